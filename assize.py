@@ -1,0 +1,55 @@
+"""The front door: ``assize``, one command whose parts are loaded only when they are called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import typer
+
+# name -> (module, attribute, one line). A module is imported only when its part is called.
+PARTS: dict[str, tuple[str, str, str]] = {
+    "localnet": ("deploy.commands", "localnet", "The whole market on this machine: run, up, status, restart, down."),
+    "wallet": ("protocol.node.commands", "wallet", "Keystores: new, import, list, balance."),
+    "node": ("protocol.node.commands", "node", "Register, list, retire and withdraw nodes."),
+    "stake": ("protocol.node.commands", "stake", "Add to a node's bond, or take it back."),
+    "run": ("protocol.node.commands", "run", "Open, fund and show runs; join them."),
+    "credits": ("protocol.node.commands", "credits", "Buy, show and redeem credits."),
+    "coordinator": ("coordinator.commands", "app", "Assign jobs, take uploads, drive rounds."),
+    "worker": ("worker.commands", "app", "Generate rollouts and earn credits; doctor."),
+    "validator": ("validator.commands", "app", "Judge rollouts and vote."),
+    "trainer": ("trainer.commands", "app", "Train on accepted rollouts, publish weights; make the built-in model."),
+    "relay": ("protocol.transport.commands", "app", "Pass verified weights on."),
+    "ledger": ("ledger.commands", "app", "Rebuild and audit everything from the chain alone."),
+}
+
+
+def front_door(arguments: Sequence[str]) -> typer.Typer:
+    """Returns the app with every part listed, and the one that ``arguments`` call loaded."""
+    app = typer.Typer(
+        name="assize",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        help="A compute marketplace for decentralised reinforcement learning.",
+    )
+    app.callback()(lambda: None)
+    called = next((word for word in arguments if not word.startswith("-")), None)
+    for name, (module, attribute, summary) in PARTS.items():
+        part = typer.Typer(help=summary)
+        if name == called:
+            part = getattr(importlib.import_module(module), attribute)
+        else:
+            part.callback()(lambda: None)
+        app.add_typer(part, name=name, help=summary)
+    return app
+
+
+def main() -> None:
+    """Runs the command that was typed."""
+    front_door(sys.argv[1:])()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.28;
+
+/// @title Credits: what each owner has earned
+/// @notice One credit is one wei of the token held here. Credits are bought, locked in a run's escrow, earned by verified
+/// work or by judging, spent on one's own runs, or redeemed; they move in no other way. Only `Market` locks, unlocks and pays.
+/// At every moment token.balanceOf(Credits) >= totalSupply() = sum of balanceOf + totalLocked().
+interface ICredits {
+    event CreditsBought(address indexed owner, uint256 amount);
+    event CreditsRedeemed(address indexed owner, uint256 amount);
+    event CreditsLocked(address indexed owner, uint256 indexed run, uint256 amount);
+    event CreditsUnlocked(address indexed owner, uint256 indexed run, uint256 amount);
+    /// Credits leave a run's escrow for the owner of `node`: its work or its vote in `round`.
+    event CreditsEarned(
+        address indexed owner, uint256 indexed run, uint256 indexed round, uint32 node, uint256 amount
+    );
+
+    error NotMarket(address caller);
+    error ZeroAmount();
+    error CreditTooSmall(address owner, uint256 have, uint256 need);
+
+    /// Turns `amount` wei of the caller's tokens into credits.
+    function buy(uint256 amount) external;
+    /// Turns `amount` of the caller's credits back into tokens.
+    function redeem(uint256 amount) external;
+
+    /// Market only.
+    function lock(address owner, uint256 run, uint256 amount) external;
+    /// Market only.
+    function unlock(address owner, uint256 run, uint256 amount) external;
+    /// Market only.
+    function earn(address owner, uint256 run, uint256 round, uint32 node, uint256 amount) external;
+
+    function balanceOf(address owner) external view returns (uint256);
+    function totalLocked() external view returns (uint256);
+    function totalSupply() external view returns (uint256);
+}

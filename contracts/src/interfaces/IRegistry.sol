@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.28;
+
+/// What a node does. A node has one role for life; an owner's nodes all share one role.
+enum Role {
+    None,
+    Worker,
+    Validator
+}
+
+/// Why a bond was slashed.
+enum Cause {
+    Fraud,
+    Absence,
+    Overturned
+}
+
+/// One registered node.
+/// @param owner         wallet that posted the bond and earns the credits
+/// @param role          worker or validator
+/// @param slot          validator: its place among the 256 slots; worker: 0
+/// @param capacity      worker: most jobs in flight; validator: 1
+/// @param inFlight      jobs listed in rounds that have not ended
+/// @param activeAt      timestamp in seconds from which the node may be listed or drawn
+/// @param retiredAt     timestamp in seconds at which its owner retired it; 0 while in service
+/// @param bond          token wei at stake, counted through unbonding until withdrawn
+/// @param key           session key on the host; signs submissions (worker) or sends votes (validator)
+struct Node {
+    address owner;
+    Role role;
+    uint8 slot;
+    uint32 capacity;
+    uint32 inFlight;
+    uint40 activeAt;
+    uint40 retiredAt;
+    uint128 bond;
+    address key;
+}
+
+/// Protocol-wide amounts and delays, fixed at deployment.
+/// @param bondPerJob       worker bond in wei for each unit of capacity
+/// @param validatorBond    fixed bond of a validator slot in wei
+/// @param activationDelay  seconds between registration and being active
+/// @param unbondingDelay   seconds between retirement and withdrawal; must be at least the longest possible round
+struct RegistryTerms {
+    uint128 bondPerJob;
+    uint128 validatorBond;
+    uint40 activationDelay;
+    uint40 unbondingDelay;
+}
+
+/// @title Registry: nodes, their keys and their bonds
+/// @notice An owner registers nodes and posts a bond for each. Both keys consent: the owner by sending the transaction,
+/// the node key by an EIP-712 signature over
+/// `NodeBinding(address owner,address key,uint8 role,uint32 capacity,uint256 deadline)` in the domain
+/// ("Assize Registry", "1", chain id, this contract). Only `Rounds` may count jobs in flight and slash.
+/// Slashed bonds go to the treasury, never to whoever decided.
+interface IRegistry {
+    event NodeRegistered(
+        uint32 indexed node,
+        address indexed owner,
+        address indexed key,
+        Role role,
+        uint8 slot,
+        uint32 capacity,
+        uint256 bond,
+        uint40 activeAt
+    );
+    event BondToppedUp(uint32 indexed node, address indexed owner, uint256 amount, uint256 bond);
+    event NodeRetired(uint32 indexed node, address indexed owner, uint40 retiredAt, uint40 withdrawableAt);
+    event BondWithdrawn(uint32 indexed node, address indexed owner, uint256 amount);
+    /// `amount` is what was taken, at most the bond left; `bond` is what remains.
+    event NodeSlashed(
+        uint32 indexed node, address indexed owner, uint256 indexed round, Cause cause, uint256 amount, uint256 bond
+    );
+    event KeyRotated(uint32 indexed node, address indexed owner, address indexed key);
+
+    error NotOwner(uint32 node, address owner, address caller);
+    error NotRounds(address caller);
+    error UnknownNode(uint32 node);
+    error UnknownRole();
+    error KeyInUse(address key, uint32 node);
+    error BadKeySignature(address recovered, address key);
+    error SignatureExpired(uint256 deadline, uint256 now_);
+    error OwnerHasOtherRole(address owner, Role role);
+    error NoFreeSlot();
+    error ZeroAmount();
+    error ZeroCapacity();
+    error BondTooSmall(uint256 have, uint256 need);
+    error AlreadyRetired(uint32 node);
+    error NotRetired(uint32 node);
+    error StillBonded(uint32 node, uint256 withdrawableAt, uint32 inFlight);
+    error NotListable(uint32 node);
+    error OverCapacity(uint32 node, uint32 inFlight, uint32 capacity);
+
+    /// Registers a node and takes exactly the bond its role and capacity require from the caller's tokens.
+    function register(Role role, address key, uint32 capacity, uint256 deadline, bytes calldata keySignature)
+        external
+        returns (uint32 node);
+    /// Adds to a bond; anyone may. Brings a slashed node back above its minimum.
+    function topUp(uint32 node, uint128 amount) external;
+    /// Takes a node out of service: it is no longer listed or drawn. Its bond stays slashable until withdrawn.
+    function retire(uint32 node) external;
+    /// Pays what is left of a retired node's bond to its owner, after the unbonding delay and with nothing in flight.
+    function withdraw(uint32 node) external returns (uint256 amount);
+    /// Replaces the node key; the new key consents with the same `NodeBinding`.
+    function rotateKey(uint32 node, address key, uint256 deadline, bytes calldata keySignature) external;
+
+    /// Rounds only: counts `jobs` more in flight; refuses a node that is not listable or would pass its capacity.
+    function reserveJobs(uint32 node, uint32 jobs) external;
+    /// Rounds only: counts `jobs` fewer in flight.
+    function freeJobs(uint32 node, uint32 jobs) external;
+    /// Rounds only: moves min(amount, bond) to the treasury. Returns what was taken.
+    function slash(uint32 node, uint256 round, Cause cause, uint256 amount) external returns (uint256 taken);
+
+    function nodeCount() external view returns (uint32);
+    /// Reverts `UnknownNode` for an id never given.
+    function nodeOf(uint32 node) external view returns (Node memory);
+    /// 0 where the key is bound to no node.
+    function nodeByKey(address key) external view returns (uint32);
+    /// The bond a node must hold to be listable.
+    function requiredBond(Role role, uint32 capacity) external view returns (uint256);
+    /// In service, active by now, and holding its required bond.
+    function isListable(uint32 node) external view returns (bool);
+    /// Validators: was the node at `slot` eligible at `timestamp` (active by then, not retired by then, bonded)? 0 if not.
+    function eligibleAt(uint8 slot, uint40 timestamp) external view returns (uint32 node);
+    /// Highest slot ever taken, plus one. At most 256.
+    function slotCount() external view returns (uint16);
+    function terms() external view returns (RegistryTerms memory);
+    function treasury() external view returns (address);
+    /// The contract's total of bonds, unbonding ones included; equals its token balance.
+    function totalBonded() external view returns (uint256);
+}

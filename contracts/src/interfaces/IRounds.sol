@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.28;
+
+/// Where a round stands.
+///
+///   None -> Open -> Closed -> Voting -> Tallied -> Settled
+///             \________\_________\________________> Void
+enum State {
+    None,
+    Open,
+    Closed,
+    Voting,
+    Tallied,
+    Settled,
+    Void
+}
+
+/// Protocol-wide penalties, fixed at deployment: a run cannot change what fraud costs.
+/// @param fraudSlash       wei taken from the worker's bond for each fraudulent job, at most what is left
+/// @param absencePenalty   wei taken from a juror that did not commit or did not reveal
+struct RoundsTerms {
+    uint128 fraudSlash;
+    uint128 absencePenalty;
+}
+
+/// One worker's signed part of a batch.
+/// @param node       the worker
+/// @param beacon     hash of the opening block as the worker saw it
+/// @param leaves     packed, 41 bytes each: uint8 job, uint64 units, bytes32 artifactRoot (big-endian), ascending by job
+/// @param uri        where the artifacts can be fetched
+/// @param signature  by the node key, EIP-712
+///                   `Submission(uint256 round,uint32 node,bytes32 beacon,bytes leaves,string uri)`
+///                   in the domain ("Assize Rounds", "1", chain id, Rounds)
+struct Submission {
+    uint32 node;
+    bytes32 beacon;
+    bytes leaves;
+    string uri;
+    bytes signature;
+}
+
+/// What settle needs of one submission: the node and its leaves as they were submitted.
+struct SettledLeaves {
+    uint32 node;
+    bytes leaves;
+}
+
+/// A round as stored. Bit j of a bitmap stands for job j.
+/// @param run            the run
+/// @param step           the coordinator's step number, for the record
+/// @param policyVersion  checkpoint version the rollouts must come from
+/// @param jobs           1 to 256
+/// @param slotCount      validator slots at opening
+/// @param committee      seats
+/// @param attempt        0, or 1 after a redraw
+/// @param batches        batches submitted
+/// @param settledBatches batches settled
+/// @param openedAt       timestamps in seconds
+/// @param deadline       end of the present phase (work, draw, commit, reveal or challenge), a timestamp in seconds
+/// @param openBlock      its hash is the beacon
+/// @param closeBlock     the draw's seed comes from this block or a later multiple of the window
+/// @param reserved       credits reserved and neither paid nor released
+struct Round {
+    uint256 run;
+    State state;
+    uint64 step;
+    uint32 policyVersion;
+    uint16 jobs;
+    uint16 slotCount;
+    uint8 committee;
+    uint8 attempt;
+    uint8 batches;
+    uint8 settledBatches;
+    uint40 openedAt;
+    uint40 deadline;
+    uint64 openBlock;
+    uint64 closeBlock;
+    uint128 pricePerUnit;
+    uint128 jurorFee;
+    uint64 maxUnits;
+    uint128 reserved;
+    bytes32 assignmentsHash;
+    uint256 submitted;
+    uint256 accepted;
+    uint256 fraud;
+    uint256 consumed;
+}
+
+/// One seat of a committee.
+/// @param node        the validator
+/// @param commitment  zero until committed
+/// @param revealed    true once revealed
+/// @param abstained   revealed the abstention code: no fee, no penalty, outside the quorum
+/// @param accept      revealed bitmap
+/// @param fraud       revealed bitmap
+struct Seat {
+    uint32 node;
+    bool revealed;
+    bool abstained;
+    bytes32 commitment;
+    uint256 accept;
+    uint256 fraud;
+}
+
+/// @title Rounds: assignment, submission, verdict, settlement
+/// @notice The life of a round: open, submit, close, draw, commit, reveal, tally, (appeal), settle. Calldata in, digest stored:
+/// what an auditor needs travels in calldata and events; storage holds what later calls check. Anyone may move a round on
+/// once its deadline has passed, and `close`, `draw`, `tally` and `settle` as soon as there is nothing to wait for.
+/// A job not submitted in time is missing: neither accepted nor fraudulent, and unpaid.
+///
+/// Packed assignments: for each node 5 bytes, `uint32 node, uint8 count - 1` (big-endian). Jobs are numbered in that order.
+/// Commitment: keccak256(abi.encode(chainId, address(this), round, attempt, juror, accept, fraud, keccak256(reasons),
+/// evidenceRoot, salt)) with juror the validator's node id (uint32), attempt uint8.
+/// Reasons: one byte for each job the juror does not accept among those submitted, ascending by job.
+/// Abstention: accept = fraud = 0 and reasons the single byte 0xff.
+/// Draw: seed = hash of the seed block; slot of try i = uint256(keccak256(abi.encode(seed, attempt, i))) % slotCount.
+interface IRounds {
+    event RoundOpened(
+        uint256 indexed round,
+        uint256 indexed run,
+        uint64 step,
+        uint32 policyVersion,
+        uint16 jobs,
+        uint16 slotCount,
+        uint128 reserved,
+        uint40 deadline,
+        bytes assignments
+    );
+    event Submitted(
+        uint256 indexed round, uint32 indexed node, uint8 batch, bytes32 beacon, bytes leaves, string uri, bytes signature
+    );
+    event RoundClosed(uint256 indexed round, uint256 submitted, uint40 deadline);
+    event CommitteeDrawn(
+        uint256 indexed round, uint8 attempt, uint64 seedBlock, bytes32 seed, uint32[] jurors, uint40 deadline
+    );
+    event VoteCommitted(uint256 indexed round, uint32 indexed juror, uint8 attempt, bytes32 commitment);
+    /// `deadline` is the end of revealing; emitted when the last seat commits or the first reveal follows the commit deadline.
+    event RevealStarted(uint256 indexed round, uint8 attempt, uint40 deadline);
+    event VoteRevealed(
+        uint256 indexed round,
+        uint32 indexed juror,
+        uint8 attempt,
+        uint256 accept,
+        uint256 fraud,
+        bytes reasons,
+        bytes32 evidenceRoot,
+        bytes32 salt
+    );
+    event RoundTallied(uint256 indexed round, uint8 attempt, uint256 accepted, uint256 fraud, uint40 deadline);
+    /// No quorum: every seat is drawn again, once.
+    event CommitteeRedrawn(uint256 indexed round, uint8 attempt, uint40 deadline);
+    event JobsConsumed(uint256 indexed round, uint256 indexed run, uint256 jobs);
+    /// What one submission came to: bitmaps of its accepted, fraudulent and void jobs, units verified, credits paid.
+    event SubmissionSettled(
+        uint256 indexed round,
+        uint32 indexed node,
+        uint8 batch,
+        uint256 accepted,
+        uint256 fraud,
+        uint256 void_,
+        uint256 units,
+        uint256 paid
+    );
+    /// `bits` of the juror's vote agree with the final verdict, of those submitted.
+    event JurorSettled(uint256 indexed round, uint32 indexed juror, uint16 bits, uint256 paid);
+    event RoundSettled(uint256 indexed round, uint256 released);
+    event RoundVoided(uint256 indexed round, uint256 released);
+
+    error WrongState(uint256 round, State state);
+    error NotCoordinator(address coordinator, address caller);
+    error NotMarket(address caller);
+    error BadAssignments();
+    error WrongAssignments(bytes32 given, bytes32 stored);
+    error NotJoined(uint256 run, uint32 node);
+    error UnknownVersion(uint256 run, uint32 version);
+    error TooFewValidators(uint256 eligible, uint256 need);
+    error TooLate(uint256 deadline, uint256 now_);
+    error TooEarly(uint256 deadline, uint256 now_);
+    error BadLeaves(uint256 length);
+    error TooManyLeaves(uint256 given);
+    error NotAssigned(uint8 job, uint32 node);
+    error AlreadySubmitted(uint8 job);
+    error BadSubmissionSignature(uint32 node, address recovered);
+    error SeedNotReady(uint256 seedBlock);
+    error NotSeated(uint256 round, uint32 juror);
+    error AlreadyCommitted(uint32 juror);
+    error AlreadyRevealed(uint32 juror);
+    error NotCommitted(uint32 juror);
+    error WrongReveal(bytes32 given, bytes32 committed);
+    error OverlappingVerdict(uint256 both);
+    error WrongReasons(uint256 given, uint256 need);
+    error WrongBatch(uint8 batch, bytes32 given, bytes32 stored);
+    error AlreadySettled(uint8 batch);
+    error NotAccepted(uint256 round, uint256 jobs);
+    error AlreadyConsumed(uint256 round, uint256 jobs);
+    error WrongRun(uint256 round, uint256 run);
+    error AppealsNotOffered(uint256 round);
+
+    /// By the run's coordinator: lists nodes for the next jobs and reserves their pay and the jurors' fees.
+    function open(uint256 run, uint64 step, uint32 policyVersion, bytes calldata assignments)
+        external
+        returns (uint256 round);
+    /// Takes a batch of at most 64 leaves in all. Each node's signature is checked. Sent by anyone.
+    function submit(uint256 round, bytes calldata assignments, Submission[] calldata submissions) external;
+    /// Once every job is in, or past the deadline. With nothing submitted the round is void at once.
+    function close(uint256 round, bytes calldata assignments) external;
+    /// Seats the committee from the hash of the seed block.
+    function draw(uint256 round) external;
+    /// By a seated validator's node key.
+    function commit(uint256 round, bytes32 commitment) external;
+    /// By a seated validator's node key, once all have committed or past the commit deadline.
+    function reveal(
+        uint256 round,
+        uint256 accept,
+        uint256 fraud,
+        bytes calldata reasons,
+        bytes32 evidenceRoot,
+        bytes32 salt
+    ) external;
+    /// Once all who committed have revealed, or past the reveal deadline. Without a quorum: a redraw, then void.
+    function tally(uint256 round) external;
+    /// Tries one job again before a larger committee. Refused while the run offers no appeals.
+    function appeal(uint256 round, uint8 job) external;
+    /// Pays and slashes for one batch, resupplied as it was submitted, once the challenge window is over. The last batch ends
+    /// the round: jurors are paid, missing jobs freed, what is left of the reserve released.
+    function settle(uint256 round, uint8 batch, bytes calldata assignments, SettledLeaves[] calldata submissions) external;
+    /// Market only: marks accepted jobs as trained on.
+    function consume(uint256 run, uint256 round, uint256 jobs) external;
+
+    function roundCount() external view returns (uint256);
+    function roundOf(uint256 round) external view returns (Round memory);
+    function seatsOf(uint256 round) external view returns (Seat[] memory);
+    /// keccak256(abi.encode(SettledLeaves[])) of the batch as submitted.
+    function batchDigest(uint256 round, uint8 batch) external view returns (bytes32);
+    function terms() external view returns (RoundsTerms memory);
+}

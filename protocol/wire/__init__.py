@@ -1,0 +1,1 @@
+"""Bytes in, values out: the formats that cross between parties. Pure."""

@@ -1,0 +1,109 @@
+"""Packed assignments, packed leaves and bitmaps, as the contracts read them.
+
+    assignments   5 bytes a node:   uint32 node ‖ uint8 count − 1
+    leaves       41 bytes a job:    uint8 job ‖ uint64 units ‖ bytes32 artifact root
+    bitmap       uint256, bit j stands for job j
+
+All integers are big-endian. Jobs are numbered in the order of the assignments, from 0.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from protocol.errors import Rejected
+
+MAX_JOBS = 256
+MAX_LEAVES_PER_BATCH = 64
+LISTING_BYTES = 5
+LEAF_BYTES = 41
+
+_LISTING = struct.Struct(">IB")
+_LEAF = struct.Struct(">BQ32s")
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """``count`` consecutive jobs (1 to 256) given to ``node``."""
+
+    node: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One job's claim: work ``units`` (floating-point operations) and the ``root`` of its artifact."""
+
+    job: int
+    units: int
+    root: bytes
+
+
+def pack_assignments(listings: Sequence[Listing]) -> bytes:
+    """Returns the packed form. Raises ``Rejected`` unless there are 1 to 256 jobs in all."""
+    if not 1 <= sum(listing.count for listing in listings) <= MAX_JOBS:
+        raise Rejected(f"a round has 1 to {MAX_JOBS} jobs, not {sum(listing.count for listing in listings)}")
+    if any(not 1 <= listing.count <= MAX_JOBS for listing in listings):
+        raise Rejected("every listed node needs 1 to 256 jobs")
+    return b"".join(_LISTING.pack(listing.node, listing.count - 1) for listing in listings)
+
+
+def unpack_assignments(packed: bytes) -> tuple[Listing, ...]:
+    """Reads packed assignments. Raises ``Rejected`` for a length or a job count no round can have."""
+    if not packed or len(packed) % LISTING_BYTES:
+        raise Rejected(f"packed assignments are a multiple of {LISTING_BYTES} bytes, not {len(packed)}")
+    listings = tuple(Listing(node, count + 1) for node, count in _LISTING.iter_unpack(packed))
+    if sum(listing.count for listing in listings) > MAX_JOBS:
+        raise Rejected(f"a round has at most {MAX_JOBS} jobs")
+    return listings
+
+
+def jobs_of(packed: bytes, node: int) -> tuple[int, ...]:
+    """Returns the jobs that belong to ``node``, ascending; empty where it is not listed."""
+    jobs: list[int] = []
+    start = 0
+    for listing in unpack_assignments(packed):
+        if listing.node == node:
+            jobs.extend(range(start, start + listing.count))
+        start += listing.count
+    return tuple(jobs)
+
+
+def assignee_of(packed: bytes, job: int) -> int:
+    """Returns the node that holds ``job``. Raises ``Rejected`` where the round has no such job."""
+    start = 0
+    for listing in unpack_assignments(packed):
+        if start <= job < start + listing.count:
+            return listing.node
+        start += listing.count
+    raise Rejected(f"the round has {start} jobs; there is no job {job}")
+
+
+def pack_leaves(leaves: Sequence[Leaf]) -> bytes:
+    """Returns the packed form, in ascending order of jobs."""
+    return b"".join(_LEAF.pack(leaf.job, leaf.units, leaf.root) for leaf in sorted(leaves, key=lambda leaf: leaf.job))
+
+
+def unpack_leaves(packed: bytes) -> tuple[Leaf, ...]:
+    """Reads packed leaves. Raises ``Rejected`` for a wrong length, or jobs that do not strictly ascend."""
+    if not packed or len(packed) % LEAF_BYTES:
+        raise Rejected(f"packed leaves are a multiple of {LEAF_BYTES} bytes, not {len(packed)}")
+    leaves = tuple(Leaf(job, units, root) for job, units, root in _LEAF.iter_unpack(packed))
+    if any(later.job <= earlier.job for earlier, later in zip(leaves, leaves[1:], strict=False)):
+        raise Rejected("packed leaves must ascend by job, each job once")
+    return leaves
+
+
+def bitmap_of(jobs: Iterable[int]) -> int:
+    """Returns the bitmap with the bits of ``jobs`` set."""
+    bitmap = 0
+    for job in jobs:
+        bitmap |= 1 << job
+    return bitmap
+
+
+def jobs_in(bitmap: int) -> tuple[int, ...]:
+    """Returns the jobs whose bits are set, ascending."""
+    return tuple(job for job in range(bitmap.bit_length()) if bitmap >> job & 1)

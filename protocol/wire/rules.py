@@ -1,0 +1,100 @@
+"""The rules of a run: what the workers must do and how validators judge it.
+
+Rules are a consensus object. Their canonical JSON (sorted keys, no spaces, UTF-8) is served by hash; the hash is on chain,
+nodes join at it, and validators refuse any other bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+from eth_utils import keccak
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from protocol.errors import Rejected
+
+MAX_RULES_BYTES = 64 * 1024
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ModelRules(_Frozen):
+    """The policy's number formats. ``head_dtype`` is that of the raw logits before they are widened to float32."""
+
+    dtype: Literal["float32", "bfloat16"]
+    head_dtype: Literal["float32", "bfloat16"]
+
+
+class EnvironmentRules(_Frozen):
+    """Which tasks are set, by registered name and parameters."""
+
+    name: str = Field(min_length=1, max_length=64)
+    params: dict[str, Any] = Field(default_factory=dict)
+
+
+class Thresholds(_Frozen):
+    """Where honest numerical noise ends, per model, dtype and engines.
+
+    sampling_void, sampling_fraud   margin in logits above which one token makes a job void, or fraudulent
+                                    (``sampling_fraud`` null: void only)
+    logprob_median, logprob_tail    largest median, and largest 99th percentile, of |reported − recomputed| in nats
+    toploc, toploc_mean             largest relative distance of any chunk, and largest mean over a job
+    toploc_null_ratio               a chunk's distance must be at most this share of the best forgery's
+    """
+
+    sampling_void: float = Field(gt=0)
+    sampling_fraud: float | None = Field(default=None, gt=0)
+    logprob_median: float = Field(gt=0)
+    logprob_tail: float = Field(gt=0)
+    toploc: float = Field(gt=0)
+    toploc_mean: float = Field(gt=0)
+    toploc_null_ratio: float = Field(default=0.3, gt=0, lt=1)
+
+
+class Rules(_Frozen):
+    """Everything a worker and a validator must agree on. ``temperature`` 0 is greedy; at most 1.5."""
+
+    version: Literal[1] = 1
+    model: ModelRules
+    environment: EnvironmentRules
+    groups_per_job: int = Field(ge=1, le=4096)
+    samples_per_group: int = Field(ge=1, le=1024)
+    temperature: float = Field(ge=0, le=1.5)
+    max_tokens: int = Field(ge=1, le=131072)
+    async_level: int = Field(ge=0, le=16)
+    thresholds: Thresholds
+
+    @property
+    def rollouts_per_job(self) -> int:
+        """Rollouts in one job's artifact."""
+        return self.groups_per_job * self.samples_per_group
+
+
+def encode_rules(rules: Rules) -> bytes:
+    """Returns the canonical JSON bytes."""
+    return json.dumps(rules.model_dump(mode="json"), sort_keys=True, separators=(",", ":")).encode()
+
+
+def rules_hash(encoded: bytes) -> bytes:
+    """Returns keccak256 of the canonical bytes: what stands on chain."""
+    return keccak(encoded)
+
+
+def decode_rules(encoded: bytes, expected: bytes | None = None) -> Rules:
+    """Reads rules, and where ``expected`` is given checks their hash. Raises ``Rejected`` with what is wrong."""
+    if len(encoded) > MAX_RULES_BYTES:
+        raise Rejected(f"rules may take {MAX_RULES_BYTES} bytes, not {len(encoded)}")
+    if expected is not None and rules_hash(encoded) != expected:
+        raise Rejected(f"these rules hash to 0x{rules_hash(encoded).hex()}, the chain says 0x{expected.hex()}")
+    try:
+        rules = Rules.model_validate_json(encoded)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the document"
+        raise Rejected(f"rules: {where}: {first['msg']}") from error
+    if encode_rules(rules) != encoded:
+        raise Rejected("rules are not in canonical form: write them with `assize run rules`")
+    return rules

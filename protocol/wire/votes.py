@@ -1,0 +1,98 @@
+"""A juror's vote on a round, and the salted commitment to it.
+
+    commitment = keccak256(abi.encode(chainId, Rounds, round, attempt, juror,
+                                      accept, fraud, keccak256(reasons), evidenceRoot, salt))
+
+``reasons`` holds one byte for each submitted job that is not accepted, ascending by job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from eth_abi import encode
+from eth_utils import keccak
+
+from protocol.errors import Rejected
+from protocol.wire.assignments import bitmap_of, jobs_in
+from protocol.wire.reasons import FRAUD, Reason
+
+ABSTENTION = bytes([Reason.ABSTAIN])
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """Bitmaps of the jobs judged accepted and fraudulent; submitted jobs in neither are void."""
+
+    accept: int
+    fraud: int
+    reasons: bytes
+    evidence_root: bytes
+
+    @property
+    def abstains(self) -> bool:
+        """True where the juror could not judge the round at all."""
+        return self.accept == 0 and self.fraud == 0 and self.reasons == ABSTENTION
+
+
+def vote_on(judgements: Mapping[int, Reason], evidence_root: bytes) -> Vote:
+    """Returns the vote that says ``judgements``: the reason for each submitted job."""
+    accept = bitmap_of(job for job, reason in judgements.items() if reason is Reason.ACCEPTED)
+    fraud = bitmap_of(job for job, reason in judgements.items() if reason in FRAUD)
+    reasons = bytes(judgements[job] for job in sorted(judgements) if judgements[job] is not Reason.ACCEPTED)
+    return Vote(accept, fraud, reasons, evidence_root)
+
+
+def abstention() -> Vote:
+    """Returns the vote of a juror that could not judge: no fee, no penalty, outside the quorum."""
+    return Vote(0, 0, ABSTENTION, bytes(32))
+
+
+def reasons_of(vote: Vote, submitted: int) -> dict[int, Reason]:
+    """Reads a vote's reasons back, one for each job in the ``submitted`` bitmap.
+
+    Raises ``Rejected`` where the number of reasons does not fit, or a code is unknown.
+    """
+    if vote.abstains:
+        return {job: Reason.ABSTAIN for job in jobs_in(submitted)}
+    not_accepted = jobs_in(submitted & ~vote.accept)
+    if len(not_accepted) != len(vote.reasons):
+        raise Rejected(f"{len(vote.reasons)} reasons for {len(not_accepted)} jobs that were not accepted")
+    try:
+        given = {job: Reason(code) for job, code in zip(not_accepted, vote.reasons, strict=True)}
+    except ValueError as error:
+        raise Rejected(f"unknown reason code: {error}") from error
+    return {job: given.get(job, Reason.ACCEPTED) for job in jobs_in(submitted)}
+
+
+def commitment(chain_id: int, rounds: str, round_: int, attempt: int, juror: int, vote: Vote, salt: bytes) -> bytes:
+    """Returns the 32-byte commitment to ``vote`` under ``salt`` (32 bytes)."""
+    return keccak(
+        encode(
+            [
+                "uint256",
+                "address",
+                "uint256",
+                "uint8",
+                "uint32",
+                "uint256",
+                "uint256",
+                "bytes32",
+                "bytes32",
+                "bytes32",
+            ],
+            [
+                chain_id,
+                rounds,
+                round_,
+                attempt,
+                juror,
+                vote.accept,
+                vote.fraud,
+                keccak(vote.reasons),
+                vote.evidence_root,
+                salt,
+            ],
+        )
+    )
