@@ -1,0 +1,111 @@
+"""Seeded sampling on torch tensors: the bits of ``protocol.wire.sampling``, on any device.
+
+Everything is wrapping integer arithmetic, exact int-to-fp32 conversion, table look-ups, and one fp32 product that is
+exact, so neither the device nor a compiler that fuses multiply and add can change a bit of the noise.
+
+Axes: B rollouts, T positions, V vocabulary, K key words (2), N Philox blocks of four tokens.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from protocol.wire import sampling
+
+LOW32 = 0xFFFFFFFF
+CPU_BLOCKS = 1 << 14  # Philox blocks at once: their int64 words stay in a core's cache
+CUDA_BLOCKS = 1 << 22  # 128 MiB of int64 words
+
+
+def gumbel_noise(
+    keys_B2: Tensor | NDArray[np.uint32],
+    positions: Tensor | range,
+    vocab: int,
+    device: torch.device | str = "cpu",
+) -> Tensor:
+    """Returns the noise of every token at the given positions of rollouts (0 is the first sampled token).
+
+    ``keys_B2`` holds u32 values in any integer dtype. ``positions`` is an integer tensor (B,) for one position per
+    rollout, (B, T) for several, or a range that holds for all. Returns fp32 on ``device``: (B, V), or (B, T, V) for
+    the latter two.
+    """
+    keys_B2 = torch.as_tensor(np.asarray(keys_B2, dtype=np.int64) if isinstance(keys_B2, np.ndarray) else keys_B2)
+    keys_B2 = keys_B2.to(device=device, dtype=torch.int64)
+    if isinstance(positions, range):
+        positions = torch.tensor(list(positions), dtype=torch.int64).expand(len(keys_B2), -1)
+    positions = positions.to(device=device, dtype=torch.int64)
+    per_rollout = positions[0].numel() if len(keys_B2) else 0
+    noise = _noise_rows(keys_B2.repeat_interleave(per_rollout, dim=0), positions.reshape(-1), vocab)
+    return noise.view(*positions.shape, vocab)
+
+
+def philox4x32(counters: tuple[Tensor, Tensor, Tensor, Tensor], keys: tuple[Tensor, Tensor]) -> list[Tensor]:
+    """Returns the four words of Philox-4x32-10; u32 values in int64 tensors that broadcast together."""
+    c0, c1, c2, c3 = counters
+    for turn in range(sampling.PHILOX_ROUNDS):
+        k0, k1 = (keys[i] + turn * sampling.PHILOX_KEY_STEPS[i] & LOW32 for i in range(2))
+        # Products wrap modulo 2^64 in int64; the mask after the shift removes the copies of the sign.
+        product0, product1 = c0 * sampling.PHILOX_MULTIPLIERS[0], c2 * sampling.PHILOX_MULTIPLIERS[1]
+        c0, c1 = (product1 >> 32).bitwise_and_(LOW32) ^ (c1 ^ k0), product1 & LOW32
+        c2, c3 = (product0 >> 32).bitwise_and_(LOW32) ^ (c3 ^ k1), product0 & LOW32
+    return [c0, c1, c2, c3]
+
+
+def gumbel(bits: Tensor) -> Tensor:
+    """Returns the Gumbel deviate of each word; the u32 values come as int32 (same 32 bits), the deviates are fp32."""
+    base, slope = _table(bits.device)
+    sign = bits >> 31  # -1 in the upper half, else 0
+    pattern = (bits ^ sign).to(torch.float32).add_(0.5).view(torch.int32)
+    index = (pattern >> sampling.T_SHIFT).sub_(sampling.FIRST_EXPONENT << sampling.SEGMENT_BITS)
+    index = index.add_(sign.bitwise_and_(sampling.SIDE_ENTRIES)).view(-1)
+    t = pattern.bitwise_and_(sampling.T_MASK).to(torch.float32).view(-1)
+    return slope.index_select(0, index).mul_(t).add_(base.index_select(0, index)).view(bits.shape)
+
+
+def choose(logits_BV: Tensor, noise_BV: Tensor, temperature: float) -> Tensor:
+    """Returns the token that each row of logits and noise determines, int64 (B,). Temperature 0 is greedy."""
+    return _scores(logits_BV, noise_BV, temperature).argmax(dim=-1)
+
+
+def margins(logits_BV: Tensor, noise_BV: Tensor, temperature: float, tokens_B: Tensor) -> Tensor:
+    """Returns how many logits each row's token fell short of the determined one, fp32 (B,): 0 iff it ties with it."""
+    scores_BV = _scores(logits_BV, noise_BV, temperature)
+    return scores_BV.amax(dim=-1) - scores_BV.gather(-1, tokens_B[:, None].to(torch.int64)).squeeze(-1)
+
+
+def gaps(logits_BV: Tensor, noise_BV: Tensor, temperature: float) -> Tensor:
+    """Returns how many logits lie between each row's determined token and the runner-up, fp32 (B,)."""
+    top_B2 = _scores(logits_BV, noise_BV, temperature).topk(2, dim=-1).values
+    return top_B2[:, 0] - top_B2[:, 1]
+
+
+def _scores(logits_BV: Tensor, noise_BV: Tensor, temperature: float) -> Tensor:
+    if not 0.0 <= temperature <= sampling.MAX_TEMPERATURE:
+        raise ValueError(f"temperature {temperature} is outside [0, {sampling.MAX_TEMPERATURE}]")
+    return noise_BV.mul(float(np.float32(temperature))).add_(logits_BV.to(torch.float32))
+
+
+def _noise_rows(keys_NK: Tensor, positions_N: Tensor, vocab: int) -> Tensor:
+    """Noise (N, V) of N rows, each with its own key and position, a cacheful at a time."""
+    blocks = torch.arange(-(-vocab // 4), dtype=torch.int64, device=keys_NK.device)
+    noise_NV = torch.empty(len(positions_N), vocab, dtype=torch.float32, device=keys_NK.device)
+    rows = max(1, (CPU_BLOCKS if keys_NK.device.type == "cpu" else CUDA_BLOCKS) // max(1, len(blocks)))
+    zero = blocks.new_zeros(1, 1)
+    for start in range(0, len(positions_N), rows):
+        chunk = slice(start, start + rows)
+        keys = keys_NK[chunk, 0, None], keys_NK[chunk, 1, None]
+        words = philox4x32((positions_N[chunk, None], blocks[None], zero, zero), keys)
+        bits = torch.stack([word.to(torch.int32) for word in words], dim=-1)
+        noise_NV[chunk] = gumbel(bits).flatten(1)[:, :vocab]
+    return noise_NV
+
+
+@functools.cache
+def _table(device: torch.device) -> tuple[Tensor, Tensor]:
+    table = sampling.gumbel_table()
+    return torch.from_numpy(table.base).to(device), torch.from_numpy(table.slope).to(device)
