@@ -1,0 +1,190 @@
+"""Bodies of the coordinator's HTTP API, shared by server and clients.
+
+    GET  /health                              -> Health
+    GET  /status                              -> StatusReport
+    GET  /runs/{run}                          -> RunDescription
+    GET  /rules/{hash}                        -> canonical JSON of the rules (bytes)
+    POST /heartbeats                          signed   Heartbeat -> HeartbeatReply
+    GET  /nodes/{node}/assignments?wait=S     signed   -> Assignments
+    PUT  /rounds/{round}/jobs/{job}/artifact  signed   Parquet bytes -> ArtifactReceipt
+    POST /rounds/{round}/submissions          signed   SubmissionRequest -> SubmissionReceipt
+    GET  /artifacts/{root}                    -> Parquet bytes
+    PUT  /evidence/{root}                     signed   bytes -> EvidenceReceipt
+    GET  /evidence/{root}                     -> bytes
+
+Every refusal is an `ErrorBody` with a 4xx, or 503 while the coordinator's store or chain is out of reach. Hashes, roots
+and byte strings are lower-case 0x-hex; wei are decimal strings; times are unix seconds. Unknown fields are refused on
+both sides. PURE.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Bytes32 = Annotated[str, Field(pattern=r"^0x[0-9a-f]{64}$")]
+Hex = Annotated[str, Field(pattern=r"^0x([0-9a-f]{2})*$", max_length=1 << 16)]
+Signature = Annotated[str, Field(pattern=r"^0x[0-9a-f]{130}$")]
+Address = Annotated[str, Field(pattern=r"^0x[0-9a-fA-F]{40}$")]
+Wei = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,77})$")]
+Id = Annotated[int, Field(ge=0, lt=1 << 256)]
+NodeId = Annotated[int, Field(ge=0, lt=1 << 32)]
+Version = Annotated[int, Field(ge=0, lt=1 << 32)]
+Job = Annotated[int, Field(ge=0, le=255)]
+Seconds = Annotated[int, Field(ge=0, lt=1 << 40)]
+Text = Annotated[str, Field(max_length=2000)]
+NodeState = Literal["alive", "late", "dead", "banned", "unlisted"]
+
+
+class Body(BaseModel):
+    """Base of every body: frozen, unknown fields refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ErrorBody(Body):
+    """Why a request was refused, in one sentence."""
+
+    error: Text
+
+
+class Health(Body):
+    """The process answers; ``head`` is the newest block it has folded."""
+
+    ok: bool
+    head: int
+
+
+class ChainIdentity(Body):
+    """Which deployment a run lives on; whoever disagrees is talking to the wrong coordinator."""
+
+    chain_id: int
+    registry: Address
+    market: Address
+    rounds: Address
+    credits: Address
+    token: Address
+
+
+class RunDescription(Body):
+    """What a node needs to take part in a run. ``rules`` are for reading; judge by the bytes behind ``rules_hash``."""
+
+    run: Id
+    rules_hash: Bytes32
+    rules: dict[str, Any]
+    chain: ChainIdentity
+    trainer: Address
+    coordinator: Address
+    sources: list[Text]
+    origin: Text | None = None
+
+
+class Hardware(Body):
+    """What a node says of its machine; a claim, checked by nobody."""
+
+    cpu_cores: Annotated[int, Field(ge=0)] = 0
+    memory_bytes: Annotated[int, Field(ge=0)] = 0
+    accelerators: list[Text] = []
+    accelerator_memory_bytes: Annotated[int, Field(ge=0)] = 0
+    software: dict[Annotated[str, Field(max_length=100)], Text] = {}
+
+
+class Heartbeat(Body):
+    """A node is up and holds the weights of ``version`` (none yet: null); where it serves, it does so at ``url``."""
+
+    node: NodeId
+    version: Version | None
+    hardware: Hardware = Hardware()
+    url: Text | None = None
+
+
+class HeartbeatReply(Body):
+    """How the coordinator sees the node, with a sentence for each thing that keeps it from being listed."""
+
+    state: NodeState
+    reasons: list[Text] = []
+
+
+class Assignment(Body):
+    """One round in which the node is listed.
+
+    ``assignments`` is the packed list of the whole round as it stands on chain; ``jobs`` are the node's own not yet
+    uploaded. ``deadline`` ends the work phase.
+    """
+
+    round: Id
+    run: Id
+    step: Annotated[int, Field(ge=0)]
+    policy_version: Version
+    beacon: Bytes32
+    open_block: Annotated[int, Field(ge=0)]
+    deadline: Seconds
+    assignments: Hex
+    jobs: list[Job]
+
+
+class Assignments(Body):
+    """Rounds waiting for the node's work, oldest first."""
+
+    rounds: list[Assignment]
+
+
+class ArtifactReceipt(Body):
+    """The upload is durable; ``root`` is what the coordinator computed from the bytes."""
+
+    root: Bytes32
+
+
+class SubmissionRequest(Body):
+    """A node's signed leaves for a round: the fields of `Rounds.Submission`."""
+
+    node: NodeId
+    beacon: Bytes32
+    leaves: Hex
+    uri: Text
+    signature: Signature
+
+
+class SubmissionReceipt(Body):
+    """The leaves of these jobs are durable and will be relayed before the work deadline."""
+
+    round: Id
+    jobs: list[Job]
+
+
+class EvidenceReceipt(Body):
+    """The evidence is durable under its root."""
+
+    root: Bytes32
+
+
+class NodeStatus(Body):
+    """One node as the live view shows it; ``last_seen_seconds`` ago, null where never."""
+
+    node: NodeId
+    role: Literal["worker", "validator"]
+    owner: Address
+    state: NodeState
+    version: Version | None = None
+    last_seen_seconds: float | None = None
+
+
+class StatusReport(Body):
+    """Live counts of one run: jobs are totals since it opened, ``head`` the newest block folded."""
+
+    run: Id
+    head: int
+    step: int
+    version: Version
+    rounds_open: int
+    rounds_settled: int
+    rounds_void: int
+    jobs_accepted: int
+    jobs_void: int
+    jobs_fraud: int
+    escrow_wei: Wei
+    reserved_wei: Wei
+    credits_wei: dict[Address, Wei]
+    slashed_wei: dict[Address, Wei]
+    nodes: list[NodeStatus]
