@@ -3,7 +3,7 @@
 PURE. Source: "TOPLOC: A Locality Sensitive Hashing Scheme for Trustless Verifiable Inference" (arXiv 2501.16007);
 bytes agree with the `toploc` package 0.1.6. The rows are the last hidden states after the final norm, as bf16 bits.
 A chunk of rows is flattened, its 128 entries of largest magnitude are kept (of equal ones the first), and a polynomial
-modulo p = 65497 is laid through the points (position mod modulus, bf16 bits):
+modulo p = 65497 (above every finite bf16) is laid through the points (position mod modulus, bf16 bits):
 
     offset  size  field
     0       2     modulus: the largest, at most p, that keeps all 128 positions distinct; big-endian
@@ -18,7 +18,6 @@ Axes: C chunks, K entries of a chunk, E wider entries, D coefficients (128), T r
 
 from __future__ import annotations
 
-import functools
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,12 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.errors import Misconfigured, Rejected, Unavailable
+from protocol.wire import polynomial
+from protocol.wire.polynomial import F64, I64, PRIME
 
 U16 = NDArray[np.uint16]
-I64 = NDArray[np.int64]
-F64 = NDArray[np.float64]
 
-PRIME = 65497  # the largest prime below 2^16 whose residues miss no finite bf16: 0xFFD9 and up are NaNs
 MODULUS_FLOOR = 1 << 15  # the reference gives up here; honest chunks come nowhere near
 ENTRIES = 128
 PROOF_BYTES = 2 + 2 * ENTRIES
@@ -123,7 +121,7 @@ def build_from_entries(entries: Entries) -> list[Proof]:
     if entries.bits_CK.shape[1] == 0 or not _all_finite(entries.bits_CK):
         raise Misconfigured("hidden states are missing or not finite: check the model's weights and dtype")
     moduli_C = np.array([canonical_modulus(positions_K) for positions_K in entries.positions_CK], dtype=np.int64)
-    coefficients_CD = _interpolate(entries.positions_CK % moduli_C[:, None], entries.bits_CK)
+    coefficients_CD = polynomial.interpolate(entries.positions_CK % moduli_C[:, None], entries.bits_CK, ENTRIES)
     rows = coefficients_CD.astype(np.int64).tolist()
     return [Proof(modulus, tuple(row)) for modulus, row in zip(moduli_C.tolist(), rows, strict=True)]
 
@@ -256,57 +254,13 @@ def _all_finite(bits: I64) -> bool:
 
 
 def _decode_bf16(bits: I64) -> F64:
+    """bf16 bits as float64, whatever is not finite as a quiet NaN (signalling ones would warn when converted)."""
+    bits = np.where((bits & 0x7F80) == 0x7F80, 0x7FC0, bits)
     return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
 
 
-def _reduce(values: F64) -> F64:
-    """Reduces whole numbers in [0, 2^33) modulo p in place, exactly: the half keeps the quotient off the borders."""
-    quotient = np.floor((values + 0.5) * (1.0 / PRIME))
-    values -= quotient * PRIME
-    return values
-
-
-def _interpolate(x_CK: I64, y_CK: I64) -> F64:
-    """Coefficients (C, 128), ascending, of the polynomials modulo p through distinct points; whole numbers in float64.
-
-    Newton's divided differences, then expansion from the last node down: q <- q * (x - x_i) + d_i. All chunks advance
-    together, entry axis first so that every step works on contiguous memory.
-    """
-    x_KC, d_KC = np.ascontiguousarray(x_CK.T), np.ascontiguousarray(y_CK.T).astype(np.float64)
-    _reduce(d_KC)
-    inverses, count = _inverses(), len(x_KC)
-    for k in range(1, count):
-        # A negative difference indexes the table from its end, where the inverse of its residue stands.
-        inverse = inverses[x_KC[k:] - x_KC[:-k]]
-        d_KC[k:] = _reduce((d_KC[k:] - d_KC[k - 1 : -1] + PRIME) * inverse)
-    q_DC = np.zeros((ENTRIES, x_KC.shape[1]))
-    minus_x_KC = (PRIME - x_KC).astype(np.float64)
-    for i in range(count - 1, -1, -1):
-        degree = count - 1 - i
-        shifted = q_DC[:degree].copy()
-        q_DC[:degree] *= minus_x_KC[i]
-        q_DC[1 : degree + 1] += shifted
-        q_DC[0] += d_KC[i]
-        _reduce(q_DC[: degree + 1])
-    return q_DC.T
-
-
 def _evaluate_bits(proofs: Sequence[Proof], positions_CK: I64) -> I64:
-    """Horner's scheme modulo p, all chunks at once."""
+    """The proofs' polynomials at flat positions: bf16 bits, int64 (C, K)."""
     moduli_C = np.array([proof.modulus for proof in proofs], dtype=np.int64)
-    coefficients_DC1 = np.array([proof.coefficients for proof in proofs], dtype=np.float64).T[..., None]
-    x_CK = (positions_CK % moduli_C[:, None]).astype(np.float64)
-    value_CK = np.zeros_like(x_CK)
-    for coefficient_C1 in coefficients_DC1[::-1]:
-        value_CK = _reduce(value_CK * x_CK + coefficient_C1)
-    return value_CK.astype(np.int64)
-
-
-@functools.cache
-def _inverses() -> F64:
-    """Inverse of each residue modulo p at its index (0 at 0), by Fermat's little theorem."""
-    power, result = np.arange(PRIME, dtype=np.float64), np.ones(PRIME)
-    for bit in bin(PRIME - 2)[:1:-1]:
-        result = _reduce(result * power) if bit == "1" else result
-        power = _reduce(power * power)
-    return result
+    coefficients_CD = np.array([proof.coefficients for proof in proofs], dtype=np.float64)
+    return polynomial.evaluate(coefficients_CD, positions_CK % moduli_C[:, None])
