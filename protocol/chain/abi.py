@@ -1,0 +1,193 @@
+"""The committed compiler output, turned into encoders and decoders once and kept.
+
+``contracts/abi/<Contract>.json`` = ``{"abi": [...], "bytecode": "0x..."}`` is all that Python reads of the contracts.
+Solidity structs and enums become the dataclasses of ``structs``, addresses checksummed strings, ``bytes32`` bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import eth_abi
+from eth_utils import keccak, to_checksum_address
+
+from protocol.chain.structs import ENUMS, STRUCTS
+from protocol.errors import Misconfigured
+
+ABI_DIRECTORY = Path(__file__).parents[2] / "contracts" / "abi"
+"""Committed compiler output, beside this package in the checkout."""
+
+CONTRACTS = ("Token", "Registry", "Market", "Rounds", "Credits")
+"""The five contracts of a deployment."""
+
+Convert = Callable[[Any], Any]
+checksummed = functools.lru_cache(maxsize=65536)(to_checksum_address)
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One contract function: its selector and the types of what goes in and comes out."""
+
+    contract: str
+    name: str
+    selector: bytes
+    parameters: tuple[str, ...]
+    input_types: tuple[str, ...]
+    output_types: tuple[str, ...]
+    converts: tuple[Convert, ...]
+
+    def encode(self, *arguments: Any) -> bytes:
+        """Calldata for these arguments; dataclasses stand for structs."""
+        return self.selector + eth_abi.encode(self.input_types, [plain(argument) for argument in arguments])
+
+    def decode_output(self, payload: bytes) -> Any:
+        """The returned value, or a tuple where there are several."""
+        return _one_or_tuple(_converted(self.output_types, self.converts, payload))
+
+    def decode_input(self, calldata: bytes) -> tuple[Any, ...]:
+        """The arguments back from calldata (without conversion to dataclasses)."""
+        return tuple(eth_abi.decode(self.input_types, calldata[4:]))
+
+
+@dataclass(frozen=True, slots=True)
+class CustomError:
+    """One Solidity custom error."""
+
+    name: str
+    selector: bytes
+    parameters: tuple[str, ...]
+    types: tuple[str, ...]
+    converts: tuple[Convert, ...]
+
+    def decode(self, payload: bytes) -> dict[str, Any]:
+        """Arguments by name from revert data (selector included)."""
+        values = _converted(self.types, self.converts, payload[4:])
+        return dict(zip(self.parameters, values, strict=True))
+
+
+def _converted(types: Sequence[str], converts: Sequence[Convert], payload: bytes) -> list[Any]:
+    values = eth_abi.decode(types, payload)
+    return [convert(value) for convert, value in zip(converts, values, strict=True)]
+
+
+def _one_or_tuple(values: Sequence[Any]) -> Any:
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses to tuples, all the way down: what the ABI encoder takes."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return tuple(plain(getattr(value, field.name)) for field in fields(value))
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value
+
+
+def canonical_type(component: dict[str, Any]) -> str:
+    """The type as it enters a signature: a tuple is written out."""
+    kind: str = component["type"]
+    if not kind.startswith("tuple"):
+        return kind
+    inner = ",".join(canonical_type(part) for part in component["components"])
+    return f"({inner}){kind[len('tuple') :]}"
+
+
+def converter(component: dict[str, Any]) -> Convert:
+    """What turns a decoded ABI value of this type into the value the rest of Assize sees."""
+    kind: str = component["type"]
+    if kind.endswith("]"):
+        item = converter({**component, "type": kind[: kind.rindex("[")]})
+        return lambda values: tuple(item(value) for value in values)
+    if kind == "tuple":
+        return _struct_converter(component)
+    internal = str(component.get("internalType", ""))
+    if internal.startswith("enum "):
+        return ENUMS[internal.removeprefix("enum ").rsplit(".")[-1]]
+    return _address if kind == "address" else _same
+
+
+def _struct_converter(component: dict[str, Any]) -> Convert:
+    name = str(component["internalType"]).removeprefix("struct ").split("[")[0].rsplit(".")[-1]
+    cls = STRUCTS[name]
+    parts = [converter(part) for part in component["components"]]
+    return lambda values: cls(*(part(value) for part, value in zip(parts, values, strict=True)))
+
+
+def _address(value: str) -> str:
+    return checksummed(value)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@functools.cache
+def artifact(contract: str) -> dict[str, Any]:
+    """The committed compiler output of one contract.
+
+    Raises:
+        Misconfigured: it is not there.
+    """
+    path = ABI_DIRECTORY / f"{contract}.json"
+    try:
+        loaded: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise Misconfigured(f"cannot read contracts/abi/{contract}.json ({error}); build the contracts first") from error
+    return loaded
+
+
+def bytecode(contract: str) -> bytes:
+    """Creation bytecode."""
+    return bytes.fromhex(str(artifact(contract)["bytecode"]).removeprefix("0x"))
+
+
+@functools.cache
+def functions(contract: str) -> dict[str, Function]:
+    """The contract's functions by name (none of ours is overloaded)."""
+    entries = (entry for entry in artifact(contract)["abi"] if entry["type"] == "function")
+    return {entry["name"]: _function(contract, entry) for entry in entries}
+
+
+def _function(contract: str, entry: dict[str, Any]) -> Function:
+    inputs = tuple(canonical_type(part) for part in entry["inputs"])
+    return Function(
+        contract=contract,
+        name=entry["name"],
+        selector=keccak(text=f"{entry['name']}({','.join(inputs)})")[:4],
+        parameters=tuple(part["name"] for part in entry["inputs"]),
+        input_types=inputs,
+        output_types=tuple(canonical_type(part) for part in entry["outputs"]),
+        converts=tuple(converter(part) for part in entry["outputs"]),
+    )
+
+
+@functools.cache
+def constructor_types(contract: str) -> tuple[str, ...]:
+    """Types of the constructor's arguments."""
+    for entry in artifact(contract)["abi"]:
+        if entry["type"] == "constructor":
+            return tuple(canonical_type(part) for part in entry["inputs"])
+    return ()
+
+
+@functools.cache
+def custom_errors() -> dict[bytes, CustomError]:
+    """Every custom error of the five contracts, by selector."""
+    entries = (entry for name in CONTRACTS for entry in artifact(name)["abi"] if entry["type"] == "error")
+    return {error.selector: error for error in map(_custom_error, entries)}
+
+
+def _custom_error(entry: dict[str, Any]) -> CustomError:
+    types = tuple(canonical_type(part) for part in entry["inputs"])
+    return CustomError(
+        name=entry["name"],
+        selector=keccak(text=f"{entry['name']}({','.join(types)})")[:4],
+        parameters=tuple(part["name"].strip("_") or str(index) for index, part in enumerate(entry["inputs"])),
+        types=types,
+        converts=tuple(converter(part) for part in entry["inputs"]),
+    )

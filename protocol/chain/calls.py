@@ -1,0 +1,194 @@
+"""Every contract verb as a ``Call``: where it goes, its calldata, and in words what it will do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from protocol.chain import abi
+from protocol.chain.deployment import Deployment
+from protocol.chain.structs import Consumption, Role, RunTerms, SettledLeaves, Submission
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One transaction to be: receiver ("" creates a contract), calldata, what a person is shown, native wei sent along."""
+
+    to: str
+    data: bytes
+    description: str
+    value: int = 0
+
+
+def call(deployment: Deployment, contract: str, function: str, *arguments: Any) -> Call:
+    """A call of any function of the five contracts."""
+    shape = abi.functions(contract)[function]
+    shown = ", ".join(f"{name}={_shown(value)}" for name, value in zip(shape.parameters, arguments, strict=True))
+    return Call(deployment.address_of(contract), shape.encode(*arguments), f"{contract}.{function}({shown})")
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bytes):
+        return f"0x{value.hex()}" if len(value) <= 32 else f"0x{value[:16].hex()}… ({len(value)} bytes)"
+    if isinstance(value, Role):
+        return value.name.lower()
+    return str(value)
+
+
+# The chain's own coin and Token
+
+
+def pay_native(to: str, amount: int) -> Call:
+    """Sends ``amount`` wei of the chain's own coin."""
+    return Call(to, b"", f"send {amount} wei to {to}", amount)
+
+
+def drip(deployment: Deployment, to: str, amount: int) -> Call:
+    """Takes ``amount`` token wei from the faucet."""
+    return call(deployment, "Token", "drip", to, amount)
+
+
+def transfer(deployment: Deployment, to: str, amount: int) -> Call:
+    """Moves the sender's tokens."""
+    return call(deployment, "Token", "transfer", to, amount)
+
+
+def approve(deployment: Deployment, contract: str, amount: int) -> Call:
+    """Lets one of our contracts take ``amount`` of the sender's tokens."""
+    return call(deployment, "Token", "approve", deployment.address_of(contract), amount)
+
+
+# Registry
+
+
+def register(
+    deployment: Deployment, role: Role, key: str, capacity: int, deadline: int, key_signature: bytes
+) -> Call:
+    """Registers a node of the sender, and takes its bond."""
+    return call(deployment, "Registry", "register", role, key, capacity, deadline, key_signature)
+
+
+def top_up(deployment: Deployment, node: int, amount: int) -> Call:
+    """Adds to a node's bond."""
+    return call(deployment, "Registry", "topUp", node, amount)
+
+
+def retire(deployment: Deployment, node: int) -> Call:
+    """Takes a node out of service."""
+    return call(deployment, "Registry", "retire", node)
+
+
+def withdraw(deployment: Deployment, node: int) -> Call:
+    """Pays a retired node's bond back to its owner."""
+    return call(deployment, "Registry", "withdraw", node)
+
+
+def rotate_key(deployment: Deployment, node: int, key: str, deadline: int, key_signature: bytes) -> Call:
+    """Replaces a node's session key."""
+    return call(deployment, "Registry", "rotateKey", node, key, deadline, key_signature)
+
+
+# Market
+
+
+def open_run(deployment: Deployment, terms: RunTerms, manifest_root: bytes, uri: str) -> Call:
+    """Opens a run."""
+    return call(deployment, "Market", "open", terms, manifest_root, uri)
+
+
+def fund_run(deployment: Deployment, run: int, amount: int) -> Call:
+    """Locks the sender's credits in a run's escrow."""
+    return call(deployment, "Market", "fund", run, amount)
+
+
+def close_run(deployment: Deployment, run: int) -> Call:
+    """Ends a run: no new rounds."""
+    return call(deployment, "Market", "close", run)
+
+
+def refund_run(deployment: Deployment, run: int, amount: int) -> Call:
+    """Takes unreserved escrow of a closed run back."""
+    return call(deployment, "Market", "refund", run, amount)
+
+
+def join(deployment: Deployment, run: int, node: int, rules_hash: bytes) -> Call:
+    """A node consents to a run's rules."""
+    return call(deployment, "Market", "join", run, node, rules_hash)
+
+
+def leave(deployment: Deployment, run: int, node: int) -> Call:
+    """A node leaves a run."""
+    return call(deployment, "Market", "leave", run, node)
+
+
+def publish(
+    deployment: Deployment, run: int, version: int, manifest_root: bytes, consumed: Sequence[Consumption]
+) -> Call:
+    """Publishes a checkpoint and the jobs it was trained on."""
+    return call(deployment, "Market", "publish", run, version, manifest_root, tuple(consumed))
+
+
+# Rounds
+
+
+def open_round(deployment: Deployment, run: int, step: int, policy_version: int, assignments: bytes) -> Call:
+    """Lists nodes for the next jobs."""
+    return call(deployment, "Rounds", "open", run, step, policy_version, assignments)
+
+
+def submit(deployment: Deployment, round: int, assignments: bytes, submissions: Sequence[Submission]) -> Call:
+    """Submits a batch of signed leaves."""
+    return call(deployment, "Rounds", "submit", round, assignments, tuple(submissions))
+
+
+def close_round(deployment: Deployment, round: int, assignments: bytes) -> Call:
+    """Ends the work phase."""
+    return call(deployment, "Rounds", "close", round, assignments)
+
+
+def draw(deployment: Deployment, round: int) -> Call:
+    """Seats the committee."""
+    return call(deployment, "Rounds", "draw", round)
+
+
+def commit(deployment: Deployment, round: int, commitment: bytes) -> Call:
+    """Commits to a vote."""
+    return call(deployment, "Rounds", "commit", round, commitment)
+
+
+def reveal(
+    deployment: Deployment, round: int, accept: int, fraud: int, reasons: bytes, evidence_root: bytes, salt: bytes
+) -> Call:
+    """Reveals a vote."""
+    return call(deployment, "Rounds", "reveal", round, accept, fraud, reasons, evidence_root, salt)
+
+
+def tally(deployment: Deployment, round: int) -> Call:
+    """Counts the votes."""
+    return call(deployment, "Rounds", "tally", round)
+
+
+def appeal(deployment: Deployment, round: int, job: int) -> Call:
+    """Tries one job again."""
+    return call(deployment, "Rounds", "appeal", round, job)
+
+
+def settle(
+    deployment: Deployment, round: int, batch: int, assignments: bytes, submissions: Sequence[SettledLeaves]
+) -> Call:
+    """Pays and slashes for one batch."""
+    return call(deployment, "Rounds", "settle", round, batch, assignments, tuple(submissions))
+
+
+# Credits
+
+
+def buy(deployment: Deployment, amount: int) -> Call:
+    """Turns the sender's tokens into credits."""
+    return call(deployment, "Credits", "buy", amount)
+
+
+def redeem(deployment: Deployment, amount: int) -> Call:
+    """Turns the sender's credits into tokens."""
+    return call(deployment, "Credits", "redeem", amount)

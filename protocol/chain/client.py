@@ -1,0 +1,79 @@
+"""One connection to one deployment: blocks, and views pinned to a block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from protocol.chain.block import Block, block_of
+from protocol.chain.contracts import Reader
+from protocol.chain.deployment import Deployment
+from protocol.chain.rpc import TIMEOUT_SECONDS, Request, Rpc, RpcFault
+from protocol.errors import Unavailable
+
+
+class Chain:
+    """A deployment seen through one RPC endpoint.
+
+    Building one checks that the endpoint serves the chain that the address file names, and that these contracts are
+    there and belong together: everything after it may trust the addresses.
+
+    Raises:
+        Unavailable: no RPC answers.
+        Misconfigured: another chain, no contracts there, or contracts of different deployments.
+    """
+
+    def __init__(self, rpc_url: str, deployment: Deployment, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self.rpc = Rpc(rpc_url, timeout_seconds)
+        self.deployment = deployment
+        deployment.verify(self.rpc)
+
+    @classmethod
+    def connect(cls, rpc_url: str, addresses: Path) -> Chain:
+        """Loads the address file, then connects."""
+        return cls(rpc_url, Deployment.load(addresses))
+
+    @property
+    def chain_id(self) -> int:
+        """EIP-155 chain id."""
+        return self.deployment.chain_id
+
+    def head(self) -> Block:
+        """The newest block the endpoint knows."""
+        return self._block("latest")
+
+    def block(self, number: int) -> Block:
+        """The canonical block at this height.
+
+        Raises:
+            Unavailable: the endpoint does not know it (yet).
+        """
+        return self._block(hex(number))
+
+    def blocks(self, numbers: Sequence[int]) -> list[Block]:
+        """Many headers in one round trip; shorter than asked where the endpoint does not know the last ones."""
+        answers = self.rpc.batch([Request("eth_getBlockByNumber", (hex(number), False)) for number in numbers])
+        for answer in answers:
+            if isinstance(answer, RpcFault):
+                raise answer
+        known = [block_of(answer) for answer in answers if answer]
+        return known
+
+    def pinned(self, block: Block) -> Reader:
+        """Views as of this block, by hash: a reorg makes them fail rather than silently change."""
+        return Reader(self.rpc, self.deployment, {"blockHash": "0x" + block.hash.hex(), "requireCanonical": True})
+
+    def latest(self) -> Reader:
+        """Views of the newest state, for showing to people; a decision takes ``pinned``."""
+        return Reader(self.rpc, self.deployment, "latest")
+
+    def close(self) -> None:
+        """Closes the connection."""
+        self.rpc.close()
+
+    def _block(self, tag: str) -> Block:
+        header: dict[str, Any] | None = self.rpc.call("eth_getBlockByNumber", tag, False)
+        if not header:
+            raise Unavailable(f"the RPC at {self.rpc.url} does not know block {tag}")
+        return block_of(header)

@@ -1,0 +1,214 @@
+"""Typed views of the contracts, all at one block.
+
+A ``Reader`` is pinned: every answer it gives is of the same block, by hash, so a decision never mixes two states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from protocol.chain import abi
+from protocol.chain.reverts import reverted
+from protocol.chain.rpc import Request, Rpc, RpcFault
+from protocol.chain.structs import (
+    Cause,
+    Consumption,
+    Node,
+    RegistryTerms,
+    Role,
+    Round,
+    RoundsTerms,
+    Run,
+    RunTerms,
+    Seat,
+    SettledLeaves,
+    State,
+    Submission,
+)
+
+if TYPE_CHECKING:
+    from protocol.chain.deployment import Deployment
+
+__all__ = [
+    "Cause",
+    "Consumption",
+    "Node",
+    "Reader",
+    "RegistryTerms",
+    "Role",
+    "Round",
+    "RoundsTerms",
+    "Run",
+    "RunTerms",
+    "Seat",
+    "SettledLeaves",
+    "State",
+    "Submission",
+]
+
+BlockTag = str | dict[str, Any]
+"""``"latest"``, ``"pending"``, or EIP-1898's ``{"blockHash": ..., "requireCanonical": true}``."""
+
+
+class Reader:
+    """Views of one deployment at one block.
+
+    Every method raises ``Unavailable`` where the RPC does not answer (or no longer knows the block) and ``Reverted``
+    where the contract refuses (``UnknownRun``, ``UnknownNode``).
+    """
+
+    def __init__(self, rpc: Rpc, deployment: Deployment, block: BlockTag = "latest") -> None:
+        self._rpc = rpc
+        self._deployment = deployment
+        self._block = block
+
+    def view(self, contract: str, function: str, *arguments: Any) -> Any:
+        """Any view function of any of the five contracts."""
+        return self.views(contract, function, [arguments])[0]
+
+    def views(self, contract: str, function: str, arguments: Iterable[Sequence[Any]]) -> list[Any]:
+        """The same view for many arguments in one round trip."""
+        shape = abi.functions(contract)[function]
+        to = self._deployment.address_of(contract)
+        calls = [
+            Request("eth_call", ({"to": to, "data": "0x" + shape.encode(*given).hex()}, self._block))
+            for given in arguments
+        ]
+        return [self._decoded(shape, answer) for answer in self._rpc.batch(calls)]
+
+    @staticmethod
+    def _decoded(shape: abi.Function, answer: Any) -> Any:
+        if isinstance(answer, RpcFault):
+            raise reverted(answer) or answer
+        return shape.decode_output(bytes.fromhex(answer[2:]))
+
+    # Token
+
+    def balance_of(self, address: str) -> int:
+        """Token wei."""
+        return cast(int, self.view("Token", "balanceOf", address))
+
+    def allowance(self, owner: str, spender: str) -> int:
+        """Token wei that ``spender`` may take from ``owner``."""
+        return cast(int, self.view("Token", "allowance", owner, spender))
+
+    def token_supply(self) -> int:
+        """Token wei in existence."""
+        return cast(int, self.view("Token", "totalSupply"))
+
+    def faucet_cap(self) -> int:
+        """Most token wei the faucet gives one address over its life."""
+        return cast(int, self.view("Token", "FAUCET_CAP"))
+
+    def native_balance(self, address: str) -> int:
+        """Wei of the chain's own coin, which pays for gas."""
+        return int(self._rpc.call("eth_getBalance", address, self._block), 16)
+
+    # Registry
+
+    def node_count(self) -> int:
+        """Nodes ever registered; ids run from 1 to this."""
+        return cast(int, self.view("Registry", "nodeCount"))
+
+    def node(self, node: int) -> Node:
+        """One node."""
+        return cast(Node, self.view("Registry", "nodeOf", node))
+
+    def nodes(self, nodes: Sequence[int]) -> list[Node]:
+        """Many nodes in one round trip."""
+        return self.views("Registry", "nodeOf", [(node,) for node in nodes])
+
+    def node_by_key(self, key: str) -> int:
+        """The node bound to this key; 0 where there is none."""
+        return cast(int, self.view("Registry", "nodeByKey", key))
+
+    def required_bond(self, role: Role, capacity: int) -> int:
+        """Token wei a node must hold to be listable."""
+        return cast(int, self.view("Registry", "requiredBond", role, capacity))
+
+    def is_listable(self, node: int) -> bool:
+        """In service, active by now, and holding its bond."""
+        return cast(bool, self.view("Registry", "isListable", node))
+
+    def eligible_at(self, slot: int, timestamp: int) -> int:
+        """The validator eligible in this slot at that time; 0 if none."""
+        return cast(int, self.view("Registry", "eligibleAt", slot, timestamp))
+
+    def slot_count(self) -> int:
+        """Highest validator slot ever taken, plus one."""
+        return cast(int, self.view("Registry", "slotCount"))
+
+    def registry_terms(self) -> RegistryTerms:
+        """Bonds and delays."""
+        return cast(RegistryTerms, self.view("Registry", "terms"))
+
+    def treasury(self) -> str:
+        """Where slashed bonds go."""
+        return cast(str, self.view("Registry", "treasury"))
+
+    def total_bonded(self) -> int:
+        """Token wei of all bonds, unbonding ones included."""
+        return cast(int, self.view("Registry", "totalBonded"))
+
+    # Market
+
+    def run_count(self) -> int:
+        """Runs ever opened; ids run from 1 to this."""
+        return cast(int, self.view("Market", "runCount"))
+
+    def run(self, run: int) -> Run:
+        """One run."""
+        return cast(Run, self.view("Market", "runOf", run))
+
+    def joined_at(self, run: int, node: int) -> bytes:
+        """The rules hash at which the node joined; 32 zero bytes where it has not."""
+        return cast(bytes, self.view("Market", "joinedAt", run, node))
+
+    def joined_rules(self, run: int, nodes: Sequence[int]) -> list[bytes]:
+        """``joined_at`` for many nodes in one round trip."""
+        return self.views("Market", "joinedAt", [(run, node) for node in nodes])
+
+    def manifest_root(self, run: int, version: int) -> bytes:
+        """The root of a checkpoint's manifest; 32 zero bytes where it was never published."""
+        return cast(bytes, self.view("Market", "manifestRootOf", run, version))
+
+    # Rounds
+
+    def round_count(self) -> int:
+        """Rounds ever opened; ids run from 1 to this."""
+        return cast(int, self.view("Rounds", "roundCount"))
+
+    def round(self, round: int) -> Round:
+        """One round."""
+        return cast(Round, self.view("Rounds", "roundOf", round))
+
+    def rounds(self, rounds: Sequence[int]) -> list[Round]:
+        """Many rounds in one round trip."""
+        return self.views("Rounds", "roundOf", [(round,) for round in rounds])
+
+    def seats(self, round: int) -> tuple[Seat, ...]:
+        """The seats of a round's committee, in the order drawn."""
+        return cast(tuple[Seat, ...], self.view("Rounds", "seatsOf", round))
+
+    def batch_digest(self, round: int, batch: int) -> bytes:
+        """Digest of a submitted batch."""
+        return cast(bytes, self.view("Rounds", "batchDigest", round, batch))
+
+    def rounds_terms(self) -> RoundsTerms:
+        """Penalties."""
+        return cast(RoundsTerms, self.view("Rounds", "terms"))
+
+    # Credits
+
+    def credits_of(self, owner: str) -> int:
+        """Free credits of an owner."""
+        return cast(int, self.view("Credits", "balanceOf", owner))
+
+    def credits_supply(self) -> int:
+        """All credits: free and locked."""
+        return cast(int, self.view("Credits", "totalSupply"))
+
+    def credits_locked(self) -> int:
+        """Credits in escrow."""
+        return cast(int, self.view("Credits", "totalLocked"))

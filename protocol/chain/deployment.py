@@ -1,0 +1,140 @@
+"""Where one set of contracts lives: the address file, how it is checked against a chain, and how it is made.
+
+    {"chainId": 31337, "startBlock": 2, "startHash": "0x...", "contracts": {"Token": "0x...", ...}}
+
+``startBlock`` is the block before which there is nothing to read; its hash tells two chains of the same id apart.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from protocol.chain.abi import CONTRACTS, checksummed, functions
+from protocol.chain.rpc import Request, Rpc, RpcFault
+from protocol.errors import Misconfigured
+
+REFERENCES = (
+    ("Registry", "rounds", "Rounds"),
+    ("Registry", "token", "Token"),
+    ("Market", "rounds", "Rounds"),
+    ("Market", "registry", "Registry"),
+    ("Market", "credits", "Credits"),
+    ("Rounds", "registry", "Registry"),
+    ("Rounds", "market", "Market"),
+    ("Credits", "market", "Market"),
+    ("Credits", "token", "Token"),
+)
+"""(contract, getter, contract it must name): checked for each getter the contract has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """Addresses of the five contracts on one chain; ``start_hash`` is the hash of block ``start_block``."""
+
+    chain_id: int
+    start_block: int
+    start_hash: bytes
+    token: str
+    registry: str
+    market: str
+    rounds: str
+    credits: str
+
+    def address_of(self, contract: str) -> str:
+        """Address of the contract of this name."""
+        return str(getattr(self, contract.lower()))
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The five, in the order of ``CONTRACTS``."""
+        return tuple(self.address_of(contract) for contract in CONTRACTS)
+
+    @classmethod
+    def load(cls, path: Path) -> Deployment:
+        """Reads an address file.
+
+        Raises:
+            Misconfigured: it is missing, no JSON, or lacks something.
+        """
+        try:
+            return cls.from_json(json.loads(Path(path).read_text()))
+        except OSError as error:
+            raise Misconfigured(f"cannot read the address file {path}: {error.strerror}; give --addresses") from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Misconfigured(f"{path} is not an address file: {error!r}") from error
+
+    @classmethod
+    def from_json(cls, loaded: dict[str, Any]) -> Deployment:
+        """The deployment an address file's JSON describes."""
+        contracts = {name.lower(): checksummed(loaded["contracts"][name]) for name in CONTRACTS}
+        start_hash = bytes.fromhex(loaded["startHash"].removeprefix("0x"))
+        return cls(int(loaded["chainId"]), int(loaded["startBlock"]), start_hash, **contracts)
+
+    def to_json(self) -> dict[str, Any]:
+        """What the address file holds."""
+        return {
+            "chainId": self.chain_id,
+            "startBlock": self.start_block,
+            "startHash": "0x" + self.start_hash.hex(),
+            "contracts": {name: self.address_of(name) for name in CONTRACTS},
+        }
+
+    def save(self, path: Path) -> None:
+        """Writes the address file in one step (a temporary name, then a rename)."""
+        temporary = path.with_suffix(f".{os.getpid()}.part")
+        temporary.write_text(json.dumps(self.to_json(), indent=2) + "\n")
+        temporary.replace(path)
+
+    def verify(self, rpc: Rpc) -> None:
+        """Checks that these contracts are what this RPC's chain holds.
+
+        Raises:
+            Unavailable: no RPC answers.
+            Misconfigured: another chain id, another chain of the same id, no code, or contracts that do not belong together.
+        """
+        chain_id = int(rpc.call("eth_chainId"), 16)
+        if chain_id != self.chain_id:
+            raise Misconfigured(
+                f"wrong chain: the address file is for chain {self.chain_id}, the RPC at {rpc.url} serves chain {chain_id}"
+            )
+        self._verify_code(rpc)
+        self._verify_start(rpc)
+        self._verify_references(rpc)
+
+    def _verify_code(self, rpc: Rpc) -> None:
+        codes = rpc.batch([Request("eth_getCode", (address, "latest")) for address in self.addresses])
+        for name, address, code in zip(CONTRACTS, self.addresses, codes, strict=True):
+            if isinstance(code, RpcFault):
+                raise code
+            if code in ("0x", None):
+                raise Misconfigured(
+                    f"no contract at {address}, where the address file puts {name}: "
+                    f"it belongs to another deployment, or the chain at {rpc.url} was started anew"
+                )
+
+    def _verify_start(self, rpc: Rpc) -> None:
+        header = rpc.call("eth_getBlockByNumber", hex(self.start_block), False)
+        if not header or bytes.fromhex(header["hash"][2:]) != self.start_hash:
+            raise Misconfigured(
+                f"the address file is of another chain: its block {self.start_block} is 0x{self.start_hash.hex()}, "
+                f"that of the RPC at {rpc.url} is {header['hash'] if header else 'not there'}"
+            )
+
+    def _verify_references(self, rpc: Rpc) -> None:
+        checks = [check for check in REFERENCES if check[1] in functions(check[0])]
+        calls = [
+            {"to": self.address_of(name), "data": "0x" + functions(name)[getter].selector.hex()}
+            for name, getter, _ in checks
+        ]
+        answers = rpc.batch([Request("eth_call", (call, "latest")) for call in calls])
+        for (name, getter, other), answer in zip(checks, answers, strict=True):
+            named = None if isinstance(answer, RpcFault) or len(answer) < 42 else checksummed("0x" + answer[-40:])
+            if named != self.address_of(other):
+                raise Misconfigured(
+                    f"the address file mixes deployments: {name}.{getter}() at {self.address_of(name)} is {named}, "
+                    f"not {self.address_of(other)}"
+                )

@@ -1,0 +1,64 @@
+"""Why a contract refused, in its own words: custom errors with their arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import eth_abi
+from eth_abi.exceptions import DecodingError
+
+from protocol.chain.abi import custom_errors
+from protocol.chain.rpc import RpcFault
+from protocol.errors import Rejected
+
+REVERT_CODE = 3
+"""JSON-RPC error code of an execution that reverted (geth's choice, followed by others)."""
+
+ERROR_STRING = bytes.fromhex("08c379a0")
+PANIC = bytes.fromhex("4e487b71")
+
+
+class Reverted(Rejected):
+    """A contract refused the call. ``name`` is the custom error ("" where it gave none), ``arguments`` its arguments."""
+
+    def __init__(self, name: str, arguments: dict[str, Any], sentence: str) -> None:
+        super().__init__(sentence)
+        self.name = name
+        self.arguments = arguments
+
+
+def reverted(fault: RpcFault) -> Reverted | None:
+    """The revert behind an RPC error; None where the error is something else."""
+    if fault.data:
+        return decode_revert(fault.data)
+    if fault.code == REVERT_CODE or "revert" in fault.message.lower():
+        return Reverted("", {}, f"reverted: {fault.message}")
+    return None
+
+
+def decode_revert(payload: bytes) -> Reverted:
+    """The custom error, ``require`` string or panic in revert data."""
+    error = custom_errors().get(payload[:4])
+    try:
+        if error is not None:
+            arguments = error.decode(payload)
+            return Reverted(error.name, arguments, f"reverted: {error.name}({_listed(arguments)})")
+        if payload[:4] == ERROR_STRING:
+            (message,) = eth_abi.decode(["string"], payload[4:])
+            return Reverted("Error", {"message": message}, f"reverted: {message}")
+        if payload[:4] == PANIC:
+            (code,) = eth_abi.decode(["uint256"], payload[4:])
+            return Reverted("Panic", {"code": code}, f"reverted: Panic({code:#x})")
+    except DecodingError:
+        pass
+    return Reverted("", {}, f"reverted with data Assize cannot read: 0x{payload.hex()}")
+
+
+def _listed(arguments: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={_shown(value)}" for name, value in arguments.items())
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bytes):
+        return "0x" + value.hex()
+    return getattr(value, "name", None) or str(value)

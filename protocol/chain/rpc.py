@@ -1,0 +1,129 @@
+"""JSON-RPC over HTTP: one request, or many in one round trip.
+
+Answers come back as plain JSON values; turning them into typed ones is the caller's part. Every failure is
+``Unavailable``: either nobody answered, or the node answered with an error (``RpcFault``, which keeps its code and data).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from protocol.errors import Unavailable
+
+TIMEOUT_SECONDS = 10.0
+"""Longest wait for one answer; a node that is slower counts as out of reach."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One JSON-RPC request: the method and its positional parameters."""
+
+    method: str
+    params: tuple[Any, ...] = ()
+
+
+class RpcFault(Unavailable):
+    """The node answered with a JSON-RPC error. ``data`` is the revert payload where there is one."""
+
+    def __init__(self, method: str, code: int, message: str, data: bytes | None) -> None:
+        super().__init__(f"the RPC refused {method}: {message} (code {code})")
+        self.method = method
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+class Rpc:
+    """A connection to one RPC endpoint. Safe to share between threads."""
+
+    def __init__(self, url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        self.url = url
+        self._http = httpx.Client(timeout=timeout_seconds, trust_env=False)
+        self._ids = itertools.count(1)
+
+    def call(self, method: str, *params: Any) -> Any:
+        """Sends one request and returns its result.
+
+        Raises:
+            Unavailable: nobody answered, or not in JSON.
+            RpcFault: the node answered with an error.
+        """
+        answer = self._post(self._body(Request(method, params)))
+        return _result(method, answer)
+
+    def batch(self, requests: Sequence[Request]) -> list[Any]:
+        """Sends the requests in one round trip; results in the same order, errors as ``RpcFault`` values in their place.
+
+        Raises:
+            Unavailable: nobody answered, or some answer is missing.
+        """
+        if not requests:
+            return []
+        bodies = [self._body(request) for request in requests]
+        answers = self._post(bodies)
+        if not isinstance(answers, list):
+            return [_result(requests[0].method, answers)]
+        by_id = {answer.get("id"): answer for answer in answers}
+        missing = [request.method for request, body in zip(requests, bodies, strict=True) if body["id"] not in by_id]
+        if missing:
+            raise Unavailable(f"the RPC at {self.url} left {len(missing)} of {len(requests)} requests unanswered")
+        return [
+            _result_or_fault(request.method, by_id[body["id"]])
+            for request, body in zip(requests, bodies, strict=True)
+        ]
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._http.close()
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        return {"jsonrpc": "2.0", "id": next(self._ids), "method": request.method, "params": list(request.params)}
+
+    def _post(self, body: Any) -> Any:
+        try:
+            response = self._http.post(self.url, json=body)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise Unavailable(f"no RPC answers at {self.url}: {_cause(error)}; is the node running?") from error
+        if response.status_code == httpx.codes.TOO_MANY_REQUESTS:
+            raise Unavailable(f"the RPC at {self.url} asks to slow down (HTTP 429)")
+        try:
+            return response.json()
+        except ValueError as error:
+            raise Unavailable(f"what answers at {self.url} is no RPC (HTTP {response.status_code})") from error
+
+
+def _cause(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _result(method: str, answer: Any) -> Any:
+    value = _result_or_fault(method, answer)
+    if isinstance(value, RpcFault):
+        raise value
+    return value
+
+
+def _result_or_fault(method: str, answer: Any) -> Any:
+    if not isinstance(answer, dict) or ("error" not in answer and "result" not in answer):
+        raise Unavailable(f"the RPC answered {method} with something that is not JSON-RPC")
+    error = answer.get("error")
+    if error is None:
+        return answer["result"]
+    return RpcFault(method, int(error.get("code", 0)), str(error.get("message", "")), _revert_data(error.get("data")))
+
+
+def _revert_data(data: Any) -> bytes | None:
+    """The revert payload; some nodes nest it one level down."""
+    if isinstance(data, dict):
+        data = data.get("data")
+    if isinstance(data, str) and data.startswith("0x"):
+        try:
+            return bytes.fromhex(data[2:])
+        except ValueError:
+            return None
+    return None

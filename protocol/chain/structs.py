@@ -1,0 +1,191 @@
+"""The contracts' structs and enums, field by field as in ``contracts/src/interfaces`` (the manual for each of them).
+
+Addresses are checksummed strings, 32-byte words are ``bytes``, bitmaps are ints with bit j for job j, amounts are wei,
+times are unix seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Role(IntEnum):
+    """What a node does."""
+
+    NONE = 0
+    WORKER = 1
+    VALIDATOR = 2
+
+
+class Cause(IntEnum):
+    """Why a bond was slashed."""
+
+    FRAUD = 0
+    ABSENCE = 1
+    OVERTURNED = 2
+
+
+class State(IntEnum):
+    """Where a round stands."""
+
+    NONE = 0
+    OPEN = 1
+    CLOSED = 2
+    VOTING = 3
+    TALLIED = 4
+    SETTLED = 5
+    VOID = 6
+
+
+@dataclass(frozen=True, slots=True)
+class RunTerms:
+    """What a requester fixes when it opens a run."""
+
+    coordinator: str
+    trainer: str
+    rules_hash: bytes
+    price_per_unit: int
+    juror_fee: int
+    max_units: int
+    committee: int
+    appeal_seats: int
+    work_seconds: int
+    draw_seconds: int
+    commit_seconds: int
+    reveal_seconds: int
+    challenge_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run as stored."""
+
+    requester: str
+    version: int
+    closed: bool
+    escrow: int
+    reserved: int
+    terms: RunTerms
+
+
+@dataclass(frozen=True, slots=True)
+class Consumption:
+    """Jobs of one round that went into a checkpoint."""
+
+    round: int
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One registered node."""
+
+    owner: str
+    role: Role
+    slot: int
+    capacity: int
+    in_flight: int
+    active_at: int
+    retired_at: int
+    bond: int
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryTerms:
+    """Bonds and delays, fixed at deployment."""
+
+    bond_per_job: int
+    validator_bond: int
+    activation_delay: int
+    unbonding_delay: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundsTerms:
+    """Penalties, fixed at deployment."""
+
+    fraud_slash: int
+    absence_penalty: int
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One worker's signed part of a batch."""
+
+    node: int
+    beacon: bytes
+    leaves: bytes
+    uri: str
+    signature: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SettledLeaves:
+    """The node and its leaves as they were submitted."""
+
+    node: int
+    leaves: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """A round as stored."""
+
+    run: int
+    state: State
+    step: int
+    policy_version: int
+    jobs: int
+    slot_count: int
+    committee: int
+    attempt: int
+    batches: int
+    settled_batches: int
+    opened_at: int
+    deadline: int
+    open_block: int
+    close_block: int
+    price_per_unit: int
+    juror_fee: int
+    max_units: int
+    reserved: int
+    assignments_hash: bytes
+    submitted: int
+    accepted: int
+    fraud: int
+    consumed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """One seat of a committee."""
+
+    node: int
+    revealed: bool
+    abstained: bool
+    commitment: bytes
+    accept: int
+    fraud: int
+
+
+STRUCTS: dict[str, type] = {
+    cls.__name__: cls
+    for cls in (
+        RunTerms,
+        Run,
+        Consumption,
+        Node,
+        RegistryTerms,
+        RoundsTerms,
+        Submission,
+        SettledLeaves,
+        Round,
+        Seat,
+    )
+}
+"""Solidity struct name to dataclass."""
+
+ENUMS: dict[str, type[IntEnum]] = {"Role": Role, "Cause": Cause, "State": State}
+"""Solidity enum name to enum."""

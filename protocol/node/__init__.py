@@ -1,0 +1,1 @@
+"""What every process needs to be a node: settings, keys, the loop, logs, and the commands a person types."""
