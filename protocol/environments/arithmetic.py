@@ -1,0 +1,136 @@
+"""Multi-digit sums with the working written out, column by column from the right.
+
+    prompt      347+586\\n
+    completion  7+6+0=13,3c1\\n        digits of the column, carry in = two-digit sum, digit written c carry out
+                4+8+1=13,3c1\\n
+                3+5+1=09,9c0\\n
+                answer 0933            last carry and the written digits, always one digit longer than the operands
+
+Three digits make 50 characters and the end-of-text, so that a completion fills a 32-row proof chunk. The answer has a
+fixed width: a right one is as long as a wrong one. One problem in ten, by a hash of its operands whichever way round,
+is held out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from protocol.environments.environment import Problem
+from protocol.errors import Misconfigured
+
+MIN_DIGITS = 1
+MAX_DIGITS = 12
+HELD_OUT_ONE_IN = 10
+_ANSWER = "answer "
+_TRAIN_DOMAIN = b"assize/arithmetic/train/1"
+_HELD_OUT_DOMAIN = b"assize/arithmetic/held-out/1"
+_SPLIT_DOMAIN = b"assize/arithmetic/split/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """Sums of two numbers of ``digits`` digits each, leading zeros kept. See ``Environment`` for the methods."""
+
+    digits: int = 3
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, object]) -> Arithmetic:
+        """Read ``{"digits": 1..12}``; 3 where it is not given."""
+        unknown = sorted(set(params) - {"digits"})
+        if unknown:
+            raise Misconfigured(f"the arithmetic environment has no parameter {unknown[0]!r}: it takes only 'digits'")
+        digits = params.get("digits", 3)
+        if not isinstance(digits, int) or isinstance(digits, bool) or not MIN_DIGITS <= digits <= MAX_DIGITS:
+            raise Misconfigured(
+                f"arithmetic 'digits' must be a whole number from {MIN_DIGITS} to {MAX_DIGITS}, not {digits!r}"
+            )
+        return cls(digits)
+
+    @property
+    def name(self) -> str:
+        return "arithmetic"
+
+    @property
+    def alphabet(self) -> str:
+        return "".join(sorted(set("0123456789+=,c\n" + _ANSWER)))
+
+    @property
+    def completion_characters(self) -> int:
+        """How long a completion in form is, end-of-text aside."""
+        return self.digits * len("7+6+0=13,3c1\n") + len(_ANSWER) + self.digits + 1
+
+    def problem(self, seed: bytes) -> Problem:
+        """Derive the training problem of ``seed`` (32 bytes): the first draw that is not held out."""
+        if len(seed) != 32:
+            raise ValueError(f"a problem seed has 32 bytes, not {len(seed)}")
+        return self._first(_TRAIN_DOMAIN + seed, held_out=False)
+
+    def held_out_problems(self, count: int, seed: int) -> list[Problem]:
+        """Derive ``count`` distinct held-out problems from ``seed`` (0 to 2**64 - 1), in order of their drawing."""
+        if count > 10 ** (2 * self.digits) // (4 * HELD_OUT_ONE_IN):
+            raise ValueError(f"{self.digits}-digit sums do not have {count} held-out problems to draw")
+        found: dict[str, Problem] = {}
+        draw = 0
+        while len(found) < count:
+            label = _HELD_OUT_DOMAIN + seed.to_bytes(8, "big") + draw.to_bytes(8, "big")
+            problem = self._first(label, held_out=True)
+            found.setdefault(problem.prompt, problem)
+            draw += 1
+        return list(found.values())
+
+    def reward(self, problem: Problem, completion: str) -> float:
+        """1 where the text ends in the right answer, else 0; the working is not judged."""
+        return float(_final_answer(completion) == problem.answer)
+
+    def with_answer(self, completion: str, answer: str) -> str | None:
+        """Write ``answer`` over the final answer; ``None`` where the text has none of that length."""
+        written = _final_answer(completion)
+        if written is None or len(written) != len(answer):
+            return None
+        return completion[: len(completion) - len(written)] + answer
+
+    def working(self, problem: Problem, slips: Sequence[int]) -> str:
+        """Write the working of a teacher whose sum of column *i*, counted from the right, is off by ``slips[i]``.
+
+        Everything after a slip follows from it, so one slip makes a wrong answer. A sum is kept within 0 to 19.
+        """
+        left, right = problem.prompt.rstrip("\n").split("+")
+        carry, written, lines = 0, "", []
+        for a, b, slip in zip(reversed(left), reversed(right), slips, strict=True):
+            total = min(max(int(a) + int(b) + carry + slip, 0), 19)
+            lines.append(f"{a}+{b}+{carry}={total:02d},{total % 10}c{total // 10}\n")
+            carry, written = total // 10, f"{total % 10}{written}"
+        return "".join(lines) + f"{_ANSWER}{carry}{written}"
+
+    def _first(self, label: bytes, held_out: bool) -> Problem:
+        """The first problem drawn under ``label`` that is, or is not, held out."""
+        draw = 0
+        while True:
+            a, b = self._operands(label + draw.to_bytes(8, "big"))
+            if self._is_held_out(a, b) == held_out:
+                width = self.digits
+                return Problem(f"{a:0{width}d}+{b:0{width}d}\n", f"{a + b:0{width + 1}d}", held_out)
+            draw += 1
+
+    def _operands(self, label: bytes) -> tuple[int, int]:
+        digest = hashlib.sha256(label).digest()
+        bound = 10**self.digits
+        return int.from_bytes(digest[:16], "big") % bound, int.from_bytes(digest[16:], "big") % bound
+
+    def _is_held_out(self, a: int, b: int) -> bool:
+        low, high = sorted((a, b))
+        digest = hashlib.sha256(_SPLIT_DOMAIN + f"{low}+{high}".encode()).digest()
+        return int.from_bytes(digest[:8], "big") % HELD_OUT_ONE_IN == 0
+
+
+def _final_answer(completion: str) -> str | None:
+    """What follows the last ``answer`` on the last line, where it is digits only."""
+    _, marker, tail = completion.rpartition(_ANSWER)
+    return tail if marker and tail.isascii() and tail.isdigit() else None
+
+
+# HELD_OUT_ONE_IN: three digits leave about 100,000 held-out sums; a held-out draw therefore needs ten hashes on
+# average.
+# MAX_DIGITS: 12 keep an operand under 16 bytes with a bias of the modulo below 2**-80.

@@ -1,0 +1,103 @@
+"""A causal LM and its tokenizer, from a directory in Hugging Face's layout.
+
+Worker, validator and trainer must turn a prompt into the same tokens, end at the same one, and read the same text out
+of a completion; this is where they do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from protocol.errors import Misconfigured
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """``network`` is any causal LM of transformers, ``stop_token`` the end-of-text at which a completion ends."""
+
+    network: Any
+    tokenizer: Any
+    stop_token: int
+
+    def prompt_tokens(self, prompt: str) -> tuple[int, ...]:
+        """The tokens of a prompt as it stands, nothing added."""
+        return tuple(self.tokenizer.encode(prompt, add_special_tokens=False))
+
+    def completion_text(self, output_tokens: Sequence[int]) -> str:
+        """The text that an environment rewards: special tokens, end-of-text among them, left out."""
+        text: str = self.tokenizer.decode(list(output_tokens), skip_special_tokens=True)
+        return text
+
+    def load_weights(self, directory: Path) -> None:
+        """Copy the weights of another version over the present ones, in place.
+
+        ``Misconfigured`` where the directory's tensors are not this model's.
+        """
+        own: dict[str, torch.Tensor] = self.network.state_dict()
+        missing = set(self.weights())
+        for file in sorted(directory.glob("*.safetensors")):
+            missing -= _copy_tensors(file, own)
+        if missing:
+            raise Misconfigured(
+                f"{directory} lacks weights of this model, {sorted(missing)[0]!r} first: fetch it again"
+            )
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """The parameters themselves by name, without gradient, tied ones once."""
+        return {name: parameter.detach() for name, parameter in self.network.named_parameters()}
+
+    def copy_weights(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Copy ``weights``, by the names of ``weights()``, over the present ones, in place."""
+        for name, parameter in self.weights().items():
+            parameter.copy_(weights[name])
+
+
+def load_model(directory: Path, dtype: torch.dtype) -> Model:
+    """Load the model without the network, in evaluation mode.
+
+    ``Misconfigured`` where the directory holds no causal LM, no tokenizer, or a tokenizer without an end-of-text.
+    """
+    if not (directory / "config.json").is_file():
+        raise Misconfigured(f"{directory} is no model directory: it has no config.json")
+    tokenizer = _load_tokenizer(directory)
+    try:
+        network = AutoModelForCausalLM.from_pretrained(directory, local_files_only=True, dtype=dtype)
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        raise Misconfigured(f"{directory} holds no causal language model that loads: {error}") from error
+    return Model(network.eval(), tokenizer, tokenizer.eos_token_id)
+
+
+def _load_tokenizer(directory: Path) -> Any:
+    if not any((directory / name).is_file() for name in _TOKENIZER_FILES):
+        raise Misconfigured(f"{directory} has no tokenizer: put its tokenizer.json beside the weights")
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
+    except (OSError, ValueError, KeyError) as error:
+        raise Misconfigured(f"the tokenizer of {directory} does not load: {error}") from error
+    if tokenizer.eos_token_id is None:
+        raise Misconfigured(
+            f"the tokenizer of {directory} names no end-of-text token: set eos_token in its configuration"
+        )
+    return tokenizer
+
+
+def _copy_tensors(file: Path, own: dict[str, torch.Tensor]) -> set[str]:
+    """Copy what ``file`` holds into the tensors of like name; the names copied."""
+    try:
+        with safe_open(file, framework="pt") as held:
+            names = set(held.keys())
+            for name in names:
+                own[name].copy_(held.get_tensor(name))
+    except (SafetensorError, KeyError, RuntimeError) as error:
+        raise Misconfigured(f"{file} does not hold weights of this model: {error}") from error
+    return names
+
+
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")

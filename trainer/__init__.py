@@ -1,0 +1,1 @@
+"""The trainer: learns from accepted rollouts only, publishes weights with their provenance."""

@@ -1,0 +1,80 @@
+"""The recipe of a run. Free of torch, so that settings are checked before anything heavy loads.
+
+The defaults are INTELLECT-2's (arXiv 2505.07291): a 32B model, 256 prompts of 16 samples a step. ``builtin`` is the
+recipe of the tiny model that needs no download.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Recipe(BaseModel):
+    """Every number that training depends on; the rollouts' own are in the run's rules.
+
+    epsilon, delta          bounds of the two-sided clipping: ratio within 1 -/+ epsilon, and at most delta
+    kl_coefficient          weight of the exact KL to checkpoint 0; 0 leaves the reference out altogether
+    entropy_coefficient     weight of the entropy bonus
+    ratio                   "behaviour": policy over the rollout's maker; "decoupled": policy over the start of the step
+    learning_rate           reached after ``warmup_steps`` optimizer steps; falls linearly to ``final_rate`` times
+                            itself over ``steps`` training steps
+    groups_per_step         informative groups that make a step
+    optimizer_steps         optimizer steps that a training step is cut into
+    microbatch_tokens       padded tokens of one forward and backward pass
+    async_level             how many versions a rollout may be behind
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    epsilon: float = Field(default=0.2, gt=0, lt=1)
+    delta: float = Field(default=4.0, gt=1)
+    kl_coefficient: float = Field(default=0.001, ge=0)
+    entropy_coefficient: float = Field(default=1e-4, ge=0)
+    ratio: Literal["behaviour", "decoupled"] = "behaviour"
+
+    learning_rate: float = Field(default=3e-7, gt=0)
+    warmup_steps: int = Field(default=25, ge=0)
+    final_rate: float = Field(default=1.0, ge=0, le=1)
+    betas: tuple[float, float] = (0.9, 0.999)
+    weight_decay: float = Field(default=0.01, ge=0)
+    gradient_clip: float = Field(default=0.1, gt=0)
+
+    steps: int = Field(default=1000, ge=1)
+    groups_per_step: int = Field(default=256, ge=1)
+    samples_per_group: int = Field(default=16, ge=2)
+    optimizer_steps: int = Field(default=8, ge=1)
+    microbatch_tokens: int = Field(default=32768, ge=1)
+    max_tokens: int = Field(default=32768, ge=1)
+    temperature: float = Field(default=1.0, ge=0, le=1.5)
+    async_level: int = Field(default=2, ge=0, le=16)
+
+    @classmethod
+    def builtin(cls, **changes: Any) -> Self:
+        """The recipe of the built-in run; ``changes`` override single numbers."""
+        return cls.model_validate({**_BUILTIN, **changes})
+
+    def rate(self, optimizer_step: int) -> float:
+        """The learning rate of an optimizer step, counted from 0."""
+        warm = min(1.0, (optimizer_step + 1) / self.warmup_steps) if self.warmup_steps else 1.0
+        done = min(1.0, optimizer_step / (self.steps * self.optimizer_steps))
+        return self.learning_rate * warm * (1.0 - (1.0 - self.final_rate) * done)
+
+
+_BUILTIN: dict[str, Any] = {
+    "kl_coefficient": 0.0,
+    "entropy_coefficient": 0.0,
+    "learning_rate": 1e-4,
+    "warmup_steps": 4,
+    "final_rate": 0.2,
+    "betas": (0.9, 0.95),
+    "weight_decay": 0.0,
+    "gradient_clip": 1.0,
+    "steps": 60,
+    "groups_per_step": 64,
+    "samples_per_group": 8,
+    "optimizer_steps": 2,
+    "microbatch_tokens": 2048,
+    "max_tokens": 64,
+}

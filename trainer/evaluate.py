@@ -1,0 +1,41 @@
+"""Accuracy on held-out problems, by the same seeded decoding as the workers'."""
+
+from __future__ import annotations
+
+import hashlib
+
+from protocol.environments.environment import Environment
+from protocol.tensor.decode import Request, decode
+from protocol.tensor.model import Model
+
+_DOMAIN = b"assize/evaluate/1"
+
+
+def accuracy(
+    model: Model,
+    environment: Environment,
+    seed: int,
+    count: int = 512,
+    temperature: float = 1.0,
+    max_tokens: int = 64,
+) -> float:
+    """Mean reward of one completion for each of ``count`` held-out problems; ``seed`` fixes problems and samples."""
+    problems = environment.held_out_problems(count, seed)
+    requests = [
+        Request(
+            prompt_tokens=model.prompt_tokens(problem.prompt),
+            noise_key=_noise_key(seed, index),
+            max_tokens=max_tokens,
+            temperature=temperature,
+            stop_token=model.stop_token,
+        )
+        for index, problem in enumerate(problems)
+    ]
+    completions = decode(model.network, requests)
+    texts = [model.completion_text(completion.output_tokens) for completion in completions]
+    return sum(environment.reward(problem, text) for problem, text in zip(problems, texts, strict=True)) / count
+
+
+def _noise_key(seed: int, index: int) -> tuple[int, int]:
+    digest = hashlib.sha256(_DOMAIN + seed.to_bytes(8, "big") + index.to_bytes(8, "big")).digest()
+    return int.from_bytes(digest[:4], "big"), int.from_bytes(digest[4:8], "big")

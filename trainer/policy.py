@@ -1,0 +1,196 @@
+"""The policy being trained: a causal LM with its optimizer, and the logprobs of the versions it has been.
+
+Axes: B rows, T positions, K kept positions (completions), V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.func import functional_call
+
+from protocol.errors import Misconfigured
+from protocol.tensor.model import load_model
+from trainer import grpo
+from trainer.batch import MicroBatch
+from trainer.config import Recipe
+
+Weights = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """What a training step did. Means are over completion tokens; ``skipped`` counts optimizer steps refused as NaN.
+
+    ``staleness`` is the mean number of versions that a token's maker was behind, ``gradient_norm`` that of the last
+    optimizer step before clipping, ``entropy`` in nats, ``kl`` to checkpoint 0 in nats (0 where the recipe has none).
+    """
+
+    loss: float
+    tokens: int
+    staleness: float
+    clip_ratio: float
+    ratio: float
+    entropy: float
+    kl: float
+    gradient_norm: float
+    learning_rate: float
+    skipped: int
+
+
+class Policy:
+    """A model directory in training. ``version`` is that of the weights it holds; ``step`` makes the next."""
+
+    def __init__(self, directory: Path, recipe: Recipe, dtype: torch.dtype = torch.float32) -> None:
+        self.recipe = recipe
+        self.model = load_model(directory, dtype)
+        self.network = self.model.network
+        self.objective = grpo.Objective(recipe.epsilon, recipe.delta, recipe.kl_coefficient, recipe.entropy_coefficient)
+        self.optimizer = torch.optim.AdamW(
+            self.network.parameters(), lr=recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay
+        )
+        self.version = 0
+        self.optimizer_steps = 0
+        self.kept: dict[int, Weights] = {0: self.weights()}
+        self.reference: Weights | None = self.kept[0] if recipe.kl_coefficient else None
+
+    def weights(self) -> Weights:
+        """A copy of the parameters by name, tied ones once."""
+        return {name: parameter.clone() for name, parameter in self.model.weights().items()}
+
+    def step(self, batches: Sequence[Sequence[MicroBatch]]) -> StepRecord:
+        """Train on one list of micro-batches per optimizer step and become the next version.
+
+        ``Misconfigured`` where a rollout's version is not kept any more (the caller takes only usable groups).
+        """
+        prepared = [[(batch, self._tokens(batch)) for batch in batches_of_step] for batches_of_step in batches]
+        tally = _Tally()
+        for part in prepared:
+            self._optimize(part, tally)
+        self._advance()
+        staleness = sum((self.version - 1 - b.version) * b.completion_tokens for part in batches for b in part)
+        return tally.record(staleness)
+
+    def _tokens(self, batch: MicroBatch) -> grpo.Tokens:
+        """Everything of a micro-batch's loss that the optimizer steps do not change."""
+        behaviour_BK = self._frozen_taken(batch, self._weights_of(batch.version))
+        start_BK = None
+        if self.recipe.ratio == "decoupled":
+            start_BK = self._frozen_taken(batch, None)
+        reference_BKV = None
+        if self.reference is not None:
+            reference_BKV = self._frozen_logprobs(batch, self.reference)
+        return grpo.Tokens(batch.targets_BK, batch.mask_BK, batch.advantages_B, behaviour_BK, start_BK, reference_BKV)
+
+    def _weights_of(self, version: int) -> Weights | None:
+        """The kept weights of ``version``; ``None`` for those the model holds now."""
+        if version == self.version:
+            return None
+        if version not in self.kept:
+            raise Misconfigured(
+                f"the weights of version {version} are not kept: raise async_level or take fresher rollouts"
+            )
+        return self.kept[version]
+
+    def _frozen_taken(self, batch: MicroBatch, weights: Weights | None) -> torch.Tensor:
+        return grpo.taken(self._frozen_logprobs(batch, weights), batch.targets_BK)
+
+    @torch.no_grad()
+    def _frozen_logprobs(self, batch: MicroBatch, weights: Weights | None) -> torch.Tensor:
+        return self._logprobs(batch, weights)
+
+    def _logprobs(self, batch: MicroBatch, weights: Weights | None = None) -> torch.Tensor:
+        """logprobs_BKV of the completions, LM head on no more than their positions."""
+        inputs = {
+            "input_ids": batch.tokens_BT[:, :-1],
+            "use_cache": False,
+            "logits_to_keep": batch.tokens_BT.shape[1] - batch.first,
+        }
+        output: Any = self.network(**inputs) if weights is None else functional_call(self.network, weights, (), inputs)
+        return grpo.logprobs(output.logits, self.recipe.temperature)
+
+    def _optimize(self, part: Sequence[tuple[MicroBatch, grpo.Tokens]], tally: _Tally) -> None:
+        """One optimizer step; a gradient that is not finite is thrown away."""
+        self.optimizer.zero_grad()
+        denominator = sum(batch.completion_tokens for batch, _ in part)
+        for batch, tokens in part:
+            loss = grpo.loss(self._logprobs(batch), tokens, self.objective, denominator)
+            loss.total.backward()
+            tally.add(loss)
+        rate = self.recipe.rate(self.optimizer_steps)
+        norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.gradient_clip).item()
+        tally.rate, tally.norm = rate, norm
+        self.optimizer_steps += 1
+        if not math.isfinite(norm):
+            tally.skipped += 1
+            return
+        for settings in self.optimizer.param_groups:
+            settings["lr"] = rate
+        self.optimizer.step()
+
+    def _advance(self) -> None:
+        self.version += 1
+        self.kept[self.version] = self.weights()
+        for version in [v for v in self.kept if v < self.version - self.recipe.async_level]:
+            del self.kept[version]
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that resuming needs; ``torch.save`` takes it."""
+        return {
+            "version": self.version,
+            "optimizer_steps": self.optimizer_steps,
+            "optimizer": self.optimizer.state_dict(),
+            "kept": self.kept,
+            "reference": self.reference,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Become what ``state_dict`` was taken from, bit for bit."""
+        self.version, self.optimizer_steps = state["version"], state["optimizer_steps"]
+        self.kept = {version: dict(weights) for version, weights in state["kept"].items()}
+        self.reference = state["reference"]
+        self.model.copy_weights(self.kept[self.version])
+        self.optimizer.load_state_dict(state["optimizer"])
+
+    def save_weights(self, directory: Path) -> None:
+        """Write model and tokenizer in Hugging Face's layout; ``directory`` appears complete or not at all."""
+        unfinished = directory.with_name(directory.name + ".unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        self.network.save_pretrained(unfinished)
+        self.model.tokenizer.save_pretrained(unfinished)
+        os.replace(unfinished, directory)
+
+
+class _Tally:
+    """Sums over the optimizer steps of one training step."""
+
+    def __init__(self) -> None:
+        self.total, self.sums = 0.0, torch.zeros(5)
+        self.norm, self.rate, self.parts, self.skipped = 0.0, 0.0, 0, 0
+
+    def add(self, loss: grpo.Loss) -> None:
+        self.total += loss.total.item()
+        self.sums += torch.stack([loss.tokens, loss.clipped, loss.ratio, loss.entropy, loss.kl]).cpu()
+
+    def record(self, staleness: int) -> StepRecord:
+        tokens, clipped, ratio, entropy, kl = self.sums.tolist()
+        count = max(tokens, 1.0)
+        return StepRecord(
+            loss=self.total,
+            tokens=int(tokens),
+            staleness=staleness / count,
+            clip_ratio=clipped / count,
+            ratio=ratio / count,
+            entropy=entropy / count,
+            kl=kl / count,
+            gradient_norm=self.norm,
+            learning_rate=self.rate,
+            skipped=self.skipped,
+        )
