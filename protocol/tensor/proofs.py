@@ -17,6 +17,7 @@ from torch import Tensor
 
 from protocol.errors import Rejected
 from protocol.wire import toploc
+from protocol.wire.polynomial import F64, I64
 from protocol.wire.toploc import CHUNK_ROWS, Distance, Proof
 
 POSITION_BITS = 24  # of a selection key: 39 rows of H < 430,000
@@ -169,7 +170,7 @@ def _previous_chunks(chunks: _Chunks, previous: Sequence[int | None] | None) -> 
     ]
 
 
-def _values_at(chunks: _Chunks, sources: list[int], positions_CK: toploc.I64) -> toploc.F64:
+def _values_at(chunks: _Chunks, sources: list[int], positions_CK: I64) -> F64:
     """Values of other chunks at flat positions, float64; NaN where they have no such row, or there is no source."""
     device = chunks.bits_CF.device
     bits_CK = chunks.bits_CF[[max(source, 0) for source in sources]].gather(

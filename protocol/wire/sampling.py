@@ -115,11 +115,12 @@ def gumbel_noise(keys_B2: U32, positions: NDArray[np.integer] | range, vocab: in
     """
     if isinstance(positions, range):
         positions = np.broadcast_to(np.array(positions, dtype=np.uint32), (len(keys_B2), len(positions)))
-    counter = np.zeros((*positions.shape, -(-vocab // 4), 4), dtype=np.uint32)
+    blocks = -(-vocab // 4)
+    counter = np.zeros((*positions.shape, blocks, 4), dtype=np.uint32)
     counter[..., 0] = positions[..., None]
-    counter[..., 1] = np.arange(counter.shape[-2], dtype=np.uint32)
+    counter[..., 1] = np.arange(blocks, dtype=np.uint32)
     key = keys_B2.reshape(len(keys_B2), *(1,) * positions.ndim, 2).astype(np.uint32)
-    return gumbel(philox4x32(counter, key)).reshape(*positions.shape, -1)[..., :vocab]
+    return gumbel(philox4x32(counter, key)).reshape(*positions.shape, 4 * blocks)[..., :vocab]
 
 
 def choose(logits_V: F32, noise_V: F32, temperature: float) -> int:

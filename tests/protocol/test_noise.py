@@ -1,0 +1,100 @@
+"""The torch twin of seeded sampling: the same bits as the numpy reference."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.tensor import noise
+from protocol.wire import sampling
+
+torch.set_num_threads(1)
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+WORD = st.integers(0, 2**32 - 1)
+
+
+def same_bits(tensor: torch.Tensor, array: np.ndarray) -> bool:
+    return np.array_equal(tensor.cpu().numpy().view(np.uint32), np.ascontiguousarray(array).view(np.uint32))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@settings(deadline=None)
+@given(
+    keys=st.lists(st.tuples(WORD, WORD), min_size=1, max_size=4),
+    start=st.integers(0, 2**32 - 8),
+    count=st.integers(0, 6),
+    vocab=st.integers(1, 70),
+)
+def test_noise_agrees_with_the_reference_to_the_bit(device, keys, start, count, vocab):
+    keys = np.array(keys, dtype=np.uint32)
+    span = range(start, start + count)
+    assert same_bits(noise.gumbel_noise(keys, span, vocab, device), sampling.gumbel_noise(keys, span, vocab))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@given(st.lists(WORD, min_size=1, max_size=64))
+def test_gumbel_agrees_with_the_reference_to_the_bit(device, words):
+    bits = np.array(words, dtype=np.uint32)
+    assert same_bits(noise.gumbel(torch.from_numpy(bits.view(np.int32)).to(device)), sampling.gumbel(bits))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_every_segment_of_the_table_agrees_with_the_reference(device):
+    octaves = (np.arange(512, 1024, dtype=np.int64) << np.arange(22)[:, None]).ravel()
+    folded = np.concatenate([np.arange(512), octaves, octaves + 1, octaves - 1, [2**31 - 1]])
+    bits = np.concatenate([folded, 2**32 - 1 - folded]).astype(np.uint32)
+    assert same_bits(noise.gumbel(torch.from_numpy(bits.view(np.int32)).to(device)), sampling.gumbel(bits))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_rows_wider_than_a_cacheful_agree_with_the_reference(device):
+    keys = sampling.noise_keys(b"\x05" * 32, [0, 1])
+    positions = np.array([0, 2**32 - 1], dtype=np.uint32)
+    tensor = noise.gumbel_noise(keys, torch.tensor(positions.astype(np.int64)), 151_936, device)
+    assert same_bits(tensor, sampling.gumbel_noise(keys, positions, 151_936))
+
+
+def test_keys_may_come_as_a_tensor_and_positions_as_a_matrix():
+    keys = sampling.noise_keys(b"\x06" * 32, range(3))
+    positions = np.arange(6).reshape(3, 2) * 100
+    tensor = noise.gumbel_noise(torch.from_numpy(keys.astype(np.int64)), torch.from_numpy(positions), 9)
+    assert tensor.shape == (3, 2, 9)
+    assert same_bits(tensor, sampling.gumbel_noise(keys, positions, 9))
+
+
+def test_no_rollouts_have_no_noise():
+    assert noise.gumbel_noise(torch.empty(0, 2, dtype=torch.int64), range(4), 5).shape == (0, 4, 5)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@given(seed=st.integers(0, 2**32 - 1), temperature=st.floats(0, 1.5))
+def test_choices_and_margins_agree_with_the_reference_to_the_bit(device, seed, temperature):
+    logits = np.random.default_rng(seed).normal(0, 3, (4, 11)).astype(np.float32)
+    gumbels = sampling.gumbel_noise(sampling.noise_keys(b"\x08" * 32, [seed]), range(4), 11)[0]
+    tokens = np.array([0, 3, 10, 5])
+    logits_BV, noise_BV = torch.from_numpy(logits).to(device), torch.from_numpy(gumbels).to(device)
+    chosen = noise.choose(logits_BV, noise_BV, temperature).tolist()
+    assert chosen == [sampling.choose(logits[i], gumbels[i], temperature) for i in range(4)]
+    margins = noise.margins(logits_BV, noise_BV, temperature, torch.from_numpy(tokens).to(device)).tolist()
+    assert margins == [sampling.margin(logits[i], gumbels[i], temperature, tokens[i]) for i in range(4)]
+
+
+def test_gap_is_the_margin_of_the_runner_up():
+    logits = torch.tensor([[0.0, 1.0, 0.25]])
+    assert noise.gaps(logits, torch.zeros(1, 3), 1.0).tolist() == [0.75]
+
+
+def test_a_million_draws_take_well_under_a_tenth_of_a_second():
+    keys = sampling.noise_keys(b"\x09" * 32, range(512))
+    noise.gumbel_noise(keys[:1], range(1), 32)
+    seconds = []
+    for _ in range(5):
+        started = time.thread_time()
+        noise.gumbel_noise(keys, range(60), 32)
+        seconds.append(time.thread_time() - started)
+    assert min(seconds) < 0.1

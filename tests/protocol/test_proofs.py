@@ -1,0 +1,116 @@
+"""Proofs and distances on tensors: what ``protocol.wire.toploc`` says, for many rollouts at once."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.errors import Misconfigured, Rejected, Unavailable
+from protocol.tensor import proofs
+from protocol.wire import toploc
+from protocol.wire.toploc import Proof
+
+torch.set_num_threads(1)
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+
+
+def hidden(rows: int, width: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(rows, width, generator=torch.Generator().manual_seed(seed)).bfloat16()
+
+
+def bits(rows: torch.Tensor) -> np.ndarray:
+    return rows.cpu().view(torch.int16).numpy().view(np.uint16)
+
+
+def chunks(rows: torch.Tensor) -> list[np.ndarray]:
+    return [bits(rows[start:stop]) for start, stop in toploc.chunk_spans(len(rows))]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@settings(deadline=None, max_examples=30)
+@given(
+    lengths=st.lists(st.integers(0, 80), min_size=1, max_size=5),
+    width=st.sampled_from([1, 5, 16, 64]),
+    seed=st.integers(0, 1000),
+)
+def test_proofs_and_distances_of_a_batch_are_those_of_the_reference(device, lengths, width, seed):
+    rows = hidden(sum(lengths), width, seed)
+    verifier = (rows.float() * (1 + 0.02 * hidden(sum(lengths), width, seed + 1).float())).bfloat16()
+    previous = [None, *range(len(lengths) - 1)]
+    template = hidden(1, width, seed + 2)[0].float()
+    built = proofs.build_proofs_batch(rows.to(device), lengths)
+    measured = proofs.distances_batch(verifier.to(device), lengths, built, template, previous)
+    own = [chunks(rollout) for rollout in verifier.split(lengths)]
+    for number, rollout in enumerate(rows.split(lengths)):
+        assert built[number] == [toploc.build(chunk).encode() for chunk in chunks(rollout)]
+        before = own[number - 1] if number else []
+        for index, chunk in enumerate(own[number]):
+            proof, guess = Proof.decode(built[number][index]), before[index] if index < len(before) else None
+            assert measured[number][index] == toploc.distance(chunk, proof, template.numpy(), guess)
+
+
+def test_one_rollout_is_a_batch_of_one():
+    rows = hidden(70, 32)
+    assert proofs.build_proofs(rows) == proofs.build_proofs_batch(rows, [70])[0]
+    assert [distance.rel for distance in proofs.distances(rows, proofs.build_proofs(rows))] == [0.0, 0.0]
+
+
+def test_wider_floats_are_rounded_to_bf16_first():
+    rows = torch.randn(40, 32, generator=torch.Generator().manual_seed(3))
+    assert proofs.build_proofs(rows) == proofs.build_proofs(rows.bfloat16())
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_of_equal_magnitudes_the_first_are_kept_on_every_device(device):
+    rows = (torch.arange(32 * 300).reshape(32, 300) % 2 * 2 - 1).bfloat16()
+    assert proofs.build_proofs(rows.to(device)) == [toploc.build(bits(rows)).encode()]
+
+
+def test_hidden_states_that_are_not_finite_fail_instead_of_becoming_a_null_proof():
+    rows = hidden(64, 32)
+    built = proofs.build_proofs(rows)
+    rows[40, 7] = torch.nan
+    with pytest.raises(Misconfigured):
+        proofs.build_proofs(rows)
+    with pytest.raises(Unavailable):
+        proofs.distances(rows, built)
+
+
+@pytest.mark.parametrize("change", [lambda given: given[:1], lambda given: [], lambda given: [*given, given[0]]])
+def test_missing_and_extra_proofs_are_rejected(change):
+    rows = hidden(64, 32)
+    with pytest.raises(Rejected, match="needs 2 proofs"):
+        proofs.distances(rows, change(proofs.build_proofs(rows)))
+
+
+def test_null_proofs_are_rejected_naming_the_rollout():
+    rows = hidden(64, 32)
+    built = proofs.build_proofs_batch(rows, [32, 32])
+    with pytest.raises(Rejected, match="rollout 1"):
+        proofs.distances_batch(rows, [32, 32], [built[0], [bytes(258)]])
+
+
+def test_rows_that_do_not_add_up_are_refused():
+    with pytest.raises(ValueError):
+        proofs.build_proofs_batch(hidden(10, 4), [4, 5])
+
+
+def test_a_job_of_64_rollouts_is_proved_and_checked_within_60_milliseconds_each():
+    lengths = [55] * 64
+    rows = hidden(sum(lengths), 128)
+    built = proofs.build_proofs_batch(rows, lengths)
+    building, checking = [], []
+    for _ in range(5):
+        started = time.thread_time()
+        proofs.build_proofs_batch(rows, lengths)
+        building.append(time.thread_time() - started)
+        started = time.thread_time()
+        proofs.distances_batch(rows, lengths, built, previous=[None, *range(63)])
+        checking.append(time.thread_time() - started)
+    assert min(building) < 0.06
+    assert min(checking) < 0.06
