@@ -13,8 +13,9 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-import eth_abi
-from eth_utils import keccak, to_checksum_address
+from eth_abi.abi import decode, encode
+from eth_utils.address import to_checksum_address
+from eth_utils.crypto import keccak
 
 from protocol.chain.structs import ENUMS, STRUCTS
 from protocol.errors import Misconfigured
@@ -43,7 +44,7 @@ class Function:
 
     def encode(self, *arguments: Any) -> bytes:
         """Calldata for these arguments; dataclasses stand for structs."""
-        return self.selector + eth_abi.encode(self.input_types, [plain(argument) for argument in arguments])
+        return self.selector + encode(self.input_types, [plain(argument) for argument in arguments])
 
     def decode_output(self, payload: bytes) -> Any:
         """The returned value, or a tuple where there are several."""
@@ -51,7 +52,7 @@ class Function:
 
     def decode_input(self, calldata: bytes) -> tuple[Any, ...]:
         """The arguments back from calldata (without conversion to dataclasses)."""
-        return tuple(eth_abi.decode(self.input_types, calldata[4:]))
+        return tuple(decode(self.input_types, calldata[4:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class CustomError:
 
 
 def _converted(types: Sequence[str], converts: Sequence[Convert], payload: bytes) -> list[Any]:
-    values = eth_abi.decode(types, payload)
+    values = decode(types, payload)
     return [convert(value) for convert, value in zip(converts, values, strict=True)]
 
 
@@ -137,7 +138,9 @@ def artifact(contract: str) -> dict[str, Any]:
     try:
         loaded: dict[str, Any] = json.loads(path.read_text())
     except (OSError, ValueError) as error:
-        raise Misconfigured(f"cannot read contracts/abi/{contract}.json ({error}); build the contracts first") from error
+        raise Misconfigured(
+            f"cannot read contracts/abi/{contract}.json ({error}); build the contracts first"
+        ) from error
     return loaded
 
 

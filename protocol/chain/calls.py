@@ -13,7 +13,7 @@ from protocol.chain.structs import Consumption, Role, RunTerms, SettledLeaves, S
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One transaction to be: receiver ("" creates a contract), calldata, what a person is shown, native wei sent along."""
+    """One transaction to be: receiver, calldata, what a person is shown, native wei sent along."""
 
     to: str
     data: bytes
@@ -62,9 +62,7 @@ def approve(deployment: Deployment, contract: str, amount: int) -> Call:
 # Registry
 
 
-def register(
-    deployment: Deployment, role: Role, key: str, capacity: int, deadline: int, key_signature: bytes
-) -> Call:
+def register(deployment: Deployment, role: Role, key: str, capacity: int, deadline: int, key_signature: bytes) -> Call:
     """Registers a node of the sender, and takes its bond."""
     return call(deployment, "Registry", "register", role, key, capacity, deadline, key_signature)
 

@@ -57,8 +57,7 @@ class Chain:
         for answer in answers:
             if isinstance(answer, RpcFault):
                 raise answer
-        known = [block_of(answer) for answer in answers if answer]
-        return known
+        return [block_of(answer) for answer in answers if answer]
 
     def pinned(self, block: Block) -> Reader:
         """Views as of this block, by hash: a reorg makes them fail rather than silently change."""

@@ -13,11 +13,11 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import eth_abi
-from eth_utils import keccak
+from eth_abi.abi import decode as abi_decode
+from eth_utils.crypto import keccak
 
 from protocol.chain.abi import CONTRACTS, artifact, canonical_type, converter
-from protocol.chain.events import EVENTS, Event
+from protocol.chain.events import EVENTS, Event, Log
 
 WORD = 32
 Decode = Callable[[list[bytes], bytes], Event]
@@ -75,8 +75,8 @@ def _general_decoder(cls: type[Event], parts: list[dict[str, Any]], data_parts: 
     indexed = [canonical_type(part) if part["indexed"] else None for part in parts]
 
     def decode(topics: list[bytes], data: bytes) -> Event:
-        words, rest = iter(topics), iter(eth_abi.decode(types, data))
-        raw = [next(rest) if kind is None else eth_abi.decode([kind], next(words))[0] for kind in indexed]
+        words, rest = iter(topics), iter(abi_decode(types, data))
+        raw = [next(rest) if kind is None else abi_decode([kind], next(words))[0] for kind in indexed]
         return cls(*[convert(value) for convert, value in zip(converts, raw, strict=True)])
 
     return decode
@@ -89,7 +89,10 @@ def _word_cut(part: dict[str, Any]) -> Callable[[bytes], Any] | None:
         return _enum_cut(convert) if str(part.get("internalType", "")).startswith("enum ") else _unsigned
     if kind == "address" and convert is not None:
         return lambda word: convert("0x" + word[12:].hex())
-    return {"bytes32": bytes, "bool": _boolean}.get(kind)
+    return _SIMPLE_CUTS.get(kind)
+
+
+_SIMPLE_CUTS: dict[str, Callable[[bytes], Any]] = {"bytes32": bytes, "bool": lambda word: word[-1] == 1}
 
 
 def _enum_cut(convert: Callable[[Any], Any]) -> Callable[[bytes], Any]:
@@ -100,5 +103,16 @@ def _unsigned(word: bytes) -> int:
     return int.from_bytes(word, "big")
 
 
-def _boolean(word: bytes) -> bool:
-    return word[-1] == 1
+def log_of(raw: dict[str, Any], contract: str, timestamp: int) -> Log | None:
+    """A typed log from the RPC's; None for an event Assize gives no meaning to. ``timestamp`` is its block's."""
+    event = decode_event(contract, raw["topics"], raw["data"])
+    if event is None:
+        return None
+    return Log(
+        block_number=int(raw["blockNumber"], 16),
+        block_hash=bytes.fromhex(raw["blockHash"][2:]),
+        tx_hash=bytes.fromhex(raw["transactionHash"][2:]),
+        log_index=int(raw["logIndex"], 16),
+        timestamp=timestamp,
+        event=event,
+    )

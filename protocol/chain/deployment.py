@@ -2,7 +2,8 @@
 
     {"chainId": 31337, "startBlock": 2, "startHash": "0x...", "contracts": {"Token": "0x...", ...}}
 
-``startBlock`` is the block before which there is nothing to read; its hash tells two chains of the same id apart.
+``startBlock`` is the newest block before the contracts came: there is nothing to read up to it, and its hash tells two
+chains of the same id apart.
 """
 
 from __future__ import annotations
@@ -53,6 +54,10 @@ class Deployment:
         """The five, in the order of ``CONTRACTS``."""
         return tuple(self.address_of(contract) for contract in CONTRACTS)
 
+    def contract_names(self) -> dict[str, str]:
+        """Contract name by address in lower case, as RPCs write it."""
+        return {self.address_of(contract).lower(): contract for contract in CONTRACTS}
+
     @classmethod
     def load(cls, path: Path) -> Deployment:
         """Reads an address file.
@@ -94,12 +99,13 @@ class Deployment:
 
         Raises:
             Unavailable: no RPC answers.
-            Misconfigured: another chain id, another chain of the same id, no code, or contracts that do not belong together.
+            Misconfigured: another chain (by id or by history), no code, or contracts that do not belong together.
         """
         chain_id = int(rpc.call("eth_chainId"), 16)
         if chain_id != self.chain_id:
             raise Misconfigured(
-                f"wrong chain: the address file is for chain {self.chain_id}, the RPC at {rpc.url} serves chain {chain_id}"
+                f"wrong chain: the address file is for chain {self.chain_id}, "
+                f"the RPC at {rpc.url} serves chain {chain_id}"
             )
         self._verify_code(rpc)
         self._verify_start(rpc)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import eth_abi
+from eth_abi.abi import decode
 from eth_abi.exceptions import DecodingError
 
 from protocol.chain.abi import custom_errors
@@ -19,7 +19,7 @@ PANIC = bytes.fromhex("4e487b71")
 
 
 class Reverted(Rejected):
-    """A contract refused the call. ``name`` is the custom error ("" where it gave none), ``arguments`` its arguments."""
+    """A contract refused the call. ``name`` is the custom error's ("" where it gave none), ``arguments`` its values."""
 
     def __init__(self, name: str, arguments: dict[str, Any], sentence: str) -> None:
         super().__init__(sentence)
@@ -44,10 +44,10 @@ def decode_revert(payload: bytes) -> Reverted:
             arguments = error.decode(payload)
             return Reverted(error.name, arguments, f"reverted: {error.name}({_listed(arguments)})")
         if payload[:4] == ERROR_STRING:
-            (message,) = eth_abi.decode(["string"], payload[4:])
+            (message,) = decode(["string"], payload[4:])
             return Reverted("Error", {"message": message}, f"reverted: {message}")
         if payload[:4] == PANIC:
-            (code,) = eth_abi.decode(["uint256"], payload[4:])
+            (code,) = decode(["uint256"], payload[4:])
             return Reverted("Panic", {"code": code}, f"reverted: Panic({code:#x})")
     except DecodingError:
         pass

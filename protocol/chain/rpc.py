@@ -1,7 +1,7 @@
 """JSON-RPC over HTTP: one request, or many in one round trip.
 
 Answers come back as plain JSON values; turning them into typed ones is the caller's part. Every failure is
-``Unavailable``: either nobody answered, or the node answered with an error (``RpcFault``, which keeps its code and data).
+``Unavailable``: nobody answered, or the node answered with an error (``RpcFault``, which keeps its code and data).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Rpc:
         return _result(method, answer)
 
     def batch(self, requests: Sequence[Request]) -> list[Any]:
-        """Sends the requests in one round trip; results in the same order, errors as ``RpcFault`` values in their place.
+        """Sends the requests in one round trip; results in their order, errors as ``RpcFault`` values in their place.
 
         Raises:
             Unavailable: nobody answered, or some answer is missing.
@@ -73,8 +73,7 @@ class Rpc:
         if missing:
             raise Unavailable(f"the RPC at {self.url} left {len(missing)} of {len(requests)} requests unanswered")
         return [
-            _result_or_fault(request.method, by_id[body["id"]])
-            for request, body in zip(requests, bodies, strict=True)
+            _result_or_fault(request.method, by_id[body["id"]]) for request, body in zip(requests, bodies, strict=True)
         ]
 
     def close(self) -> None:

@@ -2,8 +2,8 @@
 
     cursor ──joint──> cursor+1 ... head - confirmations
       │                 │
-      │                 └─ within ``finality_depth`` of the head: every header is fetched, each names the one before it as
-      │                    its parent, and logs are asked for by block hash, so they cannot be of another fork
+      │                 └─ within ``finality_depth`` of the head: every header is fetched, each names the one before it
+      │                    as its parent, and logs are asked for by block hash, so they cannot be of another fork
       │                    deeper: logs come by range, as wide as the endpoint allows; the joint and the end are checked
       └─ remembers the hashes of the blocks before it, back to finality: after a reorganisation the newest one that is
          still canonical is where the caller goes back to
@@ -23,7 +23,7 @@ from typing import Any
 
 from protocol.chain.block import Block, block_of
 from protocol.chain.client import Chain
-from protocol.chain.decoding import decode_event
+from protocol.chain.decoding import log_of
 from protocol.chain.events import Log
 from protocol.chain.rpc import Request, RpcFault
 from protocol.errors import Misconfigured, Unavailable
@@ -110,9 +110,7 @@ class Tail:
         self._finality_depth = finality_depth
         self._range = FIRST_RANGE
         self.cursor = start or Cursor(chain.deployment.start_block, chain.deployment.start_hash)
-        self._contract_of = {
-            chain.deployment.address_of(name).lower(): name for name in ("Token", "Registry", "Market", "Rounds", "Credits")
-        }
+        self._contract_of = chain.deployment.contract_names()
 
     def poll(self, max_blocks: int = WIDEST_RANGE, cursor: Cursor | None = None) -> list[BlockEvents] | Rollback:
         """The next blocks that have events, and always the last block looked at; or how far to go back.
@@ -233,17 +231,7 @@ class Tail:
         return times
 
     def _log(self, raw: dict[str, Any], timestamp: int) -> Log | None:
-        event = decode_event(self._contract_of[raw["address"].lower()], raw["topics"], raw["data"])
-        if event is None:
-            return None
-        return Log(
-            block_number=int(raw["blockNumber"], 16),
-            block_hash=bytes.fromhex(raw["blockHash"][2:]),
-            tx_hash=bytes.fromhex(raw["transactionHash"][2:]),
-            log_index=int(raw["logIndex"], 16),
-            timestamp=timestamp,
-            event=event,
-        )
+        return log_of(raw, self._contract_of[raw["address"].lower()], timestamp)
 
     # Blocks before it
 

@@ -1,0 +1,161 @@
+"""The loop every daemon runs: tick, wait, tick; back off when something is out of reach; end when told to.
+
+    tick returns True      there may be more to do: the next tick follows at once
+    tick returns otherwise the next follows after ``interval_seconds``, or as soon as ``wake`` is set
+    Unavailable            logged once a spell, retried after a growing, jittered pause
+    Misconfigured          the loop ends with exit code 2 and its sentence
+    any other exception    logged with its traceback and counted, retried like Unavailable
+
+This is the only place that catches broadly: one bad round must not end a node, and must not pass unseen.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import structlog
+from prometheus_client import Counter, Gauge
+
+from protocol.errors import Misconfigured, Rejected, Unavailable
+
+TICKS = Counter("assize_ticks", "Ticks of the loop", ["daemon", "outcome"])
+LAST_TICK = Gauge("assize_last_tick_timestamp_seconds", "When the last tick ended without error", ["daemon"])
+
+HEALTH_SECONDS = 1.0
+"""The health file is written at most this often."""
+
+EXIT_OK, EXIT_MISCONFIGURED = 0, 2
+
+Tick = Callable[[], object]
+
+
+class Daemon:
+    """One loop.
+
+    Args:
+        name: of the service, in logs, metrics and the health file.
+        tick: one pass: schedule, run, postprocess; returns True where more may wait.
+        interval_seconds: pause between ticks when idle.
+        health_file: rewritten while the loop lives; None for none.
+        longest_backoff_seconds: most to wait after errors.
+        close: called once at the end, however the loop ends.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        tick: Tick,
+        interval_seconds: float,
+        health_file: Path | None = None,
+        longest_backoff_seconds: float = 15.0,
+        close: Callable[[], None] | None = None,
+    ) -> None:
+        self.name = name
+        self.wake = threading.Event()
+        self._tick = tick
+        self._interval = interval_seconds
+        self._health_file = health_file
+        self._health_written = 0.0
+        self._longest_backoff = longest_backoff_seconds
+        self._close = close
+        self._stopping = False
+        self._failures = 0
+        self._problem = ""
+        self._log = structlog.get_logger().bind(daemon=name)
+
+    def run(self) -> int:
+        """Ticks until stopped. Returns the exit code: 0 when asked to stop, 2 after ``Misconfigured``."""
+        self._listen()
+        self._log.info("started", pid=os.getpid())
+        try:
+            return self._loop()
+        finally:
+            if self._close is not None:
+                self._close()
+            self._log.info("stopped")
+
+    def stop(self) -> None:
+        """Ends the loop after the present tick. Safe from any thread and from signal handlers."""
+        self._stopping = True
+        self.wake.set()
+
+    @property
+    def stopping(self) -> bool:
+        """True once asked to stop: a long tick looks here between its parts."""
+        return self._stopping
+
+    def _loop(self) -> int:
+        while not self._stopping:
+            self.wake.clear()
+            try:
+                pause = 0.0 if self._tick() is True else self._interval
+                self._succeeded()
+            except Misconfigured as error:
+                self._log.error("misconfigured", error=str(error))
+                self._beat(str(error), force=True)
+                return EXIT_MISCONFIGURED
+            except Exception as error:
+                pause = self._failed(error)
+            if not self._stopping and pause > 0:
+                self.wake.wait(pause)
+        return EXIT_OK
+
+    def _succeeded(self) -> None:
+        if self._failures:
+            self._log.info("recovered", failures=self._failures)
+        self._failures, self._problem = 0, ""
+        TICKS.labels(self.name, "ok").inc()
+        LAST_TICK.labels(self.name).set_to_current_time()
+        self._beat("")
+
+    def _failed(self, error: Exception) -> float:
+        self._failures += 1
+        if isinstance(error, Unavailable | Rejected):
+            kind = type(error).__name__.lower()
+            if str(error) != self._problem:
+                self._log.warning(kind, error=str(error), failures=self._failures)
+        else:
+            kind = "crashed"
+            self._log.error("tick_crashed", error=repr(error), failures=self._failures, exc_info=True)
+        self._problem = str(error)
+        TICKS.labels(self.name, kind).inc()
+        self._beat(self._problem)
+        return backoff_seconds(self._failures, self._interval, self._longest_backoff, random.random())
+
+    def _beat(self, problem: str, force: bool = False) -> None:
+        now = time.monotonic()
+        if self._health_file is None or (now - self._health_written < HEALTH_SECONDS and not force):
+            return
+        self._health_written = now
+        state = {"daemon": self.name, "pid": os.getpid(), "at": int(time.time()), "failures": self._failures}
+        temporary = self._health_file.with_suffix(".part")
+        temporary.write_text(json.dumps(state | {"problem": problem}) + "\n")
+        temporary.replace(self._health_file)
+
+    def _listen(self) -> None:
+        """Signals reach the main thread only; a daemon in another thread is stopped by its owner."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self.stop()
+
+
+def backoff_seconds(failures: int, interval: float, longest: float, draw: float) -> float:
+    """Pause after so many failures in a row: doubling from the interval, capped, then jittered by ``draw`` in [0, 1).
+
+    Half of it is kept and half drawn, so that many nodes which lost the same peer do not come back at once
+    (equal jitter).
+    """
+    ceiling = min(longest, max(interval, 0.05) * 2.0 ** min(failures - 1, 30))
+    return ceiling * (0.5 + 0.5 * draw)

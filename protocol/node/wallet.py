@@ -1,0 +1,200 @@
+"""Keys on disk and what they sign. The only reader of private keys.
+
+Keystores are Ethereum's version 3 (scrypt), one file a name, in a directory nobody else may enter:
+
+    ~/.assize/keystores/          0700
+        alice.json                0600, {"address": ..., "crypto": {...}, "id": ..., "version": 3}
+
+A private key is never printed, logged or returned.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import os
+import re
+import secrets
+from pathlib import Path
+from typing import Any
+
+from eth_utils.address import to_checksum_address
+
+from protocol.errors import Misconfigured, Rejected
+
+KEYSTORE_DIRECTORY_VARIABLE = "ASSIZE_KEYSTORE_DIR"
+
+SCRYPT_N = 2**17
+"""Cost of one guess at a password: 0.4 s and 128 MiB, OWASP's first choice for scrypt."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+class Wallet:
+    """One opened key: signs EIP-712 messages and transactions, and tells nothing else."""
+
+    def __init__(self, name: str, private_key: bytes) -> None:
+        from eth_account import Account
+
+        self.name = name
+        self._account = Account.from_key(private_key)
+
+    @property
+    def address(self) -> str:
+        """Checksummed address of the key."""
+        return str(self._account.address)
+
+    def sign_typed(self, message: dict[str, Any]) -> bytes:
+        """The 65-byte signature r ‖ s ‖ v of a full EIP-712 message."""
+        from eth_account.messages import encode_typed_data
+
+        return bytes(self._account.sign_message(encode_typed_data(full_message=message)).signature)
+
+    def sign_transaction(self, transaction: dict[str, Any]) -> bytes:
+        """The raw signed transaction, ready to broadcast."""
+        return bytes(self._account.sign_transaction(transaction).raw_transaction)
+
+    def __repr__(self) -> str:
+        return f"Wallet({self.name!r}, {self.address})"
+
+
+class Keystores:
+    """A directory of keystores.
+
+    Args:
+        directory: where; None takes ``ASSIZE_KEYSTORE_DIR``, else ``~/.assize/keystores``.
+    """
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self.directory = directory or default_directory()
+
+    def create(self, name: str, password: str, scrypt_n: int = SCRYPT_N) -> Wallet:
+        """Makes a new key and keeps it under ``name``.
+
+        Raises:
+            Misconfigured: the name is taken or no file name, or the directory cannot be written.
+        """
+        return self.keep(name, secrets.token_bytes(32), password, scrypt_n)
+
+    def keep(self, name: str, private_key: bytes, password: str, scrypt_n: int = SCRYPT_N) -> Wallet:
+        """Keeps an existing 32-byte key under ``name``; as ``create`` otherwise.
+
+        Raises:
+            Rejected: the key is not on the curve.
+        """
+        from eth_account import Account
+
+        path = self._path(name)
+        try:
+            wallet = Wallet(name, private_key)
+        except Exception as error:  # eth_account raises many kinds, some with the key in their text
+            raise Rejected(
+                f"that is not a private key: want 32 bytes, have {len(private_key)}"
+            ) from error.with_traceback(None)
+        encrypted = Account.encrypt(private_key, password, kdf="scrypt", iterations=scrypt_n)
+        _write_private(path, json.dumps(encrypted))
+        return wallet
+
+    def open(self, name: str, password: str) -> Wallet:
+        """Opens the key kept under ``name``.
+
+        Raises:
+            Misconfigured: there is none, it is no keystore, or the password is wrong.
+        """
+        from eth_account import Account
+
+        keystore = self._load(name)
+        try:
+            return Wallet(name, bytes(Account.decrypt(keystore, password)))
+        except ValueError as error:
+            if "MAC" in str(error):
+                raise Misconfigured(
+                    f"wrong password for keystore {name}; give the file that holds it with --password-file"
+                ) from None
+            raise Misconfigured(f"{self._path(name)} is not a version 3 keystore: {error}") from None
+        except (KeyError, TypeError, NotImplementedError) as error:
+            raise Misconfigured(f"{self._path(name)} is not a version 3 keystore: {error!r}") from None
+
+    def names(self) -> list[str]:
+        """Names kept, sorted."""
+        return sorted(path.stem for path in self.directory.glob("*.json"))
+
+    def address_of(self, name: str) -> str:
+        """The key's address, read without its password.
+
+        Raises:
+            Misconfigured: there is no such keystore.
+        """
+        try:
+            return str(to_checksum_address(self._load(name)["address"]))
+        except (KeyError, ValueError, TypeError) as error:
+            raise Misconfigured(f"{self._path(name)} is not a version 3 keystore") from error
+
+    def _path(self, name: str) -> Path:
+        if not _NAME.fullmatch(name):
+            raise Misconfigured(f"{name!r} cannot name a keystore: use letters, digits, dot, dash and underscore")
+        return self.directory / f"{name}.json"
+
+    def _load(self, name: str) -> dict[str, Any]:
+        path = self._path(name)
+        try:
+            loaded = json.loads(path.read_text())
+        except FileNotFoundError:
+            have = ", ".join(self.names()) or "none"
+            raise Misconfigured(
+                f"no keystore {name} in {self.directory} (there: {have}); make one with: assize wallet new {name}"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise Misconfigured(f"cannot read the keystore {path}: {error}") from error
+        if not isinstance(loaded, dict):
+            raise Misconfigured(f"{path} is not a version 3 keystore")
+        return loaded
+
+
+def default_directory() -> Path:
+    """Where keystores are kept unless told otherwise."""
+    told = os.environ.get(KEYSTORE_DIRECTORY_VARIABLE)
+    return Path(told) if told else Path.home() / ".assize" / "keystores"
+
+
+def read_password(password_file: Path | None, prompt: str = "password") -> str:
+    """The password: the file's first line, else asked for at the terminal.
+
+    Raises:
+        Misconfigured: the file cannot be read or is empty, or there is no terminal to ask at.
+    """
+    if password_file is None:
+        return _ask_password(prompt)
+    try:
+        lines = password_file.read_text().splitlines()
+    except (OSError, ValueError) as error:
+        raise Misconfigured(f"cannot read the password file {password_file}: {error}") from error
+    if not lines or not lines[0]:
+        raise Misconfigured(f"the password file {password_file} is empty")
+    return lines[0]
+
+
+def _ask_password(prompt: str) -> str:
+    if not os.isatty(0):
+        raise Misconfigured("no terminal to ask for the password at; give --password-file")
+    return getpass.getpass(f"{prompt}: ")
+
+
+def _write_private(path: Path, text: str) -> None:
+    """Creates the file, readable by its owner alone; refuses to replace one, since that would lose a key."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.parent.chmod(0o700)
+        temporary = path.with_suffix(f".{os.getpid()}.part")
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(temporary, path)
+        finally:
+            temporary.unlink()
+    except FileExistsError:
+        raise Misconfigured(f"there is already a keystore {path.stem} in {path.parent}; choose another name") from None
+    except OSError as error:
+        raise Misconfigured(f"cannot write the keystore {path}: {error.strerror}") from error
