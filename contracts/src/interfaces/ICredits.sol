@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
+import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
+
 /// @title Credits: what each owner has earned
 /// @notice One credit is one wei of the token held here. Credits are bought, locked in a run's escrow, earned by verified
 /// work or by judging, spent on one's own runs, or redeemed; they move in no other way. Only `Market` locks, unlocks and pays.
@@ -34,4 +36,6 @@ interface ICredits {
     function balanceOf(address owner) external view returns (uint256);
     function totalLocked() external view returns (uint256);
     function totalSupply() external view returns (uint256);
+    function token() external view returns (IERC20);
+    function market() external view returns (address);
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
+import {ICredits} from "./ICredits.sol";
+import {IRegistry} from "./IRegistry.sol";
+
 /// What a requester fixes when it opens a run.
 /// @param coordinator      the only address that may open rounds of this run
 /// @param trainer          the only address that may publish its checkpoints; signs its manifests
@@ -73,6 +76,7 @@ interface IMarket {
 
     error UnknownRun(uint256 run);
     error RunIsClosed(uint256 run);
+    error RunNotClosed(uint256 run);
     error NotRequester(uint256 run, address requester, address caller);
     error NotTrainer(uint256 run, address trainer, address caller);
     error NotRounds(address caller);
@@ -109,5 +113,9 @@ interface IMarket {
     function runOf(uint256 run) external view returns (Run memory);
     /// The rules hash at which the node joined; zero where it has not.
     function joinedAt(uint256 run, uint32 node) external view returns (bytes32);
+    /// Zero where the version was never published.
     function manifestRootOf(uint256 run, uint32 version) external view returns (bytes32);
+    function registry() external view returns (IRegistry);
+    function credits() external view returns (ICredits);
+    function rounds() external view returns (address);
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
+import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
+
 /// What a node does. A node has one role for life; an owner's nodes all share one role.
 enum Role {
     None,
@@ -86,9 +88,12 @@ interface IRegistry {
     error NoFreeSlot();
     error ZeroAmount();
     error ZeroCapacity();
+    /// A validator is one ticket: its capacity is 1.
+    error NotOneTicket(uint32 capacity);
     error BondTooSmall(uint256 have, uint256 need);
     error AlreadyRetired(uint32 node);
     error NotRetired(uint32 node);
+    error AlreadyWithdrawn(uint32 node);
     error StillBonded(uint32 node, uint256 withdrawableAt, uint32 inFlight);
     error NotListable(uint32 node);
     error OverCapacity(uint32 node, uint32 inFlight, uint32 capacity);
@@ -97,7 +102,8 @@ interface IRegistry {
     function register(Role role, address key, uint32 capacity, uint256 deadline, bytes calldata keySignature)
         external
         returns (uint32 node);
-    /// Adds to a bond; anyone may. Brings a slashed node back above its minimum.
+    /// Adds to the bond of a node in service; anyone may. Brings a slashed node back to its minimum, or keeps a margin above
+    /// it, so that one penalty does not take the node out of service.
     function topUp(uint32 node, uint128 amount) external;
     /// Takes a node out of service: it is no longer listed or drawn. Its bond stays slashable until withdrawn.
     function retire(uint32 node) external;
@@ -108,8 +114,8 @@ interface IRegistry {
 
     /// Rounds only: counts `jobs` more in flight; refuses a node that is not listable or would pass its capacity.
     function reserveJobs(uint32 node, uint32 jobs) external;
-    /// Rounds only: counts `jobs` fewer in flight.
-    function freeJobs(uint32 node, uint32 jobs) external;
+    /// Rounds only: counts `jobs` fewer in flight. Returns the node's owner, to whom its pay goes.
+    function freeJobs(uint32 node, uint32 jobs) external returns (address owner);
     /// Rounds only: moves min(amount, bond) to the treasury. Returns what was taken.
     function slash(uint32 node, uint256 round, Cause cause, uint256 amount) external returns (uint256 taken);
 
@@ -122,12 +128,21 @@ interface IRegistry {
     function requiredBond(Role role, uint32 capacity) external view returns (uint256);
     /// In service, active by now, and holding its required bond.
     function isListable(uint32 node) external view returns (bool);
-    /// Validators: was the node at `slot` eligible at `timestamp` (active by then, not retired by then, bonded)? 0 if not.
-    function eligibleAt(uint8 slot, uint40 timestamp) external view returns (uint32 node);
+    /// Reverts `UnknownNode` for an id never given.
+    function ownerOf(uint32 node) external view returns (address);
+    /// The session key; zero once the bond is withdrawn. Reverts `UnknownNode` for an id never given.
+    function keyOf(uint32 node) external view returns (address);
+    /// Bitmap of the slots whose validator may be drawn now: in service, active and holding its bond.
+    function eligible() external view returns (uint256 slots);
+    /// The validator at a slot; 0 where it is free. A slot is freed when its bond is withdrawn, so that it keeps its node
+    /// through every round that was opened while the node could be drawn.
+    function nodeAt(uint8 slot) external view returns (uint32 node);
     /// Highest slot ever taken, plus one. At most 256.
     function slotCount() external view returns (uint16);
     function terms() external view returns (RegistryTerms memory);
     function treasury() external view returns (address);
+    function token() external view returns (IERC20);
+    function rounds() external view returns (address);
     /// The contract's total of bonds, unbonding ones included; equals its token balance.
     function totalBonded() external view returns (uint256);
 }

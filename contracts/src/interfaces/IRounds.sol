@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
+import {IMarket} from "./IMarket.sol";
+import {IRegistry} from "./IRegistry.sol";
+
 /// Where a round stands.
 ///
 ///   None -> Open -> Closed -> Voting -> Tallied -> Settled
@@ -45,41 +48,66 @@ struct SettledLeaves {
     bytes leaves;
 }
 
-/// A round as stored. Bit j of a bitmap stands for job j.
-/// @param run            the run
-/// @param step           the coordinator's step number, for the record
-/// @param policyVersion  checkpoint version the rollouts must come from
-/// @param jobs           1 to 256
-/// @param slotCount      validator slots at opening
-/// @param committee      seats
-/// @param attempt        0, or 1 after a redraw
-/// @param batches        batches submitted
-/// @param settledBatches batches settled
-/// @param openedAt       timestamps in seconds
-/// @param deadline       end of the present phase (work, draw, commit, reveal or challenge), a timestamp in seconds
-/// @param openBlock      its hash is the beacon
-/// @param closeBlock     the draw's seed comes from this block or a later multiple of the window
-/// @param reserved       credits reserved and neither paid nor released
+/// A round as stored: the fields are ordered so that what is written together shares a storage slot.
+/// Bit j of a bitmap of jobs stands for job j; bit i of a bitmap of seats for seat i of the present committee.
+/// @param state            where the round stands
+/// @param attempt          0, or 1 after a redraw
+/// @param committee        seats
+/// @param revealing        voting only: committing is over
+/// @param jobs             1 to 256
+/// @param slotCount        validator slots at opening
+/// @param batches          batches submitted
+/// @param settledBatches   batches settled
+/// @param committed        seats that committed
+/// @param revealed         seats that revealed
+/// @param abstained        seats that revealed the abstention code: no fee, no penalty, outside the quorum
+/// @param policyVersion    checkpoint version the rollouts must come from
+/// @param openedAt         timestamp in seconds
+/// @param deadline         end of the present phase (work, draw, commit, reveal or challenge), a timestamp in seconds
+/// @param run              the run
+/// @param step             the coordinator's step number, for the record
+/// @param maxUnits         most units one job is paid for
+/// @param openBlock        its hash is the beacon
+/// @param closeBlock       the draw's seed comes from this block or a later multiple of the window
+/// @param pricePerUnit     credits for one unit
+/// @param jurorFee         most credits one juror earns
+/// @param reserved         credits reserved and neither paid nor released
+/// @param drawSeconds      the run's windows as they stood at opening
+/// @param assignmentsHash  keccak256 of the packed assignments; zero once a void round's jobs are freed
+/// @param eligible         bitmap of the validator slots that may be drawn
+/// @param submitted        jobs submitted
+/// @param accepted         jobs the committee accepted
+/// @param fraud            jobs the committee found fraudulent
+/// @param consumed         accepted jobs that went into a checkpoint
 struct Round {
-    uint256 run;
     State state;
-    uint64 step;
-    uint32 policyVersion;
+    uint8 attempt;
+    uint8 committee;
+    bool revealing;
     uint16 jobs;
     uint16 slotCount;
-    uint8 committee;
-    uint8 attempt;
-    uint8 batches;
-    uint8 settledBatches;
+    uint16 batches;
+    uint16 settledBatches;
+    uint16 committed;
+    uint16 revealed;
+    uint16 abstained;
+    uint32 policyVersion;
     uint40 openedAt;
     uint40 deadline;
-    uint64 openBlock;
-    uint64 closeBlock;
+    uint48 run;
+    uint64 step;
+    uint64 maxUnits;
+    uint40 openBlock;
+    uint40 closeBlock;
     uint128 pricePerUnit;
     uint128 jurorFee;
-    uint64 maxUnits;
     uint128 reserved;
+    uint32 drawSeconds;
+    uint32 commitSeconds;
+    uint32 revealSeconds;
+    uint32 challengeSeconds;
     bytes32 assignmentsHash;
+    uint256 eligible;
     uint256 submitted;
     uint256 accepted;
     uint256 fraud;
@@ -88,11 +116,11 @@ struct Round {
 
 /// One seat of a committee.
 /// @param node        the validator
-/// @param commitment  zero until committed
+/// @param commitment  zero until committed, and again once revealed
 /// @param revealed    true once revealed
 /// @param abstained   revealed the abstention code: no fee, no penalty, outside the quorum
-/// @param accept      revealed bitmap
-/// @param fraud       revealed bitmap
+/// @param accept      revealed bitmap, within what was submitted
+/// @param fraud       revealed bitmap, within what was submitted
 struct Seat {
     uint32 node;
     bool revealed;
@@ -113,7 +141,10 @@ struct Seat {
 /// evidenceRoot, salt)) with juror the validator's node id (uint32), attempt uint8.
 /// Reasons: one byte for each job the juror does not accept among those submitted, ascending by job.
 /// Abstention: accept = fraud = 0 and reasons the single byte 0xff.
-/// Draw: seed = hash of the seed block; slot of try i = uint256(keccak256(abi.encode(seed, attempt, i))) % slotCount.
+/// Draw: seed = hash of the seed block; slot of try i = uint256(keccak256(abi.encode(seed, attempt, i))) % slotCount for
+/// i < 4 * slotCount, and i % slotCount from there on; attempt is a uint8, i a uint256. Ineligible and repeated slots are passed
+/// over. Seed block = closeBlock + k * W, the newest such below the present block, W = 8191 where the chain keeps block hashes
+/// in its history contract (EIP-2935), else 256.
 interface IRounds {
     event RoundOpened(
         uint256 indexed round,
@@ -165,6 +196,8 @@ interface IRounds {
     event JurorSettled(uint256 indexed round, uint32 indexed juror, uint16 bits, uint256 paid);
     event RoundSettled(uint256 indexed round, uint256 released);
     event RoundVoided(uint256 indexed round, uint256 released);
+    /// The jobs of a void round no longer count as in flight.
+    event JobsFreed(uint256 indexed round, uint16 jobs);
 
     error WrongState(uint256 round, State state);
     error NotCoordinator(address coordinator, address caller);
@@ -195,6 +228,8 @@ interface IRounds {
     error AlreadyConsumed(uint256 round, uint256 jobs);
     error WrongRun(uint256 round, uint256 run);
     error AppealsNotOffered(uint256 round);
+    /// The registry or the market names other rounds than this contract.
+    error WrongDeployment();
 
     /// By the run's coordinator: lists nodes for the next jobs and reserves their pay and the jurors' fees.
     function open(uint256 run, uint64 step, uint32 policyVersion, bytes calldata assignments)
@@ -204,7 +239,7 @@ interface IRounds {
     function submit(uint256 round, bytes calldata assignments, Submission[] calldata submissions) external;
     /// Once every job is in, or past the deadline. With nothing submitted the round is void at once.
     function close(uint256 round, bytes calldata assignments) external;
-    /// Seats the committee from the hash of the seed block.
+    /// Seats the committee from the hash of the seed block. Past the deadline it ends the round as void instead.
     function draw(uint256 round) external;
     /// By a seated validator's node key.
     function commit(uint256 round, bytes32 commitment) external;
@@ -217,20 +252,25 @@ interface IRounds {
         bytes32 evidenceRoot,
         bytes32 salt
     ) external;
-    /// Once all who committed have revealed, or past the reveal deadline. Without a quorum: a redraw, then void.
+    /// Once all who committed have revealed, or past the reveal deadline. Absent seats pay the penalty. Without a quorum its
+    /// revealers are paid in full and every seat is drawn again, once; then the round is void.
     function tally(uint256 round) external;
     /// Tries one job again before a larger committee. Refused while the run offers no appeals.
     function appeal(uint256 round, uint8 job) external;
     /// Pays and slashes for one batch, resupplied as it was submitted, once the challenge window is over. The last batch ends
     /// the round: jurors are paid, missing jobs freed, what is left of the reserve released.
     function settle(uint256 round, uint8 batch, bytes calldata assignments, SettledLeaves[] calldata submissions) external;
+    /// Frees the nodes of a round that ended void after its close. Anyone may, once. (A round void at its close frees them there.)
+    function free(uint256 round, bytes calldata assignments) external;
     /// Market only: marks accepted jobs as trained on.
     function consume(uint256 run, uint256 round, uint256 jobs) external;
 
     function roundCount() external view returns (uint256);
     function roundOf(uint256 round) external view returns (Round memory);
     function seatsOf(uint256 round) external view returns (Seat[] memory);
-    /// keccak256(abi.encode(SettledLeaves[])) of the batch as submitted.
+    /// keccak256(abi.encode(SettledLeaves[])) of the batch as submitted; zero once settled.
     function batchDigest(uint256 round, uint8 batch) external view returns (bytes32);
     function terms() external view returns (RoundsTerms memory);
+    function registry() external view returns (IRegistry);
+    function market() external view returns (IMarket);
 }

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.28;
+
+import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
+import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
+import {ICredits} from "./interfaces/ICredits.sol";
+import {ExactTransfer} from "./libraries/ExactTransfer.sol";
+
+/// @title Credits
+/// @notice As `ICredits` specifies.
+contract Credits is ICredits {
+    using SafeERC20 for IERC20;
+    using ExactTransfer for IERC20;
+
+    IERC20 public immutable token;
+    address public immutable market;
+
+    /// @inheritdoc ICredits
+    mapping(address => uint256) public balanceOf;
+    /// @inheritdoc ICredits
+    uint256 public totalLocked;
+    /// @inheritdoc ICredits
+    uint256 public totalSupply;
+
+    constructor(IERC20 token_, address market_) {
+        token = token_;
+        market = market_;
+    }
+
+    modifier onlyMarket() {
+        if (msg.sender != market) revert NotMarket(msg.sender);
+        _;
+    }
+
+    /// @inheritdoc ICredits
+    function buy(uint256 amount) external {
+        if (amount == 0) revert ZeroAmount();
+        balanceOf[msg.sender] += amount;
+        totalSupply += amount;
+        emit CreditsBought(msg.sender, amount);
+        token.take(msg.sender, amount);
+    }
+
+    /// @inheritdoc ICredits
+    function redeem(uint256 amount) external {
+        if (amount == 0) revert ZeroAmount();
+        _spend(msg.sender, amount);
+        totalSupply -= amount;
+        emit CreditsRedeemed(msg.sender, amount);
+        token.safeTransfer(msg.sender, amount);
+    }
+
+    /// @inheritdoc ICredits
+    function lock(address owner, uint256 run, uint256 amount) external onlyMarket {
+        _spend(owner, amount);
+        totalLocked += amount;
+        emit CreditsLocked(owner, run, amount);
+    }
+
+    /// @inheritdoc ICredits
+    function unlock(address owner, uint256 run, uint256 amount) external onlyMarket {
+        totalLocked -= amount;
+        balanceOf[owner] += amount;
+        emit CreditsUnlocked(owner, run, amount);
+    }
+
+    /// @inheritdoc ICredits
+    function earn(address owner, uint256 run, uint256 round, uint32 node, uint256 amount) external onlyMarket {
+        totalLocked -= amount;
+        balanceOf[owner] += amount;
+        emit CreditsEarned(owner, run, round, node, amount);
+    }
+
+    function _spend(address owner, uint256 amount) private {
+        uint256 have = balanceOf[owner];
+        if (have < amount) revert CreditTooSmall(owner, have, amount);
+        unchecked {
+            balanceOf[owner] = have - amount;
+        }
+    }
+}

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.28;
+
+import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
+import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
+import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
+import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
+import {Cause, IRegistry, Node, RegistryTerms, Role} from "./interfaces/IRegistry.sol";
+import {ExactTransfer} from "./libraries/ExactTransfer.sol";
+
+/// @title Registry
+/// @notice As `IRegistry` specifies.
+contract Registry is IRegistry, EIP712 {
+    using SafeERC20 for IERC20;
+    using ExactTransfer for IERC20;
+    using SafeCast for uint256;
+
+    bytes32 private constant NODE_BINDING =
+        keccak256("NodeBinding(address owner,address key,uint8 role,uint32 capacity,uint256 deadline)");
+
+    IERC20 public immutable token;
+    address public immutable rounds;
+    address public immutable treasury;
+    uint128 private immutable BOND_PER_JOB;
+    uint128 private immutable VALIDATOR_BOND;
+    uint40 private immutable ACTIVATION_DELAY;
+    uint40 private immutable UNBONDING_DELAY;
+
+    /// @inheritdoc IRegistry
+    uint32 public nodeCount;
+    /// @inheritdoc IRegistry
+    uint16 public slotCount;
+    /// Latest activation among validators: once it has passed, all that serve are active.
+    uint40 private _lastActiveAt;
+    /// @inheritdoc IRegistry
+    uint256 public totalBonded;
+    /// Bitmap of slots that hold a node, until its bond is withdrawn.
+    uint256 private _taken;
+    /// Bitmap of slots whose validator is in service and holds its bond, active or not yet.
+    uint256 private _serving;
+    uint32[256] private _nodeAt;
+    uint40[256] private _activeAt;
+    mapping(uint32 => Node) private _nodes;
+    mapping(address => Role) private _roleOf;
+    /// Node a key was ever bound to: a key that was rotated out or withdrawn stays spent, so that no signature outlives it.
+    mapping(address => uint32) private _boundTo;
+
+    constructor(IERC20 token_, address rounds_, address treasury_, RegistryTerms memory terms_)
+        EIP712("Assize Registry", "1")
+    {
+        token = token_;
+        rounds = rounds_;
+        treasury = treasury_;
+        BOND_PER_JOB = terms_.bondPerJob;
+        VALIDATOR_BOND = terms_.validatorBond;
+        ACTIVATION_DELAY = terms_.activationDelay;
+        UNBONDING_DELAY = terms_.unbondingDelay;
+    }
+
+    modifier onlyRounds() {
+        if (msg.sender != rounds) revert NotRounds(msg.sender);
+        _;
+    }
+
+    /// @inheritdoc IRegistry
+    function register(Role role, address key, uint32 capacity, uint256 deadline, bytes calldata keySignature)
+        external
+        returns (uint32 node)
+    {
+        _claimRole(msg.sender, role, capacity);
+        node = ++nodeCount;
+        _bindKey(node, msg.sender, key, role, capacity, deadline, keySignature);
+        uint128 bond = requiredBond(role, capacity).toUint128();
+        uint40 activeAt = (block.timestamp + ACTIVATION_DELAY).toUint40();
+        uint8 slot = role == Role.Validator ? _takeSlot(node, activeAt) : 0;
+        _nodes[node] = Node({
+            owner: msg.sender,
+            role: role,
+            slot: slot,
+            capacity: capacity,
+            inFlight: 0,
+            activeAt: activeAt,
+            retiredAt: 0,
+            bond: bond,
+            key: key
+        });
+        totalBonded += bond;
+        emit NodeRegistered(node, msg.sender, key, role, slot, capacity, bond, activeAt);
+        token.take(msg.sender, bond);
+    }
+
+    /// @inheritdoc IRegistry
+    function topUp(uint32 node, uint128 amount) external {
+        if (amount == 0) revert ZeroAmount();
+        Node storage stored = _known(node);
+        if (stored.retiredAt != 0) revert AlreadyRetired(node);
+        uint128 bond = stored.bond + amount;
+        stored.bond = bond;
+        totalBonded += amount;
+        _recordService(stored);
+        emit BondToppedUp(node, stored.owner, amount, bond);
+        token.take(msg.sender, amount);
+    }
+
+    /// @inheritdoc IRegistry
+    function retire(uint32 node) external {
+        Node storage stored = _owned(node);
+        if (stored.retiredAt != 0) revert AlreadyRetired(node);
+        uint40 retiredAt = block.timestamp.toUint40();
+        stored.retiredAt = retiredAt;
+        _recordService(stored);
+        emit NodeRetired(node, msg.sender, retiredAt, retiredAt + UNBONDING_DELAY);
+    }
+
+    /// @inheritdoc IRegistry
+    function withdraw(uint32 node) external returns (uint256 amount) {
+        Node storage stored = _owned(node);
+        if (stored.retiredAt == 0) revert NotRetired(node);
+        if (stored.key == address(0)) revert AlreadyWithdrawn(node);
+        uint256 withdrawableAt = uint256(stored.retiredAt) + UNBONDING_DELAY;
+        if (block.timestamp < withdrawableAt || stored.inFlight != 0) {
+            revert StillBonded(node, withdrawableAt, stored.inFlight);
+        }
+        amount = stored.bond;
+        stored.bond = 0;
+        stored.key = address(0);
+        totalBonded -= amount;
+        if (stored.role == Role.Validator) _freeSlot(stored.slot);
+        emit BondWithdrawn(node, msg.sender, amount);
+        token.safeTransfer(msg.sender, amount);
+    }
+
+    /// @inheritdoc IRegistry
+    function rotateKey(uint32 node, address key, uint256 deadline, bytes calldata keySignature) external {
+        Node storage stored = _owned(node);
+        if (stored.key == address(0)) revert AlreadyWithdrawn(node);
+        _bindKey(node, msg.sender, key, stored.role, stored.capacity, deadline, keySignature);
+        stored.key = key;
+        emit KeyRotated(node, msg.sender, key);
+    }
+
+    /// @inheritdoc IRegistry
+    function reserveJobs(uint32 node, uint32 jobs) external onlyRounds {
+        Node storage stored = _known(node);
+        if (stored.role != Role.Worker || !_listable(stored)) revert NotListable(node);
+        uint256 inFlight = uint256(stored.inFlight) + jobs;
+        // At most the capacity, so it fits.
+        // forge-lint: disable-next-line(unsafe-typecast)
+        if (inFlight > stored.capacity) revert OverCapacity(node, inFlight.toUint32(), stored.capacity);
+        stored.inFlight = inFlight.toUint32();
+    }
+
+    /// @inheritdoc IRegistry
+    function freeJobs(uint32 node, uint32 jobs) external onlyRounds returns (address owner) {
+        Node storage stored = _known(node);
+        stored.inFlight -= jobs;
+        return stored.owner;
+    }
+
+    /// @inheritdoc IRegistry
+    function slash(uint32 node, uint256 round, Cause cause, uint256 amount)
+        external
+        onlyRounds
+        returns (uint256 taken)
+    {
+        Node storage stored = _known(node);
+        uint128 bond = stored.bond;
+        taken = Math.min(amount, bond);
+        // At most the bond, so it fits.
+        // forge-lint: disable-next-line(unsafe-typecast)
+        bond -= uint128(taken);
+        stored.bond = bond;
+        totalBonded -= taken;
+        _recordService(stored);
+        emit NodeSlashed(node, stored.owner, round, cause, taken, bond);
+        token.safeTransfer(treasury, taken);
+    }
+
+    /// @inheritdoc IRegistry
+    function nodeOf(uint32 node) external view returns (Node memory) {
+        return _known(node);
+    }
+
+    /// @inheritdoc IRegistry
+    function nodeByKey(address key) external view returns (uint32) {
+        uint32 node = _boundTo[key];
+        return _nodes[node].key == key ? node : 0;
+    }
+
+    /// @inheritdoc IRegistry
+    function requiredBond(Role role, uint32 capacity) public view returns (uint256) {
+        if (role == Role.None) revert UnknownRole();
+        return role == Role.Validator ? VALIDATOR_BOND : uint256(BOND_PER_JOB) * capacity;
+    }
+
+    /// @inheritdoc IRegistry
+    function isListable(uint32 node) external view returns (bool) {
+        return _listable(_known(node));
+    }
+
+    /// @inheritdoc IRegistry
+    function ownerOf(uint32 node) external view returns (address) {
+        return _known(node).owner;
+    }
+
+    /// @inheritdoc IRegistry
+    function keyOf(uint32 node) external view returns (address) {
+        return _known(node).key;
+    }
+
+    /// @inheritdoc IRegistry
+    function eligible() external view returns (uint256 slots) {
+        slots = _serving;
+        if (block.timestamp >= _lastActiveAt) return slots;
+        for (uint256 slot; slot < slotCount; ++slot) {
+            if (block.timestamp < _activeAt[slot]) slots &= ~(uint256(1) << slot);
+        }
+    }
+
+    /// @inheritdoc IRegistry
+    function nodeAt(uint8 slot) external view returns (uint32) {
+        return _nodeAt[slot];
+    }
+
+    /// @inheritdoc IRegistry
+    function terms() external view returns (RegistryTerms memory) {
+        return RegistryTerms(BOND_PER_JOB, VALIDATOR_BOND, ACTIVATION_DELAY, UNBONDING_DELAY);
+    }
+
+    function _known(uint32 node) private view returns (Node storage stored) {
+        stored = _nodes[node];
+        if (stored.owner == address(0)) revert UnknownNode(node);
+    }
+
+    function _owned(uint32 node) private view returns (Node storage stored) {
+        stored = _known(node);
+        if (stored.owner != msg.sender) revert NotOwner(node, stored.owner, msg.sender);
+    }
+
+    function _bonded(Node storage stored) private view returns (bool) {
+        return stored.retiredAt == 0 && stored.bond >= requiredBond(stored.role, stored.capacity);
+    }
+
+    function _listable(Node storage stored) private view returns (bool) {
+        return block.timestamp >= stored.activeAt && _bonded(stored);
+    }
+
+    /// An owner has one role for life; a validator is one ticket.
+    function _claimRole(address owner, Role role, uint32 capacity) private {
+        if (role == Role.None) revert UnknownRole();
+        if (capacity == 0) revert ZeroCapacity();
+        if (role == Role.Validator && capacity != 1) revert NotOneTicket(capacity);
+        Role present = _roleOf[owner];
+        if (present == role) return;
+        if (present != Role.None) revert OwnerHasOtherRole(owner, present);
+        _roleOf[owner] = role;
+    }
+
+    function _bindKey(
+        uint32 node,
+        address owner,
+        address key,
+        Role role,
+        uint32 capacity,
+        uint256 deadline,
+        bytes calldata signature
+    ) private {
+        if (block.timestamp > deadline) revert SignatureExpired(deadline, block.timestamp);
+        if (_boundTo[key] != 0) revert KeyInUse(key, _boundTo[key]);
+        bytes32 digest = _hashTypedDataV4(keccak256(abi.encode(NODE_BINDING, owner, key, role, capacity, deadline)));
+        (address recovered,,) = ECDSA.tryRecoverCalldata(digest, signature);
+        if (recovered == address(0) || recovered != key) revert BadKeySignature(recovered, key);
+        _boundTo[key] = node;
+    }
+
+    /// Takes the lowest free slot.
+    function _takeSlot(uint32 node, uint40 activeAt) private returns (uint8 slot) {
+        uint256 taken = _taken;
+        if (taken == type(uint256).max) revert NoFreeSlot();
+        uint256 lowest = ~taken & (taken + 1);
+        slot = Math.log2(lowest).toUint8();
+        _taken = taken | lowest;
+        _serving |= lowest;
+        _nodeAt[slot] = node;
+        _activeAt[slot] = activeAt;
+        // The delay is fixed, so that this one is the latest.
+        _lastActiveAt = activeAt;
+        if (slot >= slotCount) slotCount = uint16(slot) + 1;
+    }
+
+    function _freeSlot(uint8 slot) private {
+        _taken &= ~(uint256(1) << slot);
+        delete _nodeAt[slot];
+    }
+
+    /// Keeps the bitmap of serving validators in step with a node's bond and retirement.
+    function _recordService(Node storage stored) private {
+        if (stored.role != Role.Validator) return;
+        uint256 bit = uint256(1) << stored.slot;
+        _serving = _bonded(stored) ? _serving | bit : _serving & ~bit;
+    }
+}

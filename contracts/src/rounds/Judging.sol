@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.28;
+
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
+import {Cause} from "../interfaces/IRegistry.sol";
+import {IRounds, Round, State} from "../interfaces/IRounds.sol";
+import {Bitmaps} from "../libraries/Bitmaps.sol";
+import {Draw} from "../libraries/Draw.sol";
+import {Committee, RoundsBase} from "./RoundsBase.sol";
+
+/// @title Judging: from the draw of a committee to its verdict
+abstract contract Judging is RoundsBase {
+    using SafeCast for uint256;
+
+    /// The reason that makes a zero vote an abstention.
+    bytes1 private constant ABSTAIN = 0xff;
+    /// A round's committee is drawn at most this often.
+    uint256 private constant ATTEMPTS = 2;
+
+    /// A revealed vote less its reasons; held in memory, as the stack is too short for it.
+    struct Vote {
+        uint256 accept;
+        uint256 fraud;
+        bytes32 evidenceRoot;
+        bytes32 salt;
+    }
+
+    /// @inheritdoc IRounds
+    function draw(uint256 round) external {
+        Round storage stored = _in(round, State.Closed);
+        if (block.timestamp > stored.deadline) return _end(round, stored, State.Void);
+        (uint256 seedBlock, bytes32 seed) = Draw.seedOf(stored.closeBlock);
+        if (seed == 0) revert SeedNotReady(seedBlock);
+        uint8 attempt = stored.attempt;
+        uint8[] memory slots = Draw.slots(seed, attempt, stored.slotCount, stored.eligible, stored.committee);
+        uint32[] memory jurors = new uint32[](slots.length);
+        Committee storage committee = _committees[round][attempt];
+        for (uint256 seat; seat < slots.length; ++seat) {
+            jurors[seat] = registry.nodeAt(slots[seat]);
+            committee.jurors[seat] = jurors[seat];
+        }
+        stored.state = State.Voting;
+        stored.deadline = _after(stored.commitSeconds);
+        emit CommitteeDrawn(round, attempt, seedBlock.toUint64(), seed, jurors, stored.deadline);
+    }
+
+    /// @inheritdoc IRounds
+    function commit(uint256 round, bytes32 commitment) external {
+        Round storage stored = _in(round, State.Voting);
+        (Committee storage committee, uint256 seat, uint32 juror) = _seatOf(round, stored, msg.sender);
+        if (_has(stored.committed, seat)) revert AlreadyCommitted(juror);
+        if (stored.revealing || block.timestamp > stored.deadline) revert TooLate(stored.deadline, block.timestamp);
+        committee.words[seat] = uint256(commitment);
+        stored.committed = _with(stored.committed, seat);
+        emit VoteCommitted(round, juror, stored.attempt, commitment);
+        if (stored.committed == _all(stored)) _startRevealing(round, stored, _after(stored.revealSeconds));
+    }
+
+    /// @inheritdoc IRounds
+    function reveal(
+        uint256 round,
+        uint256 accept,
+        uint256 fraud,
+        bytes calldata reasons,
+        bytes32 evidenceRoot,
+        bytes32 salt
+    ) external {
+        _open(round, Vote(accept, fraud, evidenceRoot, salt), reasons);
+    }
+
+    /// @inheritdoc IRounds
+    function tally(uint256 round) external {
+        Round storage stored = _in(round, State.Voting);
+        _requireVoted(stored);
+        Committee storage committee = _committees[round][stored.attempt];
+        _penaliseAbsent(round, stored, committee);
+        uint256 quorum = (uint256(stored.committee) + 1) / 2;
+        if (Bitmaps.count(stored.revealed & ~stored.abstained) < quorum) return _failQuorum(round, stored, committee);
+        (uint256 accepted, uint256 fraud) = _majority(stored, committee, quorum);
+        stored.accepted = accepted;
+        stored.fraud = fraud;
+        stored.state = State.Tallied;
+        stored.deadline = _after(stored.challengeSeconds);
+        emit RoundTallied(round, stored.attempt, accepted, fraud, stored.deadline);
+    }
+
+    function _startRevealing(uint256 round, Round storage stored, uint40 deadline) private {
+        stored.revealing = true;
+        stored.deadline = deadline;
+        emit RevealStarted(round, stored.attempt, deadline);
+    }
+
+    function _requireRevealing(uint256 round, Round storage stored) private {
+        uint40 deadline = stored.deadline;
+        if (!stored.revealing) {
+            if (block.timestamp <= deadline) revert TooEarly(deadline, block.timestamp);
+            // Counted from the commit deadline, so that a late first reveal prolongs nothing.
+            deadline += stored.revealSeconds;
+            _startRevealing(round, stored, deadline);
+        }
+        if (block.timestamp > deadline) revert TooLate(deadline, block.timestamp);
+    }
+
+    /// Reverts while some seat may still commit or reveal.
+    function _requireVoted(Round storage stored) private view {
+        uint256 deadline = stored.deadline;
+        if (stored.revealing) {
+            if (stored.revealed == stored.committed) return;
+        } else if (stored.committed != 0) {
+            deadline += stored.revealSeconds;
+        }
+        if (block.timestamp <= deadline) revert TooEarly(deadline, block.timestamp);
+    }
+
+    function _open(uint256 round, Vote memory vote, bytes calldata reasons) private {
+        Round storage stored = _in(round, State.Voting);
+        _requireRevealing(round, stored);
+        (Committee storage committee, uint256 seat, uint32 juror) = _seatOf(round, stored, msg.sender);
+        if (!_has(stored.committed, seat)) revert NotCommitted(juror);
+        if (_has(stored.revealed, seat)) revert AlreadyRevealed(juror);
+        bytes32 given = _commitment(round, stored.attempt, juror, vote, keccak256(reasons));
+        if (given != bytes32(committee.words[seat])) revert WrongReveal(given, bytes32(committee.words[seat]));
+        _record(stored, committee, seat, vote, reasons);
+        _announceVote(round, juror, stored.attempt, vote, reasons);
+    }
+
+    function _commitment(uint256 round, uint8 attempt, uint32 juror, Vote memory vote, bytes32 reasonsHash)
+        private
+        view
+        returns (bytes32)
+    {
+        bytes memory place = abi.encode(block.chainid, address(this), round, attempt, juror);
+        bytes memory content = abi.encode(vote.accept, vote.fraud, reasonsHash, vote.evidenceRoot, vote.salt);
+        // All of it static words: the two encodings joined are the encoding of all ten values.
+        return keccak256(bytes.concat(place, content));
+    }
+
+    function _announceVote(uint256 round, uint32 juror, uint8 attempt, Vote memory vote, bytes calldata reasons) private {
+        emit VoteRevealed(round, juror, attempt, vote.accept, vote.fraud, reasons, vote.evidenceRoot, vote.salt);
+    }
+
+    /// Keeps a revealed vote, cut to the jobs submitted.
+    function _record(
+        Round storage stored,
+        Committee storage committee,
+        uint256 seat,
+        Vote memory vote,
+        bytes calldata reasons
+    ) private {
+        (uint256 accept, uint256 fraud) = (vote.accept, vote.fraud);
+        uint256 submitted = stored.submitted;
+        if (accept & fraud != 0) revert OverlappingVerdict(accept & fraud);
+        if (accept == 0 && fraud == 0 && reasons.length == 1 && reasons[0] == ABSTAIN) {
+            stored.abstained = _with(stored.abstained, seat);
+        } else {
+            uint256 unaccepted = Bitmaps.count(submitted & ~accept);
+            if (reasons.length != unaccepted) revert WrongReasons(reasons.length, unaccepted);
+        }
+        stored.revealed = _with(stored.revealed, seat);
+        committee.words[seat] = accept & submitted;
+        if (fraud & submitted != 0) committee.fraud[seat] = fraud & submitted;
+    }
+
+    function _penaliseAbsent(uint256 round, Round storage stored, Committee storage committee) private {
+        for (uint256 seat; seat < stored.committee; ++seat) {
+            if (_has(stored.revealed, seat)) continue;
+            registry.slash(committee.jurors[seat], round, Cause.Absence, ABSENCE_PENALTY);
+        }
+    }
+
+    function _majority(Round storage stored, Committee storage committee, uint256 quorum)
+        private
+        view
+        returns (uint256 accepted, uint256 fraud)
+    {
+        uint256[] memory accepts = new uint256[](stored.committee);
+        uint256[] memory frauds = new uint256[](stored.committee);
+        for (uint256 seat; seat < accepts.length; ++seat) {
+            // An unrevealed seat still holds its commitment; an abstention holds zeros.
+            if (!_has(stored.revealed, seat)) continue;
+            accepts[seat] = committee.words[seat];
+            frauds[seat] = committee.fraud[seat];
+        }
+        return (Bitmaps.atLeast(accepts, quorum), Bitmaps.atLeast(frauds, quorum));
+    }
+
+    /// Those who did their part are paid in full, as there is no verdict to agree with. Then a new committee, or the end.
+    function _failQuorum(uint256 round, Round storage stored, Committee storage committee) private {
+        for (uint256 seat; seat < stored.committee; ++seat) {
+            if (!_has(stored.revealed & ~stored.abstained, seat)) continue;
+            uint32 juror = committee.jurors[seat];
+            emit JurorSettled(round, juror, 0, stored.jurorFee);
+            _pay(round, stored, juror, registry.ownerOf(juror), stored.jurorFee);
+        }
+        if (stored.attempt + 1 == ATTEMPTS) return _end(round, stored, State.Void);
+        stored.attempt += 1;
+        stored.state = State.Closed;
+        stored.revealing = false;
+        (stored.committed, stored.revealed, stored.abstained) = (0, 0, 0);
+        stored.deadline = _after(stored.drawSeconds);
+        stored.closeBlock = block.number.toUint40();
+        emit CommitteeRedrawn(round, stored.attempt, stored.deadline);
+    }
+
+    function _seatOf(uint256 round, Round storage stored, address key)
+        private
+        view
+        returns (Committee storage committee, uint256 seat, uint32 juror)
+    {
+        juror = registry.nodeByKey(key);
+        committee = _committees[round][stored.attempt];
+        uint256 seats = stored.committee;
+        // An empty seat would hold node 0, which is what an unbound key answers: only drawn seats are searched.
+        for (; seat < seats; ++seat) {
+            if (committee.jurors[seat] == juror) return (committee, seat, juror);
+        }
+        revert NotSeated(round, juror);
+    }
+
+    function _all(Round storage stored) private view returns (uint16) {
+        return type(uint16).max >> (16 - stored.committee);
+    }
+
+    function _has(uint256 seats, uint256 seat) internal pure returns (bool) {
+        return (seats >> seat) & 1 == 1;
+    }
+
+    function _with(uint16 seats, uint256 seat) private pure returns (uint16) {
+        return seats | (uint256(1) << seat).toUint16();
+    }
+}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.28;
+
+import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
+import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
+import {IMarket, Run, RunTerms} from "../interfaces/IMarket.sol";
+import {IRounds, Round, SettledLeaves, State, Submission} from "../interfaces/IRounds.sol";
+import {Assignments} from "../libraries/Assignments.sol";
+import {Bitmaps} from "../libraries/Bitmaps.sol";
+import {Leaves} from "../libraries/Leaves.sol";
+import {RoundsBase} from "./RoundsBase.sol";
+
+/// @title Submitting: from opening a round to closing it
+abstract contract Submitting is RoundsBase, EIP712 {
+    using SafeCast for uint256;
+
+    /// Most leaves of one batch.
+    uint256 private constant MAX_LEAVES = 64;
+    uint256 private constant MAX_JOBS = 256;
+    bytes32 private constant SUBMISSION =
+        keccak256("Submission(uint256 round,uint32 node,bytes32 beacon,bytes leaves,string uri)");
+
+    constructor() EIP712("Assize Rounds", "1") {}
+
+    /// @inheritdoc IRounds
+    function open(uint256 run, uint64 step, uint32 policyVersion, bytes calldata assignments)
+        external
+        returns (uint256 round)
+    {
+        RunTerms memory terms = _openTerms(run, policyVersion);
+        round = ++roundCount;
+        uint256 jobs = _list(run, terms.rulesHash, assignments);
+        uint256 eligible = registry.eligible();
+        if (Bitmaps.count(eligible) < terms.committee) {
+            revert TooFewValidators(Bitmaps.count(eligible), terms.committee);
+        }
+        _store(round, run, terms, jobs, eligible);
+        Round storage stored = _rounds[round];
+        stored.step = step;
+        stored.policyVersion = policyVersion;
+        stored.assignmentsHash = keccak256(assignments);
+        market.reserve(run, round, stored.reserved);
+        _announce(round, stored, assignments);
+    }
+
+    /// @inheritdoc IRounds
+    function submit(uint256 round, bytes calldata assignments, Submission[] calldata submissions) external {
+        Round storage stored = _in(round, State.Open);
+        if (block.timestamp > stored.deadline) revert TooLate(stored.deadline, block.timestamp);
+        _requireAssignments(stored, assignments);
+        uint32[] memory nodes = Assignments.table(assignments, stored.jobs);
+        SettledLeaves[] memory batch = new SettledLeaves[](submissions.length);
+        uint8 index = uint256(stored.batches).toUint8();
+        uint256 submitted = stored.submitted;
+        uint256 leaves;
+        for (uint256 i; i < submissions.length; ++i) {
+            Submission calldata item = submissions[i];
+            leaves += Leaves.count(item.leaves);
+            submitted = _claim(submitted, nodes, item.node, item.leaves);
+            _requireSignature(round, item);
+            batch[i] = SettledLeaves(item.node, item.leaves);
+            emit Submitted(round, item.node, index, item.beacon, item.leaves, item.uri, item.signature);
+        }
+        if (leaves == 0 || leaves > MAX_LEAVES) revert TooManyLeaves(leaves);
+        stored.submitted = submitted;
+        stored.batches = uint16(index) + 1;
+        batchDigest[round][index] = keccak256(abi.encode(batch));
+    }
+
+    /// @inheritdoc IRounds
+    function close(uint256 round, bytes calldata assignments) external {
+        Round storage stored = _in(round, State.Open);
+        uint256 submitted = stored.submitted;
+        bool complete = submitted == type(uint256).max >> (MAX_JOBS - stored.jobs);
+        if (!complete && block.timestamp <= stored.deadline) revert TooEarly(stored.deadline, block.timestamp);
+        _requireAssignments(stored, assignments);
+        if (submitted == 0) {
+            stored.assignmentsHash = 0;
+            _end(round, stored, State.Void);
+            emit JobsFreed(round, stored.jobs);
+            _freeAllBut(0, assignments);
+            return;
+        }
+        stored.state = State.Closed;
+        stored.deadline = _after(stored.drawSeconds);
+        stored.closeBlock = block.number.toUint40();
+        emit RoundClosed(round, submitted, stored.deadline);
+    }
+
+    function _openTerms(uint256 run, uint32 policyVersion) private view returns (RunTerms memory terms) {
+        Run memory present = market.runOf(run);
+        terms = present.terms;
+        if (msg.sender != terms.coordinator) revert NotCoordinator(terms.coordinator, msg.sender);
+        if (present.closed) revert IMarket.RunIsClosed(run);
+        if (market.manifestRootOf(run, policyVersion) == 0) revert UnknownVersion(run, policyVersion);
+    }
+
+    /// Counts every listed node's jobs in flight. A node may be listed more than once; its capacity bounds the sum.
+    function _list(uint256 run, bytes32 rulesHash, bytes calldata assignments) private returns (uint256 jobs) {
+        uint256 length = Assignments.listings(assignments);
+        if (length * Assignments.LISTING_BYTES != assignments.length) revert BadAssignments();
+        for (uint256 i; i < length; ++i) {
+            (uint32 node, uint256 count) = Assignments.read(assignments, i);
+            jobs += count;
+            if (market.joinedAt(run, node) != rulesHash) revert NotJoined(run, node);
+            registry.reserveJobs(node, count.toUint32());
+        }
+        if (jobs == 0 || jobs > MAX_JOBS) revert BadAssignments();
+    }
+
+    /// The market bounded the terms so that the reserve fits: both committees' fees and the most that the jobs can cost.
+    function _store(uint256 round, uint256 run, RunTerms memory terms, uint256 jobs, uint256 eligible) private {
+        Round storage stored = _rounds[round];
+        stored.state = State.Open;
+        stored.committee = terms.committee;
+        stored.jobs = jobs.toUint16();
+        stored.slotCount = registry.slotCount();
+        stored.openedAt = _after(0);
+        stored.deadline = _after(terms.workSeconds);
+        stored.run = run.toUint48();
+        stored.maxUnits = terms.maxUnits;
+        stored.openBlock = block.number.toUint40();
+        stored.pricePerUnit = terms.pricePerUnit;
+        stored.jurorFee = terms.jurorFee;
+        uint256 work = jobs * terms.maxUnits * uint256(terms.pricePerUnit);
+        stored.reserved = (work + 2 * uint256(terms.committee) * terms.jurorFee).toUint128();
+        stored.drawSeconds = terms.drawSeconds;
+        stored.commitSeconds = terms.commitSeconds;
+        stored.revealSeconds = terms.revealSeconds;
+        stored.challengeSeconds = terms.challengeSeconds;
+        stored.eligible = eligible;
+    }
+
+    function _announce(uint256 round, Round storage stored, bytes calldata assignments) private {
+        emit RoundOpened(
+            round,
+            stored.run,
+            stored.step,
+            stored.policyVersion,
+            stored.jobs,
+            stored.slotCount,
+            stored.reserved,
+            stored.deadline,
+            assignments
+        );
+    }
+
+    /// Adds one submission's jobs to the bitmap of those submitted.
+    function _claim(uint256 submitted, uint32[] memory nodes, uint32 node, bytes calldata leaves)
+        private
+        pure
+        returns (uint256)
+    {
+        uint256 count = Leaves.count(leaves);
+        if (count == 0) revert BadLeaves(leaves.length);
+        uint256 next;
+        for (uint256 i; i < count; ++i) {
+            (uint8 job,) = Leaves.read(leaves, i);
+            if (job < next) revert BadLeaves(leaves.length);
+            if (job >= nodes.length || nodes[job] != node) revert NotAssigned(job, node);
+            if ((submitted >> job) & 1 == 1) revert AlreadySubmitted(job);
+            submitted |= uint256(1) << job;
+            next = uint256(job) + 1;
+        }
+        return submitted;
+    }
+
+    function _requireSignature(uint256 round, Submission calldata item) private view {
+        bytes32 content = keccak256(
+            abi.encode(SUBMISSION, round, item.node, item.beacon, keccak256(item.leaves), keccak256(bytes(item.uri)))
+        );
+        (address recovered,,) = ECDSA.tryRecoverCalldata(_hashTypedDataV4(content), item.signature);
+        if (recovered == address(0) || recovered != registry.keyOf(item.node)) {
+            revert BadSubmissionSignature(item.node, recovered);
+        }
+    }
+}
