@@ -127,13 +127,13 @@ def build_from_entries(entries: Entries) -> list[Proof]:
 
 
 def canonical_modulus(positions_K: I64) -> int:
-    """Returns the largest modulus, at most p, under which all positions stay distinct; ``Rejected`` if none does."""
+    """Returns the largest modulus, at most p, that keeps all positions distinct; ``Misconfigured`` if none does."""
     if int(positions_K.max()) < PRIME:
         return PRIME
     for modulus in range(PRIME, MODULUS_FLOOR, -1):
         if _distinct(positions_K, modulus):
             return modulus
-    raise Rejected(f"no modulus above {MODULUS_FLOOR} keeps these {len(positions_K)} positions distinct")
+    raise Misconfigured(f"this model cannot be proved: every modulus above {MODULUS_FLOOR} makes positions collide")
 
 
 def distance(
