@@ -1,0 +1,40 @@
+"""What a node claimed for one job, as it stands on chain. PURE."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.wire.seeds import job_seed
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One submitted job.
+
+    beacon          hash of the opening block on the canonical chain
+    signed_beacon   the hash the node signed
+    manifest_root   of the round's policy version, from the chain
+    units           claimed floating-point operations; ``max_units`` is the most the run pays for a job
+    root            signed artifact root
+    uri             where the node says its artifacts lie; the root in hex follows it
+    claimed_before  the same root stood on chain earlier, for another job
+    """
+
+    chain_id: int
+    rounds: str
+    round: int
+    job: int
+    node: int
+    beacon: bytes
+    signed_beacon: bytes
+    manifest_root: bytes
+    units: int
+    max_units: int
+    root: bytes
+    uri: str
+    claimed_before: bool
+
+    @property
+    def seed(self) -> bytes:
+        """The job's seed, of which its prompts and all its noise follow."""
+        return job_seed(self.chain_id, self.rounds, self.round, self.beacon, self.job)

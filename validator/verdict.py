@@ -1,0 +1,38 @@
+"""From findings to a reason for each job, and from reasons to a vote. PURE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from protocol.wire.evidence import Finding
+from protocol.wire.reasons import Reason
+from protocol.wire.votes import Vote, abstention, vote_on
+
+SEVERITY = (
+    Reason.DUPLICATE,
+    Reason.WRONG_PROMPT,
+    Reason.SAMPLING_FRAUD,
+    Reason.UNAVAILABLE,
+    Reason.STALE_BEACON,
+    Reason.WRONG_ROOT,
+    Reason.WRONG_POLICY,
+    Reason.SHAPE,
+    Reason.SAMPLING_VOID,
+    Reason.ENDING,
+    Reason.ACTIVATIONS,
+    Reason.LOGPROBS,
+    Reason.UNITS,
+)
+"""Fraud first, then what leaves least of the artifact to be judged."""
+
+
+def reason_of(findings: Sequence[Finding]) -> Reason:
+    """Returns the most serious reason found, ``ACCEPTED`` where nothing was."""
+    return min((finding.reason for finding in findings), key=SEVERITY.index, default=Reason.ACCEPTED)
+
+
+def vote_of(reasons: Mapping[int, Reason], evidence_root: bytes) -> Vote:
+    """Returns the vote that says ``reasons`` (by job); an abstention as soon as one job could not be judged."""
+    if any(reason is Reason.ABSTAIN for reason in reasons.values()):
+        return abstention()
+    return vote_on(reasons, evidence_root)
