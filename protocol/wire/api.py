@@ -188,3 +188,22 @@ class StatusReport(Body):
     credits_wei: dict[Address, Wei]
     slashed_wei: dict[Address, Wei]
     nodes: list[NodeStatus]
+
+
+class LatestCheckpoint(Body):
+    """Newest version of a run that a SHARDCAST source can serve."""
+
+    version: Version
+
+
+class CheckpointEntry(Body):
+    """A version that a SHARDCAST source can serve, and the root of its manifest."""
+
+    version: Version
+    root: Bytes32
+
+
+class CheckpointList(Body):
+    """What a SHARDCAST source can serve of a run, ascending by version."""
+
+    checkpoints: Annotated[list[CheckpointEntry], Field(max_length=1024)]

@@ -1,0 +1,1 @@
+"""How bytes move between parties: blobs, weights (SHARDCAST) and the coordinator's typed client."""

@@ -1,0 +1,163 @@
+"""A directory of verified chunks and signed manifests: what an origin, a relay and a client each keep.
+
+    chunks/<2 hex>/<64 hex>             a chunk under its BLAKE3-256
+    runs/<run>/<version>-<root>.json    a signed manifest, canonical; version in 10 digits, root in 64 hex digits
+    incoming/                           files being written; renamed into place when whole
+
+Several processes may share one store: names follow from content, and nothing is visible before it is whole. Nothing is
+flushed to the platters, because every read verifies: what a power cut tore is found, dropped and fetched again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from protocol.errors import Rejected, Unavailable
+from protocol.wire.manifest import Chunk, Manifest, SignedManifest, hash_chunk, parse_signed
+
+STALE_SECONDS = 3600
+"""After this long a file under ``incoming`` belongs to a process that died."""
+
+
+class ChunkStore:
+    """Chunks and signed manifests under ``directory``, which is made where it is missing."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._parsed: dict[Path, tuple[SignedManifest, frozenset[bytes]]] = {}
+        for name in ("chunks", "runs", "incoming"):
+            (directory / name).mkdir(parents=True, exist_ok=True)
+
+    def has(self, digest: bytes) -> bool:
+        """Is this chunk here?"""
+        return self._chunk_path(digest).exists()
+
+    def read(self, digest: bytes) -> bytes | None:
+        """Returns the chunk, verified; None where it is absent or was damaged, in which case it is dropped."""
+        path = self._chunk_path(digest)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise Unavailable(f"the chunk store cannot be read: {error.strerror}") from error
+        if hash_chunk(data) != digest:
+            path.unlink(missing_ok=True)
+            return None
+        return data
+
+    def put(self, digest: bytes, data: bytes) -> None:
+        """Keeps a chunk; raises `Rejected` where ``data`` is not what ``digest`` names."""
+        if hash_chunk(data) != digest:
+            raise Rejected(f"a chunk does not hash to {digest.hex()}")
+        if not self.has(digest):
+            self._write(self._chunk_path(digest), data)
+
+    def put_manifest(self, signed: SignedManifest) -> None:
+        """Keeps a signed manifest, whose signature the caller has verified. Its chunks may follow."""
+        path = self._manifest_path(signed.run, signed.manifest.version, signed.manifest.root)
+        if not path.exists():
+            self._write(path, signed.canonical)
+
+    def checkpoints(self, run: int) -> list[tuple[int, bytes]]:
+        """Returns (version, manifest root) of every manifest held for ``run``, ascending by version."""
+        return sorted(_named(path) for path in self._manifest_paths(run))
+
+    def latest(self, run: int) -> int | None:
+        """Returns the newest version held for ``run``."""
+        held = self.checkpoints(run)
+        return held[-1][0] if held else None
+
+    def changed_at(self, run: int) -> int:
+        """Returns a number that changes whenever the manifests of ``run`` do: cheap to ask often."""
+        try:
+            return os.stat(self._run_path(run)).st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    def manifest(self, run: int, version: int, root: bytes | None = None) -> SignedManifest | None:
+        """Returns a manifest held; without ``root`` the one of that version which arrived last."""
+        if root is not None:
+            return self._load(self._manifest_path(run, version, root))
+        paths = self._run_path(run).glob(f"{version:010d}-*.json")
+        newest = max(paths, key=lambda path: path.stat().st_mtime_ns, default=None)
+        return self._load(newest) if newest else None
+
+    def missing(self, manifest: Manifest) -> list[Chunk]:
+        """Returns the chunks of ``manifest`` not held, in order, each hash once."""
+        wanted = {chunk.hash: chunk for chunk in reversed(list(manifest.chunks()))}
+        return [chunk for chunk in reversed(wanted.values()) if not self.has(chunk.hash)]
+
+    def expects(self, digest: bytes) -> bool:
+        """Does a manifest held here name this chunk, so that it will come?"""
+        return any(digest in hashes for _, hashes in self._all_parsed())
+
+    def retain(self, run: int, versions: int) -> None:
+        """Drops manifests of ``run`` but for the newest ``versions`` versions, and chunks that no manifest names."""
+        newest = sorted({version for version, _ in self.checkpoints(run)})[-versions:]
+        dropped = [path for path in self._manifest_paths(run) if _named(path)[0] not in newest]
+        for path in dropped:
+            path.unlink(missing_ok=True)
+            self._parsed.pop(path, None)
+        if dropped:
+            self._drop_unnamed()
+        for path in (self.directory / "incoming").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_mtime < time.time() - STALE_SECONDS:
+                    path.unlink()
+
+    def _drop_unnamed(self) -> None:
+        named = {digest for _, hashes in self._all_parsed() for digest in hashes}
+        for path in (self.directory / "chunks").glob("??/*"):
+            if bytes.fromhex(path.name) not in named:
+                path.unlink(missing_ok=True)
+
+    def _all_parsed(self) -> Iterator[tuple[SignedManifest, frozenset[bytes]]]:
+        for path in (self.directory / "runs").glob("*/*.json"):
+            if self._load(path) is not None:
+                yield self._parsed[path]
+
+    def _load(self, path: Path) -> SignedManifest | None:
+        """Parses a manifest once; a file that is not what its name says counts as absent."""
+        if path not in self._parsed:
+            try:
+                signed = parse_signed(path.read_bytes())
+            except (FileNotFoundError, Rejected):
+                return None
+            if (signed.manifest.version, signed.manifest.root) != _named(path):
+                return None
+            self._parsed[path] = signed, frozenset(chunk.hash for chunk in signed.manifest.chunks())
+        return self._parsed[path][0]
+
+    def _write(self, path: Path, data: bytes) -> None:
+        incoming = self.directory / "incoming" / uuid.uuid4().hex
+        try:
+            incoming.write_bytes(data)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(incoming, path)
+        except OSError as error:
+            incoming.unlink(missing_ok=True)
+            raise Unavailable(f"the chunk store cannot be written: {error.strerror}") from error
+
+    def _chunk_path(self, digest: bytes) -> Path:
+        name = digest.hex()
+        return self.directory / "chunks" / name[:2] / name
+
+    def _run_path(self, run: int) -> Path:
+        return self.directory / "runs" / str(run)
+
+    def _manifest_path(self, run: int, version: int, root: bytes) -> Path:
+        return self._run_path(run) / f"{version:010d}-{root.hex()}.json"
+
+    def _manifest_paths(self, run: int) -> list[Path]:
+        return list(self._run_path(run).glob("*.json"))
+
+
+def _named(path: Path) -> tuple[int, bytes]:
+    version, _, root = path.stem.partition("-")
+    return int(version), bytes.fromhex(root)

@@ -1,0 +1,173 @@
+"""The coordinator as its nodes see it: one method a path of ``protocol.wire.api``.
+
+Connection trouble, 429 and 5xx are `Unavailable`; any other refusal is `Rejected` with the coordinator's own sentence.
+No method tries twice: the caller's loop decides.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+from eth_utils import keccak
+from pydantic import ValidationError
+
+from protocol.errors import Misconfigured, Rejected, Unavailable
+from protocol.wire import api
+from protocol.wire.auth import Signer, sign_request
+from protocol.wire.rollout import DEFAULT_LIMITS
+from protocol.wire.rules import MAX_RULES_BYTES
+
+REQUEST_SECONDS = 60
+"""How long a signed request stays valid; well under the most a coordinator takes."""
+JSON_BYTES = 8 << 20
+EVIDENCE_BYTES = 64 << 20
+_Body = TypeVar("_Body", bound=api.Body)
+
+
+class CoordinatorClient:
+    """Speaks to the coordinator at ``base_url``; signs as ``signer`` for the deployment given. Threads may share it.
+
+    Without a signer only the public paths work. ``clock`` gives unix seconds.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        signer: Signer | None = None,
+        chain_id: int = 0,
+        rounds_address: str = "",
+        clock: Callable[[], float] = time.time,
+        timeout_seconds: float = 15.0,
+    ) -> None:
+        if urlsplit(base_url).scheme not in ("http", "https") or not urlsplit(base_url).hostname:
+            raise Misconfigured(f"{base_url!r} is no coordinator's URL; give http:// or https:// and a host")
+        self.base_url = base_url.rstrip("/")
+        self._signer, self._chain_id, self._rounds, self._clock = signer, chain_id, rounds_address, clock
+        self._timeout_seconds = timeout_seconds
+        self._client = httpx.Client(timeout=httpx.Timeout(timeout_seconds, connect=3.0))
+
+    @property
+    def artifacts_uri(self) -> str:
+        """What a submission names as the place of its artifacts: append 0x and a root."""
+        return f"{self.base_url}/artifacts/"
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._client.close()
+
+    def health(self) -> api.Health:
+        """Returns whether the coordinator answers, and the block it has folded."""
+        return _parse(api.Health, self._send("GET", "/health"))
+
+    def status(self) -> api.StatusReport:
+        """Returns the live counts."""
+        return _parse(api.StatusReport, self._send("GET", "/status"))
+
+    def run(self, run: int) -> api.RunDescription:
+        """Returns what a node needs to take part in ``run``."""
+        return _parse(api.RunDescription, self._send("GET", f"/runs/{run}"))
+
+    def rules(self, rules_hash: bytes) -> bytes:
+        """Returns the canonical JSON of the rules with this hash; raises `Rejected` for bytes that hash to another."""
+        data = self._send("GET", f"/rules/0x{rules_hash.hex()}", limit=MAX_RULES_BYTES)
+        if keccak(data) != rules_hash:
+            raise Rejected("the coordinator sent rules that do not hash to what stands on chain")
+        return data
+
+    def heartbeat(self, heartbeat: api.Heartbeat) -> api.HeartbeatReply:
+        """Says that a node is up; returns how the coordinator sees it."""
+        body = heartbeat.model_dump_json().encode()
+        return _parse(api.HeartbeatReply, self._send("POST", "/heartbeats", body, signed=True))
+
+    def assignments(self, node: int, wait_seconds: int = 0) -> list[api.Assignment]:
+        """Returns the rounds waiting for the node's work; with none, answers after ``wait_seconds`` at the latest."""
+        path = f"/nodes/{node}/assignments?wait={wait_seconds}"
+        return _parse(api.Assignments, self._send("GET", path, signed=True, extra_seconds=wait_seconds)).rounds
+
+    def upload(self, round_id: int, job: int, artifact: bytes) -> bytes:
+        """Uploads the Parquet bytes of a job; once this returns they are durable. Returns the root they were given."""
+        path = f"/rounds/{round_id}/jobs/{job}/artifact"
+        answer = self._send("PUT", path, artifact, signed=True, kind="application/vnd.apache.parquet", extra_seconds=45)
+        return bytes.fromhex(_parse(api.ArtifactReceipt, answer).root[2:])
+
+    def submit(self, round_id: int, submission: api.SubmissionRequest) -> api.SubmissionReceipt:
+        """Hands in signed leaves; once this returns they are durable."""
+        body = submission.model_dump_json().encode()
+        return _parse(api.SubmissionReceipt, self._send("POST", f"/rounds/{round_id}/submissions", body, signed=True))
+
+    def artifact(self, root: bytes, limit: int = DEFAULT_LIMITS.file_bytes) -> bytes:
+        """Returns the Parquet bytes kept under ``root``, unverified; more than ``limit`` raise `Rejected`."""
+        return self._send("GET", f"/artifacts/0x{root.hex()}", limit=limit)
+
+    def put_evidence(self, root: bytes, evidence: bytes) -> None:
+        """Publishes an evidence bundle under its root."""
+        answer = self._send("PUT", f"/evidence/0x{root.hex()}", evidence, signed=True, extra_seconds=45)
+        _parse(api.EvidenceReceipt, answer)
+
+    def evidence(self, root: bytes, limit: int = EVIDENCE_BYTES) -> bytes:
+        """Returns the evidence bundle kept under ``root``, unverified; more than ``limit`` raise `Rejected`."""
+        return self._send("GET", f"/evidence/0x{root.hex()}", limit=limit)
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: bytes = b"",
+        signed: bool = False,
+        limit: int = JSON_BYTES,
+        kind: str = "application/json",
+        extra_seconds: float = 0.0,
+    ) -> bytes:
+        headers = {"Accept-Encoding": "identity"} | ({"Content-Type": kind} if body else {})
+        if signed:
+            headers |= self._signature(method, path, body)
+        timeout = httpx.Timeout(self._timeout_seconds + extra_seconds, connect=3.0)
+        try:
+            stream = self._client.stream(
+                method, self.base_url + path, content=body or None, headers=headers, timeout=timeout
+            )
+            with stream as response:
+                return _checked(response.status_code, _read(response, limit))
+        except httpx.HTTPError as error:
+            raise Unavailable(f"the coordinator at {self.base_url} does not answer: {type(error).__name__}") from error
+
+    def _signature(self, method: str, path: str, body: bytes) -> dict[str, str]:
+        if self._signer is None:
+            raise Misconfigured(f"{method} {path} must be signed; give the coordinator's client a node key")
+        deadline = int(self._clock()) + REQUEST_SECONDS
+        nonce = secrets.randbits(256)
+        return sign_request(self._signer, self._chain_id, self._rounds, method, path, body, nonce, deadline)
+
+
+def _read(response: httpx.Response, limit: int) -> bytes:
+    data = bytearray()
+    for piece in response.iter_raw():
+        data += piece
+        if len(data) > limit:
+            raise Rejected(f"the coordinator sent more than the {limit} bytes allowed")
+    return bytes(data)
+
+
+def _checked(status: int, data: bytes) -> bytes:
+    """Returns the body of a 2xx; turns anything else into the error that says what to do about it."""
+    if 200 <= status < 300:
+        return data
+    try:
+        sentence = api.ErrorBody.model_validate_json(data).error
+    except ValidationError:
+        sentence = f"the coordinator answered {status} without saying why"
+    if status >= 500 or status in (408, 429):
+        raise Unavailable(sentence)
+    raise Rejected(sentence)
+
+
+def _parse(body: type[_Body], data: bytes) -> _Body:
+    try:
+        return body.model_validate_json(data)
+    except ValidationError as error:
+        raise Rejected(f"the coordinator sent no {body.__name__}: {error.errors()[0]['msg']}") from error

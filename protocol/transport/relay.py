@@ -1,0 +1,109 @@
+"""A relay: takes what upstreams list, verifies it, and serves it on while the rest arrives.
+
+One thread for each run and upstream asks for the list of checkpoints and waits there for a change. A manifest enters
+the store as soon as the trainer's signature holds, so that requests for its chunks wait for them; each chunk enters as
+soon as its hash holds. Nothing unverified is ever served.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+import structlog
+from pydantic import ValidationError
+
+from protocol.errors import Rejected
+from protocol.transport.chunks import ChunkStore
+from protocol.transport.shardcast import DEFAULT_VERSIONS_KEPT, Authority, fetch_chunks, fetch_manifest
+from protocol.transport.sources import Sources
+from protocol.wire.api import CheckpointList
+
+LIST_BYTES = 1 << 20
+LIST_WAIT_SECONDS = 10
+FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 0.1, 10.0
+
+
+class Relay:
+    """Keeps ``store`` at the newest ``versions_kept`` versions of each run that ``authorities`` names."""
+
+    def __init__(
+        self,
+        store: ChunkStore,
+        sources: Sources,
+        authorities: Mapping[int, Authority],
+        versions_kept: int = DEFAULT_VERSIONS_KEPT,
+    ) -> None:
+        self._store, self._sources, self._authorities = store, sources, authorities
+        self._versions_kept = versions_kept
+        self._log = structlog.get_logger("relay")
+        self._taking = threading.Lock()
+        self._stopped = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._follow, args=(run, url), name=f"relay-{run}", daemon=True)
+            for run in authorities
+            for url in sources.urls
+        ]
+
+    def start(self) -> None:
+        """Begins to follow every upstream."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Ends the threads; what they had not finished is taken up again by the next relay over the same store."""
+        self._stopped.set()
+        self._sources.close()
+        for thread in self._threads:
+            thread.join(1.0)  # one that waits at an upstream ends with the process
+
+    def take(self, run: int, listed: CheckpointList) -> None:
+        """Brings in whatever of ``listed`` is newer than what would be dropped, newest first."""
+        newest = sorted(listed.checkpoints, key=lambda entry: entry.version, reverse=True)
+        for entry in newest[: self._versions_kept]:
+            with self._taking:
+                held = {version for version, _ in self._store.checkpoints(run)}
+                if len({version for version in held if version > entry.version}) < self._versions_kept:
+                    self._take_one(run, entry.version, bytes.fromhex(entry.root[2:]))
+
+    def _take_one(self, run: int, version: int, root: bytes) -> None:
+        signed = self._store.manifest(run, version, root)
+        if signed is None:
+            signed = fetch_manifest(self._sources, run, version, root, self._authorities[run])
+            self._store.put_manifest(signed)
+        elif not self._store.missing(signed.manifest):
+            return
+        fetch_chunks(self._sources, signed.manifest, self._store)
+        self._store.retain(run, self._versions_kept)
+        self._log.info("checkpoint_relayed", run=run, version=version, bytes=signed.manifest.size)
+
+    def _follow(self, run: int, url: str) -> None:
+        """Loops until stopped: one upstream's trouble is backed off from, and is no trouble for the others."""
+        known: str | None = None
+        listed = CheckpointList(checkpoints=[])
+        backoff = FIRST_BACKOFF_SECONDS
+        while not self._stopped.is_set():
+            try:
+                answer = self._ask(run, url, known)
+                if answer is not None:
+                    listed, known = answer
+                self.take(run, listed)
+                backoff = FIRST_BACKOFF_SECONDS
+            except Exception as error:  # this is the relay's loop: whatever one pass meets, the next may not
+                if self._stopped.is_set():
+                    return
+                known = None
+                self._log.warning("upstream_failed", run=run, upstream=url, error=repr(error))
+                self._stopped.wait(backoff)
+                backoff = min(backoff * 2, LONGEST_BACKOFF_SECONDS)
+
+    def _ask(self, run: int, url: str, known: str | None) -> tuple[CheckpointList, str] | None:
+        """Returns the upstream's list and its tag, or None where it did not change for a while."""
+        path = f"/runs/{run}/checkpoints?wait={LIST_WAIT_SECONDS}"
+        answer = self._sources.get(url, path, LIST_BYTES, known)
+        if answer is None:
+            return None
+        try:
+            return CheckpointList.model_validate_json(answer[0]), answer[1]
+        except ValidationError as error:
+            raise Rejected(f"{url} lists checkpoints in a form nobody agreed on") from error

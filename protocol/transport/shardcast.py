@@ -1,0 +1,222 @@
+"""SHARDCAST: weights from the trainer's origin through relays to whoever computes, every chunk checked at every hop.
+
+    publish            model directory -> chunks and a signed manifest in a store (the trainer)
+    fetch_checkpoint   sources -> chunks in a store -> a model directory (workers, validators, trainer)
+
+Served by ``protocol.transport.shardcast_server``, passed on by ``protocol.transport.relay``:
+
+    GET /runs/{run}/checkpoints/latest              LatestCheckpoint
+    GET /runs/{run}/checkpoints?wait=S              CheckpointList; with If-None-Match, waits for a change
+    GET /runs/{run}/checkpoints/{version}?root=0x…  signed manifest, canonical JSON
+    GET /chunks/{hash}                              bytes, with Range
+
+A source is believed nothing: the manifest must be signed by the trainer and have the root that stands on chain, and
+each chunk must have its hash before it reaches the disk. Chunks kept from an interrupted fetch, or from an earlier
+version, are not fetched again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+from protocol.errors import Rejected, Unavailable
+from protocol.transport.chunks import ChunkStore
+from protocol.transport.sources import Sources
+from protocol.wire import manifest as manifests
+from protocol.wire.auth import Signer
+from protocol.wire.manifest import Chunk, Manifest, ManifestFile, SignedManifest
+
+PARALLEL_REQUESTS = 4
+DEFAULT_VERSIONS_KEPT = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """Whose word makes a manifest: the ``trainer`` address of a run of this ``market`` on this chain."""
+
+    chain_id: int
+    market: str
+    trainer: str
+
+
+def publish(
+    directory: Path,
+    run: int,
+    version: int,
+    chain_id: int,
+    market: str,
+    signer: Signer,
+    store: ChunkStore,
+    chunk_bytes: int = manifests.CHUNK_BYTES,
+    versions_kept: int = DEFAULT_VERSIONS_KEPT,
+) -> SignedManifest:
+    """Puts the model in ``directory`` into ``store`` and returns its signed manifest, whose root belongs on chain.
+
+    Chunks go in before the manifest, so an origin over the same store never lists what it cannot serve. Idempotent.
+    """
+    manifest = manifests.from_directory(directory, version, chunk_bytes)
+    for file in manifest.files:
+        with (directory / file.name).open("rb") as stream:
+            for digest in file.chunks:
+                store.put(digest, stream.read(chunk_bytes))
+    signed = manifests.sign(manifest, run, chain_id, market, signer)
+    store.put_manifest(signed)
+    store.retain(run, versions_kept)
+    return signed
+
+
+def fetch_checkpoint(
+    sources: Sources,
+    run: int,
+    version: int,
+    expected_root: bytes,
+    authority: Authority,
+    store: ChunkStore,
+    destination: Path,
+    old_directories: Sequence[Path] = (),
+    versions_kept: int = DEFAULT_VERSIONS_KEPT,
+) -> Path:
+    """Brings ``version`` to ``destination`` and returns it; a whole directory appears there at once or nothing does.
+
+    Chunks are taken from ``store``, then from ``old_directories`` (earlier versions, or the model the run began with),
+    then from ``sources``, several at once. Raises `Rejected` where all that answer offer another manifest than
+    ``expected_root`` (32 bytes, from the chain) or one the trainer did not sign; `Unavailable` where no source is left.
+    """
+    signed = store.manifest(run, version, expected_root)
+    if signed is None:
+        signed = fetch_manifest(sources, run, version, expected_root, authority)
+        store.put_manifest(signed)
+    if not _holds(destination, signed.manifest):
+        for directory in old_directories:
+            _adopt(directory, signed.manifest, store)
+        fetch_chunks(sources, signed.manifest, store)
+        _assemble(signed.manifest, store, destination)
+    store.retain(run, versions_kept)
+    return destination
+
+
+def fetch_manifest(sources: Sources, run: int, version: int, root: bytes, authority: Authority) -> SignedManifest:
+    """Returns the signed manifest with this root from the first source that has a true one; errors as above."""
+    tried: list[str] = []
+    faults: list[Rejected | Unavailable] = []
+    while (url := sources.choose(tried)) is not None:
+        tried.append(url)
+        try:
+            return _manifest_from(sources, url, run, version, root, authority)
+        except Rejected as fault:
+            sources.lied(url)
+            faults.append(fault)
+        except Unavailable as fault:
+            faults.append(fault)
+    unreached = [fault for fault in faults if isinstance(fault, Unavailable)]
+    raise (unreached or faults)[0]
+
+
+def fetch_chunks(sources: Sources, manifest: Manifest, store: ChunkStore) -> None:
+    """Brings every chunk of ``manifest`` into ``store``, in order and several at once; raises `Unavailable`."""
+    missing = store.missing(manifest)
+    if not missing:
+        return
+    with ThreadPoolExecutor(min(PARALLEL_REQUESTS, len(missing)), "shardcast") as pool:
+        futures = [pool.submit(fetch_chunk, sources, chunk, store) for chunk in missing]
+        done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+        pool.shutdown(cancel_futures=True)
+    for future in done:
+        future.result()
+
+
+def fetch_chunk(sources: Sources, chunk: Chunk, store: ChunkStore) -> None:
+    """Brings one chunk into ``store`` from whichever source has it, going on where a source that broke off stopped."""
+    tried: set[str] = set()
+    data = bytearray()
+    fault: Exception = Unavailable("there is no source")
+    while (url := sources.choose(tried)) is not None:
+        tried.add(url)
+        whole = not data
+        try:
+            sources.download(url, f"/chunks/{chunk.hash.hex()}", data, chunk.size)
+            store.put(chunk.hash, bytes(data))
+            return
+        except Rejected as error:
+            fault = error
+            data.clear()
+            if whole:
+                sources.lied(url)
+            else:
+                tried.discard(url)  # the false part may be another's: let this one send the whole
+        except Unavailable as error:
+            fault = error
+            if len(data) >= chunk.size:
+                data.clear()  # broken off after its last byte: there is nothing left to ask the next one for
+    raise Unavailable(f"no source has chunk {chunk.hash.hex()[:16]} of {chunk.file}: {fault}")
+
+
+def _manifest_from(
+    sources: Sources, url: str, run: int, version: int, root: bytes, authority: Authority
+) -> SignedManifest:
+    path = f"/runs/{run}/checkpoints/{version}?root=0x{root.hex()}"
+    answer = sources.get(url, path, manifests.MAX_MANIFEST_BYTES)
+    signed = manifests.parse_signed(answer[0] if answer else b"")
+    if (signed.run, signed.manifest.version) != (run, version):
+        raise Rejected(f"{url} sent the manifest of run {signed.run} version {signed.manifest.version} for {path}")
+    if signed.manifest.root != root:
+        raise Rejected(f"{url} sent a manifest with root {signed.manifest.root.hex()}, on chain is {root.hex()}")
+    signed.verify(authority.chain_id, authority.market, authority.trainer)
+    return signed
+
+
+def _holds(directory: Path, manifest: Manifest) -> bool:
+    """Does ``directory`` hold exactly the files of ``manifest``, byte for byte?"""
+    if not directory.is_dir() or not any(directory.iterdir()):
+        return False
+    return manifests.from_directory(directory, manifest.version, manifest.chunk_bytes) == manifest
+
+
+def _adopt(directory: Path, manifest: Manifest, store: ChunkStore) -> None:
+    """Takes chunks that an earlier version shares; a file is given up at its first chunk that differs."""
+    missing = {chunk.hash for chunk in store.missing(manifest)}
+    for file in manifest.files:
+        if missing.intersection(file.chunks) and (directory / file.name).is_file():
+            _adopt_file(directory / file.name, file, manifest.chunk_bytes, store)
+
+
+def _adopt_file(path: Path, file: ManifestFile, chunk_bytes: int, store: ChunkStore) -> None:
+    with path.open("rb") as stream:
+        for digest in file.chunks:
+            data = stream.read(chunk_bytes)
+            if manifests.hash_chunk(data) != digest:
+                return
+            store.put(digest, data)
+
+
+def _assemble(manifest: Manifest, store: ChunkStore, destination: Path) -> None:
+    """Writes the files beside ``destination``, then renames the directory into place."""
+    mark = uuid.uuid4().hex
+    partial = destination.with_name(f".{destination.name}.{mark}.partial")
+    try:
+        partial.mkdir(parents=True)
+        for file in manifest.files:
+            with (partial / file.name).open("wb") as stream:
+                for digest in file.chunks:
+                    stream.write(_chunk(store, digest))
+        if destination.exists():
+            os.replace(destination, destination.with_name(f".{destination.name}.{mark}.old"))
+        os.replace(partial, destination)
+    except OSError as error:
+        raise Unavailable(f"{destination} cannot be written: {error.strerror}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(destination.with_name(f".{destination.name}.{mark}.old"), ignore_errors=True)
+
+
+def _chunk(store: ChunkStore, digest: bytes) -> bytes:
+    data = store.read(digest)
+    if data is None:
+        raise Unavailable(f"chunk {digest.hex()[:16]} was damaged on disk and must be fetched again")
+    return data

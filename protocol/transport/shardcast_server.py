@@ -1,0 +1,135 @@
+"""The HTTP face of a chunk store: what an origin and a relay both serve. Paths are listed in ``shardcast``.
+
+A chunk that a manifest held here names, but that has not arrived yet, is waited for: so a relay serves chunk k while
+chunk k + 1 is on its way, and a client never has to guess when to ask again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+from blake3 import blake3
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from protocol.errors import AssizeError
+from protocol.transport.chunks import ChunkStore
+from protocol.wire.api import Body, CheckpointEntry, CheckpointList, ErrorBody, LatestCheckpoint
+
+CHUNK_WAIT_SECONDS = 5.0
+LONGEST_WAIT_SECONDS = 30.0
+POLL_SECONDS = 0.02
+_RANGE = re.compile(r"bytes=(\d{1,12})-(\d{0,12})", re.ASCII)
+_FOREVER = "public, max-age=31536000, immutable"
+
+
+def create_app(store: ChunkStore, chunk_wait_seconds: float = CHUNK_WAIT_SECONDS) -> Starlette:
+    """Returns the ASGI app that serves ``store``; other processes may go on writing into it."""
+
+    async def health(request: Request) -> Response:
+        return Response(b'{"ok":true}', media_type="application/json")
+
+    async def latest(request: Request) -> Response:
+        version = store.latest(int(request.path_params["run"]))
+        if version is None:
+            return _refuse(404, "there is no checkpoint of this run here")
+        return _json(LatestCheckpoint(version=version))
+
+    async def listing(request: Request) -> Response:
+        return await _listing(store, request)
+
+    async def manifest(request: Request) -> Response:
+        root = request.query_params.get("root", "")
+        if not re.fullmatch(r"(0x[0-9a-f]{64})?", root, re.ASCII):
+            return _refuse(400, "a root is 0x and 64 hex digits")
+        wanted = bytes.fromhex(root[2:]) if root else None
+        signed = store.manifest(int(request.path_params["run"]), int(request.path_params["version"]), wanted)
+        if signed is None:
+            return _refuse(404, "there is no such checkpoint here")
+        return Response(signed.canonical, media_type="application/json")
+
+    async def chunk(request: Request) -> Response:
+        return await _chunk(store, request, chunk_wait_seconds)
+
+    async def broken(request: Request, error: Exception) -> Response:
+        return _refuse(503, str(error))
+
+    routes = [
+        Route("/health", health),
+        Route("/runs/{run:int}/checkpoints/latest", latest),
+        Route("/runs/{run:int}/checkpoints", listing),
+        Route("/runs/{run:int}/checkpoints/{version:int}", manifest),
+        Route("/chunks/{hash:str}", chunk),
+    ]
+    return Starlette(routes=routes, exception_handlers={AssizeError: broken})
+
+
+async def _listing(store: ChunkStore, request: Request) -> Response:
+    """Answers at once unless the client has this very list, in which case it waits for another."""
+    run, known = int(request.path_params["run"]), request.headers.get("if-none-match")
+    wait = re.fullmatch(r"\d{1,3}(\.\d{1,3})?", request.query_params.get("wait", "0"), re.ASCII)
+    if wait is None:
+        return _refuse(400, "wait is a number of seconds")
+    loop = asyncio.get_running_loop()
+    until = loop.time() + min(float(wait.group()), LONGEST_WAIT_SECONDS)
+    seen = -1
+    while True:
+        changed_at = store.changed_at(run)
+        if changed_at != seen:
+            seen, held = changed_at, store.checkpoints(run)
+            tag = f'"{blake3(repr(held).encode()).hexdigest()[:32]}"'
+            if tag != known:
+                entries = [CheckpointEntry(version=version, root=f"0x{root.hex()}") for version, root in held[-1024:]]
+                return _json(CheckpointList(checkpoints=entries), {"ETag": tag})
+        if loop.time() >= until:
+            return Response(status_code=304)
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def _chunk(store: ChunkStore, request: Request, wait_seconds: float) -> Response:
+    name = request.path_params["hash"]
+    if not re.fullmatch(r"[0-9a-f]{64}", name, re.ASCII):
+        return _refuse(400, "a chunk's hash is 64 hex digits")
+    tag = f'"{name}"'
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers={"ETag": tag, "Cache-Control": _FOREVER})
+    data = await _arrived(store, bytes.fromhex(name), wait_seconds)
+    if data is None:
+        return _refuse(404, "this chunk is not here")
+    return _ranged(data, request.headers.get("range"), {"ETag": tag, "Cache-Control": _FOREVER})
+
+
+async def _arrived(store: ChunkStore, digest: bytes, wait_seconds: float) -> bytes | None:
+    """Returns a chunk, waiting for one that a manifest promises."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + wait_seconds
+    while not store.has(digest):
+        if loop.time() >= until or not store.expects(digest):
+            return None
+        await asyncio.sleep(POLL_SECONDS)
+    return await run_in_threadpool(store.read, digest)
+
+
+def _ranged(data: bytes, header: str | None, headers: dict[str, str]) -> Response:
+    """Answers with the whole, or with the one range asked for (RFC 9110, 14.2); a header it cannot read is ignored."""
+    headers["Accept-Ranges"] = "bytes"
+    asked = _RANGE.fullmatch(header) if header else None
+    if asked is None:
+        return Response(data, headers=headers, media_type="application/octet-stream")
+    first, last = int(asked[1]), min(int(asked[2] or len(data)), len(data) - 1)
+    if first > last:
+        return Response(status_code=416, headers={"Content-Range": f"bytes */{len(data)}"})
+    headers["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
+    return Response(data[first : last + 1], 206, headers, "application/octet-stream")
+
+
+def _json(body: Body, headers: dict[str, str] | None = None) -> Response:
+    return Response(body.model_dump_json(), headers=headers, media_type="application/json")
+
+
+def _refuse(status: int, sentence: str) -> Response:
+    return Response(ErrorBody(error=sentence).model_dump_json(), status, media_type="application/json")

@@ -1,0 +1,170 @@
+"""Where weights can be fetched, and how well each place has served so far.
+
+A source's weight is its success (moving average, 0 to 1) times its bandwidth (moving average, bytes a second), divided
+by the requests it is serving us now. A source that failed rests for a while, twice as long each time; one that sent
+false bytes rests longest. Resting sources are asked only where no other is left.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from random import Random
+from urllib.parse import urlsplit
+
+import httpx
+
+from protocol.errors import Misconfigured, Rejected, Unavailable
+
+MEMORY = 0.7
+"""Share of the old average that each new measurement leaves."""
+FIRST_REST_SECONDS, LONGEST_REST_SECONDS = 0.5, 60.0
+LEAST_BYTES_PER_SECOND = 64 * 1024
+"""A source slower than this, after a grace of `GRACE_SECONDS`, counts as failed: it may be dripping on purpose."""
+GRACE_SECONDS = 15.0
+_SUCCESS_FLOOR = 0.05
+
+
+@dataclass(slots=True)
+class Standing:
+    """What is known of one source. ``bytes_per_second`` is None until it has served; rests end at ``rests_until``."""
+
+    success: float = 1.0
+    bytes_per_second: float | None = None
+    in_flight: int = 0
+    failures: int = 0
+    rests_until: float = 0.0
+
+
+class Sources:
+    """The base URLs of a run's origin and relays, with one keep-alive HTTP client. Threads may share it."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        clock: Callable[[], float] = time.monotonic,
+        random: Random | None = None,
+    ) -> None:
+        for url in urls:
+            if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+                raise Misconfigured(f"{url!r} is no source of weights; give http:// or https:// and a host")
+        if not urls:
+            raise Misconfigured("there is no source of weights; name at least one relay or the origin")
+        self.standings = {url.rstrip("/"): Standing() for url in urls}
+        self._clock, self._random = clock, random or Random()
+        self._lock = threading.Lock()
+        limits = httpx.Limits(max_keepalive_connections=64, keepalive_expiry=60.0)
+        self._client = httpx.Client(timeout=httpx.Timeout(15.0, connect=3.0), limits=limits)
+
+    @property
+    def urls(self) -> list[str]:
+        """Every source, whatever its standing."""
+        return list(self.standings)
+
+    def close(self) -> None:
+        """Closes the connections; requests under way fail."""
+        self._client.close()
+
+    def choose(self, excluded: Collection[str] = ()) -> str | None:
+        """Draws a source by weight among those not ``excluded``; None where none is left."""
+        with self._lock:
+            now = self._clock()
+            left = {url: standing for url, standing in self.standings.items() if url not in excluded}
+            awake = {url: standing for url, standing in left.items() if standing.rests_until <= now}
+            pool = awake or left
+            if not pool:
+                return None
+            return self._random.choices(list(pool), weights(list(pool.values())))[0]
+
+    def download(self, url: str, path: str, into: bytearray, limit: int) -> None:
+        """Appends the body of ``url + path`` to ``into``, asking only for what follows the bytes already there.
+
+        Raises `Unavailable` where the source fails (what came stays in ``into``), `Rejected` where more than ``limit``
+        bytes come. Measures the source either way; whether the bytes are true is for the caller to find (`lied`).
+        """
+        held, started = len(into), self._clock()
+        self._count(url, 1)
+        try:
+            headers = {"Range": f"bytes={held}-"} if held else {}
+            self._request(url, path, headers, into, limit)
+        except Unavailable:
+            self._failed(url, FIRST_REST_SECONDS)
+            raise
+        except Rejected:
+            self.lied(url)
+            raise
+        finally:
+            self._count(url, -1)
+        self._served(url, len(into) - held, self._clock() - started)
+
+    def lied(self, url: str) -> None:
+        """Notes that ``url`` sent bytes that are not what they were asked to be."""
+        self._failed(url, LONGEST_REST_SECONDS)
+
+    def get(self, url: str, path: str, limit: int, known: str | None = None) -> tuple[bytes, str] | None:
+        """Returns a small answer whole and its ETag; None where the source still has what the ETag ``known`` names.
+
+        Raises `Unavailable`, or `Rejected` where more than ``limit`` bytes come.
+        """
+        into = bytearray()
+        headers = {"If-None-Match": known} if known else {}
+        try:
+            tag = self._request(url, path, headers, into, limit)
+        except Unavailable:
+            self._failed(url, FIRST_REST_SECONDS)
+            raise
+        return None if tag is None else (bytes(into), tag)
+
+    def _request(self, url: str, path: str, headers: dict[str, str], into: bytearray, limit: int) -> str | None:
+        """Reads one answer into ``into`` and returns its ETag, "" without one; None where nothing changed (304)."""
+        headers = {"Accept-Encoding": "identity", **headers}
+        try:
+            with self._client.stream("GET", url + path, headers=headers) as response:
+                if response.status_code == 304:
+                    return None
+                if response.status_code not in (200, 206):
+                    raise Unavailable(f"{url} answered {response.status_code} for {path}")
+                if response.status_code == 200:
+                    into.clear()
+                started = self._clock()
+                for piece in response.iter_raw():
+                    into += piece
+                    if len(into) > limit:
+                        raise Rejected(f"{url} sent more than the {limit} bytes of {path}")
+                    if self._clock() - started > GRACE_SECONDS + len(into) / LEAST_BYTES_PER_SECOND:
+                        raise Unavailable(f"{url} is too slow")
+                return str(response.headers.get("etag", ""))
+        except (httpx.HTTPError, RuntimeError) as error:  # RuntimeError: the client was closed meanwhile
+            raise Unavailable(f"{url} does not answer: {type(error).__name__}") from error
+
+    def _count(self, url: str, requests: int) -> None:
+        with self._lock:
+            self.standings[url].in_flight += requests
+
+    def _served(self, url: str, size: int, seconds: float) -> None:
+        with self._lock:
+            standing = self.standings[url]
+            measured = size / max(seconds, 1e-6)
+            before = measured if standing.bytes_per_second is None else standing.bytes_per_second
+            standing.bytes_per_second = MEMORY * before + (1 - MEMORY) * measured
+            standing.success = MEMORY * standing.success + (1 - MEMORY)
+            standing.failures, standing.rests_until = 0, 0.0
+
+    def _failed(self, url: str, rest_seconds: float) -> None:
+        with self._lock:
+            standing = self.standings[url]
+            standing.success *= MEMORY
+            standing.failures += 1
+            rest = min(rest_seconds * 2.0 ** min(standing.failures - 1, 16), LONGEST_REST_SECONDS)
+            standing.rests_until = self._clock() + rest
+
+
+def weights(standings: Sequence[Standing]) -> list[float]:
+    """Returns how often each should be drawn; one never measured counts as the fastest known, so that it is tried."""
+    fastest = max((standing.bytes_per_second or 0.0 for standing in standings), default=0.0) or 1.0
+    return [
+        max(standing.success, _SUCCESS_FLOOR) * (standing.bytes_per_second or fastest) / (1 + standing.in_flight)
+        for standing in standings
+    ]
