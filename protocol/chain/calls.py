@@ -179,6 +179,11 @@ def settle(
     return call(deployment, "Rounds", "settle", round, batch, assignments, tuple(submissions))
 
 
+def free(deployment: Deployment, round: int, assignments: bytes) -> Call:
+    """Frees the nodes of a round that ended void after its close."""
+    return call(deployment, "Rounds", "free", round, assignments)
+
+
 # Credits
 
 

@@ -27,7 +27,11 @@ class Chain:
     def __init__(self, rpc_url: str, deployment: Deployment, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self.rpc = Rpc(rpc_url, timeout_seconds)
         self.deployment = deployment
-        deployment.verify(self.rpc)
+        try:
+            deployment.verify(self.rpc)
+        except BaseException:
+            self.rpc.close()
+            raise
 
     @classmethod
     def connect(cls, rpc_url: str, addresses: Path) -> Chain:

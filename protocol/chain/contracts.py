@@ -131,9 +131,13 @@ class Reader:
         """In service, active by now, and holding its bond."""
         return cast(bool, self.view("Registry", "isListable", node))
 
-    def eligible_at(self, slot: int, timestamp: int) -> int:
-        """The validator eligible in this slot at that time; 0 if none."""
-        return cast(int, self.view("Registry", "eligibleAt", slot, timestamp))
+    def eligible(self) -> int:
+        """Bitmap of the slots whose validator may be drawn now."""
+        return cast(int, self.view("Registry", "eligible"))
+
+    def node_at(self, slot: int) -> int:
+        """The validator at a slot; 0 where it is free."""
+        return cast(int, self.view("Registry", "nodeAt", slot))
 
     def slot_count(self) -> int:
         """Highest validator slot ever taken, plus one."""

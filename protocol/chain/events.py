@@ -353,6 +353,14 @@ class RoundVoided(Event):
     released: int
 
 
+@dataclass(frozen=True, slots=True)
+class JobsFreed(Event):
+    """The jobs of a void round no longer count as in flight."""
+
+    round: int
+    jobs: int
+
+
 # Credits
 
 

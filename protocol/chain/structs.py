@@ -131,27 +131,36 @@ class SettledLeaves:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A round as stored."""
+    """A round as stored. ``committed``, ``revealed`` and ``abstained`` are bitmaps of seats, ``eligible`` of slots."""
 
-    run: int
     state: State
-    step: int
-    policy_version: int
+    attempt: int
+    committee: int
+    revealing: bool
     jobs: int
     slot_count: int
-    committee: int
-    attempt: int
     batches: int
     settled_batches: int
+    committed: int
+    revealed: int
+    abstained: int
+    policy_version: int
     opened_at: int
     deadline: int
+    run: int
+    step: int
+    max_units: int
     open_block: int
     close_block: int
     price_per_unit: int
     juror_fee: int
-    max_units: int
     reserved: int
+    draw_seconds: int
+    commit_seconds: int
+    reveal_seconds: int
+    challenge_seconds: int
     assignments_hash: bytes
+    eligible: int
     submitted: int
     accepted: int
     fraud: int

@@ -1,0 +1,141 @@
+"""What tests of several packages share: a real anvil, contracts deployed on it, and wallets with money.
+
+The chain is one process for the whole session. Each test that asks for ``chain`` gets the freshly deployed state: what it
+does is reverted afterwards. anvil comes from ``ASSIZE_ANVIL``, ``contracts/node_modules`` or the PATH.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from protocol.chain.client import Chain
+from protocol.chain.deploying import deploy
+from protocol.chain.deployment import Deployment
+from protocol.chain.rpc import Rpc
+from protocol.chain.structs import RegistryTerms, RoundsTerms
+from protocol.errors import Unavailable
+from protocol.node.wallet import Wallet
+
+ROOT = Path(__file__).parents[1]
+TOKEN = 10**18
+REGISTRY_TERMS = RegistryTerms(
+    bond_per_job=TOKEN, validator_bond=10 * TOKEN, activation_delay=0, unbonding_delay=2 * 86_400
+)
+ROUNDS_TERMS = RoundsTerms(fraud_slash=TOKEN, absence_penalty=TOKEN // 10)
+
+
+class Anvil:
+    """One anvil process on a free port."""
+
+    def __init__(self, directory: Path, *options: str, port: int | None = None) -> None:
+        self.port = port or free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.rpc = Rpc(self.url)
+        environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+        with (directory / f"anvil-{self.port}.log").open("w") as log:
+            self._process = subprocess.Popen(
+                [anvil_binary(), "--port", str(self.port), "--silent", *options],
+                stdout=log,
+                stderr=log,
+                env=environment,
+                start_new_session=True,
+            )
+        self._wait()
+
+    def stop(self) -> None:
+        """Ends the process and what it started."""
+        self.rpc.close()
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGTERM)
+        self._process.wait(10)
+
+    def fund(self, address: str, amount: int = 1_000 * TOKEN) -> None:
+        """Gives an address the chain's own coin."""
+        self.rpc.call("anvil_setBalance", address, hex(amount))
+
+    def _wait(self) -> None:
+        give_up = time.monotonic() + 30
+        while True:
+            try:
+                self.rpc.call("eth_chainId")
+                return
+            except Unavailable:
+                if time.monotonic() > give_up or self._process.poll() is not None:
+                    raise
+                time.sleep(0.05)
+
+
+def anvil_binary() -> str:
+    """Path of anvil."""
+    told, installed = os.environ.get("ASSIZE_ANVIL"), ROOT / "contracts" / "node_modules" / ".bin" / "anvil"
+    found = told or (str(installed) if installed.exists() else shutil.which("anvil"))
+    assert found, "no anvil: install contracts/node_modules, or set ASSIZE_ANVIL"
+    return found
+
+
+def free_port() -> int:
+    """A port nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def anvil_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Anvil]:
+    """The session's chain. Tests ask for ``anvil``, which reverts what they do."""
+    anvil = Anvil(tmp_path_factory.mktemp("anvil"))
+    yield anvil
+    anvil.stop()
+
+
+@pytest.fixture(scope="session")
+def deployment(anvil_process: Anvil) -> Deployment:
+    """The five contracts, deployed once."""
+    return deploy_on(anvil_process)
+
+
+def deploy_on(anvil: Anvil) -> Deployment:
+    """Deploys the contracts with a key made for it; slashed bonds go to an address of nobody."""
+    deployer = Wallet("deployer", secrets.token_bytes(32))
+    anvil.fund(deployer.address)
+    treasury = "0x00000000000000000000000000000000000A5512"
+    return deploy(anvil.url, deployer, REGISTRY_TERMS, ROUNDS_TERMS, treasury)
+
+
+@pytest.fixture
+def anvil(anvil_process: Anvil, deployment: Deployment) -> Iterator[Anvil]:
+    """The session's chain with the contracts on it; whatever the test does is reverted."""
+    snapshot = anvil_process.rpc.call("evm_snapshot")
+    yield anvil_process
+    anvil_process.rpc.call("evm_revert", snapshot)
+
+
+@pytest.fixture
+def chain(anvil: Anvil, deployment: Deployment) -> Iterator[Chain]:
+    """A connection to the deployed contracts."""
+    connected = Chain(anvil.url, deployment)
+    yield connected
+    connected.close()
+
+
+@pytest.fixture
+def make_wallet(anvil: Anvil) -> Callable[[str], Wallet]:
+    """Makes wallets with a new key and some of the chain's own coin for gas."""
+
+    def make(name: str) -> Wallet:
+        wallet = Wallet(name, secrets.token_bytes(32))
+        anvil.fund(wallet.address)
+        return wallet
+
+    return make
