@@ -1,7 +1,7 @@
 """What tests of several packages share: a real anvil, contracts deployed on it, and wallets with money.
 
-The chain is one process for the whole session. Each test that asks for ``chain`` gets the freshly deployed state: what it
-does is reverted afterwards. anvil comes from ``ASSIZE_ANVIL``, ``contracts/node_modules`` or the PATH.
+The chain is one process for the whole session. Each test that asks for ``chain`` gets the freshly deployed state: what
+it does is reverted afterwards. anvil comes from ``ASSIZE_ANVIL``, ``contracts/node_modules`` or the PATH.
 """
 
 from __future__ import annotations

@@ -130,9 +130,13 @@ class Sender:
         self._poll_seconds = poll_seconds
         self._wait_seconds = wait_seconds
         self._lock = _hold_key(Path(journal_path), signer.address)
-        self._journal = Journal(Path(journal_path), f"{signer.address} on chain {chain.chain_id}")
         self._guard = threading.RLock()
-        self.reconcile()
+        try:
+            self._journal = Journal(Path(journal_path), _identity(chain, signer.address))
+            self.reconcile()
+        except BaseException:
+            os.close(self._lock)
+            raise
 
     @property
     def address(self) -> str:
@@ -389,6 +393,11 @@ def _receipt_logs(raws: list[dict[str, Any]], block_number: int, chain: Chain) -
     stamp = ours[0][0].get("blockTimestamp")
     timestamp = int(stamp, 16) if stamp else chain.block(block_number).timestamp
     return tuple(log for raw, name in ours if (log := log_of(raw, name, timestamp)))
+
+
+def _identity(chain: Chain, address: str) -> str:
+    """Whose journal it is: a chain started anew under the same id must not inherit the old one's."""
+    return f"{address} on chain {chain.chain_id} from 0x{chain.deployment.start_hash.hex()[:16]}"
 
 
 def _already_there(fault: RpcFault) -> bool:
