@@ -32,9 +32,9 @@ class Warmup:
     layers: int = 2
     heads: int = 4
     key_value_heads: int = 2
-    steps: int = 400
-    batch: int = 128
-    rate: float = 2e-3
+    steps: int = 220
+    batch: int = 64
+    rate: float = 3e-3
     slip: float = 0.22
 
 
@@ -82,6 +82,8 @@ def _configuration(warmup: Warmup, tokenizer: PreTrainedTokenizerFast) -> Qwen3C
         head_dim=warmup.hidden // warmup.heads,
         max_position_embeddings=256,
         tie_word_embeddings=True,
+        initializer_range=0.08,
+        rope_parameters={"rope_type": "default", "rope_theta": 100.0},
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,

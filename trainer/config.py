@@ -20,7 +20,8 @@ class Recipe(BaseModel):
     ratio                   "behaviour": policy over the rollout's maker; "decoupled": policy over the start of the step
     learning_rate           reached after ``warmup_steps`` optimizer steps; falls linearly to ``final_rate`` times
                             itself over ``steps`` training steps
-    groups_per_step         informative groups that make a step
+    groups_per_step         informative groups that make a step; jobs beyond it wait for the next
+    groups_to_start         informative groups of a single round that suffice to make one
     optimizer_steps         optimizer steps that a training step is cut into
     microbatch_tokens       padded tokens of one forward and backward pass
     async_level             how many versions a rollout may be behind
@@ -43,6 +44,7 @@ class Recipe(BaseModel):
 
     steps: int = Field(default=1000, ge=1)
     groups_per_step: int = Field(default=256, ge=1)
+    groups_to_start: int = Field(default=256, ge=1)
     samples_per_group: int = Field(default=16, ge=2)
     optimizer_steps: int = Field(default=8, ge=1)
     microbatch_tokens: int = Field(default=32768, ge=1)
@@ -73,6 +75,7 @@ _BUILTIN: dict[str, Any] = {
     "gradient_clip": 1.0,
     "steps": 60,
     "groups_per_step": 64,
+    "groups_to_start": 16,
     "samples_per_group": 8,
     "optimizer_steps": 2,
     "microbatch_tokens": 2048,

@@ -41,7 +41,7 @@ class Completion:
     """What a request gave.
 
     ``output_tokens``  the sampled tokens, the stop token included where it was sampled.
-    ``logprobs_T``     fp32, of the sampled tokens: log-softmax(logits / T) over the whole vocabulary (T = 1 where greedy).
+    ``logprobs_T``     fp32, of the sampled tokens: log-softmax(logits / T) over the whole vocabulary (T = 1 if greedy).
     ``hidden_TH``      bf16, what the LM head saw when it gave each token; row 0 is the last prompt token's.
     ``finish_reason``  "stop" where the last token is the stop token, else "length".
     """
@@ -150,6 +150,7 @@ class _Batch:
         self.limit_N = self._tensor([request.max_tokens for request in requests])
         self.live_B = torch.arange(count, device=self.device)
         self.length_N = torch.zeros(count, dtype=torch.long, device=self.device)
+        self.running_N = torch.ones(count, dtype=torch.bool, device=self.device)
         self.tokens_NT = torch.zeros(count, longest, dtype=torch.long, device=self.device)
         self.logprobs_NT = torch.zeros(count, longest, device=self.device)
         self.hidden_NTH: torch.Tensor | None = None
@@ -205,10 +206,9 @@ class _Batch:
         self.tokens_NT[live_B, position] = tokens_B
         self.logprobs_NT[live_B, position] = scaled_BV.gather(1, tokens_B[:, None])[:, 0] - scaled_BV.logsumexp(-1)
         self.hidden_NTH[live_B, position] = hidden_BH.bfloat16()
-        running_B = self.length_N[live_B] == position
-        self.length_N[live_B] += running_B
-        running_B &= (tokens_B != self.stop_N[live_B]) & (self.limit_N[live_B] > position + 1)
-        return tokens_B, running_B
+        self.length_N[live_B] += self.running_N[live_B]
+        self.running_N[live_B] &= (tokens_B != self.stop_N[live_B]) & (self.limit_N[live_B] > position + 1)
+        return tokens_B, self.running_N[live_B]
 
     def _noise_at(self, position: int, vocabulary: int) -> torch.Tensor:
         """Noise_BV of one position, drawn for as many positions at once as memory allows."""

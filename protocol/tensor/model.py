@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
 
 from protocol.errors import Misconfigured
 
@@ -99,5 +100,8 @@ def _copy_tensors(file: Path, own: dict[str, torch.Tensor]) -> set[str]:
         raise Misconfigured(f"{file} does not hold weights of this model: {error}") from error
     return names
 
+
+# A daemon's log is no place for progress bars.
+logging.disable_progress_bar()
 
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
