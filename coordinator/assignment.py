@@ -1,0 +1,91 @@
+"""Which nodes are listed for a round, and with how many jobs. PURE."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from protocol.wire.assignments import Listing
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """What decides whether a worker is listed.
+
+    ``free`` jobs it may still take (capacity less what is in flight); ``given`` jobs listed in its life; ``version``
+    the checkpoint it has loaded, -1 for none; ``bonded`` in service, active and holding its bond; ``leased`` heard
+    from lately; ``judged`` and ``voided`` its late record; ``fraudulent`` jobs in its life; ``banned`` why, or empty.
+    """
+
+    node: int
+    capacity: int
+    free: int
+    given: int
+    version: int
+    bonded: bool
+    joined: bool
+    leased: bool
+    judged: int
+    voided: int
+    fraudulent: int
+    banned: str
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Thresholds: versions a node may be behind, and the share of void jobs above which it is left out.
+
+    ``record_floor`` jobs must have been judged before the record counts.
+    """
+
+    version_lag: int
+    void_rate: float
+    record_floor: int
+
+
+def left_out(candidate: Candidate, newest: int, admission: Admission) -> str | None:
+    """Returns why the node is not listed while ``newest`` is the newest checkpoint, or None where it may be."""
+    if candidate.banned:
+        return f"banned: {candidate.banned}"
+    if candidate.fraudulent:
+        return f"{candidate.fraudulent} of its jobs were found fraudulent"
+    if not candidate.joined:
+        return "has not joined the run at its present rules"
+    if not candidate.bonded:
+        return "is not in service, not active yet, or under-bonded"
+    if not candidate.leased:
+        return "no heartbeat"
+    if candidate.version < 0:
+        return "has no weights loaded yet"
+    if newest - candidate.version > admission.version_lag:
+        return f"has loaded version {candidate.version}, the newest is {newest}"
+    if candidate.judged >= admission.record_floor and candidate.voided > admission.void_rate * candidate.judged:
+        return f"{candidate.voided} of its last {candidate.judged} jobs were void"
+    if candidate.free <= 0:
+        return "is at capacity"
+    return None
+
+
+def share(jobs: int, candidates: Sequence[Candidate]) -> tuple[Listing, ...]:
+    """Divides up to ``jobs`` jobs by capacity (highest averages), none above what it has free.
+
+    Each job goes to the node with the least jobs, this one counted, for its capacity; among equals to the one that has
+    been given the least over its life, then to the lowest id. Nodes without a job are not listed; ascending by node.
+    """
+    counts = {candidate.node: 0 for candidate in candidates}
+    queue = [_turn(candidate, 0) for candidate in candidates if candidate.free > 0]
+    heapq.heapify(queue)
+    by_node = {candidate.node: candidate for candidate in candidates}
+    for _ in range(jobs):
+        if not queue:
+            break
+        node = heapq.heappop(queue)[-1]
+        counts[node] += 1
+        if counts[node] < by_node[node].free:
+            heapq.heappush(queue, _turn(by_node[node], counts[node]))
+    return tuple(Listing(node, count) for node, count in sorted(counts.items()) if count)
+
+
+def _turn(candidate: Candidate, count: int) -> tuple[float, float, int]:
+    return ((count + 1) / candidate.capacity, candidate.given / candidate.capacity, candidate.node)

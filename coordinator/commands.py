@@ -1,0 +1,92 @@
+"""``assize coordinator``: serve (the API), background (the clock), status."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from protocol.errors import Misconfigured
+from protocol.node.console import guard, show
+
+app = typer.Typer(help="Assign jobs, take uploads, drive rounds.", no_args_is_help=True)
+EnvFile = Annotated[Path | None, typer.Option(help="File with ASSIZE_COORDINATOR_* settings.")]
+
+
+@app.command()
+@guard
+def serve(env_file: EnvFile = None) -> None:
+    """Serves the HTTP API."""
+    import uvicorn
+
+    from coordinator.app import create_app
+    from coordinator.background import configure
+    from coordinator.clockwork import checked_run, keep_rules, read_rules
+    from coordinator.desk import Desk
+    from coordinator.settings import CoordinatorSettings
+    from coordinator.store import Store
+    from protocol.chain.client import Chain
+    from protocol.node import telemetry
+
+    settings = CoordinatorSettings.read(env_file)
+    telemetry.configure("coordinator", settings.log_level)
+    listener = _listen(settings.host, settings.port)
+    chain = Chain.connect(settings.rpc_url, settings.addresses)
+    rules = read_rules(settings, checked_run(chain, settings.run))
+    settings.state_dir.mkdir(parents=True, exist_ok=True)
+    store = Store(settings.database)
+    keep_rules(store, rules)
+    configure(settings)
+    desk = Desk(settings, store, chain.deployment)
+    config = uvicorn.Config(create_app(desk), log_level="warning", access_log=False, timeout_graceful_shutdown=2)
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+@app.command()
+@guard
+def background(env_file: EnvFile = None) -> None:
+    """Mirrors the chain, opens rounds, relays submissions, drives rounds to their end."""
+    from coordinator.background import work
+    from coordinator.clockwork import Clockwork
+    from coordinator.settings import CoordinatorSettings
+    from protocol.node import telemetry
+
+    settings = CoordinatorSettings.read(env_file)
+    telemetry.configure("coordinator-background", settings.log_level)
+    telemetry.serve_metrics(settings.metrics_port)
+    clockwork = Clockwork(settings, settings.wallet())
+    try:
+        code = work(settings, clockwork)
+    finally:
+        clockwork.close()
+    raise typer.Exit(code)
+
+
+@app.command()
+@guard
+def status(
+    url: Annotated[str, typer.Option(help="The coordinator's URL.")] = "http://127.0.0.1:8000",
+    json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
+) -> None:
+    """Shows the live counts of a running coordinator."""
+    from protocol.transport.coordinator import CoordinatorClient
+
+    client = CoordinatorClient(url)
+    try:
+        show(client.status().model_dump(), json, "coordinator")
+    finally:
+        client.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Binds before anything else is started, so that a taken port is one sentence."""
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise Misconfigured(f"port {port} on {host} cannot be used ({error.strerror}); set another port") from error
+    return listener

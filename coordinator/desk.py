@@ -1,0 +1,154 @@
+"""The API's side of the coordinator: what the routes ask, over one database, one Redis and one set of directories."""
+
+from __future__ import annotations
+
+import time
+
+import structlog
+from kombu.exceptions import OperationalError
+from sqlmodel import Session
+
+from coordinator import report
+from coordinator.assigned import assignments
+from coordinator.background import nudge
+from coordinator.gate import Gate
+from coordinator.intake import Intake
+from coordinator.leases import Leases
+from coordinator.refusals import missing
+from coordinator.settings import CoordinatorSettings
+from coordinator.store import Store
+from coordinator.tables import Cursor, Heartbeat, Rules, Run
+from coordinator.watch import Watch
+from protocol.chain.deployment import Deployment
+from protocol.errors import Unavailable
+from protocol.transport.blobs import DirectoryBlobs
+from protocol.wire import api
+from protocol.wire.rollout import Limits
+from protocol.wire.rules import decode_rules
+
+log = structlog.get_logger()
+
+BEAT_SECONDS = 2.0
+"""A heartbeat that says nothing new is written to SQL at most this often; its lease is renewed every time."""
+
+
+class Desk:
+    """Everything behind the routes. Methods block; routes call them in threads."""
+
+    def __init__(self, settings: CoordinatorSettings, store: Store, deployment: Deployment) -> None:
+        self._settings = settings
+        self._store = store
+        self._deployment = deployment
+        self._leases = Leases(settings.redis_url, settings.run)
+        limits = Limits(file_bytes=settings.max_artifact_bytes)
+        artifacts, evidence = (DirectoryBlobs(settings.state_dir / name) for name in ("artifacts", "evidence"))
+        self.gate = Gate(store, deployment)
+        self.intake = Intake(settings.run, store, artifacts, evidence, deployment, limits)
+        self.watch = Watch(store)
+        self.most_artifact_bytes = settings.max_artifact_bytes
+        self.most_evidence_bytes = settings.max_evidence_bytes
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._leases.close()
+        self._store.close()
+
+    def health(self) -> api.Health:
+        """The newest block folded; 0 before any."""
+        with self._store.reading() as session:
+            cursor = session.get(Cursor, 1)
+            return api.Health(ok=True, head=cursor.number if cursor else 0)
+
+    def status(self) -> api.StatusReport:
+        """The live counts."""
+        now = time.time()
+        leased = self._leased(now)
+        with self._store.reading() as session:
+            return report.status(session, self._settings.run, leased, self._settings.lease_seconds, now)
+
+    def describe(self, run_id: int) -> api.RunDescription:
+        """What a node needs to take part. Raises ``Refused`` for runs that are not driven here."""
+        with self._store.reading() as session:
+            run = self._run(session, run_id)
+            body = session.get(Rules, run.rules_hash)
+            if body is None:
+                raise missing(f"the rules of run {run_id} are not known here yet")
+            return self._description(run, body.body)
+
+    def _description(self, run: Run, rules: bytes) -> api.RunDescription:
+        deployment = self._deployment
+        return api.RunDescription(
+            run=run.id,
+            rules_hash="0x" + run.rules_hash.hex(),
+            rules=decode_rules(rules, run.rules_hash).model_dump(mode="json"),
+            chain=api.ChainIdentity(
+                chain_id=deployment.chain_id,
+                registry=deployment.registry,
+                market=deployment.market,
+                rounds=deployment.rounds,
+                credits=deployment.credits,
+                token=deployment.token,
+            ),
+            trainer=run.trainer,
+            coordinator=run.coordinator,
+            sources=list(self._settings.relays),
+            origin=self._settings.origin,
+        )
+
+    def _run(self, session: Session, run_id: int) -> Run:
+        run = session.get(Run, run_id) if run_id == self._settings.run else None
+        if run is None:
+            raise missing(f"run {run_id} is not driven here")
+        return run
+
+    def rules(self, rules_hash: bytes) -> bytes:
+        """Canonical rules by hash. Raises ``Refused`` for unknown ones."""
+        with self._store.reading() as session:
+            rules = session.get(Rules, rules_hash)
+        if rules is None:
+            raise missing(f"no rules hash to 0x{rules_hash.hex()} here")
+        return rules.body
+
+    def heartbeat(self, heartbeat: api.Heartbeat) -> api.HeartbeatReply:
+        """Renews the node's lease, notes what it said, and tells how it stands."""
+        now = time.time()
+        self._leases.grant(heartbeat.node, now + self._settings.lease_seconds)
+        self._note(heartbeat, now)
+        leased = self._leases.held(now)
+        with self._store.reading() as session:
+            return report.seen_as(session, self._settings.run, heartbeat.node, leased, self._settings.admission, now)
+
+    def _note(self, heartbeat: api.Heartbeat, now: float) -> None:
+        row = Heartbeat(
+            node=heartbeat.node,
+            version=-1 if heartbeat.version is None else heartbeat.version,
+            hardware=heartbeat.hardware.model_dump_json(),
+            url=heartbeat.url or "",
+            heard_at=now,
+        )
+        with self._store.reading() as session:
+            last = session.get(Heartbeat, heartbeat.node)
+        said = (row.version, row.hardware, row.url)
+        if last and (last.version, last.hardware, last.url) == said and now - last.heard_at < BEAT_SECONDS:
+            return
+        with self._store.writing() as session:
+            session.merge(row)
+
+    def assignments(self, node: int) -> api.Assignments:
+        """Rounds waiting for the node's work."""
+        with self._store.reading() as session:
+            return assignments(session, self._settings.run, node, int(time.time()))
+
+    def nudge(self) -> None:
+        """Asks the background process to relay at once; should it not hear, its next tick does."""
+        try:
+            nudge()
+        except (OperationalError, OSError) as error:
+            log.warning("nudge_failed", error=str(error))
+
+    def _leased(self, now: float) -> frozenset[int]:
+        """For showing only: without Redis nobody holds a lease."""
+        try:
+            return self._leases.held(now)
+        except Unavailable:
+            return frozenset()

@@ -1,0 +1,127 @@
+"""Follows the chain and keeps the mirror's tables equal to it: cursor and effects in one transaction."""
+
+from __future__ import annotations
+
+from sqlalchemy import delete
+from sqlmodel import Session, select
+
+from coordinator.fold import Market, fold
+from coordinator.store import Store
+from coordinator.tables import (
+    MIRROR,
+    Cursor,
+    Earning,
+    Listing,
+    Member,
+    Node,
+    Round,
+    Run,
+    Seat,
+    Submitted,
+)
+from protocol.chain import tail
+from protocol.chain.client import Chain
+from protocol.chain.structs import State
+from protocol.chain.tail import BlockEvents, Rollback, Tail
+from protocol.errors import Unavailable
+
+
+class Mirror:
+    """The market as the chain has it, in memory and, for the API, in SQL. One process writes it.
+
+    ``now`` is the chain's time: that of the newest block followed.
+    """
+
+    def __init__(self, chain: Chain, store: Store, confirmations: int = 0) -> None:
+        self._chain = chain
+        self._store = store
+        self._confirmations = confirmations
+        self._tail: Tail | None = None
+        self.market = Market()
+        self.timestamp = 0
+
+    def follow(self) -> Market:
+        """Takes in all there is up to the head and returns the market.
+
+        Raises:
+            Unavailable: chain or database does not answer; what is in SQL is whole, and the next call goes on from it.
+            FinalityMoved: a block older than finality is gone.
+        """
+        if self._tail is None:
+            self._tail = self._resumed()
+        try:
+            while answer := self._tail.poll():
+                if isinstance(answer, Rollback):
+                    self._rebuild()
+                else:
+                    self._take(answer)
+        except BaseException:
+            self._tail = None  # memory may be ahead of SQL: start again from what was committed
+            raise
+        return self.market
+
+    def _resumed(self) -> Tail:
+        with self._store.reading() as session:
+            cursor = session.get(Cursor, 1)
+            self.market = load(session)
+        start = tail.Cursor.from_json(cursor.position) if cursor else None
+        return Tail(self._chain, start, self._confirmations)
+
+    def _take(self, blocks: list[BlockEvents]) -> None:
+        self._fold(blocks)
+        with self._store.writing() as session:
+            self._write(session)
+
+    def _fold(self, blocks: list[BlockEvents]) -> None:
+        for block in blocks:
+            for log in block.logs:
+                fold(self.market, log)
+        self.timestamp = blocks[-1].block.timestamp
+
+    def _rebuild(self) -> None:
+        """After a reorganisation: everything again from the first block, shown to readers in one step."""
+        self.market = Market()
+        self._tail = Tail(self._chain, None, self._confirmations)
+        while answer := self._tail.poll():
+            if isinstance(answer, Rollback):
+                raise Unavailable("the chain was reorganised again while it was read; starting over")
+            self._fold(answer)
+        with self._store.writing() as session:
+            for table in MIRROR:
+                session.exec(delete(table))
+            self._write(session)
+
+    def _write(self, session: Session) -> None:
+        assert self._tail is not None
+        rows, removed = self.market.take_changes()
+        for member in removed:
+            session.exec(delete(Member).where(Member.run == member.run, Member.node == member.node))
+        for row in rows:
+            session.merge(row)
+        position = self._tail.cursor
+        session.merge(Cursor(number=position.number, position=position.to_json()))
+
+
+def load(session: Session) -> Market:
+    """Reads the mirrored rows back, detached from the session."""
+    market = Market(
+        runs={row.id: row for row in session.exec(select(Run))},
+        nodes={row.id: row for row in session.exec(select(Node))},
+        members={(row.run, row.node): row for row in session.exec(select(Member))},
+        earnings={(row.run, row.owner): row for row in session.exec(select(Earning))},
+        rounds={row.id: row for row in session.exec(select(Round).order_by(Round.id))},
+    )
+    market.live.update(row.id for row in market.rounds.values() if row.state < State.SETTLED or row.holding)
+    for round_ in sorted(market.live):
+        market.listings[round_] = list(
+            session.exec(select(Listing).where(Listing.round == round_).order_by(Listing.first))
+        )
+        market.submitted[round_] = list(
+            session.exec(
+                select(Submitted).where(Submitted.round == round_).order_by(Submitted.batch, Submitted.position)
+            )
+        )
+        seats = session.exec(select(Seat).where(Seat.round == round_))
+        market.seats[round_] = {(seat.attempt, seat.juror): seat for seat in seats}
+    session.expunge_all()
+    return market

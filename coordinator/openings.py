@@ -1,0 +1,121 @@
+"""Opens rounds ahead of the trainer: gathers what the decisions need, sends what they say, tells why when they wait."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from itertools import takewhile
+
+import structlog
+from sqlmodel import select
+
+from coordinator.assignment import Admission, Candidate, left_out, share
+from coordinator.candidates import Sightings, candidates
+from coordinator.fold import Market
+from coordinator.leases import Leases
+from coordinator.opening import Ambition, RoundProgress, RunProgress, ahead, in_flight, why_over, why_unfunded
+from coordinator.store import Store
+from coordinator.tables import Ban, Heartbeat, Round, Run, Standing
+from protocol.chain import calls
+from protocol.chain.sender import Sender
+from protocol.chain.structs import State
+from protocol.errors import Rejected
+from protocol.wire.assignments import pack_assignments
+
+log = structlog.get_logger()
+
+RETRY_SECONDS = 1.0
+"""Pause after the contract refused an opening: too few validators, or a bond this mirror has not seen shrink yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningTerms:
+    """What the operator set: see ``CoordinatorSettings``."""
+
+    run: int
+    jobs_per_round: int
+    first_round_nodes: int
+    ambition: Ambition
+    admission: Admission
+
+
+class Openings:
+    """Opens the rounds of one run."""
+
+    def __init__(self, store: Store, leases: Leases, sender: Sender, terms: OpeningTerms) -> None:
+        self._store = store
+        self._leases = leases
+        self._sender = sender
+        self._terms = terms
+        self._waiting: str | None = None
+        self._not_before = 0.0
+        self._tries = 0
+
+    def advance(self, market: Market, now: float) -> bool:
+        """Opens a round if one is wanted and can be had. True where one was opened."""
+        if time.monotonic() < self._not_before:
+            return False
+        run = market.runs[self._terms.run]
+        progress, ambition = run_progress(run, self._terms.jobs_per_round), self._terms.ambition
+        waiting = why_over(progress, ambition)
+        if waiting is None and self._flying(market, run) >= ahead(progress, ambition):
+            waiting = ""  # as many as there should be: nothing is amiss
+        if waiting is None:
+            waiting = why_unfunded(progress) or self._open(market, run, now)
+        self._tell(waiting or "")
+        return waiting is None
+
+    def _flying(self, market: Market, run: Run) -> int:
+        level = self._terms.ambition.async_level
+        fresh = takewhile(lambda each: run.version - each.policy_version <= level, market.rounds_of(run.id))
+        return in_flight((_progress(each) for each in fresh), run.version, level)
+
+    def _open(self, market: Market, run: Run, now: float) -> str | None:
+        """Tries to open a round; returns what stands in the way, or None once it is open."""
+        able = self._able(market, run, now)
+        if not able:
+            return "no worker is ready"
+        if not run.rounds_opened and len(able) < self._terms.first_round_nodes:
+            return f"{len(able)} of {self._terms.first_round_nodes} workers are ready"
+        packed = pack_assignments(share(self._terms.jobs_per_round, able))
+        call = calls.open_round(self._sender.chain.deployment, run.id, run.step + 1, run.version, packed)
+        try:
+            self._sender.send(f"run-{run.id}/open/{run.step + 1}/{self._tries}", call)
+        except Rejected as refusal:
+            self._tries += 1
+            self._not_before = time.monotonic() + RETRY_SECONDS
+            return str(refusal)
+        log.info("round_opened", step=run.step + 1, version=run.version, workers=len(able))
+        return None
+
+    def _able(self, market: Market, run: Run, now: float) -> list[Candidate]:
+        seen = self._sightings(now)
+        found = candidates(market.nodes, market.members, run, seen, now)
+        return [each for each in found if left_out(each, run.version, self._terms.admission) is None]
+
+    def _sightings(self, now: float) -> Sightings:
+        with self._store.reading() as session:
+            heartbeats = {row.node: row for row in session.exec(select(Heartbeat))}
+            bans = {row.node: row for row in session.exec(select(Ban))}
+            session.expunge_all()
+        return Sightings(heartbeats, bans, self._leases.held(now))
+
+    def _tell(self, waiting: str) -> None:
+        """Says once, in the log and in SQL, what keeps the next round."""
+        if waiting == self._waiting:
+            return
+        self._waiting = waiting
+        if waiting:
+            log.info("opening_waits", why=waiting)
+        with self._store.writing() as session:
+            session.merge(Standing(run=self._terms.run, waiting=waiting))
+
+
+def run_progress(run: Run, jobs: int) -> RunProgress:
+    """The run as the decision needs it; a round of ``jobs`` jobs reserves their most pay and both committees' fees."""
+    need = jobs * run.max_units * run.price_per_unit + 2 * run.committee * run.juror_fee
+    return RunProgress(run.id, run.version, run.closed, run.rounds_opened, run.escrow, need)
+
+
+def _progress(each: Round) -> RoundProgress:
+    return RoundProgress(each.id, State(each.state), each.policy_version, each.accepted, each.consumed)

@@ -1,0 +1,84 @@
+"""Relays what nodes signed: claims that are durable here become batches on chain."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import structlog
+from sqlmodel import select
+
+from coordinator.fold import Market
+from coordinator.schedule import Patience, batch_of, claimed_jobs
+from coordinator.store import Store
+from coordinator.tables import Claim, Round
+from protocol.chain import calls
+from protocol.chain.reverts import Reverted
+from protocol.chain.sender import Sender
+from protocol.chain.structs import State, Submission
+
+log = structlog.get_logger()
+
+
+class Relay:
+    """Sends pending claims of one run. A claim the contract refuses never holds up the others of its batch."""
+
+    def __init__(self, store: Store, sender: Sender, patience: Patience) -> None:
+        self._store = store
+        self._sender = sender
+        self._patience = patience
+
+    def advance(self, market: Market, now: float, chain_time: int) -> bool:
+        """Sends the batches that are due. True where anything was sent or settled with."""
+        pending = self._pending()
+        moved = False
+        for round_id in sorted({claim.round for claim in pending}):
+            claims = [claim for claim in pending if claim.round == round_id]
+            moved |= self._round(market.rounds.get(round_id), claims, now, chain_time)
+        return moved
+
+    def _pending(self) -> list[Claim]:
+        with self._store.reading() as session:
+            found = list(session.exec(select(Claim).where(Claim.state == "pending")))
+            session.expunge_all()
+        return found
+
+    def _round(self, round_: Round | None, claims: list[Claim], now: float, chain_time: int) -> bool:
+        if round_ is None:
+            return False  # rolled back: it may come again
+        done = [claim for claim in claims if not claimed_jobs(claim) & ~round_.submitted]
+        if done:
+            # On chain already: sent before a restart, or by the node itself.
+            self._mark(done, "relayed", "")
+            return True
+        if round_.state != State.OPEN or chain_time > round_.deadline:
+            self._mark(claims, "late", "the work phase had ended")
+            return True
+        batch = batch_of(round_, claims, self._patience, now)
+        return bool(batch) and self._send(round_, batch)
+
+    def _send(self, round_: Round, batch: Sequence[Claim]) -> bool:
+        if self._submit(round_, batch) is None:
+            return True
+        for claim in batch:
+            refusal = self._submit(round_, [claim])
+            if refusal is not None:
+                self._mark([claim], "refused", str(refusal))
+                log.warning("claim_refused", round=round_.id, node=claim.node, error=str(refusal))
+        return True
+
+    def _submit(self, round_: Round, batch: Sequence[Claim]) -> Reverted | None:
+        submissions = [Submission(c.node, c.beacon, c.leaves, c.uri, c.signature) for c in batch]
+        call = calls.submit(self._sender.chain.deployment, round_.id, round_.assignments, submissions)
+        key = f"round-{round_.id}/submit/" + "-".join(f"{c.node}:{claimed_jobs(c):x}" for c in batch)
+        try:
+            self._sender.send(key, call)
+        except Reverted as refusal:
+            return refusal
+        self._mark(batch, "relayed", "")
+        log.info("batch_relayed", round=round_.id, nodes=[claim.node for claim in batch])
+        return None
+
+    def _mark(self, claims: Sequence[Claim], state: str, why: str) -> None:
+        with self._store.writing() as session:
+            for claim in claims:
+                session.merge(claim.model_copy(update={"state": state, "why": why}))

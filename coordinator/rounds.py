@@ -1,0 +1,122 @@
+"""Drives the rounds of one run: looks at the chain, sends what is due, looks again.
+
+    advance: ┌─> follow the chain ──> open a round ──> relay claims ──> close, draw, tally, free ──> settle one batch
+             └────────────── again while anything was sent ──────────────┘
+
+A transaction sent enables the next at once, so a phase never waits for the next tick; money waits for everything else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from dataclasses import dataclass
+
+import structlog
+
+from coordinator.fold import Market
+from coordinator.mirror import Mirror
+from coordinator.openings import Openings
+from coordinator.relay import Relay
+from coordinator.schedule import Step, Verb, step_of
+from protocol.chain import calls
+from protocol.chain.calls import Call
+from protocol.chain.reverts import Reverted
+from protocol.chain.sender import Sender
+from protocol.chain.structs import SettledLeaves
+from protocol.errors import Rejected
+
+log = structlog.get_logger()
+
+MOST_PASSES = 64
+"""Passes of one ``advance``: enough for everything two dozen rounds can need, and yet an end."""
+
+RETRY_SECONDS = 0.5
+"""Pause before a step is tried again that the contract refused: its clock or its blocks are not ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A transaction that moves a round on."""
+
+    step: Step
+    call: Call
+
+
+class Driver:
+    """The clock of one run. Not safe to share between threads: one process, one thread drives."""
+
+    def __init__(self, run: int, mirror: Mirror, sender: Sender, openings: Openings, relay: Relay) -> None:
+        self._run = run
+        self._mirror = mirror
+        self._sender = sender
+        self._openings = openings
+        self._relay = relay
+        self._not_before: dict[str, float] = {}
+        self._tries: Counter[str] = Counter()
+
+    def advance(self) -> None:
+        """Does everything that is due now. Raises ``Unavailable`` where chain, database or Redis do not answer."""
+        if self._sender.unfinished():
+            self._sender.reconcile()  # after a crash: what was under way first, so that nothing is done twice
+        for _ in range(MOST_PASSES):
+            market = self._mirror.follow()
+            if self._run not in market.runs or not self._pass(market):
+                return
+
+    def _pass(self, market: Market) -> bool:
+        """One look at everything; True where something was sent."""
+        now = time.time()
+        chain_time = max(self._mirror.timestamp, int(now))
+        moved = self._openings.advance(market, now)
+        moved |= self._relay.advance(market, now, chain_time)
+        due = self._due(market, chain_time, time.monotonic())
+        for each in due:
+            if each.step.verb is not Verb.SETTLE:
+                moved |= self._take(each)
+        settles = [each for each in due if each.step.verb is Verb.SETTLE]
+        return moved or any(self._take(each) for each in settles[:1])
+
+    def _due(self, market: Market, chain_time: int, now: float) -> list[Due]:
+        """The steps due in this run's rounds, oldest round first, less those put off."""
+        reveal_seconds = market.runs[self._run].reveal_seconds
+        steps = []
+        for round_id in sorted(market.live):
+            round_ = market.rounds[round_id]
+            if round_.run != self._run:
+                continue
+            submitted = market.submitted.get(round_id, [])
+            step = step_of(round_, market.jurors(round_), submitted, reveal_seconds, chain_time)
+            if step is not None and self._not_before.get(step.key, 0.0) <= now:
+                steps.append(Due(step, self._call(market, step)))
+        return steps
+
+    def _call(self, market: Market, step: Step) -> Call:
+        deployment, round_ = self._sender.chain.deployment, market.rounds[step.round]
+        match step.verb:
+            case Verb.CLOSE:
+                return calls.close_round(deployment, step.round, round_.assignments)
+            case Verb.DRAW:
+                return calls.draw(deployment, step.round)
+            case Verb.TALLY:
+                return calls.tally(deployment, step.round)
+            case Verb.FREE:
+                return calls.call(deployment, "Rounds", "free", step.round, round_.assignments)
+            case Verb.SETTLE:
+                rows = [row for row in market.submitted[step.round] if row.batch == step.batch]
+                leaves = [SettledLeaves(row.node, row.leaves) for row in rows]
+                return calls.settle(deployment, step.round, step.batch, round_.assignments, leaves)
+
+    def _take(self, due: Due) -> bool:
+        """Sends one step; one that is refused is put off, since others may be due all the same."""
+        try:
+            self._sender.send(f"{due.step.key}/{self._tries[due.step.key]}", due.call)
+        except Rejected as refusal:
+            # Somebody else was faster, or the seed block is not there yet; a failed intent's key is spent.
+            self._tries[due.step.key] += 1
+            self._not_before[due.step.key] = time.monotonic() + RETRY_SECONDS
+            level = log.debug if isinstance(refusal, Reverted) else log.warning
+            level("step_refused", step=due.step.key, error=str(refusal))
+            return False
+        log.info("round_moved", round=due.step.round, verb=due.step.verb.value)
+        return True

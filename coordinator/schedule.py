@@ -1,0 +1,98 @@
+"""What a round, or the claims waiting for it, allow to be sent to the chain now. PURE."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from coordinator.tables import Claim, Round, Seat, Submitted
+from protocol.chain.structs import State
+from protocol.wire.assignments import LEAF_BYTES, MAX_LEAVES_PER_BATCH, unpack_leaves
+
+
+class Verb(StrEnum):
+    """What moves a round on; ``SETTLE`` is said of one batch, the others of the round."""
+
+    CLOSE = "close"
+    DRAW = "draw"
+    TALLY = "tally"
+    SETTLE = "settle"
+    FREE = "free"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One transaction that is due. Its ``key`` names it for good, whoever sends it however often."""
+
+    verb: Verb
+    round: int
+    attempt: int = 0
+    batch: int = 0
+
+    @property
+    def key(self) -> str:
+        """The sender's idempotency key."""
+        return f"round-{self.round}/{self.verb}/{self.attempt}/{self.batch}"
+
+
+def step_of(
+    round_: Round, jurors: Sequence[Seat], submitted: Iterable[Submitted], reveal_seconds: int, now: int
+) -> Step | None:
+    """Returns what is due for the round at ``now`` (unix seconds, the chain's clock), or None while it waits."""
+    match State(round_.state):
+        case State.OPEN if round_.submitted == (1 << round_.jobs) - 1 or now > round_.deadline:
+            return Step(Verb.CLOSE, round_.id)
+        case State.CLOSED:
+            return Step(Verb.DRAW, round_.id, round_.attempt)
+        case State.VOTING if _voted(round_, jurors, reveal_seconds, now):
+            return Step(Verb.TALLY, round_.id, round_.attempt)
+        case State.TALLIED if now >= round_.deadline:
+            batches = sorted(row.batch for row in submitted if not row.settled)
+            return Step(Verb.SETTLE, round_.id, batch=batches[0]) if batches else None
+        case State.VOID:
+            return Step(Verb.FREE, round_.id)
+    return None
+
+
+def _voted(round_: Round, jurors: Sequence[Seat], reveal_seconds: int, now: int) -> bool:
+    """True where no seat may commit or reveal any more, or none has anything left to reveal."""
+    committed = [seat for seat in jurors if seat.commitment]
+    if round_.revealing:
+        return all(seat.revealed for seat in committed) or now > round_.deadline
+    return now > round_.deadline + (reveal_seconds if committed else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds a claim may wait for the rest of its round, and before the work deadline at which waiting ends."""
+
+    wait_seconds: float
+    margin_seconds: float
+
+
+def batch_of(round_: Round, claims: Sequence[Claim], patience: Patience, now: float) -> tuple[Claim, ...]:
+    """Returns the claims to send as one batch now, oldest first; none while waiting for more is better.
+
+    A round cannot close before all of it is in, so nothing is lost by sending one transaction for all its nodes. What
+    does not come is not waited for longer than ``patience``. Claims for jobs that are on chain already are left out.
+    """
+    taken, chosen, leaves = round_.submitted, [], 0
+    for claim in sorted(claims, key=lambda claim: claim.received_at):
+        jobs = claimed_jobs(claim)
+        if jobs & taken or leaves + len(claim.leaves) // LEAF_BYTES > MAX_LEAVES_PER_BATCH:
+            continue
+        taken |= jobs
+        leaves += jobs.bit_count()
+        chosen.append(claim)
+    if not chosen:
+        return ()
+    complete = taken == (1 << round_.jobs) - 1 or leaves == MAX_LEAVES_PER_BATCH
+    waited = now - chosen[0].received_at >= patience.wait_seconds
+    late = now > round_.deadline - patience.margin_seconds
+    return tuple(chosen) if complete or waited or late else ()
+
+
+def claimed_jobs(claim: Claim) -> int:
+    """The bitmap of the jobs a claim is for."""
+    return sum(1 << leaf.job for leaf in unpack_leaves(claim.leaves))

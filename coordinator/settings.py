@@ -1,0 +1,75 @@
+"""Settings of the coordinator's two processes: ``ASSIZE_COORDINATOR_*``, or an env file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from coordinator.assignment import Admission
+from coordinator.schedule import Patience
+from protocol.node.settings import NodeSettings, settings_config
+
+
+class CoordinatorSettings(NodeSettings):
+    """Settings beyond those of every node.
+
+    Args:
+        run: the run this coordinator drives.
+        rules: file with the run's rules, whose canonical bytes hash to what is on chain.
+        database_url: empty for SQLite under ``state_dir``.
+        redis_url: broker, leases.
+        host, port: where the API listens.
+        public_url: how others reach the API.
+        relays: URLs from which checkpoints can be fetched, besides ``origin``, the trainer's own.
+        jobs_per_round: jobs of a round, as far as capacities allow.
+        first_round_nodes: workers that must be ready before the first round is opened.
+        max_rounds, last_version: where to stop opening rounds; none by default.
+        tick_seconds: pause between looks at the chain.
+        lease_seconds: how long a heartbeat keeps a node listable.
+        version_lag, void_rate, record_floor: see ``assignment.Admission``.
+        relay_wait_seconds, relay_margin_seconds: see ``schedule.Patience``.
+        confirmations: blocks before an event is believed.
+        max_artifact_bytes, max_evidence_bytes: most bytes of one upload.
+    """
+
+    model_config = settings_config("ASSIZE_COORDINATOR_")
+
+    run: int = Field(ge=0, lt=1 << 63)
+    rules: Path
+    database_url: str = ""
+    redis_url: str = "redis://127.0.0.1:6379/0"
+    host: str = "127.0.0.1"
+    port: int = Field(default=8000, ge=0, le=65535)
+    public_url: str = ""
+    relays: tuple[str, ...] = ()
+    origin: str | None = None
+    jobs_per_round: int = Field(default=16, ge=1, le=256)
+    first_round_nodes: int = Field(default=1, ge=1)
+    max_rounds: int | None = None
+    last_version: int | None = None
+    tick_seconds: float = Field(default=0.15, gt=0)
+    lease_seconds: float = Field(default=15.0, gt=0)
+    version_lag: int = Field(default=4, ge=0)
+    void_rate: float = Field(default=0.5, gt=0, le=1)
+    record_floor: int = Field(default=16, ge=1)
+    relay_wait_seconds: float = Field(default=5.0, ge=0)
+    relay_margin_seconds: float = Field(default=5.0, ge=0)
+    confirmations: int = Field(default=0, ge=0)
+    max_artifact_bytes: int = Field(default=64 << 20, ge=1)
+    max_evidence_bytes: int = Field(default=16 << 20, ge=1)
+
+    @property
+    def database(self) -> str:
+        """The database's URL."""
+        return self.database_url or f"sqlite:///{self.state_dir / 'coordinator.db'}"
+
+    @property
+    def admission(self) -> Admission:
+        """Who is listed."""
+        return Admission(self.version_lag, self.void_rate, self.record_floor)
+
+    @property
+    def patience(self) -> Patience:
+        """How long claims wait for company."""
+        return Patience(self.relay_wait_seconds, self.relay_margin_seconds)

@@ -1,0 +1,289 @@
+"""What the coordinator keeps in SQL. Private to this package.
+
+    mirror   (rebuilt from events at any time)  Cursor Run Node Member Earning Round Listing Submitted Seat Checkpoint
+    own      (nowhere else, so never dropped)   Upload Claim Heartbeat Nonce Rules Evidence Ban Standing
+
+Ids are those of the contracts. Addresses are checksummed, roots and hashes 32 bytes, bitmaps and wei are ``Word``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import BigInteger, LargeBinary
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator
+from sqlmodel import Field, SQLModel
+
+
+class Word(TypeDecorator[int]):
+    """An unsigned integer of 256 bits, stored as 32 big-endian bytes: SQL has none that wide, and bytes sort alike."""
+
+    impl = LargeBinary(32)
+    cache_ok = True
+
+    def process_bind_param(self, value: int | None, dialect: Dialect) -> bytes | None:
+        """To the database."""
+        return None if value is None else value.to_bytes(32, "big")
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> int | None:
+        """From the database."""
+        return None if value is None else int.from_bytes(value, "big")
+
+
+def _word(default: int = 0) -> Any:
+    return Field(default=default, sa_type=Word)
+
+
+def _id() -> Any:
+    """Part of a primary key that the chain gives."""
+    return Field(primary_key=True, sa_type=BigInteger)
+
+
+class Cursor(SQLModel, table=True):
+    """How far the mirror has come. One row, ``id`` 1.
+
+    ``number`` is the last block whose effects are in these tables, ``position`` what the chain's tail goes on from.
+    """
+
+    id: int = Field(default=1, primary_key=True)
+    number: int = Field(sa_type=BigInteger)
+    position: str
+
+
+class Run(SQLModel, table=True):
+    """A run, its terms, its escrow, and totals of its rounds. ``jobs_void`` counts jobs never handed in as well."""
+
+    __tablename__ = "runs"
+    id: int = _id()
+    requester: str
+    coordinator: str
+    trainer: str
+    rules_hash: bytes = Field(index=True)
+    uri: str
+    price_per_unit: int = _word()
+    juror_fee: int = _word()
+    max_units: int = _word()
+    committee: int
+    appeal_seats: int
+    reveal_seconds: int
+    version: int = 0
+    closed: bool = False
+    escrow: int = _word()
+    reserved: int = _word()
+    step: int = Field(default=0, sa_type=BigInteger)
+    rounds_opened: int = 0
+    rounds_settled: int = 0
+    rounds_void: int = 0
+    jobs_accepted: int = Field(default=0, sa_type=BigInteger)
+    jobs_void: int = Field(default=0, sa_type=BigInteger)
+    jobs_fraud: int = Field(default=0, sa_type=BigInteger)
+
+
+class Node(SQLModel, table=True):
+    """A node and its record. ``required`` is the bond it must hold to be listed.
+
+    Record: ``given`` jobs ever listed; of those judged lately, ``judged`` in all and ``voided``; ``fraudulent`` ever.
+    """
+
+    __tablename__ = "nodes"
+    id: int = _id()
+    owner: str
+    key: str = Field(index=True)
+    role: int
+    slot: int
+    capacity: int = Field(sa_type=BigInteger)
+    in_flight: int = 0
+    active_at: int = Field(sa_type=BigInteger)
+    retired_at: int = Field(default=0, sa_type=BigInteger)
+    bond: int = _word()
+    required: int = _word()
+    given: int = Field(default=0, sa_type=BigInteger)
+    judged: int = 0
+    voided: int = 0
+    fraudulent: int = 0
+    slashed: int = _word()
+
+
+class Member(SQLModel, table=True):
+    """A node that joined a run, and the rules hash at which it did."""
+
+    __tablename__ = "members"
+    run: int = _id()
+    node: int = _id()
+    rules_hash: bytes
+
+
+class Earning(SQLModel, table=True):
+    """Credits an owner earned in a run, in all."""
+
+    __tablename__ = "earnings"
+    run: int = _id()
+    owner: str = Field(primary_key=True)
+    amount: int = _word()
+
+
+class Round(SQLModel, table=True):
+    """A round. ``beacon`` is the hash of its opening block; ``revealing`` once committing has ended.
+
+    ``holding`` while it is void and its jobs are still counted in flight.
+    """
+
+    __tablename__ = "rounds"
+    id: int = _id()
+    run: int = Field(index=True, sa_type=BigInteger)
+    state: int = Field(index=True)
+    step: int = Field(sa_type=BigInteger)
+    policy_version: int = Field(sa_type=BigInteger)
+    jobs: int
+    slot_count: int
+    attempt: int = 0
+    opened_at: int = Field(sa_type=BigInteger)
+    deadline: int = Field(sa_type=BigInteger)
+    open_block: int = Field(sa_type=BigInteger)
+    close_block: int = Field(default=0, sa_type=BigInteger)
+    beacon: bytes
+    assignments: bytes
+    revealing: bool = False
+    holding: bool = False
+    submitted: int = _word()
+    accepted: int = _word()
+    fraud: int = _word()
+    consumed: int = _word()
+
+
+class Listing(SQLModel, table=True):
+    """``count`` jobs of a round from ``first`` on, given to ``node``; a node may be listed more than once."""
+
+    __tablename__ = "listings"
+    round: int = _id()
+    first: int = Field(primary_key=True)
+    node: int = Field(index=True, sa_type=BigInteger)
+    count: int
+
+
+class Submitted(SQLModel, table=True):
+    """One node's leaves as they stand on chain: the ``position``-th of its batch."""
+
+    __tablename__ = "submitted"
+    round: int = _id()
+    batch: int = Field(primary_key=True)
+    position: int = Field(primary_key=True)
+    node: int = Field(sa_type=BigInteger)
+    leaves: bytes
+    uri: str
+    settled: bool = False
+
+
+class Seat(SQLModel, table=True):
+    """A juror's seat. ``commitment`` is empty until committed."""
+
+    __tablename__ = "seats"
+    round: int = _id()
+    attempt: int = Field(primary_key=True)
+    juror: int = _id()
+    commitment: bytes = b""
+    revealed: bool = False
+    accept: int = _word()
+    fraud: int = _word()
+    reasons: bytes = b""
+
+
+class Checkpoint(SQLModel, table=True):
+    """A published version and its manifest root."""
+
+    __tablename__ = "checkpoints"
+    run: int = _id()
+    version: int = _id()
+    manifest_root: bytes
+
+
+MIRROR: tuple[type[SQLModel], ...] = (Run, Node, Member, Earning, Round, Listing, Submitted, Seat, Checkpoint, Cursor)
+"""The tables that events rebuild."""
+
+
+class Upload(SQLModel, table=True):
+    """An artifact taken from a node; its bytes lie in the artifact directory under ``root``.
+
+    ``digest`` is the sha256 of those bytes.
+    """
+
+    __tablename__ = "uploads"
+    round: int = _id()
+    job: int = Field(primary_key=True)
+    root: bytes = Field(primary_key=True, index=True)
+    node: int = Field(sa_type=BigInteger)
+    digest: bytes
+    size: int = Field(sa_type=BigInteger)
+    rollouts: int
+    received_at: int = Field(sa_type=BigInteger)
+
+
+class Claim(SQLModel, table=True):
+    """Leaves a node signed and handed in for relaying. ``state``: pending, relayed, refused or late (then ``why``)."""
+
+    __tablename__ = "claims"
+    round: int = _id()
+    node: int = _id()
+    leaves: bytes = Field(primary_key=True)
+    beacon: bytes
+    uri: str
+    signature: bytes
+    state: str = Field(default="pending", index=True)
+    why: str = ""
+    received_at: float
+
+
+class Heartbeat(SQLModel, table=True):
+    """The last thing a node said of itself. ``version`` is the checkpoint it has loaded, -1 where none."""
+
+    __tablename__ = "heartbeats"
+    node: int = _id()
+    version: int = Field(sa_type=BigInteger)
+    hardware: str
+    url: str = ""
+    heard_at: float
+
+
+class Nonce(SQLModel, table=True):
+    """A nonce that was used, kept until its request's ``deadline``. ``nonce`` in hex."""
+
+    __tablename__ = "nonces"
+    address: str = Field(primary_key=True)
+    nonce: str = Field(primary_key=True)
+    deadline: int = Field(index=True, sa_type=BigInteger)
+
+
+class Rules(SQLModel, table=True):
+    """Canonical rules by their keccak256."""
+
+    __tablename__ = "rules"
+    hash: bytes = Field(primary_key=True)
+    body: bytes
+
+
+class Evidence(SQLModel, table=True):
+    """A juror's evidence; its bytes lie in the evidence directory under ``root``."""
+
+    __tablename__ = "evidence"
+    root: bytes = Field(primary_key=True)
+    round: int = Field(sa_type=BigInteger)
+    attempt: int
+    juror: int = Field(sa_type=BigInteger)
+    size: int = Field(sa_type=BigInteger)
+
+
+class Ban(SQLModel, table=True):
+    """A node its coordinator's operator leaves out, until ``until`` (unix seconds; 0 for good)."""
+
+    __tablename__ = "bans"
+    node: int = _id()
+    why: str
+    until: int = Field(default=0, sa_type=BigInteger)
+
+
+class Standing(SQLModel, table=True):
+    """Why no round of the run is being opened just now, in a sentence; empty where nothing keeps one."""
+
+    run: int = _id()
+    waiting: str = ""
