@@ -30,11 +30,13 @@ TAIL = 99.0
 """Percentile of the logprob differences that ``Thresholds.logprob_tail`` bounds."""
 
 
-def artifact_limits(rules: Rules, longest_prompt: int) -> Limits:
+def artifact_limits(rules: Rules, prompts: Sequence[str]) -> Limits:
     """Returns the bounds an artifact under ``rules`` must keep; all hold before anything large is allocated.
 
-    Prompts get room beyond what the seed gives, so that a foreign prompt is judged as one and not as a wrong size.
+    A text has at most as many tokens as bytes. Prompts get room beyond what the seed gives, so that a foreign prompt is
+    judged as one and not as a wrong size.
     """
+    longest_prompt = max(len(prompt.encode()) for prompt in prompts)
     tokens = rules.rollouts_per_job * (4 * longest_prompt + 64 + rules.max_tokens)
     proofs = 2 * -(-rules.max_tokens // toploc.CHUNK_ROWS) + 2
     proof_bytes = rules.rollouts_per_job * proofs * (toploc.PROOF_BYTES + 4)

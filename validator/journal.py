@@ -77,10 +77,8 @@ class Journal:
         try:
             if evidence:
                 self._write_evidence(vote.evidence_root, evidence)
-            self._db.execute(
-                "INSERT OR IGNORE INTO votes VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)",
-                (*_key(ballot), str(vote.accept), str(vote.fraud), vote.reasons, vote.evidence_root, _salt()),
-            )
+            words = (str(vote.accept), str(vote.fraud), vote.reasons, vote.evidence_root, _salt(), int(not evidence))
+            self._db.execute("INSERT OR IGNORE INTO votes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*_key(ballot), *words))
         except (OSError, sqlite3.Error) as error:
             raise Unavailable(f"the vote cannot be journalled: {error}") from error
         written = self.find(ballot)
@@ -98,6 +96,14 @@ class Journal:
             return None
         accept, fraud, reasons, evidence_root, salt, published = row
         return JournalledVote(ballot, Vote(int(accept), int(fraud), reasons, evidence_root), salt, bool(published))
+
+    def unpublished(self) -> list[JournalledVote]:
+        """Returns the votes whose evidence has not reached the coordinator yet, oldest first."""
+        rows = self._db.execute(
+            "SELECT round, attempt, beacon FROM votes WHERE published = 0 ORDER BY rowid"
+        ).fetchall()
+        found = [self.find(Ballot(int(number), attempt, beacon)) for number, attempt, beacon in rows]
+        return [vote for vote in found if vote is not None]
 
     def mark_published(self, ballot: Ballot) -> None:
         """Notes that the evidence has reached the coordinator."""

@@ -88,18 +88,23 @@ def judge(policy: Policy, rules: Rules, environment: Environment, jobs: Sequence
     return [_conclude(policy, rules, environment, reading, measured.get(id(reading))) for reading in readings]
 
 
+def problems_of(rules: Rules, environment: Environment, claim: Claim) -> list[Problem]:
+    """Returns the problems that follow from the job's seed, one for each group."""
+    seed = claim.seed
+    return [environment.problem(prompt_seed(seed, group)) for group in range(rules.groups_per_job)]
+
+
 def _read(policy: Policy, rules: Rules, environment: Environment, job: Submitted) -> _Reading:
-    seed = job.claim.seed
-    problems = [environment.problem(prompt_seed(seed, group)) for group in range(rules.groups_per_job)]
+    problems = problems_of(rules, environment, job.claim)
     if isinstance(job.data, Finding):
         return _Reading(job.claim, problems, None, [job.data])
-    prompts = [policy.model.prompt_tokens(problem.prompt) for problem in problems]
-    limits = checks.artifact_limits(rules, max(map(len, prompts)))
+    limits = checks.artifact_limits(rules, [problem.prompt for problem in problems])
     try:
         artifact = checks.read_artifact(job.claim, job.data, limits)
     except Rejected as error:
         return _Reading(job.claim, problems, None, [Finding(Reason(error.reason or Reason.SHAPE), str(error))])
     findings = checks.check_shape(artifact, rules, policy.vocabulary)
+    prompts = [policy.model.prompt_tokens(problem.prompt) for problem in problems]
     return _Reading(job.claim, problems, artifact, findings or checks.check_prompts(artifact, prompts))
 
 

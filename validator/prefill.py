@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -161,7 +162,7 @@ def _score(
     return torch.cat(parts)
 
 
-def _logits(head: torch.nn.Module, hidden_RH: torch.Tensor, head_dtype: torch.dtype) -> torch.Tensor:
+def _logits(head: Any, hidden_RH: torch.Tensor, head_dtype: torch.dtype) -> torch.Tensor:
     if hidden_RH.dtype == head_dtype:
         logits: torch.Tensor = head(hidden_RH)
     else:

@@ -1,0 +1,240 @@
+"""The validator: follows rounds, judges them as soon as their artifacts are there, votes when it sits.
+
+    follow ──> prepare (fetch artifacts and weights, judge) ──> commit (journal first) ──> reveal ──> publish evidence
+
+Each tick does all of it for every round in progress. With as many seats as validators a seat is certain, so judging
+begins when the first submission stands on chain, and the vote is ready by the draw.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from protocol.chain import calls
+from protocol.chain.client import Chain
+from protocol.chain.sender import Sender
+from protocol.chain.tail import Rollback, Tail
+from protocol.errors import AssizeError, Rejected
+from protocol.wire import evidence as bundles
+from protocol.wire.auth import Signer
+from protocol.wire.votes import abstention, commitment
+from validator.desk import Desk, Trial
+from validator.duties import Duty, duty, must_decide, overdue
+from validator.errands import Errands
+from validator.journal import Ballot, Journal, JournalledVote
+from validator.rounds import FollowedRound, Rounds
+from validator.runs import Runs
+from validator.verdict import vote_of
+
+log = structlog.get_logger()
+
+
+class Validator:
+    """One validator node. ``tick`` is what the daemon's loop calls.
+
+    Args:
+        node: the validator's id.
+        signer: the node key; signs evidence.
+        sender: sends this key's transactions.
+        reserve_seconds: kept back from the commit deadline.
+        nudge_seconds: how long a step that anyone may take is left to others.
+    """
+
+    def __init__(
+        self,
+        chain: Chain,
+        node: int,
+        signer: Signer,
+        sender: Sender,
+        journal: Journal,
+        runs: Runs,
+        desk: Desk,
+        errands: Errands,
+        reserve_seconds: float = 3.0,
+        nudge_seconds: float = 5.0,
+    ) -> None:
+        self._chain, self._node, self._signer, self._sender = chain, node, signer, sender
+        self._journal, self._runs, self._desk, self._errands = journal, runs, desk, errands
+        self._reserve_seconds, self._nudge_seconds = reserve_seconds, nudge_seconds
+        self._tail, self._rounds = Tail(chain), Rounds()
+        self._block_time, self._seen_at = 0, time.monotonic()
+        self._refused: set[str] = set()
+        self._overdue_since: dict[tuple[int, Duty], float] = {}
+
+    def tick(self) -> bool:
+        """One pass over everything; returns whether there may be more to do at once."""
+        followed = self._follow()
+        live = list(self._rounds.live.values())
+        duties = [(one, duty(one, self._node, self._certain(one), self._now())) for one in live]
+        trials = [self._trial(one) for one, due in duties if due in (Duty.PREPARE, Duty.COMMIT)]
+        worked = self._desk.work([trial for trial in trials if trial is not None])
+        for one, due in duties:
+            if due is Duty.COMMIT:
+                self._commit(one)
+            elif due is Duty.REVEAL:
+                self._reveal(one)
+        self._nudge(live)
+        self._desk.keep(live)
+        self._errands.publish({_ballot(one) for one in live if _takes_commitments(one)})
+        self._runs.prefetch(self._rounds.manifest_roots)
+        self._errands.beat(self._runs.loaded_version)
+        return followed or worked
+
+    def _follow(self) -> bool:
+        """Folds all that is new on chain, so that nothing is decided on a past state; returns whether there was any.
+
+        After a reorganisation everything is folded anew, from the start.
+        """
+        news = False
+        while answer := self._tail.poll():
+            news = True
+            if isinstance(answer, Rollback):
+                log.warning("rollback", to_block=answer.to_block)
+                self._tail, self._rounds = Tail(self._chain), Rounds()
+                continue
+            for found in answer:
+                self._rounds.fold(found.logs)
+                self._block_time, self._seen_at = found.block.timestamp, time.monotonic()
+        return news
+
+    def _now(self) -> float:
+        """The chain's time: that of the newest block, and what has passed since; this machine's clock may be wrong."""
+        return self._block_time + (time.monotonic() - self._seen_at)
+
+    def _certain(self, followed: FollowedRound) -> bool:
+        terms = self._rounds.runs.get(followed.opened.run)
+        return terms is not None and terms.committee >= followed.opened.slot_count
+
+    def _trial(self, followed: FollowedRound) -> Trial | None:
+        """The round with all that judging needs; None while that cannot be learnt."""
+        run, version = followed.opened.run, followed.opened.policy_version
+        try:
+            context = self._runs.context(run, self._rounds.runs[run])
+        except AssizeError as error:
+            if self._refuse(f"run {run}: {error}"):
+                log.warning("run_not_known", run=run, error=str(error))
+            return None
+        return Trial(followed, context, self._rounds.manifest_roots[run, version], self._desk.docket(followed))
+
+    def _commit(self, followed: FollowedRound) -> None:
+        """Commits to the vote that stands in the journal, writing it there first if there is none yet."""
+        standing = self._journal.find(_ballot(followed)) or self._decide(followed)
+        if standing is None:
+            return
+        deployment, vote = self._chain.deployment, standing.vote
+        digest = commitment(
+            deployment.chain_id,
+            deployment.rounds,
+            followed.opened.round,
+            followed.attempt,
+            self._node,
+            vote,
+            standing.salt,
+        )
+        call = calls.commit(deployment, followed.opened.round, digest)
+        if self._send(f"commit/{_ballot(followed).name}", call):
+            followed.committed.add(self._node)
+
+    def _decide(self, followed: FollowedRound) -> JournalledVote | None:
+        """Journals the vote once every job is judged; an abstention once that cannot be any more."""
+        trial = self._trial(followed)
+        commit_seconds = self._rounds.runs[followed.opened.run].commit_seconds
+        late = must_decide(followed, self._now(), min(self._reserve_seconds, commit_seconds / 3))
+        if trial is not None and (trial.judged or (late and self._desk.settle_missing(trial))):
+            signed = bundles.sign(self._evidence(trial), self._signer)
+            reasons = {judgement.claim.job: judgement.reason for judgement in trial.judgements}
+            vote = vote_of(reasons, signed.evidence.root)
+            return self._journal.record(_ballot(followed), vote, signed.canonical)
+        if late or (trial is not None and trial.docket.impossible):
+            log.warning("abstains", round=followed.opened.round, attempt=followed.attempt)
+            return self._journal.record(_ballot(followed), abstention(), b"")
+        return None
+
+    def _evidence(self, trial: Trial) -> bundles.Evidence:
+        opened, context = trial.followed.opened, trial.context
+        return bundles.Evidence(
+            chain_id=context.chain_id,
+            rounds=context.rounds_address,
+            run=opened.run,
+            round=opened.round,
+            attempt=trial.followed.attempt,
+            juror=self._node,
+            policy_version=opened.policy_version,
+            manifest_root=trial.manifest_root,
+            rules_hash=context.rules_hash,
+            thresholds=tuple(sorted(context.rules.thresholds.model_dump().items())),
+            jobs=tuple(judgement.evidence for judgement in trial.judgements),
+        )
+
+    def _reveal(self, followed: FollowedRound) -> None:
+        ballot = _ballot(followed)
+        standing = self._journal.find(ballot)
+        if standing is None:
+            if self._refuse(f"reveal/{ballot.name}"):
+                log.error("vote_lost", round=ballot.round, attempt=ballot.attempt)
+            return
+        vote = standing.vote
+        call = calls.reveal(
+            self._chain.deployment,
+            ballot.round,
+            vote.accept,
+            vote.fraud,
+            vote.reasons,
+            vote.evidence_root,
+            standing.salt,
+        )
+        if self._send(f"reveal/{ballot.name}", call):
+            followed.revealed.add(self._node)
+
+    def _nudge(self, live: Sequence[FollowedRound]) -> None:
+        """Takes the steps that anyone may take, where nobody has for a while: a silent coordinator stops no round."""
+        now, due = time.monotonic(), {(one.opened.round, overdue(one, self._now())) for one in live}
+        due = {(number, step) for number, step in due if step is not Duty.NOTHING}
+        self._overdue_since = {key: self._overdue_since.get(key, now) for key in due}
+        for (number, step), since in self._overdue_since.items():
+            if now - since > self._nudge_seconds:
+                self._overdue_since[number, step] = now
+                build: Callable[..., calls.Call] = calls.draw if step is Duty.DRAW else calls.tally
+                self._take(
+                    f"{step.value}/{number}/{self._rounds.live[number].attempt}", build(self._chain.deployment, number)
+                )
+
+    def _take(self, key: str, call: calls.Call) -> None:
+        """Sends a step that another may take first, or that it is too early for: a refusal is no news."""
+        try:
+            self._sender.send(key, call)
+        except Rejected as error:
+            log.debug("not_taken", call=call.description, error=str(error))
+        else:
+            log.info("sent", call=call.description)
+
+    def _send(self, key: str, call: calls.Call) -> bool:
+        """Sends once; what the contract refuses is logged and not tried again. Returns whether it is mined."""
+        if key in self._refused:
+            return False
+        try:
+            self._sender.send(key, call)
+        except Rejected as error:
+            self._refuse(key)
+            log.warning("refused", call=call.description, error=str(error))
+            return False
+        log.info("sent", call=call.description)
+        return True
+
+    def _refuse(self, key: str) -> bool:
+        """Notes that a step will not be tried again; returns whether that is news."""
+        news = key not in self._refused
+        self._refused.add(key)
+        return news
+
+
+def _ballot(followed: FollowedRound) -> Ballot:
+    return Ballot(followed.opened.round, followed.attempt, followed.beacon)
+
+
+def _takes_commitments(followed: FollowedRound) -> bool:
+    """Until committing has ended the evidence stays here: whoever read it could copy the verdict."""
+    return not (followed.revealing or followed.over)

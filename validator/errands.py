@@ -1,0 +1,77 @@
+"""What may take its time and must not hold up a vote: heartbeats, and evidence on its way to the coordinator."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import structlog
+
+from protocol.errors import AssizeError
+from protocol.transport.coordinator import CoordinatorClient
+from protocol.wire import api
+from validator.journal import Ballot, Journal
+
+RETRY_SECONDS = 2.0
+
+log = structlog.get_logger()
+
+
+class Errands:
+    """Runs in one thread of its own; the journal stays with the caller's."""
+
+    def __init__(self, client: CoordinatorClient, journal: Journal, node: int, heartbeat_seconds: float) -> None:
+        self._client, self._journal, self._node = client, journal, node
+        self._heartbeat_seconds = heartbeat_seconds
+        self._pool = ThreadPoolExecutor(1, "errands")
+        self._heartbeat: Future[None] | None = None
+        self._heartbeat_at = 0.0
+        self._publishing: dict[Ballot, Future[None]] = {}
+        self._publish_at = 0.0
+
+    def beat(self, version: int | None) -> None:
+        """Says that the node is up, once in a while; ``version`` is the newest whose weights it holds."""
+        now = time.monotonic()
+        if now < self._heartbeat_at or (self._heartbeat is not None and not self._heartbeat.done()):
+            return
+        self._heartbeat_at = now + self._heartbeat_seconds
+        self._heartbeat = self._pool.submit(self._beat, api.Heartbeat(node=self._node, version=version))
+
+    def publish(self, open_to_commit: set[Ballot]) -> None:
+        """Sends the evidence of every vote not yet published, except those whose round still takes commitments."""
+        self._collect()
+        now = time.monotonic()
+        if now < self._publish_at:
+            return
+        for standing in self._journal.unpublished():
+            ballot, data = standing.ballot, self._journal.evidence(standing.vote.evidence_root)
+            if ballot in open_to_commit or ballot in self._publishing:
+                continue
+            if data is None:
+                self._journal.mark_published(ballot)
+            else:
+                root = standing.vote.evidence_root
+                self._publishing[ballot] = self._pool.submit(self._client.put_evidence, root, data)
+
+    def close(self) -> None:
+        """Ends what is under way."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _collect(self) -> None:
+        for ballot in [ballot for ballot, future in self._publishing.items() if future.done()]:
+            error = self._publishing.pop(ballot).exception()
+            if error is None:
+                self._journal.mark_published(ballot)
+            elif isinstance(error, AssizeError):
+                log.warning("evidence_not_published", round=ballot.round, error=str(error))
+                self._publish_at = time.monotonic() + RETRY_SECONDS
+            else:
+                raise error
+
+    def _beat(self, heartbeat: api.Heartbeat) -> None:
+        try:
+            reply = self._client.heartbeat(heartbeat)
+        except AssizeError as error:
+            log.debug("heartbeat_failed", error=str(error))
+        else:
+            log.debug("heartbeat", state=reply.state)

@@ -1,0 +1,125 @@
+"""Rounds as a juror sees them: events folded, nothing decided.
+
+PURE. A reorganisation is answered by folding anew: nothing here is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from protocol.chain.events import (
+    CheckpointPublished,
+    CommitteeDrawn,
+    CommitteeRedrawn,
+    Log,
+    RevealStarted,
+    RoundClosed,
+    RoundOpened,
+    RoundSettled,
+    RoundTallied,
+    RoundVoided,
+    RunOpened,
+    Submitted,
+    VoteCommitted,
+    VoteRevealed,
+)
+from protocol.chain.structs import RunTerms
+from protocol.wire.assignments import LEAF_BYTES, Leaf, jobs_in, unpack_leaves
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedLeaf:
+    """One job's leaf and the signed words around it; ``claimed_before``: its root stood on chain for another job."""
+
+    leaf: Leaf
+    node: int
+    signed_beacon: bytes
+    uri: str
+    claimed_before: bool
+
+
+@dataclass(slots=True)
+class FollowedRound:
+    """One round. ``deadline`` ends the present phase (unix seconds); ``jurors`` are those of the present attempt."""
+
+    opened: RoundOpened
+    beacon: bytes
+    deadline: int
+    leaves: dict[int, SubmittedLeaf] = field(default_factory=dict)
+    submitted: int | None = None
+    attempt: int = 0
+    jurors: tuple[int, ...] = ()
+    revealing: bool = False
+    committed: set[int] = field(default_factory=set)
+    revealed: set[int] = field(default_factory=set)
+    over: bool = False
+
+    @property
+    def jobs(self) -> tuple[int, ...]:
+        """Jobs to judge, ascending: all that were submitted, known for certain once the round is closed."""
+        return tuple(sorted(self.leaves)) if self.submitted is None else jobs_in(self.submitted)
+
+
+class Rounds:
+    """Every round that is not over, the runs and checkpoints they name, and every artifact root ever claimed."""
+
+    def __init__(self) -> None:
+        self.live: dict[int, FollowedRound] = {}
+        self.runs: dict[int, RunTerms] = {}
+        self.manifest_roots: dict[tuple[int, int], bytes] = {}
+        self._claims: dict[bytes, tuple[int, int]] = {}
+
+    def fold(self, logs: Iterable[Log]) -> None:
+        """Takes in events, in chain order."""
+        for log in logs:
+            self._fold_one(log)
+
+    def _fold_one(self, log: Log) -> None:
+        match log.event:
+            case RunOpened(run=run, terms=terms, manifest_root=root):
+                self.runs[run] = terms
+                self.manifest_roots[run, 0] = root
+            case CheckpointPublished(run=run, version=version, manifest_root=root):
+                self.manifest_roots[run, version] = root
+            case RoundOpened() as opened:
+                self.live[opened.round] = FollowedRound(opened, log.block_hash, opened.deadline)
+            case RoundSettled(round=number) | RoundVoided(round=number):
+                self.live.pop(number, None)
+            case Submitted() as submitted:
+                self._submit(submitted)
+            case event:
+                followed = self.live.get(getattr(event, "round", 0))
+                if followed is not None:
+                    _advance(followed, event)
+
+    def _submit(self, submitted: Submitted) -> None:
+        followed = self.live.get(submitted.round)
+        for start in range(0, len(submitted.leaves), LEAF_BYTES):
+            # One at a time: the contract takes leaves in any order.
+            (leaf,) = unpack_leaves(submitted.leaves[start : start + LEAF_BYTES])
+            place = (submitted.round, leaf.job)
+            before = self._claims.setdefault(leaf.root, place) != place
+            if followed is not None:
+                claimed = SubmittedLeaf(leaf, submitted.node, submitted.beacon, submitted.uri, before)
+                followed.leaves[leaf.job] = claimed
+
+
+def _advance(followed: FollowedRound, event: object) -> None:
+    match event:
+        case RoundClosed(submitted=submitted, deadline=deadline):
+            followed.submitted, followed.deadline = submitted, deadline
+        case CommitteeDrawn(attempt=attempt, jurors=jurors, deadline=deadline):
+            followed.attempt, followed.jurors, followed.deadline = attempt, jurors, deadline
+            followed.revealing, followed.committed, followed.revealed = False, set(), set()
+        case VoteCommitted(juror=juror):
+            followed.committed.add(juror)
+        case RevealStarted(deadline=deadline):
+            followed.revealing, followed.deadline = True, deadline
+        case VoteRevealed(juror=juror):
+            followed.revealed.add(juror)
+        case RoundTallied():
+            followed.over = True
+        case CommitteeRedrawn(attempt=attempt, deadline=deadline):
+            followed.attempt, followed.jurors, followed.deadline = attempt, (), deadline
+            followed.revealing, followed.committed, followed.revealed = False, set(), set()

@@ -1,0 +1,66 @@
+"""Putting a validator together from its settings."""
+
+from __future__ import annotations
+
+import torch
+
+from protocol.chain.client import Chain
+from protocol.chain.sender import Sender
+from protocol.chain.structs import Role
+from protocol.errors import Misconfigured
+from protocol.node.daemon import Daemon
+from protocol.node.wallet import Wallet
+from protocol.transport.coordinator import CoordinatorClient
+from validator.daemon import Validator
+from validator.desk import Desk
+from validator.errands import Errands
+from validator.fetching import Fetching
+from validator.journal import Journal
+from validator.runs import Runs
+from validator.settings import ValidatorSettings
+
+
+def node_of(chain: Chain, wallet: Wallet) -> int:
+    """Returns the validator whose node key this is; raises ``Misconfigured`` where it is none."""
+    reader = chain.latest()
+    node = reader.node_by_key(wallet.address)
+    if node == 0:
+        raise Misconfigured(
+            f"key {wallet.address} belongs to no node: `assize node register --role validator` binds it"
+        )
+    if reader.node(node).role is not Role.VALIDATOR:
+        raise Misconfigured(f"node {node} of key {wallet.address} is a worker, not a validator: use another key")
+    return node
+
+
+def build(settings: ValidatorSettings) -> Daemon:
+    """Returns the daemon, ready to run. Raises ``Misconfigured`` or ``Unavailable`` with what is missing."""
+    torch.set_num_threads(1)
+    wallet = settings.wallet()
+    chain = Chain.connect(settings.rpc_url, settings.addresses)
+    node = node_of(chain, wallet)
+    settings.state_dir.mkdir(parents=True, exist_ok=True)
+    deployment = chain.deployment
+    client = CoordinatorClient(settings.coordinator_url, wallet, deployment.chain_id, deployment.rounds)
+    journal = Journal(settings.state_dir)
+    fetching, errands = Fetching(), Errands(client, journal, node, settings.heartbeat_seconds)
+    runs = Runs(client, deployment, settings.state_dir / "weights", settings.sources, settings.device)
+    validator = Validator(
+        chain=chain,
+        node=node,
+        signer=wallet,
+        sender=Sender(chain, wallet, settings.state_dir / "sender.sqlite"),
+        journal=journal,
+        runs=runs,
+        desk=Desk(fetching),
+        errands=errands,
+        reserve_seconds=settings.reserve_seconds,
+        nudge_seconds=settings.nudge_seconds,
+    )
+
+    def close() -> None:
+        for part in (fetching, errands, runs, journal, client, chain):
+            part.close()
+
+    health_file = settings.state_dir / "health.json"
+    return Daemon("validator", validator.tick, settings.interval_seconds, health_file, close=close)

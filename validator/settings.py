@@ -1,0 +1,31 @@
+"""What a validator is told at start."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from protocol.node.settings import NodeSettings, settings_config
+
+
+class ValidatorSettings(NodeSettings):
+    """``ASSIZE_VALIDATOR_…``; the shared ones are those of ``NodeSettings``.
+
+    Args:
+        coordinator_url: base URL of the coordinator, which names rules and relays and keeps evidence.
+        sources: base URLs to fetch weights from; empty takes the relays that the coordinator names.
+        device: where the prefill runs.
+        interval_seconds: pause between looks at the chain.
+        reserve_seconds: kept back from the commit deadline: what is not judged by then is not waited for.
+        nudge_seconds: a step anyone may take and nobody has taken for this long, this validator takes.
+        heartbeat_seconds: time between heartbeats.
+    """
+
+    model_config = settings_config("ASSIZE_VALIDATOR_")
+
+    coordinator_url: str
+    sources: tuple[str, ...] = ()
+    device: Literal["cpu", "cuda"] = "cpu"
+    interval_seconds: float = 0.1
+    reserve_seconds: float = 3.0
+    nudge_seconds: float = 5.0
+    heartbeat_seconds: float = 5.0

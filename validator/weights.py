@@ -1,0 +1,113 @@
+"""Policies by version: fetched through relays, checked against the chain, swapped into one network in place."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import structlog
+
+from protocol.tensor.model import Model, load_model
+from protocol.transport.chunks import ChunkStore
+from protocol.transport.shardcast import Authority, fetch_checkpoint
+from protocol.transport.sources import Sources
+from protocol.wire.rules import Rules
+from protocol.wire.units import parse_shape
+from validator.judge import Policy
+from validator.prefill import DTYPES, probe
+
+RETRY_SECONDS = 0.5
+"""Pause after a fetch that failed."""
+
+VERSIONS_KEPT = 4
+"""Directories kept on disk; rounds in flight need the newest few only."""
+
+
+log = structlog.get_logger()
+
+
+def load_policy(directory: Path, rules: Rules, device: str = "cpu") -> Policy:
+    """Loads a model directory as the policy that ``rules`` speak of.
+
+    Raises ``Misconfigured`` where it does not load, or does more to logits than its head; ``Rejected`` where it is of
+    an architecture whose work units are not defined.
+    """
+    shape = parse_shape(json.loads((directory / "config.json").read_text()))
+    model: Model = load_model(directory, DTYPES[rules.model.dtype])
+    model.network.to(device)
+    probe(model)
+    return Policy(model, shape)
+
+
+class Weights:
+    """The versions of one run. Fetching happens in a thread of its own; the network is the caller's."""
+
+    def __init__(self, run: int, rules: Rules, sources: Sources, authority: Authority, directory: Path, device: str):
+        self._run, self._rules, self._sources, self._authority, self._device = run, rules, sources, authority, device
+        self._store = ChunkStore(directory / "chunks")
+        self._directory = directory / f"run-{run}"
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._pool = ThreadPoolExecutor(1, "weights")
+        self._fetches: dict[int, Future[Path]] = {}
+        self._policy: Policy | None = None
+        self._loaded: int | None = None
+        self._again_at = 0.0
+
+    @property
+    def loaded(self) -> int | None:
+        """The version in the network; None before the first."""
+        return self._loaded
+
+    def prepare(self, version: int, root: bytes) -> bool:
+        """Sees to it that ``version`` is fetched; returns whether it is there. A failed fetch is logged and begun again."""
+        fetch = self._fetches.get(version)
+        if fetch is None:
+            if time.monotonic() >= self._again_at:
+                self._fetches[version] = self._pool.submit(self._fetch, version, root)
+            return False
+        if not fetch.done():
+            return False
+        error = fetch.exception()
+        if error is not None:
+            log.warning("weights_not_there", run=self._run, version=version, error=str(error))
+            del self._fetches[version]
+            self._again_at = time.monotonic() + RETRY_SECONDS
+        return error is None
+
+    def policy(self, version: int) -> Policy:
+        """Returns the policy of a version that is there, its weights swapped in. The one before is overwritten."""
+        directory = self._fetches[version].result()
+        if self._policy is None:
+            self._policy = load_policy(directory, self._rules, self._device)
+        elif self._loaded != version:
+            self._policy.model.load_weights(directory)
+        self._loaded = version
+        return self._policy
+
+    def close(self) -> None:
+        """Ends the fetches."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._sources.close()
+
+    def _fetch(self, version: int, root: bytes) -> Path:
+        destination = self._directory / str(version)
+        older = sorted(
+            (path for path in self._directory.iterdir() if path.name.isdigit()), key=lambda path: int(path.name)
+        )
+        for path in older[:-VERSIONS_KEPT]:
+            shutil.rmtree(path, ignore_errors=True)
+            self._fetches.pop(int(path.name), None)
+        return fetch_checkpoint(
+            self._sources,
+            self._run,
+            version,
+            root,
+            self._authority,
+            self._store,
+            destination,
+            old_directories=[path for path in older if path != destination][-1:],
+            versions_kept=VERSIONS_KEPT,
+        )
