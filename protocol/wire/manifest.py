@@ -24,6 +24,7 @@ from typing import Any
 
 from blake3 import blake3
 from eth_utils import keccak
+from pydantic_core import from_json
 
 from protocol.errors import Misconfigured, Rejected
 from protocol.wire import auth
@@ -186,8 +187,8 @@ def _load(data: bytes) -> dict[str, Any]:
     if len(data) > MAX_MANIFEST_BYTES:
         raise Rejected(f"the manifest has {len(data)} bytes, more than the {MAX_MANIFEST_BYTES} allowed")
     try:
-        value = json.loads(data.decode("ascii"))
-    except (ValueError, RecursionError) as error:
+        value = from_json(data)  # bounds its own depth, whatever the interpreter's recursion limit was raised to
+    except ValueError as error:
         raise Rejected("the manifest is not JSON") from error
     if not isinstance(value, dict):
         raise Rejected("the manifest is not a JSON object")

@@ -1,0 +1,137 @@
+"""Signatures: only the right key, over exactly what was sent, in the one canonical form."""
+
+from __future__ import annotations
+
+import pytest
+from eth_account import Account
+from eth_account.messages import encode_typed_data
+from eth_utils import keccak
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.errors import Rejected
+from protocol.wire import auth
+
+CHAIN_ID, NOW = 31337, 1_800_000_000
+CONTRACT = "0x" + "11" * 20
+ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+
+
+def signed(signer, method="PUT", path="/rounds/1/jobs/2/artifact?x=1", body=b"bytes", nonce=2**255, deadline=NOW + 60):
+    return auth.sign_request(signer, CHAIN_ID, CONTRACT, method, path, body, nonce, deadline)
+
+
+def recovered(headers, method="PUT", path="/rounds/1/jobs/2/artifact?x=1", body=b"bytes", now=NOW, **domain):
+    chain_id, contract = domain.get("chain_id", CHAIN_ID), domain.get("contract", CONTRACT)
+    return auth.recover_request(headers, chain_id, contract, method, path, keccak(body), now)
+
+
+def test_a_request_names_who_signed_it(signer):
+    assert recovered(signed(signer)) == auth.SignedRequest(signer.address, 2**255, NOW + 60)
+    lower = {name.lower(): value for name, value in signed(signer).items()}
+    assert recovered(lower, method="put").address == signer.address
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {"method": "POST"},
+        {"path": "/rounds/1/jobs/3/artifact?x=1"},
+        {"path": "/rounds/1/jobs/2/artifact?x=2"},
+        {"path": "/rounds/1/jobs/2/artifact"},
+        {"body": b"Bytes"},
+        {"body": b""},
+        {"chain_id": 1},
+        {"contract": "0x" + "12" * 20},
+    ],
+)
+def test_a_request_sent_otherwise_than_it_was_signed_is_rejected(signer, sent):
+    with pytest.raises(Rejected):
+        recovered(signed(signer), **sent)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {auth.HEADER_NONCE: "1"},
+        {auth.HEADER_DEADLINE: str(NOW + 61)},
+        {auth.HEADER_ADDRESS: "0x" + "00" * 20},
+        {auth.HEADER_SIGNATURE: "0x" + "00" * 65},
+        {auth.HEADER_SIGNATURE: "0x" + "11" * 64 + "1b"},
+        {auth.HEADER_SIGNATURE: "0x1234"},
+        {auth.HEADER_SIGNATURE: "nonsense"},
+        {auth.HEADER_SIGNATURE: ""},
+        {auth.HEADER_NONCE: "-1"},
+        {auth.HEADER_NONCE: "٣"},
+        {auth.HEADER_NONCE: str(2**256)},
+        {auth.HEADER_NONCE: "9" * 5000},
+    ],
+)
+def test_a_request_with_a_changed_header_is_rejected(signer, header):
+    with pytest.raises(Rejected):
+        recovered(signed(signer) | header)
+
+
+def test_an_unsigned_request_is_rejected():
+    with pytest.raises(Rejected, match="not signed"):
+        recovered({})
+
+
+def test_a_deadline_must_lie_between_now_and_two_minutes_ahead(signer):
+    recovered(signed(signer, deadline=NOW))
+    recovered(signed(signer, deadline=NOW + 120))
+    with pytest.raises(Rejected, match="passed"):
+        recovered(signed(signer, deadline=NOW - 1))
+    with pytest.raises(Rejected, match="ahead"):
+        recovered(signed(signer, deadline=NOW + 121))
+
+
+def test_the_second_signature_that_anyone_can_make_from_a_first_is_rejected(signer):
+    message = auth.checkpoint(CHAIN_ID, CONTRACT, 1, 2, bytes(32))
+    signature = signer.sign_typed(message)
+    assert auth.recover(message, signature) == signer.address
+    s = int.from_bytes(signature[32:64], "big")
+    twin = signature[:32] + (ORDER - s).to_bytes(32, "big") + bytes([55 - signature[64]])
+    with pytest.raises(Rejected):
+        auth.recover(message, twin)
+    for other in (signature[:64], signature + b"\x00", signature[:64] + bytes([signature[64] - 27])):
+        with pytest.raises(Rejected):
+            auth.recover(message, other)
+
+
+@given(st.binary(min_size=65, max_size=65) | st.binary(max_size=70))
+def test_any_bytes_are_rejected_or_belong_to_some_key(signature):
+    try:
+        address = auth.recover(auth.checkpoint(1, CONTRACT, 1, 1, bytes(32)), signature)
+    except Rejected:
+        return
+    assert len(address) == 42
+
+
+@pytest.mark.parametrize(
+    ("message", "encoded"),
+    [
+        (
+            auth.node_binding(1, CONTRACT, "0x" + "22" * 20, "0x" + "33" * 20, 1, 8, 99),
+            "NodeBinding(address owner,address key,uint8 role,uint32 capacity,uint256 deadline)",
+        ),
+        (
+            auth.submission(1, CONTRACT, 5, 7, bytes(32), b"\x01\x02", "http://host/"),
+            "Submission(uint256 round,uint32 node,bytes32 beacon,bytes leaves,string uri)",
+        ),
+        (
+            auth.checkpoint(1, CONTRACT, 5, 7, bytes(32)),
+            "Checkpoint(uint256 run,uint32 version,bytes32 manifestRoot)",
+        ),
+        (
+            auth.request(1, CONTRACT, "GET", "/x", bytes(32), 1, 2),
+            "Request(address contract,string method,string path,bytes32 body,uint256 nonce,uint256 deadline)",
+        ),
+    ],
+)
+def test_every_message_has_the_type_its_contract_hashes(message, encoded):
+    fields = ",".join(f"{field['type']} {field['name']}" for field in message["types"][message["primaryType"]])
+    assert f"{message['primaryType']}({fields})" == encoded
+    signable = encode_typed_data(full_message=message)
+    account = Account.create()
+    assert auth.recover(message, bytes(account.sign_message(signable).signature)) == account.address

@@ -1,0 +1,423 @@
+"""Weights through real servers and real files, honest and hostile."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
+
+from protocol.errors import Misconfigured, Rejected, Unavailable
+from protocol.transport.chunks import ChunkStore
+from protocol.transport.relay import Relay
+from protocol.transport.shardcast import Authority, fetch_checkpoint, publish
+from protocol.transport.shardcast_server import create_app
+from protocol.transport.sources import Sources, Standing, weights
+from protocol.wire import manifest as manifests
+
+CHAIN_ID, RUN = 31337, 1
+MARKET = "0x" + "11" * 20
+CHUNK = 64 << 10
+
+
+def make_model(directory: Path, size: int = 500_000, seed: int = 0) -> Path:
+    directory.mkdir(parents=True)
+    (directory / "config.json").write_text('{"model_type": "qwen3"}')
+    (directory / "tokenizer.json").write_text('{"version": "1.0"}')
+    (directory / "empty.txt").write_text("")
+    (directory / "model.safetensors").write_bytes(bytes([seed]) + os.urandom(size))
+    return directory
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
+@pytest.fixture
+def model(tmp_path):
+    return make_model(tmp_path / "model")
+
+
+@pytest.fixture
+def origin(tmp_path):
+    return ChunkStore(tmp_path / "origin")
+
+
+@pytest.fixture
+def authority(signer):
+    return Authority(CHAIN_ID, MARKET, signer.address)
+
+
+def put(model, version, signer, store):
+    return publish(model, RUN, version, CHAIN_ID, MARKET, signer, store, chunk_bytes=CHUNK)
+
+
+def fetch(urls, signed, authority, store, destination, **more):
+    with closing(Sources(urls)) as sources:
+        return fetch_from(sources, signed, authority, store, destination, **more)
+
+
+def fetch_from(sources, signed, authority, store, destination, **more):
+    root, version = signed.manifest.root, signed.manifest.version
+    return fetch_checkpoint(sources, RUN, version, root, authority, store, destination, **more)
+
+
+def wait_for(condition, seconds=10.0):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "it did not happen in time"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def start_relay(tmp_path, serve, authority):
+    """Call it with upstreams: a relay follows them until the test ends. Returns its store and what serves it."""
+    relays = []
+
+    def start(upstreams, name="relay", **more):
+        store = ChunkStore(tmp_path / name)
+        relays.append(Relay(store, Sources(upstreams), {RUN: authority}, list_wait_seconds=0.2, **more))
+        relays[-1].start()
+        return store, serve(create_app(store))
+
+    yield start
+    for relay in relays:
+        relay.stop()
+
+
+def tampering(store, change):
+    """Serves ``store`` with every chunk passed through ``change``."""
+    honest = create_app(store)
+
+    async def chunk(request):
+        data = store.read(bytes.fromhex(request.path_params["hash"]))
+        return Response(change(data))
+
+    honest.router.routes.insert(0, Route("/chunks/{hash}", chunk))
+    return honest
+
+
+def test_a_checkpoint_arrives_byte_for_byte(tmp_path, model, origin, signer, authority, serve):
+    signed = put(model, 1, signer, origin)
+    url = serve(create_app(origin)).url
+    destination = fetch([url], signed, authority, ChunkStore(tmp_path / "mine"), tmp_path / "weights" / "1")
+    assert contents(destination) == contents(model)
+    assert manifests.from_directory(destination, 1, CHUNK).root == signed.manifest.root
+
+
+def test_a_small_checkpoint_takes_less_than_a_moment(tmp_path, signer, authority, serve, origin):
+    sources = Sources([serve(create_app(origin)).url])
+    took = []
+    for version in range(1, 5):
+        model = make_model(tmp_path / f"model{version}", 2_500_000, version)
+        signed = publish(model, RUN, version, CHAIN_ID, MARKET, signer, origin)
+        started = time.perf_counter()
+        fetch_from(sources, signed, authority, ChunkStore(tmp_path / "mine"), tmp_path / "w" / str(version))
+        took.append(time.perf_counter() - started)
+    sources.close()
+    assert min(took[1:]) < 0.2, took  # about 0.02 s on an idle machine
+
+
+def test_through_two_relays_in_a_row(tmp_path, model, origin, signer, authority, serve, start_relay):
+    first = start_relay([serve(create_app(origin)).url], "first")
+    second = start_relay([first[1].url], "second")
+    signed = put(model, 1, signer, origin)
+    wait_for(lambda: second[0].latest(RUN) == 1)
+    destination = fetch([second[1].url], signed, authority, ChunkStore(tmp_path / "mine"), tmp_path / "1")
+    assert contents(destination) == contents(model)
+
+
+def test_a_relay_serves_a_chunk_before_the_next_one_reached_it(tmp_path, model, origin, signer, serve, start_relay):
+    """The upstream holds its last chunk back until the client already has the first, through the relay."""
+    signed = put(model, 1, signer, origin)
+    chunks = list(signed.manifest.chunks())
+    released = threading.Event()
+    app = create_app(origin)
+
+    def chunk(request):
+        if request.path_params["hash"] == chunks[-1].hash.hex():
+            released.wait(10)
+        return Response(origin.read(bytes.fromhex(request.path_params["hash"])))
+
+    app.router.routes.insert(0, Route("/chunks/{hash}", chunk))
+    store, served = start_relay([serve(app).url])
+    wait_for(lambda: store.latest(RUN) == 1)
+    first = httpx.get(f"{served.url}/chunks/{chunks[0].hash.hex()}", timeout=10)
+    assert first.status_code == 200
+    assert not store.has(chunks[-1].hash)
+    threading.Timer(0.2, released.set).start()
+    last = httpx.get(f"{served.url}/chunks/{chunks[-1].hash.hex()}", timeout=10)
+    assert last.status_code == 200
+    assert manifests.hash_chunk(last.content) == chunks[-1].hash
+
+
+def test_flipped_chunk_bytes_from_one_relay_are_taken_from_another(tmp_path, model, origin, signer, authority, serve):
+    signed = put(model, 1, signer, origin)
+    liar = serve(tampering(origin, lambda data: bytes([data[0] ^ 1]) + data[1:])).url
+    honest = serve(create_app(origin)).url
+    sources = Sources([liar, honest])
+    destination = fetch_from(sources, signed, authority, ChunkStore(tmp_path / "mine"), tmp_path / "1")
+    sources.close()
+    assert contents(destination) == contents(model)
+    assert sources.standings[liar].success <= sources.standings[honest].success
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda data: data[:-1], lambda data: data + b"x", lambda data: b"", lambda data: data[::-1]],
+    ids=["truncated", "too long", "empty", "scrambled"],
+)
+def test_false_chunks_never_reach_the_store_nor_the_directory(
+    tmp_path, model, origin, signer, authority, serve, change
+):
+    signed = put(model, 1, signer, origin)
+    store = ChunkStore(tmp_path / "mine")
+    with pytest.raises(Unavailable):
+        fetch([serve(tampering(origin, change)).url], signed, authority, store, tmp_path / "1")
+    assert not (tmp_path / "1").exists()
+    assert len(store.missing(signed.manifest)) == len({chunk.hash for chunk in signed.manifest.chunks()})
+    assert not list((tmp_path / "mine" / "incoming").iterdir())
+
+
+def test_a_manifest_signed_by_another_key_is_rejected(tmp_path, model, origin, signer, other_signer, authority, serve):
+    signed = put(model, 1, other_signer, origin)
+    store = ChunkStore(tmp_path / "mine")
+    with pytest.raises(Rejected, match="not by the trainer"):
+        fetch([serve(create_app(origin)).url], signed, authority, store, tmp_path / "1")
+    assert store.latest(RUN) is None
+
+
+def test_another_manifest_than_the_one_on_chain_is_rejected(tmp_path, model, origin, signer, authority, serve):
+    signed = put(model, 1, signer, origin)
+    app = create_app(origin)
+
+    async def any_root(request):
+        return Response(signed.canonical)
+
+    app.router.routes.insert(0, Route("/runs/1/checkpoints/1", any_root))
+    expected = replace(signed, manifest=replace(signed.manifest, files=signed.manifest.files[:1]))
+    with pytest.raises(Rejected, match="on chain is"):
+        fetch([serve(app).url], expected, authority, ChunkStore(tmp_path / "mine"), tmp_path / "1")
+    assert not (tmp_path / "1").exists()
+
+
+def test_a_relay_does_not_pass_on_what_the_trainer_did_not_sign(
+    tmp_path, model, origin, signer, other_signer, serve, start_relay
+):
+    put(model, 2, other_signer, origin)
+    store, _ = start_relay([serve(create_app(origin)).url])
+    time.sleep(0.3)
+    assert store.latest(RUN) is None
+
+
+def test_an_older_version_does_not_become_the_latest_of_a_relay(tmp_path, origin, signer, serve, start_relay):
+    put(make_model(tmp_path / "new"), 5, signer, origin)
+    store, served = start_relay([serve(create_app(origin)).url])
+    wait_for(lambda: store.latest(RUN) == 5)
+    put(make_model(tmp_path / "old", seed=1), 4, signer, origin)
+    wait_for(lambda: len(store.checkpoints(RUN)) == 2)
+    assert httpx.get(f"{served.url}/runs/{RUN}/checkpoints/latest").json() == {"version": 5}
+
+
+def test_a_relay_killed_in_the_middle_of_a_chunk_costs_only_that_chunk(
+    tmp_path, model, origin, signer, authority, serve
+):
+    signed = put(model, 1, signer, origin)
+    breaking, port = breaking_source(origin, signed, chunks_served=4)
+    store = ChunkStore(tmp_path / "mine")
+    store.put_manifest(signed)
+    with pytest.raises(Unavailable):
+        fetch([f"http://127.0.0.1:{port}"], signed, authority, store, tmp_path / "1")
+    assert not (tmp_path / "1").exists()
+    missing = {chunk.hash.hex() for chunk in store.missing(signed.manifest)}
+    assert 0 < len(missing) < len(list(signed.manifest.chunks()))
+    breaking.close()
+    asked: list[str] = []
+    url = serve(counting(create_app(origin), asked)).url
+    assert contents(fetch([url], signed, authority, store, tmp_path / "1")) == contents(model)
+    assert {path.removeprefix("/chunks/") for path in asked} == missing
+
+
+def test_a_chunk_broken_off_is_resumed_at_another_source(tmp_path, model, origin, signer, authority, serve):
+    signed = put(model, 1, signer, origin)
+    breaking, port = breaking_source(origin, signed, chunks_served=0)
+    ranges: list[str] = []
+
+    def watch(scope):
+        ranges.extend(value.decode() for name, value in scope["headers"] if name == b"range")
+
+    honest = serve(watching(create_app(origin), watch)).url
+    store = ChunkStore(tmp_path / "mine")
+    store.put_manifest(signed)
+    destination = fetch([f"http://127.0.0.1:{port}", honest], signed, authority, store, tmp_path / "1")
+    assert contents(destination) == contents(model)
+    assert all(value.startswith("bytes=") for value in ranges)
+    breaking.close()
+
+
+def test_chunks_of_an_older_version_are_not_fetched_again(tmp_path, model, origin, signer, authority, serve):
+    first = put(model, 1, signer, origin)
+    asked: list[str] = []
+    url = serve(counting(create_app(origin), asked)).url
+    fetch([url], first, authority, ChunkStore(tmp_path / "mine"), tmp_path / "1")
+    (model / "model.safetensors").write_bytes(os.urandom(CHUNK))
+    second = put(model, 2, signer, origin)
+    asked.clear()
+    fetch([url], second, authority, ChunkStore(tmp_path / "fresh"), tmp_path / "2", old_directories=[tmp_path / "1"])
+    chunks = [path for path in asked if path.startswith("/chunks/")]
+    assert len(chunks) == 1
+    assert contents(tmp_path / "2") == contents(model)
+
+
+def test_a_directory_that_holds_the_version_already_is_left_alone(tmp_path, model, origin, signer, authority, serve):
+    signed = put(model, 1, signer, origin)
+    asked: list[str] = []
+    url, store = serve(counting(create_app(origin), asked)).url, ChunkStore(tmp_path / "mine")
+    fetch([url], signed, authority, store, tmp_path / "1")
+    asked.clear()
+    fetch([url], signed, authority, store, tmp_path / "1")
+    assert asked == []
+
+
+def test_a_damaged_directory_is_replaced(tmp_path, model, origin, signer, authority, serve):
+    signed = put(model, 1, signer, origin)
+    url, store = serve(create_app(origin)).url, ChunkStore(tmp_path / "mine")
+    destination = fetch([url], signed, authority, store, tmp_path / "1")
+    (destination / "model.safetensors").write_bytes(b"short")
+    fetch([url], signed, authority, store, tmp_path / "1")
+    assert contents(destination) == contents(model)
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
+def test_a_chunk_damaged_on_disk_is_dropped_not_served(tmp_path, model, origin, signer):
+    signed = put(model, 1, signer, origin)
+    digest = next(signed.manifest.chunks()).hash
+    path = tmp_path / "origin" / "chunks" / digest.hex()[:2] / digest.hex()
+    path.write_bytes(b"damaged")
+    assert origin.read(digest) is None
+    assert not origin.has(digest)
+
+
+def test_no_source_left_is_unavailable(tmp_path, model, origin, signer, authority):
+    signed = put(model, 1, signer, origin)
+    with pytest.raises(Unavailable):
+        fetch(["http://127.0.0.1:9"], signed, authority, ChunkStore(tmp_path / "mine"), tmp_path / "1")
+
+
+def test_two_manifests_of_one_version_are_told_apart_by_their_root(tmp_path, model, origin, signer, authority, serve):
+    """A trainer that died between signing and the chain may sign the same version twice."""
+    forgotten = put(model, 1, signer, origin)
+    (model / "model.safetensors").write_bytes(os.urandom(1000))
+    on_chain = put(model, 1, signer, origin)
+    url = serve(create_app(origin)).url
+    for signed in (forgotten, on_chain):
+        destination = tmp_path / signed.manifest.root.hex()
+        fetch([url], signed, authority, ChunkStore(tmp_path / "mine"), destination)
+        assert manifests.from_directory(destination, 1, CHUNK).root == signed.manifest.root
+
+
+def test_retention_keeps_the_newest_versions_and_the_chunks_they_share(tmp_path, model, origin, signer):
+    shared = next(put(model, 1, signer, origin).manifest.chunks()).hash
+    for version in range(2, 5):
+        (model / "model.safetensors").write_bytes(os.urandom(100_000))
+        newest = put(model, version, signer, origin)
+    origin.retain(RUN, 2)
+    assert [version for version, _ in origin.checkpoints(RUN)] == [3, 4]
+    assert origin.has(shared)
+    assert origin.missing(newest.manifest) == []
+    held = len(list((tmp_path / "origin" / "chunks").glob("??/*")))
+    assert held == len(
+        {c.hash for v, r in origin.checkpoints(RUN) for c in origin.manifest(RUN, v, r).manifest.chunks()}
+    )
+
+
+def test_the_server_answers_ranges_tags_and_nonsense(model, origin, signer, serve):
+    chunk = max(put(model, 1, signer, origin).manifest.chunks(), key=lambda chunk: chunk.size)
+    url = serve(create_app(origin)).url
+    path, data = f"{url}/chunks/{chunk.hash.hex()}", origin.read(chunk.hash)
+    part = httpx.get(path, headers={"Range": "bytes=10-19"})
+    assert (part.status_code, part.content) == (206, data[10:20])
+    assert part.headers["content-range"] == f"bytes 10-19/{len(data)}"
+    assert httpx.get(path, headers={"Range": "bytes=10-"}).content == data[10:]
+    assert httpx.get(path, headers={"Range": f"bytes={len(data)}-"}).status_code == 416
+    assert httpx.get(path, headers={"Range": "lines=1-2"}).content == data
+    assert httpx.get(path, headers={"If-None-Match": f'"{chunk.hash.hex()}"'}).status_code == 304
+    assert "immutable" in httpx.get(path).headers["cache-control"]
+    for nonsense in ("/chunks/..%2f..%2fetc%2fpasswd", "/chunks/xyz", f"/chunks/{'A' * 64}"):
+        assert httpx.get(url + nonsense).status_code in (400, 404)
+    assert httpx.get(f"{url}/chunks/{'0' * 64}").status_code == 404
+    assert httpx.get(f"{url}/runs/7/checkpoints/latest").status_code == 404
+    assert httpx.get(f"{url}/runs/1/checkpoints/1?root=0x12").status_code == 400
+    assert httpx.get(f"{url}/runs/{10**60}/checkpoints/{10**60}").status_code == 404
+
+
+def test_sources_must_be_urls():
+    for urls in ([], ["localhost:80"], ["ftp://host/x"], ["http://"]):
+        with pytest.raises(Misconfigured):
+            Sources(urls)
+
+
+def test_a_source_is_drawn_by_success_and_bandwidth_and_an_untried_one_is_tried():
+    fast, slow, failing, untried = Standing(1.0, 8e6), Standing(1.0, 1e6), Standing(0.1, 8e6), Standing()
+    drawn = weights([fast, slow, failing, untried])
+    assert drawn[0] == drawn[3] > drawn[1] > drawn[2] > 0
+
+
+def test_a_failed_source_rests_but_is_asked_where_it_is_alone():
+    clock = [0.0]
+    sources = Sources(["http://a", "http://b"], clock=lambda: clock[0])
+    sources.lied("http://a")
+    assert {sources.choose() for _ in range(50)} == {"http://b"}
+    assert sources.choose({"http://b"}) == "http://a"
+    assert sources.choose({"http://a", "http://b"}) is None
+    clock[0] = 61.0
+    assert {sources.choose() for _ in range(200)} == {"http://a", "http://b"}
+    sources.close()
+
+
+def watching(app: Starlette, watch):
+    async def wrapped(scope, receive, send):
+        if scope["type"] == "http":
+            watch(scope)
+        await app(scope, receive, send)
+
+    return wrapped
+
+
+def counting(app: Starlette, asked: list[str]):
+    return watching(app, lambda scope: asked.append(scope["path"]))
+
+
+def breaking_source(store, signed, chunks_served):
+    """A source that serves so many chunks whole and breaks off in the middle of every later one."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    left = [chunks_served]
+
+    def answer(connection):
+        with connection:
+            request = connection.recv(65536).decode()
+            data = store.read(bytes.fromhex(request.split(" ")[1].removeprefix("/chunks/")))
+            head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(data)}\r\nConnection: close\r\n\r\n".encode()
+            whole = left[0] > 0
+            left[0] -= 1
+            connection.sendall(head + (data if whole else data[: len(data) // 2]))
+
+    def loop():
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            answer(connection)
+
+    threading.Thread(target=loop, daemon=True).start()
+    return listener, listener.getsockname()[1]
