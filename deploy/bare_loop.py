@@ -71,17 +71,18 @@ def run_bare(
     staleness: int | None = None,
     target_accuracy: float | None = None,
     evaluate_every: int = 5,
+    problems: int = 512,
     lose: Callable[[int, int], bool] = lambda round_, group: False,
     progress: Callable[[BareStep], None] = lambda step: None,
 ) -> BareRecord:
-    """Train ``recipe.steps`` rounds, or until ``target_accuracy`` is measured on 512 held-out problems.
+    """Train ``recipe.steps`` rounds, or until ``target_accuracy`` is measured on ``problems`` held-out problems.
 
     ``staleness`` is how many versions old the generating weights are (default: the recipe's async level); ``lose``
     says which groups of a round never reach the trainer.
     """
-    loop = _Loop(
-        model_directory, environment, recipe, seed, recipe.async_level if staleness is None else staleness, lose
-    )
+    loop = _Loop(model_directory, environment, recipe, seed)
+    loop.staleness = recipe.async_level if staleness is None else staleness
+    loop.problems, loop.lose = problems, lose
     before = loop.accuracy()
     reached: int | None = None
     while loop.round < recipe.steps and reached is None:
@@ -111,20 +112,17 @@ class _Clock:
 class _Loop:
     """State of a bare run between rounds."""
 
-    def __init__(
-        self,
-        model_directory: Path,
-        environment: Environment,
-        recipe: Recipe,
-        seed: int,
-        staleness: int,
-        lose: Callable[[int, int], bool],
-    ) -> None:
-        self.environment, self.recipe, self.seed, self.staleness, self.lose = environment, recipe, seed, staleness, lose
+    staleness: int
+    problems: int
+    lose: Callable[[int, int], bool]
+
+    def __init__(self, model_directory: Path, environment: Environment, recipe: Recipe, seed: int) -> None:
+        self.environment, self.recipe, self.seed = environment, recipe, seed
         self.policy = Policy(model_directory, recipe)
         self.engine = TransformersEngine()
         self.engine.load(model_directory)
-        self.round, self.left, self.steps = 0, (), list[BareStep]()
+        self.round, self.steps = 0, list[BareStep]()
+        self.left: tuple[Group, ...] = ()
         self.clock = _Clock()
 
     def advance(self, measured: bool) -> BareStep:
@@ -190,9 +188,11 @@ class _Loop:
         )
 
     def accuracy(self) -> float:
-        """Sampled accuracy of the present weights on 512 held-out problems."""
+        """Sampled accuracy of the present weights on held-out problems."""
         with self.clock.part("evaluation"):
-            return accuracy(self.policy.model, self.environment, self.seed, max_tokens=self.recipe.max_tokens)
+            return accuracy(
+                self.policy.model, self.environment, self.seed, self.problems, max_tokens=self.recipe.max_tokens
+            )
 
     def record(self, before: float, after: float, reached: int | None) -> BareRecord:
         parts = self.clock.parts

@@ -32,8 +32,8 @@ class Warmup:
     layers: int = 2
     heads: int = 4
     key_value_heads: int = 2
-    steps: int = 220
-    batch: int = 64
+    steps: int = 320
+    batch: int = 40
     rate: float = 3e-3
     slip: float = 0.22
 
@@ -108,7 +108,7 @@ def _imitate(
         logits_BTV = model(input_ids=tokens_BT[:, :-1], use_cache=False, logits_to_keep=kept).logits
         loss = torch.nn.functional.cross_entropy(logits_BTV.flatten(0, 1), tokens_BT[:, prompt_length:].flatten())
         optimizer.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         schedule.step()

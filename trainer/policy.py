@@ -9,7 +9,7 @@ import math
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,10 +84,13 @@ class Policy:
         start_BK = None
         if self.recipe.ratio == "decoupled":
             start_BK = self._frozen_taken(batch, None)
-        reference_BKV = None
-        if self.reference is not None:
-            reference_BKV = self._frozen_logprobs(batch, self.reference)
-        return grpo.Tokens(batch.targets_BK, batch.mask_BK, batch.advantages_B, behaviour_BK, start_BK, reference_BKV)
+        return grpo.Tokens(batch.targets_BK, batch.mask_BK, batch.advantages_B, behaviour_BK, start_BK)
+
+    def _with_reference(self, batch: MicroBatch, tokens: grpo.Tokens) -> grpo.Tokens:
+        """``tokens`` with checkpoint 0's logprobs where the recipe has a KL; a whole step's would not fit in memory."""
+        if self.reference is None:
+            return tokens
+        return replace(tokens, reference_BTV=self._frozen_logprobs(batch, self.reference))
 
     def _weights_of(self, version: int) -> Weights | None:
         """The kept weights of ``version``; ``None`` for those the model holds now."""
@@ -121,8 +124,9 @@ class Policy:
         self.optimizer.zero_grad()
         denominator = sum(batch.completion_tokens for batch, _ in part)
         for batch, tokens in part:
-            loss = grpo.loss(self._logprobs(batch), tokens, self.objective, denominator)
-            loss.total.backward()
+            referred = self._with_reference(batch, tokens)
+            loss = grpo.loss(self._logprobs(batch), referred, self.objective, denominator)
+            loss.total.backward()  # type: ignore[no-untyped-call]
             tally.add(loss)
         rate = self.recipe.rate(self.optimizer_steps)
         norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.gradient_clip).item()
