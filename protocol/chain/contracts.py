@@ -165,6 +165,10 @@ class Reader:
         """One run."""
         return cast(Run, self.view("Market", "runOf", run))
 
+    def runs(self, runs: Sequence[int]) -> list[Run]:
+        """Many runs in one round trip."""
+        return self.views("Market", "runOf", [(run,) for run in runs])
+
     def joined_at(self, run: int, node: int) -> bytes:
         """The rules hash at which the node joined; 32 zero bytes where it has not."""
         return cast(bytes, self.view("Market", "joinedAt", run, node))
