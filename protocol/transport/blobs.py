@@ -8,15 +8,16 @@ A root binds what the bytes mean, not how they were compressed, so neither check
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import uuid
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import httpx
 
 from protocol.errors import Rejected, Unavailable
+from protocol.transport.urls import is_http
 
 LONGEST_FETCH_SECONDS = 120.0
 
@@ -46,7 +47,8 @@ class DirectoryBlobs:
             os.replace(incoming, path)
             _flush_directory(path.parent)
         except OSError as error:
-            incoming.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                incoming.unlink()
             raise Unavailable(f"the blob store cannot be written: {error.strerror}") from error
 
     def get(self, root: bytes) -> bytes | None:
@@ -87,11 +89,11 @@ class HttpBlobs:
         Raises `Rejected` where the URI is none or more than ``limit`` bytes come (they are not read on), `Unavailable`
         for everything else: that a blob is not there now proves nothing. Redirects are not followed.
         """
-        if urlsplit(base_uri).scheme not in ("http", "https") or not urlsplit(base_uri).hostname:
+        if not is_http(base_uri):
             raise Rejected(f"{base_uri[:100]!r} is no place to fetch from: it needs http:// or https:// and a host")
         try:
             return self._read(f"{base_uri}0x{root.hex()}", limit)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:  # ValueError: a host no resolver takes
             raise Unavailable(f"{base_uri[:100]} does not answer: {type(error).__name__}") from error
 
     def _read(self, url: str, limit: int) -> bytes:

@@ -141,7 +141,8 @@ class ChunkStore:
             path.parent.mkdir(parents=True, exist_ok=True)
             os.replace(incoming, path)
         except OSError as error:
-            incoming.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                incoming.unlink()
             raise Unavailable(f"the chunk store cannot be written: {error.strerror}") from error
 
     def _chunk_path(self, digest: bytes) -> Path:

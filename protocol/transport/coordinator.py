@@ -10,13 +10,13 @@ import secrets
 import time
 from collections.abc import Callable
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 import httpx
 from eth_utils import keccak
 from pydantic import ValidationError
 
 from protocol.errors import Misconfigured, Rejected, Unavailable
+from protocol.transport.urls import is_http
 from protocol.wire import api
 from protocol.wire.auth import Signer, sign_request
 from protocol.wire.rollout import DEFAULT_LIMITS
@@ -44,7 +44,7 @@ class CoordinatorClient:
         clock: Callable[[], float] = time.time,
         timeout_seconds: float = 15.0,
     ) -> None:
-        if urlsplit(base_url).scheme not in ("http", "https") or not urlsplit(base_url).hostname:
+        if not is_http(base_url):
             raise Misconfigured(f"{base_url!r} is no coordinator's URL; give http:// or https:// and a host")
         self.base_url = base_url.rstrip("/")
         self._signer, self._chain_id, self._rounds, self._clock = signer, chain_id, rounds_address, clock

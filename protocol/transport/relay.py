@@ -20,7 +20,8 @@ from protocol.transport.sources import Sources
 from protocol.wire.api import CheckpointList
 
 LIST_BYTES = 1 << 20
-LIST_WAIT_SECONDS = 10
+LIST_WAIT_SECONDS = 10.0
+"""How long an upstream may hold the question for its list until the list changes."""
 FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 0.1, 10.0
 
 
@@ -33,9 +34,10 @@ class Relay:
         sources: Sources,
         authorities: Mapping[int, Authority],
         versions_kept: int = DEFAULT_VERSIONS_KEPT,
+        list_wait_seconds: float = LIST_WAIT_SECONDS,
     ) -> None:
         self._store, self._sources, self._authorities = store, sources, authorities
-        self._versions_kept = versions_kept
+        self._versions_kept, self._list_wait_seconds = versions_kept, list_wait_seconds
         self._log = structlog.get_logger("relay")
         self._taking = threading.Lock()
         self._stopped = threading.Event()
@@ -99,7 +101,7 @@ class Relay:
 
     def _ask(self, run: int, url: str, known: str | None) -> tuple[CheckpointList, str] | None:
         """Returns the upstream's list and its tag, or None where it did not change for a while."""
-        path = f"/runs/{run}/checkpoints?wait={LIST_WAIT_SECONDS}"
+        path = f"/runs/{run}/checkpoints?wait={self._list_wait_seconds}"
         answer = self._sources.get(url, path, LIST_BYTES, known)
         if answer is None:
             return None

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from random import Random
-from urllib.parse import urlsplit
 
 import httpx
 
 from protocol.errors import Misconfigured, Rejected, Unavailable
+from protocol.transport.urls import is_http
 
 MEMORY = 0.7
 """Share of the old average that each new measurement leaves."""
@@ -48,7 +48,7 @@ class Sources:
         random: Random | None = None,
     ) -> None:
         for url in urls:
-            if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+            if not is_http(url):
                 raise Misconfigured(f"{url!r} is no source of weights; give http:// or https:// and a host")
         if not urls:
             raise Misconfigured("there is no source of weights; name at least one relay or the origin")

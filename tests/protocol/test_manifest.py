@@ -19,7 +19,11 @@ CHUNK = 1024
 
 @st.composite
 def some_manifests(draw):
-    names = draw(st.lists(st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,20}", fullmatch=True), min_size=1, max_size=5, unique=True))
+    names = draw(
+        st.lists(
+            st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,20}", fullmatch=True), min_size=1, max_size=5, unique=True
+        )
+    )
     files = []
     for name in sorted(names):
         size = draw(st.integers(0, 5 * CHUNK))
