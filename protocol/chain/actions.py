@@ -168,6 +168,13 @@ def join_run(sender: Sender, run: int, node: int, intent: str, rules_hash: bytes
 
 def _allow(sender: Sender, contract: str, amount: int, intent: str) -> None:
     """Lets a contract take exactly what the next call needs, where it may not already."""
+    approval = missing_approval(sender, contract, amount)
+    if approval is not None:
+        sender.send(f"{intent}/approve", approval)
+
+
+def missing_approval(sender: Sender, contract: str, amount: int) -> calls.Call | None:
+    """The approval needed before the contract can take ``amount`` token wei; None where it may already."""
     deployment = sender.chain.deployment
-    if sender.chain.latest().allowance(sender.address, deployment.address_of(contract)) < amount:
-        sender.send(f"{intent}/approve", calls.approve(deployment, contract, amount))
+    allowed = sender.chain.latest().allowance(sender.address, deployment.address_of(contract))
+    return calls.approve(deployment, contract, amount) if allowed < amount else None

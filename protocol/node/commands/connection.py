@@ -78,18 +78,29 @@ def new_intent(verb: str) -> str:
     return f"{verb}/{secrets.token_hex(8)}"
 
 
-def preview(sender: Sender, call: Call, as_json: bool) -> None:
-    """Shows what a call would do and cost; sends nothing."""
-    simulation = sender.simulate(call)
+def preview(sender: Sender, call: Call, as_json: bool, takes: tuple[str, int] | None = None) -> None:
+    """Shows what a call would do and cost; sends nothing.
+
+    Args:
+        takes: (contract, token wei) that the call takes from the sender. Where the contract may not take so much yet,
+            what is simulated is the approval that comes first: before it the call itself can only be refused.
+    """
+    first, then = call, None
+    if takes is not None:
+        from protocol.chain import actions
+
+        approval = actions.missing_approval(sender, *takes)
+        first, then = (approval, call.description) if approval else (call, None)
+    simulation = sender.simulate(first)
     shown = {
         "would_call": simulation.description,
-        "to": call.to,
+        "to": first.to,
         "from": sender.address,
-        "calldata": call.data,
+        "calldata": first.data,
         "gas": simulation.gas,
         "most_cost_wei": simulation.max_cost,
     }
-    show(shown, as_json)
+    show(shown | ({"then": then} if then else {}), as_json)
 
 
 def report(receipt: Receipt, as_json: bool, **details: Any) -> None:

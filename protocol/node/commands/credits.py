@@ -63,7 +63,7 @@ def buy(
 
     with sending(rpc, addresses, keystore, password_file) as sender:
         if dry_run:
-            preview(sender, calls.buy(sender.chain.deployment, amount), as_json)
+            preview(sender, calls.buy(sender.chain.deployment, amount), as_json, ("Credits", amount))
             return
         report(actions.buy_credits(sender, amount, new_intent("buy")), as_json, bought_wei=amount)
 

@@ -61,8 +61,8 @@ def register(
     with sending(rpc, addresses, owner_keystore, password_file) as sender:
         key = opened(node_keystore, node_password_file or password_file)
         if dry_run:
-            actions.check_bond(sender.chain.latest(), sender.address, kind, capacity)
-            preview(sender, actions.binding_call(sender, key, kind, capacity), as_json)
+            bond = actions.check_bond(sender.chain.latest(), sender.address, kind, capacity)
+            preview(sender, actions.binding_call(sender, key, kind, capacity), as_json, ("Registry", bond))
             return
         show(_registered(actions.register_node(sender, key, kind, capacity, new_intent("register"))), as_json)
 

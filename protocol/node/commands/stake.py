@@ -42,7 +42,7 @@ def deposit(
 
     with sending(rpc, addresses, keystore, password_file) as sender:
         if dry_run:
-            preview(sender, calls.top_up(sender.chain.deployment, node, amount), as_json)
+            preview(sender, calls.top_up(sender.chain.deployment, node, amount), as_json, ("Registry", amount))
             return
         receipt = actions.deposit(sender, node, amount, new_intent("deposit"))
         report(receipt, as_json, node=node, amount_wei=amount)

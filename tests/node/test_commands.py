@@ -1,0 +1,176 @@
+"""The whole way of a provider and a requester, typed at the front door against a real chain."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.chain import actions, calls
+from protocol.chain.client import Chain
+from protocol.chain.reverts import Reverted
+from protocol.chain.sender import Sender
+from protocol.chain.structs import Role, RunTerms
+from protocol.errors import Rejected
+from protocol.node.commands.run import hash_of
+from protocol.node.wallet import Keystores, Wallet
+from tests.conftest import ROOT, TOKEN, Anvil, free_port
+
+Assize = Callable[..., Any]
+
+
+class Outcome:
+    """What a command left."""
+
+    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
+        self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
+
+    @property
+    def json(self) -> Any:
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def assize(chain: Chain, anvil: Anvil, tmp_path: Path) -> Assize:
+    """Runs a command as a person would, with one funded owner ``alice`` and a node key ``box``."""
+    keystores = Keystores(tmp_path / "keystores")
+    for name in ("alice", "box"):
+        anvil.fund(keystores.create(name, "pw", scrypt_n=2**4).address)
+    chain.deployment.save(tmp_path / "addresses.json")
+    (tmp_path / "password").write_text("pw\n")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ASSIZE_")} | {
+        "ASSIZE_RPC_URL": anvil.url,
+        "ASSIZE_ADDRESSES": str(tmp_path / "addresses.json"),
+        "ASSIZE_KEYSTORE_DIR": str(keystores.directory),
+        "ASSIZE_KEYSTORE": "alice",
+        "ASSIZE_PASSWORD_FILE": str(tmp_path / "password"),
+        "ASSIZE_STATE_DIR": str(tmp_path / "state"),
+    }
+
+    def run(*words: object, **changed: str) -> Outcome:
+        line = [sys.executable, "assize.py", *map(str, words)]
+        return Outcome(
+            subprocess.run(line, cwd=ROOT, env=environment | changed, capture_output=True, text=True, timeout=60)
+        )
+
+    return run
+
+
+def register(assize: Assize, *more: object) -> Outcome:
+    return assize(
+        *("node", "register", "--owner-keystore", "alice", "--node-keystore", "box", "--role", "worker"),
+        *("--capacity", 16, "--json", *more),
+    )
+
+
+def test_a_provider_registers_lists_tops_up_and_retires(assize: Assize) -> None:
+    refused = register(assize)
+    assert refused.code == 1
+    assert "bond too small" in refused.err
+    assert "get tokens with: assize wallet drip" in refused.err
+    assert assize("wallet", "drip", 100 * TOKEN, "--json").json["amount_wei"] == str(100 * TOKEN)
+    dry = register(assize, "--dry-run").json
+    assert dry["would_call"].startswith("Token.approve(")
+    assert dry["then"].startswith("Registry.register(role=worker")
+    node = register(assize).json
+    assert (node["node"], node["bond_wei"]) == (1, str(16 * TOKEN))
+    assert assize("stake", "deposit", 1, TOKEN, "--json").json["amount_wei"] == str(TOKEN)
+    assert assize("node", "list", "--json").json[0]["bond_wei"] == str(17 * TOKEN)
+    assert assize("node", "retire", 1, "--json").json["withdrawable_at"] > 0
+    early = assize("stake", "withdraw", 1)
+    assert early.code == 1
+    assert "reverted: StillBonded(node=1" in early.err
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "sentence"),
+    [
+        ({"ASSIZE_RPC_URL": f"http://127.0.0.1:{free_port()}"}, 3, "no RPC answers at"),
+        ({"ASSIZE_PASSWORD_FILE": __file__}, 2, "wrong password for keystore alice"),
+        ({"ASSIZE_KEYSTORE": "bob"}, 2, "no keystore bob"),
+        ({"ASSIZE_ADDRESSES": "nowhere.json"}, 2, "cannot read the address file"),
+    ],
+)
+def test_wrong_input_is_one_sentence_and_a_code(
+    assize: Assize, changed: dict[str, str], code: int, sentence: str
+) -> None:
+    outcome = assize("wallet", "drip", 1, **changed)
+    assert outcome.code == code
+    assert sentence in outcome.err
+    assert len(outcome.err.strip().splitlines()) == 1
+
+
+def test_a_key_is_made_listed_and_its_balance_shown(assize: Assize) -> None:
+    made = assize("wallet", "new", "carol", "--json").json
+    assert made in assize("wallet", "list", "--json").json
+    (balance,) = assize("wallet", "balance", "--keystore", "carol", "--json").json
+    assert balance == {"name": "carol", "address": made["address"]} | dict.fromkeys(
+        ("native_wei", "token_wei", "credits_wei"), "0"
+    )
+
+
+# The same steps through the functions that the local network uses
+
+
+@pytest.fixture
+def owner(chain: Chain, make_wallet: Callable[[str], Wallet], tmp_path: Path) -> Any:
+    sender = Sender(chain, make_wallet("owner"), tmp_path / "owner.sqlite")
+    actions.drip(sender, 1000 * TOKEN, "drip")
+    yield sender
+    sender.close()
+
+
+def terms_of(address: str) -> RunTerms:
+    return RunTerms(address, address, b"\7" * 32, 1, 1, 1000, 3, 0, 60, 60, 60, 60, 0)
+
+
+def test_a_run_is_opened_funded_and_joined(owner: Sender, chain: Chain, make_wallet: Callable[[str], Wallet]) -> None:
+    node = actions.register_node(owner, make_wallet("key"), Role.WORKER, 4, "register")
+    opened = actions.open_run(owner, terms_of(owner.address), b"\1" * 32, "http://here", "open")
+    actions.fund_run(owner, opened.run, 5 * TOKEN, "fund")
+    actions.join_run(owner, opened.run, node.node, "join")
+    reader = chain.pinned(chain.head())
+    run = reader.run(opened.run)
+    assert (run.escrow, run.terms, run.version) == (5 * TOKEN, opened.terms, 0)
+    assert reader.joined_at(opened.run, node.node) == b"\7" * 32
+    assert reader.manifest_root(opened.run, 0) == b"\1" * 32
+    assert (reader.credits_locked(), reader.credits_of(owner.address)) == (5 * TOKEN, 0)
+
+
+def test_a_run_is_not_joined_at_other_rules(owner: Sender, make_wallet: Callable[[str], Wallet]) -> None:
+    node = actions.register_node(owner, make_wallet("key"), Role.WORKER, 4, "register")
+    opened = actions.open_run(owner, terms_of(owner.address), b"\1" * 32, "http://here", "open")
+    with pytest.raises(Rejected, match="read them before joining"):
+        actions.join_run(owner, opened.run, node.node, "join", b"\5" * 32)
+
+
+def test_an_unfunded_run_opens_no_round(owner: Sender, chain: Chain) -> None:
+    opened = actions.open_run(owner, terms_of(owner.address), b"\1" * 32, "http://here", "open")
+    with pytest.raises(Reverted, match="reverted: "):
+        owner.send("round", calls.open_round(chain.deployment, opened.run, 1, 0, bytes(5)))
+
+
+def test_credits_are_bought_and_redeemed(owner: Sender, chain: Chain) -> None:
+    actions.buy_credits(owner, 3 * TOKEN, "buy")
+    actions.redeem_credits(owner, TOKEN, "redeem")
+    assert chain.latest().credits_of(owner.address) == 2 * TOKEN
+    with pytest.raises(Rejected, match=r"credits, not"):
+        actions.redeem_credits(owner, 3 * TOKEN, "more")
+
+
+def test_a_key_serves_one_node(owner: Sender, make_wallet: Callable[[str], Wallet]) -> None:
+    key = make_wallet("key")
+    actions.register_node(owner, key, Role.VALIDATOR, 1, "first")
+    with pytest.raises(Rejected, match="is already the key of node 1"):
+        actions.register_node(owner, key, Role.VALIDATOR, 1, "second")
+
+
+def test_a_hash_is_64_hex_digits() -> None:
+    assert hash_of("0x" + "ab" * 32) == b"\xab" * 32
