@@ -39,12 +39,13 @@ class RpcFault(Unavailable):
 
 
 class Rpc:
-    """A connection to one RPC endpoint. Safe to share between threads."""
+    """A connection to one RPC endpoint; ``round_trips`` counts what it cost. Safe to share between threads."""
 
     def __init__(self, url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         self.url = url
         self._http = httpx.Client(timeout=timeout_seconds, trust_env=False)
         self._ids = itertools.count(1)
+        self.round_trips = 0
 
     def call(self, method: str, *params: Any) -> Any:
         """Sends one request and returns its result.
@@ -84,6 +85,7 @@ class Rpc:
         return {"jsonrpc": "2.0", "id": next(self._ids), "method": request.method, "params": list(request.params)}
 
     def _post(self, body: Any) -> Any:
+        self.round_trips += 1
         try:
             response = self._http.post(self.url, json=body)
         except (httpx.HTTPError, httpx.InvalidURL) as error:

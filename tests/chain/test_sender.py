@@ -71,7 +71,7 @@ def test_the_same_key_again_returns_the_same_receipt(sender: Sender, chain: Chai
 
 def test_a_key_cannot_stand_for_two_calls(sender: Sender, chain: Chain) -> None:
     sender.send("drip", calls.drip(chain.deployment, sender.address, TOKEN))
-    with pytest.raises(Rejected, match="the journal has 'drip' as Token.drip"):
+    with pytest.raises(Rejected, match=r"the journal has 'drip' as Token\.drip"):
         sender.send("drip", calls.drip(chain.deployment, sender.address, 2 * TOKEN))
 
 
@@ -193,8 +193,8 @@ def test_a_nonce_taken_by_another_program_fails_the_intent(
         }
         anvil.rpc.call("eth_sendRawTransaction", "0x" + wallet.sign_transaction(foreign).hex())
         anvil.rpc.call("evm_mine")
+    sender.reconcile()
     with pytest.raises(Rejected, match="nonce 0 was taken by another program"):
-        Sender.reconcile(sender)
         sender.send("pay", calls.pay_native(NOBODY, 1))
     assert sender.send("again", calls.pay_native(NOBODY, 1)).status == 1
     sender.close()
@@ -278,7 +278,10 @@ def test_a_lock_dies_with_its_process(chain: Chain, anvil: Anvil, tmp_path: Path
     chain.deployment.save(tmp_path / "addresses.json")
     holder = CHILD + "\nprint('held', flush=True)\nsys.stdin.read()"
     child = subprocess.Popen(
-        [sys.executable, "-c", holder, anvil.url, str(tmp_path)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", holder, anvil.url, str(tmp_path)],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     assert child.stdout is not None
     assert child.stdin is not None

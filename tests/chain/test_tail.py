@@ -1,0 +1,192 @@
+"""Every event once, in order, across ranges, restarts and reorganisations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from protocol.chain import calls
+from protocol.chain.client import Chain
+from protocol.chain.events import Dripped, Log, Transfer
+from protocol.chain.sender import Sender
+from protocol.chain.tail import BlockEvents, Cursor, FinalityMoved, Rollback, Tail
+from protocol.errors import Unavailable
+from protocol.node.wallet import Wallet
+from tests.conftest import Anvil
+
+
+class Faucet:
+    """Makes events: the amounts dripped tell them apart."""
+
+    def __init__(self, sender: Sender) -> None:
+        self.sender = sender
+        self.dripped = 0
+
+    def drip(self, times: int = 1) -> None:
+        deployment = self.sender.chain.deployment
+        for _ in range(times):
+            self.dripped += 1
+            call = calls.drip(deployment, self.sender.address, self.dripped)
+            self.sender.send(f"drip-{self.dripped}", call)
+
+
+@pytest.fixture
+def faucet(chain: Chain, make_wallet: Callable[[str], Wallet], tmp_path: Path) -> Iterator[Faucet]:
+    sender = Sender(chain, make_wallet("faucet"), tmp_path / "faucet.sqlite")
+    yield Faucet(sender)
+    sender.close()
+
+
+def events_of(found: list[BlockEvents] | Rollback) -> list[Log]:
+    assert isinstance(found, list)
+    return [log for block in found for log in block.logs]
+
+
+def amounts(logs: list[Log]) -> list[int]:
+    return [log.event.amount for log in logs if isinstance(log.event, Dripped)]
+
+
+def drain(tail: Tail, max_blocks: int = 20_000) -> list[Log]:
+    logs: list[Log] = []
+    while found := tail.poll(max_blocks):
+        logs += events_of(found)
+    return logs
+
+
+@pytest.mark.parametrize("finality_depth", [64, 0, 3], ids=["live", "backfill", "both, with a joint"])
+@pytest.mark.parametrize("max_blocks", [1, 4, 20_000])
+def test_every_event_comes_once_in_order(chain: Chain, faucet: Faucet, finality_depth: int, max_blocks: int) -> None:
+    faucet.drip(9)
+    logs = drain(Tail(chain, finality_depth=finality_depth), max_blocks)
+    assert amounts(logs) == list(range(1, 10))
+    assert [log.log_index for log in logs[-2:]] == [0, 1]
+    assert isinstance(logs[-1].event, Transfer)
+    block = chain.block(logs[-1].block_number)
+    assert (logs[-1].block_hash, logs[-1].timestamp) == (block.hash, block.timestamp)
+
+
+def test_live_events_come_at_the_next_poll(chain: Chain, faucet: Faucet) -> None:
+    tail = Tail(chain)
+    drain(tail)
+    for expected in (1, 2, 3):
+        faucet.drip()
+        found = tail.poll()
+        assert amounts(events_of(found)) == [expected]
+        assert tail.poll() == []
+
+
+def test_the_last_block_looked_at_is_always_there_even_without_events(chain: Chain, anvil: Anvil) -> None:
+    tail = Tail(chain)
+    drain(tail)
+    anvil.rpc.call("anvil_mine", hex(5))
+    (found,) = tail.poll()
+    assert (found.block.number, found.logs) == (chain.head().number, ())
+    assert (tail.cursor.number, tail.cursor.hash) == (found.block.number, found.block.hash)
+
+
+def test_a_stored_cursor_goes_on_where_it_stopped(chain: Chain, faucet: Faucet) -> None:
+    faucet.drip(3)
+    first = Tail(chain)
+    drain(first)
+    stored = first.cursor.to_json()
+    faucet.drip(2)
+    assert Cursor.from_json(stored) == first.cursor
+    assert amounts(drain(Tail(chain, Cursor.from_json(stored)))) == [4, 5]
+
+
+def test_what_was_not_committed_comes_again(chain: Chain, faucet: Faucet) -> None:
+    tail = Tail(chain)
+    drain(tail)
+    stored = tail.cursor
+    faucet.drip(2)
+    assert amounts(events_of(tail.poll())) == [1, 2]
+    assert amounts(events_of(tail.poll(cursor=stored))) == [1, 2]
+
+
+def test_confirmations_hold_events_back(chain: Chain, faucet: Faucet, anvil: Anvil) -> None:
+    tail = Tail(chain, confirmations=2)
+    drain(tail)
+    faucet.drip()
+    assert amounts(drain(tail)) == []
+    anvil.rpc.call("anvil_mine", hex(2))
+    assert amounts(drain(tail)) == [1]
+
+
+@pytest.mark.parametrize("depth", [1, 5, 30])
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_reorganisation_rolls_back_to_the_common_ancestor(
+    chain: Chain, faucet: Faucet, anvil: Anvil, depth: int, restart: bool
+) -> None:
+    tail = Tail(chain)
+    faucet.drip(31)
+    drain(tail)
+    before = chain.head()
+    anvil.rpc.call("anvil_reorg", depth, [])
+    anvil.rpc.call("anvil_mine", hex(1))
+    if restart:
+        tail = Tail(chain, Cursor.from_json(tail.cursor.to_json()))
+    back = tail.poll()
+    assert isinstance(back, Rollback)
+    assert back.to_block == before.number - depth == back.cursor.number
+    assert back.cursor.hash == chain.block(back.to_block).hash
+    faucet.sender.reconcile()
+    replayed = amounts(drain(tail))
+    assert sorted(replayed) == list(range(32 - depth, 32))
+
+
+def test_a_shorter_chain_that_replaced_ours_rolls_back(chain: Chain, faucet: Faucet, anvil: Anvil) -> None:
+    tail = Tail(chain)
+    faucet.drip(4)
+    drain(tail)
+    before = chain.head().number
+    anvil.rpc.call("anvil_rollback", 3)
+    assert tail.poll() == []
+    anvil.rpc.call("evm_increaseTime", 7)
+    anvil.rpc.call("anvil_mine", hex(1))
+    back = tail.poll()
+    assert isinstance(back, Rollback)
+    assert back.to_block == before - 3
+
+
+def test_a_reorganisation_past_finality_halts(chain: Chain, faucet: Faucet, anvil: Anvil) -> None:
+    tail = Tail(chain, finality_depth=2)
+    faucet.drip(8)
+    drain(tail)
+    anvil.rpc.call("anvil_reorg", 6, [])
+    anvil.rpc.call("anvil_mine", hex(1))
+    with pytest.raises(FinalityMoved, match="which was final"):
+        tail.poll()
+
+
+def test_an_idle_poll_costs_one_request(chain: Chain) -> None:
+    tail = Tail(chain)
+    drain(tail)
+    before = chain.rpc.round_trips
+    assert tail.poll() == []
+    assert chain.rpc.round_trips - before == 1
+
+
+def test_an_rpc_that_is_gone_loses_nothing(chain: Chain, faucet: Faucet) -> None:
+    tail = Tail(chain)
+    drain(tail)
+    faucet.drip(2)
+    url, chain.rpc.url = chain.rpc.url, "http://127.0.0.1:1"
+    with pytest.raises(Unavailable, match="no RPC answers"):
+        tail.poll()
+    chain.rpc.url = url
+    assert amounts(drain(tail)) == [1, 2]
+
+
+def test_a_hundred_blocks_a_second_are_caught_up_with_in_few_requests(chain: Chain, anvil: Anvil) -> None:
+    tail = Tail(chain)
+    drain(tail)
+    anvil.rpc.call("anvil_mine", hex(60))
+    before = chain.rpc.round_trips
+    drain(tail)
+    assert chain.rpc.round_trips - before <= 4
+    anvil.rpc.call("anvil_mine", hex(500))
+    before = chain.rpc.round_trips
+    drain(tail)
+    assert chain.rpc.round_trips - before < 20
