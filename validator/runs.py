@@ -18,7 +18,6 @@ from protocol.transport.sources import Sources
 from protocol.wire.rules import Rules, decode_rules
 from validator.weights import Weights
 
-
 RETRY_SECONDS = 0.5
 """Pause after a question to the coordinator that failed."""
 

@@ -62,7 +62,7 @@ class Weights:
         return self._loaded
 
     def prepare(self, version: int, root: bytes) -> bool:
-        """Sees to it that ``version`` is fetched; returns whether it is there. A failed fetch is logged and begun again."""
+        """Sees to it that ``version`` is fetched; returns whether it is there. A failed fetch is begun again."""
         fetch = self._fetches.get(version)
         if fetch is None:
             if time.monotonic() >= self._again_at:

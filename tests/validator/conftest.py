@@ -1,0 +1,136 @@
+"""A tiny policy with random weights, honest jobs made with it, and a judge for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from protocol.environments.arithmetic import Arithmetic
+from protocol.tensor.decode import decode
+from protocol.wire.rollout import Artifact, artifact_root, encode
+from protocol.wire.rollout import decode as decode_artifact
+from protocol.wire.rules import EnvironmentRules, ModelRules, Rules, Thresholds
+from trainer.builtin import character_tokenizer
+from validator.claims import Claim
+from validator.judge import Judgement, Policy, Submitted, judge
+from validator.weights import load_policy
+from worker.prover import Deployed, Work, finish, tasks_of
+
+ROUNDS = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
+CHAIN_ID = 31337
+BEACON = b"\x0b" * 32
+MANIFEST_ROOT = b"\x3a" * 32
+MAX_UNITS = 1 << 40
+THRESHOLDS = Thresholds(
+    sampling_void=0.01, sampling_fraud=0.5, logprob_median=1e-3, logprob_tail=1e-2, toploc=0.01, toploc_mean=0.005
+)
+RULES = Rules(
+    model=ModelRules(dtype="float32", head_dtype="float32"),
+    environment=EnvironmentRules(name="arithmetic", params={"digits": 2}),
+    groups_per_job=4,
+    samples_per_group=4,
+    temperature=1.0,
+    max_tokens=44,
+    async_level=1,
+    thresholds=THRESHOLDS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Court:
+    """One policy under one set of rules."""
+
+    policy: Policy
+    rules: Rules
+    environment: Arithmetic
+
+    def honest(self, job: int = 0, round_: int = 1, batch: int = 64) -> tuple[Claim, bytes]:
+        """Makes a job as an honest worker does, decoding ``batch`` rollouts at a time."""
+        work = Work(round_, 7, (job,), BEACON, 0, MANIFEST_ROOT, MAX_UNITS)
+        deployed = Deployed(CHAIN_ID, ROUNDS)
+        tasks = tasks_of(work, deployed, self.rules, self.environment, self.policy.model)
+        completions = []
+        for start in range(0, len(tasks), batch):
+            requests = [task.request for task in tasks[start : start + batch]]
+            completions += decode(self.policy.model.network, requests)
+        (finished,) = finish(work, deployed, self.policy.shape, tasks, completions)
+        claim = Claim(
+            chain_id=CHAIN_ID,
+            rounds=ROUNDS,
+            round=round_,
+            job=job,
+            node=7,
+            beacon=BEACON,
+            signed_beacon=BEACON,
+            manifest_root=MANIFEST_ROOT,
+            units=finished.units,
+            max_units=MAX_UNITS,
+            root=finished.root,
+            uri="http://127.0.0.1:1/artifacts/",
+            claimed_before=False,
+        )
+        return claim, finished.file
+
+    @staticmethod
+    def make_model(directory: Path, seed: int) -> None:
+        """Writes another policy of the same shape."""
+        make_model(directory, seed)
+
+    def judge(self, *jobs: tuple[Claim, bytes]) -> list[Judgement]:
+        """Judges jobs together."""
+        return judge(self.policy, self.rules, self.environment, [Submitted(claim, data) for claim, data in jobs])
+
+    def cheat(self, tamper: Callable[[Artifact], Artifact], job: int = 0) -> Judgement:
+        """Makes an honest job, changes its artifact, signs that instead, and judges it."""
+        claim, data = self.honest(job)
+        artifact = tamper(decode_artifact(data))
+        (judgement,) = self.judge(signed(claim, artifact))
+        return judgement
+
+
+def signed(claim: Claim, artifact: Artifact) -> tuple[Claim, bytes]:
+    """The claim of someone who signed ``artifact`` in its place."""
+    return replace(claim, root=artifact_root(CHAIN_ID, ROUNDS, artifact)), encode(artifact)
+
+
+def make_model(directory: Path, seed: int = 5) -> None:
+    """A random Qwen3 whose distributions have the spread of a trained model's, far from uniform."""
+    torch.manual_seed(seed)
+    tokenizer = character_tokenizer(Arithmetic().alphabet)
+    config = Qwen3Config(
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=16,
+        max_position_embeddings=256,
+        tie_word_embeddings=False,
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+        initializer_range=0.15,
+    )
+    Qwen3ForCausalLM(config).save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+
+
+@pytest.fixture(scope="session")
+def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny policy on disk."""
+    torch.set_num_threads(1)
+    directory = tmp_path_factory.mktemp("policy")
+    make_model(directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def court(model_directory: Path) -> Court:
+    """The tiny policy and its rules."""
+    return Court(load_policy(model_directory, RULES), RULES, Arithmetic(2))
