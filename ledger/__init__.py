@@ -1,0 +1,1 @@
+"""The ledger: every credit, bond, vote and checkpoint, rebuilt from the chain alone."""

@@ -1,0 +1,106 @@
+"""What is tried of verdicts: the tally bit by bit, its quorum, and what was trained on because of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from ledger.audit.trial import Check, Trial
+from ledger.book import known
+from ledger.facts import Round, Run, Seat, Submission
+from ledger.fold.rounds import seats_of
+from protocol.chain.events import (
+    CheckpointPublished,
+    CommitteeRedrawn,
+    Event,
+    JobsConsumed,
+    Log,
+    RoundTallied,
+    RoundVoided,
+)
+from protocol.wire.assignments import bitmap_of, jobs_in, unpack_leaves
+
+
+def majority(votes: Sequence[int], threshold: int) -> int:
+    """Returns the bitmap of the jobs that at least ``threshold`` of the bitmaps ``votes`` hold, counted job by job."""
+    jobs = jobs_in(_union(votes))
+    return sum(1 << job for job in jobs if sum(vote >> job & 1 for vote in votes) >= threshold)
+
+
+def _union(votes: Sequence[int]) -> int:
+    union = 0
+    for vote in votes:
+        union |= vote
+    return union
+
+
+def _voters(trial: Trial, round_: Round) -> tuple[list[Seat], int]:
+    """The seats that revealed a verdict, and how many make a quorum."""
+    seats = seats_of(trial.book, round_.round, round_.attempt)
+    quorum = (known(trial.book, Run, round_.run).committee + 1) // 2
+    return [seat for seat in seats if seat.state == "revealed"], quorum
+
+
+def _verdict(trial: Trial, log: Log, event: RoundTallied) -> None:
+    round_ = known(trial.book, Round, event.round)
+    voters, quorum = _voters(trial, round_)
+    accepted = majority([seat.accept & round_.submitted for seat in voters], quorum)
+    fraud = majority([seat.fraud & round_.submitted for seat in voters], quorum)
+    trial.findings.equal("tallies", "round", event.round, "state at the tally", round_.state, "voting")
+    trial.findings.holds("tallies", "round", event.round, "quorum", len(voters) >= quorum)
+    trial.findings.equal("tallies", "round", event.round, "accepted", hex(event.accepted), hex(accepted))
+    trial.findings.equal("tallies", "round", event.round, "fraud", hex(event.fraud), hex(fraud))
+
+
+def _canonical(trial: Trial, log: Log, event: RoundTallied) -> None:
+    round_ = known(trial.book, Round, event.round)
+    for job in jobs_in(round_.submitted):
+        submission = trial.book.find(Submission, event.round, job)
+        if submission is None or not submitted_jobs(submission) & event.accepted:
+            continue
+        key = (event.round, submission.node)
+        trial.findings.equal("beacons", "round/node", key, "beacon of accepted jobs", submission.beacon, round_.beacon)
+
+
+def submitted_jobs(submission: Submission) -> int:
+    """Returns the bitmap of the jobs a submission claims."""
+    return bitmap_of(leaf.job for leaf in unpack_leaves(submission.leaves))
+
+
+def _without_quorum(trial: Trial, log: Log, event: CommitteeRedrawn | RoundVoided) -> None:
+    round_ = known(trial.book, Round, event.round)
+    if round_.state != "voting":
+        return
+    voters, quorum = _voters(trial, round_)
+    trial.findings.holds("tallies", "round", event.round, "quorum missing", len(voters) < quorum)
+
+
+def _published(trial: Trial, log: Log, event: CheckpointPublished) -> None:
+    present = known(trial.book, Run, event.run).version
+    trial.findings.holds("consumption", "run/version", (event.run, event.version), "newer", event.version > present)
+    for part in event.consumed:
+        trial.due_jobs.setdefault((part.round, event.run), deque()).append(part.jobs)
+
+
+def _consumed(trial: Trial, log: Log, event: JobsConsumed) -> None:
+    round_ = known(trial.book, Round, event.round)
+    due = trial.due_jobs.get((event.round, event.run))
+    named = due.popleft() if due else 0
+    if not due:
+        trial.due_jobs.pop((event.round, event.run), None)
+    findings, key = trial.findings, event.round
+    findings.equal("consumption", "round", key, "jobs marked", hex(event.jobs), hex(named))
+    findings.equal("consumption", "round", key, "run", event.run, round_.run)
+    findings.equal("consumption", "round", key, "consumed, not accepted", hex(event.jobs & ~round_.accepted), "0x0")
+    findings.equal("consumption", "round", key, "consumed twice", hex(event.jobs & round_.consumed), "0x0")
+    findings.holds("consumption", "round", key, "verdict stands", round_.state in ("tallied", "settled"))
+
+
+VERDICTS: dict[type[Event], tuple[Check, ...]] = {
+    RoundTallied: (_verdict, _canonical),
+    CommitteeRedrawn: (_without_quorum,),
+    RoundVoided: (_without_quorum,),
+    CheckpointPublished: (_published,),
+    JobsConsumed: (_consumed,),
+}
+"""Type of event to what is tried of it."""

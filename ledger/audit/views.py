@@ -1,0 +1,149 @@
+"""The contracts' own views, pinned to one block, against the auditor's book."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any
+
+from ledger.audit.report import Findings
+from ledger.book import MemoryBook
+from ledger.facts import Checkpoint, Credit, Holding, Membership, Node, Round, Run
+from ledger.fold.rounds import seats_of
+from protocol.chain.contracts import Reader
+
+VIEWS_PER_REQUEST = 200
+"""Calls sent in one round trip."""
+
+NODE_FIELDS = ("owner", "slot", "capacity", "in_flight", "active_at", "retired_at", "bond", "key")
+RUN_FIELDS = ("requester", "version", "closed", "escrow", "reserved")
+TERMS_FIELDS = (
+    "coordinator",
+    "trainer",
+    "rules_hash",
+    "price_per_unit",
+    "juror_fee",
+    "max_units",
+    "committee",
+    "appeal_seats",
+    "work_seconds",
+    "draw_seconds",
+    "commit_seconds",
+    "reveal_seconds",
+    "challenge_seconds",
+)
+ROUND_FIELDS = (
+    "run",
+    "step",
+    "policy_version",
+    "jobs",
+    "slot_count",
+    "eligible",
+    "attempt",
+    "batches",
+    "opened_at",
+    "deadline",
+    "open_block",
+    "close_block",
+    "reserved",
+    "submitted",
+    "accepted",
+    "fraud",
+    "consumed",
+)
+
+
+class Views:
+    """Compares one block's views with one book."""
+
+    def __init__(self, reader: Reader, book: MemoryBook, findings: Findings) -> None:
+        self._reader = reader
+        self._book = book
+        self._findings = findings
+
+    def compare(self) -> None:
+        """Compares all there is. Raises ``Unavailable`` where the RPC does not answer, or no longer knows the block."""
+        self._credits()
+        self._tokens()
+        self._nodes()
+        self._runs()
+        self._checkpoints()
+        self._rounds()
+
+    def _credits(self) -> None:
+        owners = list(self._book.all(Credit))
+        for credit, balance in self._ask("Credits", "balanceOf", [(owner.owner,) for owner in owners], owners):
+            self._equal("Credits.balanceOf", credit.owner, "balance", balance, credit.balance)
+        locked = sum(run.escrow + run.reserved for run in self._book.all(Run))
+        free = sum(credit.balance for credit in owners)
+        self._equal("Credits", "totalLocked", "credits", self._reader.credits_locked(), locked)
+        self._equal("Credits", "totalSupply", "credits", self._reader.credits_supply(), free + locked)
+
+    def _tokens(self) -> None:
+        holdings = list(self._book.all(Holding))
+        for holding, balance in self._ask("Token", "balanceOf", [(each.holder,) for each in holdings], holdings):
+            self._equal("Token.balanceOf", holding.holder, "tokens", balance, holding.tokens)
+        supply = sum(holding.tokens for holding in holdings)
+        self._equal("Token", "totalSupply", "tokens", self._reader.token_supply(), supply)
+
+    def _nodes(self) -> None:
+        nodes = list(self._book.all(Node))
+        self._equal("Registry", "nodeCount", "nodes", self._reader.node_count(), len(nodes))
+        for node, view in self._ask("Registry", "nodeOf", [(node.node,) for node in nodes], nodes):
+            self._fields("Registry.nodeOf", node.node, NODE_FIELDS, view, node)
+            self._equal("Registry.nodeOf", node.node, "role", view.role.name.lower(), node.role)
+        bonded = sum(node.bond for node in nodes)
+        self._equal("Registry", "totalBonded", "bonds", self._reader.total_bonded(), bonded)
+
+    def _runs(self) -> None:
+        runs = list(self._book.all(Run))
+        self._equal("Market", "runCount", "runs", self._reader.run_count(), len(runs))
+        for run, view in self._ask("Market", "runOf", [(run.run,) for run in runs], runs):
+            self._fields("Market.runOf", run.run, RUN_FIELDS, view, run)
+            self._fields("Market.runOf", run.run, TERMS_FIELDS, view.terms, run)
+        members = list(self._book.all(Membership))
+        for member, word in self._ask("Market", "joinedAt", [(each.run, each.node) for each in members], members):
+            self._equal("Market.joinedAt", (member.run, member.node), "rules hash", word, member.rules_hash)
+
+    def _checkpoints(self) -> None:
+        published = list(self._book.all(Checkpoint))
+        keys = [(each.run, each.version) for each in published]
+        for checkpoint, root in self._ask("Market", "manifestRootOf", keys, published):
+            key = (checkpoint.run, checkpoint.version)
+            self._equal("Market.manifestRootOf", key, "manifest root", root, checkpoint.manifest_root)
+
+    def _rounds(self) -> None:
+        rounds = list(self._book.all(Round))
+        keys = [(each.round,) for each in rounds]
+        self._equal("Rounds", "roundCount", "rounds", self._reader.round_count(), len(rounds))
+        for round_, view in self._ask("Rounds", "roundOf", keys, rounds):
+            self._fields("Rounds.roundOf", round_.round, ROUND_FIELDS, view, round_)
+            self._equal("Rounds.roundOf", round_.round, "state", view.state.name.lower(), round_.state)
+            settled = round_.settled_batches.bit_count()
+            self._equal("Rounds.roundOf", round_.round, "settled batches", view.settled_batches, settled)
+        for round_, seats in self._ask("Rounds", "seatsOf", keys, rounds):
+            self._seats(round_, seats)
+
+    def _seats(self, round_: Round, views: Sequence[Any]) -> None:
+        seats = seats_of(self._book, round_.round, round_.attempt)
+        jurors = tuple(seat.juror for seat in seats)
+        self._equal("Rounds.seatsOf", round_.round, "jurors", tuple(view.node for view in views), jurors)
+        for view, seat in zip(views, seats, strict=False):
+            key = (round_.round, seat.juror)
+            revealed = seat.state in ("revealed", "abstained")
+            self._equal("Rounds.seatsOf", key, "revealed", view.revealed, revealed)
+            self._equal("Rounds.seatsOf", key, "abstained", view.abstained, seat.state == "abstained")
+            self._equal("Rounds.seatsOf", key, "accept", hex(view.accept), hex(seat.accept & round_.submitted))
+            self._equal("Rounds.seatsOf", key, "fraud", hex(view.fraud), hex(seat.fraud & round_.submitted))
+
+    def _ask(self, contract: str, function: str, arguments: Sequence[Any], about: Iterable[Any]) -> Iterable[Any]:
+        asked, facts = iter(arguments), iter(about)
+        while part := list(islice(asked, VIEWS_PER_REQUEST)):
+            yield from zip(islice(facts, len(part)), self._reader.views(contract, function, part), strict=True)
+
+    def _fields(self, subject: str, key: object, names: Iterable[str], view: object, fact: object) -> None:
+        for name in names:
+            self._equal(subject, key, name, getattr(view, name), getattr(fact, name))
+
+    def _equal(self, subject: str, key: object, field: str, stored: object, recomputed: object) -> None:
+        self._findings.equal("views", subject, key, field, stored, recomputed)

@@ -1,0 +1,61 @@
+"""Where folded facts are kept while folding.
+
+``Book`` is all that the fold asks of a store. ``MemoryBook`` holds everything in dictionaries: the auditor's own copy,
+made from nothing but events. ``ledger.database.StoredBook`` reads and writes the derived tables of a database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol, TypeVar
+
+from ledger.facts import Fact, key_of
+from protocol.errors import Misconfigured
+
+Kind = TypeVar("Kind", bound=Fact)
+
+
+class Book(Protocol):
+    """Facts by kind and key."""
+
+    def find(self, kind: type[Kind], *key: int | str) -> Kind | None:
+        """Returns the fact, or None where the chain has not spoken of it."""
+        ...
+
+    def put(self, fact: Fact) -> None:
+        """Writes a fact, in the place of an older one under the same key."""
+        ...
+
+
+class MemoryBook:
+    """A ``Book`` in dictionaries."""
+
+    def __init__(self) -> None:
+        self._facts: dict[type[Fact], dict[tuple[int | str, ...], Fact]] = {}
+
+    def find(self, kind: type[Kind], *key: int | str) -> Kind | None:
+        """Returns the fact, or None."""
+        return self._facts.get(kind, {}).get(key)  # type: ignore[return-value]
+
+    def put(self, fact: Fact) -> None:
+        """Writes a fact."""
+        self._facts.setdefault(type(fact), {})[key_of(fact)] = fact
+
+    def all(self, kind: type[Kind]) -> Iterator[Kind]:
+        """Yields every fact of a kind, oldest key first."""
+        yield from self._facts.get(kind, {}).values()  # type: ignore[misc]
+
+
+def known(book: Book, kind: type[Kind], *key: int | str) -> Kind:
+    """Returns a fact that earlier events must have made.
+
+    Raises:
+        Misconfigured: they have not, so that the book lacks the beginning of the chain.
+    """
+    fact = book.find(kind, *key)
+    if fact is None:
+        raise Misconfigured(
+            f"an event speaks of {kind.__name__.lower()} {', '.join(map(str, key))}, which no earlier event made: "
+            "the address file's startBlock is later than the deployment"
+        )
+    return fact

@@ -1,0 +1,189 @@
+"""One database: connections, whole transactions, and the book that lies in the derived tables."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Row, create_engine, event, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import OperationalError
+from sqlmodel import SQLModel
+
+from ledger.book import Kind
+from ledger.facts import Fact, key_of
+from ledger.tables import TABLES, PositionRow
+from protocol.chain.deployment import Deployment
+from protocol.chain.tail import Cursor
+from protocol.errors import Misconfigured, Unavailable
+
+BUSY_SECONDS = 30
+"""Longest wait for another process that is writing to the same SQLite file."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Position:
+    """The block up to which the database holds the chain."""
+
+    cursor: Cursor
+    block_number: int
+    block_hash: bytes
+
+
+class Database:
+    """The ledger of one deployment in SQLite or PostgreSQL; made on first use.
+
+    Args:
+        where: a file's path, or a database URL.
+        deployment: whose ledger it is.
+
+    Raises:
+        Misconfigured: it cannot be opened, or holds the ledger of another deployment.
+    """
+
+    def __init__(self, where: str | Path, deployment: Deployment) -> None:
+        self.where = str(where)
+        self._engine = _engine(self.where)
+        self._identity = json.dumps(deployment.to_json(), sort_keys=True)
+        try:
+            SQLModel.metadata.create_all(self._engine, tables=[_POSITION, _EVENT, *TABLES.values()])
+        except Exception as error:
+            raise Misconfigured(f"cannot open the ledger's database {self.where}: {error}") from error
+        self._claim(Cursor(deployment.start_block, deployment.start_hash))
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """One transaction: all of it is kept, or nothing.
+
+        Raises:
+            Unavailable: another process keeps the database locked, or it does not answer.
+        """
+        try:
+            with self._engine.begin() as connection:
+                yield connection
+        except OperationalError as error:
+            raise Unavailable(f"the ledger's database {self.where} does not answer: {error.orig}") from error
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """One snapshot: everything read is of the same position, whoever writes meanwhile."""
+        level = "REPEATABLE READ" if self._engine.dialect.name == "postgresql" else None
+        try:
+            with self._engine.connect() as connection:
+                yield connection.execution_options(isolation_level=level) if level else connection
+        except OperationalError as error:
+            raise Unavailable(f"the ledger's database {self.where} does not answer: {error.orig}") from error
+
+    def close(self) -> None:
+        """Closes every connection."""
+        self._engine.dispose()
+
+    def _claim(self, start: Cursor) -> None:
+        with self.writing() as connection:
+            row = connection.execute(select(_POSITION)).one_or_none()
+            if row is None:
+                connection.execute(_POSITION.insert().values(id=1, deployment=self._identity, **position_values(start)))
+            elif row.deployment != self._identity:
+                raise Misconfigured(
+                    f"the database {self.where} holds the ledger of another deployment; give another --db, or remove it"
+                )
+
+
+def position_values(cursor: Cursor) -> dict[str, Any]:
+    """Returns the columns that say how far the chain was read."""
+    return {"cursor": cursor.to_json(), "block_number": cursor.number, "block_hash": "0x" + cursor.hash.hex()}
+
+
+def read_position(connection: Connection) -> Position:
+    """Returns how far this database has read the chain."""
+    row = connection.execute(select(_POSITION)).one()
+    return Position(Cursor.from_json(row.cursor), row.block_number, bytes.fromhex(row.block_hash[2:]))
+
+
+class StoredBook:
+    """A ``Book`` in the derived tables, within one transaction. ``flush`` writes what was put."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._held: dict[tuple[type[Fact], tuple[int | str, ...]], Fact | None] = {}
+        self._changed: dict[tuple[type[Fact], tuple[int | str, ...]], Fact] = {}
+
+    def find(self, kind: type[Kind], *key: int | str) -> Kind | None:
+        """Returns the fact, or None; each row is read once."""
+        place = (kind, key)
+        if place not in self._held:
+            self._held[place] = find_fact(self._connection, kind, *key)
+        return self._held[place]  # type: ignore[return-value]
+
+    def put(self, fact: Fact) -> None:
+        """Writes a fact, at the next ``flush``."""
+        place = (type(fact), key_of(fact))
+        self._held[place] = self._changed[place] = fact
+
+    def flush(self) -> None:
+        """Writes all changed facts, a statement for each kind."""
+        by_kind: dict[type[Fact], list[dict[str, Any]]] = {}
+        for (kind, _), fact in self._changed.items():
+            by_kind.setdefault(kind, []).append(row_of(fact))
+        for kind, rows in by_kind.items():
+            self._connection.execute(self._upsert(kind), rows)
+        self._changed.clear()
+
+    def _upsert(self, kind: type[Fact]) -> Any:
+        dialect = postgresql if self._connection.dialect.name == "postgresql" else sqlite
+        statement = dialect.insert(TABLES[kind])
+        changing = {name: statement.excluded[name] for name in _names(kind) if name not in kind.KEY}
+        return statement.on_conflict_do_update(index_elements=list(kind.KEY), set_=changing)
+
+
+def find_fact(connection: Connection, kind: type[Kind], *key: int | str) -> Kind | None:
+    """Reads one fact by its key."""
+    table = TABLES[kind]
+    wanted = [table.c[name] == value for name, value in zip(kind.KEY, key, strict=True)]
+    row = connection.execute(select(table).where(*wanted)).one_or_none()
+    return None if row is None else fact_of(kind, row)
+
+
+def fact_of(kind: type[Kind], row: Row[Any]) -> Kind:
+    """Returns the fact a row holds."""
+    return kind(**row._mapping)
+
+
+def row_of(fact: Fact) -> dict[str, Any]:
+    """Returns the columns of a fact, not looking inside its values."""
+    return {name: getattr(fact, name) for name in _names(type(fact))}
+
+
+def _names(kind: type[Fact]) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+def _engine(where: str) -> Engine:
+    if "://" in where and not where.startswith("sqlite"):
+        return create_engine(where)
+    path = where.removeprefix("sqlite:///")
+    try:
+        Path(path).expanduser().parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Misconfigured(f"cannot make a folder for the database {path}: {error.strerror}") from error
+    engine = create_engine(f"sqlite:///{Path(path).expanduser()}", connect_args={"timeout": BUSY_SECONDS})
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    return engine
+
+
+def _prepare_sqlite(dbapi: Any, record: Any) -> None:
+    # The driver's own transactions leave reads out; ours begin where SQLAlchemy's do: a reader sees one snapshot.
+    dbapi.isolation_level = None
+    cursor = dbapi.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=NORMAL")
+    cursor.close()
+
+
+_POSITION = PositionRow.__table__  # type: ignore[attr-defined]
+_EVENT = SQLModel.metadata.tables["event"]

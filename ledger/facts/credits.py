@@ -1,0 +1,57 @@
+"""Credits, their movements, and the tokens beneath them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from ledger.facts.columns import Hex, Wide
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """Tokens in wei that an address holds, from the token's transfers."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("holder",)
+
+    holder: str
+    tokens: Wide
+
+
+@dataclass(frozen=True, slots=True)
+class Credit:
+    """What an owner holds: ``balance`` = bought + unlocked + worked + judged − redeemed − locked, in credits (wei).
+
+    ``worked`` was earned by a worker's rollouts, ``judged`` by a validator's votes.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("owner",)
+
+    owner: str
+    bought: Wide = 0
+    redeemed: Wide = 0
+    locked: Wide = 0
+    unlocked: Wide = 0
+    worked: Wide = 0
+    judged: Wide = 0
+    balance: Wide = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CreditEntry:
+    """One movement of an owner's credits. ``kind`` is bought, redeemed, locked, unlocked, worked or judged.
+
+    ``run``, ``round`` and ``node`` are 0 where the movement has none.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("block_number", "log_index")
+
+    block_number: int
+    log_index: int
+    tx_hash: Hex
+    owner: str
+    kind: str
+    run: int
+    round: int
+    node: int
+    amount: Wide

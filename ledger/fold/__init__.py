@@ -1,0 +1,36 @@
+"""Events to facts: the whole meaning of the contracts' events, as pure functions.
+
+``fold(book, log)`` reads the facts an event touches and writes their successors; nothing else has a say in them. The
+same fold fills the derived tables and the auditor's own book.
+
+    Registry            Market               Rounds                    Credits, Token
+    ledger.fold.nodes   ledger.fold.runs     ledger.fold.rounds        ledger.fold.credits
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ledger.book import Book
+from ledger.fold.credits import CREDITS
+from ledger.fold.nodes import NODES
+from ledger.fold.rounds import ROUNDS
+from ledger.fold.runs import RUNS
+from protocol.chain.events import Event, Log
+
+Handler = Callable[[Book, Log, Event], None]
+
+HANDLERS: dict[type[Event], Handler] = {**NODES, **RUNS, **ROUNDS, **CREDITS}  # type: ignore[dict-item]
+
+
+def fold(book: Book, log: Log) -> None:
+    """Writes what one event changes. Events that change no fact (approvals, faucet drips) are passed over."""
+    handler = HANDLERS.get(type(log.event))
+    if handler is not None:
+        handler(book, log, log.event)
+
+
+def fold_all(book: Book, logs: Iterable[Log]) -> None:
+    """Folds ``logs`` in the order of the chain."""
+    for log in logs:
+        fold(book, log)

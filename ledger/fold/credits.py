@@ -1,0 +1,82 @@
+"""The events of credits and of the token beneath them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ledger.book import Book, known
+from ledger.facts import Credit, CreditEntry, Holding, Node, Round, Run
+from protocol.chain.events import (
+    CreditsBought,
+    CreditsEarned,
+    CreditsLocked,
+    CreditsRedeemed,
+    CreditsUnlocked,
+    Log,
+    Transfer,
+)
+
+NOBODY = "0x" + "0" * 40
+
+
+def _bought(book: Book, log: Log, event: CreditsBought) -> None:
+    credit = _credit(book, event.owner)
+    book.put(replace(credit, bought=credit.bought + event.amount, balance=credit.balance + event.amount))
+    book.put(_entry(log, event.owner, "bought", event.amount))
+
+
+def _redeemed(book: Book, log: Log, event: CreditsRedeemed) -> None:
+    credit = _credit(book, event.owner)
+    book.put(replace(credit, redeemed=credit.redeemed + event.amount, balance=credit.balance - event.amount))
+    book.put(_entry(log, event.owner, "redeemed", event.amount))
+
+
+def _locked(book: Book, log: Log, event: CreditsLocked) -> None:
+    credit = _credit(book, event.owner)
+    book.put(replace(credit, locked=credit.locked + event.amount, balance=credit.balance - event.amount))
+    book.put(_entry(log, event.owner, "locked", event.amount, run=event.run))
+
+
+def _unlocked(book: Book, log: Log, event: CreditsUnlocked) -> None:
+    credit = _credit(book, event.owner)
+    book.put(replace(credit, unlocked=credit.unlocked + event.amount, balance=credit.balance + event.amount))
+    book.put(_entry(log, event.owner, "unlocked", event.amount, run=event.run))
+
+
+def _earned(book: Book, log: Log, event: CreditsEarned) -> None:
+    kind = "judged" if known(book, Node, event.node).role == "validator" else "worked"
+    credit = _credit(book, event.owner)
+    earned = {kind: getattr(credit, kind) + event.amount}
+    book.put(replace(credit, **earned, balance=credit.balance + event.amount))
+    book.put(_entry(log, event.owner, kind, event.amount, event.run, event.round, event.node))
+    run = known(book, Run, event.run)
+    book.put(replace(run, paid=run.paid + event.amount, reserved=run.reserved - event.amount))
+    round_ = known(book, Round, event.round)
+    book.put(replace(round_, paid=round_.paid + event.amount, reserved=round_.reserved - event.amount))
+
+
+def _transferred(book: Book, log: Log, event: Transfer) -> None:
+    # Minting comes from the zero address and burning goes to it; it holds nothing.
+    for holder, change in ((event.sender, -event.value), (event.to, event.value)):
+        if holder != NOBODY:
+            holding = book.find(Holding, holder) or Holding(holder, 0)
+            book.put(replace(holding, tokens=holding.tokens + change))
+
+
+def _credit(book: Book, owner: str) -> Credit:
+    return book.find(Credit, owner) or Credit(owner)
+
+
+def _entry(log: Log, owner: str, kind: str, amount: int, run: int = 0, round_: int = 0, node: int = 0) -> CreditEntry:
+    return CreditEntry(log.block_number, log.log_index, log.tx_hash, owner, kind, run, round_, node, amount)
+
+
+CREDITS = {
+    CreditsBought: _bought,
+    CreditsRedeemed: _redeemed,
+    CreditsLocked: _locked,
+    CreditsUnlocked: _unlocked,
+    CreditsEarned: _earned,
+    Transfer: _transferred,
+}
+"""Event type to the function that folds it."""

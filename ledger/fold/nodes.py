@@ -1,0 +1,92 @@
+"""The registry's events: nodes, slots, bonds, slashes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ledger.book import Book, known
+from ledger.facts import Node, Slash, Slot
+from protocol.chain.events import (
+    BondToppedUp,
+    BondWithdrawn,
+    KeyRotated,
+    Log,
+    NodeRegistered,
+    NodeRetired,
+    NodeSlashed,
+)
+from protocol.chain.structs import Role
+
+NO_KEY = "0x" + "0" * 40
+
+
+def _registered(book: Book, log: Log, event: NodeRegistered) -> None:
+    book.put(
+        Node(
+            node=event.node,
+            owner=event.owner,
+            role=event.role.name.lower(),
+            slot=event.slot,
+            capacity=event.capacity,
+            key=event.key,
+            active_at=event.active_at,
+            retired_at=0,
+            in_flight=0,
+            posted=event.bond,
+            topped_up=0,
+            slashed=0,
+            withdrawn=0,
+            bond=event.bond,
+        )
+    )
+    if event.role is Role.VALIDATOR:
+        book.put(Slot(event.slot, event.node))
+
+
+def _topped_up(book: Book, log: Log, event: BondToppedUp) -> None:
+    node = known(book, Node, event.node)
+    book.put(replace(node, topped_up=node.topped_up + event.amount, bond=node.bond + event.amount))
+
+
+def _retired(book: Book, log: Log, event: NodeRetired) -> None:
+    book.put(replace(known(book, Node, event.node), retired_at=event.retired_at))
+
+
+def _withdrawn(book: Book, log: Log, event: BondWithdrawn) -> None:
+    node = known(book, Node, event.node)
+    book.put(replace(node, withdrawn=node.withdrawn + event.amount, bond=node.bond - event.amount, key=NO_KEY))
+    if node.role == "validator":
+        book.put(Slot(node.slot, 0))
+
+
+def _slashed(book: Book, log: Log, event: NodeSlashed) -> None:
+    node = known(book, Node, event.node)
+    book.put(replace(node, slashed=node.slashed + event.amount, bond=node.bond - event.amount))
+    book.put(
+        Slash(
+            block_number=log.block_number,
+            log_index=log.log_index,
+            tx_hash=log.tx_hash,
+            node=event.node,
+            owner=event.owner,
+            round=event.round,
+            cause=event.cause.name.lower(),
+            amount=event.amount,
+            bond=event.bond,
+        )
+    )
+
+
+def _key_rotated(book: Book, log: Log, event: KeyRotated) -> None:
+    book.put(replace(known(book, Node, event.node), key=event.key))
+
+
+NODES = {
+    NodeRegistered: _registered,
+    BondToppedUp: _topped_up,
+    NodeRetired: _retired,
+    BondWithdrawn: _withdrawn,
+    NodeSlashed: _slashed,
+    KeyRotated: _key_rotated,
+}
+"""Event type to the function that folds it."""

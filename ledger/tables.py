@@ -1,0 +1,132 @@
+"""The ledger's tables, private to it: a cache of the chain that can be dropped and rebuilt at any moment.
+
+    raw      event     every event of the contracts as it came, in canonical JSON
+             position  how far the chain was read; one row
+    derived  one table for each kind of fact in ``ledger.facts``, with exactly its fields and its key
+
+Derived tables are made from the facts' annotations, so that a table cannot say something its fact does not.
+SQLite and PostgreSQL hold the same text: wide integers in decimal, bytes and bitmaps in hexadecimal.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, get_type_hints
+
+from sqlalchemy import BigInteger, Boolean, Column, Dialect, Table, Text, TypeDecorator
+from sqlmodel import Field, SQLModel
+
+from ledger.facts import KINDS, Fact
+from ledger.facts.columns import Bitmap, Hex, Wide
+
+
+class WideText(TypeDecorator[int]):
+    """An integer of any size as decimal text."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: int | None, dialect: Dialect) -> str | None:
+        """Writes decimal digits."""
+        return None if value is None else str(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        """Reads decimal digits; anything else comes back as the text it is, for the audit to name."""
+        return int(value) if value is not None and value.lstrip("-").isdecimal() else value
+
+
+class BitmapText(TypeDecorator[int]):
+    """A bitmap as 0x-hexadecimal text."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: int | None, dialect: Dialect) -> str | None:
+        """Writes hexadecimal digits without leading zeros."""
+        return None if value is None else hex(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        """Reads hexadecimal digits; anything else comes back as the text it is."""
+        try:
+            return None if value is None else int(value, 16)
+        except (ValueError, TypeError):
+            return value
+
+
+class HexText(TypeDecorator[bytes]):
+    """Bytes as 0x-hexadecimal text."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: bytes | None, dialect: Dialect) -> str | None:
+        """Writes two digits a byte."""
+        return None if value is None else "0x" + value.hex()
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        """Reads two digits a byte; anything else comes back as the text it is."""
+        try:
+            return None if value is None else bytes.fromhex(value.removeprefix("0x"))
+        except (ValueError, AttributeError):
+            return value
+
+
+class EventRow(SQLModel, table=True):
+    """One event as the chain emitted it. ``block_hash`` and ``tx_hash`` are 0x-hexadecimal."""
+
+    __tablename__ = "event"
+
+    block_number: int = Field(primary_key=True, sa_type=BigInteger)
+    log_index: int = Field(primary_key=True)
+    block_hash: str
+    tx_hash: str
+    timestamp: int = Field(sa_type=BigInteger)
+    name: str = Field(index=True)
+    payload: str
+
+
+class PositionRow(SQLModel, table=True):
+    """How far the chain was read, and of which deployment. ``cursor`` is that of ``protocol.chain.tail``."""
+
+    __tablename__ = "position"
+
+    id: int = Field(default=1, primary_key=True)
+    deployment: str
+    cursor: str
+    block_number: int = Field(sa_type=BigInteger)
+    block_hash: str
+
+
+COLUMN_TYPES: dict[Any, Any] = {
+    int: BigInteger,
+    bool: Boolean,
+    str: Text,
+    Wide: WideText,
+    Bitmap: BitmapText,
+    Hex: HexText,
+}
+"""Annotation of a fact's field to the type of its column."""
+
+
+def snake(kind: type) -> str:
+    """Returns the table's name for a kind of fact: ``CreditEntry`` lies in ``credit_entry``."""
+    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in kind.__name__).lstrip("_")
+
+
+def _table(kind: type[Fact]) -> Table:
+    hints = get_type_hints(kind, include_extras=True)
+    columns = [
+        Column(
+            field.name,
+            COLUMN_TYPES[hints[field.name]],
+            primary_key=field.name in kind.KEY,
+            nullable=False,
+            autoincrement=False,
+        )
+        for field in dataclasses.fields(kind)
+    ]
+    return Table(snake(kind), SQLModel.metadata, *columns)
+
+
+TABLES: dict[type[Fact], Table] = {kind: _table(kind) for kind in KINDS}
+"""Kind of fact to its table."""

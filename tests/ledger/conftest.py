@@ -1,0 +1,53 @@
+"""A market's whole life on a real chain, and its ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ledger.database import Database
+from ledger.index import sync
+from protocol.chain.client import Chain
+from protocol.node.wallet import Wallet
+from tests.conftest import Anvil
+from tests.ledger.scenario import Market, Story, tell
+
+
+@pytest.fixture
+def market(chain: Chain, anvil: Anvil, make_wallet: Callable[[str], Wallet], tmp_path: Path) -> Iterator[Market]:
+    """An empty market."""
+    made = Market(chain, anvil, make_wallet, tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def story(market: Market) -> Story:
+    """A run with three rounds behind it."""
+    return tell(market)
+
+
+@pytest.fixture
+def database(chain: Chain, tmp_path: Path) -> Iterator[Database]:
+    """An empty ledger in SQLite."""
+    opened = Database(tmp_path / "ledger.sqlite", chain.deployment)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def synced(story: Story, chain: Chain, database: Database) -> Database:
+    """The ledger of ``story``."""
+    sync(chain, database)
+    return database
+
+
+@pytest.fixture
+def addresses(chain: Chain, tmp_path: Path) -> Path:
+    """The deployment's address file."""
+    path = tmp_path / "addresses.json"
+    path.write_text(json.dumps(chain.deployment.to_json()))
+    return path

@@ -1,0 +1,271 @@
+"""A market in miniature on a real chain: owners, nodes, a run, and rounds driven verb by verb."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from protocol.chain import calls
+from protocol.chain.calls import Call
+from protocol.chain.client import Chain
+from protocol.chain.deployment import Deployment
+from protocol.chain.events import NodeRegistered, RoundOpened, RunOpened
+from protocol.chain.sender import Fees, Receipt, Sender
+from protocol.chain.structs import Consumption, Role, RunTerms, SettledLeaves, Submission
+from protocol.node.wallet import Wallet
+from protocol.wire import auth
+from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
+from protocol.wire.reasons import Reason
+from protocol.wire.votes import Vote, abstention, commitment, vote_on
+from tests.conftest import TOKEN, Anvil
+
+FOREVER = 2**40
+RULES = b"\x11" * 32
+PRICE, FEE, MAX_UNITS = 10**9, 10**15, 10**7
+WINDOW = 600
+
+
+@dataclass
+class Party:
+    """An owner with its node's session key."""
+
+    owner: Wallet
+    key: Wallet
+    node: int = 0
+
+
+@dataclass
+class Market:
+    """Sends every verb of one small market."""
+
+    chain: Chain
+    anvil: Anvil
+    make_wallet: Callable[[str], Wallet]
+    directory: Path
+    senders: dict[str, Sender] = field(default_factory=dict)
+    intents: itertools.count = field(default_factory=itertools.count)
+    run: int = 0
+
+    @property
+    def deployment(self) -> Deployment:
+        return self.chain.deployment
+
+    def send(self, wallet: Wallet, call: Call) -> Receipt:
+        """Sends one call and waits until it is mined."""
+        if wallet.address not in self.senders:
+            journal = self.directory / f"{wallet.address}.sqlite"
+            self.senders[wallet.address] = Sender(self.chain, wallet, journal, Fees(resend_seconds=0.2))
+        return self.senders[wallet.address].send(str(next(self.intents)), call)
+
+    def close(self) -> None:
+        for sender in self.senders.values():
+            sender.close()
+
+    def pass_time(self, seconds: int) -> None:
+        """Moves the chain's clock."""
+        self.anvil.rpc.call("evm_increaseTime", hex(seconds))
+        self.anvil.rpc.call("evm_mine")
+
+    def rich(self, name: str, contract: str, tokens: int = 1_000 * TOKEN) -> Wallet:
+        """A wallet with tokens that ``contract`` may take."""
+        wallet = self.make_wallet(name)
+        self.send(wallet, calls.drip(self.deployment, wallet.address, tokens))
+        self.send(wallet, calls.approve(self.deployment, contract, tokens))
+        return wallet
+
+    def register(self, name: str, role: Role, capacity: int) -> Party:
+        """Registers one node."""
+        party = Party(self.rich(name, "Registry"), self.make_wallet(f"{name}-key"))
+        binding = auth.node_binding(
+            self.deployment.chain_id,
+            self.deployment.registry,
+            party.owner.address,
+            party.key.address,
+            role,
+            capacity,
+            FOREVER,
+        )
+        signature = party.key.sign_typed(binding)
+        receipt = self.send(
+            party.owner, calls.register(self.deployment, role, party.key.address, capacity, FOREVER, signature)
+        )
+        party.node = only(receipt, NodeRegistered).node
+        return party
+
+    def open_run(self, requester: Wallet, coordinator: Wallet, trainer: Wallet, credits: int) -> int:
+        """Buys credits, opens a run with a committee of three and funds it."""
+        self.send(requester, calls.buy(self.deployment, credits))
+        terms = RunTerms(
+            coordinator=coordinator.address,
+            trainer=trainer.address,
+            rules_hash=RULES,
+            price_per_unit=PRICE,
+            juror_fee=FEE,
+            max_units=MAX_UNITS,
+            committee=3,
+            appeal_seats=0,
+            work_seconds=WINDOW,
+            draw_seconds=WINDOW,
+            commit_seconds=WINDOW,
+            reveal_seconds=WINDOW,
+            challenge_seconds=0,
+        )
+        receipt = self.send(requester, calls.open_run(self.deployment, terms, b"\x01" * 32, "http://example.org/rules"))
+        self.run = only(receipt, RunOpened).run
+        self.send(requester, calls.fund_run(self.deployment, self.run, credits // 2))
+        return self.run
+
+    def open_round(self, coordinator: Wallet, assignments: bytes, step: int = 1) -> int:
+        """Opens a round of the run."""
+        receipt = self.send(coordinator, calls.open_round(self.deployment, self.run, step, 0, assignments))
+        return only(receipt, RoundOpened).round
+
+    def signed(self, round_: int, party: Party, leaves: bytes) -> Submission:
+        """A worker's signed submission under the canonical beacon."""
+        beacon = self.chain.block(self.chain.latest().round(round_).open_block).hash
+        uri = "http://example.org/artifacts/"
+        message = auth.submission(
+            self.deployment.chain_id, self.deployment.rounds, round_, party.node, beacon, leaves, uri
+        )
+        return Submission(party.node, beacon, leaves, uri, party.key.sign_typed(message))
+
+    def commit(self, round_: int, party: Party, vote: Vote, attempt: int = 0) -> None:
+        """Commits to a vote under a salt that follows from the node."""
+        word = commitment(
+            self.deployment.chain_id, self.deployment.rounds, round_, attempt, party.node, vote, salt_of(party)
+        )
+        self.send(party.key, calls.commit(self.deployment, round_, word))
+
+    def reveal(self, round_: int, party: Party, vote: Vote) -> None:
+        """Reveals a vote committed to before."""
+        self.send(
+            party.key,
+            calls.reveal(
+                self.deployment, round_, vote.accept, vote.fraud, vote.reasons, vote.evidence_root, salt_of(party)
+            ),
+        )
+
+
+@dataclass
+class Story:
+    """What a whole life of a round left behind."""
+
+    market: Market
+    requester: Wallet
+    coordinator: Wallet
+    trainer: Wallet
+    honest: Party
+    cheat: Party
+    validators: dict[int, Party]
+    silent: int
+    rounds: list[int]
+
+
+def tell(market: Market) -> Story:
+    """One run and three rounds: one judged, one in which nobody works, one in which nobody judges."""
+    requester, coordinator = market.rich("requester", "Credits"), market.make_wallet("coordinator")
+    trainer = market.make_wallet("trainer")
+    honest = market.register("honest", Role.WORKER, 8)
+    cheat = market.register("cheat", Role.WORKER, 8)
+    judges = [market.register(f"validator{index}", Role.VALIDATOR, 1) for index in range(3)]
+    for judge in judges:
+        market.send(judge.owner, calls.top_up(market.deployment, judge.node, TOKEN))
+    market.open_run(requester, coordinator, trainer, 100 * TOKEN)
+    for party in (honest, cheat):
+        market.send(party.owner, calls.join(market.deployment, market.run, party.node, RULES))
+    story = Story(
+        market, requester, coordinator, trainer, honest, cheat, {judge.node: judge for judge in judges}, 0, []
+    )
+    judged(story)
+    without_work(story)
+    without_jurors(story)
+    market.send(honest.owner, calls.redeem(market.deployment, MAX_UNITS * PRICE))
+    return story
+
+
+def submit_and_close(story: Story, round_: int, assignments: bytes, leaves: Mapping[int, bytes]) -> None:
+    """Submits each node's leaves in a batch of its own, and closes past the deadline."""
+    market = story.market
+    for party in (story.honest, story.cheat):
+        if party.node in leaves:
+            submission = market.signed(round_, party, leaves[party.node])
+            market.send(story.coordinator, calls.submit(market.deployment, round_, assignments, [submission]))
+    market.pass_time(WINDOW + 1)
+    market.send(story.coordinator, calls.close_round(market.deployment, round_, assignments))
+
+
+def judged(story: Story) -> None:
+    """A round through to a checkpoint: the cheat's jobs are fraud, one juror never reveals."""
+    market = story.market
+    assignments = pack_assignments([Listing(story.honest.node, 3), Listing(story.cheat.node, 2)])
+    round_ = market.open_round(story.coordinator, assignments)
+    # Job 2 stays missing.
+    leaves = {
+        story.honest.node: pack_leaves([Leaf(0, MAX_UNITS - 5, b"\x20" * 32), Leaf(1, MAX_UNITS + 9, b"\x21" * 32)]),
+        story.cheat.node: pack_leaves([Leaf(3, 77, b"\x23" * 32), Leaf(4, 78, b"\x24" * 32)]),
+    }
+    submit_and_close(story, round_, assignments, leaves)
+    market.send(story.coordinator, calls.draw(market.deployment, round_))
+    votes = _votes([seat.node for seat in market.chain.latest().seats(round_)])
+    for node, vote in votes.items():
+        market.commit(round_, story.validators[node], vote)
+    *revealing, story.silent = votes
+    for node in revealing:
+        market.reveal(round_, story.validators[node], votes[node])
+    market.pass_time(WINDOW + 1)
+    market.send(story.coordinator, calls.tally(market.deployment, round_))
+    consumed = [Consumption(round_, 0b01)]
+    market.send(story.trainer, calls.publish(market.deployment, market.run, 1, b"\x02" * 32, consumed))
+    for batch, node in enumerate(leaves):
+        part = [SettledLeaves(node, leaves[node])]
+        market.send(story.coordinator, calls.settle(market.deployment, round_, batch, assignments, part))
+    market.send(
+        story.trainer, calls.publish(market.deployment, market.run, 3, b"\x03" * 32, [Consumption(round_, 0b10)])
+    )
+    story.rounds.append(round_)
+
+
+def _votes(jurors: list[int]) -> Mapping[int, Vote]:
+    sound, fraud = Reason.ACCEPTED, Reason.SAMPLING_FRAUD
+    verdict = vote_on({0: sound, 1: sound, 3: fraud, 4: fraud}, b"\x05" * 32)
+    return dict.fromkeys(jurors, verdict)
+
+
+def without_work(story: Story) -> None:
+    """A round in which nothing is submitted: void at its close."""
+    market, assignments = story.market, pack_assignments([Listing(story.honest.node, 2)])
+    round_ = market.open_round(story.coordinator, assignments, step=2)
+    market.pass_time(WINDOW + 1)
+    market.send(story.coordinator, calls.close_round(market.deployment, round_, assignments))
+    story.rounds.append(round_)
+
+
+def without_jurors(story: Story) -> None:
+    """A round whose first committee abstains or stays away, and whose second stays away: redrawn, then void."""
+    market, assignments = story.market, pack_assignments([Listing(story.honest.node, 2)])
+    round_ = market.open_round(story.coordinator, assignments, step=3)
+    submit_and_close(story, round_, assignments, {story.honest.node: pack_leaves([Leaf(1, 9, b"\x30" * 32)])})
+    market.send(story.coordinator, calls.draw(market.deployment, round_))
+    first = story.validators[market.chain.latest().seats(round_)[0].node]
+    market.commit(round_, first, abstention())
+    market.pass_time(WINDOW + 1)
+    market.reveal(round_, first, abstention())
+    market.pass_time(WINDOW + 1)
+    market.send(story.coordinator, calls.tally(market.deployment, round_))
+    market.send(story.coordinator, calls.draw(market.deployment, round_))
+    market.pass_time(2 * WINDOW + 2)
+    market.send(story.coordinator, calls.tally(market.deployment, round_))
+    market.send(story.coordinator, calls.call(market.deployment, "Rounds", "free", round_, assignments))
+    story.rounds.append(round_)
+
+
+def salt_of(party: Party) -> bytes:
+    return party.node.to_bytes(32, "big")
+
+
+def only(receipt: Receipt, kind: type) -> object:
+    """The receipt's one event of this type."""
+    (event,) = [log.event for log in receipt.logs if isinstance(log.event, kind)]
+    return event
