@@ -16,7 +16,7 @@ help:
 	@echo "make test-python | test-contracts | lint | abi | clean"
 
 demo: .venv/.localnet contracts/node_modules/.stamp
-	@$(BIN)/python -m deploy.demo --seed $(SEED) $(if $(STEPS),--steps $(STEPS))
+	@$(BIN)/python assize.py localnet run --seed $(SEED) $(if $(STEPS),--steps $(STEPS))
 
 test: lint test-contracts test-python
 

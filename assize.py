@@ -11,11 +11,11 @@ import typer
 # name -> (module, attribute, one line). A module is imported only when its part is called.
 PARTS: dict[str, tuple[str, str, str]] = {
     "localnet": ("deploy.commands", "localnet", "The whole market on this machine: run, up, status, restart, down."),
-    "wallet": ("protocol.node.commands", "wallet", "Keystores: new, import, list, balance."),
-    "node": ("protocol.node.commands", "node", "Register, list, retire and withdraw nodes."),
-    "stake": ("protocol.node.commands", "stake", "Add to a node's bond, or take it back."),
-    "run": ("protocol.node.commands", "run", "Open, fund and show runs; join them."),
-    "credits": ("protocol.node.commands", "credits", "Buy, show and redeem credits."),
+    "wallet": ("protocol.node.commands.wallet", "app", "Keystores: new, import, list, balance."),
+    "node": ("protocol.node.commands.node", "app", "Register, list, retire and withdraw nodes."),
+    "stake": ("protocol.node.commands.stake", "app", "Add to a node's bond, or take it back."),
+    "run": ("protocol.node.commands.run", "app", "Open, fund and show runs; join them."),
+    "credits": ("protocol.node.commands.credits", "app", "Buy, show and redeem credits."),
     "coordinator": ("coordinator.commands", "app", "Assign jobs, take uploads, drive rounds."),
     "worker": ("worker.commands", "app", "Generate rollouts and earn credits; doctor."),
     "validator": ("validator.commands", "app", "Judge rollouts and vote."),

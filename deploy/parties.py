@@ -1,0 +1,60 @@
+"""Who takes part in the local network, under which keys, and what each is given to start with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+ETHER = 10**18
+
+BOND_PER_JOB = 1 * ETHER
+VALIDATOR_BOND = 50 * ETHER
+FRAUD_SLASH = 2 * ETHER
+ABSENCE_PENALTY = ETHER // 10
+ACTIVATION_SECONDS = 1
+UNBONDING_SECONDS = 3600
+GAS_MONEY = 100 * ETHER
+RUN_ESCROW = 200_000 * ETHER
+
+SCRYPT_N = 1 << 12
+"""Keys of a network that lives for minutes on one machine: cheap to open a dozen times at start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Party:
+    """One node's owner and session key. ``capacity`` is in jobs in flight; 1 for validators."""
+
+    name: str
+    role: Literal["worker", "validator"]
+    capacity: int = 1
+    adversary: str | None = None
+
+    @property
+    def owner(self) -> str:
+        """Keystore of the wallet that holds the stake."""
+        return f"{self.name}-owner"
+
+    @property
+    def key(self) -> str:
+        """Keystore of the session key on the host."""
+        return f"{self.name}-key"
+
+    @property
+    def bond(self) -> int:
+        """What registering takes, in token wei."""
+        return BOND_PER_JOB * self.capacity if self.role == "worker" else VALIDATOR_BOND
+
+
+def parties(adversary: str, jobs_in_flight: int) -> tuple[Party, ...]:
+    """Two honest workers, one that cheats in the way named, and three validators."""
+    return (
+        Party("worker-1", "worker", jobs_in_flight),
+        Party("worker-2", "worker", jobs_in_flight),
+        Party("cheat", "worker", jobs_in_flight, adversary),
+        Party("validator-1", "validator"),
+        Party("validator-2", "validator"),
+        Party("validator-3", "validator"),
+    )
+
+
+REQUESTER, COORDINATOR, TRAINER, TREASURY = "requester", "coordinator", "trainer", "treasury"

@@ -1,0 +1,205 @@
+"""The local network's processes: started, watched, started again, and every one of them ended.
+
+A supervisor owns its children. Other terminals talk to it through the state folder: ``network.json`` says what runs
+where, and a file ``requests/start-NAME`` asks it to start that service again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from protocol.errors import Misconfigured, Unavailable
+
+GRACE_SECONDS = 5.0
+PR_SET_PDEATHSIG = 1
+
+# Children are many and small: one thread each, and freed memory kept rather than returned at every step.
+CHILD_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "MALLOC_MMAP_THRESHOLD_": "268435456",
+    "MALLOC_TRIM_THRESHOLD_": "536870912",
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_OFFLINE": "1",
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """One process: its command, what it adds to the environment, and the HTTP address it serves, if any."""
+
+    name: str
+    argv: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    url: str | None = None
+
+
+class Supervisor:
+    """Starts services, restarts them on request, and ends them all on exit, whatever the reason."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.services: dict[str, Service] = {}
+        self.children: dict[str, subprocess.Popen[bytes]] = {}
+        self.reported: set[str] = set()
+        for folder in ("logs", "requests"):
+            (root / folder).mkdir(parents=True, exist_ok=True)
+
+    def __enter__(self) -> Supervisor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end_all()
+
+    def start(self, service: Service) -> None:
+        """Starts ``service``; its output goes to ``logs/NAME.log``."""
+        self.services[service.name] = service
+        with (self.root / "logs" / f"{service.name}.log").open("ab") as log:
+            self.children[service.name] = subprocess.Popen(
+                service.argv,
+                env={**os.environ, **CHILD_ENVIRONMENT, **service.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            )
+        self.reported.discard(service.name)
+        self.write_state()
+
+    def serve_requests(self) -> list[str]:
+        """Starts again what other terminals asked for; returns the names."""
+        started = []
+        for request in sorted((self.root / "requests").glob("start-*")):
+            name = request.name.removeprefix("start-")
+            request.unlink()
+            if name in self.services:
+                self.end(name)
+                self.start(self.services[name])
+                started.append(name)
+        return started
+
+    def fallen(self) -> list[tuple[str, int]]:
+        """Returns (name, exit status) of services that ended by themselves since the last call."""
+        ended = [
+            (name, status)
+            for name, child in self.children.items()
+            if name not in self.reported and (status := child.poll()) is not None
+        ]
+        self.reported.update(name for name, _ in ended)
+        if ended:
+            self.write_state()
+        return ended
+
+    def end(self, name: str, grace_seconds: float = GRACE_SECONDS) -> None:
+        """Ends one service: politely first, then for good, with everything it started."""
+        child = self.children.pop(name, None)
+        if child is None:
+            return
+        _signal_group(child, signal.SIGTERM)
+        try:
+            child.wait(grace_seconds)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            _signal_group(child, signal.SIGKILL)
+            child.wait()
+
+    def end_all(self) -> None:
+        """Ends every service, last started first; the chain and the queue go last."""
+        for child in self.children.values():
+            if child.args[0] and child.poll() is None and not _is_foundation(child):
+                _signal_group(child, signal.SIGTERM)
+        for name in reversed(list(self.children)):
+            self.end(name)
+        self.write_state()
+
+    def write_state(self) -> None:
+        """Writes ``network.json``: what runs, where, under which process id."""
+        state = {
+            "supervisor": os.getpid(),
+            "services": {
+                name: {
+                    "pid": child.pid if child.poll() is None else None,
+                    "url": self.services[name].url,
+                }
+                for name, child in self.children.items()
+            },
+        }
+        temporary = self.root / "network.json.tmp"
+        temporary.write_text(json.dumps(state, indent=1))
+        temporary.rename(self.root / "network.json")
+
+    def log_tail(self, name: str, lines: int = 12) -> str:
+        """Returns the end of a service's log, for a sentence about why it fell."""
+        text = (self.root / "logs" / f"{name}.log").read_text(errors="replace")
+        return "\n".join(text.splitlines()[-lines:])
+
+
+def _is_foundation(child: subprocess.Popen[bytes]) -> bool:
+    """True for the chain and the queue, which the others need while they end."""
+    command = str(child.args[0] if isinstance(child.args, Sequence) else child.args)
+    return command.endswith(("anvil", "redis-server"))
+
+
+def _die_with_parent() -> None:
+    """Asks Linux to end this child when its supervisor dies, even by kill -9."""
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, number)
+
+
+def free_port(asked: int | None = None) -> int:
+    """Returns a free TCP port on the loopback interface. Raises ``Misconfigured`` where the one asked for is taken."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", asked or 0))
+        except OSError as error:
+            raise Misconfigured(f"port {asked} is taken; end what listens there, or choose another port") from error
+        return int(probe.getsockname()[1])
+
+
+def wait_until_listening(service: Service, port: int, supervisor: Supervisor, seconds: float = 60.0) -> None:
+    """Returns once something listens on ``port``; raises ``Unavailable`` with the end of the log where nothing does."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if supervisor.children[service.name].poll() is not None:
+            break
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.05)
+    raise Unavailable(f"{service.name} did not come up:\n{supervisor.log_tail(service.name)}")
+
+
+def read_state(root: Path) -> dict[str, object] | None:
+    """Returns ``network.json``, or None where no network was started or its supervisor is gone."""
+    path = root / "network.json"
+    if not path.exists():
+        return None
+    state: dict[str, object] = json.loads(path.read_text())
+    return state if _alive(int(str(state["supervisor"]))) else None
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

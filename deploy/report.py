@@ -1,0 +1,144 @@
+"""What a run of the local network came to: the outcome, whether it counts as a success, the report and its picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+NEEDED_ACCURACY = 0.80
+NEEDED_GAIN = 0.30
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The figures of one run; the last line of ``assize localnet run`` is this as JSON, wei as decimal strings."""
+
+    accuracy_before: float
+    accuracy_after: float
+    steps: int
+    rounds: int
+    rollouts_accepted: int
+    rollouts_trained: int
+    rollouts_fraud: int
+    rollouts_void: int
+    cheat_slashed_wei: int
+    cheat_rollouts_trained: int
+    cheat_rounds_before_caught: int
+    honest_slashed_wei: int
+    penalties_wei: int
+    credits: dict[str, int]
+    audit: str
+    rollouts_per_second: float
+    wall_seconds: float
+    seed: int
+
+    def to_json(self) -> str:
+        """One line of JSON, wei as strings."""
+        fields: dict[str, Any] = asdict(self)
+        for name in ("cheat_slashed_wei", "honest_slashed_wei", "penalties_wei"):
+            fields[name] = str(fields[name])
+        fields["credits"] = {provider: str(wei) for provider, wei in self.credits.items()}
+        return json.dumps(fields)
+
+
+def failures(outcome: Outcome, steps_wanted: int, judge_accuracy: bool) -> list[str]:
+    """Returns a sentence for each rule the run broke; empty where it passed. PURE."""
+    rules = [
+        (outcome.audit == "ok", f"the audit says {outcome.audit}"),
+        (outcome.steps >= steps_wanted, f"{outcome.steps} steps were made, not {steps_wanted}"),
+        (outcome.cheat_slashed_wei > 0, "the cheat was not slashed"),
+        (
+            outcome.cheat_rounds_before_caught == 0,
+            f"the cheat got through {outcome.cheat_rounds_before_caught} judged rounds before it was caught",
+        ),
+        (
+            outcome.cheat_rollouts_trained == 0,
+            f"{outcome.cheat_rollouts_trained} of the cheat's rollouts were trained on",
+        ),
+        (outcome.honest_slashed_wei == 0, f"honest workers were slashed {outcome.honest_slashed_wei} wei"),
+    ]
+    if judge_accuracy:
+        gain = outcome.accuracy_after - outcome.accuracy_before
+        rules += [
+            (
+                outcome.accuracy_after >= NEEDED_ACCURACY,
+                f"accuracy ended at {outcome.accuracy_after:.3f}, under {NEEDED_ACCURACY:.2f}",
+            ),
+            (gain >= NEEDED_GAIN, f"accuracy rose by {gain:.3f}, under {NEEDED_GAIN:.2f}"),
+        ]
+    return [sentence for holds, sentence in rules if not holds]
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """The trainer's record: one dict a step, one an evaluation, as it wrote them to ``metrics.jsonl``."""
+
+    steps: tuple[dict[str, Any], ...]
+    evaluations: tuple[dict[str, Any], ...]
+
+    @classmethod
+    def read(cls, path: Path) -> Metrics:
+        """Reads the file; nothing where it is not there yet, and no line that is still being written."""
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        records = [json.loads(line) for line in lines if line.endswith("\n")]
+        return cls(
+            tuple(record for record in records if record["kind"] == "step"),
+            tuple(record for record in records if record["kind"] == "evaluation"),
+        )
+
+
+def draw_curve(metrics: Metrics, path: Path) -> None:
+    """Draws reward and held-out accuracy over versions, and staleness beneath, as a PNG."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    figure, (above, below) = pyplot.subplots(
+        2, 1, figsize=(9, 6), sharex=True, height_ratios=(3, 1), layout="constrained"
+    )
+    versions = [step["version"] for step in metrics.steps]
+    above.plot(
+        versions, [step["reward"] for step in metrics.steps], color="#3b6ea5", label="reward of accepted rollouts"
+    )
+    above.plot(
+        [evaluation["version"] for evaluation in metrics.evaluations],
+        [evaluation["accuracy"] for evaluation in metrics.evaluations],
+        "o",
+        color="#b5432a",
+        label="accuracy, 512 held-out problems",
+    )
+    above.axhline(NEEDED_ACCURACY, color="grey", linewidth=0.8, linestyle=":")
+    above.set(ylabel="share right", ylim=(0, 1), title="Trained on accepted rollouts only")
+    above.legend(loc="lower right", frameon=False)
+    below.step(versions, [step["staleness"] for step in metrics.steps], where="mid", color="#555555")
+    below.set(xlabel="checkpoint version", ylabel="staleness\n(versions)", ylim=(0, None))
+    for axes in (above, below):
+        axes.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
+def write_report(folder: Path, outcome: Outcome, metrics: Metrics, broken: Sequence[str]) -> None:
+    """Writes ``report.json``, ``report.md`` and ``reward.png`` into ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    draw_curve(metrics, folder / "reward.png")
+    (folder / "report.json").write_text(
+        json.dumps(
+            {
+                "outcome": json.loads(outcome.to_json()),
+                "broken": list(broken),
+                "steps": metrics.steps,
+                "evaluations": metrics.evaluations,
+            },
+            indent=1,
+        )
+    )
+    rows = "\n".join(f"| {name} | {value} |" for name, value in json.loads(outcome.to_json()).items())
+    verdict = "Every rule held." if not broken else "Broken: " + "; ".join(broken) + "."
+    (folder / "report.md").write_text(
+        f"# The run\n\n{verdict}\n\n![reward over versions](reward.png)\n\n| figure | value |\n|---|---|\n{rows}\n"
+    )

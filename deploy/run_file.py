@@ -1,0 +1,82 @@
+"""A run file: the rules all agree on, the terms the requester offers, the recipe the trainer follows."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from protocol.chain.structs import RunTerms
+from protocol.errors import Misconfigured
+from protocol.wire.rules import Rules
+
+BUILTIN = Path(__file__).parent / "runs" / "builtin.toml"
+
+
+class Terms(BaseModel):
+    """What the requester offers; the fields of ``IMarket.RunTerms`` that do not name somebody. Amounts in wei."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    jobs_per_round: int = Field(ge=1, le=256)
+    price_per_unit: int = Field(ge=0)
+    juror_fee: int = Field(ge=0)
+    max_units: int = Field(ge=1)
+    committee: int = Field(ge=1, le=15)
+    work_seconds: int = Field(ge=1)
+    draw_seconds: int = Field(ge=1)
+    commit_seconds: int = Field(ge=1)
+    reveal_seconds: int = Field(ge=1)
+
+    def on_chain(self, coordinator: str, trainer: str, rules_hash: bytes) -> RunTerms:
+        """The terms as the contract takes them. Appeals are not offered."""
+        return RunTerms(
+            coordinator=coordinator,
+            trainer=trainer,
+            rules_hash=rules_hash,
+            price_per_unit=self.price_per_unit,
+            juror_fee=self.juror_fee,
+            max_units=self.max_units,
+            committee=self.committee,
+            appeal_seats=0,
+            work_seconds=self.work_seconds,
+            draw_seconds=self.draw_seconds,
+            commit_seconds=self.commit_seconds,
+            reveal_seconds=self.reveal_seconds,
+            challenge_seconds=0,
+        )
+
+    def most_per_round(self) -> int:
+        """The escrow one round reserves at most: pay of every job, and the fees of two committees."""
+        return self.jobs_per_round * self.max_units * self.price_per_unit + 2 * self.committee * self.juror_fee
+
+
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    """A run file, read. The trainer reads its ``[recipe]`` itself; ``steps`` is all the network needs of it."""
+
+    path: Path
+    rules: Rules
+    terms: Terms
+    steps: int
+
+
+def read_run_file(path: Path = BUILTIN) -> RunFile:
+    """Reads a run file. ``Misconfigured`` names what is wrong."""
+    try:
+        tables: dict[str, Any] = tomllib.loads(path.read_text())
+    except (OSError, tomllib.TOMLDecodeError) as error:
+        raise Misconfigured(f"cannot read the run file {path}: {error}") from error
+    try:
+        rules = Rules.model_validate(tables.get("rules", {}))
+        terms = Terms.model_validate(tables.get("terms", {}))
+        return RunFile(path, rules, terms, int(tables["recipe"]["steps"]))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = f"{error.title.lower()}.{'.'.join(map(str, first['loc']))}"
+        raise Misconfigured(f"{path}: {where}: {first['msg']}") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise Misconfigured(f"{path}: recipe.steps is missing or no number") from error

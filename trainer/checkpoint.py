@@ -1,0 +1,68 @@
+"""What the trainer needs to go on after a crash, in one file that appears whole or not at all.
+
+The state is a tree of dicts, lists, numbers, strings and tensors. Tensors go into safetensors under their path; the
+rest, and where the tensors belong, goes into its metadata as JSON. Nothing is pickled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from protocol.errors import Misconfigured
+
+FORMAT = "assize.trainer/1"
+_TENSOR = "tensor"
+_PAIRS = "pairs"
+
+
+def save(path: Path, state: Any) -> None:
+    """Writes ``state`` to ``path``: to a temporary name, to disk, then renamed."""
+    tensors: dict[str, torch.Tensor] = {}
+    shape = _describe(state, "", tensors)
+    temporary = path.with_name(path.name + ".unfinished")
+    save_file(tensors, temporary, {"format": FORMAT, "state": json.dumps(shape)})
+    with temporary.open("rb+") as file:
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def load(path: Path) -> Any:
+    """Reads what ``save`` wrote. ``Misconfigured`` where the file is something else."""
+    try:
+        with safe_open(path, framework="pt") as held:
+            metadata = held.metadata() or {}
+            if metadata.get("format") != FORMAT:
+                raise Misconfigured(f"{path} is not a trainer's state: move it away to start from the chain")
+            tensors = {name: held.get_tensor(name) for name in held.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise Misconfigured(f"{path} does not load ({error}): move it away to start from the chain") from error
+    return _rebuild(json.loads(metadata["state"]), tensors)
+
+
+def _describe(value: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:
+    """JSON that says what ``value`` is; its tensors are put into ``tensors`` under their paths."""
+    if isinstance(value, torch.Tensor):
+        tensors[path] = value.detach().clone().contiguous()
+        return {_TENSOR: path}
+    if isinstance(value, dict):
+        return {_PAIRS: [[key, _describe(held, f"{path}/{key}", tensors)] for key, held in value.items()]}
+    if isinstance(value, list | tuple):
+        return [_describe(held, f"{path}/{index}", tensors) for index, held in enumerate(value)]
+    return value
+
+
+def _rebuild(shape: Any, tensors: dict[str, torch.Tensor]) -> Any:
+    if isinstance(shape, list):
+        return [_rebuild(held, tensors) for held in shape]
+    if isinstance(shape, dict) and _TENSOR in shape:
+        return tensors[shape[_TENSOR]]
+    if isinstance(shape, dict):
+        return {key: _rebuild(held, tensors) for key, held in shape[_PAIRS]}
+    return shape

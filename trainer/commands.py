@@ -1,0 +1,54 @@
+"""``assize trainer``: train on accepted rollouts, publish weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from protocol.node.console import guard
+
+SHOWN_EVERY = 50
+
+app = typer.Typer(help="Train on accepted rollouts, publish weights.", no_args_is_help=True)
+
+
+@app.callback()
+def trainer() -> None:
+    """Train on accepted rollouts, publish weights. Settings come from ASSIZE_TRAINER_… variables or a file."""
+
+
+@app.command()
+@guard
+def run(
+    settings: Annotated[
+        Path | None, typer.Option(help="File of ASSIZE_TRAINER_… settings, one NAME=value a line.")
+    ] = None,
+) -> None:
+    """Train until the last version is published, serving weights all along."""
+    from trainer.service import serve
+    from trainer.settings import TrainerSettings
+
+    raise SystemExit(serve(TrainerSettings.read(settings)))
+
+
+@app.command()
+@guard
+def make(
+    directory: Annotated[Path, typer.Argument(help="Where the model directory is to be.")],
+    environment: Annotated[str, typer.Option(help="Environment whose flawed working is imitated.")] = "arithmetic",
+    seed: Annotated[int, typer.Option(help="Fixes weights and lessons.")] = 1,
+) -> None:
+    """Make the tiny built-in model: no download, about a minute of imitation."""
+    from protocol.environments.registry import environment as named
+    from trainer.builtin import Warmup, make_builtin
+
+    lessons = Warmup().steps
+
+    def progress(step: int, loss: float) -> None:
+        if step % SHOWN_EVERY == 0:
+            print(f"imitated {step} of {lessons} lessons, loss {loss:.3f}", flush=True)
+
+    make_builtin(directory, seed, named(environment, {}), progress=progress)
+    print(f"the model is in {directory}")

@@ -1,0 +1,184 @@
+"""What the trainer may train on: groups of jobs that a tally accepted, and nothing else.
+
+Follows the chain. A job enters when its round's tally sets its accept bit, its artifact hashes to the root that was
+signed, and it has not been consumed; rewards are computed here, from the beacon's own prompts. No verdict, no gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import structlog
+
+from protocol.chain.client import Chain
+from protocol.chain.events import (
+    CheckpointPublished,
+    Event,
+    JobsConsumed,
+    Log,
+    RoundOpened,
+    RoundTallied,
+    RoundVoided,
+    Submitted,
+)
+from protocol.chain.tail import Rollback, Tail
+from protocol.environments.environment import Environment
+from protocol.errors import Rejected, Unavailable
+from protocol.tensor.model import Model
+from protocol.wire.assignments import jobs_in, unpack_leaves
+from protocol.wire.rollout import Artifact, artifact_root, decode
+from protocol.wire.rules import Rules
+from protocol.wire.seeds import job_seed, prompt_seed
+from trainer.batch import Group
+
+FETCHERS = 4
+
+Fetch = Callable[[str, bytes], bytes]
+"""(uri, artifact root) -> the artifact's bytes. Raises ``Unavailable`` or ``Rejected``."""
+
+
+@dataclass(slots=True)
+class _Round:
+    """What the inbox remembers of a round until its groups are used or stale."""
+
+    policy_version: int
+    beacon: bytes
+    claims: dict[int, tuple[str, bytes]] = field(default_factory=dict)
+    accepted: int = 0
+    consumed: int = 0
+    tallied: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Intake:
+    """Groups of one accepted job, and the reward of every rollout in it."""
+
+    round: int
+    job: int
+    groups: tuple[Group, ...]
+
+
+class Inbox:
+    """Accepted, unconsumed groups of one run."""
+
+    def __init__(
+        self, chain: Chain, run: int, rules: Rules, environment: Environment, model: Model, fetch: Fetch
+    ) -> None:
+        self.chain, self.run, self.rules, self.environment, self.model = chain, run, rules, environment, model
+        self.fetch = fetch
+        self.log = structlog.get_logger("trainer.inbox")
+        self.pool = ThreadPoolExecutor(FETCHERS, "fetch")
+        self._restart()
+
+    def _restart(self) -> None:
+        """Forgets everything; the chain tells it again."""
+        self.tail = Tail(self.chain)
+        self.rounds: dict[int, _Round] = {}
+        self.intake: dict[tuple[int, int], Intake] = {}
+        self.published = 0
+
+    def poll(self, oldest_usable: int) -> None:
+        """Follows the chain, and fetches what was accepted of policy version ``oldest_usable`` or newer."""
+        while True:
+            blocks = self.tail.poll()
+            if isinstance(blocks, Rollback):
+                self._restart()
+                continue
+            if not blocks:
+                break
+            for block in blocks:
+                for log in block.logs:
+                    self._fold(log)
+        self._forget(oldest_usable)
+        self._take_in()
+
+    def groups(self) -> list[Group]:
+        """Every group at hand, in (round, job, group) order."""
+        return [group for key in sorted(self.intake) for group in self.intake[key].groups]
+
+    def _fold(self, log: Log) -> None:
+        event: Event = log.event
+        if isinstance(event, RoundOpened) and event.run == self.run:
+            self.rounds[event.round] = _Round(event.policy_version, log.block_hash)
+        elif isinstance(event, CheckpointPublished) and event.run == self.run:
+            self.published = max(self.published, event.version)
+        elif isinstance(event, Submitted | RoundTallied | RoundVoided | JobsConsumed):
+            self._fold_round(event)
+
+    def _fold_round(self, event: Submitted | RoundTallied | RoundVoided | JobsConsumed) -> None:
+        round_ = self.rounds.get(event.round)
+        if round_ is None:
+            return
+        if isinstance(event, Submitted):
+            round_.claims |= {leaf.job: (event.uri, leaf.root) for leaf in unpack_leaves(event.leaves)}
+        elif isinstance(event, RoundTallied):
+            round_.accepted, round_.tallied = event.accepted, True
+        elif isinstance(event, JobsConsumed):
+            round_.consumed |= event.jobs
+            for job in jobs_in(event.jobs):
+                self.intake.pop((event.round, job), None)
+        else:
+            del self.rounds[event.round]
+
+    def _forget(self, oldest_usable: int) -> None:
+        """Drops rounds whose policy is too old for this step and every later one: refused at intake."""
+        for number in [n for n, round_ in self.rounds.items() if round_.policy_version < oldest_usable]:
+            del self.rounds[number]
+        for key in [key for key in self.intake if key[0] not in self.rounds]:
+            del self.intake[key]
+
+    def _take_in(self) -> None:
+        wanted = [
+            (number, job)
+            for number, round_ in self.rounds.items()
+            for job in jobs_in(round_.accepted & ~round_.consumed)
+            if (number, job) not in self.intake
+        ]
+        for key, data in zip(wanted, self.pool.map(lambda key: self._fetched(*key), wanted), strict=True):
+            if data is not None:
+                self._admit(*key, data)
+
+    def _fetched(self, number: int, job: int) -> bytes | None:
+        uri, root = self.rounds[number].claims[job]
+        try:
+            return self.fetch(uri, root)
+        except (Rejected, Unavailable) as error:
+            self.log.warning("artifact_missing", round=number, job=job, why=str(error))
+            return None
+
+    def _admit(self, number: int, job: int, data: bytes) -> None:
+        round_ = self.rounds[number]
+        try:
+            artifact = decode(data)
+            deployment = self.chain.deployment
+            root = artifact_root(deployment.chain_id, deployment.address_of("Rounds"), artifact)
+            if root != round_.claims[job][1] or artifact.job != job or artifact.round != number:
+                raise Rejected("the artifact is not the one that was judged")
+        except Rejected as error:
+            round_.consumed |= 1 << job
+            self.log.warning("artifact_refused", round=number, job=job, why=str(error))
+            return
+        self.intake[number, job] = Intake(number, job, tuple(self._groups(round_, artifact)))
+
+    def _groups(self, round_: _Round, artifact: Artifact) -> Iterable[Group]:
+        deployment = self.chain.deployment
+        seed = job_seed(
+            deployment.chain_id, deployment.address_of("Rounds"), artifact.round, round_.beacon, artifact.job
+        )
+        size = self.rules.samples_per_group
+        for group in range(self.rules.groups_per_job):
+            problem = self.environment.problem(prompt_seed(seed, group))
+            rollouts = artifact.rollouts[group * size : (group + 1) * size]
+            completions = tuple(tuple(rollout.output_tokens.tolist()) for rollout in rollouts)
+            texts = [self.model.completion_text(completion) for completion in completions]
+            yield Group(
+                round=artifact.round,
+                job=artifact.job,
+                group=group,
+                version=round_.policy_version,
+                prompt_tokens=tuple(rollouts[0].prompt_tokens.tolist()),
+                completions=completions,
+                rewards=tuple(self.environment.reward(problem, text) for text in texts),
+            )

@@ -1,0 +1,201 @@
+"""The trainer's loop: wait for accepted groups, train, remember, publish.
+
+The order of the last two makes a crash harmless. The state is on disk before the checkpoint is announced, so a
+restarted trainer announces the same weights with the same jobs; the contract takes them once.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from protocol.chain.structs import Consumption
+from protocol.environments.environment import Environment
+from protocol.errors import Misconfigured
+from protocol.wire.assignments import bitmap_of
+from trainer import checkpoint
+from trainer.batch import Group, Selection, pack, select
+from trainer.config import Recipe
+from trainer.evaluate import accuracy
+from trainer.inbox import Inbox
+from trainer.policy import Policy
+from trainer.publish import Publisher
+
+EVALUATION_PROBLEMS = 512
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Seconds spent in each part since the last lap."""
+
+    clock: Callable[[], float] = time.monotonic
+    parts: dict[str, float] = field(default_factory=dict)
+    since: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.since = self.clock()
+
+    def mark(self, part: str) -> None:
+        """Books the time since the last mark under ``part``."""
+        now = self.clock()
+        self.parts[part] = self.parts.get(part, 0.0) + now - self.since
+        self.since = now
+
+    def lap(self) -> dict[str, float]:
+        """Returns the parts in seconds and starts again."""
+        parts, self.parts = {name: round(seconds, 4) for name, seconds in self.parts.items()}, {}
+        return parts
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """When the run ends and how often the policy is measured on held-out problems (0: only at the start and the end).
+
+    ``target_accuracy`` ends the run early, at the first measurement that reaches it.
+    """
+
+    last_version: int
+    evaluate_every: int = 0
+    target_accuracy: float | None = None
+    seed: int = 0
+
+
+class Trainer:
+    """One run's trainer. ``tick`` makes at most one step; ``done`` once the schedule is through."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        recipe: Recipe,
+        inbox: Inbox,
+        publisher: Publisher,
+        environment: Environment,
+        schedule: Schedule,
+        state_dir: Path,
+    ) -> None:
+        self.policy, self.recipe, self.inbox, self.publisher = policy, recipe, inbox, publisher
+        self.environment, self.schedule, self.state_dir = environment, schedule, state_dir
+        self.log = structlog.get_logger("trainer")
+        self.watch = Stopwatch()
+        self.consumed: tuple[Consumption, ...] = ()
+        self.evaluated: dict[int, float] = {}
+        self.done = False
+
+    def resume(self) -> None:
+        """Goes on from the state on disk, and announces what a crash kept from being announced."""
+        path = self.state_dir / "state.safetensors"
+        if path.exists():
+            state = checkpoint.load(path)
+            self.policy.load_state_dict(state["policy"])
+            self.consumed = tuple(Consumption(round_, int(jobs, 16)) for round_, jobs in state["consumed"])
+            self.evaluated = dict(state["evaluated"])
+        on_chain = self.publisher.newest_version()
+        if on_chain > self.policy.version:
+            raise Misconfigured(
+                f"the chain has version {on_chain} of this run, the state in {self.state_dir} only "
+                f"{self.policy.version}: put the newest state back"
+            )
+        self.publisher.publish(self.policy, self.consumed)
+        self.log.info("resumed", version=self.policy.version)
+
+    def tick(self) -> bool:
+        """Makes the next version if there is enough to train on. Returns whether it did anything."""
+        if self._finished():
+            self.done = True
+            return False
+        self._evaluate_if_due()
+        selection = self._selection()
+        self.watch.mark("wait")
+        if selection is None:
+            return False
+        record = self.policy.step(pack(selection.taken, self.recipe.optimizer_steps, self.recipe.microbatch_tokens))
+        self.watch.mark("train")
+        self.consumed = consumption(selection.taken)
+        self._save()
+        self.watch.mark("save")
+        self.publisher.publish(self.policy, self.consumed)
+        self.watch.mark("publish")
+        self._record("step", **asdict(record), **self._described(selection))
+        self.log.info("step", version=self.policy.version, groups=len(selection.taken), tokens=record.tokens)
+        return True
+
+    def _selection(self) -> Selection | None:
+        """What the next step trains on, or None while it should wait for more."""
+        newest = self.policy.version
+        self.inbox.poll(oldest_usable=newest - self.recipe.async_level)
+        selection = select(self.inbox.groups(), newest, self.recipe.async_level, self.recipe.groups_per_step)
+        return selection if ready(selection, self.recipe) else None
+
+    def _finished(self) -> bool:
+        target = self.schedule.target_accuracy
+        reached = target is not None and self.evaluated.get(self.policy.version, 0.0) >= target
+        if self.policy.version < self.schedule.last_version and not reached:
+            return False
+        self._evaluate_if_due()
+        return True
+
+    def _evaluate_if_due(self) -> None:
+        version, every = self.policy.version, self.schedule.evaluate_every
+        due = version in (0, self.schedule.last_version) or (every > 0 and version % every == 0)
+        if not due or version in self.evaluated:
+            return
+        self.evaluated[version] = accuracy(
+            self.policy.model,
+            self.environment,
+            seed=self.schedule.seed + version,
+            count=EVALUATION_PROBLEMS,
+            temperature=self.recipe.temperature,
+            max_tokens=self.recipe.max_tokens,
+        )
+        self.watch.mark("evaluate")
+        self._record("evaluation", version=version, accuracy=self.evaluated[version])
+        self._save()
+
+    def _save(self) -> None:
+        checkpoint.save(
+            self.state_dir / "state.safetensors",
+            {
+                "policy": self.policy.state_dict(),
+                "consumed": [[entry.round, hex(entry.jobs)] for entry in self.consumed],
+                "evaluated": self.evaluated,
+            },
+        )
+
+    def _described(self, selection: Selection) -> dict[str, Any]:
+        groups = [*selection.taken, *selection.idle]
+        rewards = [reward for group in groups for reward in group.rewards]
+        return {
+            "version": self.policy.version,
+            "reward": sum(rewards) / len(rewards),
+            "groups": len(selection.taken),
+            "rollouts": sum(len(group.completions) for group in selection.taken),
+            "groups_idle": len(selection.idle),
+            "groups_left": len(selection.left),
+            "groups_stale": len(selection.stale),
+            "rounds": sorted({group.round for group in selection.taken}),
+            "seconds": self.watch.lap(),
+        }
+
+    def _record(self, kind: str, **fields: Any) -> None:
+        """Appends one line to ``metrics.jsonl``."""
+        line = {"kind": kind, "time": round(time.time(), 3), **fields}
+        with (self.state_dir / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+def ready(selection: Selection, recipe: Recipe) -> bool:
+    """Whether a step should be made now: enough groups, or some that took one extra round already. PURE."""
+    rounds = {group.round for group in selection.taken}
+    return len(selection.taken) >= recipe.groups_to_start or len(rounds) > 1
+
+
+def consumption(groups: Sequence[Group]) -> tuple[Consumption, ...]:
+    """Returns the jobs that ``groups`` come from, by round. PURE."""
+    rounds = sorted({group.round for group in groups})
+    return tuple(Consumption(number, bitmap_of({g.job for g in groups if g.round == number})) for number in rounds)

@@ -1,0 +1,67 @@
+"""A new version goes out: chunks and signed manifest to the origin's store, then root and consumed jobs on chain."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import structlog
+
+from protocol.chain import calls
+from protocol.chain.client import Chain
+from protocol.chain.sender import Sender
+from protocol.chain.structs import Consumption
+from protocol.errors import Rejected
+from protocol.transport import shardcast
+from protocol.transport.chunks import ChunkStore
+from protocol.wire.auth import Signer
+from trainer.policy import Policy
+
+DIRECTORIES_KEPT = 2
+
+
+class Publisher:
+    """Publishes one run's checkpoints with the trainer key. Every part is idempotent."""
+
+    def __init__(
+        self, chain: Chain, sender: Sender, signer: Signer, run: int, store: ChunkStore, model: Path, folder: Path
+    ) -> None:
+        """``model`` is the directory the run was opened with (version 0); later versions go under ``folder``."""
+        self.chain, self.sender, self.signer, self.run = chain, sender, signer, run
+        self.store, self.model, self.folder = store, model, folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self.log = structlog.get_logger("trainer.publish")
+
+    def newest_version(self) -> int:
+        """The newest version of the run on chain."""
+        return self.chain.latest().run(self.run).version
+
+    def publish(self, policy: Policy, consumed: Sequence[Consumption]) -> None:
+        """Serves the policy's present version and announces it, unless the chain has it already."""
+        version = policy.version
+        directory = self.folder / str(version) if version else self.model
+        if not directory.exists():
+            policy.save_weights(directory)
+        signed = shardcast.publish(
+            directory,
+            self.run,
+            version,
+            self.chain.chain_id,
+            self.chain.deployment.address_of("Market"),
+            self.signer,
+            self.store,
+        )
+        on_chain = self.chain.latest().manifest_root(self.run, version)
+        if on_chain == bytes(32):
+            call = calls.publish(self.chain.deployment, self.run, version, signed.manifest.root, consumed)
+            self.sender.send(f"publish/{self.run}/{version}", call)
+        elif on_chain != signed.manifest.root:
+            raise Rejected(f"version {version} is on chain with another root than this trainer's weights have")
+        self._prune(version)
+        self.log.info("published", version=version, root="0x" + signed.manifest.root.hex())
+
+    def _prune(self, version: int) -> None:
+        for old in self.folder.iterdir():
+            if old.name.isdigit() and int(old.name) <= version - DIRECTORIES_KEPT:
+                shutil.rmtree(old)

@@ -1,0 +1,90 @@
+"""Puts a trainer together from its settings, serves its weights, and runs it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import httpx
+import torch
+import uvicorn
+
+from protocol.chain.client import Chain
+from protocol.chain.sender import Sender
+from protocol.environments.registry import environment
+from protocol.errors import Misconfigured, Rejected, Unavailable
+from protocol.node import telemetry
+from protocol.node.daemon import Daemon
+from protocol.transport.chunks import ChunkStore
+from protocol.transport.commands import bind
+from protocol.transport.coordinator import CoordinatorClient
+from protocol.transport.shardcast_server import create_app
+from protocol.wire.rollout import DEFAULT_LIMITS
+from protocol.wire.rules import decode_rules
+from trainer.inbox import Inbox
+from trainer.loop import Schedule, Trainer
+from trainer.policy import Policy
+from trainer.publish import Publisher
+from trainer.settings import TrainerSettings, read_recipe
+
+INTERVAL_SECONDS = 0.05
+FETCH_SECONDS = 30.0
+
+
+def build(settings: TrainerSettings) -> tuple[Trainer, ChunkStore]:
+    """Connects to the chain, checks that this key trains this run; returns the trainer and its store of weights."""
+    settings.state_dir.mkdir(parents=True, exist_ok=True)
+    wallet = settings.wallet()
+    chain = Chain.connect(settings.rpc_url, settings.addresses)
+    terms = chain.latest().run(settings.run).terms
+    if terms.trainer != wallet.address:
+        raise Misconfigured(f"run {settings.run} is trained by {terms.trainer}; this key is {wallet.address}")
+    rules = decode_rules(CoordinatorClient(settings.coordinator_url).rules(terms.rules_hash), terms.rules_hash)
+    tasks = environment(rules.environment.name, rules.environment.params)
+    recipe = read_recipe(settings.run_file)
+    dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}[rules.model.dtype]
+    policy = Policy(settings.model, recipe, dtype)
+    store = ChunkStore(settings.state_dir / "origin")
+    sender = Sender(chain, wallet, settings.state_dir / "sender.db")
+    folder = settings.state_dir / "versions"
+    publisher = Publisher(chain, sender, wallet, settings.run, store, settings.model, folder)
+    inbox = Inbox(chain, settings.run, rules, tasks, policy.model, fetcher())
+    schedule = Schedule(
+        settings.last_version or recipe.steps, settings.evaluate_every, settings.target_accuracy, settings.seed
+    )
+    return Trainer(policy, recipe, inbox, publisher, tasks, schedule, settings.state_dir), store
+
+
+def fetcher() -> Callable[[str, bytes], bytes]:
+    """Returns what fetches an artifact from the place its submission names; size-capped, nothing is believed."""
+    client = httpx.Client(timeout=FETCH_SECONDS)
+
+    def fetch(uri: str, root: bytes) -> bytes:
+        data = bytearray()
+        try:
+            with client.stream("GET", f"{uri}0x{root.hex()}", headers={"Accept-Encoding": "identity"}) as response:
+                if response.status_code != httpx.codes.OK:
+                    raise Unavailable(f"{uri} answered {response.status_code}")
+                for piece in response.iter_raw():
+                    data += piece
+                    if len(data) > DEFAULT_LIMITS.file_bytes:
+                        raise Rejected(f"{uri} sent more than an artifact may have")
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise Unavailable(f"{uri} does not answer: {type(error).__name__}") from error
+        return bytes(data)
+
+    return fetch
+
+
+def serve(settings: TrainerSettings) -> int:
+    """Trains until the schedule is through or it is stopped; returns the exit code."""
+    telemetry.configure("trainer", settings.log_level)
+    telemetry.serve_metrics(settings.metrics_port)
+    torch.set_num_threads(settings.threads)
+    trainer, store = build(settings)
+    listener = bind(settings.origin_host, settings.origin_port)
+    server = uvicorn.Server(uvicorn.Config(create_app(store), log_level="warning", timeout_graceful_shutdown=1))
+    threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="origin", daemon=True).start()
+    trainer.resume()
+    daemon = Daemon("trainer", trainer.tick, INTERVAL_SECONDS, settings.state_dir / "health.json")
+    return daemon.run()

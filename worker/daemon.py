@@ -1,0 +1,250 @@
+"""The worker's loop: hear of assignments, generate, prove, upload, sign; say that it is alive; fetch weights meanwhile.
+
+The coordinator is asked, not trusted. The rules must hash to what stands on chain, the beacon must be the hash of the
+block that opened the round, the policy must be the one published there; and where the coordinator does not relay in
+time, the worker submits for itself.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Sequence
+
+import structlog
+from prometheus_client import Counter, Histogram
+
+from protocol.chain import calls
+from protocol.chain.client import Chain
+from protocol.chain.sender import Sender
+from protocol.chain.structs import Role, State, Submission
+from protocol.environments.registry import environment
+from protocol.errors import AssizeError, Misconfigured, Rejected
+from protocol.tensor.decode import Completion
+from protocol.transport.checkpoints import Checkpoints
+from protocol.transport.coordinator import CoordinatorClient
+from protocol.transport.shardcast import Authority
+from protocol.transport.sources import Sources
+from protocol.wire import auth
+from protocol.wire.api import Assignment, Heartbeat, SubmissionRequest
+from protocol.wire.assignments import MAX_LEAVES_PER_BATCH, Leaf, bitmap_of, jobs_of, pack_leaves, unpack_leaves
+from protocol.wire.rules import decode_rules
+from protocol.wire.units import parse_shape
+from worker.engine import Engine
+from worker.hardware import describe
+from worker.outbox import Outbox
+from worker.prover import Deployed, Finished, Task, Work, finish, tasks_of
+from worker.settings import WorkerSettings
+
+ROLLOUTS = Counter("assize_worker_rollouts", "Rollouts generated and proved")
+SECONDS = Histogram("assize_worker_seconds", "Seconds by part of a round", ["part"])
+
+PREFETCH_SECONDS = 0.2
+HOUSEKEEPING_SECONDS = 5.0
+OWN_SUBMISSION_SHARE = 0.25
+
+
+class Worker:
+    """One node of one run. ``engine`` generates; everything else follows from the chain."""
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        signer: auth.Signer,
+        chain: Chain,
+        client: CoordinatorClient,
+        sender: Sender,
+        engine: Engine,
+    ) -> None:
+        self.settings, self.signer, self.chain, self.client = settings, signer, chain, client
+        self.sender, self.engine = sender, engine
+        self.log = structlog.get_logger("worker")
+        self.outbox = Outbox(settings.state_dir / "rounds")
+        self.deployed = Deployed(chain.chain_id, chain.deployment.address_of("Rounds"))
+        self.hardware = describe()
+        self.stopped = threading.Event()
+        self.loaded: int | None = None
+        self.next_heartbeat = self.next_housekeeping = 0.0
+        self._take_part()
+
+    def _take_part(self) -> None:
+        """Reads from the chain who this node is and what it agreed to."""
+        reader = self.chain.latest()
+        self.node = reader.node_by_key(self.signer.address)
+        if self.node == 0:
+            raise Misconfigured(
+                f"key {self.signer.address} belongs to no node; register one with `assize node register`"
+            )
+        if reader.node(self.node).role is not Role.WORKER:
+            raise Misconfigured(f"node {self.node} is no worker; register a worker with `assize node register`")
+        run = reader.run(self.settings.run)
+        self.terms = run.terms
+        if reader.joined_at(self.settings.run, self.node) != self.terms.rules_hash:
+            raise Misconfigured(
+                f"node {self.node} has not joined run {self.settings.run} at its present rules; "
+                f"join with `assize run join {self.settings.run} --node {self.node}`"
+            )
+        self.rules = decode_rules(self.client.rules(self.terms.rules_hash), self.terms.rules_hash)
+        self.environment = environment(self.rules.environment.name, self.rules.environment.params)
+        authority = Authority(self.chain.chain_id, self.chain.deployment.address_of("Market"), self.terms.trainer)
+        sources = Sources(self.client.run(self.settings.run).sources)
+        folder = self.settings.state_dir / "checkpoints"
+        self.checkpoints = Checkpoints(sources, self.settings.run, authority, folder)
+
+    def start_prefetching(self) -> None:
+        """Fetches each new version while the old one still generates."""
+        threading.Thread(target=self._prefetch, name="prefetch", daemon=True).start()
+
+    def stop(self) -> None:
+        """Ends the prefetching."""
+        self.stopped.set()
+
+    def tick(self) -> bool:
+        """Works through what is assigned now. Returns whether there was anything."""
+        self._heartbeat_if_due()
+        self._keep_house_if_due()
+        assignments = self.client.assignments(self.node, int(self.settings.wait_seconds))
+        for assignment in assignments:
+            self._work_on(assignment)
+        return bool(assignments)
+
+    def complete(self, tasks: Sequence[Task]) -> list[Completion]:
+        """Generates the completions of ``tasks``, in their order."""
+        return self.engine.generate([task.request for task in tasks], self.stopped)
+
+    def _work_on(self, assignment: Assignment) -> None:
+        work = self._checked(assignment)
+        log = self.log.bind(round=work.round, step=assignment.step)
+        self.outbox.remember(assignment)
+        missing = tuple(job for job in work.jobs if self.outbox.artifact(work.round, job) is None)
+        if missing:
+            started = time.monotonic()
+            self._make(work, missing)
+            log.info("generated", jobs=len(missing), seconds=round(time.monotonic() - started, 3))
+        with SECONDS.labels("upload").time():
+            for job in assignment.jobs:
+                self.client.upload(work.round, job, self.outbox.artifact(work.round, job) or b"")
+            self._hand_in(work.round)
+        log.info("submitted", jobs=len(work.jobs))
+
+    def _checked(self, assignment: Assignment) -> Work:
+        """What the chain says of an assignment. ``Rejected`` where the coordinator says otherwise."""
+        packed = bytes.fromhex(assignment.assignments[2:])
+        beacon = self.chain.block(assignment.open_block).hash
+        if beacon.hex() != assignment.beacon[2:]:
+            raise Rejected(f"round {assignment.round}: the coordinator's beacon is not the hash of the opening block")
+        reader = self.chain.latest()
+        root = reader.manifest_root(self.settings.run, assignment.policy_version)
+        return Work(
+            round=assignment.round,
+            node=self.node,
+            jobs=jobs_of(packed, self.node),
+            beacon=beacon,
+            policy_version=assignment.policy_version,
+            manifest_root=root,
+            max_units=self.terms.max_units,
+        )
+
+    def _make(self, work: Work, missing: tuple[int, ...]) -> None:
+        """Generates and proves the ``missing`` jobs, signs the leaves of all of them, and keeps both."""
+        self._load(work.policy_version, work.manifest_root)
+        part = Work(
+            work.round, work.node, missing, work.beacon, work.policy_version, work.manifest_root, work.max_units
+        )
+        tasks = tasks_of(part, self.deployed, self.rules, self.environment, self.engine.model)
+        with SECONDS.labels("generate").time():
+            completions = self.complete(tasks)
+        with SECONDS.labels("prove").time():
+            finished = finish(part, self.deployed, self.shape, tasks, completions)
+        for job in finished:
+            self.outbox.put_artifact(work.round, job.job, job.file)
+        self._sign(work, finished)
+        ROLLOUTS.inc(len(tasks))
+
+    def _sign(self, work: Work, finished: Sequence[Finished]) -> None:
+        leaves = [Leaf(job.job, job.units, job.root) for job in finished]
+        for start in range(0, len(leaves), MAX_LEAVES_PER_BATCH):
+            part = leaves[start : start + MAX_LEAVES_PER_BATCH]
+            packed, uri = pack_leaves(part), self.client.artifacts_uri
+            message = auth.submission(
+                self.deployed.chain_id, self.deployed.rounds, work.round, work.node, work.beacon, packed, uri
+            )
+            signed = SubmissionRequest(
+                node=work.node,
+                beacon="0x" + work.beacon.hex(),
+                leaves="0x" + packed.hex(),
+                uri=uri,
+                signature="0x" + self.signer.sign_typed(message).hex(),
+            )
+            self.outbox.put_submission(work.round, part[0].job, signed)
+
+    def _hand_in(self, round_: int) -> None:
+        for first_job, submission in self.outbox.submissions(round_, unsent_only=True):
+            self.client.submit(round_, submission)
+            self.outbox.mark_sent(round_, first_job)
+
+    def _load(self, version: int, root: bytes) -> None:
+        if version == self.loaded:
+            return
+        directory = self.checkpoints.directory(version, root)
+        if self.loaded is None:
+            self.engine.load(directory)
+            self.shape = parse_shape(json.loads((directory / "config.json").read_text()))
+        else:
+            self.engine.swap(directory)
+        self.loaded = version
+
+    def _prefetch(self) -> None:
+        held = -1
+        while not self.stopped.wait(PREFETCH_SECONDS):
+            try:
+                reader = self.chain.latest()
+                version = reader.run(self.settings.run).version
+                if version > held:
+                    self.checkpoints.directory(version, reader.manifest_root(self.settings.run, version))
+                    held = version
+            except AssizeError as error:
+                self.log.warning("prefetch_failed", error=str(error))
+                self.stopped.wait(1.0)
+
+    def _heartbeat_if_due(self) -> None:
+        if time.monotonic() < self.next_heartbeat:
+            return
+        self.next_heartbeat = time.monotonic() + self.settings.heartbeat_seconds
+        beat = Heartbeat(node=self.node, version=self.checkpoints.newest(), hardware=self.hardware)
+        reply = self.client.heartbeat(beat)
+        if reply.reasons:
+            self.log.warning("not_listed", state=reply.state, reasons=reply.reasons)
+
+    def _keep_house_if_due(self) -> None:
+        """Drops rounds that have ended; hands in again, or submits for itself, what the chain does not have yet."""
+        if time.monotonic() < self.next_housekeeping:
+            return
+        self.next_housekeeping = time.monotonic() + HOUSEKEEPING_SECONDS
+        head, reader = self.chain.head(), self.chain.latest()
+        for round_ in self.outbox.rounds():
+            standing = reader.round(round_)
+            if standing.state in (State.SETTLED, State.VOID):
+                self.outbox.drop(round_)
+            elif standing.state is State.OPEN:
+                remaining = standing.deadline - head.timestamp
+                if remaining < OWN_SUBMISSION_SHARE * self.terms.work_seconds:
+                    self._submit_for_itself(round_, standing.submitted)
+
+    def _submit_for_itself(self, round_: int, submitted: int) -> None:
+        packed = bytes.fromhex(self.outbox.assignment(round_).assignments[2:])
+        for first_job, request in self.outbox.submissions(round_):
+            leaves = bytes.fromhex(request.leaves[2:])
+            if bitmap_of(leaf.job for leaf in unpack_leaves(leaves)) & submitted:
+                continue
+            own = Submission(
+                request.node,
+                bytes.fromhex(request.beacon[2:]),
+                leaves,
+                request.uri,
+                bytes.fromhex(request.signature[2:]),
+            )
+            call = calls.submit(self.chain.deployment, round_, packed, (own,))
+            self.sender.send(f"submit/{round_}/{first_job}", call)
+            self.log.warning("submitted_for_itself", round=round_)

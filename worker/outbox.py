@@ -1,0 +1,80 @@
+"""A worker's bytes and signatures, kept until the round is over.
+
+    ROUND/assignments.json           what the coordinator listed, beacon included
+    ROUND/JOB.parquet                the artifact, written before it is uploaded
+    ROUND/submission-FIRST.json      the signed leaves, written before they are sent
+    ROUND/submission-FIRST.sent      the coordinator has said that it holds them
+
+So a crash between any two steps repeats a step and invents nothing, and the node can submit for itself.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from protocol.wire.api import Assignment, SubmissionRequest
+
+
+class Outbox:
+    """Files of the rounds this node works in, under ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def remember(self, assignment: Assignment) -> None:
+        """Keeps what was listed, for submitting without the coordinator."""
+        self._write(assignment.round, "assignments.json", assignment.model_dump_json().encode())
+
+    def assignment(self, round_: int) -> Assignment:
+        """What was listed for a round."""
+        return Assignment.model_validate_json((self._round(round_) / "assignments.json").read_bytes())
+
+    def rounds(self) -> list[int]:
+        """Rounds of which anything is kept, ascending."""
+        return sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdigit())
+
+    def put_artifact(self, round_: int, job: int, file: bytes) -> None:
+        """Keeps an artifact."""
+        self._write(round_, f"{job}.parquet", file)
+
+    def artifact(self, round_: int, job: int) -> bytes | None:
+        """The artifact of a job, None where it was not made."""
+        path = self._round(round_) / f"{job}.parquet"
+        return path.read_bytes() if path.exists() else None
+
+    def put_submission(self, round_: int, first_job: int, submission: SubmissionRequest) -> None:
+        """Keeps signed leaves, named after the first job among them."""
+        self._write(round_, f"submission-{first_job}.json", submission.model_dump_json().encode())
+
+    def submissions(self, round_: int, unsent_only: bool = False) -> Iterator[tuple[int, SubmissionRequest]]:
+        """Signed leaves of a round, each with its first job."""
+        for path in sorted(self._round(round_).glob("submission-*.json")):
+            if not (unsent_only and path.with_suffix(".sent").exists()):
+                yield (
+                    int(path.stem.partition("-")[2]),
+                    SubmissionRequest.model_validate_json(path.read_bytes()),
+                )
+
+    def mark_sent(self, round_: int, first_job: int) -> None:
+        """The coordinator holds these leaves."""
+        (self._round(round_) / f"submission-{first_job}.sent").touch()
+
+    def drop(self, round_: int) -> None:
+        """The round is over: nobody will ask again."""
+        shutil.rmtree(self._round(round_), ignore_errors=True)
+
+    def _round(self, round_: int) -> Path:
+        return self.folder / str(round_)
+
+    def _write(self, round_: int, name: str, data: bytes) -> None:
+        self._round(round_).mkdir(exist_ok=True)
+        temporary = self._round(round_) / f".{name}.part"
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, self._round(round_) / name)

@@ -1,0 +1,112 @@
+"""From an assignment to what is signed: the requests it means, and the artifacts that prove they were carried out.
+
+Nothing here decides anything: prompts and noise follow from the beacon, proofs from the hidden states. An exception
+fails the job before it is committed; there is no such thing as a null proof.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from protocol.environments.environment import Environment, Problem
+from protocol.tensor.decode import Completion, Request
+from protocol.tensor.model import Model
+from protocol.tensor.proofs import build_proofs_batch
+from protocol.wire.rollout import Artifact, Rollout, artifact_root, encode
+from protocol.wire.rules import Rules
+from protocol.wire.sampling import noise_key
+from protocol.wire.seeds import job_seed, prompt_seed
+from protocol.wire.units import ModelShape, capped, units
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One rollout to make: its problem and the seeded request."""
+
+    problem: Problem
+    request: Request
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A node's jobs of one round. ``beacon`` and ``manifest_root`` are 32 bytes; ``max_units`` caps a job's pay."""
+
+    round: int
+    node: int
+    jobs: tuple[int, ...]
+    beacon: bytes
+    policy_version: int
+    manifest_root: bytes
+    max_units: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """One job done: the artifact's file, its root and the units claimed for it."""
+
+    job: int
+    file: bytes
+    root: bytes
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deployed:
+    """Where the rounds live, which every seed and root is bound to."""
+
+    chain_id: int
+    rounds: str
+
+
+def tasks_of(work: Work, deployed: Deployed, rules: Rules, environment: Environment, model: Model) -> list[Task]:
+    """Returns the rollouts of every job, in (job, rollout) order. A group's samples share prompt, not noise."""
+    tasks: list[Task] = []
+    for job in work.jobs:
+        seed = job_seed(deployed.chain_id, deployed.rounds, work.round, work.beacon, job)
+        for group in range(rules.groups_per_job):
+            problem = environment.problem(prompt_seed(seed, group))
+            prompt = model.prompt_tokens(problem.prompt)
+            first = group * rules.samples_per_group
+            for rollout in range(first, first + rules.samples_per_group):
+                request = Request(
+                    prompt, noise_key(seed, rollout), rules.max_tokens, rules.temperature, model.stop_token
+                )
+                tasks.append(Task(problem, request))
+    return tasks
+
+
+def finish(
+    work: Work,
+    deployed: Deployed,
+    shape: ModelShape,
+    tasks: Sequence[Task],
+    completions: Sequence[Completion],
+) -> list[Finished]:
+    """Proves all completions at once and makes an artifact of each job's share of them."""
+    lengths = [len(completion.hidden_TH) for completion in completions]
+    proofs = build_proofs_batch(torch.cat([completion.hidden_TH for completion in completions]), lengths)
+    rollouts = [
+        Rollout(
+            prompt_tokens=task.request.prompt_tokens,
+            output_tokens=completion.output_tokens,
+            logprobs=completion.logprobs_T.numpy().clip(max=0.0),
+            proofs=tuple(chunks),
+            finish_reason=completion.finish_reason,
+        )
+        for task, completion, chunks in zip(tasks, completions, proofs, strict=True)
+    ]
+    per_job = len(rollouts) // len(work.jobs)
+    return [
+        _finished(work, deployed, shape, job, tuple(rollouts[place * per_job : (place + 1) * per_job]))
+        for place, job in enumerate(work.jobs)
+    ]
+
+
+def _finished(work: Work, deployed: Deployed, shape: ModelShape, job: int, rollouts: tuple[Rollout, ...]) -> Finished:
+    artifact = Artifact(work.round, job, work.node, work.manifest_root, rollouts)
+    done = sum(units(shape, len(rollout.prompt_tokens), len(rollout.output_tokens)) for rollout in rollouts)
+    root = artifact_root(deployed.chain_id, deployed.rounds, artifact)
+    return Finished(job, encode(artifact), root, capped(done, work.max_units))

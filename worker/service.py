@@ -1,0 +1,41 @@
+"""Puts a worker together from its settings and runs it."""
+
+from __future__ import annotations
+
+import torch
+
+from protocol.chain.client import Chain
+from protocol.chain.sender import Sender
+from protocol.node import telemetry
+from protocol.node.daemon import Daemon
+from protocol.transport.coordinator import CoordinatorClient
+from protocol.wire.rules import decode_rules
+from worker.daemon import Worker
+from worker.settings import WorkerSettings
+from worker.transformers_engine import TransformersEngine
+
+INTERVAL_SECONDS = 0.05
+
+
+def build(settings: WorkerSettings, kind: type[Worker] = Worker) -> Worker:
+    """Connects to chain and coordinator and returns the worker; ``Misconfigured`` says what is missing."""
+    settings.state_dir.mkdir(parents=True, exist_ok=True)
+    wallet = settings.wallet()
+    chain = Chain.connect(settings.rpc_url, settings.addresses)
+    client = CoordinatorClient(settings.coordinator_url, wallet, chain.chain_id, chain.deployment.address_of("Rounds"))
+    rules_hash = chain.latest().run(settings.run).terms.rules_hash
+    rules = decode_rules(client.rules(rules_hash), rules_hash)
+    engine = TransformersEngine(rules.model.dtype, settings.device)
+    sender = Sender(chain, wallet, settings.state_dir / "sender.db")
+    return kind(settings, wallet, chain, client, sender, engine)
+
+
+def serve(settings: WorkerSettings, kind: type[Worker] = Worker) -> int:
+    """Works until stopped; returns the exit code."""
+    telemetry.configure("worker", settings.log_level)
+    telemetry.serve_metrics(settings.metrics_port)
+    torch.set_grad_enabled(False)
+    worker = build(settings, kind)
+    worker.start_prefetching()
+    daemon = Daemon("worker", worker.tick, INTERVAL_SECONDS, settings.state_dir / "health.json", close=worker.stop)
+    return daemon.run()
