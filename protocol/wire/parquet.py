@@ -2,11 +2,14 @@
 
     PAR1 │ column chunk 0: (page header, zstd page)… │ chunk 1 … │ footer │ u32 LE footer length │ PAR1
 
-A Parquet footer is a claim: pages may hold more values, or inflate to more bytes, than it says, and dictionaries and
-run lengths make gigabytes out of a few bytes. So an artifact uses one layout only: one row group, PLAIN values, no
-dictionary, no statistics, data pages of version 1, zstd. Then a page's own header bounds all the memory its reading can
-take, and this module adds those bounds up. Page headers are Thrift compact structs (apache/parquet-format,
-``parquet.thrift``), of which only the fields drawn here are allowed:
+A Parquet footer is a claim: pages may hold more values, or inflate to more bytes, than it says; dictionaries and run
+lengths make gigabytes out of a few bytes; and readers of native code abort the whole process on some footers. So an
+artifact uses one layout only: one row group, PLAIN values, no dictionary, no statistics, data pages of version 1, zstd.
+Here the footer is read by our own strict reader, the headers of all pages are walked and what they can allocate is
+added up, and only then does the library see the pages, under a *footer of our own making* that says what was proved.
+
+Footer and page headers are Thrift structs (apache/parquet-format, ``parquet.thrift``). Of a page header only these
+fields are allowed; of a footer, those that matter are checked and the others dropped:
 
     PageHeader      1 type = 0 (data) · 2 uncompressed size · 3 compressed size · 5 DataPageHeader
     DataPageHeader  1 number of values · 2 encoding = 0 (PLAIN) · 3, 4 level encodings = 3 (RLE) · 5 {}
@@ -17,21 +20,42 @@ PURE.
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from protocol.errors import Rejected
 from protocol.wire.reasons import Reason
+from protocol.wire.thrift import BINARY, I32, I64, LIST, STRUCT, Field, Items, Value, read_struct, write_struct
 
 MAGIC = b"PAR1"
 MAX_FOOTER_BYTES = 16 * 1024
-"""Five columns and five metadata entries take about 1.5 KiB; a bound this small also bounds the schema's depth."""
+"""Five columns and five metadata entries take about 1 KiB."""
 MAX_PAGES_PER_COLUMN = 1024
-_THRIFT_STOP, _THRIFT_I32, _THRIFT_STRUCT = 0, 5, 12
-_DATA_PAGE, _PLAIN, _RLE = 0, 0, 3
+_DATA_PAGE, _PLAIN, _RLE, _ZSTD = 0, 0, 3, 6
+_REQUIRED, _REPEATED = 0, 2
+_AS_STRING, _AS_LIST = 0, 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A column as stored: its path in the schema and its physical type (1 int32, 4 float, 6 byte array)."""
+
+    path: tuple[bytes, ...]
+    physical: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """Where a column's pages lie in the file, and how many values they hold."""
+
+    leaf: _Leaf
+    start: int
+    compressed: int
+    uncompressed: int
+    values: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +68,7 @@ class _Page:
     body: int
 
 
-def write(table: pa.Table, metadata: dict[str, str]) -> bytes:
+def write(table: pa.Table, metadata: Mapping[str, str]) -> bytes:
     """Returns ``table`` in the pinned layout, with ``metadata`` as the footer's key-value pairs."""
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
@@ -57,7 +81,7 @@ def write(table: pa.Table, metadata: dict[str, str]) -> bytes:
         data_page_version="1.0",
     ) as writer:
         writer.write_table(table, row_group_size=max(1, table.num_rows))
-        writer.add_key_value_metadata(metadata)
+        writer.add_key_value_metadata(dict(metadata))
     return bytes(sink.getvalue())
 
 
@@ -66,34 +90,31 @@ def read(
 ) -> tuple[pa.Table, dict[str, str]]:
     """Returns the table and the footer's key-value pairs; raises `Rejected` (SHAPE) for anything but the pinned layout.
 
-    Memory stays under a small multiple of ``max_uncompressed_bytes`` whatever the bytes are.
+    ``schema`` has fields of int32, float32, binary or string, or lists of those, none nullable. Memory stays under a
+    small multiple of ``max_uncompressed_bytes`` whatever the bytes are.
     """
-    _check_frame(data, max_file_bytes)
+    pages_end = _check_frame(data, max_file_bytes)
+    footer, _ = read_struct(data[pages_end:-8])
+    rows, columns = _check_footer(footer, schema, max_rows)
+    _check_pages(data, pages_end, columns, rows, max_uncompressed_bytes)
+    ours = _footer(schema, rows, columns)
+    proved = b"".join((data[:pages_end], ours, struct.pack("<I", len(ours)), MAGIC))
     try:
-        file = pq.ParquetFile(
-            pa.BufferReader(data),
-            thrift_string_size_limit=MAX_FOOTER_BYTES,
-            thrift_container_size_limit=1024,
-            pre_buffer=False,
-        )
-        metadata = _check_footer(file.metadata, schema, max_rows)
-        _check_pages(data, file.metadata, max_uncompressed_bytes)
-        table = file.read_row_group(0, use_threads=False)
+        table = pq.ParquetFile(pa.BufferReader(proved), pre_buffer=False).read_row_group(0, use_threads=False)
         table.validate(full=True)
-    except Rejected:
-        raise
-    except Exception as error:  # whatever a parser makes of hostile bytes is the bytes' fault
-        raise _bad(f"is not readable as Parquet ({type(error).__name__})") from error
-    if table.num_rows != file.metadata.num_rows:
-        raise _bad("holds another number of rows than its footer says")
-    return table, metadata
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _bad(f"has pages that cannot be read ({type(error).__name__})") from error
+    if table.num_rows != rows or not table.schema.equals(schema):
+        raise _bad("has pages that disagree with its footer")
+    return table, _key_values(footer)
 
 
 def _bad(what: str) -> Rejected:
     return Rejected(f"the artifact {what}", Reason.SHAPE)
 
 
-def _check_frame(data: bytes, max_file_bytes: int) -> None:
+def _check_frame(data: bytes, max_file_bytes: int) -> int:
+    """Returns where the footer begins."""
     if len(data) > max_file_bytes:
         raise _bad(f"has {len(data)} bytes, more than the {max_file_bytes} allowed")
     if len(data) < 12 or data[:4] != MAGIC or data[-4:] != MAGIC:
@@ -101,102 +122,171 @@ def _check_frame(data: bytes, max_file_bytes: int) -> None:
     (footer_bytes,) = struct.unpack("<I", data[-8:-4])
     if not 0 < footer_bytes <= min(MAX_FOOTER_BYTES, len(data) - 12):
         raise _bad(f"has a footer of {footer_bytes} bytes")
-    # An embedded Arrow schema would be parsed before it could be refused.
-    if b"ARROW:schema" in data[-8 - footer_bytes : -8]:
-        raise _bad("embeds an Arrow schema")
+    return len(data) - 8 - int(footer_bytes)
 
 
-def _check_footer(metadata: Any, schema: pa.Schema, max_rows: int) -> dict[str, str]:
-    if metadata.num_row_groups != 1:
-        raise _bad(f"has {metadata.num_row_groups} row groups instead of 1")
-    if not 0 < metadata.num_rows <= max_rows or metadata.row_group(0).num_rows != metadata.num_rows:
-        raise _bad(f"has {metadata.num_rows} rows, not 1 to {max_rows}")
-    if not metadata.schema.to_arrow_schema().remove_metadata().equals(schema):
+def _check_footer(footer: Mapping[int, Field], schema: pa.Schema, max_rows: int) -> tuple[int, list[_Column]]:
+    elements = _items(footer, 2, STRUCT)
+    ours = _schema(schema)
+    known = [
+        {number: field for number, field in _struct(element).items() if number in (1, 3, 4, 5, 6)}
+        for element in elements
+    ]
+    if known[1:] != ours[1:]:  # the root's own name and repetition mean nothing
         raise _bad("has another schema than the pinned one")
-    return {key.decode(): value.decode() for key, value in (metadata.metadata or {}).items()}
+    groups = _items(footer, 4, STRUCT)
+    if len(groups) != 1:
+        raise _bad(f"has {len(groups)} row groups instead of 1")
+    group, rows = _struct(groups[0]), _int(footer, 3, I64)
+    if not 0 < rows <= max_rows or _int(group, 3, I64) != rows:
+        raise _bad(f"has {rows} rows, not 1 to {max_rows}")
+    chunks, leaves = _items(group, 1, STRUCT), _leaves(schema)
+    if len(chunks) != len(leaves):
+        raise _bad("has another number of columns than its schema")
+    return rows, [_column(_struct(chunk), leaf) for chunk, leaf in zip(chunks, leaves, strict=True)]
 
 
-def _check_pages(data: bytes, metadata: Any, max_uncompressed_bytes: int) -> None:
-    """Walks the pages of every column chunk and bounds what reading them can allocate."""
-    group, total = metadata.row_group(0), 0
-    for index in range(group.num_columns):
-        column = group.column(index)
-        if column.compression != "ZSTD" or column.has_dictionary_page or column.file_path:
-            raise _bad("stores a column otherwise than in the pinned layout")
-        pages = _pages(data, column.data_page_offset, column.total_compressed_size)
+def _column(chunk: Mapping[int, Field], leaf: _Leaf) -> _Column:
+    """Reads ColumnChunk (1 file path, 3 ColumnMetaData, 8 and 9 encryption) of which only 3 has a place here."""
+    field = chunk.get(3)
+    if field is None or field.kind != STRUCT or {1, 8, 9} & set(chunk):
+        raise _bad("stores a column otherwise than in the pinned layout")
+    meta = _struct(field.value)
+    path = tuple(_items(meta, 3, BINARY))
+    if (_int(meta, 1, I32), path, _int(meta, 4, I32)) != (leaf.physical, leaf.path, _ZSTD) or 11 in meta:
+        raise _bad("stores a column otherwise than in the pinned layout")
+    return _Column(leaf, _int(meta, 9, I64), _int(meta, 7, I64), _int(meta, 6, I64), _int(meta, 5, I64))
+
+
+def _check_pages(data: bytes, pages_end: int, columns: list[_Column], rows: int, max_uncompressed_bytes: int) -> None:
+    """Walks the pages of every column and bounds what reading them can allocate."""
+    total = 0
+    for column in columns:
+        pages = _pages(data, pages_end, column)
         total += sum(page.uncompressed for page in pages)
         if total > max_uncompressed_bytes:
             raise _bad(f"inflates to more than {max_uncompressed_bytes} bytes")
         # A value takes at least four bytes; only an empty list takes none, and there is at most one a row.
-        if any(page.values > page.uncompressed // 4 + metadata.num_rows for page in pages):
+        if any(page.values > page.uncompressed // 4 + rows for page in pages):
             raise _bad("has a page with more values than it can hold")
-        if sum(page.values for page in pages) != column.num_values:
+        if sum(page.values for page in pages) != column.values:
             raise _bad("has pages that disagree with its footer")
 
 
-def _pages(data: bytes, start: int, size: int) -> list[_Page]:
-    end = start + size
-    if start < len(MAGIC) or size < 0 or end > len(data) - 8:
+def _pages(data: bytes, pages_end: int, column: _Column) -> list[_Page]:
+    at, end = column.start, column.start + column.compressed
+    if at < len(MAGIC) or end > pages_end:
         raise _bad("places a column outside the file")
     pages: list[_Page] = []
-    while start < end:
-        page = _page(data, start)
-        start = page.body + page.compressed
+    while at < end:
+        page = _page(data, at)
+        at = page.body + page.compressed
         pages.append(page)
-        if start > end or len(pages) > MAX_PAGES_PER_COLUMN:
+        if at > end or len(pages) > MAX_PAGES_PER_COLUMN:
             raise _bad("has pages that do not fit their column")
     return pages
 
 
 def _page(data: bytes, at: int) -> _Page:
-    header, body = _thrift_struct(data, at, depth=2)
-    inner = header.get(5)
-    if set(header) != {1, 2, 3, 5} or not isinstance(inner, dict) or set(inner) != {1, 2, 3, 4, 5}:
+    header, body = read_struct(data, at, depth=2)
+    if set(header) != {1, 2, 3, 5} or header[5].kind != STRUCT or _int(header, 1, I32) != _DATA_PAGE:
         raise _bad("has a page header outside the pinned layout")
-    if header[1] != _DATA_PAGE or (inner[2], inner[3], inner[4], inner[5]) != (_PLAIN, _RLE, _RLE, {}):
+    inner = _struct(header[5].value)
+    if set(inner) != {1, 2, 3, 4, 5} or inner[5] != Field(STRUCT, {}):
+        raise _bad("has a page header outside the pinned layout")
+    if [_int(inner, number, I32) for number in (2, 3, 4)] != [_PLAIN, _RLE, _RLE]:
         raise _bad("has a page encoded otherwise than in the pinned layout")
-    uncompressed, compressed, values = header[2], header[3], inner[1]
-    if not (isinstance(uncompressed, int) and isinstance(compressed, int) and isinstance(values, int)):
-        raise _bad("has a page header outside the pinned layout")
-    return _Page(uncompressed, compressed, values, body)
+    return _Page(_int(header, 2, I32), _int(header, 3, I32), _int(inner, 1, I32), body)
 
 
-def _thrift_struct(data: bytes, at: int, depth: int) -> tuple[dict[int, Any], int]:
-    """Reads a compact struct of non-negative i32 fields and structs, ``depth`` deep; returns it and its end."""
-    fields: dict[int, Any] = {}
-    field = 0
-    while True:
-        head = _byte(data, at)
-        at += 1
-        if head == _THRIFT_STOP:
-            return fields, at
-        step, kind = head >> 4, head & 15
-        field += step
-        if step == 0:
-            raise _bad("has a page header outside the pinned layout")
-        if kind == _THRIFT_I32:
-            fields[field], at = _thrift_i32(data, at)
-        elif kind == _THRIFT_STRUCT and depth:
-            fields[field], at = _thrift_struct(data, at, depth=depth - 1)
+def _key_values(footer: Mapping[int, Field]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for item in _items(footer, 5, STRUCT):
+        key, value = (_struct(item).get(number, Field(BINARY, b"")).value for number in (1, 2))
+        if not isinstance(key, bytes) or not isinstance(value, bytes) or not (key + value).isascii():
+            raise _bad("has metadata that is not text")
+        if key.decode() in pairs:
+            raise _bad("has metadata twice under one name")
+        pairs[key.decode()] = value.decode()
+    return pairs
+
+
+def _items(fields: Mapping[int, Field], number: int, kind: int) -> list[Value]:
+    field = fields.get(number)
+    if field is None or not isinstance(field.value, Items) or (field.value.kind != kind and field.value.values):
+        raise _bad("has a footer outside the pinned layout")
+    return list(field.value.values)
+
+
+def _struct(value: Value) -> Mapping[int, Field]:
+    if not isinstance(value, Mapping):
+        raise _bad("has a footer outside the pinned layout")
+    return value
+
+
+def _int(fields: Mapping[int, Field], number: int, kind: int) -> int:
+    field = fields.get(number)
+    if field is None or field.kind != kind or not isinstance(field.value, int):
+        raise _bad("has a header outside the pinned layout")
+    return field.value
+
+
+def _leaves(schema: pa.Schema) -> list[_Leaf]:
+    return [
+        _Leaf((field.name.encode(), b"list", b"element"), _physical(field.type.value_type))
+        if pa.types.is_list(field.type)
+        else _Leaf((field.name.encode(),), _physical(field.type))
+        for field in schema
+    ]
+
+
+def _physical(kind: pa.DataType) -> int:
+    return {pa.int32(): 1, pa.float32(): 4, pa.binary(): 6, pa.string(): 6}[kind]
+
+
+def _schema(schema: pa.Schema) -> list[dict[int, Field]]:
+    """SchemaElements: 1 type, 3 repetition, 4 name, 5 children, 6 converted type."""
+    elements = [{4: Field(BINARY, b"schema"), 5: Field(I32, len(schema))}]
+    for field in schema:
+        name, required = Field(BINARY, field.name.encode()), Field(I32, _REQUIRED)
+        if pa.types.is_list(field.type):
+            element = {1: Field(I32, _physical(field.type.value_type)), 3: required, 4: Field(BINARY, b"element")}
+            elements.append({3: required, 4: name, 5: Field(I32, 1), 6: Field(I32, _AS_LIST)})
+            elements.append({3: Field(I32, _REPEATED), 4: Field(BINARY, b"list"), 5: Field(I32, 1)})
+            elements.append(element)
         else:
-            raise _bad("has a page header outside the pinned layout")
+            text = {6: Field(I32, _AS_STRING)} if pa.types.is_string(field.type) else {}
+            elements.append({1: Field(I32, _physical(field.type)), 3: required, 4: name} | text)
+    return elements
 
 
-def _thrift_i32(data: bytes, at: int) -> tuple[int, int]:
-    """Reads a zigzag varint of at most five bytes, refusing negative values."""
-    value = 0
-    for shift in range(0, 35, 7):
-        byte = _byte(data, at)
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-    if byte >= 0x80 or value & 1 or value >> 1 > 0x7FFFFFFF:
-        raise _bad("has a page header with a number out of range")
-    return value >> 1, at
+def _footer(schema: pa.Schema, rows: int, columns: list[_Column]) -> bytes:
+    """Writes a footer that says no more than what was proved."""
+    chunks = [{2: Field(I64, 0), 3: Field(STRUCT, _column_metadata(column))} for column in columns]
+    group = {
+        1: Field(LIST, Items(STRUCT, chunks)),
+        2: Field(I64, sum(column.uncompressed for column in columns)),
+        3: Field(I64, rows),
+    }
+    return write_struct(
+        {
+            1: Field(I32, 2),
+            2: Field(LIST, Items(STRUCT, _schema(schema))),
+            3: Field(I64, rows),
+            4: Field(LIST, Items(STRUCT, [group])),
+            6: Field(BINARY, b"assize"),
+        }
+    )
 
 
-def _byte(data: bytes, at: int) -> int:
-    if at >= len(data):
-        raise _bad("ends inside a page header")
-    return data[at]
+def _column_metadata(column: _Column) -> dict[int, Field]:
+    return {
+        1: Field(I32, column.leaf.physical),
+        2: Field(LIST, Items(I32, [_RLE, _PLAIN])),
+        3: Field(LIST, Items(BINARY, list(column.leaf.path))),
+        4: Field(I32, _ZSTD),
+        5: Field(I64, column.values),
+        6: Field(I64, column.uncompressed),
+        7: Field(I64, column.compressed),
+        9: Field(I64, column.start),
+    }

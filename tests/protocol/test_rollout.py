@@ -130,6 +130,19 @@ def test_a_flipped_or_cut_file_is_refused_or_has_another_root_or_says_the_same(p
         assert same == (replace(decoded, node=7) == artifact)
 
 
+def test_no_footer_ends_the_process():
+    """The library aborts on some values, codec 13 (26 in zigzag) among them, so it must never see a foreign footer."""
+    data = encode(an_artifact(count=1))
+    start = len(data) - 8 - struct.unpack("<I", data[-8:-4])[0]
+    for position in range(start, len(data) - 8):
+        for value in (26, data[position] ^ 0x80):
+            forged = data[:position] + bytes([value]) + data[position + 1 :]
+            try:
+                decode(forged)
+            except Rejected:
+                continue
+
+
 def test_a_file_over_the_limit_is_refused_unread():
     assert "more than the 1000" in refused(bytes(1001), Limits(file_bytes=1000))
 
