@@ -62,9 +62,11 @@ class FollowedRound:
 
 
 class Rounds:
-    """Every round that is not over, the runs and checkpoints they name, and every artifact root ever claimed."""
+    """Every round that has not ended (all of them where ``keep_ended``), the runs and checkpoints they name, and every
+    artifact root ever claimed."""
 
-    def __init__(self) -> None:
+    def __init__(self, keep_ended: bool = False) -> None:
+        self._keep_ended = keep_ended
         self.live: dict[int, FollowedRound] = {}
         self.runs: dict[int, RunTerms] = {}
         self.manifest_roots: dict[tuple[int, int], bytes] = {}
@@ -84,7 +86,7 @@ class Rounds:
                 self.manifest_roots[run, version] = root
             case RoundOpened() as opened:
                 self.live[opened.round] = FollowedRound(opened, log.block_hash, opened.deadline)
-            case RoundSettled(round=number) | RoundVoided(round=number):
+            case RoundSettled(round=number) | RoundVoided(round=number) if not self._keep_ended:
                 self.live.pop(number, None)
             case Submitted() as submitted:
                 self._submit(submitted)

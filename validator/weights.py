@@ -10,6 +10,7 @@ from pathlib import Path
 
 import structlog
 
+from protocol.errors import Unavailable
 from protocol.tensor.model import Model, load_model
 from protocol.transport.chunks import ChunkStore
 from protocol.transport.shardcast import Authority, fetch_checkpoint
@@ -86,6 +87,15 @@ class Weights:
             self._policy.model.load_weights(directory)
         self._loaded = version
         return self._policy
+
+    def wait_for(self, version: int, root: bytes, seconds: float) -> Policy:
+        """Returns the policy of ``version`` once it has been fetched; raises ``Unavailable`` after ``seconds``."""
+        give_up = time.monotonic() + seconds
+        while not self.prepare(version, root):
+            if time.monotonic() > give_up:
+                raise Unavailable(f"version {version} of run {self._run} could not be fetched in {seconds:.0f} s")
+            time.sleep(0.05)
+        return self.policy(version)
 
     def close(self) -> None:
         """Ends the fetches."""
