@@ -1,0 +1,110 @@
+"""What a juror does follows from the round and the clock alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from protocol.chain.events import (
+    CommitteeDrawn,
+    CommitteeRedrawn,
+    Event,
+    Log,
+    RevealStarted,
+    RoundClosed,
+    RoundOpened,
+    RoundSettled,
+    RoundTallied,
+    Submitted,
+    VoteCommitted,
+    VoteRevealed,
+)
+from protocol.wire.assignments import Leaf, pack_leaves
+from validator.duties import Duty, duty, must_decide, overdue
+from validator.rounds import FollowedRound, Rounds
+
+ME, OTHER = 4, 5
+OPENED = RoundOpened(1, 1, 0, 0, 2, 3, 0, 100, b"")
+LEAVES = pack_leaves([Leaf(0, 10, b"\x01" * 32), Leaf(1, 10, b"\x02" * 32)])
+SUBMITTED = Submitted(1, 9, 0, b"\x0b" * 32, LEAVES, "http://a/", b"")
+CLOSED = RoundClosed(1, 0b11, 110)
+DRAWN = CommitteeDrawn(1, 0, 5, b"", (ME, OTHER), 120)
+COMMITTED = VoteCommitted(1, ME, 0, b"")
+REVEALING = RevealStarted(1, 0, 130)
+REVEALED = VoteRevealed(1, ME, 0, 3, 0, b"", b"", b"")
+
+
+def folded(*events: Event) -> Rounds:
+    rounds = Rounds()
+    rounds.fold([Log(n, b"\x0b" * 32, b"", 0, 90 + n, event) for n, event in enumerate(events)])
+    return rounds
+
+
+def followed(*events: Event) -> FollowedRound:
+    return folded(*events).live[1]
+
+
+@pytest.mark.parametrize(
+    ("events", "certain", "now", "expected"),
+    [
+        ((OPENED,), False, 95, Duty.NOTHING),
+        ((OPENED,), True, 95, Duty.PREPARE),
+        ((OPENED, SUBMITTED, CLOSED), True, 95, Duty.PREPARE),
+        ((OPENED, SUBMITTED, CLOSED, DRAWN), False, 115, Duty.COMMIT),
+        ((OPENED, SUBMITTED, CLOSED, DRAWN), False, 121, Duty.NOTHING),
+        ((OPENED, SUBMITTED, CLOSED, DRAWN, COMMITTED), False, 115, Duty.NOTHING),
+        ((OPENED, SUBMITTED, CLOSED, DRAWN, COMMITTED), False, 121, Duty.REVEAL),
+        ((OPENED, SUBMITTED, CLOSED, DRAWN, COMMITTED, REVEALING), False, 121, Duty.REVEAL),
+        ((OPENED, SUBMITTED, CLOSED, DRAWN, COMMITTED, REVEALING), False, 131, Duty.NOTHING),
+        ((OPENED, SUBMITTED, CLOSED, DRAWN, COMMITTED, REVEALING, REVEALED), False, 121, Duty.NOTHING),
+        ((OPENED, SUBMITTED, CLOSED, DRAWN, REVEALING), False, 121, Duty.NOTHING),
+        ((OPENED, SUBMITTED, CLOSED, DRAWN, RoundTallied(1, 0, 3, 0, 140)), False, 121, Duty.NOTHING),
+    ],
+)
+def test_duty(events: tuple[Event, ...], certain: bool, now: float, expected: Duty) -> None:
+    assert duty(followed(*events), ME, certain, now) is expected
+
+
+def test_whoever_was_not_drawn_has_no_duty() -> None:
+    assert duty(followed(OPENED, SUBMITTED, CLOSED, DRAWN), 6, True, 115) is Duty.NOTHING
+
+
+def test_a_redraw_begins_anew() -> None:
+    events: list[Any] = [OPENED, SUBMITTED, CLOSED, DRAWN, COMMITTED, CommitteeRedrawn(1, 1, 150)]
+    assert duty(followed(*events), ME, False, 140) is Duty.NOTHING
+    again = followed(*events, CommitteeDrawn(1, 1, 9, b"", (ME,), 170))
+    assert duty(again, ME, False, 160) is Duty.COMMIT
+    assert again.attempt == 1
+
+
+def test_steps_that_anyone_may_take() -> None:
+    assert overdue(followed(OPENED, SUBMITTED), 95) is Duty.NOTHING
+    assert overdue(followed(OPENED, SUBMITTED, CLOSED), 105) is Duty.DRAW
+    assert overdue(followed(OPENED, SUBMITTED, CLOSED, DRAWN), 115) is Duty.NOTHING
+    revealing = (OPENED, SUBMITTED, CLOSED, DRAWN, COMMITTED, REVEALING)
+    assert overdue(followed(*revealing), 125) is Duty.NOTHING
+    assert overdue(followed(*revealing, REVEALED), 125) is Duty.TALLY
+    assert overdue(followed(*revealing), 131) is Duty.TALLY
+
+
+def test_only_near_the_deadline_must_be_decided() -> None:
+    drawn = followed(OPENED, SUBMITTED, CLOSED, DRAWN)
+    assert not must_decide(drawn, 116, 3)
+    assert must_decide(drawn, 117.5, 3)
+
+
+def test_a_root_claimed_twice_is_marked_the_second_time() -> None:
+    second = Submitted(1, 9, 1, b"", pack_leaves([Leaf(1, 10, b"\x01" * 32)]), "http://a/", b"")
+    rounds = folded(OPENED, Submitted(1, 9, 0, b"", pack_leaves([Leaf(0, 10, b"\x01" * 32)]), "", b""), second)
+    assert [rounds.live[1].leaves[job].claimed_before for job in (0, 1)] == [False, True]
+
+
+def test_leaves_in_any_order_are_read() -> None:
+    swapped = LEAVES[41:] + LEAVES[:41]
+    rounds = folded(OPENED, Submitted(1, 9, 0, b"", swapped, "", b""))
+    assert sorted(rounds.live[1].leaves) == [0, 1]
+
+
+def test_a_round_that_ended_is_forgotten() -> None:
+    assert folded(OPENED, SUBMITTED, CLOSED, RoundSettled(1, 0)).live == {}
