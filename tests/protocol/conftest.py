@@ -32,7 +32,7 @@ class Served:
     """An ASGI app on a free port of this machine."""
 
     def __init__(self, app: Any, port: int = 0) -> None:
-        self._socket = socket.socket()
+        self._socket = socket.socket(proto=socket.IPPROTO_TCP)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self._socket.bind(("127.0.0.1", port))
         self.port: int = self._socket.getsockname()[1]
