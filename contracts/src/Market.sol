@@ -180,7 +180,8 @@ contract Market is IMarket {
     function _checkBounds(RunTerms calldata terms) private view {
         uint256 voting = uint256(terms.drawSeconds) + terms.commitSeconds + terms.revealSeconds;
         if (terms.workSeconds + 2 * voting > registry.terms().unbondingDelay) revert BadTerms("seconds");
-        uint256 most = MAX_JOBS * terms.maxUnits * uint256(terms.pricePerUnit) + 2 * MAX_COMMITTEE * uint256(terms.jurorFee);
+        uint256 most =
+            MAX_JOBS * terms.maxUnits * uint256(terms.pricePerUnit) + 2 * MAX_COMMITTEE * uint256(terms.jurorFee);
         if (most > type(uint128).max) revert BadTerms("pricePerUnit");
     }
 }

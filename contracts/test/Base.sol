@@ -3,12 +3,6 @@ pragma solidity ^0.8.28;
 
 /// The cheatcodes of forge that these tests use, at the address where forge answers them.
 interface Vm {
-    struct Log {
-        bytes32[] topics;
-        bytes data;
-        address emitter;
-    }
-
     function warp(uint256 timestamp) external;
     function roll(uint256 number) external;
     function prank(address sender) external;
@@ -24,25 +18,21 @@ interface Vm {
     function setBlockhash(uint256 number, bytes32 hash) external;
     function chainId(uint256 id) external;
     function etch(address target, bytes calldata code) external;
-    function label(address target, string calldata name) external;
     function getNonce(address account) external view returns (uint64);
     function computeCreateAddress(address deployer, uint256 nonce) external pure returns (address);
-    function recordLogs() external;
-    function getRecordedLogs() external returns (Log[] memory);
     function toString(uint256 value) external pure returns (string memory);
+    function toString(address value) external pure returns (string memory);
+    function toString(bytes32 value) external pure returns (string memory);
+    function toString(bytes calldata value) external pure returns (string memory);
+    function envOr(string calldata name, bool otherwise) external view returns (bool);
     function readFile(string calldata path) external view returns (string memory);
     function writeFile(string calldata path, string calldata content) external;
-    function parseJsonBytes32(string calldata json, string calldata key) external pure returns (bytes32);
-    function parseJsonBytes(string calldata json, string calldata key) external pure returns (bytes memory);
-    function parseJsonUint(string calldata json, string calldata key) external pure returns (uint256);
-    function parseJsonUintArray(string calldata json, string calldata key) external pure returns (uint256[] memory);
-    function parseJsonAddress(string calldata json, string calldata key) external pure returns (address);
-    function parseJsonString(string calldata json, string calldata key) external pure returns (string memory);
     function assertTrue(bool condition, string calldata error) external pure;
     function assertEq(uint256 left, uint256 right) external pure;
     function assertEq(uint256 left, uint256 right, string calldata error) external pure;
     function assertEq(address left, address right) external pure;
     function assertEq(bytes32 left, bytes32 right) external pure;
+    function assertEq(string calldata left, string calldata right) external pure;
     function assertEq(bool left, bool right) external pure;
     function assertLe(uint256 left, uint256 right) external pure;
     function assertLe(uint256 left, uint256 right, string calldata error) external pure;

@@ -131,8 +131,7 @@ abstract contract Scenario is Base {
 
     function typed(string memory name, address verifier, bytes32 content) internal view returns (bytes32) {
         bytes32 type_ = keccak256("EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)");
-        bytes32 domain =
-            keccak256(abi.encode(type_, keccak256(bytes(name)), keccak256("1"), block.chainid, verifier));
+        bytes32 domain = keccak256(abi.encode(type_, keccak256(bytes(name)), keccak256("1"), block.chainid, verifier));
         return keccak256(abi.encodePacked(hex"1901", domain, content));
     }
 
@@ -194,7 +193,7 @@ abstract contract Scenario is Base {
         return bytes.concat(listing(workers[0], 4), listing(workers[1], 4));
     }
 
-    function openRound(bytes memory assignments) internal returns (uint256) {
+    function openRound(bytes memory assignments) internal virtual returns (uint256) {
         vm.prank(coordinator);
         return rounds.open(run, 1, 0, assignments);
     }
@@ -215,8 +214,7 @@ abstract contract Scenario is Base {
         returns (bytes32)
     {
         bytes32 type_ = keccak256("Submission(uint256 round,uint32 node,bytes32 beacon,bytes leaves,string uri)");
-        bytes32 content =
-            keccak256(abi.encode(type_, round, node, beacon, keccak256(leaves), keccak256(bytes(uri))));
+        bytes32 content = keccak256(abi.encode(type_, round, node, beacon, keccak256(leaves), keccak256(bytes(uri))));
         return typed("Assize Rounds", address(rounds), content);
     }
 

@@ -27,8 +27,7 @@ contract TokenTest is Scenario {
 
     function test_permitLetsASpenderTakeTokens() public {
         (address owner, uint256 deadline) = (vm.addr(77), block.timestamp);
-        bytes32 type_ =
-            keccak256("Permit(address owner,address spender,uint256 value,uint256 nonce,uint256 deadline)");
+        bytes32 type_ = keccak256("Permit(address owner,address spender,uint256 value,uint256 nonce,uint256 deadline)");
         bytes32 content = keccak256(abi.encode(type_, owner, stranger, 5, 0, deadline));
         (uint8 v, bytes32 r, bytes32 s) = vm.sign(77, typed("Assize Test Token", address(token), content));
         token.permit(owner, stranger, 5, deadline, v, r, s);

@@ -13,9 +13,7 @@ interface ICredits {
     event CreditsLocked(address indexed owner, uint256 indexed run, uint256 amount);
     event CreditsUnlocked(address indexed owner, uint256 indexed run, uint256 amount);
     /// Credits leave a run's escrow for the owner of `node`: its work or its vote in `round`.
-    event CreditsEarned(
-        address indexed owner, uint256 indexed run, uint256 indexed round, uint32 node, uint256 amount
-    );
+    event CreditsEarned(address indexed owner, uint256 indexed run, uint256 indexed round, uint32 node, uint256 amount);
 
     error NotMarket(address caller);
     error ZeroAmount();

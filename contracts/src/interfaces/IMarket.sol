@@ -60,9 +60,7 @@ struct Consumption {
 /// not accepted is trained on, and nothing twice.
 interface IMarket {
     /// Version 0 is the model the run starts from. `uri` says where rules and manifest can be fetched.
-    event RunOpened(
-        uint256 indexed run, address indexed requester, RunTerms terms, bytes32 manifestRoot, string uri
-    );
+    event RunOpened(uint256 indexed run, address indexed requester, RunTerms terms, bytes32 manifestRoot, string uri);
     event RunFunded(uint256 indexed run, address indexed requester, uint256 amount, uint256 escrow);
     event RunClosed(uint256 indexed run, address indexed requester);
     event RunRefunded(uint256 indexed run, address indexed requester, uint256 amount, uint256 escrow);

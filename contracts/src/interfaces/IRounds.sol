@@ -158,7 +158,13 @@ interface IRounds {
         bytes assignments
     );
     event Submitted(
-        uint256 indexed round, uint32 indexed node, uint8 batch, bytes32 beacon, bytes leaves, string uri, bytes signature
+        uint256 indexed round,
+        uint32 indexed node,
+        uint8 batch,
+        bytes32 beacon,
+        bytes leaves,
+        string uri,
+        bytes signature
     );
     event RoundClosed(uint256 indexed round, uint256 submitted, uint40 deadline);
     event CommitteeDrawn(
@@ -259,7 +265,8 @@ interface IRounds {
     function appeal(uint256 round, uint8 job) external;
     /// Pays and slashes for one batch, resupplied as it was submitted, once the challenge window is over. The last batch ends
     /// the round: jurors are paid, missing jobs freed, what is left of the reserve released.
-    function settle(uint256 round, uint8 batch, bytes calldata assignments, SettledLeaves[] calldata submissions) external;
+    function settle(uint256 round, uint8 batch, bytes calldata assignments, SettledLeaves[] calldata submissions)
+        external;
     /// Frees the nodes of a round that ended void after its close. Anyone may, once. (A round void at its close frees them there.)
     function free(uint256 round, bytes calldata assignments) external;
     /// Market only: marks accepted jobs as trained on.

@@ -29,10 +29,11 @@ library Bitmaps {
         }
         uint256 above;
         uint256 equal = type(uint256).max;
-        for (uint256 k = 4; k-- > 0;) {
-            uint256 bit = (threshold >> k) & 1 == 1 ? type(uint256).max : 0;
-            above |= equal & planes[k] & ~bit;
-            equal &= ~(planes[k] ^ bit);
+        for (uint256 k = 4; k > 0; --k) {
+            uint256 plane = planes[k - 1];
+            uint256 bit = (threshold >> (k - 1)) & 1 == 1 ? type(uint256).max : 0;
+            above |= equal & plane & ~bit;
+            equal &= ~(plane ^ bit);
         }
         return above | equal;
     }

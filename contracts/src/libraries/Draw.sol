@@ -5,7 +5,9 @@ import {Blockhash} from "@openzeppelin/contracts/utils/Blockhash.sol";
 
 /// @title Draw: a committee from a block hash
 library Draw {
-    /// Blocks whose hashes the history contract (EIP-2935) serves.
+    /// Where chains that keep block hashes in their state have the contract that serves them (EIP-2935).
+    address internal constant HISTORY = 0x0000F90827F1C53a10cb7A02335B175320002935;
+    /// Blocks whose hashes it serves.
     uint256 internal constant HISTORY_WINDOW = 8191;
     /// Blocks whose hashes the opcode serves.
     uint256 internal constant OPCODE_WINDOW = 256;
@@ -15,7 +17,8 @@ library Draw {
     /// The newest block at a whole number of windows after `closeBlock` and its hash; a zero hash where there is none yet.
     function seedOf(uint256 closeBlock) internal view returns (uint256 seedBlock, bytes32 seed) {
         if (block.number <= closeBlock) return (closeBlock, 0);
-        (seedBlock, seed) = _newest(closeBlock, HISTORY_WINDOW);
+        if (HISTORY.code.length != 0) (seedBlock, seed) = _newest(closeBlock, HISTORY_WINDOW);
+        // No such contract, or one younger than the block asked for.
         if (seed == 0) (seedBlock, seed) = _newest(closeBlock, OPCODE_WINDOW);
     }
 

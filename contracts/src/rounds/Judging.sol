@@ -135,7 +135,9 @@ abstract contract Judging is RoundsBase {
         return keccak256(bytes.concat(place, content));
     }
 
-    function _announceVote(uint256 round, uint32 juror, uint8 attempt, Vote memory vote, bytes calldata reasons) private {
+    function _announceVote(uint256 round, uint32 juror, uint8 attempt, Vote memory vote, bytes calldata reasons)
+        private
+    {
         emit VoteRevealed(round, juror, attempt, vote.accept, vote.fraud, reasons, vote.evidenceRoot, vote.salt);
     }
 

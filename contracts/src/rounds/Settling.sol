@@ -73,9 +73,7 @@ abstract contract Settling is RoundsBase {
         Outcome memory outcome = _outcome(stored, item.leaves);
         uint256 paid = outcome.units * stored.pricePerUnit;
         uint256 void_ = outcome.jobs & ~(outcome.accepted | outcome.fraud);
-        emit SubmissionSettled(
-            round, item.node, batch, outcome.accepted, outcome.fraud, void_, outcome.units, paid
-        );
+        emit SubmissionSettled(round, item.node, batch, outcome.accepted, outcome.fraud, void_, outcome.units, paid);
         address owner = registry.freeJobs(item.node, Bitmaps.count(outcome.jobs).toUint32());
         _pay(round, stored, item.node, owner, paid);
         if (outcome.fraud == 0) return;

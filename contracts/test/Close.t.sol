@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.28;
+
+import {IRounds, Round, State} from "../src/interfaces/IRounds.sol";
+import {Scenario} from "./Scenario.sol";
+
+contract CloseTest is Scenario {
+    function test_anyoneClosesOnceAllIsIn() public {
+        uint256 round = submittedRound(10);
+        vm.expectEmit(address(rounds));
+        emit IRounds.RoundClosed(round, 255, uint40(block.timestamp + 300));
+        vm.prank(stranger);
+        rounds.close(round, fourEach());
+        Round memory stored = rounds.roundOf(round);
+        requireState(round, State.Closed);
+        vm.assertEq(stored.closeBlock, block.number);
+    }
+
+    function testFuzz_incompleteRoundWaitsForItsDeadline(uint256 early) public {
+        uint256 round = openRound(fourEach());
+        rounds.submit(round, fourEach(), one(submission(round, workers[0], leaf(0, 1))));
+        uint256 deadline = rounds.roundOf(round).deadline;
+        early = bound(early, 0, 600);
+        vm.warp(deadline - early);
+        bytes memory assignments = fourEach();
+        vm.expectRevert(abi.encodeWithSelector(IRounds.TooEarly.selector, deadline, deadline - early));
+        rounds.close(round, assignments);
+        vm.warp(deadline + 1);
+        rounds.close(round, assignments);
+        requireState(round, State.Closed);
+    }
+
+    function test_roundWithNothingSubmittedIsVoidAtOnce() public {
+        uint256 round = openRound(fourEach());
+        uint128 reserved = rounds.roundOf(round).reserved;
+        vm.warp(block.timestamp + 601);
+        vm.expectEmit(address(rounds));
+        emit IRounds.RoundVoided(round, reserved);
+        vm.expectEmit(address(rounds));
+        emit IRounds.JobsFreed(round, 8);
+        rounds.close(round, fourEach());
+        requireState(round, State.Void);
+        vm.assertEq(market.runOf(run).escrow, ESCROW);
+        vm.assertEq(market.runOf(run).reserved, 0);
+        vm.assertEq(registry.nodeOf(workers[0]).inFlight, 0);
+        vm.assertEq(registry.nodeOf(workers[1]).inFlight, 0);
+        bytes memory assignments = fourEach();
+        vm.expectRevert(abi.encodeWithSelector(IRounds.WrongAssignments.selector, keccak256(assignments), bytes32(0)));
+        rounds.free(round, assignments);
+    }
+
+    function test_closedRoundIsNotClosedAgain() public {
+        uint256 round = closedRound(10);
+        bytes memory assignments = fourEach();
+        vm.expectRevert(abi.encodeWithSelector(IRounds.WrongState.selector, round, State.Closed));
+        rounds.close(round, assignments);
+        vm.expectRevert(abi.encodeWithSelector(IRounds.WrongState.selector, 9, State.None));
+        rounds.close(9, assignments);
+    }
+}

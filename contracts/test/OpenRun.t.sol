@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.28;
+
+import {IMarket, Run, RunTerms} from "../src/interfaces/IMarket.sol";
+import {Scenario} from "./Scenario.sol";
+
+contract OpenRunTest is Scenario {
+    function _refuse(RunTerms memory terms, string memory field) private {
+        vm.expectRevert(abi.encodeWithSelector(IMarket.BadTerms.selector, field));
+        market.open(terms, MANIFEST, "");
+    }
+
+    function test_anyoneOpensARun() public {
+        RunTerms memory terms = runTerms();
+        vm.expectEmit(address(market));
+        emit IMarket.RunOpened(2, stranger, terms, MANIFEST, "uri");
+        vm.prank(stranger);
+        uint256 opened = market.open(terms, MANIFEST, "uri");
+        Run memory stored = market.runOf(opened);
+        vm.assertEq(stored.requester, stranger);
+        vm.assertEq(stored.terms.rulesHash, RULES);
+        vm.assertEq(market.manifestRootOf(opened, 0), MANIFEST);
+        vm.assertEq(market.runCount(), 2);
+    }
+
+    function test_termsWithoutPartiesOrRulesAreRefused() public {
+        RunTerms memory terms = runTerms();
+        terms.coordinator = address(0);
+        _refuse(terms, "coordinator");
+        terms = runTerms();
+        terms.trainer = address(0);
+        _refuse(terms, "trainer");
+        terms = runTerms();
+        terms.rulesHash = 0;
+        _refuse(terms, "rulesHash");
+        terms = runTerms();
+        terms.maxUnits = 0;
+        _refuse(terms, "maxUnits");
+        vm.expectRevert(abi.encodeWithSelector(IMarket.BadTerms.selector, "manifestRoot"));
+        market.open(runTerms(), 0, "");
+    }
+
+    function test_emptyWindowsAreRefused() public {
+        RunTerms memory terms = runTerms();
+        terms.workSeconds = 0;
+        _refuse(terms, "workSeconds");
+        terms = runTerms();
+        terms.drawSeconds = 0;
+        _refuse(terms, "drawSeconds");
+        terms = runTerms();
+        terms.commitSeconds = 0;
+        _refuse(terms, "commitSeconds");
+        terms = runTerms();
+        terms.revealSeconds = 0;
+        _refuse(terms, "revealSeconds");
+    }
+
+    function test_appealsAreNotOfferedYet() public {
+        RunTerms memory terms = runTerms();
+        terms.appealSeats = 5;
+        _refuse(terms, "appealSeats");
+        terms = runTerms();
+        terms.challengeSeconds = 1;
+        _refuse(terms, "challengeSeconds");
+    }
+
+    function testFuzz_committeeIsOddAndAtMostFifteen(uint8 committee) public {
+        RunTerms memory terms = runTerms();
+        terms.committee = committee;
+        if (committee % 2 == 0 || committee > 15) _refuse(terms, "committee");
+        else vm.assertEq(market.open(terms, MANIFEST, ""), 2);
+    }
+
+    function testFuzz_roundEndsBeforeABondCanLeave(uint32 work, uint32 draw, uint32 commit, uint32 reveal) public {
+        RunTerms memory terms = runTerms();
+        terms.workSeconds = uint32(bound(work, 1, type(uint32).max));
+        terms.drawSeconds = uint32(bound(draw, 1, type(uint32).max));
+        terms.commitSeconds = uint32(bound(commit, 1, type(uint32).max));
+        terms.revealSeconds = uint32(bound(reveal, 1, type(uint32).max));
+        uint256 voting = uint256(terms.drawSeconds) + terms.commitSeconds + terms.revealSeconds;
+        if (terms.workSeconds + 2 * voting > UNBONDING) _refuse(terms, "seconds");
+        else vm.assertEq(market.open(terms, MANIFEST, ""), 2);
+    }
+
+    function testFuzz_pricesWhoseReserveCannotBeHeldAreRefused(uint64 units, uint128 price, uint128 fee) public {
+        RunTerms memory terms = runTerms();
+        (terms.maxUnits, terms.pricePerUnit, terms.jurorFee) = (uint64(bound(units, 1, type(uint64).max)), price, fee);
+        uint256 most = 256 * uint256(terms.maxUnits) * price + 30 * uint256(fee);
+        if (most > type(uint128).max) _refuse(terms, "pricePerUnit");
+        else vm.assertEq(market.open(terms, MANIFEST, ""), 2);
+    }
+
+    function test_unknownRunHasNoViews() public {
+        vm.expectRevert(abi.encodeWithSelector(IMarket.UnknownRun.selector, 9));
+        market.runOf(9);
+    }
+}

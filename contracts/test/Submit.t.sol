@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.28;
+
+import {Role} from "../src/interfaces/IRegistry.sol";
+import {IRounds, Submission} from "../src/interfaces/IRounds.sol";
+import {Scenario} from "./Scenario.sol";
+
+contract SubmitTest is Scenario {
+    uint256 internal round;
+
+    function setUp() public override {
+        super.setUp();
+        round = openRound(fourEach());
+        mine(1);
+    }
+
+    function _refuse(Submission memory item, bytes memory error) private {
+        bytes memory assignments = fourEach();
+        vm.expectRevert(error);
+        rounds.submit(round, assignments, one(item));
+    }
+
+    function test_batchIsEmittedAndOnlyItsDigestStored() public {
+        Submission[] memory items = bothSubmissions(round, 10);
+        for (uint256 i; i < 2; ++i) {
+            vm.expectEmit(address(rounds));
+            Submission memory item = items[i];
+            emit IRounds.Submitted(round, item.node, 0, item.beacon, item.leaves, item.uri, item.signature);
+        }
+        vm.prank(coordinator);
+        rounds.submit(round, fourEach(), items);
+        vm.assertEq(rounds.batchDigest(round, 0), keccak256(abi.encode(settled(items))));
+        vm.assertEq(rounds.roundOf(round).submitted, 255);
+        vm.assertEq(rounds.roundOf(round).batches, 1);
+    }
+
+    function testFuzz_nodeSubmitsForItselfInParts(uint8 mask) public {
+        uint256 submitted;
+        uint8 batch;
+        for (uint8 job; job < 4; ++job) {
+            if ((mask >> job) & 1 == 0) continue;
+            vm.prank(keyAddress(workers[0]));
+            rounds.submit(round, fourEach(), one(submission(round, workers[0], leaf(job, 1))));
+            submitted |= uint256(1) << job;
+            ++batch;
+        }
+        vm.assertEq(rounds.roundOf(round).submitted, submitted);
+        vm.assertEq(rounds.roundOf(round).batches, batch);
+    }
+
+    /// A claim names its assignee: nobody can submit another's job, or the same job twice.
+    function test_jobIsSubmittedOnceByItsAssigneeOnly() public {
+        _refuse(
+            submission(round, workers[1], leaf(0, 1)),
+            abi.encodeWithSelector(IRounds.NotAssigned.selector, 0, workers[1])
+        );
+        _refuse(
+            submission(round, workers[1], leaf(8, 1)),
+            abi.encodeWithSelector(IRounds.NotAssigned.selector, 8, workers[1])
+        );
+        rounds.submit(round, fourEach(), one(submission(round, workers[0], leaf(2, 1))));
+        _refuse(submission(round, workers[0], leaf(2, 1)), abi.encodeWithSelector(IRounds.AlreadySubmitted.selector, 2));
+    }
+
+    function test_signatureCoversEveryField() public {
+        Submission memory item = submission(round, workers[0], leaf(0, 1));
+        item.uri = "https://example.org/elsewhere/";
+        _requireBadSignature(item);
+        item = submission(round, workers[0], leaf(0, 1));
+        item.beacon = bytes32(0);
+        _requireBadSignature(item);
+        item = submission(round, workers[0], leaf(0, 1));
+        item.leaves = leaf(0, 2);
+        _requireBadSignature(item);
+        item = submission(round + 1, workers[0], leaf(0, 1));
+        _requireBadSignature(item);
+        item = submission(round, workers[0], leaf(0, 1));
+        item.signature = "";
+        _requireBadSignature(item);
+    }
+
+    function _requireBadSignature(Submission memory item) private {
+        try rounds.submit(round, fourEach(), one(item)) {
+            vm.assertTrue(false, "submitted");
+        } catch (bytes memory error) {
+            vm.assertEq(bytes32(bytes4(error)), bytes32(IRounds.BadSubmissionSignature.selector));
+        }
+    }
+
+    function test_rotatedKeySignsAndTheOldOneDoesNot() public {
+        Submission memory old = submission(round, workers[0], leaf(0, 1));
+        address owner = ownerNamed("worker", 0);
+        bytes memory signature = binding(owner, 0xFEED, Role.Worker, 8);
+        vm.prank(owner);
+        registry.rotateKey(workers[0], vm.addr(0xFEED), block.timestamp, signature);
+        _requireBadSignature(old);
+        keyOf[workers[0]] = 0xFEED;
+        rounds.submit(round, fourEach(), one(submission(round, workers[0], leaf(0, 1))));
+    }
+
+    function testFuzz_malformedLeavesAreRefused(bytes memory leaves) public {
+        vm.assume(leaves.length == 0 || leaves.length % 41 != 0);
+        _refuse(
+            submission(round, workers[0], leaves), abi.encodeWithSelector(IRounds.BadLeaves.selector, leaves.length)
+        );
+    }
+
+    function test_leavesAscend() public {
+        bytes memory error = abi.encodeWithSelector(IRounds.BadLeaves.selector, 82);
+        _refuse(submission(round, workers[0], bytes.concat(leaf(1, 1), leaf(0, 1))), error);
+        _refuse(submission(round, workers[0], bytes.concat(leaf(1, 1), leaf(1, 1))), error);
+    }
+
+    function test_emptyBatchIsRefused() public {
+        bytes memory assignments = fourEach();
+        vm.expectRevert(abi.encodeWithSelector(IRounds.TooManyLeaves.selector, 0));
+        rounds.submit(round, assignments, new Submission[](0));
+    }
+
+    function test_batchHoldsAtMost64Leaves() public {
+        uint32 node = registerNode(Role.Worker, ownerNamed("large", 0), 65);
+        pass(ACTIVATION);
+        joinRun(run, node);
+        bytes memory assignments = listing(node, 65);
+        round = openRound(assignments);
+        Submission[] memory items = one(submission(round, node, leavesOf(0, 65, 1)));
+        vm.expectRevert(abi.encodeWithSelector(IRounds.TooManyLeaves.selector, 65));
+        rounds.submit(round, assignments, items);
+        rounds.submit(round, assignments, one(submission(round, node, leavesOf(0, 64, 1))));
+    }
+
+    function testFuzz_lateIsMissing(uint256 late) public {
+        late = bound(late, 1, 365 days);
+        uint256 deadline = rounds.roundOf(round).deadline;
+        vm.warp(deadline);
+        rounds.submit(round, fourEach(), one(submission(round, workers[0], leaf(0, 1))));
+        vm.warp(deadline + late);
+        _refuse(
+            submission(round, workers[0], leaf(1, 1)),
+            abi.encodeWithSelector(IRounds.TooLate.selector, deadline, deadline + late)
+        );
+    }
+
+    function test_otherAssignmentsAreRefused() public {
+        bytes memory other = listing(workers[0], 8);
+        bytes32 stored = keccak256(fourEach());
+        Submission[] memory items = one(submission(round, workers[0], leaf(0, 1)));
+        vm.expectRevert(abi.encodeWithSelector(IRounds.WrongAssignments.selector, keccak256(other), stored));
+        rounds.submit(round, other, items);
+    }
+}
