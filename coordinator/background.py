@@ -1,13 +1,16 @@
 """Celery: what runs beside the API. Task bodies are one line; what they do is in ``clockwork`` and below.
 
-    beat (a thread) ──tick, expire──> Redis ──> one worker, pool "solo" <──relay── API, when leaves come in
+    beat (a thread) ──tick, expire──> Redis ──> one worker, pool "solo": tick watches the chain until the next is due
+                                        API ──> bell, which cuts the pauses of the watch short
 
-A solo pool runs one task at a time in one process, so there is one sender and one mirror. Everything queued here may be
-lost: the next tick does what a lost message would have done. A tick that waited behind a long one expires unrun.
+A solo pool runs one task at a time in one process, so there is one sender and one mirror. A message costs as much as
+seven looks at the chain, hence a watch of some seconds a message. Everything queued may be lost: the next tick does
+what a lost one would have done, and one that waited too long expires unrun.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import structlog
@@ -18,6 +21,13 @@ from celery.worker import state
 
 from coordinator.clockwork import Clockwork
 from coordinator.settings import CoordinatorSettings
+from protocol.errors import Misconfigured
+from protocol.node.console import EXIT_MISCONFIGURED
+
+log = structlog.get_logger()
+
+TICK_SECONDS = 2.0
+"""How long one tick watches, and how often beat sends one."""
 
 EXPIRE_SECONDS = 5.0
 """Between looks for ended leases and nonces."""
@@ -42,14 +52,8 @@ _clockwork: list[Clockwork] = []
 
 @celery.task(name="tick")  # type: ignore[untyped-decorator]
 def tick() -> None:
-    """Mirrors the chain and sends what is due."""
-    _guarded(_clockwork[0].advance)
-
-
-@celery.task(name="relay")  # type: ignore[untyped-decorator]
-def relay() -> None:
-    """The same at once, because leaves came in."""
-    _guarded(_clockwork[0].advance)
+    """Mirrors the chain and sends what is due, for as long as a tick lasts."""
+    _guarded(lambda: _clockwork[0].watch(TICK_SECONDS, _stopping))
 
 
 @celery.task(name="expire")  # type: ignore[untyped-decorator]
@@ -67,33 +71,32 @@ def _guarded(body: Callable[[], None]) -> None:
         state.should_stop = EXIT_MISCONFIGURED
 
 
-def configure(settings: CoordinatorSettings) -> None:
-    """Points Celery at this run's queue and schedules the tasks."""
+def _configure(settings: CoordinatorSettings) -> None:
     celery.conf.update(
         broker_url=settings.redis_url,
         task_default_queue=f"assize-coordinator-{settings.run}",
         beat_schedule={
-            "tick": {
-                "task": "tick",
-                "schedule": settings.tick_seconds,
-                "options": {"expires": 2 * settings.tick_seconds},
-            },
+            "tick": {"task": "tick", "schedule": TICK_SECONDS, "options": {"expires": TICK_SECONDS}},
             "expire": {"task": "expire", "schedule": EXPIRE_SECONDS, "options": {"expires": EXPIRE_SECONDS}},
         },
     )
 
 
-def nudge() -> None:
-    """Asks the worker to relay now. Raises kombu's ``OperationalError`` where Redis does not answer."""
-    relay.apply_async(expires=5, retry=False)
+def _stopping() -> bool:
+    return state.should_stop is not None and state.should_stop is not False
 
 
 def work(settings: CoordinatorSettings, clockwork: Clockwork) -> int:
     """Runs worker and beat until told to stop. Returns the exit code: 2 after ``Misconfigured``."""
-    configure(settings)
+    _configure(settings)
     _clockwork[:] = [clockwork]
     beat = EmbeddedService(celery, thread=True, scheduler_cls="celery.beat:Scheduler")
-    worker_ready.connect(lambda **_: beat.start(), weak=False)
+
+    def start(**_: object) -> None:
+        beat.start()
+        log.info("started", run=settings.run, pid=os.getpid())
+
+    worker_ready.connect(start, weak=False)
     worker = celery.Worker(
         pool="solo",
         concurrency=1,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import time
+from collections.abc import Callable
 
 import structlog
 from pydantic import ValidationError
 
+from coordinator.bell import Bell
 from coordinator.gate import forget_nonces
 from coordinator.leases import Leases
 from coordinator.mirror import Mirror
@@ -53,6 +56,7 @@ class Clockwork:
         keep_rules(self._store, rules)
         self._leases = Leases(settings.redis_url, settings.run)
         self._leases.held(time.time())
+        self._bell = Bell(settings.redis_url, settings.run)
         self._sender = Sender(chain, signer, settings.state_dir / "sender.db")
         self._driver = Driver(
             settings.run,
@@ -64,25 +68,30 @@ class Clockwork:
         self._tick_seconds = settings.tick_seconds
         self._failures = 0
         self._problem = ""
-        self._not_before = 0.0
 
-    def advance(self) -> None:
-        """Does what is due; where something does not answer, says so once and pauses, longer each time."""
-        if time.monotonic() < self._not_before:
-            return
+    def watch(self, seconds: float, stopping: Callable[[], bool]) -> None:
+        """Advances again and again for ``seconds``, or until ``stopping``, pausing in between as `advance` says."""
+        end = time.monotonic() + seconds
+        while True:
+            pause = self.advance()
+            if stopping() or time.monotonic() + pause >= end:
+                return
+            self._bell.wait(pause)
+
+    def advance(self) -> float:
+        """Does what is due; returns the pause until the next look, longer each time something does not answer."""
         try:
             self._driver.advance()
         except Unavailable as error:
             self._failures += 1
-            pause = backoff_seconds(self._failures, self._tick_seconds, LONGEST_BACKOFF_SECONDS, 1.0)
-            self._not_before = time.monotonic() + pause
             if str(error) != self._problem:
                 log.warning("unavailable", error=str(error))
             self._problem = str(error)
-            return
+            return backoff_seconds(self._failures, self._tick_seconds, LONGEST_BACKOFF_SECONDS, random.random())
         if self._failures:
             log.info("recovered", failures=self._failures)
         self._failures, self._problem = 0, ""
+        return self._tick_seconds
 
     def expire(self) -> None:
         """Ends leases of silent nodes and forgets nonces that can no longer be replayed."""
@@ -97,7 +106,9 @@ class Clockwork:
     def close(self) -> None:
         """Lets go of the key and closes the connections."""
         self._sender.close()
+        self._sender.chain.close()
         self._leases.close()
+        self._bell.close()
         self._store.close()
 
 

@@ -22,7 +22,6 @@ def serve(env_file: EnvFile = None) -> None:
     import uvicorn
 
     from coordinator.app import create_app
-    from coordinator.background import configure
     from coordinator.clockwork import checked_run, keep_rules, read_rules
     from coordinator.desk import Desk
     from coordinator.settings import CoordinatorSettings
@@ -38,7 +37,6 @@ def serve(env_file: EnvFile = None) -> None:
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     store = Store(settings.database)
     keep_rules(store, rules)
-    configure(settings)
     desk = Desk(settings, store, chain.deployment)
     config = uvicorn.Config(create_app(desk), log_level="warning", access_log=False, timeout_graceful_shutdown=2)
     uvicorn.Server(config).run(sockets=[listener])

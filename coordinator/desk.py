@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import time
 
-import structlog
-from kombu.exceptions import OperationalError
 from sqlmodel import Session
 
 from coordinator import report
 from coordinator.assigned import assignments
-from coordinator.background import nudge
+from coordinator.bell import Bell
 from coordinator.gate import Gate
 from coordinator.intake import Intake
 from coordinator.leases import Leases
@@ -26,8 +24,6 @@ from protocol.wire import api
 from protocol.wire.rollout import Limits
 from protocol.wire.rules import decode_rules
 
-log = structlog.get_logger()
-
 BEAT_SECONDS = 2.0
 """A heartbeat that says nothing new is written to SQL at most this often; its lease is renewed every time."""
 
@@ -40,6 +36,7 @@ class Desk:
         self._store = store
         self._deployment = deployment
         self._leases = Leases(settings.redis_url, settings.run)
+        self._bell = Bell(settings.redis_url, settings.run)
         limits = Limits(file_bytes=settings.max_artifact_bytes)
         artifacts, evidence = (DirectoryBlobs(settings.state_dir / name) for name in ("artifacts", "evidence"))
         self.gate = Gate(store, deployment)
@@ -51,6 +48,7 @@ class Desk:
     def close(self) -> None:
         """Closes the connections."""
         self._leases.close()
+        self._bell.close()
         self._store.close()
 
     def health(self) -> api.Health:
@@ -139,12 +137,9 @@ class Desk:
         with self._store.reading() as session:
             return assignments(session, self._settings.run, node, int(time.time()))
 
-    def nudge(self) -> None:
-        """Asks the background process to relay at once; should it not hear, its next tick does."""
-        try:
-            nudge()
-        except (OperationalError, OSError) as error:
-            log.warning("nudge_failed", error=str(error))
+    def ring(self) -> None:
+        """Wakes the background process, so that it relays at once."""
+        self._bell.ring()
 
     def _leased(self, now: float) -> frozenset[int]:
         """For showing only: without Redis nobody holds a lease."""

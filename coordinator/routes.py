@@ -106,7 +106,7 @@ async def submissions(request: Request, round_id: Id) -> api.SubmissionReceipt:
     desk = _desk(request)
     caller, body = await _signed(request, MOST_JSON_BYTES)
     jobs = await run_in_threadpool(desk.intake.submission, caller, round_id, _parsed(api.SubmissionRequest, body))
-    await run_in_threadpool(desk.nudge)
+    await run_in_threadpool(desk.ring)
     CLAIMS.inc()
     return api.SubmissionReceipt(round=round_id, jobs=jobs)
 

@@ -25,7 +25,7 @@ class CoordinatorSettings(NodeSettings):
         jobs_per_round: jobs of a round, as far as capacities allow.
         first_round_nodes: workers that must be ready before the first round is opened.
         max_rounds, last_version: where to stop opening rounds; none by default.
-        tick_seconds: pause between looks at the chain.
+        tick_seconds: pause between looks at the chain, which leaves that come in cut short.
         lease_seconds: how long a heartbeat keeps a node listable.
         version_lag, void_rate, record_floor: see ``assignment.Admission``.
         relay_wait_seconds, relay_margin_seconds: see ``schedule.Patience``.
@@ -48,7 +48,7 @@ class CoordinatorSettings(NodeSettings):
     first_round_nodes: int = Field(default=1, ge=1)
     max_rounds: int | None = None
     last_version: int | None = None
-    tick_seconds: float = Field(default=0.15, gt=0)
+    tick_seconds: float = Field(default=0.1, gt=0)
     lease_seconds: float = Field(default=15.0, gt=0)
     version_lag: int = Field(default=4, ge=0)
     void_rate: float = Field(default=0.5, gt=0, le=1)

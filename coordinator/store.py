@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sqlalchemy import Engine, event
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlmodel import Session, SQLModel, create_engine
 
 from protocol.errors import Misconfigured, Unavailable
@@ -59,6 +59,8 @@ class Store:
 def _answering() -> Iterator[None]:
     try:
         yield
+    except IntegrityError:
+        raise  # it did answer: what was written is there already
     except DBAPIError as error:
         raise Unavailable(f"the coordinator's database did not answer: {error.orig}") from error
 

@@ -1,0 +1,135 @@
+"""The background process itself: Celery on a real Redis, killed and started again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import redis
+
+from protocol.chain.structs import State
+from protocol.node.wallet import Keystores
+from protocol.wire.reasons import Reason
+from tests.conftest import ROOT, Anvil, free_port
+from tests.coordinator.swarm import JOBS, Swarm
+from tests.coordinator.test_rounds import mirror_differences
+
+PASSWORD = "a password for tests"
+PATIENCE_SECONDS = 30.0
+
+
+@pytest.fixture
+def environment(swarm: Swarm, tmp_path: Path) -> dict[str, str]:
+    """What ``assize coordinator`` reads, as a person would set it."""
+    keystores, password = Keystores(tmp_path / "keystores"), tmp_path / "password"
+    password.write_text(PASSWORD + "\n")
+    keystores.keep("coordinator", bytes(swarm.coordinator._account.key), PASSWORD, scrypt_n=1024)
+    settings = swarm.settings(tick_seconds=0.1)
+    names = ("rpc_url", "addresses", "keystore", "state_dir", "run", "rules", "redis_url", "jobs_per_round")
+    names += ("first_round_nodes", "relay_wait_seconds", "lease_seconds", "tick_seconds")
+    values = {name: str(getattr(settings, name)) for name in names}
+    values |= {"keystore_directory": str(keystores.directory), "password_file": str(password)}
+    return {f"ASSIZE_COORDINATOR_{name.upper()}": value for name, value in values.items()}
+
+
+def command(environment: dict[str, str], *words: str, **changes: str) -> subprocess.Popen[str]:
+    """Starts ``assize`` with these words."""
+    given = {f"ASSIZE_COORDINATOR_{name.upper()}": value for name, value in changes.items()}
+    return subprocess.Popen(
+        [sys.executable, "-m", "assize", *words],
+        env=os.environ | environment | given,
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@contextmanager
+def background(
+    environment: dict[str, str], ended_by: signal.Signals = signal.SIGTERM
+) -> Iterator[subprocess.Popen[str]]:
+    """``assize coordinator background``, ended by a signal."""
+    process = command(environment, "coordinator", "background")
+    try:
+        yield process
+    finally:
+        process.send_signal(ended_by)
+        process.communicate(timeout=20)
+
+
+def until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
+    """Waits until something holds, and fails with the process's own words where it does not."""
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while not true():
+        if process.poll() is not None or time.monotonic() > give_up:
+            process.kill()
+            raise AssertionError(process.communicate()[1][-4000:])
+        time.sleep(0.05)
+
+
+def test_killed_at_any_moment_it_goes_on_where_it_was(swarm: Swarm, api: str, environment: dict[str, str]) -> None:
+    reader = swarm.chain.latest
+    with background(environment, signal.SIGKILL) as process:
+        until(lambda: swarm.client(swarm.workers[0]).health().head > 0, process)
+        swarm.beat()
+        until(lambda: reader().round_count() == 2, process)
+    worked = {worker.node: swarm.client(worker).assignments(worker.node)[0] for worker in swarm.workers}
+    for worker in swarm.workers:
+        swarm.work(worker, worked[worker.node])
+    client = redis.Redis.from_url(swarm.redis_url)
+    client.flushall()
+    client.close()
+    with background(environment, signal.SIGKILL) as process:
+        until(lambda: reader().round(1).state is State.VOTING, process)
+    swarm.vote(1, dict.fromkeys(range(JOBS), Reason.ACCEPTED))
+    with background(environment) as process:
+        until(lambda: reader().round(1).state is State.SETTLED, process)
+        until(lambda: swarm.client(swarm.workers[0]).status().rounds_settled == 1, process)
+    assert process.returncode == 0
+    assert reader().round_count() == 2
+    assert mirror_differences(swarm) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "words"),
+    [
+        ({"rpc_url": "http://127.0.0.1:1"}, 3, "no RPC answers"),
+        ({"run": "9"}, 2, "there is no run 9"),
+        ({"redis_url": "redis://127.0.0.1:1/0"}, 3, "Redis does not answer"),
+        ({"password_file": "/dev/null"}, 2, "password file"),
+        ({"rules": "pyproject.toml"}, 2, "rules file"),
+        ({"no_such_setting": "1"}, 2, "unknown setting"),
+        ({"addresses": "nowhere.json"}, 2, "cannot read the address file"),
+    ],
+)
+def test_wrong_settings_end_it_with_one_sentence(
+    environment: dict[str, str], changes: dict[str, str], code: int, words: str
+) -> None:
+    process = command(environment, "coordinator", "background", **changes)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == code, said
+    assert words in said
+    assert "Traceback" not in said
+
+
+def test_a_taken_port_ends_the_server_with_one_sentence(environment: dict[str, str], anvil: Anvil) -> None:
+    process = command(environment, "coordinator", "serve", port=str(anvil.port))
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 2, said
+    assert f"port {anvil.port}" in said
+
+
+def test_the_server_ends_when_told(environment: dict[str, str]) -> None:
+    process = command(environment, "coordinator", "serve", port=str(free_port()))
+    time.sleep(4)
+    process.terminate()
+    _, said = process.communicate(timeout=20)
+    assert process.returncode in (0, -signal.SIGTERM), said
+    assert "Traceback" not in said
