@@ -41,6 +41,9 @@ RULES = Rules(
 )
 
 
+SAMPLE: list[tuple[Claim, bytes]] = []
+
+
 @dataclass(frozen=True, slots=True)
 class Court:
     """One policy under one set of rules."""
@@ -48,6 +51,13 @@ class Court:
     policy: Policy
     rules: Rules
     environment: Arithmetic
+
+    @property
+    def sample(self) -> tuple[Claim, bytes]:
+        """An honest job made once."""
+        if not SAMPLE:
+            SAMPLE.append(self.honest())
+        return SAMPLE[0]
 
     def honest(self, job: int = 0, round_: int = 1, batch: int = 64) -> tuple[Claim, bytes]:
         """Makes a job as an honest worker does, decoding ``batch`` rollouts at a time."""

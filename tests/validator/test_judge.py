@@ -329,16 +329,13 @@ def test_what_could_not_be_fetched_keeps_its_finding(court: Any) -> None:
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_bytes_give_a_reason(court: Any, data: st.DataObject) -> None:
-    claim, honest = HONEST.setdefault("job", court.honest())
+    claim, honest = court.sample
     start = data.draw(st.integers(0, len(honest) - 1))
     piece = data.draw(st.binary(max_size=40))
     cut = data.draw(st.integers(0, 60))
     (judgement,) = court.judge((claim, honest[:start] + piece + honest[start + cut :]))
     assert judgement.reason in set(Reason)
     assert judgement.reason not in FRAUD
-
-
-HONEST: dict[str, Any] = {}
 
 
 def truncated(rollout: Rollout, length: int, reason: Any) -> Rollout:

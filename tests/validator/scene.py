@@ -1,0 +1,185 @@
+"""A run on a real chain with one worker and three validators; the test is coordinator, worker and trainer."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from protocol.chain import calls
+from protocol.chain.actions import buy_credits, drip, event_in, fund_run, open_run, register_node
+from protocol.chain.client import Chain
+from protocol.chain.events import RoundOpened, VoteRevealed
+from protocol.chain.sender import Sender
+from protocol.chain.structs import Role, RunTerms, State, Submission
+from protocol.chain.tail import Rollback, Tail
+from protocol.node.wallet import Wallet
+from protocol.tensor.decode import decode
+from protocol.transport.coordinator import CoordinatorClient
+from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
+from protocol.wire.auth import submission
+from protocol.wire.rollout import artifact_root, encode
+from protocol.wire.rollout import decode as decode_artifact
+from protocol.wire.rules import encode_rules, rules_hash
+from tests.conftest import TOKEN
+from tests.validator.conftest import Court
+from validator.daemon import Validator
+from validator.desk import Desk
+from validator.errands import Errands
+from validator.fetching import Fetching
+from validator.journal import Journal
+from validator.runs import Runs
+from worker.prover import Deployed, Finished, Work, finish, tasks_of
+
+JOBS, MAX_UNITS = 2, 1 << 40
+
+
+@dataclass
+class Juror:
+    """One validator with a state of its own; ``revive`` builds it anew over that state, as a restart would."""
+
+    key: Wallet
+    node: int
+    build: Callable[[], tuple[Validator, Callable[[], None]]]
+    directory: Path
+
+    def __post_init__(self) -> None:
+        self.validator, self.close = self.build()
+
+
+@dataclass
+class Scene:
+    """A run with one worker and three validators; the test is coordinator, worker and trainer."""
+
+    chain: Chain
+    court: Court
+    coordinator: Sender
+    worker: Wallet
+    worker_node: int
+    run: int
+    manifest_root: bytes
+    jurors: list[Juror]
+    files: Path
+    url: str
+
+    def open(self) -> RoundOpened:
+        """Opens a round in which the worker has every job."""
+        self.assignments = pack_assignments([Listing(self.worker_node, JOBS)])
+        call = calls.open_round(self.chain.deployment, self.run, 0, 0, self.assignments)
+        receipt = self.coordinator.send(f"open-{secrets.token_hex(4)}", call)
+        self.beacon = receipt.block_hash
+        return event_in(receipt, RoundOpened)
+
+    def work(self, opened: RoundOpened) -> list[Finished]:
+        """The worker's honest jobs."""
+        court, deployment = self.court, self.chain.deployment
+        work = Work(opened.round, self.worker_node, (0, 1), self.beacon, 0, self.manifest_root, MAX_UNITS)
+        deployed = Deployed(deployment.chain_id, deployment.rounds)
+        tasks = tasks_of(work, deployed, court.rules, court.environment, court.policy.model)
+        return finish(
+            work, deployed, court.policy.shape, tasks, decode(court.policy.model.network, [t.request for t in tasks])
+        )
+
+    def edit(self, job: Finished) -> Finished:
+        """The same job with one token exchanged, signed as if it were honest."""
+        artifact = decode_artifact(job.file)
+        n = max(range(len(artifact.rollouts)), key=lambda n: len(artifact.rollouts[n].output_tokens))
+        tokens = artifact.rollouts[n].output_tokens.copy()
+        tokens[2] = 3 + (tokens[2] - 2) % 15
+        rollouts = list(artifact.rollouts)
+        rollouts[n] = replace(rollouts[n], output_tokens=tokens)
+        edited = replace(artifact, rollouts=tuple(rollouts))
+        deployment = self.chain.deployment
+        return replace(job, file=encode(edited), root=artifact_root(deployment.chain_id, deployment.rounds, edited))
+
+    def submit(self, opened: RoundOpened, jobs: list[Finished], kept: set[int]) -> None:
+        """Serves the files of the jobs in ``kept``, submits all of them and closes the round."""
+        deployment = self.chain.deployment
+        for job in jobs:
+            if job.job in kept:
+                (self.files / "artifacts" / f"0x{job.root.hex()}").write_bytes(job.file)
+        leaves = pack_leaves([Leaf(job.job, job.units, job.root) for job in jobs])
+        uri = f"{self.url}/artifacts/"
+        message = submission(
+            deployment.chain_id, deployment.rounds, opened.round, self.worker_node, self.beacon, leaves, uri
+        )
+        signed = Submission(self.worker_node, self.beacon, leaves, uri, self.worker.sign_typed(message))
+        self.coordinator.send(
+            f"submit-{opened.round}", calls.submit(deployment, opened.round, self.assignments, [signed])
+        )
+        self.coordinator.send(f"close-{opened.round}", calls.close_round(deployment, opened.round, self.assignments))
+
+    def tick_until(self, round_: int, state: State, seconds: float = 20.0) -> None:
+        """Lets the validators work until the round is in ``state``."""
+        give_up = time.monotonic() + seconds
+        while self.chain.latest().round(round_).state < state:
+            assert time.monotonic() < give_up, f"round {round_} is {self.chain.latest().round(round_).state.name}"
+            for juror in self.jurors:
+                juror.validator.tick()
+            time.sleep(0.01)
+
+    def reveals(self) -> list[VoteRevealed]:
+        """Every vote revealed so far."""
+        tail, found = Tail(self.chain), []
+        while blocks := tail.poll():
+            assert not isinstance(blocks, Rollback)
+            found += [log.event for block in blocks for log in block.logs if isinstance(log.event, VoteRevealed)]
+        return found
+
+
+@dataclass
+class Cast:
+    """Registers the parties of a scene on ``chain``; each has a wallet with gas and a sender."""
+
+    chain: Chain
+    rpc_url: str
+    make_wallet: Callable[[str], Wallet]
+    directory: Path
+    closing: list[Callable[[], None]]
+
+    def sender(self, name: str) -> Sender:
+        """A party's sender."""
+        sender = Sender(self.chain, self.make_wallet(name), self.directory / f"{name}.sqlite")
+        self.closing.append(sender.close)
+        return sender
+
+    def node(self, name: str, role: Role) -> tuple[Sender, Wallet, int]:
+        """A registered node: its owner, its key and its id."""
+        owner, key = self.sender(name), self.make_wallet(f"{name}-key")
+        drip(owner, 100 * TOKEN, "drip")
+        return owner, key, register_node(owner, key, role, JOBS if role is Role.WORKER else 1, "register").node
+
+    def juror(self, name: str, url: str, origin_url: str) -> Juror:
+        """A validator over a directory of its own, which knows rules by ``url`` and weights by ``origin_url``."""
+        _, key, node = self.node(name, Role.VALIDATOR)
+        directory, deployment = self.directory / name, self.chain.deployment
+
+        def build() -> tuple[Validator, Callable[[], None]]:
+            client = CoordinatorClient(url, key, deployment.chain_id, deployment.rounds)
+            own, journal, fetching = Chain(self.rpc_url, deployment), Journal(directory), Fetching()
+            errands = Errands(client, journal, node, heartbeat_seconds=3600)
+            runs = Runs(client, deployment, directory / "weights", (origin_url,))
+            sender = Sender(own, key, directory / "sender.sqlite")
+            made = Validator(own, node, key, sender, journal, runs, Desk(fetching), errands, nudge_seconds=0.1)
+
+            def close() -> None:
+                for part in (sender, fetching, errands, runs, journal, client, own):
+                    part.close()
+
+            return made, close
+
+        return Juror(key, node, build, directory)
+
+    def run(self, court: Court, trainer: Wallet, coordinator: Sender, root: bytes, commit_seconds: int) -> int:
+        """An open, funded run under the court's rules."""
+        requester = self.sender("requester")
+        rules = rules_hash(encode_rules(court.rules))
+        windows = (600, 600, commit_seconds, 600, 0)
+        terms = RunTerms(coordinator.address, trainer.address, rules, 1, 1000, MAX_UNITS, 3, 0, *windows)
+        drip(requester, 1_000 * TOKEN, "drip")
+        buy_credits(requester, 1_000 * TOKEN, "buy")
+        opened = open_run(requester, terms, root, "", "open")
+        fund_run(requester, opened.run, 900 * TOKEN, "fund")
+        return opened.run

@@ -1,0 +1,158 @@
+"""Three validators on a real chain: they judge, commit, reveal, draw and tally, and survive what goes wrong.
+
+Artifacts and rules lie on a plain file server, weights on an origin: validators need no more than that.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from protocol.chain import calls
+from protocol.chain.client import Chain
+from protocol.chain.structs import Role, State
+from protocol.node.wallet import Wallet
+from protocol.transport.chunks import ChunkStore
+from protocol.transport.shardcast import publish
+from protocol.transport.shardcast_server import create_app
+from protocol.wire import evidence, manifest
+from protocol.wire.rules import encode_rules, rules_hash
+from protocol.wire.votes import abstention
+from tests.conftest import Anvil
+from tests.validator.conftest import Court
+from tests.validator.scene import Cast, Scene
+from validator.journal import Ballot, Journal
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Files without a word."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def file_server(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A directory and the URL it is served under."""
+    directory = tmp_path / "files"
+    for name in ("rules", "artifacts"):
+        (directory / name).mkdir(parents=True)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(directory)))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    yield directory, f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def origin(tmp_path: Path) -> Iterator[tuple[ChunkStore, str]]:
+    """A store of weights and the URL it is served under."""
+    store, listener = ChunkStore(tmp_path / "origin"), socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(
+        uvicorn.Config(create_app(store), log_level="error", ws="none", timeout_graceful_shutdown=1)
+    )
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    yield store, f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server.should_exit = True
+    thread.join(10)
+    listener.close()
+
+
+@pytest.fixture
+def make_scene(
+    chain: Chain,
+    anvil: Anvil,
+    make_wallet: Callable[[str], Wallet],
+    court: Court,
+    model_directory: Path,
+    file_server: tuple[Path, str],
+    origin: tuple[ChunkStore, str],
+    tmp_path: Path,
+) -> Iterator[Callable[..., Scene]]:
+    """Opens a run whose votes may take ``commit_seconds``."""
+    closing: list[Callable[[], None]] = []
+    cast = Cast(chain, anvil.url, make_wallet, tmp_path, closing)
+
+    def make(commit_seconds: int = 600) -> Scene:
+        encoded, (files, url), (store, origin_url) = encode_rules(court.rules), file_server, origin
+        (files / "rules" / f"0x{rules_hash(encoded).hex()}").write_bytes(encoded)
+        trainer, coordinator = make_wallet("trainer"), cast.sender("coordinator")
+        owner, worker, worker_node = cast.node("worker", Role.WORKER)
+        jurors = [cast.juror(f"juror-{index}", url, origin_url) for index in range(3)]
+        root = manifest.from_directory(model_directory, 0).root
+        run = cast.run(court, trainer, coordinator, root, commit_seconds)
+        publish(model_directory, run, 0, chain.chain_id, chain.deployment.market, trainer, store)
+        owner.send("join", calls.join(chain.deployment, run, worker_node, rules_hash(encoded)))
+        closing.extend((lambda juror=juror: juror.close()) for juror in jurors)
+        return Scene(chain, court, coordinator, worker, worker_node, run, root, jurors, files, url)
+
+    yield make
+    for close in closing:
+        close()
+
+
+def test_validators_take_a_round_to_its_verdict_and_the_edited_job_is_fraud(make_scene: Callable[..., Scene]) -> None:
+    scene = make_scene()
+    opened = scene.open()
+    honest, edited = scene.work(opened)
+    scene.submit(opened, [honest, scene.edit(edited)], {0, 1})
+    scene.tick_until(opened.round, State.TALLIED)
+    tallied = scene.chain.latest().round(opened.round)
+    assert (tallied.accepted, tallied.fraud) == (0b01, 0b10)
+    for revealed in scene.reveals():
+        juror = next(one for one in scene.jurors if one.node == revealed.juror)
+        data = Journal(juror.directory).evidence(revealed.evidence_root)
+        signed = evidence.parse_signed(data, revealed.evidence_root)
+        signed.verify(juror.key.address)
+        assert [job.reason.name for job in signed.evidence.jobs] == ["ACCEPTED", "SAMPLING_FRAUD"]
+
+
+def test_a_restarted_validator_reveals_what_it_had_journalled(make_scene: Callable[..., Scene]) -> None:
+    scene = make_scene()
+    opened = scene.open()
+    juror = scene.jurors[0]
+    written = Journal(juror.directory).record(Ballot(opened.round, 0, scene.beacon), abstention(), b"")
+    scene.submit(opened, scene.work(opened), {0, 1})
+    while not any(seat.commitment != bytes(32) for seat in scene.chain.latest().seats(opened.round)):
+        juror.validator.tick()
+    juror.close()
+    juror.validator, juror.close = juror.build()
+    scene.tick_until(opened.round, State.TALLIED)
+    votes = {revealed.juror: revealed for revealed in scene.reveals()}
+    assert votes[juror.node].salt == written.salt
+    assert votes[juror.node].reasons == b"\xff"
+    assert scene.chain.latest().round(opened.round).accepted == 0b11
+
+
+def test_what_cannot_be_fetched_is_void_where_the_rest_can(make_scene: Callable[..., Scene]) -> None:
+    scene = make_scene(commit_seconds=6)
+    opened = scene.open()
+    scene.submit(opened, scene.work(opened), {1})
+    scene.tick_until(opened.round, State.TALLIED)
+    tallied = scene.chain.latest().round(opened.round)
+    assert (tallied.accepted, tallied.fraud) == (0b10, 0)
+    assert {revealed.reasons for revealed in scene.reveals()} == {b"\x01"}
+
+
+def test_validators_that_can_fetch_nothing_abstain(make_scene: Callable[..., Scene]) -> None:
+    scene = make_scene(commit_seconds=4)
+    opened = scene.open()
+    scene.submit(opened, scene.work(opened), set())
+    give_up = time.monotonic() + 20
+    while len(scene.reveals()) < 3:
+        assert time.monotonic() < give_up
+        for juror in scene.jurors:
+            juror.validator.tick()
+        time.sleep(0.02)
+    assert {revealed.reasons for revealed in scene.reveals()} == {b"\xff"}
