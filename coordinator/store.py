@@ -36,7 +36,7 @@ class Store:
         except (SQLAlchemyError, ImportError) as error:
             raise Misconfigured(f"database_url {url!r} cannot be used: {error}") from error
         with _answering():
-            SQLModel.metadata.create_all(self._engine)
+            SQLModel.metadata.create_all(self._writer)
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
