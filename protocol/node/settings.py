@@ -13,7 +13,7 @@ import os
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from protocol.errors import Misconfigured
@@ -44,7 +44,7 @@ class NodeSettings(BaseSettings):
     rpc_url: str = "http://127.0.0.1:8545"
     addresses: Path
     keystore: str
-    keystore_directory: Path = default_directory()
+    keystore_directory: Path = Field(default_factory=default_directory)
     password_file: Path | None = None
     state_dir: Path
     metrics_port: int = 0

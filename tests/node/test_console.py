@@ -1,0 +1,72 @@
+"""Errors become one sentence and a code; values become tables or JSON."""
+
+from __future__ import annotations
+
+import json
+import socket
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.chain.structs import RegistryTerms, Role
+from protocol.errors import AssizeError, Misconfigured, Rejected, Unavailable
+from protocol.node.console import guard, jsonable, show
+from protocol.node.telemetry import configure, serve_metrics
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(Rejected("bad bytes"), 1), (Misconfigured("set it"), 2), (Unavailable("gone"), 3)]
+)
+def test_an_error_is_a_sentence_and_a_code(error: AssizeError, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    @guard
+    def command() -> None:
+        raise error
+
+    with pytest.raises(SystemExit) as left:
+        command()
+    assert left.value.code == code
+    assert capsys.readouterr().err == f"assize: {error}\n"
+
+
+def test_json_has_wei_as_strings_and_bytes_as_hex(capsys: pytest.CaptureFixture[str]) -> None:
+    show([{"amount_wei": 5, "root": b"\xab", "role": Role.WORKER, "done": True, "none": None}], as_json=True)
+    assert json.loads(capsys.readouterr().out) == [
+        {"amount_wei": "5", "root": "0xab", "role": "worker", "done": True, "none": None}
+    ]
+
+
+def test_a_table_holds_every_value(capsys: pytest.CaptureFixture[str]) -> None:
+    show([{"node": 1, "bond_wei": 10**18}], as_json=False)
+    printed = capsys.readouterr().out
+    assert "bond_wei" in printed
+    assert str(10**18) in printed
+    show([], as_json=False)
+    assert "nothing there" in capsys.readouterr().out
+
+
+def test_a_value_of_the_chain_is_shown_by_its_fields() -> None:
+    assert jsonable(RegistryTerms(10**18, 2, 3, 4)) == {
+        "bond_per_job": str(10**18),
+        "validator_bond": 2,
+        "activation_delay": 3,
+        "unbonding_delay": 4,
+    }
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.binary() | st.text(), st.lists))
+def test_anything_shown_is_json(value: object) -> None:
+    json.dumps(jsonable(value))
+
+
+def test_a_taken_metrics_port_is_one_sentence() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(Misconfigured, match="for metrics is taken"):
+            serve_metrics(taken.getsockname()[1])
+
+
+def test_an_unknown_log_level_is_one_sentence() -> None:
+    with pytest.raises(Misconfigured, match="there is no log level 'loud'"):
+        configure(level="loud")

@@ -1,0 +1,131 @@
+"""The loop outlives what fails, ends when told to, and says why."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.errors import Misconfigured, Rejected, Unavailable
+from protocol.node import telemetry
+from protocol.node.daemon import Daemon, backoff_seconds
+from tests.conftest import ROOT
+
+
+@pytest.fixture(autouse=True)
+def logging_left_as_found() -> Iterator[None]:
+    """Logging set up in a test would go on writing to that test's stderr."""
+    yield
+    structlog.reset_defaults()
+
+
+def run_ticks(*steps: Exception | bool | None, **options: object) -> tuple[int, list[float]]:
+    """Runs a daemon through these steps, then stops it; its exit code and when each tick began."""
+    started: list[float] = []
+    remaining = list(steps)
+
+    def tick() -> bool | None:
+        started.append(time.monotonic())
+        if not remaining:
+            daemon.stop()
+            return None
+        step = remaining.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+    daemon = Daemon("test", tick, 0.02, longest_backoff_seconds=0.05, **options)  # type: ignore[arg-type]
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(daemon.run()), daemon=True)
+    thread.start()
+    thread.join(10)
+    return codes[0], started
+
+
+@pytest.mark.parametrize("error", [Unavailable("gone"), Rejected("bad"), ValueError("a bug")])
+def test_a_failed_tick_is_followed_by_another(error: Exception) -> None:
+    code, started = run_ticks(error, error, None)
+    assert code == 0
+    assert len(started) == 4
+
+
+def test_misconfiguration_ends_the_loop_with_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    telemetry.configure("test", as_json=True)
+    code, started = run_ticks(None, Misconfigured("set the thing"), None, health_file=tmp_path / "health.json")
+    assert (code, len(started)) == (2, 2)
+    assert json.loads((tmp_path / "health.json").read_text())["problem"] == "set the thing"
+
+
+def test_more_work_is_taken_at_once_and_idle_ticks_wait() -> None:
+    _, started = run_ticks(True, None, None)
+    assert started[1] - started[0] < 0.015 <= started[2] - started[1]
+
+
+def test_waking_cuts_the_pause_short() -> None:
+    ticks: list[float] = []
+
+    def tick() -> None:
+        ticks.append(time.monotonic())
+        if len(ticks) == 2:
+            daemon.stop()
+
+    daemon = Daemon("test", tick, 30)
+    thread = threading.Thread(target=daemon.run, daemon=True)
+    thread.start()
+    while not ticks and thread.is_alive():
+        time.sleep(0.01)
+    daemon.wake.set()
+    thread.join(5)
+    assert len(ticks) == 2
+
+
+def test_what_was_opened_is_closed_however_it_ends() -> None:
+    closed: list[bool] = []
+    run_ticks(Misconfigured("no"), close=lambda: closed.append(True))
+    assert closed == [True]
+
+
+CHILD = """
+from pathlib import Path
+from protocol.node.daemon import Daemon
+daemon = Daemon("child", lambda: print("tick", flush=True), 0.05, close=lambda: print("closed", flush=True))
+raise SystemExit(daemon.run())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_process_in_order(number: signal.Signals) -> None:
+    child = subprocess.Popen([sys.executable, "-c", CHILD], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert child.stdout is not None
+    while b"tick" not in child.stdout.readline():
+        pass
+    child.send_signal(number)
+    rest = child.communicate(timeout=10)[0]
+    assert child.returncode == 0
+    assert rest.endswith(b"closed\n") or b"closed" in rest
+
+
+@given(st.integers(1, 10_000), st.floats(0, 1, exclude_max=True))
+def test_backoff_grows_to_its_limit_and_never_past_it(failures: int, draw: float) -> None:
+    pause = backoff_seconds(failures, 0.1, 15.0, draw)
+    assert 0.05 <= pause <= 15.0
+    assert backoff_seconds(failures + 1, 0.1, 15.0, draw) >= pause
+
+
+def test_a_crash_is_logged_with_its_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    telemetry.configure("test", as_json=True)
+    run_ticks(ValueError("a bug"))
+    lines = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    (crash,) = [line for line in lines if line["event"] == "tick_crashed"]
+    assert "ValueError: a bug" in crash["exception"]
+    assert crash["daemon"] == "test"
