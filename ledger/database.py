@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, create_engine, event, select
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 from sqlmodel import SQLModel
 
 from ledger.book import Kind
@@ -47,12 +47,13 @@ class Database:
 
     def __init__(self, where: str | Path, deployment: Deployment) -> None:
         self.where = str(where)
-        self._engine = _engine(self.where)
         self._identity = json.dumps(deployment.to_json(), sort_keys=True)
         try:
+            self._engine = _engine(self.where)
             SQLModel.metadata.create_all(self._engine, tables=[_POSITION, _EVENT, *TABLES.values()])
-        except Exception as error:
-            raise Misconfigured(f"cannot open the ledger's database {self.where}: {error}") from error
+        except (SQLAlchemyError, ImportError, OSError) as error:
+            reason = str(getattr(error, "orig", None) or error).splitlines()[0]
+            raise Misconfigured(f"cannot open the ledger's database {self.where}: {reason}") from error
         self._claim(Cursor(deployment.start_block, deployment.start_hash))
 
     @contextmanager
@@ -83,14 +84,16 @@ class Database:
         self._engine.dispose()
 
     def _claim(self, start: Cursor) -> None:
+        # The write comes first, so that of two processes which make one database only one begins it.
+        first = _dialect(self._engine).insert(_POSITION).values(id=1, deployment=self._identity)
         with self.writing() as connection:
-            row = connection.execute(select(_POSITION)).one_or_none()
-            if row is None:
-                connection.execute(_POSITION.insert().values(id=1, deployment=self._identity, **position_values(start)))
-            elif row.deployment != self._identity:
-                raise Misconfigured(
-                    f"the database {self.where} holds the ledger of another deployment; give another --db, or remove it"
-                )
+            connection.execute(first.values(**position_values(start)).on_conflict_do_nothing())
+            row = connection.execute(select(_POSITION)).one()
+        if row.deployment != self._identity:
+            self.close()
+            raise Misconfigured(
+                f"the database {self.where} holds the ledger of another deployment; give another --db, or remove it"
+            )
 
 
 def position_values(cursor: Cursor) -> dict[str, Any]:
@@ -134,8 +137,7 @@ class StoredBook:
         self._changed.clear()
 
     def _upsert(self, kind: type[Fact]) -> Any:
-        dialect = postgresql if self._connection.dialect.name == "postgresql" else sqlite
-        statement = dialect.insert(TABLES[kind])
+        statement = _dialect(self._connection).insert(TABLES[kind])
         changing = {name: statement.excluded[name] for name in _names(kind) if name not in kind.KEY}
         return statement.on_conflict_do_update(index_elements=list(kind.KEY), set_=changing)
 
@@ -162,14 +164,15 @@ def _names(kind: type[Fact]) -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind))
 
 
+def _dialect(bound: Connection | Engine) -> Any:
+    return postgresql if bound.dialect.name == "postgresql" else sqlite
+
+
 def _engine(where: str) -> Engine:
     if "://" in where and not where.startswith("sqlite"):
         return create_engine(where)
     path = where.removeprefix("sqlite:///")
-    try:
-        Path(path).expanduser().parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Misconfigured(f"cannot make a folder for the database {path}: {error.strerror}") from error
+    Path(path).expanduser().parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(f"sqlite:///{Path(path).expanduser()}", connect_args={"timeout": BUSY_SECONDS})
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))

@@ -1,0 +1,179 @@
+"""``assize ledger``: rebuild the market's books from a chain and an address file alone, look at them, audit them.
+
+Every command first reads up to the head of the chain (``--no-sync`` looks at what is there).
+Exit codes: 0 done, 1 the audit failed or there is no such thing, 2 misconfigured, 3 out of reach.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import TypeAdapter
+
+from ledger import queries
+from ledger.audit import audit as make_audit
+from ledger.audit.report import Report
+from ledger.database import Database
+from ledger.facts import Checkpoint, Credit, Fact, Node, Round, Slash
+from ledger.index import sync as synchronise
+from ledger.screen import screen, show_report, table_of
+from ledger.settings import LedgerSettings
+from protocol.chain.client import Chain
+from protocol.errors import Misconfigured, Rejected
+from protocol.node.console import guard
+
+app = typer.Typer(no_args_is_help=True, help="Rebuild and audit everything from the chain alone.")
+
+Rpc = Annotated[str, typer.Option("--rpc", envvar="ASSIZE_LEDGER_RPC_URL", help="JSON-RPC endpoint.")]
+Addresses = Annotated[
+    Path, typer.Option("--addresses", envvar="ASSIZE_LEDGER_ADDRESSES", help="Address file of the deployment.")
+]
+Db = Annotated[
+    str | None,
+    typer.Option("--db", envvar="ASSIZE_LEDGER_DATABASE", help="SQLite file or database URL; one is made otherwise."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: wei as strings, bytes in hexadecimal.")]
+NoSync = Annotated[bool, typer.Option("--no-sync", help="Do not read the chain first.")]
+LOCAL = "http://127.0.0.1:8545"
+
+
+@contextmanager
+def _opened(rpc: str, addresses: Path, db: str | None, no_sync: bool) -> Iterator[tuple[Chain, Database]]:
+    with LedgerSettings(rpc, addresses, db).opened() as (chain, database):
+        if not no_sync:
+            synchronise(chain, database)
+        yield chain, database
+
+
+@app.command()
+@guard
+def sync(addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False) -> None:
+    """Read the chain up to its head."""
+    with _opened(rpc, addresses, db, no_sync=False) as (_, database), database.reading() as connection:
+        at = queries.at(connection)
+        if as_json:
+            print(json.dumps({"block_number": at.block_number, "block_hash": at.block_hash, "db": database.where}))
+        else:
+            print(f"{database.where} holds the chain up to block {at.block_number} ({at.block_hash})")
+
+
+@app.command()
+@guard
+def credits(
+    addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False, no_sync: NoSync = False
+) -> None:
+    """What every owner holds, and where it came from."""
+    _list(Credit, rpc, addresses, db, as_json, no_sync)
+
+
+@app.command()
+@guard
+def nodes(
+    addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False, no_sync: NoSync = False
+) -> None:
+    """Nodes, their bonds and what was taken from them."""
+    _list(Node, rpc, addresses, db, as_json, no_sync)
+
+
+@app.command()
+@guard
+def rounds(
+    addresses: Addresses,
+    round: Annotated[int | None, typer.Argument(help="Tell the whole story of this round, as JSON.")] = None,
+    rpc: Rpc = LOCAL,
+    db: Db = None,
+    as_json: AsJson = False,
+    no_sync: NoSync = False,
+) -> None:
+    """Rounds and their verdicts; or one round with submissions, votes, payments and slashes."""
+    if round is None:
+        return _list(Round, rpc, addresses, db, as_json, no_sync)
+    with _opened(rpc, addresses, db, no_sync) as (_, database), database.reading() as connection:
+        story = queries.round_story(connection, round)
+    if story is None:
+        raise Rejected(f"there is no round {round}")
+    print(TypeAdapter(queries.RoundStory).dump_json(story, indent=2).decode())
+    return None
+
+
+@app.command()
+@guard
+def checkpoints(
+    addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False, no_sync: NoSync = False
+) -> None:
+    """Published weights, and how many jobs each was trained on."""
+    _list(Checkpoint, rpc, addresses, db, as_json, no_sync)
+
+
+@app.command()
+@guard
+def slashes(
+    addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False, no_sync: NoSync = False
+) -> None:
+    """Bonds slashed, for fraud or for absence."""
+    _list(Slash, rpc, addresses, db, as_json, no_sync)
+
+
+@app.command()
+@guard
+def audit(
+    addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False, no_sync: NoSync = False
+) -> None:
+    """Recompute everything from the chain's events; exit 1 where the database or the contracts say otherwise."""
+    with _opened(rpc, addresses, db, no_sync) as (chain, database):
+        report = make_audit(chain, database)
+    if as_json:
+        print(json.dumps({"audit": "ok" if report.ok else "failed", **TypeAdapter(Report).dump_python(report)}))
+    else:
+        show_report(report)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
+@guard
+def serve(
+    addresses: Addresses,
+    rpc: Rpc = LOCAL,
+    db: Db = None,
+    host: Annotated[str, typer.Option(envvar="ASSIZE_LEDGER_HOST")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(envvar="ASSIZE_LEDGER_PORT", help="0 takes a free one.")] = 8600,
+) -> None:
+    """Follow the chain and answer over HTTP (OpenAPI at /docs)."""
+    import uvicorn
+
+    from ledger.api import create_app
+    from ledger.follower import Follower
+
+    with _opened(rpc, addresses, db, no_sync=True) as (chain, database), _listening(host, port) as listener:
+        print(f"ledger at http://{host}:{listener.getsockname()[1]}", flush=True)
+        config = uvicorn.Config(create_app(chain, database, Follower(chain, database)), log_level="warning")
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        raise Misconfigured(f"cannot listen on {host}:{port} ({error.strerror}); give another --port") from error
+    return listener
+
+
+def _list(kind: type[Fact], rpc: str, addresses: Path, db: str | None, as_json: bool, no_sync: bool) -> None:
+    with _opened(rpc, addresses, db, no_sync) as (_, database), database.reading() as connection:
+        facts = queries.every(connection, kind)
+    if as_json:
+        print(TypeAdapter(tuple[kind, ...]).dump_json(facts).decode())  # type: ignore[valid-type]
+    else:
+        screen().print(table_of(kind, facts))

@@ -1,0 +1,81 @@
+"""The API's own bodies: pages, health, errors. Everything else it answers with are facts."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from ledger.audit.report import Report
+from protocol.errors import Rejected
+
+Item = TypeVar("Item")
+MOST_CURSOR_CHARACTERS = 400
+
+
+class Body(BaseModel):
+    """Frozen; unknown fields refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Page(Body, Generic[Item]):
+    """Some of a list, as of one block. ``next`` is the cursor of what follows, null at the end."""
+
+    items: tuple[Item, ...]
+    next: str | None
+    block_number: int
+    block_hash: str
+
+
+class Health(Body):
+    """Where the ledger stands.
+
+    ``behind`` counts the blocks on the chain that are not in the database yet; null where no RPC answers.
+    """
+
+    status: str
+    chain_id: int
+    block_number: int
+    block_hash: str
+    behind: int | None
+    problem: str
+
+
+class AuditAnswer(Body):
+    """An audit: ``audit`` is "ok" or "failed"."""
+
+    audit: str
+    report: Report
+
+
+class Error(Body):
+    """What went wrong, in one sentence."""
+
+    error: str = Field(examples=["there is no round 7"])
+
+
+def pack_cursor(place: tuple[Any, ...]) -> str:
+    """Returns the cursor of the page after ``place``."""
+    return base64.urlsafe_b64encode(json.dumps(place, separators=(",", ":")).encode()).decode().rstrip("=")
+
+
+def unpack_cursor(cursor: str, kinds: tuple[type, ...]) -> tuple[Any, ...]:
+    """Reads a cursor made by ``pack_cursor``.
+
+    Raises:
+        Rejected: it is none, or of another list: its parts are not of ``kinds``.
+    """
+    try:
+        if len(cursor) > MOST_CURSOR_CHARACTERS:
+            raise ValueError
+        place = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        if not isinstance(place, list) or [type(part) for part in place] != list(kinds):
+            raise ValueError
+        if any(isinstance(part, int) and not 0 <= part < 2**63 for part in place):
+            raise ValueError
+    except ValueError as error:
+        raise Rejected("the cursor is not one that this list gave") from error
+    return tuple(place)

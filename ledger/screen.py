@@ -1,0 +1,117 @@
+"""What a person sees of the ledger in a terminal. JSON takes the same facts whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from ledger.audit.report import Report
+from ledger.facts import Checkpoint, Credit, Fact, Node, Round, Slash
+
+WEI = 10**18
+UNIT = "ASZ"
+WIDE_COLUMNS = 180
+SHOWN_FINDINGS = 20
+"""Findings of one check that a terminal shows; JSON has all that were kept."""
+
+
+def amount(wei: int) -> str:
+    """Returns wei as tokens, without trailing zeros."""
+    whole, rest = divmod(abs(wei), WEI)
+    digits = f"{rest:018d}".rstrip("0")
+    return f"{'-' if wei < 0 else ''}{whole:,}{'.' + digits if digits else ''}"
+
+
+def screen() -> Console:
+    """Returns the console; what is no terminal has no width, and gets lines that programs can search."""
+    console = Console()
+    return console if console.is_terminal else Console(width=WIDE_COLUMNS)
+
+
+def table_of(kind: type[Fact], facts: Sequence[Any]) -> Table:
+    """Returns the table of one kind of facts."""
+    columns = COLUMNS[kind]
+    table = Table(title=f"{kind.__name__}s, amounts in {UNIT}")
+    for heading in columns:
+        table.add_column(heading, overflow="fold")
+    for fact in facts:
+        table.add_row(*(str(show(fact)) for show in columns.values()))
+    return table
+
+
+def show_report(report: Report) -> None:
+    """Prints an audit: a line for each check, findings beneath, then the verdict."""
+    console = screen()
+    table = Table("check", "compared", "wrong", "what it shows", title=f"Audit at block {report.block_number}")
+    for check in report.checks:
+        wrong = f"[red]{check.wrong}[/red]" if check.wrong else "0"
+        table.add_row(check.name, str(check.compared), wrong, check.shows)
+    console.print(table)
+    for check in report.checks:
+        for finding in check.findings[:SHOWN_FINDINGS]:
+            console.print(f"[red]{check.name}[/red] {finding}", highlight=False, soft_wrap=True)
+        if check.wrong > SHOWN_FINDINGS:
+            console.print(f"[red]{check.name}[/red] and {check.wrong - SHOWN_FINDINGS} more; --json has them")
+    verdict = "[green]audit ok[/green]" if report.ok else "[red]audit failed[/red]"
+    console.print(
+        f"{verdict}: {report.events} events recomputed up to block {report.block_number} ({report.block_hash})"
+    )
+
+
+def _service(node: Node) -> str:
+    return "withdrawn" if node.withdrawn else "retired" if node.retired_at else "in service"
+
+
+COLUMNS: dict[type[Fact], dict[str, Any]] = {
+    Credit: {
+        "owner": lambda credit: credit.owner,
+        "balance": lambda credit: amount(credit.balance),
+        "worked": lambda credit: amount(credit.worked),
+        "judged": lambda credit: amount(credit.judged),
+        "bought": lambda credit: amount(credit.bought),
+        "redeemed": lambda credit: amount(credit.redeemed),
+        "in runs": lambda credit: amount(credit.locked - credit.unlocked),
+    },
+    Node: {
+        "node": lambda node: node.node,
+        "role": lambda node: node.role,
+        "owner": lambda node: node.owner,
+        "state": _service,
+        "capacity": lambda node: node.capacity,
+        "in flight": lambda node: node.in_flight,
+        "bond": lambda node: amount(node.bond),
+        "slashed": lambda node: amount(node.slashed),
+    },
+    Round: {
+        "round": lambda round_: round_.round,
+        "run": lambda round_: round_.run,
+        "step": lambda round_: round_.step,
+        "policy": lambda round_: round_.policy_version,
+        "state": lambda round_: round_.state,
+        "jobs": lambda round_: round_.jobs,
+        "submitted": lambda round_: round_.submitted.bit_count(),
+        "accepted": lambda round_: round_.accepted.bit_count(),
+        "fraud": lambda round_: round_.fraud.bit_count(),
+        "trained on": lambda round_: round_.consumed.bit_count(),
+        "paid": lambda round_: amount(round_.paid),
+    },
+    Checkpoint: {
+        "run": lambda checkpoint: checkpoint.run,
+        "version": lambda checkpoint: checkpoint.version,
+        "jobs": lambda checkpoint: checkpoint.jobs,
+        "manifest root": lambda checkpoint: "0x" + checkpoint.manifest_root.hex(),
+        "block": lambda checkpoint: checkpoint.block_number,
+    },
+    Slash: {
+        "round": lambda slash: slash.round,
+        "node": lambda slash: slash.node,
+        "owner": lambda slash: slash.owner,
+        "cause": lambda slash: slash.cause,
+        "amount": lambda slash: amount(slash.amount),
+        "bond left": lambda slash: amount(slash.bond),
+    },
+}
+"""Kind of fact to its columns: heading to what stands beneath."""

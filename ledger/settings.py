@@ -1,0 +1,51 @@
+"""What a ledger needs to know: a chain, a deployment, and where to keep its database. It has no key."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ledger.database import Database
+from protocol.chain.client import Chain
+from protocol.chain.deployment import Deployment
+
+DEFAULT_STATE_DIR = "~/.assize/ledger"
+STATE_DIR_VARIABLE = "ASSIZE_LEDGER_STATE_DIR"
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSettings:
+    """Built once from the command line.
+
+    Args:
+        rpc_url: JSON-RPC endpoint.
+        addresses: address file of the deployment.
+        database: file or database URL; None takes one of its own for each deployment.
+    """
+
+    rpc_url: str
+    addresses: Path
+    database: str | None
+
+    @contextmanager
+    def opened(self) -> Iterator[tuple[Chain, Database]]:
+        """Connects to the chain and opens the database; closes both in the end.
+
+        Raises:
+            Unavailable: no RPC answers.
+            Misconfigured: another chain or deployment, or a database of another one.
+        """
+        with closing(Chain.connect(self.rpc_url, self.addresses)) as chain:
+            where = self.database or default_database(chain.deployment)
+            with closing(Database(where, chain.deployment)) as database:
+                yield chain, database
+
+
+def default_database(deployment: Deployment) -> Path:
+    """Returns the file of one deployment: chain id, Rounds address and the hash of the start block tell them apart."""
+    directory = Path(os.environ.get(STATE_DIR_VARIABLE, DEFAULT_STATE_DIR)).expanduser()
+    name = f"{deployment.chain_id}-{deployment.rounds[2:10].lower()}-{deployment.start_hash.hex()[:8]}.sqlite"
+    return directory / name

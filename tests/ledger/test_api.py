@@ -1,0 +1,103 @@
+"""The read-only API: pages, stories, health, and clear refusals."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from fastapi.testclient import TestClient
+
+from ledger.api import create_app
+from ledger.database import Database
+from ledger.follower import Follower
+from protocol.chain.client import Chain
+from tests.ledger.scenario import FEE, MAX_UNITS, PRICE, Story
+
+
+@pytest.fixture
+def http(story: Story, chain: Chain, database: Database) -> Iterator[TestClient]:
+    """The API over a database that it fills itself."""
+    with TestClient(create_app(chain, database, Follower(chain, database, poll_seconds=0.02))) as client:
+        give_up = time.monotonic() + 20
+        while client.get("/health").json()["behind"] != 0:
+            assert time.monotonic() < give_up
+            time.sleep(0.02)
+        yield client
+
+
+def test_the_api_tells_what_happened(http: TestClient, story: Story, chain: Chain) -> None:
+    health = http.get("/health").json()
+    assert (health["status"], health["block_number"]) == ("following", chain.head().number)
+    owner = story.honest.owner.address
+    credit = http.get(f"/credits/{owner.lower()}").json()
+    assert credit["credit"]["worked"] == str((2 * MAX_UNITS - 5) * PRICE)
+    assert credit["nodes"][0]["key"] == story.honest.key.address
+    kinds = [entry["kind"] for entry in http.get(f"/credits/{owner}/entries").json()["items"]]
+    assert kinds == ["worked", "redeemed"]
+    told = http.get(f"/rounds/{story.rounds[0]}").json()
+    assert told["round"]["state"] == "settled"
+    assert [seat["state"] for seat in told["seats"]].count("revealed") == 2
+    assert {entry["amount"] for entry in told["payments"] if entry["kind"] == "judged"} == {str(FEE)}
+    assert {slash["cause"] for slash in told["slashes"]} == {"fraud", "absence"}
+    assert [part["version"] for part in told["consumptions"]] == [1, 3]
+    assert http.get("/checkpoints/1/3").json()["consumptions"][0]["jobs"] == "0x2"
+    assert len(http.get("/runs/1").json()["members"]) == 2
+    audit = http.get("/audit").json()
+    assert audit["audit"] == "ok"
+    assert all(check["compared"] for check in audit["report"]["checks"])
+
+
+def test_pages_follow_each_other_without_gap_or_repeat(http: TestClient) -> None:
+    whole = http.get("/events", params={"limit": 500}).json()
+    assert whole["next"] is None
+    pieces, after = [], None
+    while True:
+        params = {"limit": 7} | ({"after": after} if after else {})
+        part = http.get("/events", params=params).json()
+        pieces += part["items"]
+        after = part["next"]
+        if after is None:
+            break
+    assert pieces == whole["items"]
+    owners = http.get("/credits", params={"limit": 1}).json()
+    rest = http.get("/credits", params={"after": owners["next"]}).json()
+    assert owners["items"][0]["owner"] < rest["items"][0]["owner"]
+
+
+def test_lists_can_be_narrowed(http: TestClient, story: Story) -> None:
+    tallied = http.get("/events", params={"name": "RoundTallied"}).json()["items"]
+    assert [event["payload"]["accepted"] for event in tallied] == ["3"]
+    fraud = http.get("/slashes", params={"node": story.cheat.node}).json()["items"]
+    assert [slash["cause"] for slash in fraud] == ["fraud"]
+    assert http.get("/rounds", params={"run": 2}).json()["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("/rounds/77", 404),
+        ("/rounds/-1", 422),
+        ("/rounds/99999999999999999999", 422),
+        ("/runs/9", 404),
+        ("/checkpoints/1/9", 404),
+        ("/credits/0x00000000000000000000000000000000000000aa", 404),
+        ("/credits/alice", 422),
+        ("/rounds?after=%00", 400),
+        ("/rounds?after=WyJhIl0", 400),
+        ("/rounds?limit=0", 422),
+        ("/nowhere", 404),
+    ],
+)
+def test_a_wrong_request_is_one_sentence(chain: Chain, database: Database, path: str, code: int) -> None:
+    with TestClient(create_app(chain, database, Follower(chain, database))) as client:
+        answer = client.get(path)
+    assert answer.status_code == code
+    assert set(answer.json()) == {"error"}
+
+
+def test_openapi_writes_wide_numbers_as_strings(chain: Chain, database: Database) -> None:
+    schema = create_app(chain, database, Follower(chain, database)).openapi()
+    assert set(schema["paths"]) >= {"/health", "/credits", "/rounds/{round}", "/nodes", "/runs", "/audit", "/events"}
+    assert schema["components"]["schemas"]["Credit"]["properties"]["balance"]["type"] == "string"
+    assert {method for path in schema["paths"].values() for method in path} == {"get"}

@@ -1,0 +1,150 @@
+"""What an auditor types: tables, JSON, exit codes, and one sentence for each thing that can be wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+from typer.testing import CliRunner, Result
+
+from ledger.commands import app
+from protocol.chain.client import Chain
+from tests.conftest import ROOT, Anvil, deploy_on, free_port
+from tests.ledger.scenario import FEE, MAX_UNITS, PRICE, Story
+
+Ledger = Callable[..., Result]
+WORKED = (MAX_UNITS - 5 + MAX_UNITS) * PRICE
+
+
+@pytest.fixture
+def command(chain: Chain, addresses: Path, tmp_path: Path) -> list[str]:
+    """The front door's ledger, on the test's chain and a database of its own; the verb is to be put in third place."""
+    where = ["--rpc", chain.rpc.url, "--addresses", str(addresses), "--db", str(tmp_path / "auditor.sqlite")]
+    return [sys.executable, str(ROOT / "assize.py"), "ledger", *where]
+
+
+@pytest.fixture
+def ledger(command: list[str]) -> Ledger:
+    """Runs ``assize ledger VERB`` in this process; later options win over earlier ones."""
+
+    def run(verb: str, *more: str) -> Result:
+        return CliRunner().invoke(app, [verb, *command[3:], *more])
+
+    return run
+
+
+def test_an_auditor_sees_credits_rounds_and_slashes_and_the_audit_passes(story: Story, ledger: Ledger) -> None:
+    credits = {row["owner"]: row for row in json.loads(ledger("credits", "--json").stdout)}
+    honest = credits[story.honest.owner.address]
+    assert (honest["worked"], honest["redeemed"]) == (str(WORKED), str(MAX_UNITS * PRICE))
+    assert honest["balance"] == str(WORKED - MAX_UNITS * PRICE)
+    judged = sum(int(row["judged"]) for row in credits.values())
+    assert judged == 2 * FEE
+    slashes = json.loads(ledger("slashes", "--json").stdout)
+    assert {(row["node"], row["cause"]) for row in slashes} >= {
+        (story.cheat.node, "fraud"),
+        (story.silent, "absence"),
+    }
+    assert [row["state"] for row in json.loads(ledger("rounds", "--json").stdout)] == ["settled", "void", "void"]
+    assert [row["version"] for row in json.loads(ledger("checkpoints", "--json").stdout)] == [0, 1, 3]
+    told = json.loads(ledger("rounds", str(story.rounds[0])).stdout)
+    assert [job["verdict"] for job in told["jobs"]] == ["accepted", "accepted", "fraud", "fraud"]
+    assert "in service" in ledger("nodes").stdout
+    audit = ledger("audit", "--json")
+    assert audit.exit_code == 0, audit.stdout + audit.stderr
+    assert json.loads(audit.stdout)["audit"] == "ok"
+
+
+def test_a_flipped_balance_is_named_and_the_exit_code_is_one(
+    story: Story, ledger: Ledger, command: list[str], tmp_path: Path
+) -> None:
+    assert ledger("audit").exit_code == 0
+    owner = story.honest.owner.address
+    with sqlite3.connect(tmp_path / "auditor.sqlite") as connection:
+        connection.execute("UPDATE credit SET balance = '123' WHERE owner = ?", (owner,))
+    connection.close()
+    audit = subprocess.run(
+        [*command[:3], "audit", *command[3:]], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert audit.returncode == 1
+    said = " ".join(audit.stdout.split())
+    assert f"credit {owner}: balance is 123, the events say {WORKED - MAX_UNITS * PRICE}" in said
+
+
+def test_an_unknown_round_is_one_sentence(ledger: Ledger) -> None:
+    answer = ledger("rounds", "77")
+    assert (answer.exit_code, answer.stderr) == (1, "assize: there is no round 77\n")
+
+
+def test_each_wrong_input_is_one_sentence(chain: Chain, addresses: Path, ledger: Ledger, tmp_path: Path) -> None:
+    other_id, other_place = tmp_path / "id.json", tmp_path / "place.json"
+    replace(chain.deployment, chain_id=1).save(other_id)
+    replace(chain.deployment, rounds="0x00000000000000000000000000000000000000AA").save(other_place)
+    wrong = [
+        (("--rpc", f"http://127.0.0.1:{free_port()}"), 3, "RPC"),
+        (("--addresses", str(tmp_path / "missing.json")), 2, "cannot read the address file"),
+        (("--addresses", str(other_id)), 2, "wrong chain"),
+        (("--addresses", str(other_place)), 2, "another deployment"),
+        (("--db", "mystery://x"), 2, "cannot open the ledger's database"),
+    ]
+    for options, code, words in wrong:
+        answer = ledger("audit", *options)
+        assert answer.exit_code == code, answer
+        assert answer.stderr.count("\n") == 1, answer.stderr
+        assert words in answer.stderr
+
+
+def test_an_address_file_of_another_deployment_does_not_open_this_database(
+    chain: Chain, anvil: Anvil, ledger: Ledger, tmp_path: Path
+) -> None:
+    assert ledger("sync").exit_code == 0
+    deploy_on(anvil).save(tmp_path / "second.json")
+    answer = ledger("audit", "--addresses", str(tmp_path / "second.json"))
+    assert answer.exit_code == 2
+    assert "holds the ledger of another deployment" in answer.stderr
+
+
+def test_serving_follows_the_chain_until_it_is_told_to_stop(command: list[str], story: Story) -> None:
+    served = subprocess.Popen([*command[:3], "serve", *command[3:], "--port", "0"], stdout=subprocess.PIPE, text=True)
+    try:
+        assert served.stdout is not None
+        url = re.search(r"http://\S+", served.stdout.readline())
+        assert url is not None
+        with httpx.Client(base_url=url[0], trust_env=False, timeout=30) as http:
+            while http.get("/health").json()["behind"] != 0:
+                pass
+            assert http.get("/rounds").json()["items"][0]["state"] == "settled"
+            assert http.get("/audit").json()["audit"] == "ok"
+            taken = ["--port", url[0].rsplit(":", 1)[1]]
+            second = subprocess.run(
+                [*command[:3], "serve", *command[3:], *taken], capture_output=True, text=True, timeout=30, check=False
+            )
+            assert (second.returncode, second.stderr.count("\n")) == (2, 1)
+            assert "cannot listen" in second.stderr
+    finally:
+        served.send_signal(signal.SIGTERM)
+        assert served.wait(20) in (0, -signal.SIGTERM)
+        served.stdout.close()
+
+
+def test_the_ledger_imports_nothing_of_torch_parquet_celery_or_redis() -> None:
+    code = (
+        "import sys, ledger.commands, ledger.api, ledger.follower, uvicorn\n"
+        "import json; print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
+    )
+    listed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, env=dict(os.environ), check=True
+    )
+    heavy = {"torch", "transformers", "pyarrow", "celery", "redis", "kombu", "safetensors", "psutil", "matplotlib"}
+    services = {"coordinator", "worker", "validator", "trainer"}
+    assert not (heavy | services) & set(json.loads(listed.stdout))
