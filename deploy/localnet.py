@@ -104,9 +104,10 @@ class Localnet:
         workers = [party for party in self.parties if party.role == "worker"]
         self.view.say("starting coordinator, relay, ledger, trainer, workers and validators")
         terms = self.run_file.terms
-        for service in services.coordinator(layout, terms.jobs_per_round, len(workers), last_version):
-            start(service)
-        wait_until_listening(self.supervisor.services["coordinator"], layout.ports.coordinator, self.supervisor)
+        api, background = services.coordinator(layout, terms.jobs_per_round, len(workers), last_version)
+        start(api)
+        wait_until_listening(api, layout.ports.coordinator, self.supervisor)
+        start(background)
         more: dict[str, object] = {"evaluate_every": self.options.evaluate_every}
         if last_version is not None:
             more["last_version"] = last_version

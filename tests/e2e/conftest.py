@@ -1,0 +1,101 @@
+"""The whole local network, as a person starts it: real processes, a real chain, a small model."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+UP_SECONDS = 180
+STEP_SECONDS = 120
+
+
+def assize(*words: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    """Runs one of our commands to its end."""
+    command = [sys.executable, str(ROOT / "assize.py"), *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, cwd=ROOT)
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network that is up: its supervisor and its state folder."""
+
+    supervisor: subprocess.Popen[str]
+    root: Path
+
+    def state(self) -> dict[str, Any]:
+        """What ``network.json`` says."""
+        return dict(json.loads((self.root / "network.json").read_text()))
+
+    def url(self, service: str) -> str:
+        """Where a service listens."""
+        return str(self.state()["services"][service]["url"])
+
+    def pid(self, service: str) -> int:
+        """A service's process id."""
+        return int(self.state()["services"][service]["pid"])
+
+    def version(self) -> int:
+        """The newest version the trainer recorded."""
+        path = self.root / "state" / "trainer" / "metrics.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return max((json.loads(line)["version"] for line in lines), default=0)
+
+    def wait_for(self, what: str, holds: Callable[[], bool], seconds: float = STEP_SECONDS) -> None:
+        """Waits until ``holds``; fails with the logs' ends where it does not."""
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert self.supervisor.poll() is None, f"the network ended while waiting for {what}"
+            assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what}\n{self.logs()}"
+            time.sleep(0.25)
+
+    def logs(self) -> str:
+        """The end of every service's log."""
+        files = sorted((self.root / "logs").glob("*.log"))
+        return "\n".join(f"== {file.stem}\n" + "\n".join(file.read_text().splitlines()[-8:]) for file in files)
+
+
+def children_of(pid: int) -> Sequence[psutil.Process]:
+    """Every process that descends from ``pid``."""
+    return psutil.Process(pid).children(recursive=True)
+
+
+@pytest.fixture(scope="session")
+def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A built-in model with a short warm-up: right often enough to learn from, wrong often enough to cheat on."""
+    from trainer.builtin import Warmup, make_builtin
+
+    directory = tmp_path_factory.mktemp("model") / "v0"
+    make_builtin(directory, 3, warmup=Warmup(steps=120))
+    return directory
+
+
+@pytest.fixture()
+def network(small_model: Path, tmp_path: Path) -> Iterator[Network]:
+    """A network that stays up for one test, and leaves nothing behind."""
+    root = tmp_path / "net"
+    words = ["localnet", "up", "--root", str(root), "--model", str(small_model)]
+    with (tmp_path / "up.log").open("w") as log:
+        supervisor = subprocess.Popen(
+            [sys.executable, str(ROOT / "assize.py"), *words], stdout=log, stderr=subprocess.STDOUT, text=True, cwd=ROOT
+        )
+    network = Network(supervisor, root)
+    try:
+        deadline = time.monotonic() + UP_SECONDS
+        while "up: " not in (tmp_path / "up.log").read_text():
+            assert supervisor.poll() is None, (tmp_path / "up.log").read_text()
+            assert time.monotonic() < deadline, network.logs()
+            time.sleep(0.25)
+        yield network
+    finally:
+        supervisor.terminate()
+        supervisor.wait(60)

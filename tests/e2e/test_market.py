@@ -1,0 +1,94 @@
+"""The market as its users see it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.e2e.conftest import ROOT, Network, assize, children_of
+
+pytestmark = pytest.mark.e2e
+
+
+def test_a_short_run_slashes_the_cheat_trains_on_nothing_of_it_and_passes_its_own_audit(
+    small_model: Path, tmp_path: Path
+) -> None:
+    root = tmp_path / "net"
+    done = assize("localnet", "run", "--steps", "3", "--root", str(root), "--model", str(small_model))
+    assert done.returncode == 0, done.stdout + done.stderr
+    outcome = json.loads(done.stdout.splitlines()[-1])
+    assert outcome["steps"] == 3
+    assert outcome["audit"] == "ok"
+    assert int(outcome["cheat_slashed_wei"]) > 0
+    assert outcome["cheat_rollouts_trained"] == 0
+    assert outcome["cheat_rounds_before_caught"] == 0
+    assert int(outcome["honest_slashed_wei"]) == 0
+    assert outcome["rollouts_trained"] <= outcome["rollouts_accepted"]
+    assert all(int(outcome["credits"][name]) > 0 for name in ("worker-1", "worker-2", "validator-1"))
+    assert (root / "report" / "reward.png").stat().st_size > 10_000
+    left = [process for process in psutil.process_iter(["cmdline"]) if str(root) in " ".join(process.info["cmdline"] or [])]
+    assert left == []
+
+
+def test_what_is_killed_and_started_again_goes_on_and_the_audit_holds(network: Network, tmp_path: Path) -> None:
+    network.wait_for("the first step", lambda: network.version() >= 1)
+    for name in ("worker-1", "validator-2", "coordinator", "coordinator-background"):
+        os.kill(network.pid(name), signal.SIGKILL)
+        before = network.version()
+        again = assize("localnet", "start", name, "--root", str(network.root))
+        assert again.returncode == 0, again.stderr
+        network.wait_for(f"two more steps after {name} was killed", lambda mark=before: network.version() >= mark + 2)
+    _audit_passes_then_names_a_flipped_balance(network, tmp_path)
+    _ctrl_c_leaves_nothing(network)
+
+
+def _audit_passes_then_names_a_flipped_balance(network: Network, tmp_path: Path) -> None:
+    database = tmp_path / "auditor.db"
+    words = ("--rpc", network.url("chain"), "--addresses", str(network.root / "addresses.json"), "--db", str(database))
+    passed = assize("ledger", "audit", *words)
+    assert passed.returncode == 0, passed.stdout + passed.stderr
+    with sqlite3.connect(database) as connection:
+        owner, balance = connection.execute("SELECT owner, balance FROM credit WHERE worked != '0'").fetchone()
+        connection.execute("UPDATE credit SET balance = ? WHERE owner = ?", (str(int(balance) + 1), owner))
+    failed = assize("ledger", "audit", *words)
+    assert failed.returncode == 1
+    assert owner in failed.stdout + failed.stderr
+    assert "balance" in failed.stdout + failed.stderr
+
+
+def _ctrl_c_leaves_nothing(network: Network) -> None:
+    children = children_of(network.supervisor.pid)
+    assert len(children) >= 10
+    network.supervisor.send_signal(signal.SIGINT)
+    network.supervisor.wait(60)
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert alive == []
+
+
+def test_a_second_network_in_the_same_folder_is_refused(network: Network) -> None:
+    second = assize("localnet", "up", "--root", str(network.root))
+    assert second.returncode == 2
+    assert "runs in" in second.stderr
+    assert "Traceback" not in second.stderr
+
+
+def test_a_supervisor_killed_outright_takes_its_children_along(network: Network) -> None:
+    children = children_of(network.supervisor.pid)
+    network.supervisor.kill()
+    network.supervisor.wait(10)
+    _, alive = psutil.wait_procs(children, timeout=15)
+    assert alive == []
+
+
+def test_help_needs_less_than_the_parts_it_lists() -> None:
+    script = "import sys, assize; assize.front_door(['--help']); print(any(m in sys.modules for m in ('torch', 'web3')))"
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert shown.stdout.strip() == "False"
