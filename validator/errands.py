@@ -28,6 +28,7 @@ class Errands:
         self._heartbeat_at = 0.0
         self._publishing: dict[Ballot, Future[None]] = {}
         self._publish_at = 0.0
+        self._said = ""
 
     def beat(self, version: int | None) -> None:
         """Says that the node is up, once in a while; ``version`` is the newest whose weights it holds."""
@@ -63,7 +64,9 @@ class Errands:
             if error is None:
                 self._journal.mark_published(ballot)
             elif isinstance(error, AssizeError):
-                log.warning("evidence_not_published", round=ballot.round, error=str(error))
+                if str(error) != self._said:
+                    log.warning("evidence_not_published", round=ballot.round, error=str(error))
+                self._said = str(error)
                 self._publish_at = time.monotonic() + RETRY_SECONDS
             else:
                 raise error

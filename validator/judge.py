@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from protocol.environments.environment import Environment, Problem
 from protocol.errors import Rejected
@@ -114,27 +115,38 @@ def _measure(
     """For each artifact its part of the prefill, the distances of its proofs, and what is wrong with their form."""
     if not readings:
         return []
-    sequences = [
-        Completed(rollout.prompt_tokens, rollout.output_tokens, noise_key(reading.claim.seed, n))
-        for reading in readings
-        for n, rollout in enumerate(_artifact(reading).rollouts)
-    ]
-    whole = prefill(policy.model, sequences, rules.temperature, DTYPES[rules.model.head_dtype])
-    measured = []
-    for index, reading in enumerate(readings):
-        first = index * rules.rollouts_per_job
-        part = whole.slice(first, first + rules.rollouts_per_job)
-        malformed = checks.check_proofs(_artifact(reading))
-        measured.append((part, [] if malformed else _distances(part, _artifact(reading), rules), malformed))
-    return measured
+    whole = prefill(policy.model, _sequences(readings), rules.temperature, DTYPES[rules.model.head_dtype])
+    size = rules.rollouts_per_job
+    parts = [whole.slice(index * size, (index + 1) * size) for index in range(len(readings))]
+    malformed = [checks.check_proofs(_artifact(reading)) for reading in readings]
+    formed = [index for index, findings in enumerate(malformed) if not findings]
+    distances = _distances([parts[index] for index in formed], [_artifact(readings[index]) for index in formed], rules)
+    by_index = dict(zip(formed, distances, strict=True))
+    return [(part, by_index.get(index, []), malformed[index]) for index, part in enumerate(parts)]
 
 
-def _distances(part: Prefill, artifact: Artifact, rules: Rules) -> list[list[Distance]]:
-    """Distances of a job's proofs. The guess a forger could make is the same chunk of another prompt's rollout."""
-    count, step = len(artifact.rollouts), rules.samples_per_group
-    others = [(n + step) % count for n in range(count)] if count > step else None
-    proofs = [rollout.proofs for rollout in artifact.rollouts]
-    return distances_batch(part.hidden_SH, part.lengths_N.tolist(), proofs, previous=others)
+def _sequences(readings: Sequence[_Reading]) -> list[Completed]:
+    found = []
+    for reading in readings:
+        seed = reading.claim.seed
+        for n, rollout in enumerate(_artifact(reading).rollouts):
+            found.append(Completed(rollout.prompt_tokens, rollout.output_tokens, noise_key(seed, n)))
+    return found
+
+
+def _distances(parts: Sequence[Prefill], artifacts: Sequence[Artifact], rules: Rules) -> list[list[list[Distance]]]:
+    """Distances of each job's proofs. The guess a forger could make is the same chunk of another prompt's rollout."""
+    if not parts:
+        return []
+    size, step = rules.rollouts_per_job, rules.samples_per_group
+    others = [base + (n + step) % size for base in range(0, size * len(parts), size) for n in range(size)]
+    found = distances_batch(
+        torch.cat([part.hidden_SH for part in parts]),
+        [length for part in parts for length in part.lengths_N.tolist()],
+        [rollout.proofs for artifact in artifacts for rollout in artifact.rollouts],
+        previous=others if rules.groups_per_job > 1 else None,
+    )
+    return [found[base : base + size] for base in range(0, len(found), size)]
 
 
 def _conclude(
