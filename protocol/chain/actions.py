@@ -11,7 +11,8 @@ from typing import TypeVar
 from protocol.chain import calls
 from protocol.chain.contracts import Reader
 from protocol.chain.events import BondWithdrawn, Event, NodeRegistered, RunOpened
-from protocol.chain.sender import Receipt, Sender
+from protocol.chain.receipts import Receipt
+from protocol.chain.sender import Sender
 from protocol.chain.structs import Role, RunTerms
 from protocol.errors import Rejected
 from protocol.wire.auth import Signer, node_binding

@@ -7,7 +7,6 @@ cannot take effect twice. Fees are EIP-1559 under a cap; what stays pending is r
 
 from __future__ import annotations
 
-import fcntl
 import os
 import threading
 import time
@@ -21,9 +20,9 @@ from eth_utils.crypto import keccak
 from protocol.chain.block import block_of
 from protocol.chain.calls import Call
 from protocol.chain.client import Chain
-from protocol.chain.decoding import log_of
-from protocol.chain.events import Log
 from protocol.chain.journal import FAILED, MINED, Attempt, Intent, Journal
+from protocol.chain.key_lock import hold_key
+from protocol.chain.receipts import Receipt, receipt_of
 from protocol.chain.reverts import Reverted, decode_revert, reverted
 from protocol.chain.rpc import Request, RpcFault
 from protocol.errors import Misconfigured, Rejected, Unavailable
@@ -55,19 +54,6 @@ class Fees:
     priority: int = GWEI
     resend_seconds: float = 3.0
     replace_seconds: float = 45.0
-
-
-@dataclass(frozen=True, slots=True)
-class Receipt:
-    """A mined transaction: ``status`` 1, its fee in wei, and the events our contracts emitted in it."""
-
-    tx_hash: bytes
-    block_number: int
-    block_hash: bytes
-    status: int
-    gas_used: int
-    fee: int
-    logs: tuple[Log, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +115,7 @@ class Sender:
         self.fees = fees or Fees()
         self._poll_seconds = poll_seconds
         self._wait_seconds = wait_seconds
-        self._lock = _hold_key(Path(journal_path), signer.address)
+        self._lock = hold_key(Path(journal_path), signer.address)
         self._guard = threading.RLock()
         try:
             self._journal = Journal(Path(journal_path), _identity(chain, signer.address))
@@ -370,31 +356,6 @@ class Sender:
         return Reverted("", {}, "reverted: the chain moved between simulation and inclusion")
 
 
-def receipt_of(answer: dict[str, Any], chain: Chain) -> Receipt:
-    """A receipt from the RPC's answer, its logs decoded."""
-    gas_used = int(answer["gasUsed"], 16)
-    block_number = int(answer["blockNumber"], 16)
-    return Receipt(
-        tx_hash=bytes.fromhex(answer["transactionHash"][2:]),
-        block_number=block_number,
-        block_hash=bytes.fromhex(answer["blockHash"][2:]),
-        status=int(answer["status"], 16),
-        gas_used=gas_used,
-        fee=gas_used * int(answer["effectiveGasPrice"], 16),
-        logs=_receipt_logs(answer["logs"], block_number, chain),
-    )
-
-
-def _receipt_logs(raws: list[dict[str, Any]], block_number: int, chain: Chain) -> tuple[Log, ...]:
-    names = chain.deployment.contract_names()
-    ours = [(raw, names[raw["address"].lower()]) for raw in raws if raw["address"].lower() in names]
-    if not ours:
-        return ()
-    stamp = ours[0][0].get("blockTimestamp")
-    timestamp = int(stamp, 16) if stamp else chain.block(block_number).timestamp
-    return tuple(log for raw, name in ours if (log := log_of(raw, name, timestamp)))
-
-
 def _identity(chain: Chain, address: str) -> str:
     """Whose journal it is: a chain started anew under the same id must not inherit the old one's."""
     return f"{address} on chain {chain.chain_id} from 0x{chain.deployment.start_hash.hex()[:16]}"
@@ -404,25 +365,3 @@ def _already_there(fault: RpcFault) -> bool:
     """The node holds this transaction, or the chain has gone past its nonce: a receipt, or its lack, will tell."""
     message = fault.message.lower()
     return any(sign in message for sign in ("already known", "already imported", "nonce too low"))
-
-
-def _hold_key(journal_path: Path, address: str) -> int:
-    """Locks the key for this process; the lock goes with the process, however it ends.
-
-    Raises:
-        Misconfigured: another process holds it.
-    """
-    path = journal_path.parent / f"{address.lower()}.lock"
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise Misconfigured(f"cannot write the lock {path}: {error.strerror}") from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(handle)
-        raise Misconfigured(
-            f"another process already sends transactions of {address} (it holds {path}); stop it, or use another key"
-        ) from error
-    return handle

@@ -17,7 +17,8 @@ from protocol.node.wallet import Keystores, Wallet, read_password
 if TYPE_CHECKING:
     from protocol.chain.calls import Call
     from protocol.chain.client import Chain
-    from protocol.chain.sender import Receipt, Sender
+    from protocol.chain.receipts import Receipt
+    from protocol.chain.sender import Sender
 
 STATE_DIRECTORY_VARIABLE = "ASSIZE_STATE_DIR"
 
