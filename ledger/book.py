@@ -7,7 +7,7 @@ made from nothing but events. ``ledger.database.StoredBook`` reads and writes th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ledger.facts import Fact, key_of
 from protocol.errors import Misconfigured
@@ -31,11 +31,11 @@ class MemoryBook:
     """A ``Book`` in dictionaries."""
 
     def __init__(self) -> None:
-        self._facts: dict[type[Fact], dict[tuple[int | str, ...], Fact]] = {}
+        self._facts: dict[type[Any], dict[tuple[int | str, ...], Any]] = {}
 
     def find(self, kind: type[Kind], *key: int | str) -> Kind | None:
         """Returns the fact, or None."""
-        return self._facts.get(kind, {}).get(key)  # type: ignore[return-value]
+        return self._facts.get(kind, {}).get(key)
 
     def put(self, fact: Fact) -> None:
         """Writes a fact."""
@@ -43,7 +43,7 @@ class MemoryBook:
 
     def all(self, kind: type[Kind]) -> Iterator[Kind]:
         """Yields every fact of a kind, oldest key first."""
-        yield from self._facts.get(kind, {}).values()  # type: ignore[misc]
+        yield from self._facts.get(kind, {}).values()
 
 
 def known(book: Book, kind: type[Kind], *key: int | str) -> Kind:

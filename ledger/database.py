@@ -112,7 +112,7 @@ class StoredBook:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._held: dict[tuple[type[Fact], tuple[int | str, ...]], Fact | None] = {}
+        self._held: dict[tuple[type[Any], tuple[int | str, ...]], Any] = {}
         self._changed: dict[tuple[type[Fact], tuple[int | str, ...]], Fact] = {}
 
     def find(self, kind: type[Kind], *key: int | str) -> Kind | None:
@@ -120,7 +120,8 @@ class StoredBook:
         place = (kind, key)
         if place not in self._held:
             self._held[place] = find_fact(self._connection, kind, *key)
-        return self._held[place]  # type: ignore[return-value]
+        held: Kind | None = self._held[place]
+        return held
 
     def put(self, fact: Fact) -> None:
         """Writes a fact, at the next ``flush``."""

@@ -128,5 +128,5 @@ def _table(kind: type[Fact]) -> Table:
     return Table(snake(kind), SQLModel.metadata, *columns)
 
 
-TABLES: dict[type[Fact], Table] = {kind: _table(kind) for kind in KINDS}
+TABLES: dict[type[Any], Table] = {kind: _table(kind) for kind in KINDS}
 """Kind of fact to its table."""
