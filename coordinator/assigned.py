@@ -29,7 +29,8 @@ def assignments(session: Session, run: int, node: int, now: int) -> Assignments:
 def _open_jobs(session: Session, round_: Round, node: int) -> list[int]:
     done = round_.submitted
     for claim in session.exec(select(Claim).where(Claim.round == round_.id, Claim.node == node)):
-        done |= claimed_jobs(claim) if claim.state in ("pending", "relayed") else 0
+        # Whatever became of it, asking again would bring the same claim. One of another beacon was for another chain.
+        done |= claimed_jobs(claim) if claim.beacon == round_.beacon else 0
     return [job for job in jobs_of(round_.assignments, node) if not done >> job & 1]
 
 

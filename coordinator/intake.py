@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 
-from sqlmodel import Session, col, func, select
+from sqlmodel import Session, func, select
 
 from coordinator.gate import Caller
 from coordinator.refusals import conflicting, forbidden, missing, unreadable
@@ -220,9 +220,7 @@ def _check_new(session: Session, round_: Round, claim: Claim) -> None:
         raise conflicting(
             f"the beacon of round {round_.id} is 0x{round_.beacon.hex()} here: was the chain reorganised?"
         )
-    earlier = select(Claim).where(
-        Claim.round == claim.round, Claim.node == claim.node, col(Claim.state).in_(("pending", "relayed"))
-    )
+    earlier = select(Claim).where(Claim.round == claim.round, Claim.node == claim.node, Claim.beacon == round_.beacon)
     if any(claimed_jobs(each) & claimed_jobs(claim) for each in session.exec(earlier)):
         raise conflicting("other leaves were taken for one of these jobs")
     if round_.submitted & claimed_jobs(claim):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from sqlalchemy import delete
 from sqlmodel import Session, select
 
-from coordinator.fold import Market, fold
+from coordinator.fold import fold
+from coordinator.market import Market
 from coordinator.store import Store
 from coordinator.tables import (
     MIRROR,

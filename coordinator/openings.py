@@ -11,8 +11,8 @@ from sqlmodel import select
 
 from coordinator.assignment import Admission, Candidate, left_out, share
 from coordinator.candidates import Sightings, candidates
-from coordinator.fold import Market
 from coordinator.leases import Leases
+from coordinator.market import Market
 from coordinator.opening import Ambition, RoundProgress, RunProgress, ahead, in_flight, why_over, why_unfunded
 from coordinator.store import Store
 from coordinator.tables import Ban, Heartbeat, Round, Run, Standing

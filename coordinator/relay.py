@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import structlog
 from sqlmodel import select
 
-from coordinator.fold import Market
+from coordinator.market import Market
 from coordinator.schedule import Patience, batch_of, claimed_jobs
 from coordinator.store import Store
 from coordinator.tables import Claim, Round
@@ -45,6 +45,10 @@ class Relay:
     def _round(self, round_: Round | None, claims: list[Claim], now: float, chain_time: int) -> bool:
         if round_ is None:
             return False  # rolled back: it may come again
+        forked = [claim for claim in claims if claim.beacon != round_.beacon]
+        if forked:
+            self._mark(forked, "refused", "the round's beacon changed: the chain was reorganised")
+            return True
         done = [claim for claim in claims if not claimed_jobs(claim) & ~round_.submitted]
         if done:
             # On chain already: sent before a restart, or by the node itself.

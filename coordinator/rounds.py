@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from coordinator.fold import Market
+from coordinator.market import Market
 from coordinator.mirror import Mirror
 from coordinator.openings import Openings
 from coordinator.relay import Relay

@@ -1,0 +1,215 @@
+"""What the events of ``Rounds`` make of the mirrored rows. PURE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from coordinator.market import Market
+from coordinator.tables import Listing, Round, Seat, Submitted
+from protocol.chain import events as on_chain
+from protocol.chain.events import Log
+from protocol.chain.structs import State
+from protocol.wire.assignments import unpack_assignments, unpack_leaves
+
+RECORD_JOBS = 256
+"""A node's late record is halved when it holds this many judged jobs, so that what is long past counts less."""
+
+Handler = Callable[[Market, Log, Any], None]
+
+
+def _opened(market: Market, log: Log, event: on_chain.RoundOpened) -> None:
+    round_ = Round(
+        id=event.round,
+        run=event.run,
+        state=State.OPEN,
+        step=event.step,
+        policy_version=event.policy_version,
+        jobs=event.jobs,
+        slot_count=event.slot_count,
+        opened_at=log.timestamp,
+        deadline=event.deadline,
+        open_block=log.block_number,
+        beacon=log.block_hash,
+        assignments=event.assignments,
+    )
+    run = market.runs[event.run]
+    market.set(run, step=event.step, rounds_opened=run.rounds_opened + 1)
+    market.rounds[event.round] = round_
+    market.live.add(event.round)
+    market.touch(round_)
+    market.listings[event.round] = []
+    first = 0
+    for listing in unpack_assignments(event.assignments):
+        row = Listing(round=event.round, first=first, node=listing.node, count=listing.count)
+        market.listings[event.round].append(row)
+        market.touch(row)
+        node = market.nodes[listing.node]
+        market.set(node, in_flight=node.in_flight + listing.count, given=node.given + listing.count)
+        first += listing.count
+
+
+def _submitted(market: Market, log: Log, event: on_chain.Submitted) -> None:
+    rows = market.submitted.setdefault(event.round, [])
+    position = sum(row.batch == event.batch for row in rows)
+    row = Submitted(
+        round=event.round,
+        batch=event.batch,
+        position=position,
+        node=event.node,
+        leaves=event.leaves,
+        uri=event.uri,
+    )
+    rows.append(row)
+    market.touch(row)
+    round_ = market.rounds[event.round]
+    market.set(round_, submitted=round_.submitted | _jobs(event.leaves))
+
+
+def _closed(market: Market, log: Log, event: on_chain.RoundClosed) -> None:
+    market.set(
+        market.rounds[event.round],
+        state=State.CLOSED,
+        deadline=event.deadline,
+        close_block=log.block_number,
+        submitted=event.submitted,
+    )
+
+
+def _drawn(market: Market, log: Log, event: on_chain.CommitteeDrawn) -> None:
+    round_ = market.rounds[event.round]
+    market.set(round_, state=State.VOTING, attempt=event.attempt, deadline=event.deadline, revealing=False)
+    seats = market.seats.setdefault(event.round, {})
+    for juror in event.jurors:
+        seats[event.attempt, juror] = Seat(round=event.round, attempt=event.attempt, juror=juror)
+        market.touch(seats[event.attempt, juror])
+
+
+def _committed(market: Market, log: Log, event: on_chain.VoteCommitted) -> None:
+    market.set(market.seats[event.round][event.attempt, event.juror], commitment=event.commitment)
+
+
+def _revealing(market: Market, log: Log, event: on_chain.RevealStarted) -> None:
+    market.set(market.rounds[event.round], revealing=True, deadline=event.deadline)
+
+
+def _revealed(market: Market, log: Log, event: on_chain.VoteRevealed) -> None:
+    seat = market.seats[event.round][event.attempt, event.juror]
+    market.set(seat, revealed=True, accept=event.accept, fraud=event.fraud, reasons=event.reasons)
+
+
+def _tallied(market: Market, log: Log, event: on_chain.RoundTallied) -> None:
+    round_ = market.rounds[event.round]
+    market.set(
+        round_,
+        state=State.TALLIED,
+        deadline=event.deadline,
+        accepted=event.accepted,
+        fraud=event.fraud,
+        attempt=event.attempt,
+    )
+    run, accepted, fraud = market.runs[round_.run], event.accepted.bit_count(), event.fraud.bit_count()
+    market.set(
+        run,
+        jobs_accepted=run.jobs_accepted + accepted,
+        jobs_fraud=run.jobs_fraud + fraud,
+        jobs_void=run.jobs_void + round_.jobs - accepted - fraud,
+    )
+    for listing in market.listings[event.round]:
+        _judge(market, round_, listing)
+
+
+def _judge(market: Market, round_: Round, listing: Listing) -> None:
+    """Puts the verdict on one listing's jobs on its node's record; a job never handed in counts as void."""
+    mask = (1 << listing.count) - 1 << listing.first
+    accepted, fraud = (round_.accepted & mask).bit_count(), (round_.fraud & mask).bit_count()
+    node = market.nodes[listing.node]
+    judged, voided = node.judged + listing.count, node.voided + listing.count - accepted - fraud
+    if judged >= RECORD_JOBS:
+        judged, voided = judged // 2, voided // 2
+    market.set(node, judged=judged, voided=voided, fraudulent=node.fraudulent + fraud)
+
+
+def _redrawn(market: Market, log: Log, event: on_chain.CommitteeRedrawn) -> None:
+    market.set(
+        market.rounds[event.round],
+        state=State.CLOSED,
+        attempt=event.attempt,
+        deadline=event.deadline,
+        close_block=log.block_number,
+        revealing=False,
+    )
+
+
+def _consumed(market: Market, log: Log, event: on_chain.JobsConsumed) -> None:
+    round_ = market.rounds[event.round]
+    market.set(round_, consumed=round_.consumed | event.jobs)
+
+
+def _settled_submission(market: Market, log: Log, event: on_chain.SubmissionSettled) -> None:
+    for row in market.submitted.get(event.round, []):
+        if row.batch == event.batch and row.node == event.node and not row.settled:
+            market.set(row, settled=True)
+            _free(market, event.node, len(unpack_leaves(row.leaves)))
+            return
+
+
+def _settled(market: Market, log: Log, event: on_chain.RoundSettled) -> None:
+    """Ends a round: the jobs never handed in come free as well."""
+    round_ = market.rounds[event.round]
+    run = market.runs[round_.run]
+    market.set(round_, state=State.SETTLED)
+    market.set(run, rounds_settled=run.rounds_settled + 1)
+    for listing in market.listings[event.round]:
+        mask = (1 << listing.count) - 1 << listing.first
+        _free(market, listing.node, (mask & ~round_.submitted).bit_count())
+    _forget(market, event.round)
+
+
+def _voided(market: Market, log: Log, event: on_chain.RoundVoided) -> None:
+    """Ends a round without a verdict; its jobs stay in flight until ``JobsFreed``."""
+    round_ = market.rounds[event.round]
+    run = market.runs[round_.run]
+    market.set(round_, state=State.VOID, holding=True)
+    market.set(run, rounds_void=run.rounds_void + 1, jobs_void=run.jobs_void + round_.jobs)
+
+
+def _freed(market: Market, log: Log, event: on_chain.JobsFreed) -> None:
+    for listing in market.listings[event.round]:
+        _free(market, listing.node, listing.count)
+    market.set(market.rounds[event.round], holding=False)
+    _forget(market, event.round)
+
+
+def _forget(market: Market, round_: int) -> None:
+    market.live.discard(round_)
+    market.listings.pop(round_, None)
+    market.submitted.pop(round_, None)
+    market.seats.pop(round_, None)
+
+
+def _free(market: Market, node: int, jobs: int) -> None:
+    market.set(market.nodes[node], in_flight=market.nodes[node].in_flight - jobs)
+
+
+def _jobs(leaves: bytes) -> int:
+    return sum(1 << leaf.job for leaf in unpack_leaves(leaves))
+
+
+ROUND_HANDLERS: dict[str, Handler] = {
+    "RoundOpened": _opened,
+    "Submitted": _submitted,
+    "RoundClosed": _closed,
+    "CommitteeDrawn": _drawn,
+    "VoteCommitted": _committed,
+    "RevealStarted": _revealing,
+    "VoteRevealed": _revealed,
+    "RoundTallied": _tallied,
+    "CommitteeRedrawn": _redrawn,
+    "JobsConsumed": _consumed,
+    "SubmissionSettled": _settled_submission,
+    "RoundSettled": _settled,
+    "RoundVoided": _voided,
+    "JobsFreed": _freed,
+}
+"""By event name."""

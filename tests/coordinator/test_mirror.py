@@ -1,0 +1,61 @@
+"""The mirror on a chain that is reorganised, and rebuilt from nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlmodel import select
+
+from coordinator.clockwork import Clockwork
+from coordinator.mirror import Mirror
+from coordinator.store import Store
+from coordinator.tables import MIRROR, Cursor
+from protocol.wire.reasons import Reason
+from tests.coordinator.swarm import JOBS, Swarm
+
+
+def rows(store: Store) -> dict[str, list[dict[str, object]]]:
+    """Everything mirrored, table by table, the cursor's own history left out."""
+    with store.reading() as session:
+        return {
+            table.__name__: sorted((row.model_dump() for row in session.exec(select(table))), key=repr)
+            for table in MIRROR
+            if table is not Cursor
+        }
+
+
+def test_a_mirror_rebuilt_from_nothing_has_the_same_rows(
+    swarm: Swarm, clockwork: Clockwork, api: str, tmp_path: Path
+) -> None:
+    clockwork.advance()
+    swarm.beat()
+    clockwork.advance()
+    for worker in swarm.workers:
+        swarm.work(worker, swarm.client(worker).assignments(worker.node)[0])
+    clockwork.advance()
+    swarm.vote(1, {job: Reason.SHAPE if job == 3 else Reason.ACCEPTED for job in range(JOBS)})
+    clockwork.advance()
+    followed, rebuilt = Store(swarm.settings().database), Store(f"sqlite:///{tmp_path / 'again.db'}")
+    Mirror(swarm.chain, rebuilt).follow()
+    assert rows(followed) == rows(rebuilt)
+    assert any(row["voided"] == 1 for row in rows(rebuilt)["Node"])
+    followed.close()
+    rebuilt.close()
+
+
+def test_what_a_reorganisation_undid_is_gone_from_the_mirror(
+    swarm: Swarm, clockwork: Clockwork, api: str, tmp_path: Path
+) -> None:
+    store = Store(f"sqlite:///{tmp_path / 'mirror.db'}")
+    mirror = Mirror(swarm.chain, store)
+    mirror.follow()
+    before = rows(store)
+    clockwork.advance()
+    swarm.beat()
+    clockwork.advance()
+    assert len(mirror.follow().rounds) == 2
+    swarm.anvil.rpc.call("anvil_reorg", 2, [])
+    assert not mirror.follow().rounds
+    assert rows(store) == before
+    assert mirror.market.nodes[swarm.workers[0].node].in_flight == 0
+    store.close()
