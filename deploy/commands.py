@@ -45,6 +45,7 @@ def run(
     model: ModelPath = None,
     adversary: Adversary = "edited-answer",
     target_accuracy: Annotated[float | None, typer.Option(help="End at the first measurement this good.")] = None,
+    evaluate_every: Annotated[int, typer.Option(min=0, help="Measure held-out accuracy each so many steps.")] = 10,
 ) -> None:
     """Run the market until the last step, judge it, leave a report; the last line is JSON."""
     from deploy.adversaries import adversary as known
@@ -55,7 +56,14 @@ def run(
     known(adversary)
     fresh(root)
     options = Options(
-        seed, steps, root, run_file, adversary, model.absolute() if model else None, target_accuracy=target_accuracy
+        seed,
+        steps,
+        root,
+        run_file,
+        adversary,
+        model.absolute() if model else None,
+        target_accuracy=target_accuracy,
+        evaluate_every=evaluate_every,
     )
     _end_on_signals()
     with Supervisor(root) as supervisor, View(steps or 0) as view:

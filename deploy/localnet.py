@@ -52,6 +52,7 @@ class Localnet:
 
     def __init__(self, options: Options, supervisor: Supervisor, view: View) -> None:
         self.options, self.supervisor, self.view = options, supervisor, view
+        self.started = time.monotonic()
         self.run_file: RunFile = read_run_file(options.run_file)
         self.steps = options.steps or self.run_file.steps
         ports = Ports(
@@ -68,7 +69,6 @@ class Localnet:
 
     def start(self, endless: bool) -> None:
         """Brings everything up; ``endless`` runs have no last version."""
-        started = time.monotonic()
         self.supervisor.start(services.anvil(self.layout.ports))
         self.supervisor.start(services.redis(self.layout.ports, self.layout.root))
         self._bring_model()
@@ -80,7 +80,6 @@ class Localnet:
         self.chain = Chain.connect(self.layout.rpc_url, self.layout.addresses)
         rollouts = self.run_file.rules.rollouts_per_job
         self.scoreboard = Scoreboard(self.chain, self.layout.run, self.parties, self.established.nodes, rollouts)
-        self.setup_seconds = time.monotonic() - started
 
     def _bring_model(self) -> None:
         """Puts version 0 in place: the directory given, or the built-in model, made by the same command anyone has."""
@@ -148,17 +147,20 @@ class Localnet:
 
     def run_to_end(self) -> tuple[Outcome, list[str]]:
         """Runs until the schedule is through and every round has ended, audits, and writes the report."""
+        started_with = self.supervisor.cpu_seconds()
         while not self.finished():
             self.watch()
             self._insist_on_services()
             time.sleep(LOOK_SECONDS)
+        used = self.supervisor.cpu_seconds()
         self._let_rounds_end()
         self.view.say("auditing the ledger against the chain")
         verdict = self.audit()
         outcome = self.outcome(verdict)
         wanted = self.steps if self.options.target_accuracy is None else 1
         broken = failures(outcome, wanted, judge_accuracy=self.steps >= self.run_file.steps)
-        write_report(self.layout.root / "report", outcome, self.metrics(), broken)
+        cpu_seconds = {name: round(used[name] - started_with.get(name, 0.0), 2) for name in used}
+        write_report(self.layout.root / "report", outcome, self.metrics(), broken, cpu_seconds)
         return outcome, broken
 
     def _insist_on_services(self) -> None:
@@ -176,7 +178,7 @@ class Localnet:
 
     def audit(self) -> str:
         """Rebuilds a ledger from the chain alone in a database of its own, and audits it: "ok" or the first finding."""
-        database = Database(ledger_database(self.layout.root / "audit"))
+        database = Database(ledger_database(self.layout.root / "audit"), self.chain.deployment)
         sync(self.chain, database)
         report = audit(self.chain, database)
         if report.ok:
@@ -204,7 +206,7 @@ class Localnet:
             credits=tally.credits,
             audit=verdict,
             rollouts_per_second=round(tally.rollouts_submitted / max(wall, 1e-9), 1),
-            wall_seconds=round(wall + self.setup_seconds, 1),
+            wall_seconds=round(time.monotonic() - self.started, 1),
             seed=self.options.seed,
         )
 

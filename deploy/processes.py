@@ -19,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
+
 from protocol.errors import Misconfigured, Unavailable
 
 GRACE_SECONDS = 5.0
@@ -101,6 +103,16 @@ class Supervisor:
         if ended:
             self.write_state()
         return ended
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """Processor time that each running service has used, its own children included."""
+        used: dict[str, float] = {}
+        for name, child in self.children.items():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                root = psutil.Process(child.pid)
+                times = [process.cpu_times() for process in (root, *root.children(recursive=True))]
+                used[name] = round(sum(each.user + each.system for each in times), 2)
+        return used
 
     def end(self, name: str, grace_seconds: float = GRACE_SECONDS) -> None:
         """Ends one service: politely first, then for good, with everything it started."""

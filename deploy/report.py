@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -116,14 +116,20 @@ def draw_curve(metrics: Metrics, path: Path) -> None:
     above.legend(loc="lower right", frameon=False)
     below.step(versions, [step["staleness"] for step in metrics.steps], where="mid", color="#555555")
     below.set(xlabel="checkpoint version", ylabel="staleness\n(versions)", ylim=(0, None))
+    below.xaxis.get_major_locator().set_params(integer=True)
     for axes in (above, below):
         axes.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
 
 
-def write_report(folder: Path, outcome: Outcome, metrics: Metrics, broken: Sequence[str]) -> None:
-    """Writes ``report.json``, ``report.md`` and ``reward.png`` into ``folder``."""
+def write_report(
+    folder: Path, outcome: Outcome, metrics: Metrics, broken: Sequence[str], cpu_seconds: Mapping[str, float]
+) -> None:
+    """Writes ``report.json``, ``report.md`` and ``reward.png`` into ``folder``.
+
+    ``cpu_seconds`` is the processor time of each service from the first look to the last step.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     draw_curve(metrics, folder / "reward.png")
     (folder / "report.json").write_text(
@@ -131,6 +137,7 @@ def write_report(folder: Path, outcome: Outcome, metrics: Metrics, broken: Seque
             {
                 "outcome": json.loads(outcome.to_json()),
                 "broken": list(broken),
+                "cpu_seconds": dict(cpu_seconds),
                 "steps": metrics.steps,
                 "evaluations": metrics.evaluations,
             },
@@ -138,7 +145,9 @@ def write_report(folder: Path, outcome: Outcome, metrics: Metrics, broken: Seque
         )
     )
     rows = "\n".join(f"| {name} | {value} |" for name, value in json.loads(outcome.to_json()).items())
+    parts = "\n".join(f"| {name} | {seconds:.1f} |" for name, seconds in cpu_seconds.items())
     verdict = "Every rule held." if not broken else "Broken: " + "; ".join(broken) + "."
     (folder / "report.md").write_text(
-        f"# The run\n\n{verdict}\n\n![reward over versions](reward.png)\n\n| figure | value |\n|---|---|\n{rows}\n"
+        f"# The run\n\n{verdict}\n\n![reward over versions](reward.png)\n\n| figure | value |\n|---|---|\n{rows}\n\n"
+        f"| service | processor seconds |\n|---|---|\n{parts}\n"
     )
