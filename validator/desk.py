@@ -99,12 +99,11 @@ class Desk:
 
     def work(self, trials: Sequence[Trial]) -> bool:
         """Fetches and judges what it can; returns whether there was anything to judge."""
-        groups: dict[tuple[int, int], list[tuple[Trial, Submitted]]] = {}
+        groups: dict[tuple[int, bytes], list[tuple[Trial, Submitted]]] = {}
         for trial in trials:
             ready = [] if trial.docket.impossible else self._ready(trial)
             if trial.weights_there() and ready:
-                key = (trial.context.run, trial.followed.opened.policy_version)
-                groups.setdefault(key, []).extend((trial, job) for job in ready)
+                groups.setdefault((trial.context.run, trial.manifest_root), []).extend((trial, job) for job in ready)
         for jobs in groups.values():
             _judge(jobs)
         return bool(groups)
@@ -145,7 +144,7 @@ def _judge(jobs: Sequence[tuple[Trial, Submitted]]) -> None:
     """Judges jobs of one policy version."""
     first = jobs[0][0]
     try:
-        policy = first.context.weights.policy(first.followed.opened.policy_version)
+        policy = first.context.weights.policy(first.followed.opened.policy_version, first.manifest_root)
         judgements = judge(policy, first.context.rules, first.context.environment, [job for _, job in jobs])
     except Exception as error:  # nothing that breaks here may cost a worker or end the daemon: it abstains
         for docket in {id(trial.docket): trial.docket for trial, _ in jobs}.values():

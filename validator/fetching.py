@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from protocol.errors import Rejected, Unavailable
 from protocol.transport.blobs import HttpBlobs
@@ -75,11 +76,19 @@ class Fetching:
 
 def fetch_once(blobs: HttpBlobs, claim: Claim, limit: int) -> bytes | Finding | None:
     """Returns the bytes, a finding where there can be none, or None where the place did not answer this time."""
+    if not _is_place(claim.uri):
+        return Finding(Reason.UNAVAILABLE, "the submission names no place to fetch from")
     try:
         return blobs.get(claim.uri, claim.root, limit)
     except Unavailable:
         return None
     except Rejected as error:
         return Finding(Reason.SHAPE, str(error))
-    except ValueError:  # a URI that does not parse at all
-        return Finding(Reason.UNAVAILABLE, "the submission's URI is none")
+
+
+def _is_place(uri: str) -> bool:
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 from protocol.chain.client import Chain
@@ -27,16 +28,18 @@ def inspect(
     ``model`` is a directory that holds the round's weights; None fetches them as the daemon does. Raises ``Rejected``
     where the round or the job was never submitted, ``Unavailable`` where something is out of reach.
     """
-    chain = Chain.connect(settings.rpc_url, settings.addresses)
-    rounds = _all_rounds(chain)
-    followed = rounds.live.get(round_)
-    if followed is None:
-        raise Rejected(f"the chain has no round {round_}")
-    wanted = _job(followed, data, job)
-    client = CoordinatorClient(settings.coordinator_url)
-    runs = Runs(client, chain.deployment, settings.state_dir / "weights", settings.sources, settings.device)
-    try:
-        run, version = followed.opened.run, followed.opened.policy_version
+    with ExitStack() as stack:
+        chain = stack.enter_context(closing(Chain.connect(settings.rpc_url, settings.addresses)))
+        rounds = _all_rounds(chain)
+        followed = rounds.live.get(round_)
+        if followed is None:
+            raise Rejected(f"the chain has no round {round_}")
+        client = stack.enter_context(closing(CoordinatorClient(settings.coordinator_url)))
+        directory = settings.state_dir / "weights"
+        runs = stack.enter_context(
+            closing(Runs(client, chain.deployment, directory, settings.sources, settings.device))
+        )
+        wanted, run, version = _job(followed, data, job), followed.opened.run, followed.opened.policy_version
         context = runs.context(run, rounds.runs[run])
         trial = Trial(followed, context, rounds.manifest_roots[run, version], Docket())
         if model is not None:
@@ -44,9 +47,7 @@ def inspect(
         else:
             policy = context.weights.wait_for(version, trial.manifest_root, WAIT_SECONDS)
         (judgement,) = judge(policy, context.rules, context.environment, [Submitted(trial.claim(wanted), data)])
-    finally:
-        runs.close()
-    return judgement
+        return judgement
 
 
 def _all_rounds(chain: Chain) -> Rounds:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,13 +40,13 @@ def examine(settings: ValidatorSettings) -> Iterator[Preflight]:
     except AssizeError as error:
         yield Preflight("chain", False, str(error))
         return
-    yield Preflight("chain", True, f"chain {chain.chain_id}, block {chain.head().number}")
-    yield _attempt("node", lambda: _node(settings, chain))
-    yield _attempt("gas", lambda: _gas(settings, chain))
-    client = CoordinatorClient(settings.coordinator_url)
-    yield _attempt("coordinator", lambda: f"answers, folded block {client.health().head}")
-    for run in _open_runs(chain):
-        yield _attempt(f"run {run}", lambda run=run: _run(settings, chain, client, run))  # type: ignore[misc]
+    with closing(chain), closing(CoordinatorClient(settings.coordinator_url)) as client:
+        yield Preflight("chain", True, f"chain {chain.chain_id}, block {chain.head().number}")
+        yield _attempt("node", lambda: _node(settings, chain))
+        yield _attempt("gas", lambda: _gas(settings, chain))
+        yield _attempt("coordinator", lambda: f"answers, folded block {client.health().head}")
+        for run in _open_runs(chain):
+            yield _attempt(f"run {run}", functools.partial(_run, settings, chain, client, run))
 
 
 def _attempt(check: str, look: Callable[[], str]) -> Preflight:
@@ -82,9 +84,7 @@ def _open_runs(chain: Chain) -> list[int]:
 def _run(settings: ValidatorSettings, chain: Chain, client: CoordinatorClient, run: int) -> str:
     terms = chain.latest().run(run).terms
     rules = decode_rules(client.rules(terms.rules_hash), terms.rules_hash)
-    sources = Sources(settings.sources or tuple(client.run(run).sources))
-    answering = 0
-    for url in sources.urls:
-        answering += sources.get(url, f"/runs/{run}/checkpoints/latest", LARGEST_ANSWER_BYTES) is not None
-    sources.close()
-    return f"rules of {rules.environment.name} match the chain, {answering} of {len(sources.urls)} sources answer"
+    with closing(Sources(settings.sources or tuple(client.run(run).sources))) as sources:
+        path = f"/runs/{run}/checkpoints/latest"
+        answering = sum(sources.get(url, path, LARGEST_ANSWER_BYTES) is not None for url in sources.urls)
+    return f"rules of {rules.environment.name} match the chain, {answering} sources of weights answer"

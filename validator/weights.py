@@ -24,7 +24,7 @@ RETRY_SECONDS = 0.5
 """Pause after a fetch that failed."""
 
 VERSIONS_KEPT = 4
-"""Directories kept on disk; rounds in flight need the newest few only."""
+"""Directories kept on disk at least; rounds in flight need those within the async level."""
 
 
 log = structlog.get_logger()
@@ -44,7 +44,10 @@ def load_policy(directory: Path, rules: Rules, device: str = "cpu") -> Policy:
 
 
 class Weights:
-    """The versions of one run. Fetching happens in a thread of its own; the network is the caller's."""
+    """The versions of one run. Fetching happens in a thread of its own; the network is the caller's.
+
+    A version is known by its manifest root too: after a reorganisation the same number may mean other weights.
+    """
 
     def __init__(self, run: int, rules: Rules, sources: Sources, authority: Authority, directory: Path, device: str):
         self._run, self._rules, self._sources, self._authority, self._device = run, rules, sources, authority, device
@@ -52,40 +55,41 @@ class Weights:
         self._directory = directory / f"run-{run}"
         self._directory.mkdir(parents=True, exist_ok=True)
         self._pool = ThreadPoolExecutor(1, "weights")
-        self._fetches: dict[int, Future[Path]] = {}
+        self._fetches: dict[tuple[int, bytes], Future[Path]] = {}
         self._policy: Policy | None = None
-        self._loaded: int | None = None
+        self._loaded: tuple[int, bytes] | None = None
         self._again_at = 0.0
 
     @property
     def loaded(self) -> int | None:
         """The version in the network; None before the first."""
-        return self._loaded
+        return None if self._loaded is None else self._loaded[0]
 
     def prepare(self, version: int, root: bytes) -> bool:
         """Sees to it that ``version`` is fetched; returns whether it is there. A failed fetch is begun again."""
-        fetch = self._fetches.get(version)
+        fetch = self._fetches.get((version, root))
         if fetch is None:
             if time.monotonic() >= self._again_at:
-                self._fetches[version] = self._pool.submit(self._fetch, version, root)
+                self._fetches[version, root] = self._pool.submit(self._fetch, version, root)
             return False
         if not fetch.done():
             return False
         error = fetch.exception()
         if error is not None:
             log.warning("weights_not_there", run=self._run, version=version, error=str(error))
-            del self._fetches[version]
+            del self._fetches[version, root]
             self._again_at = time.monotonic() + RETRY_SECONDS
         return error is None
 
-    def policy(self, version: int) -> Policy:
+    def policy(self, version: int, root: bytes) -> Policy:
         """Returns the policy of a version that is there, its weights swapped in. The one before is overwritten."""
-        directory = self._fetches[version].result()
+        directory = self._fetches[version, root].result()
         if self._policy is None:
             self._policy = load_policy(directory, self._rules, self._device)
-        elif self._loaded != version:
+        elif self._loaded != (version, root):
+            self._loaded = None  # until the copy is whole: half of it is no version
             self._policy.model.load_weights(directory)
-        self._loaded = version
+        self._loaded = (version, root)
         return self._policy
 
     def wait_for(self, version: int, root: bytes, seconds: float) -> Policy:
@@ -95,7 +99,7 @@ class Weights:
             if time.monotonic() > give_up:
                 raise Unavailable(f"version {version} of run {self._run} could not be fetched in {seconds:.0f} s")
             time.sleep(0.05)
-        return self.policy(version)
+        return self.policy(version, root)
 
     def close(self) -> None:
         """Ends the fetches."""
@@ -103,13 +107,11 @@ class Weights:
         self._sources.close()
 
     def _fetch(self, version: int, root: bytes) -> Path:
-        destination = self._directory / str(version)
-        older = sorted(
-            (path for path in self._directory.iterdir() if path.name.isdigit()), key=lambda path: int(path.name)
-        )
-        for path in older[:-VERSIONS_KEPT]:
+        destination = self._directory / f"{version:010d}-{root.hex()[:16]}"
+        kept = max(VERSIONS_KEPT, self._rules.async_level + 2)
+        older = sorted(path for path in self._directory.iterdir() if path != destination and path.is_dir())
+        for path in older[:-kept]:
             shutil.rmtree(path, ignore_errors=True)
-            self._fetches.pop(int(path.name), None)
         return fetch_checkpoint(
             self._sources,
             self._run,
@@ -118,6 +120,6 @@ class Weights:
             self._authority,
             self._store,
             destination,
-            old_directories=[path for path in older if path != destination][-1:],
-            versions_kept=VERSIONS_KEPT,
+            old_directories=older[-1:],
+            versions_kept=kept,
         )

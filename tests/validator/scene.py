@@ -31,6 +31,7 @@ from validator.errands import Errands
 from validator.fetching import Fetching
 from validator.journal import Journal
 from validator.runs import Runs
+from validator.settings import ValidatorSettings
 from worker.prover import Deployed, Finished, Work, finish, tasks_of
 
 JOBS, MAX_UNITS = 2, 1 << 40
@@ -63,6 +64,7 @@ class Scene:
     jurors: list[Juror]
     files: Path
     url: str
+    origin_url: str
 
     def open(self) -> RoundOpened:
         """Opens a round in which the worker has every job."""
@@ -110,6 +112,21 @@ class Scene:
             f"submit-{opened.round}", calls.submit(deployment, opened.round, self.assignments, [signed])
         )
         self.coordinator.send(f"close-{opened.round}", calls.close_round(deployment, opened.round, self.assignments))
+
+    def settings(self, directory: Path) -> ValidatorSettings:
+        """Settings of a validator whose key nobody made."""
+        addresses = directory / "addresses.json"
+        self.chain.deployment.save(addresses)
+        return ValidatorSettings(
+            rpc_url=self.chain.rpc.url,
+            addresses=addresses,
+            keystore="juror",
+            keystore_directory=directory / "keystores",
+            password_file=addresses,
+            state_dir=directory / "state",
+            coordinator_url=self.url,
+            sources=(self.origin_url,),
+        )
 
     def tick_until(self, round_: int, state: State, seconds: float = 20.0) -> None:
         """Lets the validators work until the round is in ``state``."""

@@ -19,17 +19,22 @@ import uvicorn
 from protocol.chain import calls
 from protocol.chain.client import Chain
 from protocol.chain.structs import Role, State
+from protocol.errors import Rejected
 from protocol.node.wallet import Wallet
 from protocol.transport.chunks import ChunkStore
 from protocol.transport.shardcast import publish
 from protocol.transport.shardcast_server import create_app
 from protocol.wire import evidence, manifest
+from protocol.wire.reasons import Reason
 from protocol.wire.rules import encode_rules, rules_hash
 from protocol.wire.votes import abstention
 from tests.conftest import Anvil
 from tests.validator.conftest import Court
 from tests.validator.scene import Cast, Scene
+from validator.inspection import inspect
 from validator.journal import Ballot, Journal
+from validator.preflight import examine
+from validator.report import rows, summary
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -95,7 +100,7 @@ def make_scene(
         publish(model_directory, run, 0, chain.chain_id, chain.deployment.market, trainer, store)
         owner.send("join", calls.join(chain.deployment, run, worker_node, rules_hash(encoded)))
         closing.extend((lambda juror=juror: juror.close()) for juror in jurors)
-        return Scene(chain, court, coordinator, worker, worker_node, run, root, jurors, files, url)
+        return Scene(chain, court, coordinator, worker, worker_node, run, root, jurors, files, url, origin_url)
 
     yield make
     for close in closing:
@@ -156,3 +161,34 @@ def test_validators_that_can_fetch_nothing_abstain(make_scene: Callable[..., Sce
             juror.validator.tick()
         time.sleep(0.02)
     assert {revealed.reasons for revealed in scene.reveals()} == {b"\xff"}
+
+
+def test_checking_by_hand_finds_what_the_daemon_finds(make_scene: Callable[..., Scene], tmp_path: Path) -> None:
+    scene = make_scene()
+    opened = scene.open()
+    honest, edited = scene.work(opened)
+    lie = scene.edit(edited)
+    scene.submit(opened, [honest, lie], {0, 1})
+    settings = scene.settings(tmp_path)
+    assert inspect(settings, honest.file, opened.round).reason is Reason.ACCEPTED
+    judgement = inspect(settings, lie.file, opened.round)
+    assert judgement.reason is Reason.SAMPLING_FRAUD
+    assert summary(judgement)["verdict"] == "sampling_fraud"
+    assert rows(judgement)[0]["observed"] > rows(judgement)[0]["limit"]
+    assert inspect(settings, b"garbage", opened.round, job=0).reason is Reason.SHAPE
+    assert inspect(settings, edited.file, opened.round).reason is Reason.WRONG_ROOT
+    with pytest.raises(Rejected, match="no round 99"):
+        inspect(settings, honest.file, 99)
+    with pytest.raises(Rejected, match="nobody submitted job 7"):
+        inspect(settings, honest.file, opened.round, job=7)
+
+
+def test_preflight_names_what_is_missing(make_scene: Callable[..., Scene], tmp_path: Path) -> None:
+    scene = make_scene()
+    found = {one.check: one for one in examine(scene.settings(tmp_path))}
+    assert found["chain"].ok
+    assert found[f"run {scene.run}"].ok, found
+    assert not found["key"].ok
+    assert "juror" in found["key"].found
+    nowhere = scene.settings(tmp_path).model_copy(update={"rpc_url": "http://127.0.0.1:1"})
+    assert "no RPC answers" in {one.check: one for one in examine(nowhere)}["chain"].found

@@ -1,0 +1,100 @@
+"""Artifacts come from wherever a submission says; places that lie or fall silent harm nobody."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from protocol.transport.blobs import HttpBlobs
+from protocol.wire.evidence import Finding
+from protocol.wire.reasons import Reason
+from tests.validator.conftest import Court
+from validator.claims import Claim
+from validator.fetching import Fetching, fetch_once
+
+
+class Store(http.server.BaseHTTPRequestHandler):
+    """Answers by path: /good/ bytes, /big/ too many, /once/ nothing the first time."""
+
+    refused = 0
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/once/") and Store.refused == 0:
+            Store.refused = 1
+            self.send_error(503)
+            return
+        body = b"x" * (5_000_000 if self.path.startswith("/big/") else 10)
+        self.send_response(404 if self.path.startswith("/gone/") else 200)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Store)
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def claim(court: Court) -> Claim:
+    return court.sample[0]
+
+
+def looked(fetching: Fetching, claim: Claim, seconds: float = 5.0) -> bytes | Finding | None:
+    """What comes within the time."""
+    give_up = time.monotonic() + seconds
+    while (found := fetching.look(claim, 1000)) is None and time.monotonic() < give_up:
+        time.sleep(0.01)
+    return found
+
+
+@pytest.mark.parametrize("path", ["good", "once"])
+def test_an_artifact_is_fetched_if_need_be_again(url: str, claim: Claim, path: str) -> None:
+    fetching = Fetching()
+    assert looked(fetching, replace(claim, uri=f"{url}/{path}/")) == b"x" * 10
+    fetching.close()
+
+
+def test_too_many_bytes_are_a_finding(url: str, claim: Claim) -> None:
+    blobs = HttpBlobs()
+    found = fetch_once(blobs, replace(claim, uri=f"{url}/big/"), 1000)
+    blobs.close()
+    assert isinstance(found, Finding)
+    assert found.reason is Reason.SHAPE
+
+
+@pytest.mark.parametrize("uri", ["", "file:///etc/passwd", "ftp://host/", "http://", "http://[", "\x00", "é" * 300])
+def test_a_uri_that_is_none_is_a_finding_and_no_crash(claim: Claim, uri: str) -> None:
+    blobs = HttpBlobs()
+    found = fetch_once(blobs, replace(claim, uri=uri), 1000)
+    blobs.close()
+    assert isinstance(found, Finding)
+    assert found.reason is Reason.UNAVAILABLE
+
+
+@pytest.mark.parametrize("path", ["/gone/", None])
+def test_silence_proves_nothing(url: str, claim: Claim, path: str | None) -> None:
+    blobs = HttpBlobs()
+    uri = "http://127.0.0.1:1/" if path is None else url + path
+    assert fetch_once(blobs, replace(claim, uri=uri), 1000) is None
+    blobs.close()
+
+
+def test_what_belongs_to_a_finished_round_is_let_go(url: str, claim: Claim) -> None:
+    fetching, good = Fetching(), replace(claim, uri=f"{url}/good/")
+    assert looked(fetching, good) is not None
+    fetching.forget(claim.round)
+    assert fetching.look(good, 1000) is None
+    fetching.close()
