@@ -40,6 +40,7 @@ class Validator:
         signer: the node key; signs evidence.
         sender: sends this key's transactions.
         reserve_seconds: kept back from the commit deadline.
+        patience_seconds: how long after the close a silent store is waited for, while others have answered.
         nudge_seconds: how long a step that anyone may take is left to others.
     """
 
@@ -54,11 +55,13 @@ class Validator:
         desk: Desk,
         errands: Errands,
         reserve_seconds: float = 3.0,
+        patience_seconds: float = 20.0,
         nudge_seconds: float = 5.0,
     ) -> None:
         self._chain, self._node, self._signer, self._sender = chain, node, signer, sender
         self._journal, self._runs, self._desk, self._errands = journal, runs, desk, errands
-        self._reserve_seconds, self._nudge_seconds = reserve_seconds, nudge_seconds
+        self._reserve_seconds, self._patience_seconds = reserve_seconds, patience_seconds
+        self._nudge_seconds = nudge_seconds
         self._tail, self._rounds = Tail(chain), Rounds()
         self._block_time, self._seen_at = 0, time.monotonic()
         self._refused: set[str] = set()
@@ -143,7 +146,9 @@ class Validator:
         trial = self._trial(followed)
         commit_seconds = self._rounds.runs[followed.opened.run].commit_seconds
         late = must_decide(followed, self._now(), min(self._reserve_seconds, commit_seconds / 3))
-        if trial is not None and (trial.judged or (late and self._desk.settle_missing(trial))):
+        # One silent store must not hold up everybody's verdict until the deadline.
+        impatient = late or self._now() > followed.closed_at + self._patience_seconds
+        if trial is not None and (trial.judged or (impatient and self._desk.settle_missing(trial))):
             signed = bundles.sign(self._evidence(trial), self._signer)
             reasons = {judgement.claim.job: judgement.reason for judgement in trial.judgements}
             vote = vote_of(reasons, signed.evidence.root)

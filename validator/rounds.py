@@ -41,13 +41,14 @@ class SubmittedLeaf:
 
 @dataclass(slots=True)
 class FollowedRound:
-    """One round. ``deadline`` ends the present phase (unix seconds); ``jurors`` are those of the present attempt."""
+    """One round. ``deadline`` ends the present phase; ``jurors`` are those of the present attempt. Unix seconds."""
 
     opened: RoundOpened
     beacon: bytes
     deadline: int
     leaves: dict[int, SubmittedLeaf] = field(default_factory=dict)
     submitted: int | None = None
+    closed_at: int = 0
     attempt: int = 0
     jurors: tuple[int, ...] = ()
     revealing: bool = False
@@ -93,7 +94,7 @@ class Rounds:
             case event:
                 followed = self.live.get(getattr(event, "round", 0))
                 if followed is not None:
-                    _advance(followed, event)
+                    _advance(followed, event, log.timestamp)
 
     def _submit(self, submitted: Submitted) -> None:
         followed = self.live.get(submitted.round)
@@ -107,10 +108,10 @@ class Rounds:
                 followed.leaves[leaf.job] = claimed
 
 
-def _advance(followed: FollowedRound, event: object) -> None:
+def _advance(followed: FollowedRound, event: object, timestamp: int) -> None:
     match event:
         case RoundClosed(submitted=submitted, deadline=deadline):
-            followed.submitted, followed.deadline = submitted, deadline
+            followed.submitted, followed.deadline, followed.closed_at = submitted, deadline, timestamp
         case CommitteeDrawn(attempt=attempt, jurors=jurors, deadline=deadline):
             followed.attempt, followed.jurors, followed.deadline = attempt, jurors, deadline
             followed.revealing, followed.committed, followed.revealed = False, set(), set()

@@ -55,6 +55,7 @@ def build(settings: ValidatorSettings) -> Daemon:
         desk=Desk(fetching),
         errands=errands,
         reserve_seconds=settings.reserve_seconds,
+        patience_seconds=settings.patience_seconds,
         nudge_seconds=settings.nudge_seconds,
     )
 

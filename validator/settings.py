@@ -16,6 +16,7 @@ class ValidatorSettings(NodeSettings):
         device: where the prefill runs.
         interval_seconds: pause between looks at the chain.
         reserve_seconds: kept back from the commit deadline: what is not judged by then is not waited for.
+        patience_seconds: how long after the close a silent store is asked again, while others have answered.
         nudge_seconds: a step anyone may take and nobody has taken for this long, this validator takes.
         heartbeat_seconds: time between heartbeats.
     """
@@ -27,5 +28,6 @@ class ValidatorSettings(NodeSettings):
     device: Literal["cpu", "cuda"] = "cpu"
     interval_seconds: float = 0.1
     reserve_seconds: float = 3.0
+    patience_seconds: float = 20.0
     nudge_seconds: float = 5.0
     heartbeat_seconds: float = 5.0

@@ -179,7 +179,9 @@ class Cast:
             errands = Errands(client, journal, node, heartbeat_seconds=3600)
             runs = Runs(client, deployment, directory / "weights", (origin_url,))
             sender = Sender(own, key, directory / "sender.sqlite")
-            made = Validator(own, node, key, sender, journal, runs, Desk(fetching), errands, nudge_seconds=0.1)
+            made = Validator(
+                own, node, key, sender, journal, runs, Desk(fetching), errands, patience_seconds=4, nudge_seconds=0.1
+            )
 
             def close() -> None:
                 for part in (sender, fetching, errands, runs, journal, client, own):

@@ -141,7 +141,7 @@ def test_a_restarted_validator_reveals_what_it_had_journalled(make_scene: Callab
 
 
 def test_what_cannot_be_fetched_is_void_where_the_rest_can(make_scene: Callable[..., Scene]) -> None:
-    scene = make_scene(commit_seconds=6)
+    scene = make_scene()
     opened = scene.open()
     scene.submit(opened, scene.work(opened), {1})
     scene.tick_until(opened.round, State.TALLIED)
