@@ -4,8 +4,8 @@ Sequences are sorted by length, padded on the right (a causal model never looks 
 micro-batches; the LM head sees only the rows that sampled a token. Each is then scored as ``protocol.wire.sampling``
 says, z = l + T·G, so margins compare with what any honest engine would have chosen.
 
-Axes: N sequences, S sampled tokens of all of them one after another, B and R rows of a micro-batch, T positions,
-V vocabulary, H hidden size.
+Axes: N sequences, S sampled tokens of all of them one after another, U those of different sequences, B sequences and R
+rows of a micro-batch, T positions, V vocabulary, H hidden size.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ F32 = NDArray[np.float32]
 I32 = NDArray[np.int32]
 
 MAX_TOKENS = {"cpu": 1 << 11, "cuda": 1 << 16}
-MAX_LOGITS = 1 << 24
+MAX_LOGITS = 1 << 22
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -74,20 +74,10 @@ class Prefill:
 def prefill(model: Model, sequences: Sequence[Completed], temperature: float, head_dtype: torch.dtype) -> Prefill:
     """Runs the policy over every sequence. Raises ``Unavailable`` where it gives numbers that are not finite."""
     lengths_N = np.array([len(sequence.output_tokens) for sequence in sequences], dtype=np.int64)
-    starts_N = np.cumsum(lengths_N) - lengths_N
-    total, hidden_size = int(lengths_N.sum()), model.network.get_output_embeddings().weight.shape[1]
-    hidden_SH = torch.empty(total, hidden_size, dtype=torch.bfloat16)
-    scored_S4 = torch.empty(total, 4)
     with torch.inference_mode():
-        for batch in _micro_batches(sequences, MAX_TOKENS[_device(model).type]):
-            members = [sequences[n] for n in batch]
-            rows_S = torch.from_numpy(
-                np.concatenate([np.arange(starts_N[n], starts_N[n] + lengths_N[n]) for n in batch])
-            )
-            hidden_RH = _hidden_rows(model, members)
-            hidden_SH[rows_S] = hidden_RH.to(device="cpu", dtype=torch.bfloat16)
-            scored_S4[rows_S] = _score(model, members, hidden_RH, temperature, head_dtype).cpu()
-    scored = scored_S4.numpy()
+        hidden_UH, rows_S = _hidden(model, sequences)
+        scored = _score(model, sequences, hidden_UH, rows_S, temperature, head_dtype).cpu().numpy()
+        hidden_SH = hidden_UH.to(device="cpu", dtype=torch.bfloat16)[rows_S]
     if not np.isfinite(scored).all():
         raise Unavailable("the policy gives logits that are not finite: abstain")
     margins_S, gaps_S, logprobs_S = (np.ascontiguousarray(scored[:, column]) for column in range(3))
@@ -124,6 +114,27 @@ def _micro_batches(sequences: Sequence[Completed], most: int) -> Iterator[list[i
         yield batch
 
 
+def _hidden(model: Model, sequences: Sequence[Completed]) -> tuple[torch.Tensor, torch.Tensor]:
+    """What the LM head sees: rows (U, H) of the different sequences, and which of them each sampled token needs, (S,).
+
+    A group's samples often agree to the last token but one; what was fed is the same then, and is run once.
+    """
+    keys = [(one.prompt_tokens.tobytes(), one.output_tokens[:-1].tobytes()) for one in sequences]
+    different = list(dict(zip(keys, sequences, strict=True)).items())
+    lengths = [len(one.output_tokens) for _, one in different]
+    starts = np.cumsum(lengths) - lengths
+    hidden_UH = torch.empty(0)
+    for batch in _micro_batches([one for _, one in different], MAX_TOKENS[_device(model).type]):
+        hidden_RH = _hidden_rows(model, [different[n][1] for n in batch])
+        if not len(hidden_UH):
+            hidden_UH = hidden_RH.new_empty(sum(lengths), hidden_RH.shape[1])
+        rows = np.concatenate([np.arange(starts[n], starts[n] + lengths[n]) for n in batch])
+        hidden_UH[torch.from_numpy(rows).to(hidden_RH.device)] = hidden_RH
+    place = {key: (int(start), length) for (key, _), start, length in zip(different, starts, lengths, strict=True)}
+    rows_S = np.concatenate([np.arange(start, start + length) for start, length in (place[key] for key in keys)])
+    return hidden_UH, torch.from_numpy(rows_S)
+
+
 def _hidden_rows(model: Model, members: Sequence[Completed]) -> torch.Tensor:
     """Last hidden states after the final norm at each position that sampled a token, (R, H), member after member."""
     # The last token is never fed: it sampled nothing.
@@ -141,24 +152,28 @@ def _hidden_rows(model: Model, members: Sequence[Completed]) -> torch.Tensor:
 
 
 def _score(
-    model: Model, members: Sequence[Completed], hidden_RH: torch.Tensor, temperature: float, head_dtype: torch.dtype
+    model: Model,
+    sequences: Sequence[Completed],
+    hidden_UH: torch.Tensor,
+    rows_S: torch.Tensor,
+    temperature: float,
+    head_dtype: torch.dtype,
 ) -> torch.Tensor:
-    """Margin, gap, logprob and seeded choice of each row, fp32 (R, 4)."""
-    lengths = [len(member.output_tokens) for member in members]
-    keys_R2 = np.repeat(np.array([member.noise_key for member in members], dtype=np.int64), lengths, axis=0)
-    positions_R = np.concatenate([np.arange(length) for length in lengths])
-    tokens_R = np.concatenate([member.output_tokens for member in members]).astype(np.int64)
-    keys, positions, tokens = (
-        torch.from_numpy(array).to(hidden_RH.device) for array in (keys_R2, positions_R, tokens_R)
-    )
-    head = model.network.get_output_embeddings()
+    """Margin, gap, logprob and seeded choice of each sampled token, fp32 (S, 4)."""
+    lengths = [len(one.output_tokens) for one in sequences]
+    keys_S2 = np.repeat(np.array([one.noise_key for one in sequences], dtype=np.int64), lengths, axis=0)
+    positions_S = np.concatenate([np.arange(length) for length in lengths])
+    tokens_S = np.concatenate([one.output_tokens for one in sequences]).astype(np.int64)
+    device = hidden_UH.device
+    keys, positions, tokens = (torch.from_numpy(array).to(device) for array in (keys_S2, positions_S, tokens_S))
+    head, rows = model.network.get_output_embeddings(), rows_S.to(device)
     step = max(1, MAX_LOGITS // head.weight.shape[0])
     parts = []
-    for start in range(0, len(hidden_RH), step):
-        rows = slice(start, start + step)
-        logits_RV = _logits(head, hidden_RH[rows], head_dtype)
-        noise_RV = gumbel_noise(keys[rows], positions[rows], logits_RV.shape[1], hidden_RH.device)
-        parts.append(_score_rows(logits_RV, noise_RV, tokens[rows, None], temperature))
+    for start in range(0, len(rows), step):
+        part = slice(start, start + step)
+        logits_RV = _logits(head, hidden_UH[rows[part]], head_dtype)
+        noise_RV = gumbel_noise(keys[part], positions[part], logits_RV.shape[1], device)
+        parts.append(_score_rows(logits_RV, noise_RV, tokens[part, None], temperature))
     return torch.cat(parts)
 
 
@@ -184,4 +199,4 @@ def _score_rows(
 
 # MAX_TOKENS: padded positions a forward pass takes. On one core 2048 is fastest (0.40 s for 32,000 positions of the
 # built-in model, 0.68 s at 8192): beyond that activations leave the cache.
-# MAX_LOGITS: 2^24 fp32 numbers, 64 MiB, several times over while a row is scored.
+# MAX_LOGITS: 2^22 fp32 numbers, 16 MiB, several times over while rows are scored.

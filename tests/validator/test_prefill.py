@@ -62,3 +62,20 @@ def test_a_broken_policy_makes_the_juror_abstain(court: Court) -> None:
     with pytest.raises(Unavailable, match="abstain"):
         prefill(court.policy.model, sequences, 1.0, torch.float32)
     head.weight.data.copy_(before)
+
+
+def test_sequences_that_differ_in_the_last_token_or_the_noise_are_told_apart(court: Court) -> None:
+    (one,), _ = completed(court, 1)
+    other_end = one.output_tokens.copy()
+    other_end[-1] = (other_end[-1] + 1) % 18
+    different = [
+        one,
+        Completed(one.prompt_tokens, other_end, one.noise_key),
+        Completed(one.prompt_tokens, one.output_tokens, (9, 9)),
+        one,
+    ]
+    together = prefill(court.policy.model, different, 1.0, torch.float32)
+    for n, sequence in enumerate(different):
+        alone, part = prefill(court.policy.model, [sequence], 1.0, torch.float32), together.slice(n, n + 1)
+        np.testing.assert_allclose(part.margins_S, alone.margins_S, atol=1e-4)
+        np.testing.assert_allclose(part.logprobs_S, alone.logprobs_S, atol=1e-4)
