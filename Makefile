@@ -27,8 +27,8 @@ lint: .venv/.test
 	$(BIN)/lint-imports
 
 test-contracts: .venv/.test contracts/node_modules/.stamp
-	cd contracts && ./forge test
-	$(BIN)/python contracts/export_abi.py --check
+	contracts/build --check
+	cd contracts && node_modules/.bin/forge test
 
 test-python: .venv/.test contracts/node_modules/.stamp
 	$(BIN)/python -m pytest
@@ -37,8 +37,7 @@ bench-tax: .venv/.localnet contracts/node_modules/.stamp
 	@$(BIN)/python -m deploy.bench_tax
 
 abi: .venv/.test contracts/node_modules/.stamp
-	cd contracts && ./forge build
-	$(BIN)/python contracts/export_abi.py
+	contracts/build
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from protocol.errors import Misconfigured
 from protocol.node.console import guard, show
 
 app = typer.Typer(help="Assign jobs, take uploads, drive rounds.", no_args_is_help=True)
@@ -28,10 +26,11 @@ def serve(env_file: EnvFile = None) -> None:
     from coordinator.store import Store
     from protocol.chain.client import Chain
     from protocol.node import telemetry
+    from protocol.transport.listening import listen
 
     settings = CoordinatorSettings.read(env_file)
     telemetry.configure("coordinator", settings.log_level)
-    listener = _listen(settings.host, settings.port)
+    listener = listen(settings.host, settings.port)
     chain = Chain.connect(settings.rpc_url, settings.addresses)
     rules = read_rules(settings, checked_run(chain, settings.run))
     settings.state_dir.mkdir(parents=True, exist_ok=True)
@@ -76,15 +75,3 @@ def status(
         show(client.status().model_dump(), json, "coordinator")
     finally:
         client.close()
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """Binds before anything else is started, so that a taken port is one sentence."""
-    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise Misconfigured(f"port {port} on {host} cannot be used ({error.strerror}); set another port") from error
-    return listener

@@ -10,7 +10,7 @@ from sqlmodel import Session, col, func, select
 from coordinator.assignment import Admission, left_out
 from coordinator.candidates import Sightings, candidate_of
 from coordinator.refusals import missing
-from coordinator.tables import Ban, Cursor, Earning, Heartbeat, Member, Node, Round, Run
+from coordinator.tables import Ban, Cursor, Earning, Heartbeat, Member, Node, Round, Run, Standing
 from protocol.chain.structs import Role, State
 from protocol.wire.api import HeartbeatReply, NodeState, NodeStatus, StatusReport
 
@@ -43,6 +43,7 @@ def status(session: Session, run_id: int, leased: frozenset[int], lease_seconds:
         credits_wei={row.owner: str(row.amount) for row in session.exec(select(Earning).where(Earning.run == run_id))},
         slashed_wei=_slashed(nodes),
         nodes=[_node_status(node, seen, lease_seconds, now) for node in nodes],
+        waiting=standing.waiting if (standing := session.get(Standing, run_id)) else "",
     )
 
 

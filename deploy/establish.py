@@ -22,6 +22,7 @@ from deploy.parties import (
     TREASURY,
     UNBONDING_SECONDS,
     VALIDATOR_BOND,
+    VALIDATOR_MARGIN,
     Party,
 )
 from deploy.run_file import RunFile
@@ -119,9 +120,13 @@ def give_gas(rpc_url: str, addresses: Iterable[str]) -> None:
 def register(desk: Desk, chain: Chain, party: Party) -> int:
     """Takes tokens from the faucet, bonds and registers a party's node; returns its id."""
     with desk.sender(chain, party.owner) as sender:
-        actions.drip(sender, party.bond, "drip")
+        margin = VALIDATOR_MARGIN if party.role == "validator" else 0
+        actions.drip(sender, party.bond + margin, "drip")
         role = ROLES[party.role]
-        return actions.register_node(sender, desk.wallet(party.key), role, party.capacity, "register").node
+        node = actions.register_node(sender, desk.wallet(party.key), role, party.capacity, "register").node
+        if margin:
+            actions.deposit(sender, node, margin, "margin")
+        return node
 
 
 def open_run(desk: Desk, chain: Chain, layout: Layout, run_file: RunFile) -> int:

@@ -11,6 +11,9 @@ BOND_PER_JOB = 1 * ETHER
 VALIDATOR_BOND = 50 * ETHER
 FRAUD_SLASH = 2 * ETHER
 ABSENCE_PENALTY = ETHER // 10
+VALIDATOR_MARGIN = 10 * ETHER
+"""On top of the bond: a validator at exactly its minimum leaves service with the first vote it misses."""
+
 ACTIVATION_SECONDS = 1
 UNBONDING_SECONDS = 3600
 GAS_MONEY = 100 * ETHER

@@ -7,7 +7,6 @@ Exit codes: 0 done, 1 the audit failed or there is no such thing, 2 misconfigure
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,8 +24,9 @@ from ledger.index import sync as synchronise
 from ledger.screen import screen, show_report, table_of
 from ledger.settings import LedgerSettings
 from protocol.chain.client import Chain
-from protocol.errors import Misconfigured, Rejected
+from protocol.errors import Rejected
 from protocol.node.console import guard
+from protocol.transport.listening import listen
 
 app = typer.Typer(no_args_is_help=True, help="Rebuild and audit everything from the chain alone.")
 
@@ -151,23 +151,10 @@ def serve(
     from ledger.api import create_app
     from ledger.follower import Follower
 
-    with _opened(rpc, addresses, db, no_sync=True) as (chain, database), _listening(host, port) as listener:
+    with _opened(rpc, addresses, db, no_sync=True) as (chain, database), listen(host, port) as listener:
         print(f"ledger at http://{host}:{listener.getsockname()[1]}", flush=True)
         config = uvicorn.Config(create_app(chain, database, Follower(chain, database)), log_level="warning")
         uvicorn.Server(config).run(sockets=[listener])
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(128)
-    except OSError as error:
-        listener.close()
-        raise Misconfigured(f"cannot listen on {host}:{port} ({error.strerror}); give another --port") from error
-    return listener
 
 
 def _list(kind: type[Fact], rpc: str, addresses: Path, db: str | None, as_json: bool, no_sync: bool) -> None:

@@ -16,8 +16,8 @@ from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.node import telemetry
 from protocol.node.daemon import Daemon
 from protocol.transport.chunks import ChunkStore
-from protocol.transport.commands import bind
 from protocol.transport.coordinator import CoordinatorClient
+from protocol.transport.listening import listen
 from protocol.transport.shardcast_server import create_app
 from protocol.wire.rollout import DEFAULT_LIMITS
 from protocol.wire.rules import decode_rules
@@ -82,7 +82,7 @@ def serve(settings: TrainerSettings) -> int:
     telemetry.serve_metrics(settings.metrics_port)
     torch.set_num_threads(settings.threads)
     trainer, store = build(settings)
-    listener = bind(settings.origin_host, settings.origin_port)
+    listener = listen(settings.origin_host, settings.origin_port)
     server = uvicorn.Server(uvicorn.Config(create_app(store), log_level="warning", timeout_graceful_shutdown=1))
     threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="origin", daemon=True).start()
     trainer.resume()

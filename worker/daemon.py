@@ -42,6 +42,7 @@ SECONDS = Histogram("assize_worker_seconds", "Seconds by part of a round", ["par
 
 PREFETCH_SECONDS = 0.2
 HOUSEKEEPING_SECONDS = 5.0
+FIRST_HEARTBEAT_SECONDS = 0.5
 OWN_SUBMISSION_SHARE = 0.25
 
 
@@ -65,7 +66,7 @@ class Worker:
         self.hardware = describe()
         self.stopped = threading.Event()
         self.loaded: int | None = None
-        self.next_heartbeat = self.next_housekeeping = 0.0
+        self.next_housekeeping = 0.0
         self._take_part()
 
     def _take_part(self) -> None:
@@ -92,17 +93,17 @@ class Worker:
         folder = self.settings.state_dir / "checkpoints"
         self.checkpoints = Checkpoints(sources, self.settings.run, authority, folder)
 
-    def start_prefetching(self) -> None:
-        """Fetches each new version while the old one still generates."""
-        threading.Thread(target=self._prefetch, name="prefetch", daemon=True).start()
+    def start_background(self) -> None:
+        """Sends heartbeats, and fetches each new version, while the old one still generates."""
+        for task in (self._beat, self._prefetch):
+            threading.Thread(target=task, name=task.__name__.strip("_"), daemon=True).start()
 
     def stop(self) -> None:
-        """Ends the prefetching."""
+        """Ends the background threads, and generation under way."""
         self.stopped.set()
 
     def tick(self) -> bool:
         """Works through what is assigned now. Returns whether there was anything."""
-        self._heartbeat_if_due()
         self._keep_house_if_due()
         assignments = self.client.assignments(self.node, int(self.settings.wait_seconds))
         for assignment in assignments:
@@ -208,14 +209,19 @@ class Worker:
                 self.log.warning("prefetch_failed", error=str(error))
                 self.stopped.wait(1.0)
 
-    def _heartbeat_if_due(self) -> None:
-        if time.monotonic() < self.next_heartbeat:
-            return
-        self.next_heartbeat = time.monotonic() + self.settings.heartbeat_seconds
-        beat = Heartbeat(node=self.node, version=self.checkpoints.newest(), hardware=self.hardware)
-        reply = self.client.heartbeat(beat)
-        if reply.reasons:
-            self.log.warning("not_listed", state=reply.state, reasons=reply.reasons)
+    def _beat(self) -> None:
+        """Says that the node is up, and once what keeps it from being listed; soon again while no weights are here."""
+        told: list[str] = []
+        while not self.stopped.is_set():
+            version = self.checkpoints.newest()
+            try:
+                reply = self.client.heartbeat(Heartbeat(node=self.node, version=version, hardware=self.hardware))
+                if reply.reasons != told:
+                    self.log.info("listed" if not reply.reasons else "not_listed", why=reply.reasons)
+                    told = reply.reasons
+            except AssizeError as error:
+                self.log.warning("heartbeat_failed", error=str(error))
+            self.stopped.wait(self.settings.heartbeat_seconds if version is not None else FIRST_HEARTBEAT_SECONDS)
 
     def _keep_house_if_due(self) -> None:
         """Drops rounds that have ended; hands in again, or submits for itself, what the chain does not have yet."""

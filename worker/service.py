@@ -36,6 +36,6 @@ def serve(settings: WorkerSettings, kind: type[Worker] = Worker) -> int:
     telemetry.serve_metrics(settings.metrics_port)
     torch.set_grad_enabled(False)
     worker = build(settings, kind)
-    worker.start_prefetching()
+    worker.start_background()
     daemon = Daemon("worker", worker.tick, INTERVAL_SECONDS, settings.state_dir / "health.json", close=worker.stop)
     return daemon.run()

@@ -98,6 +98,11 @@ def canonical_type(component: dict[str, Any]) -> str:
     return f"({inner}){kind[len('tuple') :]}"
 
 
+def decoded_type(component: dict[str, Any]) -> str:
+    """The type to decode as: a string as bytes, because a contract takes any bytes for one and nobody may stop a reader."""
+    return canonical_type(component).replace("string", "bytes")
+
+
 def converter(component: dict[str, Any]) -> Convert:
     """What turns a decoded ABI value of this type into the value the rest of Assize sees."""
     kind: str = component["type"]
@@ -109,7 +114,7 @@ def converter(component: dict[str, Any]) -> Convert:
     internal = str(component.get("internalType", ""))
     if internal.startswith("enum "):
         return ENUMS[internal.removeprefix("enum ").rsplit(".")[-1]]
-    return _address if kind == "address" else _same
+    return {"address": _address, "string": _text}.get(kind, _same)
 
 
 def _struct_converter(component: dict[str, Any]) -> Convert:
@@ -117,6 +122,11 @@ def _struct_converter(component: dict[str, Any]) -> Convert:
     cls = STRUCTS[name]
     parts = [converter(part) for part in component["components"]]
     return lambda values: cls(*(part(value) for part, value in zip(parts, values, strict=True)))
+
+
+def _text(value: bytes) -> str:
+    """Text; what is no UTF-8 reads as U+FFFD."""
+    return value.decode("utf-8", "replace")
 
 
 def _address(value: str) -> str:
@@ -164,18 +174,9 @@ def _function(contract: str, entry: dict[str, Any]) -> Function:
         selector=keccak(text=f"{entry['name']}({','.join(inputs)})")[:4],
         parameters=tuple(part["name"] for part in entry["inputs"]),
         input_types=inputs,
-        output_types=tuple(canonical_type(part) for part in entry["outputs"]),
+        output_types=tuple(decoded_type(part) for part in entry["outputs"]),
         converts=tuple(converter(part) for part in entry["outputs"]),
     )
-
-
-@functools.cache
-def constructor_types(contract: str) -> tuple[str, ...]:
-    """Types of the constructor's arguments."""
-    for entry in artifact(contract)["abi"]:
-        if entry["type"] == "constructor":
-            return tuple(canonical_type(part) for part in entry["inputs"])
-    return ()
 
 
 @functools.cache
@@ -187,10 +188,11 @@ def custom_errors() -> dict[bytes, CustomError]:
 
 def _custom_error(entry: dict[str, Any]) -> CustomError:
     types = tuple(canonical_type(part) for part in entry["inputs"])
+    decoded = tuple(decoded_type(part) for part in entry["inputs"])
     return CustomError(
         name=entry["name"],
         selector=keccak(text=f"{entry['name']}({','.join(types)})")[:4],
         parameters=tuple(part["name"].strip("_") or str(index) for index, part in enumerate(entry["inputs"])),
-        types=types,
+        types=decoded,
         converts=tuple(converter(part) for part in entry["inputs"]),
     )

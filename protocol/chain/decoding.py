@@ -16,7 +16,7 @@ from typing import Any
 from eth_abi.abi import decode as abi_decode
 from eth_utils.crypto import keccak
 
-from protocol.chain.abi import CONTRACTS, artifact, canonical_type, converter
+from protocol.chain.abi import CONTRACTS, artifact, canonical_type, converter, decoded_type
 from protocol.chain.events import EVENTS, Event, Log
 
 WORD = 32
@@ -70,7 +70,7 @@ def _words_decoder(cls: type[Event], indexed: list[bool], cuts: list[Callable[[b
 
 
 def _general_decoder(cls: type[Event], parts: list[dict[str, Any]], data_parts: list[dict[str, Any]]) -> Decode:
-    types = [canonical_type(part) for part in data_parts]
+    types = [decoded_type(part) for part in data_parts]
     converts = [converter(part) for part in parts]
     indexed = [canonical_type(part) if part["indexed"] else None for part in parts]
 

@@ -1,17 +1,20 @@
-"""Puts a new set of contracts on a chain. Each names the others, so addresses are worked out before they exist."""
+"""Puts a new set of contracts on a chain. Each names the others, so addresses are worked out before they exist.
+
+Through web3's contract factory: this runs once in a network's life. What runs all the time speaks JSON-RPC directly
+(``rpc``), at half the cost a call and a tenth of the import.
+"""
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
-import rlp  # type: ignore[import-untyped]
-from eth_abi.abi import encode
-from eth_utils.crypto import keccak
+import requests
+from web3 import HTTPProvider, Web3
+from web3.exceptions import ContractLogicError, Web3Exception
+from web3.utils.address import get_create_address
 
 from protocol.chain import abi
 from protocol.chain.abi import checksummed
-from protocol.chain.block import block_of
 from protocol.chain.deployment import Deployment
 from protocol.chain.rpc import Rpc
 from protocol.chain.sender import GWEI, TransactionSigner
@@ -37,28 +40,33 @@ def deploy(
         Rejected: the chain refuses one of them.
         Misconfigured: the contracts are not built.
     """
+    try:
+        deployment = _deploy(Web3(HTTPProvider(rpc_url)), account, registry_terms, rounds_terms, treasury)
+    except ContractLogicError as error:
+        raise Rejected(f"the chain refused a contract: {error}") from error
+    except (requests.RequestException, Web3Exception) as error:
+        raise Unavailable(f"deploying through the RPC at {rpc_url} failed: {error}") from error
     rpc = Rpc(rpc_url)
     try:
-        start = block_of(rpc.call("eth_getBlockByNumber", "latest", False))
-        chain_id = int(rpc.call("eth_chainId"), 16)
-        nonce = int(rpc.call("eth_getTransactionCount", account.address, "latest"), 16)
-        planned = {name: created_address(account.address, nonce + index) for index, name in enumerate(ORDER)}
-        arguments = _arguments(planned, registry_terms, rounds_terms, treasury)
-        for index, name in enumerate(ORDER):
-            bid = 2 * block_of(rpc.call("eth_getBlockByNumber", "latest", False)).base_fee + GWEI
-            data = abi.bytecode(name) + encode(abi.constructor_types(name), abi.plain(arguments[name]))
-            _create(rpc, account, chain_id, nonce + index, data, bid)
-        addresses = {name.lower(): address for name, address in planned.items()}
-        deployment = Deployment(chain_id, start.number, start.hash, **addresses)
         deployment.verify(rpc)
-        return deployment
     finally:
         rpc.close()
+    return deployment
 
 
-def created_address(creator: str, nonce: int) -> str:
-    """The contract that ``creator`` makes with this nonce: last 20 bytes of keccak(rlp([creator, nonce]))."""
-    return checksummed("0x" + keccak(rlp.encode([bytes.fromhex(creator[2:]), nonce]))[12:].hex())
+def _deploy(
+    w3: Web3, account: TransactionSigner, registry_terms: RegistryTerms, rounds_terms: RoundsTerms, treasury: str
+) -> Deployment:
+    start, nonce = w3.eth.get_block("latest"), w3.eth.get_transaction_count(account.address)  # type: ignore[arg-type]
+    planned: dict[str, str] = {
+        name: checksummed(get_create_address(account.address, nonce + index))  # type: ignore[arg-type]
+        for index, name in enumerate(ORDER)
+    }
+    arguments = _arguments(planned, registry_terms, rounds_terms, treasury)
+    for index, name in enumerate(ORDER):
+        _create(w3, account, nonce + index, name, [abi.plain(argument) for argument in arguments[name]])
+    addresses = {name.lower(): address for name, address in planned.items()}
+    return Deployment(w3.eth.chain_id, int(start["number"]), bytes(start["hash"]), **addresses)
 
 
 def _arguments(
@@ -73,23 +81,20 @@ def _arguments(
     }
 
 
-def _create(rpc: Rpc, account: TransactionSigner, chain_id: int, nonce: int, data: bytes, bid: int) -> None:
-    gas = int(rpc.call("eth_estimateGas", {"from": account.address, "data": "0x" + data.hex()}), 16) * 5 // 4
-    transaction = {
-        "type": 2,
-        "chainId": chain_id,
-        "nonce": nonce,
-        "value": 0,
-        "data": data,
-        "gas": gas,
-        "maxFeePerGas": bid,
-        "maxPriorityFeePerGas": min(bid, GWEI),
-    }
-    tx_hash = rpc.call("eth_sendRawTransaction", "0x" + account.sign_transaction(transaction).hex())
-    give_up = time.monotonic() + WAIT_SECONDS
-    while (receipt := rpc.call("eth_getTransactionReceipt", tx_hash)) is None:
-        if time.monotonic() > give_up:
-            raise Unavailable(f"the deployment {tx_hash} is not mined after {WAIT_SECONDS:.0f} s")
-        time.sleep(0.05)
-    if int(receipt["status"], 16) != 1:
-        raise Rejected(f"the chain refused the contract of {tx_hash}")
+def _create(w3: Web3, account: TransactionSigner, nonce: int, name: str, arguments: list[Any]) -> None:
+    factory = w3.eth.contract(abi=abi.artifact(name)["abi"], bytecode=abi.bytecode(name))
+    bid = 2 * int(w3.eth.get_block("latest")["baseFeePerGas"]) + GWEI
+    transaction: dict[str, Any] = dict(
+        factory.constructor(*arguments).build_transaction(
+            {
+                "from": account.address,
+                "nonce": nonce,
+                "maxFeePerGas": bid,
+                "maxPriorityFeePerGas": GWEI,
+            }
+        )
+    )
+    del transaction["from"], transaction["to"]
+    sent = w3.eth.send_raw_transaction(account.sign_transaction(transaction))
+    if w3.eth.wait_for_transaction_receipt(sent, WAIT_SECONDS)["status"] != 1:
+        raise Rejected(f"the chain refused {name} in transaction 0x{sent.hex()}")

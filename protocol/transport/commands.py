@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -61,13 +60,14 @@ def _serve(
     import uvicorn
 
     from protocol.transport.chunks import ChunkStore
+    from protocol.transport.listening import listen
     from protocol.transport.relay import Relay
     from protocol.transport.shardcast_server import create_app
     from protocol.transport.sources import Sources
 
     store = ChunkStore(state_dir)
     following = Relay(store, Sources(upstream), {run: authority}, keep)
-    listener = bind(host, port)
+    listener = listen(host, port)
     print(f"relay of run {run} on http://{host}:{listener.getsockname()[1]}", flush=True)
     config = uvicorn.Config(create_app(store), log_level="warning", timeout_graceful_shutdown=1)
     following.start()
@@ -75,18 +75,3 @@ def _serve(
         uvicorn.Server(config).run(sockets=[listener])
     finally:
         following.stop()
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """Returns a listening socket; raises `Misconfigured` where the port is taken or not ours to take."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns Nagle's delay off only where the protocol is named: without it small answers take 40 ms.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-        listener.listen(128)
-    except OSError as error:
-        listener.close()
-        raise Misconfigured(f"{host}:{port} cannot be served: {error.strerror}; choose another port") from error
-    return listener

@@ -171,7 +171,10 @@ class NodeStatus(Body):
 
 
 class StatusReport(Body):
-    """Live counts of one run: jobs are totals since it opened, ``head`` the newest block folded."""
+    """Live counts of one run: jobs are totals since it opened, ``head`` the newest block folded.
+
+    ``waiting`` says in a sentence why no round is being opened; empty where nothing is amiss.
+    """
 
     run: Id
     head: int
@@ -188,6 +191,7 @@ class StatusReport(Body):
     credits_wei: dict[Address, Wei]
     slashed_wei: dict[Address, Wei]
     nodes: list[NodeStatus]
+    waiting: Text = ""
 
 
 class LatestCheckpoint(Body):

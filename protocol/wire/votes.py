@@ -55,7 +55,7 @@ def reasons_of(vote: Vote, submitted: int) -> dict[int, Reason]:
     Raises ``Rejected`` where the number of reasons does not fit, or a code is unknown.
     """
     if vote.abstains:
-        return {job: Reason.ABSTAIN for job in jobs_in(submitted)}
+        return dict.fromkeys(jobs_in(submitted), Reason.ABSTAIN)
     not_accepted = jobs_in(submitted & ~vote.accept)
     if len(not_accepted) != len(vote.reasons):
         raise Rejected(f"{len(vote.reasons)} reasons for {len(not_accepted)} jobs that were not accepted")
