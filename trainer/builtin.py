@@ -8,6 +8,7 @@ early would not.
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,22 +21,23 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from protocol.environments.arithmetic import Arithmetic
 
 PAD, END, UNKNOWN = "<pad>", "<end>", "<unk>"
+_RISE = 30
 _WARM_UP_DOMAIN = b"assize/builtin/warm-up/1"
 
 
 @dataclass(frozen=True, slots=True)
 class Warmup:
-    """How the model is made. ``slip`` is the teacher's chance to miss a column; ``rate`` falls to 0 along a cosine."""
+    """How the model is made. ``slip`` is the teacher's chance to miss a column; ``rate`` falls to 0 in the end."""
 
     hidden: int = 128
     intermediate: int = 256
     layers: int = 2
     heads: int = 4
     key_value_heads: int = 2
-    steps: int = 320
-    batch: int = 40
-    rate: float = 3e-3
-    slip: float = 0.22
+    steps: int = 640
+    batch: int = 24
+    rate: float = 4e-3
+    slip: float = 0.2
 
 
 def make_builtin(
@@ -99,7 +101,7 @@ def _imitate(
     progress: Callable[[int, float], None],
 ) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=warmup.rate, betas=(0.9, 0.95), weight_decay=0.0)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, warmup.steps)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _share(step, warmup.steps))
     chance = random.Random(seed)
     model.train()
     for step in range(warmup.steps):
@@ -114,6 +116,11 @@ def _imitate(
         schedule.step()
         progress(step, loss.item())
     model.eval()
+
+
+def _share(step: int, steps: int) -> float:
+    """The share of the full rate at ``step``: up within ``_RISE`` steps, then down to 0 along a cosine."""
+    return min(1.0, (step + 1) / _RISE) * 0.5 * (1.0 + math.cos(math.pi * step / steps))
 
 
 def _lesson(

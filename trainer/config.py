@@ -67,7 +67,7 @@ class Recipe(BaseModel):
 _BUILTIN: dict[str, Any] = {
     "kl_coefficient": 0.0,
     "entropy_coefficient": 0.0,
-    "learning_rate": 5e-4,
+    "learning_rate": 6e-4,
     "warmup_steps": 4,
     "final_rate": 0.2,
     "betas": (0.9, 0.95),

@@ -99,7 +99,7 @@ def canonical_type(component: dict[str, Any]) -> str:
 
 
 def decoded_type(component: dict[str, Any]) -> str:
-    """The type to decode as: a string as bytes, because a contract takes any bytes for one and nobody may stop a reader."""
+    """The type to decode as: a string as bytes, as a contract takes any bytes for one and nobody may stop a reader."""
     return canonical_type(component).replace("string", "bytes")
 
 
@@ -114,7 +114,8 @@ def converter(component: dict[str, Any]) -> Convert:
     internal = str(component.get("internalType", ""))
     if internal.startswith("enum "):
         return ENUMS[internal.removeprefix("enum ").rsplit(".")[-1]]
-    return {"address": _address, "string": _text}.get(kind, _same)
+    plain_kinds: dict[str, Convert] = {"address": _address, "string": _text}
+    return plain_kinds.get(kind, _same)
 
 
 def _struct_converter(component: dict[str, Any]) -> Convert:

@@ -1,4 +1,4 @@
-"""The checkpoints a node holds: fetched through relays when needed, a few kept, each with the root that stands on chain."""
+"""The checkpoints a node holds: fetched through relays when needed, a few kept, each with its root from the chain."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Checkpoints:
     def directory(self, version: int, root: bytes) -> Path:
         """Returns the directory of ``version``, fetching it unless it is there.
 
-        Raises `Unavailable` where no source has it, `Rejected` where all offer other bytes than ``root`` (32 bytes, from
-        the chain) promises.
+        Raises `Unavailable` where no source has it, `Rejected` where all offer other bytes than ``root`` (32 bytes,
+        from the chain) promises.
         """
         directory = self._path(version, root)
         with self._fetching:

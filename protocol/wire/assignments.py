@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from protocol.errors import Rejected
 
@@ -91,7 +92,7 @@ def unpack_leaves(packed: bytes) -> tuple[Leaf, ...]:
     if not packed or len(packed) % LEAF_BYTES:
         raise Rejected(f"packed leaves are a multiple of {LEAF_BYTES} bytes, not {len(packed)}")
     leaves = tuple(Leaf(job, units, root) for job, units, root in _LEAF.iter_unpack(packed))
-    if any(later.job <= earlier.job for earlier, later in zip(leaves, leaves[1:], strict=False)):
+    if any(later.job <= earlier.job for earlier, later in pairwise(leaves)):
         raise Rejected("packed leaves must ascend by job, each job once")
     return leaves
 

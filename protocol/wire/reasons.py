@@ -1,7 +1,7 @@
 """Why a job was not accepted: one byte on chain, one sentence for people.
 
-Codes never change meaning; new ones are appended. ``FRAUD`` names the only reasons that may cost a bond: an exact mismatch
-of provenance, or a sampling margin no honest engine gives.
+Codes never change meaning; new ones are appended. ``FRAUD`` names the only reasons that may cost a bond: an exact
+mismatch of provenance, or a sampling margin no honest engine gives.
 """
 
 from __future__ import annotations

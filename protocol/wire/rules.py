@@ -1,7 +1,7 @@
 """The rules of a run: what the workers must do and how validators judge it.
 
-Rules are a consensus object. Their canonical JSON (sorted keys, no spaces, UTF-8) is served by hash; the hash is on chain,
-nodes join at it, and validators refuse any other bytes.
+Rules are a consensus object. Their canonical JSON (sorted keys, no spaces, UTF-8) is served by hash; the hash is on
+chain, nodes join at it, and validators refuse any other bytes.
 """
 
 from __future__ import annotations
