@@ -27,13 +27,20 @@ from protocol.tensor.proofs import build_proofs_batch, distances_batch
 from protocol.wire.rules import Thresholds
 from protocol.wire.sampling import noise_key
 from protocol.wire.seeds import prompt_seed
+from protocol.wire.toploc import ENTRIES
 from validator.prefill import DTYPES, Completed, prefill, probe
 
 FACTOR = 10.0
 """How far above the largest honest value a void threshold lies."""
 
+SWAP = 1 / ENTRIES
+"""Distance that one entry adds which rounding has carried into, or out of, the top 128."""
+
+HIGHEST_NULL_RATIO = 0.6
+"""A forgery lies at 1 or above; this is as near to it as an honest chunk is allowed."""
+
 FLOORS = Thresholds(
-    sampling_void=0.01, sampling_fraud=0.25, logprob_median=1e-3, logprob_tail=1e-2, toploc=0.01, toploc_mean=0.005
+    sampling_void=0.01, sampling_fraud=0.25, logprob_median=1e-3, logprob_tail=1e-2, toploc=4 * SWAP, toploc_mean=0.005
 )
 """Below these no threshold is proposed, however quiet this machine is."""
 
@@ -105,18 +112,20 @@ def measure(
 def propose(bands: Sequence[Band]) -> Thresholds:
     """Returns thresholds a factor above the largest honest values, and no lower than ``FLOORS``.
 
-    Fraud needs a factor more than void. A distance bound never passes the share of the null that is allowed anyway.
+    Fraud needs a factor more than void. Distances come in steps of one swapped entry, so they get room for steps, not a
+    factor, and so does the share of the null where entries are so equal that a constant comes near.
     """
     largest = max(band.margin_max for band in bands)
+    furthest, null = max(band.rel_max for band in bands), min(band.null_min for band in bands)
     assert FLOORS.sampling_fraud is not None
     return Thresholds(
         sampling_void=max(FLOORS.sampling_void, FACTOR * largest),
         sampling_fraud=max(FLOORS.sampling_fraud, FACTOR**2 * largest),
         logprob_median=max(FLOORS.logprob_median, FACTOR * max(band.logprob_median for band in bands)),
         logprob_tail=max(FLOORS.logprob_tail, FACTOR * max(band.logprob_p99 for band in bands)),
-        toploc=max(FLOORS.toploc, FACTOR * max(band.rel_max for band in bands)),
+        toploc=max(FLOORS.toploc, furthest + 2 * SWAP),
         toploc_mean=max(FLOORS.toploc_mean, FACTOR * max(band.rel_mean for band in bands)),
-        toploc_null_ratio=FLOORS.toploc_null_ratio,
+        toploc_null_ratio=min(HIGHEST_NULL_RATIO, max(FLOORS.toploc_null_ratio, (furthest + SWAP) / null)),
     )
 
 

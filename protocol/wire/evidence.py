@@ -152,24 +152,15 @@ def typed_data(evidence: Evidence) -> TypedData:
     """The message that a juror signs."""
     fields = (("round", "uint256"), ("attempt", "uint8"), ("juror", "uint32"), ("root", "bytes32"))
     domain = (("name", "string"), ("version", "string"), ("chainId", "uint256"), ("verifyingContract", "address"))
+    values = ("Assize Evidence", "1", evidence.chain_id, evidence.rounds)
     return {
         "types": {
             "EIP712Domain": [{"name": name, "type": kind} for name, kind in domain],
             "Evidence": [{"name": name, "type": kind} for name, kind in fields],
         },
         "primaryType": "Evidence",
-        "domain": {
-            "name": "Assize Evidence",
-            "version": "1",
-            "chainId": evidence.chain_id,
-            "verifyingContract": evidence.rounds,
-        },
-        "message": {
-            "round": evidence.round,
-            "attempt": evidence.attempt,
-            "juror": evidence.juror,
-            "root": evidence.root,
-        },
+        "domain": dict(zip((name for name, _ in domain), values, strict=True)),
+        "message": {name: getattr(evidence, name) for name, _ in fields},
     }
 
 

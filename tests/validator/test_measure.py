@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from protocol.environments.arithmetic import Arithmetic
-from validator.measure import FACTOR, FLOORS, Band, measure, propose
+from validator.measure import FACTOR, FLOORS, HIGHEST_NULL_RATIO, SWAP, Band, measure, propose
 
 
 def test_honest_rollouts_lie_within_the_proposed_thresholds(model_directory: Path) -> None:
@@ -25,5 +25,11 @@ def test_a_noisier_machine_gets_wider_thresholds() -> None:
     proposed = propose([band])
     assert proposed.sampling_void == FACTOR * 0.2
     assert proposed.sampling_fraud == FACTOR**2 * 0.2
-    assert proposed.toploc == FACTOR * 0.03
+    assert proposed.toploc == 0.03 + 2 * SWAP
+    assert proposed.toploc_null_ratio == FLOORS.toploc_null_ratio
     assert propose([Band(1, 8, 100, 0, 0, 0, 0, 0, 0, 0, 0.5)]) == FLOORS
+
+
+def test_entries_swapped_by_rounding_get_room_where_a_constant_comes_near() -> None:
+    near = Band(512, 512, 27_000, 0, 0.0, 0.0, 0.0, 0.0, SWAP, 0.0, 0.0266)
+    assert 0.3 < propose([near]).toploc_null_ratio <= HIGHEST_NULL_RATIO
