@@ -68,7 +68,7 @@ def read_run_file(path: Path = BUILTIN) -> RunFile:
     """Reads a run file. ``Misconfigured`` names what is wrong."""
     try:
         tables: dict[str, Any] = tomllib.loads(path.read_text())
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:  # ValueError: no TOML, or no text at all
         raise Misconfigured(f"cannot read the run file {path}: {error}") from error
     try:
         rules = Rules.model_validate(tables.get("rules", {}))

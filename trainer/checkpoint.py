@@ -1,7 +1,8 @@
 """What the trainer needs to go on after a crash, in one file that appears whole or not at all.
 
-The state is a tree of dicts, lists, numbers, strings and tensors. Tensors go into safetensors under their path; the
-rest, and where the tensors belong, goes into its metadata as JSON. Nothing is pickled.
+The state is a tree of dicts, lists, numbers, strings and tensors. Tensors go into safetensors under a number and their
+path, which alone need not tell two apart; the rest, and where the tensors belong, goes into its metadata as JSON.
+Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -47,10 +48,11 @@ def load(path: Path) -> Any:
 
 
 def _describe(value: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:
-    """JSON that says what ``value`` is; its tensors are put into ``tensors`` under their paths."""
+    """JSON that says what ``value`` is; its tensors are put into ``tensors``."""
     if isinstance(value, torch.Tensor):
-        tensors[path] = value.detach().clone().contiguous()
-        return {_TENSOR: path}
+        name = f"{len(tensors)}{path}"
+        tensors[name] = value.detach().clone().contiguous()
+        return {_TENSOR: name}
     if isinstance(value, dict):
         return {_PAIRS: [[key, _describe(held, f"{path}/{key}", tensors)] for key, held in value.items()]}
     if isinstance(value, list | tuple):

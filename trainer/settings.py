@@ -47,7 +47,7 @@ def read_recipe(run_file: Path) -> Recipe:
     """Reads ``[recipe]`` of a run file. ``Misconfigured`` where it is missing or a number is not allowed."""
     try:
         table = tomllib.loads(run_file.read_text()).get("recipe")
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:  # ValueError: no TOML, or no text at all
         raise Misconfigured(f"cannot read the run file {run_file}: {error}") from error
     if table is None:
         raise Misconfigured(f"{run_file} has no [recipe]")

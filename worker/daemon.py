@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 
 import structlog
+from eth_utils import keccak
 from prometheus_client import Counter, Histogram
 
 from protocol.chain import calls
@@ -20,7 +21,7 @@ from protocol.chain.client import Chain
 from protocol.chain.sender import Sender
 from protocol.chain.structs import Role, State, Submission
 from protocol.environments.registry import environment
-from protocol.errors import AssizeError, Misconfigured, Rejected
+from protocol.errors import AssizeError, Misconfigured, Rejected, Unavailable
 from protocol.tensor.decode import Completion
 from protocol.transport.checkpoints import Checkpoints
 from protocol.transport.coordinator import CoordinatorClient
@@ -84,7 +85,7 @@ class Worker:
         if reader.joined_at(self.settings.run, self.node) != self.terms.rules_hash:
             raise Misconfigured(
                 f"node {self.node} has not joined run {self.settings.run} at its present rules; "
-                f"join with `assize run join {self.settings.run} --node {self.node}`"
+                f"join with `assize run join {self.settings.run} {self.node}`"
             )
         self.rules = decode_rules(self.client.rules(self.terms.rules_hash), self.terms.rules_hash)
         self.environment = environment(self.rules.environment.name, self.rules.environment.params)
@@ -118,7 +119,8 @@ class Worker:
         work = self._checked(assignment)
         log = self.log.bind(round=work.round, step=assignment.step)
         self.outbox.remember(assignment)
-        missing = tuple(job for job in work.jobs if self.outbox.artifact(work.round, job) is None)
+        # Signed last: an artifact without a signature was left by a crash, and is made again rather than believed.
+        missing = tuple(sorted(set(work.jobs) - self.outbox.signed_jobs(work.round)))
         if missing:
             started = time.monotonic()
             self._make(work, missing)
@@ -132,11 +134,18 @@ class Worker:
     def _checked(self, assignment: Assignment) -> Work:
         """What the chain says of an assignment. ``Rejected`` where the coordinator says otherwise."""
         packed = bytes.fromhex(assignment.assignments[2:])
-        beacon = self.chain.block(assignment.open_block).hash
+        reader = self.chain.latest()
+        standing = reader.round(assignment.round)
+        if standing.state is State.NONE:
+            raise Unavailable(f"this node's RPC does not know round {assignment.round} yet")
+        beacon = self.chain.block(standing.open_block).hash
         if beacon.hex() != assignment.beacon[2:]:
             raise Rejected(f"round {assignment.round}: the coordinator's beacon is not the hash of the opening block")
-        reader = self.chain.latest()
-        root = reader.manifest_root(self.settings.run, assignment.policy_version)
+        if (standing.run, standing.policy_version) != (self.settings.run, assignment.policy_version):
+            raise Rejected(f"round {assignment.round}: the coordinator names another run or policy than the chain")
+        if keccak(packed) != standing.assignments_hash:
+            raise Rejected(f"round {assignment.round}: the coordinator's assignments are not those on chain")
+        root = reader.manifest_root(standing.run, standing.policy_version)
         return Work(
             round=assignment.round,
             node=self.node,
@@ -148,7 +157,7 @@ class Worker:
         )
 
     def _make(self, work: Work, missing: tuple[int, ...]) -> None:
-        """Generates and proves the ``missing`` jobs, signs the leaves of all of them, and keeps both."""
+        """Generates and proves the ``missing`` jobs, signs their leaves, and keeps both."""
         self._load(work.policy_version, work.manifest_root)
         part = Work(
             work.round, work.node, missing, work.beacon, work.policy_version, work.manifest_root, work.max_units
@@ -239,7 +248,10 @@ class Worker:
                     self._submit_for_itself(round_, standing.submitted)
 
     def _submit_for_itself(self, round_: int, submitted: int) -> None:
-        packed = bytes.fromhex(self.outbox.assignment(round_).assignments[2:])
+        assignment = self.outbox.assignment(round_)
+        if assignment is None:
+            return
+        packed = bytes.fromhex(assignment.assignments[2:])
         for first_job, request in self.outbox.submissions(round_):
             leaves = bytes.fromhex(request.leaves[2:])
             if bitmap_of(leaf.job for leaf in unpack_leaves(leaves)) & submitted:

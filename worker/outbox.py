@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from protocol.wire.api import Assignment, SubmissionRequest
+from protocol.wire.assignments import unpack_leaves
 
 
 class Outbox:
@@ -29,9 +30,10 @@ class Outbox:
         """Keeps what was listed, for submitting without the coordinator."""
         self._write(assignment.round, "assignments.json", assignment.model_dump_json().encode())
 
-    def assignment(self, round_: int) -> Assignment:
-        """What was listed for a round."""
-        return Assignment.model_validate_json((self._round(round_) / "assignments.json").read_bytes())
+    def assignment(self, round_: int) -> Assignment | None:
+        """What was listed for a round, None where a crash came before it was kept."""
+        path = self._round(round_) / "assignments.json"
+        return Assignment.model_validate_json(path.read_bytes()) if path.exists() else None
 
     def rounds(self) -> list[int]:
         """Rounds of which anything is kept, ascending."""
@@ -58,6 +60,14 @@ class Outbox:
                     int(path.stem.partition("-")[2]),
                     SubmissionRequest.model_validate_json(path.read_bytes()),
                 )
+
+    def signed_jobs(self, round_: int) -> set[int]:
+        """Jobs of a round whose leaves are signed: their artifacts were kept before."""
+        return {
+            leaf.job
+            for _, submission in self.submissions(round_)
+            for leaf in unpack_leaves(bytes.fromhex(submission.leaves[2:]))
+        }
 
     def mark_sent(self, round_: int, first_job: int) -> None:
         """The coordinator holds these leaves."""
