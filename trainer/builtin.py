@@ -120,7 +120,7 @@ def _imitate(
 
 def _share(step: int, steps: int) -> float:
     """The share of the full rate at ``step``: up within ``_RISE`` steps, then down to 0 along a cosine."""
-    return min(1.0, (step + 1) / _RISE) * 0.5 * (1.0 + math.cos(math.pi * step / steps))
+    return min(1.0, (step + 1) / _RISE) * 0.5 * (1.0 + math.cos(math.pi * step / max(1, steps)))
 
 
 def _lesson(
