@@ -25,7 +25,7 @@ from protocol.chain.client import Chain
 from protocol.errors import Misconfigured, Unavailable
 
 DEFAULT_ROOT = ROOT / ".localnet"
-LOOK_SECONDS = 0.25
+LOOK_SECONDS = 0.5
 SETTLING_SECONDS = 60.0
 ROUNDS_AHEAD = 3
 
@@ -54,7 +54,7 @@ class Localnet:
         self.options, self.supervisor, self.view = options, supervisor, view
         self.started = time.monotonic()
         self.run_file: RunFile = read_run_file(options.run_file)
-        self.steps = options.steps or self.run_file.steps
+        self.steps = options.steps or self.run_file.recipe.steps
         ports = Ports(
             chain=free_port(options.chain_port),
             redis=free_port(),
@@ -158,7 +158,7 @@ class Localnet:
         verdict = self.audit()
         outcome = self.outcome(verdict)
         wanted = self.steps if self.options.target_accuracy is None else 1
-        broken = failures(outcome, wanted, judge_accuracy=self.steps >= self.run_file.steps)
+        broken = failures(outcome, wanted, judge_accuracy=self.steps >= self.run_file.recipe.steps)
         cpu_seconds = {name: round(used[name] - started_with.get(name, 0.0), 2) for name in used}
         write_report(self.layout.root / "report", outcome, self.metrics(), broken, cpu_seconds)
         return outcome, broken

@@ -12,6 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from protocol.chain.structs import RunTerms
 from protocol.errors import Misconfigured
 from protocol.wire.rules import Rules
+from trainer.config import Recipe
+from trainer.settings import read_recipe
 
 BUILTIN = Path(__file__).parent / "runs" / "builtin.toml"
 
@@ -56,12 +58,12 @@ class Terms(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class RunFile:
-    """A run file, read. The trainer reads its ``[recipe]`` itself; ``steps`` is all the network needs of it."""
+    """A run file, read."""
 
     path: Path
     rules: Rules
     terms: Terms
-    steps: int
+    recipe: Recipe
 
 
 def read_run_file(path: Path = BUILTIN) -> RunFile:
@@ -73,10 +75,8 @@ def read_run_file(path: Path = BUILTIN) -> RunFile:
     try:
         rules = Rules.model_validate(tables.get("rules", {}))
         terms = Terms.model_validate(tables.get("terms", {}))
-        return RunFile(path, rules, terms, int(tables["recipe"]["steps"]))
+        return RunFile(path, rules, terms, read_recipe(path))
     except ValidationError as error:
         first = error.errors()[0]
         where = f"{error.title.lower()}.{'.'.join(map(str, first['loc']))}"
         raise Misconfigured(f"{path}: {where}: {first['msg']}") from error
-    except (KeyError, TypeError, ValueError) as error:
-        raise Misconfigured(f"{path}: recipe.steps is missing or no number") from error

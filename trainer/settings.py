@@ -44,15 +44,21 @@ class TrainerSettings(NodeSettings):
 
 
 def read_recipe(run_file: Path) -> Recipe:
-    """Reads ``[recipe]`` of a run file. ``Misconfigured`` where it is missing or a number is not allowed."""
+    """Reads ``[recipe]`` of a run file: numbers of a recipe, on top of those of ``preset`` where one is named.
+
+    ``Misconfigured`` where it is missing, or something in it is not known or not allowed.
+    """
     try:
         table = tomllib.loads(run_file.read_text()).get("recipe")
-    except (OSError, ValueError) as error:  # ValueError: no TOML, or no text at all
+    except (OSError, tomllib.TOMLDecodeError) as error:
         raise Misconfigured(f"cannot read the run file {run_file}: {error}") from error
     if table is None:
         raise Misconfigured(f"{run_file} has no [recipe]")
+    preset = table.pop("preset", None)
+    if preset not in (None, "builtin"):
+        raise Misconfigured(f"{run_file}: recipe.preset: there is no preset {preset!r}, only 'builtin'")
     try:
-        return Recipe.model_validate(table)
+        return Recipe.builtin(**table) if preset else Recipe.model_validate(table)
     except ValidationError as error:
         first = error.errors()[0]
         raise Misconfigured(f"{run_file}: recipe.{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
