@@ -44,6 +44,7 @@ SECONDS = Histogram("assize_worker_seconds", "Seconds by part of a round", ["par
 PREFETCH_SECONDS = 0.2
 HOUSEKEEPING_SECONDS = 5.0
 FIRST_HEARTBEAT_SECONDS = 0.5
+CLOSE_SECONDS = 5.0
 OWN_SUBMISSION_SHARE = 0.25
 
 
@@ -66,6 +67,7 @@ class Worker:
         self.deployed = Deployed(chain.chain_id, chain.deployment.address_of("Rounds"))
         self.hardware = describe()
         self.stopped = threading.Event()
+        self.threads: list[threading.Thread] = []
         self.loaded: int | None = None
         self.next_housekeeping = 0.0
         self._take_part()
@@ -97,11 +99,18 @@ class Worker:
     def start_background(self) -> None:
         """Sends heartbeats, and fetches each new version, while the old one still generates."""
         for task in (self._beat, self._prefetch):
-            threading.Thread(target=task, name=task.__name__.strip("_"), daemon=True).start()
+            self.threads.append(threading.Thread(target=task, name=task.__name__.strip("_"), daemon=True))
+            self.threads[-1].start()
 
-    def stop(self) -> None:
-        """Ends the background threads, and generation under way."""
+    def close(self) -> None:
+        """Ends the background threads and closes the connections; the key is free for another process."""
+        if self.stopped.is_set():
+            return
         self.stopped.set()
+        for thread in self.threads:
+            thread.join(CLOSE_SECONDS)
+        for held in (self.sender, self.client, self.checkpoints.sources, self.chain):
+            held.close()
 
     def tick(self) -> bool:
         """Works through what is assigned now. Returns whether there was anything."""
@@ -128,7 +137,7 @@ class Worker:
         with SECONDS.labels("upload").time():
             for job in assignment.jobs:
                 self.client.upload(work.round, job, self.outbox.artifact(work.round, job) or b"")
-            self._hand_in(work.round)
+            self._hand_in(work.round, set(assignment.jobs))
         log.info("submitted", jobs=len(work.jobs))
 
     def _checked(self, assignment: Assignment) -> Work:
@@ -189,10 +198,11 @@ class Worker:
             )
             self.outbox.put_submission(work.round, part[0].job, signed)
 
-    def _hand_in(self, round_: int) -> None:
-        for first_job, submission in self.outbox.submissions(round_, unsent_only=True):
-            self.client.submit(round_, submission)
-            self.outbox.mark_sent(round_, first_job)
+    def _hand_in(self, round_: int, asked: set[int]) -> None:
+        """Sends the signatures of the jobs asked for: the coordinator asks until it holds them."""
+        for _, submission in self.outbox.submissions(round_):
+            if asked & {leaf.job for leaf in unpack_leaves(bytes.fromhex(submission.leaves[2:]))}:
+                self.client.submit(round_, submission)
 
     def _load(self, version: int, root: bytes) -> None:
         if version == self.loaded:
@@ -233,18 +243,19 @@ class Worker:
             self.stopped.wait(self.settings.heartbeat_seconds if version is not None else FIRST_HEARTBEAT_SECONDS)
 
     def _keep_house_if_due(self) -> None:
-        """Drops rounds that have ended; hands in again, or submits for itself, what the chain does not have yet."""
+        """Drops rounds that have ended; submits for itself what the chain does not have though the deadline is near."""
         if time.monotonic() < self.next_housekeeping:
             return
         self.next_housekeeping = time.monotonic() + HOUSEKEEPING_SECONDS
-        head, reader = self.chain.head(), self.chain.latest()
+        # An idle chain's newest block may be old: no clock of the two is to run out unseen.
+        now, reader = max(self.chain.head().timestamp, int(time.time())), self.chain.latest()
         for round_ in self.outbox.rounds():
             standing = reader.round(round_)
             if standing.state in (State.SETTLED, State.VOID):
                 self.outbox.drop(round_)
             elif standing.state is State.OPEN:
-                remaining = standing.deadline - head.timestamp
-                if remaining < OWN_SUBMISSION_SHARE * self.terms.work_seconds:
+                remaining = standing.deadline - now
+                if 0 <= remaining < OWN_SUBMISSION_SHARE * self.terms.work_seconds:
                     self._submit_for_itself(round_, standing.submitted)
 
     def _submit_for_itself(self, round_: int, submitted: int) -> None:

@@ -3,7 +3,6 @@
     ROUND/assignments.json           what the coordinator listed, beacon included
     ROUND/JOB.parquet                the artifact, written before it is uploaded
     ROUND/submission-FIRST.json      the signed leaves, written before they are sent
-    ROUND/submission-FIRST.sent      the coordinator has said that it holds them
 
 So a crash between any two steps repeats a step and invents nothing, and the node can submit for itself.
 """
@@ -52,14 +51,10 @@ class Outbox:
         """Keeps signed leaves, named after the first job among them."""
         self._write(round_, f"submission-{first_job}.json", submission.model_dump_json().encode())
 
-    def submissions(self, round_: int, unsent_only: bool = False) -> Iterator[tuple[int, SubmissionRequest]]:
+    def submissions(self, round_: int) -> Iterator[tuple[int, SubmissionRequest]]:
         """Signed leaves of a round, each with its first job."""
         for path in sorted(self._round(round_).glob("submission-*.json")):
-            if not (unsent_only and path.with_suffix(".sent").exists()):
-                yield (
-                    int(path.stem.partition("-")[2]),
-                    SubmissionRequest.model_validate_json(path.read_bytes()),
-                )
+            yield int(path.stem.partition("-")[2]), SubmissionRequest.model_validate_json(path.read_bytes())
 
     def signed_jobs(self, round_: int) -> set[int]:
         """Jobs of a round whose leaves are signed: their artifacts were kept before."""
@@ -68,10 +63,6 @@ class Outbox:
             for _, submission in self.submissions(round_)
             for leaf in unpack_leaves(bytes.fromhex(submission.leaves[2:]))
         }
-
-    def mark_sent(self, round_: int, first_job: int) -> None:
-        """The coordinator holds these leaves."""
-        (self._round(round_) / f"submission-{first_job}.sent").touch()
 
     def drop(self, round_: int) -> None:
         """The round is over: nobody will ask again."""

@@ -37,5 +37,5 @@ def serve(settings: WorkerSettings, kind: type[Worker] = Worker) -> int:
     torch.set_grad_enabled(False)
     worker = build(settings, kind)
     worker.start_background()
-    daemon = Daemon("worker", worker.tick, INTERVAL_SECONDS, settings.state_dir / "health.json", close=worker.stop)
+    daemon = Daemon("worker", worker.tick, INTERVAL_SECONDS, settings.state_dir / "health.json", close=worker.close)
     return daemon.run()

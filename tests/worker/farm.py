@@ -1,0 +1,153 @@
+"""A run with real weights and its coordinator, and workers made when asked for. The test lets the coordinator advance."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from coordinator.app import create_app
+from coordinator.clockwork import Clockwork, keep_rules
+from coordinator.desk import Desk
+from coordinator.settings import CoordinatorSettings
+from coordinator.store import Store
+from protocol.chain import calls
+from protocol.chain.client import Chain
+from protocol.chain.events import RunOpened
+from protocol.chain.sender import Sender
+from protocol.transport import shardcast
+from protocol.transport.chunks import ChunkStore
+from protocol.transport.coordinator import CoordinatorClient
+from protocol.transport.shardcast_server import create_app as create_origin
+from protocol.wire import manifest
+from protocol.wire.api import Assignment
+from tests.conftest import TOKEN
+from tests.coordinator.swarm import RULES, Party, Swarm
+from worker.daemon import Worker
+from worker.settings import WorkerSettings
+from worker.transformers_engine import TransformersEngine
+
+
+@dataclass
+class Farm:
+    """Everything around a worker. ``close`` it."""
+
+    swarm: Swarm
+    model: Path
+    directory: Path
+    closing: ExitStack = field(default_factory=ExitStack)
+
+    def __post_init__(self) -> None:
+        self.root = manifest.from_directory(self.model, 0).root
+        open_run_with(self.swarm, self.root)
+        store, deployment = ChunkStore(self.directory / "origin"), self.swarm.chain.deployment
+        shardcast.publish(
+            self.model, self.swarm.run, 0, deployment.chain_id, deployment.market, self.swarm.trainer, store
+        )
+        self.origin_url = serve(create_origin(store), self.closing)
+        listener = socket.socket()
+        listener.bind(("127.0.0.1", 0))
+        self.settings: CoordinatorSettings = self.swarm.settings(
+            relays=[self.origin_url], first_round_nodes=1, max_rounds=1
+        )
+        database = Store(self.settings.database)
+        keep_rules(database, RULES)
+        self.app = create_app(Desk(self.settings, database, deployment))
+        self.url = self.swarm.url = serve(self.app, self.closing, listener)
+        self.clockwork = Clockwork(self.settings, self.swarm.coordinator)
+        self.closing.callback(self.clockwork.close)
+        self.clockwork.advance()
+
+    @property
+    def party(self) -> Party:
+        """The node that the workers here are."""
+        return self.swarm.workers[0]
+
+    def close(self) -> None:
+        self.closing.close()
+
+    def worker_settings(self, name: str = "worker", **changes: Any) -> WorkerSettings:
+        """Settings of a worker whose state lies under ``name``."""
+        values: dict[str, Any] = {
+            "rpc_url": self.swarm.anvil.url,
+            "addresses": self.directory / "addresses.json",
+            "keystore": "worker",
+            "state_dir": self.directory / name,
+            "coordinator_url": self.url,
+            "run": self.swarm.run,
+            "wait_seconds": 0.0,
+        }
+        return WorkerSettings(**(values | changes))
+
+    def worker(
+        self, name: str = "worker", kind: type[Worker] = Worker, party: Party | None = None, **changes: Any
+    ) -> Worker:
+        """A worker over the state ``name``: asking twice is starting it again."""
+        settings, deployment = self.worker_settings(name, **changes), self.swarm.chain.deployment
+        settings.state_dir.mkdir(parents=True, exist_ok=True)
+        key = (party or self.party).key
+        chain = Chain(self.swarm.anvil.url, deployment)
+        client = CoordinatorClient(settings.coordinator_url, key, chain.chain_id, deployment.rounds)
+        sender = Sender(chain, key, settings.state_dir / "sender.db")
+        with ExitStack() as unless_made:
+            for held in (chain, client, sender):
+                unless_made.callback(held.close)
+            made = kind(settings, key, chain, client, sender, TransformersEngine())
+            unless_made.pop_all()
+        self.closing.callback(made.close)
+        return made
+
+    def open_round(self, worker: Worker) -> Assignment:
+        """Says that the worker is up and holds the weights, and has a round opened for it."""
+        worker.checkpoints.directory(0, self.root)
+        self.swarm.beat()
+        self.clockwork.advance()
+        (assignment,) = self.swarm.client(self.party).assignments(self.party.node)
+        return assignment
+
+
+def open_run_with(swarm: Swarm, root: bytes) -> None:
+    """Opens another run in place of the swarm's, with real weights as version 0; everybody joins it."""
+    reader, deployment = swarm.chain.latest(), swarm.chain.deployment
+    terms = reader.run(swarm.run).terms
+    receipt = swarm.send(swarm.requester, calls.open_run(deployment, terms, root, "rules"))
+    (opened,) = [log.event for log in receipt.logs if isinstance(log.event, RunOpened)]
+    swarm.send(swarm.requester, calls.fund_run(deployment, opened.run, 400 * TOKEN))
+    swarm.run = opened.run
+    for worker in swarm.workers:
+        swarm.join(worker)
+
+
+def serve(app: Any, closing: ExitStack, listener: socket.socket | None = None) -> str:
+    """Serves an ASGI app on a free port until ``closing``; its URL."""
+    if listener is None:
+        listener = socket.socket()
+        listener.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, ws="none"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.005)
+
+    def stop() -> None:
+        server.should_exit = True
+        thread.join(5)
+        listener.close()
+
+    closing.callback(stop)
+    return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def wait_for(holds: Callable[[], object], seconds: float = 15.0) -> None:
+    """Waits until ``holds``."""
+    give_up = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < give_up, "it did not happen in time"
+        time.sleep(0.02)

@@ -1,0 +1,182 @@
+"""A worker between a real chain and a real coordinator, also one that lies or falls silent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from fastapi import Request
+from fastapi.responses import Response
+from starlette.applications import Starlette
+from starlette.routing import Mount, Route
+
+from protocol.chain.structs import Role, State
+from protocol.errors import Misconfigured, Rejected, Unavailable
+from protocol.wire.api import Assignment, Assignments
+from protocol.wire.assignments import bitmap_of, unpack_leaves
+from protocol.wire.reasons import Reason
+from protocol.wire.rollout import artifact_root, decode
+from tests.coordinator.swarm import RULES
+from tests.worker.farm import Farm, serve, wait_for
+from worker.daemon import Worker
+from worker.outbox import Outbox
+from worker.prover import Finished, Work, finish, tasks_of
+
+
+def liar(farm: Farm, assignment: Assignment, **lies: object) -> str:
+    """The coordinator, but for what it says of one assignment; its URL."""
+
+    async def assignments(_: Request) -> Response:
+        lie = Assignments(rounds=[assignment.model_copy(update=lies)])
+        return Response(lie.model_dump_json(), media_type="application/json")
+
+    routes = [Route("/nodes/{node}/assignments", assignments), Mount("/", farm.app)]
+    return serve(Starlette(routes=routes), farm.closing)
+
+
+def jobs_of(farm: Farm, assignment: Assignment) -> int:
+    return bitmap_of(assignment.jobs)
+
+
+def test_what_is_assigned_is_made_proved_uploaded_signed_and_relayed(farm: Farm) -> None:
+    worker = farm.worker()
+    assignment = farm.open_round(worker)
+    assert worker.tick() is True
+    assert worker.tick() is False
+    farm.clockwork.advance()
+    standing = farm.swarm.chain.latest().round(assignment.round)
+    assert standing.submitted & jobs_of(farm, assignment) == jobs_of(farm, assignment)
+    deployment = farm.swarm.chain.deployment
+    for _, submission in worker.outbox.submissions(assignment.round):
+        for leaf in unpack_leaves(bytes.fromhex(submission.leaves[2:])):
+            artifact = decode(farm.swarm.client(farm.party).artifact(leaf.root))
+            assert artifact_root(deployment.chain_id, deployment.rounds, artifact) == leaf.root
+            assert (artifact.round, artifact.job, artifact.node) == (assignment.round, leaf.job, farm.party.node)
+            assert artifact.manifest_root == farm.root
+            assert len(artifact.rollouts) == RULES.rollouts_per_job
+            assert leaf.units > 0
+
+
+def test_alone_it_fetches_weights_says_that_it_is_up_and_is_listed(farm: Farm) -> None:
+    worker = farm.worker()
+    worker.start_background()
+    client = farm.swarm.client(farm.party)
+    wait_for(lambda: any(n.node == farm.party.node and n.version == 0 for n in client.status().nodes))
+    farm.clockwork.advance()
+    assert client.assignments(farm.party.node)
+
+
+def test_a_beacon_that_is_not_the_opening_blocks_hash_is_refused_before_any_work(farm: Farm) -> None:
+    honest = farm.worker()
+    assignment = farm.open_round(honest)
+    other = farm.swarm.chain.block(assignment.open_block - 1)
+    for lies in (
+        {"beacon": "0x" + "0b" * 32},
+        {"beacon": "0x" + other.hash.hex(), "open_block": other.number},
+    ):
+        worker = farm.worker("wary", coordinator_url=liar(farm, assignment, **lies))
+        with pytest.raises(Rejected, match="beacon"):
+            worker.tick()
+        assert worker.outbox.rounds() == []
+        worker.close()
+
+
+@pytest.mark.parametrize(
+    ("lies", "words"),
+    [({"policy_version": 3}, "policy"), ({"assignments": "0x0000000104"}, "assignments"), ({"round": 99}, "not know")],
+)
+def test_what_the_coordinator_says_against_the_chain_is_refused(
+    farm: Farm, lies: dict[str, object], words: str
+) -> None:
+    assignment = farm.open_round(farm.worker())
+    worker = farm.worker("wary", coordinator_url=liar(farm, assignment, **lies))
+    with pytest.raises((Rejected, Unavailable), match=words):
+        worker.tick()
+    assert worker.outbox.rounds() == []
+
+
+def test_a_worker_submits_for_itself_when_the_coordinator_does_not_relay(farm: Farm) -> None:
+    first = farm.worker()
+    assignment = farm.open_round(first)
+    first.tick()
+    assert farm.swarm.chain.latest().round(assignment.round).submitted == 0
+    first.close()
+    farm.swarm.anvil.rpc.call("evm_increaseTime", hex(farm.swarm.window * 8 // 10))
+    farm.swarm.anvil.rpc.call("evm_mine")
+    again = farm.worker()
+    again.tick()
+    assert farm.swarm.chain.latest().round(assignment.round).submitted == jobs_of(farm, assignment)
+    farm.clockwork.advance()
+    assert farm.swarm.chain.latest().round(assignment.round).submitted == jobs_of(farm, assignment)
+
+
+def test_what_a_crash_left_unsigned_is_made_again_and_handed_in_whole(farm: Farm) -> None:
+    other = farm.worker("elsewhere")
+    assignment = farm.open_round(other)
+    job = made(farm, other, assignment)[0]
+    other.close()
+    # A worker was killed between keeping its first artifact and signing.
+    outbox = Outbox(farm.worker_settings().state_dir / "rounds")
+    outbox.remember(assignment)
+    outbox.put_artifact(assignment.round, job.job, job.file)
+    farm.worker().tick()
+    farm.clockwork.advance()
+    assert farm.swarm.chain.latest().round(assignment.round).submitted == jobs_of(farm, assignment)
+
+
+def test_signatures_the_coordinator_lost_are_sent_again_not_made_again(farm: Farm) -> None:
+    first = farm.worker()
+    assignment = farm.open_round(first)
+    first.tick()
+    kept = {job: first.outbox.artifact(assignment.round, job) for job in assignment.jobs}
+    first.close()
+    # It forgets: the same round is asked for again, as after its database was restored.
+    second = farm.worker(coordinator_url=liar(farm, assignment))
+    assert second.tick() is True
+    assert {job: second.outbox.artifact(assignment.round, job) for job in assignment.jobs} == kept
+    assert second.loaded is None, "nothing had to be generated"
+
+
+def made(farm: Farm, worker: Worker, assignment: Assignment) -> list[Finished]:
+    """The jobs of an assignment, made without being handed in."""
+    worker._load(0, farm.root)
+    beacon = bytes.fromhex(assignment.beacon[2:])
+    work = Work(assignment.round, worker.node, tuple(assignment.jobs), beacon, 0, farm.root, worker.terms.max_units)
+    tasks = tasks_of(work, worker.deployed, worker.rules, worker.environment, worker.engine.model)
+    return finish(work, worker.deployed, worker.shape, tasks, worker.complete(tasks))
+
+
+def test_a_round_that_is_over_is_forgotten(farm: Farm) -> None:
+    first, other = farm.worker(), farm.worker("other", party=farm.swarm.workers[1])
+    other.checkpoints.directory(0, farm.root)
+    assignment = farm.open_round(first)
+    first.tick()
+    other.tick()
+    jobs = farm.swarm.chain.latest().round(assignment.round).jobs
+    farm.clockwork.advance()
+    for _ in range(4):
+        farm.clockwork.advance()
+    assert farm.swarm.chain.latest().round(assignment.round).state is State.VOTING
+    farm.swarm.vote(assignment.round, dict.fromkeys(range(jobs), Reason.ACCEPTED))
+    for _ in range(4):
+        farm.clockwork.advance()
+    assert farm.swarm.chain.latest().round(assignment.round).state is State.SETTLED
+    assert assignment.round in first.outbox.rounds()
+    first.close()
+    again = farm.worker()
+    again.tick()
+    assert assignment.round not in again.outbox.rounds()
+
+
+def test_a_key_without_a_node_is_told_what_to_type(farm: Farm) -> None:
+    stranger = replace(farm.party, key=farm.swarm.make_wallet("stranger"))
+    with pytest.raises(Misconfigured, match="assize node register"):
+        farm.worker("stranger", party=stranger)
+    with pytest.raises(Misconfigured, match="is no worker"):
+        farm.worker("validator", party=farm.swarm.validators[0])
+
+
+def test_a_worker_that_has_not_joined_is_told_what_to_type(farm: Farm) -> None:
+    newcomer = farm.swarm.register("newcomer", Role.WORKER, 4)
+    with pytest.raises(Misconfigured, match=f"assize run join {farm.swarm.run} {newcomer.node}"):
+        farm.worker("newcomer", party=newcomer)
