@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from protocol.environments.environment import Environment, Problem
 from protocol.tensor.decode import Completion
+from protocol.tensor.model import Model
 from worker.daemon import Worker
 from worker.prover import Task
 
@@ -17,16 +19,20 @@ class Adversary(Worker):
     """See above."""
 
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
-        return [self._edited(task, completion) for task, completion in zip(tasks, super().complete(tasks), strict=True)]
+        return [
+            edited(self.engine.model, self.environment, task.problem, completion)
+            for task, completion in zip(tasks, super().complete(tasks), strict=True)
+        ]
 
-    def _edited(self, task: Task, completion: Completion) -> Completion:
-        model = self.engine.model
-        text = model.completion_text(completion.output_tokens)
-        if self.environment.reward(task.problem, text) == 1.0:
-            return completion
-        right = self.environment.with_answer(text, task.problem.answer)
-        if right is None:
-            return completion
-        tokens = model.prompt_tokens(right)
-        ending = completion.output_tokens[len(tokens) :]
-        return replace(completion, output_tokens=tokens + ending)
+
+def edited(model: Model, environment: Environment, problem: Problem, completion: Completion) -> Completion:
+    """The completion with a right answer, as long as before; itself where it is right, or has no answer. PURE."""
+    text = model.completion_text(completion.output_tokens)
+    if environment.reward(problem, text) == 1.0:
+        return completion
+    right = environment.with_answer(text, problem.answer)
+    if right is None:
+        return completion
+    tokens = model.prompt_tokens(right)
+    ending = completion.output_tokens[len(tokens) :]
+    return replace(completion, output_tokens=tokens + ending)

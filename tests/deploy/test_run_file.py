@@ -1,0 +1,88 @@
+"""Run files: the built-in one holds together, and a wrong one is named with its field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deploy.run_file import BUILTIN, Terms, read_run_file
+from protocol.errors import Misconfigured
+from protocol.wire.rules import decode_rules, encode_rules, rules_hash
+from trainer.settings import read_recipe
+
+
+def changed(folder: Path, old: str, new: str) -> Path:
+    text = BUILTIN.read_text()
+    assert old in text
+    path = folder / "run.toml"
+    path.write_text(text.replace(old, new, 1))
+    return path
+
+
+def test_rules_and_recipe_of_the_built_in_run_agree() -> None:
+    run_file, recipe = read_run_file(), read_recipe(BUILTIN)
+    rules = run_file.rules
+    assert run_file.recipe == recipe
+    assert rules.samples_per_group == recipe.samples_per_group
+    assert rules.max_tokens == recipe.max_tokens
+    assert rules.temperature == recipe.temperature
+    assert rules.async_level == recipe.async_level
+    jobs = run_file.terms.jobs_per_round
+    assert jobs * rules.groups_per_job >= recipe.groups_to_start
+    assert decode_rules(encode_rules(rules), rules_hash(encode_rules(rules))) == rules
+
+
+def test_terms_go_on_chain_with_the_parties_they_do_not_name() -> None:
+    terms = read_run_file().terms
+    coordinator, trainer = "0x" + "11" * 20, "0x" + "22" * 20
+    on_chain = terms.on_chain(coordinator, trainer, b"\x03" * 32)
+    assert (on_chain.coordinator, on_chain.trainer, on_chain.rules_hash) == (coordinator, trainer, b"\x03" * 32)
+    assert (on_chain.price_per_unit, on_chain.committee) == (terms.price_per_unit, terms.committee)
+    assert (on_chain.appeal_seats, on_chain.challenge_seconds) == (0, 0)
+
+
+@given(
+    jobs=st.integers(1, 256),
+    price=st.integers(0, 10**12),
+    fee=st.integers(0, 10**20),
+    units=st.integers(1, 10**12),
+    committee=st.integers(1, 15),
+)
+def test_a_round_never_reserves_less_than_pay_and_two_committees(
+    jobs: int, price: int, fee: int, units: int, committee: int
+) -> None:
+    windows = {f"{phase}_seconds": 60 for phase in ("work", "draw", "commit", "reveal")}
+    terms = Terms(
+        jobs_per_round=jobs, price_per_unit=price, juror_fee=fee, max_units=units, committee=committee, **windows
+    )
+    assert terms.most_per_round() == jobs * units * price + committee * fee + committee * fee
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("temperature = 1.0", "temperature = 9.0", "rules.temperature"),
+        ("committee = 3", "committee = 16", "terms.committee"),
+        ("committee = 3", "comittee = 3", "terms.com"),
+        ("groups_per_job = 4\n", "", "rules.groups_per_job"),
+        ("steps = 80", "steps = 'eighty'", "recipe.steps"),
+        ("[recipe]", "[reciepe]", "has no .recipe."),
+        ("[rules]", "[rules", "cannot read the run file"),
+    ],
+)
+def test_a_field_that_will_not_do_is_named_in_one_sentence(tmp_path: Path, old: str, new: str, words: str) -> None:
+    with pytest.raises(Misconfigured, match=words) as refused:
+        read_run_file(changed(tmp_path, old, new))
+    assert "run.toml" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_run_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Misconfigured, match="nowhere.toml"):
+        read_run_file(tmp_path / "nowhere.toml")
+    (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(Misconfigured, match="cannot read the run file"):
+        read_run_file(tmp_path / "binary.toml")
