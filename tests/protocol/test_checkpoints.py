@@ -1,0 +1,112 @@
+"""The checkpoints a node keeps, fetched from a real origin."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import Rejected, Unavailable
+from protocol.transport.checkpoints import KEPT, Checkpoints
+from protocol.transport.chunks import ChunkStore
+from protocol.transport.shardcast import Authority, publish
+from protocol.transport.shardcast_server import create_app
+from protocol.transport.sources import Sources
+from tests.protocol.conftest import KeySigner, Served
+
+CHAIN_ID, RUN = 31337, 1
+MARKET = "0x" + "11" * 20
+
+
+class Origin:
+    """A trainer's origin; ``publish`` makes a version with a content of its own."""
+
+    def __init__(self, folder: Path, signer: KeySigner, serve: Callable[..., Served]) -> None:
+        self.folder, self.signer, self.store = folder, signer, ChunkStore(folder / "origin")
+        self.served = serve(create_app(self.store))
+
+    def publish(self, version: int) -> bytes:
+        model = self.folder / f"model-{version}"
+        model.mkdir()
+        (model / "config.json").write_text("{}")
+        (model / "model.safetensors").write_bytes(b"weights of version %d" % version * 100)
+        return publish(model, RUN, version, CHAIN_ID, MARKET, self.signer, self.store).manifest.root
+
+
+@pytest.fixture
+def origin(tmp_path: Path, signer: KeySigner, serve: Callable[..., Served]) -> Origin:
+    return Origin(tmp_path, signer, serve)
+
+
+@pytest.fixture
+def checkpoints(tmp_path: Path, origin: Origin) -> Iterator[Checkpoints]:
+    authority = Authority(CHAIN_ID, MARKET, origin.signer.address)
+    with closing(Sources([origin.served.url])) as sources:
+        yield Checkpoints(sources, RUN, authority, tmp_path / "held")
+
+
+def test_a_version_is_fetched_once_and_then_needs_nobody(origin: Origin, checkpoints: Checkpoints) -> None:
+    assert checkpoints.newest() is None
+    root = origin.publish(0)
+    directory = checkpoints.directory(0, root)
+    assert (directory / "model.safetensors").read_bytes().startswith(b"weights of version 0")
+    assert checkpoints.newest() == 0
+    origin.served.stop()
+    assert checkpoints.directory(0, root) == directory
+
+
+def test_only_a_few_versions_are_kept_the_newest_ones(origin: Origin, checkpoints: Checkpoints) -> None:
+    directories = [checkpoints.directory(version, origin.publish(version)) for version in range(KEPT + 3)]
+    assert [directory.exists() for directory in directories] == [False] * 3 + [True] * KEPT
+    assert checkpoints.newest() == KEPT + 2
+
+
+def test_two_roots_of_one_version_are_two_checkpoints(origin: Origin, checkpoints: Checkpoints, tmp_path: Path) -> None:
+    first = checkpoints.directory(1, origin.publish(1))
+    (tmp_path / "model-1").rename(tmp_path / "elsewhere")
+    other = origin.publish(1)
+    (tmp_path / "model-1" / "model.safetensors").write_bytes(b"another branch")
+    changed = publish(tmp_path / "model-1", RUN, 1, CHAIN_ID, MARKET, origin.signer, origin.store).manifest.root
+    assert other != changed
+    second = checkpoints.directory(1, changed)
+    assert first != second
+    assert (second / "model.safetensors").read_bytes() == b"another branch"
+
+
+def test_bytes_other_than_the_chain_promises_are_refused_and_leave_nothing(
+    origin: Origin, checkpoints: Checkpoints
+) -> None:
+    origin.publish(2)
+    with pytest.raises((Rejected, Unavailable)):
+        checkpoints.directory(2, b"\x07" * 32)
+    assert checkpoints.newest() is None
+
+
+def test_a_checkpoint_signed_by_another_key_is_refused(origin: Origin, other_signer: KeySigner, tmp_path: Path) -> None:
+    root = origin.publish(0)
+    with closing(Sources([origin.served.url])) as sources:
+        wary = Checkpoints(sources, RUN, Authority(CHAIN_ID, MARKET, other_signer.address), tmp_path / "wary")
+        with pytest.raises(Rejected, match="sign"):
+            wary.directory(0, root)
+        assert wary.newest() is None
+
+
+def test_a_source_that_is_gone_is_waited_for(origin: Origin, checkpoints: Checkpoints) -> None:
+    root = origin.publish(0)
+    origin.served.stop()
+    with pytest.raises(Unavailable):
+        checkpoints.directory(0, root)
+
+
+def test_threads_that_want_the_same_version_get_the_same_directory(origin: Origin, checkpoints: Checkpoints) -> None:
+    root, found = origin.publish(0), []
+    threads = [threading.Thread(target=lambda: found.append(checkpoints.directory(0, root))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    assert len(set(found)) == 1
