@@ -50,10 +50,22 @@ def test_what_is_killed_and_started_again_goes_on_and_the_audit_holds(network: N
     _ctrl_c_leaves_nothing(network)
 
 
+def _ledger_alone(folder: Path) -> Path:
+    """An environment with nothing but the ledger's extra, as an auditor makes it; its ``assize``."""
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    constraints = ROOT / "deploy" / "constraints.txt"
+    command = [str(folder / "bin" / "pip"), "install", "-q", "-c", str(constraints), f"{ROOT}[ledger]"]
+    subprocess.run(command, check=True, capture_output=True, cwd=folder)
+    without = subprocess.run([str(folder / "bin" / "python"), "-c", "import torch"], capture_output=True, check=False)
+    assert without.returncode != 0
+    return folder / "bin" / "assize"
+
+
 def _audit_passes_then_names_a_flipped_balance(network: Network, tmp_path: Path) -> None:
     database = tmp_path / "auditor.db"
     words = ("--rpc", network.url("chain"), "--addresses", str(network.root / "addresses.json"), "--db", str(database))
-    passed = assize("ledger", "audit", *words)
+    alone = _ledger_alone(tmp_path / "auditor")
+    passed = subprocess.run([alone, "ledger", "audit", *words], capture_output=True, text=True, check=False, cwd="/")
     assert passed.returncode == 0, passed.stdout + passed.stderr
     with sqlite3.connect(database) as connection:
         owner, balance = connection.execute("SELECT owner, balance FROM credit WHERE worked != '0'").fetchone()
