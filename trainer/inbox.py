@@ -156,6 +156,8 @@ class Inbox:
             root = artifact_root(deployment.chain_id, deployment.address_of("Rounds"), artifact)
             if root != round_.claims[job][1] or artifact.job != job or artifact.round != number:
                 raise Rejected("the artifact is not the one that was judged")
+            if len(artifact.rollouts) != self.rules.rollouts_per_job:
+                raise Rejected(f"the artifact has {len(artifact.rollouts)} rollouts, not {self.rules.rollouts_per_job}")
         except Rejected as error:
             round_.consumed |= 1 << job
             self.log.warning("artifact_refused", round=number, job=job, why=str(error))

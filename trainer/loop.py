@@ -85,6 +85,7 @@ class Trainer:
         self.watch = Stopwatch()
         self.consumed: tuple[Consumption, ...] = ()
         self.evaluated: dict[int, float] = {}
+        self.announced: int | None = None
         self.done = False
 
     def resume(self) -> None:
@@ -101,11 +102,12 @@ class Trainer:
                 f"the chain has version {on_chain} of this run, the state in {self.state_dir} only "
                 f"{self.policy.version}: put the newest state back"
             )
-        self.publisher.publish(self.policy, self.consumed)
+        self._announce()
         self.log.info("resumed", version=self.policy.version)
 
     def tick(self) -> bool:
         """Makes the next version if there is enough to train on. Returns whether it did anything."""
+        self._announce()
         if self._finished():
             self.done = True
             return False
@@ -119,11 +121,17 @@ class Trainer:
         self.consumed = consumption(selection.taken)
         self._save()
         self.watch.mark("save")
-        self.publisher.publish(self.policy, self.consumed)
+        self._announce()
         self.watch.mark("publish")
         self._record("step", **asdict(record), **self._described(selection))
         self.log.info("step", version=self.policy.version, groups=len(selection.taken), tokens=record.tokens)
         return True
+
+    def _announce(self) -> None:
+        """Publishes the present version unless it is out. Nothing is trained on before: its jobs are not consumed yet."""
+        if self.announced != self.policy.version:
+            self.publisher.publish(self.policy, self.consumed)
+            self.announced = self.policy.version
 
     def _selection(self) -> Selection | None:
         """What the next step trains on, or None while it should wait for more."""

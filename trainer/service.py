@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import Callable
 
-import httpx
 import torch
 import uvicorn
 
 from protocol.chain.client import Chain
 from protocol.chain.sender import Sender
 from protocol.environments.registry import environment
-from protocol.errors import Misconfigured, Rejected, Unavailable
+from protocol.errors import Misconfigured
 from protocol.node import telemetry
 from protocol.node.daemon import Daemon
+from protocol.transport.blobs import HttpBlobs
 from protocol.transport.chunks import ChunkStore
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.listening import listen
@@ -48,32 +48,12 @@ def build(settings: TrainerSettings) -> tuple[Trainer, ChunkStore]:
     sender = Sender(chain, wallet, settings.state_dir / "sender.db")
     folder = settings.state_dir / "versions"
     publisher = Publisher(chain, sender, wallet, settings.run, store, settings.model, folder)
-    inbox = Inbox(chain, settings.run, rules, tasks, policy.model, fetcher())
+    fetch = functools.partial(HttpBlobs(FETCH_SECONDS).get, limit=DEFAULT_LIMITS.file_bytes)
+    inbox = Inbox(chain, settings.run, rules, tasks, policy.model, fetch)
     schedule = Schedule(
         settings.last_version or recipe.steps, settings.evaluate_every, settings.target_accuracy, settings.seed
     )
     return Trainer(policy, recipe, inbox, publisher, tasks, schedule, settings.state_dir), store
-
-
-def fetcher() -> Callable[[str, bytes], bytes]:
-    """Returns what fetches an artifact from the place its submission names; size-capped, nothing is believed."""
-    client = httpx.Client(timeout=FETCH_SECONDS)
-
-    def fetch(uri: str, root: bytes) -> bytes:
-        data = bytearray()
-        try:
-            with client.stream("GET", f"{uri}0x{root.hex()}", headers={"Accept-Encoding": "identity"}) as response:
-                if response.status_code != httpx.codes.OK:
-                    raise Unavailable(f"{uri} answered {response.status_code}")
-                for piece in response.iter_raw():
-                    data += piece
-                    if len(data) > DEFAULT_LIMITS.file_bytes:
-                        raise Rejected(f"{uri} sent more than an artifact may have")
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise Unavailable(f"{uri} does not answer: {type(error).__name__}") from error
-        return bytes(data)
-
-    return fetch
 
 
 def serve(settings: TrainerSettings) -> int:

@@ -50,9 +50,9 @@ def read_recipe(run_file: Path) -> Recipe:
     """
     try:
         table = tomllib.loads(run_file.read_text()).get("recipe")
-    except (OSError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError) as error:  # ValueError: no TOML, or no text at all
         raise Misconfigured(f"cannot read the run file {run_file}: {error}") from error
-    if table is None:
+    if not isinstance(table, dict):
         raise Misconfigured(f"{run_file} has no [recipe]")
     preset = table.pop("preset", None)
     if preset not in (None, "builtin"):

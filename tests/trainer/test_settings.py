@@ -65,7 +65,7 @@ def test_a_recipe_is_read_over_the_defaults(tmp_path: Path) -> None:
     [
         ("[rules]\n", "no \\[recipe\\]"),
         ("[recipe\n", "cannot read the run file"),
-        ("recipe = 3\n", "recipe"),
+        ("recipe = 3\n", "no \\[recipe\\]"),
         ("[recipe]\nsteps = 0\n", "recipe.steps"),
         ("[recipe]\nlerning_rate = 1e-3\n", "recipe.lerning_rate"),
         ("[recipe]\nratio = 'sideways'\n", "recipe.ratio"),

@@ -1,0 +1,174 @@
+"""A run on a real chain whose rounds the test drives from opening to tally, with artifacts served over HTTP."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+
+from protocol.chain import calls
+from protocol.chain.client import Chain
+from protocol.chain.events import CheckpointPublished, RoundOpened
+from protocol.chain.sender import Sender
+from protocol.chain.structs import Submission
+from protocol.chain.tail import Rollback, Tail
+from protocol.environments.arithmetic import Arithmetic
+from protocol.environments.environment import Problem
+from protocol.transport.blobs import HttpBlobs
+from protocol.transport.chunks import ChunkStore
+from protocol.wire import auth, manifest
+from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
+from protocol.wire.reasons import Reason
+from protocol.wire.rollout import Artifact, Rollout, artifact_root, encode
+from protocol.wire.seeds import job_seed, prompt_seed
+from tests.coordinator.swarm import RULES, Swarm
+from tests.worker.farm import open_run_with
+from trainer.config import Recipe
+from trainer.inbox import Inbox
+from trainer.loop import Schedule, Trainer
+from trainer.policy import Policy
+from trainer.publish import Publisher
+
+RECIPE = Recipe.builtin(
+    steps=4, groups_per_step=8, groups_to_start=2, samples_per_group=2, optimizer_steps=1, max_tokens=8, async_level=1
+)
+RIGHT, WRONG = "right", "wrong"
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+@dataclass
+class Scene:
+    """A swarm whose second run has real weights. ``close`` it."""
+
+    swarm: Swarm
+    model: Path
+    directory: Path
+    closing: ExitStack = field(default_factory=ExitStack)
+
+    def __post_init__(self) -> None:
+        self.environment = Arithmetic.from_params(RULES.environment.params)
+        self.root = manifest.from_directory(self.model, 0).root
+        open_run_with(self.swarm, self.root)
+        self.files = self.directory / "served" / "artifacts"
+        self.files.mkdir(parents=True)
+        handler = functools.partial(_Quiet, directory=str(self.files.parent))
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.closing.callback(server.server_close)
+        self.closing.callback(server.shutdown)
+        self.url = f"http://127.0.0.1:{server.server_port}"
+
+    @property
+    def chain(self) -> Chain:
+        return self.swarm.chain
+
+    def close(self) -> None:
+        self.closing.close()
+
+    def policy(self) -> Policy:
+        """The model of version 0."""
+        return Policy(self.model, RECIPE)
+
+    def inbox(self, policy: Policy) -> Inbox:
+        """An inbox that has seen nothing yet."""
+        blobs = HttpBlobs()
+        self.closing.callback(blobs.close)
+        fetch = functools.partial(blobs.get, limit=1 << 20)
+        made = Inbox(self.chain, self.swarm.run, RULES, self.environment, policy.model, fetch)
+        self.closing.callback(made.pool.shutdown)
+        return made
+
+    def publisher(self, state: Path) -> tuple[Publisher, ExitStack]:
+        """A publisher over ``state``, and what ends its hold on the key."""
+        stack = ExitStack()
+        state.mkdir(parents=True, exist_ok=True)
+        sender = Sender(self.chain, self.swarm.trainer, state / "sender.db")
+        stack.callback(sender.close)
+        store = ChunkStore(state / "origin")
+        run, trainer = self.swarm.run, self.swarm.trainer
+        return Publisher(self.chain, sender, trainer, run, store, self.model, state / "versions"), stack
+
+    def trainer(self, state: Path, last_version: int = 4) -> tuple[Trainer, ExitStack]:
+        """A trainer over ``state``: asking twice is starting it again, once the stack of the first is closed."""
+        policy = self.policy()
+        publisher, stack = self.publisher(state)
+        schedule = Schedule(last_version)
+        return Trainer(policy, RECIPE, self.inbox(policy), publisher, self.environment, schedule, state), stack
+
+    def round(self, reasons: Mapping[int, Reason], version: int = 0, answers: Sequence[str] = (RIGHT, WRONG)) -> int:
+        """A round judged as said, one job for each reason; its tally is mined. Every group has these answers."""
+        round_ = self.unjudged(len(reasons), version, answers)
+        self.judge(round_, reasons)
+        return round_
+
+    def unjudged(self, jobs: int, version: int = 0, answers: Sequence[str] = (RIGHT, WRONG)) -> int:
+        """A round whose work is done, closed and not judged."""
+        swarm, deployment, worker = self.swarm, self.chain.deployment, self.swarm.workers[0]
+        assignments = pack_assignments([Listing(worker.node, jobs)])
+        opening = calls.open_round(deployment, swarm.run, 1, version, assignments)
+        receipt = swarm.send(swarm.coordinator, opening)
+        (opened,) = [log.event for log in receipt.logs if isinstance(log.event, RoundOpened)]
+        made = [self.artifact(opened.round, job, receipt.block_hash, answers) for job in range(jobs)]
+        leaves = pack_leaves([Leaf(job, 1_000, self.keep(artifact)) for job, artifact in enumerate(made)])
+        uri = f"{self.url}/artifacts/"
+        message = auth.submission(
+            deployment.chain_id, deployment.rounds, opened.round, worker.node, receipt.block_hash, leaves, uri
+        )
+        signed = Submission(worker.node, receipt.block_hash, leaves, uri, worker.key.sign_typed(message))
+        swarm.send(swarm.coordinator, calls.submit(deployment, opened.round, assignments, [signed]))
+        swarm.send(swarm.coordinator, calls.close_round(deployment, opened.round, assignments))
+        return opened.round
+
+    def judge(self, round_: int, reasons: Mapping[int, Reason]) -> None:
+        """Draws a committee, which votes as said, and tallies."""
+        swarm, deployment = self.swarm, self.chain.deployment
+        swarm.send(swarm.coordinator, calls.draw(deployment, round_))
+        swarm.vote(round_, reasons)
+        swarm.send(swarm.coordinator, calls.tally(deployment, round_))
+
+    def artifact(self, round_: int, job: int, beacon: bytes, answers: Sequence[str]) -> Artifact:
+        """One group's completions: answers only, right and wrong ones."""
+        deployment, model = self.chain.deployment, self.policy().model
+        problem = self.environment.problem(
+            prompt_seed(job_seed(deployment.chain_id, deployment.rounds, round_, beacon, job), 0)
+        )
+        prompt = model.prompt_tokens(problem.prompt)
+        rollouts = []
+        for answer in answers:
+            tokens = (*model.prompt_tokens(text_of(problem, answer)), model.stop_token)
+            logprobs = np.full(len(tokens), -0.5, np.float32)
+            rollouts.append(Rollout(np.array(prompt), np.array(tokens), logprobs, (b"\x00" * 8,), "stop"))
+        return Artifact(round_, job, self.swarm.workers[0].node, self.root, tuple(rollouts))
+
+    def keep(self, artifact: Artifact) -> bytes:
+        """Serves an artifact and returns its root."""
+        deployment = self.chain.deployment
+        root = artifact_root(deployment.chain_id, deployment.rounds, artifact)
+        (self.files / f"0x{root.hex()}").write_bytes(encode(artifact))
+        return root
+
+    def published(self) -> list[CheckpointPublished]:
+        """Every checkpoint of this run that the chain was told of after the first."""
+        tail, found = Tail(self.chain), []
+        while blocks := tail.poll():
+            assert not isinstance(blocks, Rollback)
+            events = [log.event for block in blocks for log in block.logs]
+            found += [e for e in events if isinstance(e, CheckpointPublished) and e.run == self.swarm.run and e.version]
+        return found
+
+
+def text_of(problem: Problem, answer: str) -> str:
+    """A completion that is the answer, right or wrong."""
+    if answer == RIGHT:
+        return f"answer {problem.answer}"
+    return f"answer {(int(problem.answer) + 1) % 10_000:0{len(problem.answer)}d}"

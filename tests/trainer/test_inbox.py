@@ -1,0 +1,108 @@
+"""What the trainer may train on, told by a real chain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from protocol.chain import calls
+from protocol.chain.structs import Consumption
+from protocol.wire.reasons import Reason
+from protocol.wire.rollout import decode, encode
+from tests.trainer.scene import RIGHT, WRONG, Scene
+from trainer.inbox import Inbox
+
+SOUND, FRAUD, VOID = Reason.ACCEPTED, Reason.SAMPLING_FRAUD, Reason.SAMPLING_VOID
+
+
+def held(inbox: Inbox) -> set[tuple[int, int]]:
+    return {(group.round, group.job) for group in inbox.groups()}
+
+
+def artifacts(scene: Scene) -> dict[tuple[int, int], Path]:
+    """Where each job's artifact lies."""
+    found = {path: decode(path.read_bytes()) for path in scene.files.iterdir()}
+    return {(artifact.round, artifact.job): path for path, artifact in found.items()}
+
+
+def test_only_jobs_that_a_tally_accepted_come_in_with_rewards_computed_here(scene: Scene) -> None:
+    inbox = scene.inbox(scene.policy())
+    round_ = scene.unjudged(4, answers=(WRONG, RIGHT))
+    inbox.poll(0)
+    assert held(inbox) == set(), "nothing before a verdict"
+    scene.judge(round_, {0: SOUND, 1: FRAUD, 2: VOID, 3: SOUND})
+    inbox.poll(0)
+    assert held(inbox) == {(round_, 0), (round_, 3)}
+    assert all(group.rewards == (0.0, 1.0) and group.version == 0 for group in inbox.groups())
+    assert len({group.prompt_tokens for group in inbox.groups()}) == 2, "each job has a problem of its own"
+
+
+def test_an_artifact_whose_bytes_changed_after_the_verdict_is_refused(scene: Scene) -> None:
+    round_ = scene.round({0: SOUND, 1: SOUND, 2: SOUND})
+    found = artifacts(scene)
+    other = encode(scene.artifact(round_, 0, b"\x07" * 32, (RIGHT, RIGHT)))
+    found[round_, 0].write_bytes(other)
+    found[round_, 1].write_bytes(b"garbage")
+    inbox = scene.inbox(scene.policy())
+    inbox.poll(0)
+    assert held(inbox) == {(round_, 2)}
+
+
+def test_an_artifact_that_cannot_be_fetched_now_comes_in_later(scene: Scene) -> None:
+    round_ = scene.round({0: SOUND, 1: SOUND})
+    path = artifacts(scene)[round_, 1]
+    away = path.rename(scene.directory / "away")
+    inbox = scene.inbox(scene.policy())
+    inbox.poll(0)
+    assert held(inbox) == {(round_, 0)}
+    away.rename(path)
+    inbox.poll(0)
+    assert held(inbox) == {(round_, 0), (round_, 1)}
+
+
+def test_a_job_that_a_checkpoint_consumed_is_dropped_also_by_whoever_starts_later(scene: Scene) -> None:
+    round_ = scene.round({0: SOUND, 1: SOUND})
+    inbox = scene.inbox(scene.policy())
+    inbox.poll(0)
+    consumed = [Consumption(round_, 0b01)]
+    publishing = calls.publish(scene.chain.deployment, scene.swarm.run, 1, b"\x05" * 32, consumed)
+    scene.swarm.send(scene.swarm.trainer, publishing)
+    inbox.poll(0)
+    assert held(inbox) == {(round_, 1)}
+    later = scene.inbox(scene.policy())
+    later.poll(0)
+    assert held(later) == {(round_, 1)}
+
+
+def test_rounds_made_by_too_old_a_policy_are_forgotten_and_not_fetched(scene: Scene) -> None:
+    round_ = scene.round({0: SOUND})
+    inbox = scene.inbox(scene.policy())
+    inbox.poll(0)
+    assert held(inbox) == {(round_, 0)}
+    inbox.poll(1)
+    assert held(inbox) == set()
+    artifacts(scene)[round_, 0].unlink()
+    later = scene.inbox(scene.policy())
+    later.poll(1)
+    assert held(later) == set()
+
+
+def test_rounds_of_other_runs_are_none_of_its_business(scene: Scene) -> None:
+    inbox = scene.inbox(scene.policy())
+    inbox.run += 1
+    scene.round({0: SOUND})
+    inbox.poll(0)
+    assert held(inbox) == set()
+
+
+def test_after_a_reorganisation_only_what_still_stands_is_held(scene: Scene) -> None:
+    first = scene.round({0: SOUND})
+    snapshot = scene.chain.rpc.call("evm_snapshot")
+    second = scene.unjudged(1)
+    inbox = scene.inbox(scene.policy())
+    inbox.poll(0)
+    assert held(inbox) == {(first, 0)}
+    scene.chain.rpc.call("evm_revert", snapshot)
+    scene.chain.rpc.call("anvil_mine", hex(12))
+    inbox.poll(0)
+    assert held(inbox) == {(first, 0)}
+    assert second not in inbox.rounds

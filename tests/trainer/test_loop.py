@@ -1,0 +1,132 @@
+"""The trainer's loop: only what is judged, each job once, and a crash between any two steps changes nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.errors import AssizeError, Misconfigured
+from protocol.wire.assignments import jobs_in
+from protocol.wire.reasons import Reason
+from tests.trainer.scene import RECIPE, RIGHT, Scene
+from trainer.batch import Group, Selection
+from trainer.loop import Stopwatch, consumption, ready
+
+SOUND, FRAUD = Reason.ACCEPTED, Reason.SAMPLING_FRAUD
+
+
+def group(round_: int, job: int, number: int = 0) -> Group:
+    return Group(round_, job, number, 0, (1,), ((2,), (3,)), (0.0, 1.0))
+
+
+GROUPS = st.lists(st.builds(group, st.integers(1, 4), st.integers(0, 255), st.integers(0, 3)), max_size=20)
+
+
+def selection(*taken: Group) -> Selection:
+    return Selection(taken=taken, idle=(), left=(), stale=())
+
+
+@given(groups=GROUPS)
+def test_consumption_names_each_job_once_by_round_in_order(groups: list[Group]) -> None:
+    entries = consumption(groups)
+    named = [(entry.round, job) for entry in entries for job in jobs_in(entry.jobs)]
+    assert sorted(named) == named
+    assert set(named) == {(each.round, each.job) for each in groups}
+    assert len(named) == len(set(named))
+
+
+@given(groups=GROUPS)
+def test_a_step_starts_with_enough_groups_or_once_a_second_round_was_waited_for(groups: list[Group]) -> None:
+    enough = len(groups) >= RECIPE.groups_to_start
+    assert ready(selection(*groups), RECIPE) == (enough or len({each.round for each in groups}) > 1)
+
+
+def test_the_stopwatch_books_every_second_under_one_part() -> None:
+    times = iter([0.0, 1.0, 3.5, 4.0])
+    watch = Stopwatch(lambda: next(times))
+    for part in ("wait", "train", "wait"):
+        watch.mark(part)
+    assert watch.lap() == {"wait": 1.5, "train": 2.5}
+    assert watch.lap() == {}
+
+
+def records(state: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (state / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_step_trains_on_accepted_groups_publishes_and_consumes_them(scene: Scene, tmp_path: Path) -> None:
+    state = tmp_path / "trainer"
+    trainer, held = scene.trainer(state, last_version=1)
+    with held:
+        trainer.resume()
+        assert trainer.tick() is False, "nothing to train on"
+        round_ = scene.round({0: SOUND, 1: FRAUD, 2: SOUND, 3: SOUND})
+        idle = scene.round({0: SOUND}, answers=(RIGHT, RIGHT))
+        assert trainer.tick() is True
+        assert trainer.tick() is False
+        assert trainer.done
+    assert scene.chain.latest().run(scene.swarm.run).version == 1
+    assert scene.chain.latest().round(round_).consumed == 0b1101
+    assert scene.chain.latest().round(idle).consumed == 0, "groups without advantages are not consumed"
+    before, step, after = records(state)
+    assert (before["kind"], before["version"]) == ("evaluation", 0)
+    assert (step["version"], step["groups"], step["groups_idle"], step["rounds"]) == (1, 3, 1, [round_])
+    assert (after["kind"], after["version"]) == ("evaluation", 1)
+
+
+def test_a_crash_between_saving_and_publishing_announces_the_same_checkpoint_once(scene: Scene, tmp_path: Path) -> None:
+    state = tmp_path / "trainer"
+    trainer, held = scene.trainer(state)
+    with held:
+        trainer.resume()
+        round_ = scene.round({0: SOUND, 1: SOUND, 2: SOUND})
+        # Without gas the announcement fails, after the state is on disk.
+        scene.chain.rpc.call("anvil_setBalance", scene.swarm.trainer.address, "0x0")
+        with pytest.raises(AssizeError):
+            trainer.tick()
+        weights = trainer.policy.weights()
+    assert scene.published() == []
+    scene.swarm.anvil.fund(scene.swarm.trainer.address)
+    for _ in range(2):
+        again, held = scene.trainer(state)
+        with held:
+            again.resume()
+            assert again.policy.version == 1
+            assert all((again.policy.weights()[name] == value).all() for name, value in weights.items())
+            assert again.tick() is False, "its jobs are consumed"
+    assert [event.version for event in scene.published()] == [1]
+    assert scene.chain.latest().round(round_).consumed == 0b111
+
+
+def test_a_version_that_could_not_be_announced_is_announced_before_anything_else_is_trained(
+    scene: Scene, tmp_path: Path
+) -> None:
+    trainer, held = scene.trainer(tmp_path / "trainer")
+    with held:
+        trainer.resume()
+        round_ = scene.round({0: SOUND, 1: SOUND})
+        scene.chain.rpc.call("anvil_setBalance", scene.swarm.trainer.address, "0x0")
+        for _ in range(2):
+            with pytest.raises(AssizeError):
+                trainer.tick()
+            assert trainer.policy.version == 1, "the same jobs are not trained on twice"
+        scene.swarm.anvil.fund(scene.swarm.trainer.address)
+        assert trainer.tick() is False
+    assert [event.version for event in scene.published()] == [1]
+    assert scene.chain.latest().round(round_).consumed == 0b11
+
+
+def test_an_older_state_than_the_chain_is_refused(scene: Scene, tmp_path: Path) -> None:
+    trainer, held = scene.trainer(tmp_path / "trainer")
+    with held:
+        trainer.resume()
+        scene.round({0: SOUND, 1: SOUND})
+        trainer.tick()
+    fresh, held = scene.trainer(tmp_path / "another")
+    with held, pytest.raises(Misconfigured, match="put the newest state back"):
+        fresh.resume()

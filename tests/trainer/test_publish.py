@@ -1,0 +1,78 @@
+"""A version goes out once, whatever is interrupted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from protocol.chain.structs import Consumption
+from protocol.errors import Rejected
+from protocol.wire import manifest
+from protocol.wire.reasons import Reason
+from tests.trainer.scene import Scene
+from trainer.batch import pack
+from trainer.inbox import Inbox
+from trainer.policy import Policy
+from trainer.publish import DIRECTORIES_KEPT
+
+
+def stepped(policy: Policy, inbox: Inbox) -> Policy:
+    """One training step on whatever is at hand."""
+    policy.step(pack(inbox.groups(), 1, 2048))
+    return policy
+
+
+def test_the_model_the_run_was_opened_with_is_served_and_not_announced(scene: Scene, tmp_path: Path) -> None:
+    publisher, held = scene.publisher(tmp_path / "trainer")
+    with held:
+        publisher.publish(scene.policy(), ())
+        assert publisher.store.latest(scene.swarm.run) == 0
+        assert publisher.newest_version() == 0
+    assert scene.published() == []
+
+
+def test_a_version_is_announced_once_with_its_jobs_and_served_before(scene: Scene, tmp_path: Path) -> None:
+    round_ = scene.round({0: Reason.ACCEPTED, 1: Reason.ACCEPTED})
+    policy = scene.policy()
+    inbox = scene.inbox(policy)
+    inbox.poll(0)
+    stepped(policy, inbox)
+    consumed = (Consumption(round_, 0b11),)
+    publisher, held = scene.publisher(tmp_path / "trainer")
+    with held:
+        publisher.publish(policy, consumed)
+        publisher.publish(policy, consumed)
+    (event,) = scene.published()
+    directory = tmp_path / "trainer" / "versions" / "1"
+    assert (event.version, event.manifest_root) == (1, manifest.from_directory(directory, 1).root)
+    assert scene.chain.latest().round(round_).consumed == 0b11
+    signed = publisher.store.manifest(scene.swarm.run, 1, event.manifest_root)
+    assert signed is not None
+    assert publisher.store.missing(signed.manifest) == []
+
+
+def test_other_weights_for_a_version_that_is_out_are_refused(scene: Scene, tmp_path: Path) -> None:
+    scene.round({0: Reason.ACCEPTED, 1: Reason.ACCEPTED})
+    policy = scene.policy()
+    inbox = scene.inbox(policy)
+    inbox.poll(0)
+    publisher, held = scene.publisher(tmp_path / "trainer")
+    with held:
+        publisher.publish(stepped(policy, inbox), ())
+    other = scene.policy()
+    other.version = 1
+    publisher, held = scene.publisher(tmp_path / "other")
+    with held, pytest.raises(Rejected, match="another root"):
+        publisher.publish(other, ())
+
+
+def test_only_the_last_directories_are_kept(scene: Scene, tmp_path: Path) -> None:
+    policy = scene.policy()
+    publisher, held = scene.publisher(tmp_path / "trainer")
+    with held:
+        for version in range(1, DIRECTORIES_KEPT + 3):
+            policy.version = version
+            publisher.publish(policy, ())
+    kept = sorted(int(path.name) for path in (tmp_path / "trainer" / "versions").iterdir())
+    assert kept == list(range(3, DIRECTORIES_KEPT + 3))
