@@ -64,11 +64,18 @@ def test_a_child_gets_its_environment_and_its_output_is_kept(supervisor: Supervi
 
 
 def test_every_child_is_ended_with_the_supervisor_whatever_the_reason(tmp_path: Path) -> None:
-    with pytest.raises(KeyboardInterrupt), Supervisor(tmp_path) as supervisor:
-        for name in ("one", "two"):
-            supervisor.start(sleeper(name))
-        pids = [child.pid for child in supervisor.children.values()]
-        raise KeyboardInterrupt
+    pids: list[int] = []
+
+    def interrupted() -> None:
+        with Supervisor(tmp_path) as supervisor:
+            for name in ("one", "two"):
+                supervisor.start(sleeper(name))
+            pids.extend(child.pid for child in supervisor.children.values())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert len(pids) == 2
     assert not any(running(pid) for pid in pids)
     assert json.loads((tmp_path / "network.json").read_text())["services"] == {}
 

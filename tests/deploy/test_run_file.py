@@ -81,7 +81,7 @@ def test_a_field_that_will_not_do_is_named_in_one_sentence(tmp_path: Path, old: 
 
 
 def test_a_run_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(Misconfigured, match="nowhere.toml"):
+    with pytest.raises(Misconfigured, match=r"nowhere\.toml"):
         read_run_file(tmp_path / "nowhere.toml")
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(Misconfigured, match="cannot read the run file"):

@@ -1,4 +1,4 @@
-"""A run with real weights and its coordinator, and workers made when asked for. The test lets the coordinator advance."""
+"""A run with real weights and its coordinator, and workers when asked for. The test lets the coordinator advance."""
 
 from __future__ import annotations
 
