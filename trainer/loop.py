@@ -128,7 +128,7 @@ class Trainer:
         return True
 
     def _announce(self) -> None:
-        """Publishes the present version unless it is out. Nothing is trained on before: its jobs are not consumed yet."""
+        """Publishes the present version unless it is out. Nothing is trained on before: its jobs are unconsumed yet."""
         if self.announced != self.policy.version:
             self.publisher.publish(self.policy, self.consumed)
             self.announced = self.policy.version
