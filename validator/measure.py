@@ -24,10 +24,10 @@ from protocol.environments.environment import Environment
 from protocol.tensor.decode import Completion, Request, decode
 from protocol.tensor.model import Model, load_model
 from protocol.tensor.proofs import build_proofs_batch, distances_batch
+from protocol.wire.proof import ENTRIES
 from protocol.wire.rules import Thresholds
 from protocol.wire.sampling import noise_key
 from protocol.wire.seeds import prompt_seed
-from protocol.wire.toploc import ENTRIES
 from validator.prefill import DTYPES, Completed, prefill, probe
 
 FACTOR = 10.0

@@ -18,16 +18,16 @@ from torch import Tensor
 from protocol.errors import Rejected
 from protocol.wire import toploc
 from protocol.wire.polynomial import F64, I64
-from protocol.wire.toploc import CHUNK_ROWS, Distance, Proof
+from protocol.wire.proof import ENTRIES, Proofs
+from protocol.wire.toploc import CHUNK_ROWS, Distance
 
-POSITION_BITS = 24  # of a selection key: 39 rows of H < 430,000
-ABSENT = 0x7FFF  # bf16 NaN: what stands where a shorter chunk has no rows
-CHUNKS_AT_ONCE = 256
+MAGNITUDE_BITS = 15
+CHUNKS_AT_ONCE = 128
 
 
 @dataclass(frozen=True, slots=True)
 class _Chunks:
-    """Chunks of a batch as bf16 bits, int16 (C, F), short ones filled up with ``ABSENT``.
+    """Chunks of a batch as bf16 bits, int16 (C, F), short ones filled up with zeros.
 
     ``rows`` is each chunk's number of rows, ``rollouts`` and ``indices`` say which chunk of which rollout it is.
     """
@@ -53,11 +53,11 @@ def build_proofs_batch(hidden_NH: Tensor, lengths: Sequence[int], size: int = CH
     """
     chunks = _cut(hidden_NH, lengths, size)
     proofs: list[list[bytes]] = [[] for _ in lengths]
-    built: dict[int, Proof] = {}
-    for members, entries in _top_entries(chunks, toploc.ENTRIES):
-        built.update(zip(members, toploc.build_from_entries(entries), strict=True))
+    built: dict[int, bytes] = {}
+    for members, entries in _top_entries(chunks, ENTRIES):
+        built.update(zip(members, toploc.build_from_entries(entries).encode(), strict=True))
     for chunk, rollout in enumerate(chunks.rollouts):
-        proofs[rollout].append(built[chunk].encode())
+        proofs[rollout].append(built[chunk])
     return proofs
 
 
@@ -88,11 +88,11 @@ def distances_batch(
     guesses_from = _previous_chunks(chunks, previous)
     measured: dict[int, Distance] = {}
     for members, entries in _top_entries(chunks, toploc.REACH):
-        positions_CK = entries.positions_CK[:, : toploc.ENTRIES]
+        positions_CK = entries.positions_CK[:, :ENTRIES]
         guesses_CK = [] if previous is None else [_values_at(chunks, [guesses_from[c] for c in members], positions_CK)]
         if template_H is not None:
             guesses_CK.append(template_H.double().cpu().numpy()[positions_CK % chunks.hidden])
-        found = toploc.distances_from_entries(entries, [decoded[c] for c in members], guesses_CK)
+        found = toploc.distances_from_entries(entries, decoded.take(members), guesses_CK)
         measured.update(zip(members, found, strict=True))
     by_rollout: list[list[Distance]] = [[] for _ in lengths]
     for chunk, rollout in enumerate(chunks.rollouts):
@@ -113,7 +113,7 @@ def _cut(hidden_NH: Tensor, lengths: Sequence[int], size: int) -> _Chunks:
             indices.append(index)
         offset += length
     bits_NH = hidden_NH.detach().to(torch.bfloat16).contiguous().view(torch.int16)
-    absent_1H = torch.full_like(bits_NH[:1], ABSENT) if len(bits_NH) else bits_NH
+    absent_1H = torch.zeros_like(bits_NH[:1])
     span_R, rows_C = np.arange(max(rows, default=0)), np.array(rows, dtype=np.int64)
     source_CR = np.where(span_R < rows_C[:, None], np.array(starts, dtype=np.int64)[:, None] + span_R, len(bits_NH))
     bits_CRH = torch.cat([bits_NH, absent_1H])[torch.from_numpy(source_CR).to(bits_NH.device)]
@@ -131,32 +131,40 @@ def _top_entries(chunks: _Chunks, count: int) -> Iterator[tuple[list[int], toplo
 
 
 def _select(chunks: _Chunks, members: list[int], count: int) -> toploc.Entries:
-    """Sorts by magnitude, then position, in one key: | magnitude 15 | 2^24 - 1 - position 24 |; absent rows are -1."""
+    """Sorts by magnitude, then position, in one key: | magnitude 15 | F - 1 - position |; absent rows come last."""
     bits_CF = chunks.bits_CF[members]
-    device, last = bits_CF.device, (1 << POSITION_BITS) - 1
-    position_F = torch.arange(bits_CF.shape[1], device=device)
-    filled_C1 = torch.tensor([chunks.rows[chunk] * chunks.hidden for chunk in members], device=device)[:, None]
-    keys_CF = (bits_CF.to(torch.int64) & 0x7FFF).bitwise_left_shift_(POSITION_BITS) + (last - position_F)
-    keys_CF.masked_fill_(position_F >= filled_C1, -1)
-    positions_CK = last - (keys_CF.topk(count, dim=1).values & last)
+    last = bits_CF.shape[1] - 1
+    position_bits = last.bit_length()
+    dtype = torch.int32 if MAGNITUDE_BITS + position_bits < 32 else torch.int64
+    from_end_F = torch.arange(last, -1, -1, dtype=dtype, device=bits_CF.device)
+    keys_CF = bits_CF.to(dtype).bitwise_and_(0x7FFF).bitwise_left_shift_(position_bits).bitwise_or_(from_end_F)
+    keys_CK = keys_CF.topk(count, dim=1).values.to(torch.int64)
+    positions_CK = last - (keys_CK & ((1 << position_bits) - 1))
     bits_CK = bits_CF.gather(1, positions_CK).to(torch.int64) & 0xFFFF
     return toploc.Entries(positions_CK.cpu().numpy(), bits_CK.cpu().numpy())
 
 
-def _decode(chunks: _Chunks, proofs: Sequence[Sequence[bytes]], rollouts: int) -> list[Proof]:
+def _decode(chunks: _Chunks, proofs: Sequence[Sequence[bytes]], rollouts: int) -> Proofs:
     """Reads every chunk's proof; raises ``Rejected`` naming the first rollout whose proofs are wrong."""
     if len(proofs) != rollouts:
         raise Rejected(f"proofs are given for {len(proofs)} rollouts, there are {rollouts}")
-    wanted = np.bincount(np.array(chunks.rollouts, dtype=np.int64), minlength=rollouts)
-    decoded = []
+    wanted = np.bincount(np.array(chunks.rollouts, dtype=np.int64), minlength=rollouts).tolist()
     for rollout, given in enumerate(proofs):
         if len(given) != wanted[rollout]:
             raise Rejected(f"rollout {rollout} needs {wanted[rollout]} proofs, {len(given)} are given")
-        try:
-            decoded += [Proof.decode(encoded) for encoded in given]
-        except Rejected as error:
-            raise Rejected(f"rollout {rollout}: {error}", error.reason) from error
-    return decoded
+    try:
+        return Proofs.decode([encoded for given in proofs for encoded in given])
+    except Rejected:
+        for rollout, given in enumerate(proofs):
+            _decode_of(rollout, given)
+        raise
+
+
+def _decode_of(rollout: int, proofs: Sequence[bytes]) -> None:
+    try:
+        Proofs.decode(proofs)
+    except Rejected as error:
+        raise Rejected(f"rollout {rollout}: {error}", error.reason) from error
 
 
 def _previous_chunks(chunks: _Chunks, previous: Sequence[int | None] | None) -> list[int]:
@@ -172,9 +180,8 @@ def _previous_chunks(chunks: _Chunks, previous: Sequence[int | None] | None) -> 
 
 def _values_at(chunks: _Chunks, sources: list[int], positions_CK: I64) -> F64:
     """Values of other chunks at flat positions, float64; NaN where they have no such row, or there is no source."""
-    device = chunks.bits_CF.device
-    bits_CK = chunks.bits_CF[[max(source, 0) for source in sources]].gather(
-        1, torch.from_numpy(positions_CK).to(device)
-    )
-    values_CK = bits_CK.view(torch.bfloat16).double().cpu().numpy()
-    return np.where(np.array(sources)[:, None] < 0, np.nan, values_CK)
+    there_C = np.maximum(sources, 0)
+    positions = torch.from_numpy(positions_CK).to(chunks.bits_CF.device)
+    bits_CK = chunks.bits_CF[there_C.tolist()].gather(1, positions)
+    filled_C = np.where(np.array(sources) < 0, 0, np.array(chunks.rows)[there_C] * chunks.hidden)
+    return np.where(positions_CK < filled_C[:, None], bits_CK.view(torch.bfloat16).double().cpu().numpy(), np.nan)

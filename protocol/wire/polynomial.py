@@ -3,7 +3,7 @@
 PURE. Residues are whole numbers held in float64: their products stay below 2^33, so every step is exact, and numpy
 reduces floats several times faster than it divides integers.
 
-Axes: C polynomials, K points of each, D coefficients, ascending.
+Axes: C polynomials, K points of each, D coefficients, ascending; P powers of a point, B blocks of P coefficients.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
 PRIME = 65497
+POWERS = 16  # of a point at once: sums of so many products stay exact
 
 
 def interpolate(x_CK: I64, y_CK: I64, coefficients: int) -> F64:
@@ -45,18 +46,44 @@ def interpolate(x_CK: I64, y_CK: I64, coefficients: int) -> F64:
 
 
 def evaluate(coefficients_CD: F64, x_CK: I64) -> I64:
-    """Returns each polynomial's values at its K points, all below p (int64): Horner's scheme, all at once."""
+    """Returns each polynomial's values at its K points, all below p (int64).
+
+    Blocks of 16 coefficients are matrix products with the points' powers, exact because a sum of 16 products stays
+    below 2^36; Horner's scheme in the 16th power joins the blocks.
+    """
+    count, degrees = coefficients_CD.shape
     points_CK = x_CK.astype(np.float64)
+    powers_PCK = _powers(points_CK)
+    padded_CD = np.pad(coefficients_CD, ((0, 0), (0, -degrees % POWERS)))
+    blocks_CBK = padded_CD.reshape(count, -1, POWERS) @ powers_PCK.transpose(1, 0, 2)
+    block_power_CK = _reduce(powers_PCK[-1] * points_CK)
     value_CK = np.zeros_like(points_CK)
-    for coefficient_C1 in coefficients_CD.T[::-1, :, None]:
-        value_CK = _reduce(value_CK * points_CK + coefficient_C1)
+    for block in range(blocks_CBK.shape[1] - 1, -1, -1):
+        value_CK *= block_power_CK
+        value_CK += blocks_CBK[:, block]
+        _reduce(value_CK)
     return value_CK.astype(np.int64)
 
 
+def _powers(points_CK: F64) -> F64:
+    """The points' powers 0 to 15 modulo p, (P, C, K)."""
+    powers_PCK = np.empty((POWERS, *points_CK.shape))
+    powers_PCK[0], powers_PCK[1] = 1.0, points_CK
+    known = 2
+    while known < POWERS:
+        more = min(known - 1, POWERS - known)
+        _reduce(np.multiply(powers_PCK[1 : more + 1], powers_PCK[known - 1], out=powers_PCK[known : known + more]))
+        known += more
+    return powers_PCK
+
+
 def _reduce(values: F64) -> F64:
-    """Reduces whole numbers in [0, 2^34) modulo p in place, exactly: the half keeps the quotient off the borders."""
-    quotient = np.floor((values + 0.5) * (1.0 / PRIME))
-    values -= quotient * PRIME
+    """Reduces whole numbers in [0, 2^48) modulo p in place, exactly: the half keeps the quotient off the borders."""
+    quotient = values + 0.5
+    quotient *= 1.0 / PRIME
+    np.floor(quotient, out=quotient)
+    quotient *= PRIME
+    values -= quotient
     return values
 
 

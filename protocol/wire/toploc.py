@@ -1,13 +1,10 @@
 """TOPLOC proofs: a 258-byte commitment to 32 rows of hidden states, and its distance from a verifier's own rows.
 
 PURE. Source: "TOPLOC: A Locality Sensitive Hashing Scheme for Trustless Verifiable Inference" (arXiv 2501.16007);
-bytes agree with the `toploc` package 0.1.6. The rows are the last hidden states after the final norm, as bf16 bits.
+proofs agree with the `toploc` package 0.1.6. The rows are the last hidden states after the final norm, as bf16 bits.
 A chunk of rows is flattened, its 128 entries of largest magnitude are kept (of equal ones the first), and a polynomial
-modulo p = 65497 (above every finite bf16) is laid through the points (position mod modulus, bf16 bits):
-
-    offset  size  field
-    0       2     modulus: the largest, at most p, that keeps all 128 positions distinct; big-endian
-    2       256   128 coefficients below p, ascending, 2 bytes each, big-endian
+modulo p = 65497 (above every finite bf16) is laid through the points (position mod modulus, bf16 bits), where modulus
+is the largest, at most p, that keeps all positions distinct. The bytes are drawn atop ``protocol.wire.proof``.
 
 What differs from the package: the verdict counts the sign, is measured against what a forger could reach without
 computing, and includes the modulus; failures propagate instead of turning into null proofs. A chunk with fewer than
@@ -18,51 +15,24 @@ Axes: C chunks, K entries of a chunk, E wider entries, D coefficients (128), T r
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.errors import Misconfigured, Rejected, Unavailable
+from protocol.errors import Misconfigured, Unavailable
 from protocol.wire import polynomial
 from protocol.wire.polynomial import F64, I64, PRIME
+from protocol.wire.proof import ENTRIES, MODULUS_FLOOR, Proof, Proofs
 
 U16 = NDArray[np.uint16]
+BOOL = NDArray[np.bool_]
 
-MODULUS_FLOOR = 1 << 15  # the reference gives up here; honest chunks come nowhere near
-ENTRIES = 128
-PROOF_BYTES = 2 + 2 * ENTRIES
 CHUNK_ROWS = 32
 SHORTEST_SPAN = 8  # shorter spans are too noisy to stand alone
 CORE, REACH = ENTRIES // 2, ENTRIES * 2  # what every, and what any, honest top 128 holds
 NO_MANTISSA = 2.0**64  # the reference's mantissa error where no exponent agrees
-_FORMAT = struct.Struct(f">{1 + ENTRIES}H")
-
-
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """One chunk's commitment: ``modulus`` in (2^15, p], 128 ``coefficients`` below p, ascending."""
-
-    modulus: int
-    coefficients: tuple[int, ...]
-
-    def encode(self) -> bytes:
-        """Returns the 258 bytes drawn atop this module."""
-        return _FORMAT.pack(self.modulus, *self.coefficients)
-
-    @classmethod
-    def decode(cls, encoded: bytes) -> Proof:
-        """Reads 258 bytes; raises ``Rejected`` for any other length, or a field out of its range."""
-        if len(encoded) != PROOF_BYTES:
-            raise Rejected(f"a proof has {PROOF_BYTES} bytes, not {len(encoded)}")
-        modulus, *coefficients = _FORMAT.unpack(encoded)
-        if not MODULUS_FLOOR < modulus <= PRIME:
-            raise Rejected(f"a proof's modulus lies in ({MODULUS_FLOOR}, {PRIME}], not {modulus}")
-        if max(coefficients) >= PRIME:
-            raise Rejected(f"a proof's coefficients stay below {PRIME}, one is {max(coefficients)}")
-        return cls(modulus, tuple(coefficients))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,27 +83,27 @@ def build(rows_TH: U16) -> Proof:
 
     Raises ``Misconfigured`` where they are empty or not finite: the engine that made them is broken.
     """
-    return build_from_entries(top_entries(rows_TH))[0]
+    return Proof.decode(build_from_entries(top_entries(rows_TH)).encode()[0])
 
 
-def build_from_entries(entries: Entries) -> list[Proof]:
+def build_from_entries(entries: Entries) -> Proofs:
     """Returns the proofs of C chunks from their top entries; raises ``Misconfigured`` as ``build`` does."""
     if entries.bits_CK.shape[1] == 0 or not _all_finite(entries.bits_CK):
         raise Misconfigured("hidden states are missing or not finite: check the model's weights and dtype")
-    moduli_C = np.array([canonical_modulus(positions_K) for positions_K in entries.positions_CK], dtype=np.int64)
-    coefficients_CD = polynomial.interpolate(entries.positions_CK % moduli_C[:, None], entries.bits_CK, ENTRIES)
-    rows = coefficients_CD.astype(np.int64).tolist()
-    return [Proof(modulus, tuple(row)) for modulus, row in zip(moduli_C.tolist(), rows, strict=True)]
+    moduli_C = canonical_moduli(entries.positions_CK)
+    positions_CK = entries.positions_CK % moduli_C[:, None]
+    return Proofs(moduli_C, polynomial.interpolate(positions_CK, entries.bits_CK, ENTRIES))
 
 
-def canonical_modulus(positions_K: I64) -> int:
-    """Returns the largest modulus, at most p, that keeps all positions distinct; ``Misconfigured`` if none does."""
-    if int(positions_K.max()) < PRIME:
-        return PRIME
-    for modulus in range(PRIME, MODULUS_FLOOR, -1):
-        if _distinct(positions_K, modulus):
-            return modulus
-    raise Misconfigured(f"this model cannot be proved: every modulus above {MODULUS_FLOOR} makes positions collide")
+def canonical_moduli(positions_CK: I64) -> I64:
+    """Returns the largest modulus, at most p, that keeps each chunk's positions distinct, (C,).
+
+    Raises ``Misconfigured`` where none above 2^15 does.
+    """
+    moduli_C = _largest_moduli(positions_CK, MODULUS_FLOOR)
+    if not moduli_C.all():
+        raise Misconfigured(f"this model cannot be proved: every modulus above {MODULUS_FLOOR} makes positions collide")
+    return moduli_C
 
 
 def distance(
@@ -151,10 +121,10 @@ def distance(
     if template_H is not None:
         templates_CK.append(template_H[positions_K % rows_TH.shape[1]].astype(np.float64)[None])
     if isinstance(previous, Proof):
-        templates_CK.append(evaluate([previous], positions_K[None]))
+        templates_CK.append(evaluate(Proofs.of([previous]), positions_K[None]))
     elif previous is not None:
         templates_CK.append(values_at(previous, positions_K)[None])
-    return distances_from_entries(entries, [proof], templates_CK)[0]
+    return distances_from_entries(entries, Proofs.of([proof]), templates_CK)[0]
 
 
 def values_at(rows_TH: U16, positions_K: I64) -> F64:
@@ -166,12 +136,12 @@ def values_at(rows_TH: U16, positions_K: I64) -> F64:
     return values
 
 
-def evaluate(proofs: Sequence[Proof], positions_CK: I64) -> F64:
+def evaluate(proofs: Proofs, positions_CK: I64) -> F64:
     """Returns what each chunk's proof claims at the given flat positions, float64 (C, K); NaN or inf where it does."""
     return _decode_bf16(_evaluate_bits(proofs, positions_CK))
 
 
-def distances_from_entries(entries: Entries, proofs: Sequence[Proof], guesses_CK: Sequence[F64] = ()) -> list[Distance]:
+def distances_from_entries(entries: Entries, proofs: Proofs, guesses_CK: Sequence[F64] = ()) -> list[Distance]:
     """Returns the distance of each of C proofs from the verifier's entries of the same chunk.
 
     ``entries`` holds up to 256 entries a chunk: the first 128 are compared, all serve to judge the modulus.
@@ -184,35 +154,57 @@ def distances_from_entries(entries: Entries, proofs: Sequence[Proof], guesses_CK
     own_CK = _decode_bf16(own_bits_CK)
     rel_C = _relative(_decode_bf16(claimed_bits_CK), own_CK)
     null_C = np.min([_best_constant(own_CK), *(_relative(guess_CK, own_CK) for guess_CK in guesses_CK)], axis=0)
-    return [
-        Distance(float(rel_C[c]), float(null_C[c]), *_reference_figures(claimed_bits_CK[c], own_bits_CK[c]), canonical)
-        for c, canonical in enumerate(map(_modulus_is_canonical, proofs, entries.positions_CK))
-    ]
+    figures = *_reference_figures(claimed_bits_CK, own_bits_CK), _moduli_are_canonical(proofs, entries.positions_CK)
+    columns = [column_C.tolist() for column_C in (rel_C, null_C, *figures)]
+    return [Distance(*figures_of_one) for figures_of_one in zip(*columns, strict=True)]
 
 
-def _modulus_is_canonical(proof: Proof, positions_E: I64) -> bool:
-    """Whether some set an honest worker may have kept leads to the proof's modulus.
+def _moduli_are_canonical(proofs: Proofs, positions_CE: I64) -> BOOL:
+    """Whether some set an honest worker may have kept leads to each proof's modulus, (C,).
 
     Numerical noise swaps entries near rank 128, so the verifier's own top 128 would condemn honest workers at
     H > 2046, where moduli below p occur. Instead: the 64 largest, which every honest set holds, must stay distinct,
     and each larger modulus must make some two of the 256 largest, which no honest set exceeds, collide.
     """
-    if not _distinct(positions_E[:CORE], proof.modulus):
-        return False
-    return not any(_distinct(positions_E, larger) for larger in range(PRIME, proof.modulus, -1))
+    canonical_C = _distinct(positions_CE[:, :CORE] % proofs.moduli_C[:, None])
+    smaller = np.flatnonzero(canonical_C & (proofs.moduli_C < PRIME))
+    canonical_C[smaller] = _largest_moduli(positions_CE[smaller], proofs.moduli_C[smaller]) == 0
+    return canonical_C
 
 
-def _distinct(positions_K: I64, modulus: int) -> bool:
-    return len(np.unique(positions_K % modulus)) == len(positions_K)
+def _largest_moduli(positions_CK: I64, above: I64 | int) -> I64:
+    """The largest modulus above ``above`` (per chunk, or for all) and at most p that keeps each chunk's positions
+    distinct, (C,); 0 where none does."""
+    moduli_C = np.zeros(len(positions_CK), dtype=np.int64)
+    above_C = np.broadcast_to(above, moduli_C.shape)
+    searching = np.flatnonzero(above_C < PRIME)
+    for modulus in range(PRIME, MODULUS_FLOOR, -1):
+        if not len(searching):
+            break
+        found = _distinct(positions_CK[searching] % modulus)
+        moduli_C[searching[found]] = modulus
+        searching = searching[~found & (above_C[searching] < modulus - 1)]
+    return moduli_C
 
 
-def _reference_figures(claimed_K: I64, own_K: I64) -> tuple[int, float, float]:
-    """Exponent mismatches, then mean and upper median of mantissa differences where exponents agree."""
-    agree_K = (claimed_K >> 7 & 0xFF) == (own_K >> 7 & 0xFF)
-    if not agree_K.any():
-        return len(own_K), NO_MANTISSA, NO_MANTISSA
-    errors = np.sort(np.abs((claimed_K & 0x7F) - (own_K & 0x7F))[agree_K])
-    return int(len(own_K) - len(errors)), float(errors.mean()), float(errors[len(errors) // 2])
+def _distinct(residues_CK: I64) -> BOOL:
+    """Whether each row's numbers differ from one another, (C,)."""
+    ordered_CK = np.sort(residues_CK, axis=1)
+    return np.asarray((ordered_CK[:, 1:] != ordered_CK[:, :-1]).all(axis=1))
+
+
+def _reference_figures(claimed_CK: I64, own_CK: I64) -> tuple[I64, F64, F64]:
+    """Exponent mismatches, then mean and upper median of mantissa differences where exponents agree, each (C,)."""
+    agree_CK = ((claimed_CK ^ own_CK) & 0x7F80) == 0
+    agreeing_C = agree_CK.sum(axis=1)
+    errors_CK = np.abs((claimed_CK & 0x7F) - (own_CK & 0x7F))
+    counted_C = np.maximum(agreeing_C, 1)
+    mean_C = np.where(agree_CK, errors_CK, 0).sum(axis=1) / counted_C
+    ordered_CK = np.sort(np.where(agree_CK, errors_CK, 0xFF).astype(np.uint8), axis=1)
+    median_C = np.take_along_axis(ordered_CK, (agreeing_C // 2)[:, None] % ordered_CK.shape[1], axis=1)[:, 0]
+    none_C = agreeing_C == 0
+    mismatches_C = own_CK.shape[1] - agreeing_C
+    return mismatches_C, np.where(none_C, NO_MANTISSA, mean_C), np.where(none_C, NO_MANTISSA, median_C)
 
 
 def _relative(guess_CK: F64, own_CK: F64) -> F64:
@@ -232,21 +224,34 @@ def _best_constant(own_CK: F64) -> F64:
     magnitudes sorted, |c - v| / v is below 1 exactly for v > c / 2, and the sums over v <= c and v > c are cumulative.
     """
     own_CK = np.sort(np.abs(own_CK), axis=1)
-    return np.array([_best_constant_of(own_K) for own_K in own_CK])
-
-
-def _best_constant_of(own_K: F64) -> float:
-    own_K, zeros = own_K[own_K > 0], int((own_K == 0).sum())
-    if not len(own_K):
-        return 0.0
-    inverse = np.concatenate([[0.0], np.cumsum(1.0 / own_K)])
-    count = len(own_K)
-    low = np.searchsorted(own_K, own_K / 2, side="right")  # below: saturated at 1
-    here = np.searchsorted(own_K, own_K, side="right")  # low..here: c / v - 1; here..: 1 - c / v
-    below = own_K * (inverse[here] - inverse[low]) - (here - low)
-    above = (count - here) - own_K * (inverse[count] - inverse[here])
+    count = own_CK.shape[1]
+    zeros_C = (own_CK == 0).sum(axis=1)
+    inverse_CK = np.divide(1.0, own_CK, out=np.zeros_like(own_CK), where=own_CK > 0)
+    inverse_CJ = np.cumsum(np.pad(inverse_CK, ((0, 0), (1, 0))), axis=1)  # sums over the first 0..K magnitudes
+    low_CK = np.maximum(_places(own_CK, own_CK / 2), zeros_C[:, None])  # zeros..low: saturated at 1
+    here_CK = _places(own_CK, own_CK)  # low..here: c / v - 1; here..: 1 - c / v
+    below_here_CK = np.take_along_axis(inverse_CJ, here_CK, axis=1)
+    below_low_CK = np.take_along_axis(inverse_CJ, low_CK, axis=1)
+    below_CK = own_CK * (below_here_CK - below_low_CK) - (here_CK - low_CK)
+    above_CK = (count - here_CK) - own_CK * (inverse_CJ[:, -1:] - below_here_CK)
     # The constant is wrong at every zero, or zero itself is the constant and wrong everywhere else.
-    return float(min((low + below + above).min() + zeros, count)) / (count + zeros)
+    terms_CK = np.where(own_CK > 0, (low_CK - zeros_C[:, None]) + below_CK + above_CK, np.inf)
+    best_C: F64 = np.minimum(terms_CK.min(axis=1) + zeros_C, count - zeros_C) / count
+    return best_C
+
+
+def _places(ordered_CK: F64, wanted_CK: F64) -> I64:
+    """How many numbers of each ordered row are at most each number wanted of it, (C, K). bf16 values or their halves.
+
+    Non-negative float32 order like their bits, so a row's number before the bits lets one search serve all rows.
+    """
+    row_C1 = np.arange(len(ordered_CK), dtype=np.int64)[:, None]
+    ordered, wanted = (
+        (values_CK.astype(np.float32).view(np.uint32).astype(np.int64) | row_C1 << 32).reshape(-1)
+        for values_CK in (ordered_CK, wanted_CK)
+    )
+    places_CK = np.searchsorted(ordered, wanted, side="right").reshape(wanted_CK.shape)
+    return np.asarray(places_CK - row_C1 * ordered_CK.shape[1])
 
 
 def _all_finite(bits: I64) -> bool:
@@ -259,8 +264,6 @@ def _decode_bf16(bits: I64) -> F64:
     return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
 
 
-def _evaluate_bits(proofs: Sequence[Proof], positions_CK: I64) -> I64:
+def _evaluate_bits(proofs: Proofs, positions_CK: I64) -> I64:
     """The proofs' polynomials at flat positions: bf16 bits, int64 (C, K)."""
-    moduli_C = np.array([proof.modulus for proof in proofs], dtype=np.int64)
-    coefficients_CD = np.array([proof.coefficients for proof in proofs], dtype=np.float64)
-    return polynomial.evaluate(coefficients_CD, positions_CK % moduli_C[:, None])
+    return polynomial.evaluate(proofs.coefficients_CD, positions_CK % proofs.moduli_C[:, None])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.tensor import proofs
 from protocol.wire import toploc
-from protocol.wire.toploc import Proof
+from protocol.wire.proof import Proof
 
 torch.set_num_threads(1)
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]

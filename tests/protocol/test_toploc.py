@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.wire import polynomial, toploc
-from protocol.wire.toploc import Proof
+from protocol.wire.proof import Proof
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "toploc.json").read_text())
 EACH_VECTOR = pytest.mark.parametrize("vector", VECTORS, ids=[vector["name"] for vector in VECTORS])
@@ -155,7 +155,7 @@ def test_of_equal_magnitudes_the_first_are_kept():
 
 @given(st.lists(st.integers(0, 300_000), min_size=2, max_size=128, unique=True))
 def test_canonical_modulus_is_the_largest_without_a_clash(positions):
-    modulus = toploc.canonical_modulus(np.array(positions))
+    (modulus,) = toploc.canonical_moduli(np.array([positions])).tolist()
     assert len({position % modulus for position in positions}) == len(positions)
     for larger in range(modulus + 1, polynomial.PRIME + 1):
         assert len({position % larger for position in positions}) < len(positions)

@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from protocol.tensor.proofs import build_proofs
 from protocol.wire.evidence import Finding
+from protocol.wire.polynomial import PRIME
+from protocol.wire.proof import ENTRIES, Proof
 from protocol.wire.reasons import FRAUD, Reason
 from protocol.wire.rollout import Artifact, Rollout, decode
-from protocol.wire.toploc import ENTRIES, PRIME, Proof
 from protocol.wire.units import units
 from validator.judge import Submitted, judge
 from validator.weights import load_policy
