@@ -41,9 +41,12 @@ def make(
     seed: Annotated[int, typer.Option(help="Fixes weights and lessons.")] = 1,
 ) -> None:
     """Make the tiny built-in model: no download, about a minute of imitation."""
+    import torch
+
     from protocol.environments.registry import environment as named
     from trainer.builtin import Warmup, make_builtin
 
+    torch.set_num_threads(1)  # so small a model gains nothing from more, and is the same on any number of cores
     lessons = Warmup().steps
 
     def progress(step: int, loss: float) -> None:
