@@ -51,10 +51,6 @@ class Terms(BaseModel):
             challenge_seconds=0,
         )
 
-    def most_per_round(self) -> int:
-        """The escrow one round reserves at most: pay of every job, and the fees of two committees."""
-        return self.jobs_per_round * self.max_units * self.price_per_unit + 2 * self.committee * self.juror_fee
-
 
 @dataclass(frozen=True, slots=True)
 class RunFile:

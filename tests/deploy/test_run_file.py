@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from deploy.run_file import BUILTIN, Terms, read_run_file
+from deploy.run_file import BUILTIN, read_run_file
 from protocol.errors import Misconfigured
 from protocol.wire.rules import decode_rules, encode_rules, rules_hash
 from trainer.settings import read_recipe
@@ -42,23 +40,6 @@ def test_terms_go_on_chain_with_the_parties_they_do_not_name() -> None:
     assert (on_chain.coordinator, on_chain.trainer, on_chain.rules_hash) == (coordinator, trainer, b"\x03" * 32)
     assert (on_chain.price_per_unit, on_chain.committee) == (terms.price_per_unit, terms.committee)
     assert (on_chain.appeal_seats, on_chain.challenge_seconds) == (0, 0)
-
-
-@given(
-    jobs=st.integers(1, 256),
-    price=st.integers(0, 10**12),
-    fee=st.integers(0, 10**20),
-    units=st.integers(1, 10**12),
-    committee=st.integers(1, 15),
-)
-def test_a_round_never_reserves_less_than_pay_and_two_committees(
-    jobs: int, price: int, fee: int, units: int, committee: int
-) -> None:
-    windows = {f"{phase}_seconds": 60 for phase in ("work", "draw", "commit", "reveal")}
-    terms = Terms(
-        jobs_per_round=jobs, price_per_unit=price, juror_fee=fee, max_units=units, committee=committee, **windows
-    )
-    assert terms.most_per_round() == jobs * units * price + committee * fee + committee * fee
 
 
 @pytest.mark.parametrize(
