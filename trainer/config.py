@@ -20,6 +20,7 @@ class Recipe(BaseModel):
     ratio                   "behaviour": policy over the rollout's maker; "decoupled": policy over the start of the step
     learning_rate           reached after ``warmup_steps`` optimizer steps; falls linearly to ``final_rate`` times
                             itself over ``steps`` training steps
+    gain_rate               the learning rate of the norms' gains, in multiples of everything else's
     groups_per_step         informative groups that make a step; jobs beyond it wait for the next
     groups_to_start         informative groups of a single round that suffice to make one
     optimizer_steps         optimizer steps that a training step is cut into
@@ -38,6 +39,7 @@ class Recipe(BaseModel):
     learning_rate: float = Field(default=3e-7, gt=0)
     warmup_steps: int = Field(default=25, ge=0)
     final_rate: float = Field(default=1.0, ge=0, le=1)
+    gain_rate: float = Field(default=1.0, ge=0)
     betas: tuple[float, float] = (0.9, 0.999)
     weight_decay: float = Field(default=0.01, ge=0)
     gradient_clip: float = Field(default=0.1, gt=0)
@@ -67,13 +69,14 @@ class Recipe(BaseModel):
 _BUILTIN: dict[str, Any] = {
     "kl_coefficient": 0.0,
     "entropy_coefficient": 0.0,
-    "learning_rate": 6e-4,
+    "learning_rate": 3e-4,
     "warmup_steps": 4,
     "final_rate": 0.2,
+    "gain_rate": 100.0,
     "betas": (0.9, 0.95),
     "weight_decay": 0.0,
     "gradient_clip": 1.0,
-    "steps": 60,
+    "steps": 40,
     "groups_per_step": 64,
     "groups_to_start": 16,
     "samples_per_group": 8,

@@ -53,9 +53,7 @@ class Policy:
         self.model = load_model(directory, dtype)
         self.network = self.model.network
         self.objective = grpo.Objective(recipe.epsilon, recipe.delta, recipe.kl_coefficient, recipe.entropy_coefficient)
-        self.optimizer = torch.optim.AdamW(
-            self.network.parameters(), lr=recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay
-        )
+        self.optimizer = _optimizer(self.network, recipe)
         self.version = 0
         self.optimizer_steps = 0
         self.kept: dict[int, Weights] = {0: self.weights()}
@@ -136,7 +134,7 @@ class Policy:
             tally.skipped += 1
             return
         for settings in self.optimizer.param_groups:
-            settings["lr"] = rate
+            settings["lr"] = rate * settings["multiple"]
         self.optimizer.step()
 
     def _advance(self) -> None:
@@ -170,6 +168,16 @@ class Policy:
         self.network.save_pretrained(unfinished)
         self.model.tokenizer.save_pretrained(unfinished)
         os.replace(unfinished, directory)
+
+
+def _optimizer(network: torch.nn.Module, recipe: Recipe) -> torch.optim.AdamW:
+    """AdamW with the norms' gains, every parameter of one dimension, in a group of their own."""
+    parameters = list(network.parameters())
+    groups = [
+        {"params": [p for p in parameters if p.dim() != 1], "multiple": 1.0},
+        {"params": [p for p in parameters if p.dim() == 1], "multiple": recipe.gain_rate},
+    ]
+    return torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay)
 
 
 class _Tally:

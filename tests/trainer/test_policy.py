@@ -17,7 +17,7 @@ from trainer.config import Recipe
 from trainer.evaluate import accuracy
 from trainer.policy import Policy
 
-RECIPE = Recipe.builtin(learning_rate=1e-2, warmup_steps=0, async_level=1)
+RECIPE = Recipe.builtin(learning_rate=1e-2, gain_rate=1.0, warmup_steps=0, async_level=1)
 GOOD, BAD = (9, 10, 11, 1), (12, 13, 1)
 
 
@@ -99,6 +99,14 @@ def test_a_gradient_that_is_not_finite_skips_the_optimizer_step_and_not_the_run(
     assert policy.version == 1
     assert all(torch.equal(before[name], tensor) for name, tensor in policy.weights().items())
     assert policy.step(_batches(1)).skipped == 0
+
+
+def test_gains_learn_at_their_own_rate(model_directory: Path) -> None:
+    policy = _policy(model_directory, gain_rate=0.0)
+    before = policy.weights()
+    policy.step(_batches())
+    moved = {name for name, tensor in policy.weights().items() if not torch.equal(tensor, before[name])}
+    assert moved == {name for name, tensor in before.items() if tensor.dim() > 1}
 
 
 def test_kl_holds_the_policy_to_checkpoint_zero(model_directory: Path) -> None:
