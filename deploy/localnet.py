@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from deploy import services
 from deploy.establish import Established, establish, ledger_database
 from deploy.live import View
 from deploy.parties import Party, parties
-from deploy.processes import Supervisor, free_port, read_state, wait_until_listening
+from deploy.processes import Service, Supervisor, free_port, read_state, wait_until_listening
 from deploy.report import Metrics, Outcome, failures, write_report
 from deploy.run_file import BUILTIN, RunFile, read_run_file
 from deploy.scoreboard import Scoreboard
@@ -23,6 +22,7 @@ from ledger.database import Database
 from ledger.index import sync
 from protocol.chain.client import Chain
 from protocol.errors import Misconfigured, Unavailable
+from protocol.tensor.directory import check_model_directory
 
 DEFAULT_ROOT = ROOT / ".localnet"
 LOOK_SECONDS = 0.5
@@ -84,19 +84,23 @@ class Localnet:
     def _bring_model(self) -> None:
         """Puts version 0 in place: the directory given, or the built-in model, made by the same command anyone has."""
         if self.options.model is not None:
-            if not self.options.model.is_dir():
-                raise Misconfigured(f"{self.options.model} is no model directory")
+            check_model_directory(self.options.model)
             shutil.copytree(self.options.model, self.layout.model)
             return
-        self.view.say("making the built-in model: imitation of flawed working, about half a minute")
+        self.view.say("making the built-in model by imitation of flawed working")
         words = services.assize("trainer", "make", str(self.layout.model), "--seed", str(self.options.seed))
-        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as making:
-            assert making.stdout is not None
-            line = ""
-            for line in making.stdout:
-                self.view.say(line.strip())
-        if making.returncode != 0:
-            raise Misconfigured(f"the model could not be made: {line.strip()}")
+        making, said = Service("model", words), 0
+        self.supervisor.start(making)
+        status = None
+        while status is None:
+            time.sleep(LOOK_SECONDS)
+            status, lines = self.supervisor.status(making), self.supervisor.output(making)
+            for line in lines[said:]:
+                self.view.say(line)
+            said = len(lines)
+        self.supervisor.end(making.name)
+        if status != 0:
+            raise Misconfigured(f"the model could not be made: {self.supervisor.log_tail(making.name, 1)}")
 
     def _start_services(self, last_version: int | None) -> None:
         layout, start = self.layout, self.supervisor.start

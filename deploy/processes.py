@@ -104,6 +104,14 @@ class Supervisor:
             self.write_state()
         return ended
 
+    def status(self, service: Service) -> int | None:
+        """The exit status of a service, None while it runs."""
+        return self.children[service.name].poll()
+
+    def output(self, service: Service) -> list[str]:
+        """The lines a service has written so far."""
+        return (self.root / "logs" / f"{service.name}.log").read_text(errors="replace").splitlines()
+
     def cpu_seconds(self) -> dict[str, float]:
         """Processor time that each running service has used, its own children included."""
         used: dict[str, float] = {}
@@ -190,7 +198,7 @@ def wait_until_listening(service: Service, port: int, supervisor: Supervisor, se
     """Returns once something listens on ``port``; raises ``Unavailable`` with the end of the log where nothing does."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        if supervisor.children[service.name].poll() is not None:
+        if supervisor.status(service) is not None:
             break
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
             return

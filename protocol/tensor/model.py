@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from protocol.errors import Misconfigured
+from protocol.tensor.directory import check_model_directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +66,7 @@ def load_model(directory: Path, dtype: torch.dtype) -> Model:
 
     ``Misconfigured`` where the directory holds no causal LM, no tokenizer, or a tokenizer without an end-of-text.
     """
-    if not (directory / "config.json").is_file():
-        raise Misconfigured(f"{directory} is no model directory: it has no config.json")
+    check_model_directory(directory)
     tokenizer = _load_tokenizer(directory)
     try:
         network = AutoModelForCausalLM.from_pretrained(directory, local_files_only=True, dtype=dtype)
@@ -76,8 +76,6 @@ def load_model(directory: Path, dtype: torch.dtype) -> Model:
 
 
 def _load_tokenizer(directory: Path) -> Any:
-    if not any((directory / name).is_file() for name in _TOKENIZER_FILES):
-        raise Misconfigured(f"{directory} has no tokenizer: put its tokenizer.json beside the weights")
     try:
         tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
@@ -103,5 +101,3 @@ def _copy_tensors(file: Path, own: dict[str, torch.Tensor]) -> set[str]:
 
 # A daemon's log is no place for progress bars.
 logging.disable_progress_bar()
-
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")

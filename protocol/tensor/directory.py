@@ -1,0 +1,21 @@
+"""Whether a directory looks like a model's, before anything heavy is loaded: free of torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from protocol.errors import Misconfigured
+
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
+
+
+def check_model_directory(directory: Path) -> None:
+    """``Misconfigured``, in one sentence, where the directory lacks a configuration, a tokenizer or weights."""
+    if not directory.is_dir():
+        raise Misconfigured(f"{directory} is no model directory: there is no such directory")
+    if not (directory / "config.json").is_file():
+        raise Misconfigured(f"{directory} is no model directory: it has no config.json")
+    if not any((directory / name).is_file() for name in TOKENIZER_FILES):
+        raise Misconfigured(f"{directory} has no tokenizer: put its tokenizer.json beside the weights")
+    if not any(directory.glob("*.safetensors")):
+        raise Misconfigured(f"{directory} has no weights: put its *.safetensors beside config.json")
