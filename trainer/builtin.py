@@ -37,7 +37,7 @@ class Warmup:
     steps: int = 640
     batch: int = 24
     rate: float = 4e-3
-    slip: float = 0.2
+    slip: float = 0.22
 
 
 def make_builtin(
