@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from protocol.errors import Unavailable
+from protocol.errors import Misconfigured, Unavailable
 
 TIMEOUT_SECONDS = 10.0
 """Longest wait for one answer; a node that is slower counts as out of reach."""
@@ -88,7 +88,9 @@ class Rpc:
         self.round_trips += 1
         try:
             response = self._http.post(self.url, json=body)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+            raise Misconfigured(f"{self.url!r} is no RPC's URL; give http:// or https:// and a host") from error
+        except httpx.HTTPError as error:
             raise Unavailable(f"no RPC answers at {self.url}: {_cause(error)}; is the node running?") from error
         if response.status_code == httpx.codes.TOO_MANY_REQUESTS:
             raise Unavailable(f"the RPC at {self.url} asks to slow down (HTTP 429)")
