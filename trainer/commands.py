@@ -27,10 +27,16 @@ def run(
     ] = None,
 ) -> None:
     """Train until the last version is published, serving weights all along."""
-    from trainer.service import serve
-    from trainer.settings import TrainerSettings
+    from protocol.tensor.directory import check_model_directory
+    from trainer.settings import TrainerSettings, read_recipe
 
-    raise SystemExit(serve(TrainerSettings.read(settings)))
+    read = TrainerSettings.read(settings)
+    # Before torch loads: what is wrong shows at once.
+    check_model_directory(read.model)
+    read_recipe(read.run_file)
+    from trainer.service import serve
+
+    raise SystemExit(serve(read))
 
 
 @app.command()

@@ -25,20 +25,24 @@ def worker() -> None:
 @guard
 def run(settings: EnvFile = None) -> None:
     """Work until stopped."""
-    from worker.service import serve
     from worker.settings import WorkerSettings
 
-    raise SystemExit(serve(WorkerSettings.read(settings)))
+    read = WorkerSettings.read(settings)  # before torch loads: a wrong setting shows at once
+    from worker.service import serve
+
+    raise SystemExit(serve(read))
 
 
 @app.command()
 @guard
 def doctor(settings: EnvFile = None, json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
     """Check machine, key, chain, clock and coordinator before working."""
-    from worker.hardware import examine
     from worker.settings import WorkerSettings
 
-    findings = list(examine(WorkerSettings.read(settings)))
+    read = WorkerSettings.read(settings)
+    from worker.hardware import examine
+
+    findings = list(examine(read))
     rows = [{"check": finding.check, "ok": finding.ok, "found": finding.found} for finding in findings]
     show(rows, json, "doctor")
     if not all(finding.ok for finding in findings):
