@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,18 +55,31 @@ def examine(settings: WorkerSettings) -> Iterator[Finding]:
     yield _disk(settings.state_dir)
     yield _device(settings.device, hardware)
     yield _attempt("key", lambda: settings.wallet().address)
-    chain = None
+    yield from _on_chain(settings)
+    yield from _coordinator(settings)
+
+
+def _on_chain(settings: WorkerSettings) -> Iterator[Finding]:
     try:
         chain = Chain.connect(settings.rpc_url, settings.addresses)
-        yield Finding("chain", True, f"chain {chain.chain_id}, block {chain.head().number}")
     except AssizeError as error:
         yield Finding("chain", False, str(error))
-    if chain is not None:
+        return
+    with closing(chain):
+        yield _attempt("chain", lambda: f"chain {chain.chain_id}, block {chain.head().number}")
         yield _clock(chain)
         yield from _standing(settings, chain)
-    client = CoordinatorClient(settings.coordinator_url)
-    yield _attempt("coordinator", lambda: f"answers, folded block {client.health().head}")
-    yield _attempt("run", lambda: f"weights from {', '.join(client.run(settings.run).sources)}")
+
+
+def _coordinator(settings: WorkerSettings) -> Iterator[Finding]:
+    try:
+        client = CoordinatorClient(settings.coordinator_url)
+    except AssizeError as error:
+        yield Finding("coordinator", False, str(error))
+        return
+    with closing(client):
+        yield _attempt("coordinator", lambda: f"answers, folded block {client.health().head}")
+        yield _attempt("run", lambda: f"weights from {', '.join(client.run(settings.run).sources)}")
 
 
 def _attempt(check: str, look: Callable[[], str]) -> Finding:
