@@ -101,7 +101,8 @@ class View:
             "jobs", f"{standing.jobs_accepted} accepted, {standing.jobs_void} void, {standing.jobs_fraud} fraudulent"
         )
         rewards = [float(record["reward"]) for record in metrics.steps][-SPARK_WIDTH:]
-        return Panel(Group(figures, Text(spark(rewards)), _money(standing)), title="assize", title_align="left")
+        curve = Text(f"reward by step  {spark(rewards)}")
+        return Panel(Group(figures, curve, _money(standing)), title="assize", title_align="left")
 
 
 def _money(standing: Standing) -> Table:
