@@ -36,11 +36,16 @@ class Gate:
     def __init__(self, store: Store, deployment: Deployment) -> None:
         self._store = store
         self._deployment = deployment
+        self._met: set[str] = set()
+
+    def met(self, headers: Mapping[str, str]) -> bool:
+        """Whether the address a request names was a node's key before; then ``expect`` has nothing to say."""
+        return headers.get(HEADER_ADDRESS.lower(), "") in self._met
 
     def expect(self, headers: Mapping[str, str]) -> None:
         """Refuses a stranger before its body is read: the address it names must be a node's key. Proves nothing yet."""
         with self._store.reading() as session:
-            _node_of(session, headers.get(HEADER_ADDRESS.lower(), ""))
+            self._met.add(_node_of(session, headers.get(HEADER_ADDRESS.lower(), "")).key)
 
     def admit(self, headers: Mapping[str, str], method: str, path: str, body_hash: bytes, now: int) -> Caller:
         """Returns who signed the request; ``path`` is the raw path with its query, ``now`` in unix seconds.

@@ -7,7 +7,7 @@ from sqlmodel import Session, select
 
 from coordinator.fold import fold
 from coordinator.market import Market
-from coordinator.store import Store
+from coordinator.store import Store, upsert
 from coordinator.tables import (
     MIRROR,
     Cursor,
@@ -97,10 +97,8 @@ class Mirror:
         rows, removed = self.market.take_changes()
         for member in removed:
             session.exec(delete(Member).where(Member.run == member.run, Member.node == member.node))
-        for row in rows:
-            session.merge(row)
         position = self._tail.cursor
-        session.merge(Cursor(number=position.number, position=position.to_json()))
+        upsert(session, [*rows, Cursor(id=1, number=position.number, position=position.to_json())])
 
 
 def load(session: Session) -> Market:

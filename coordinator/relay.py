@@ -26,6 +26,8 @@ class Relay:
         self._store = store
         self._sender = sender
         self._patience = patience
+        self._looked_at: int | None = None
+        self._claims: list[Claim] = []
 
     def advance(self, market: Market, now: float, chain_time: int) -> bool:
         """Sends the batches that are due. True where anything was sent or settled with."""
@@ -37,10 +39,14 @@ class Relay:
         return moved
 
     def _pending(self) -> list[Claim]:
-        with self._store.reading() as session:
-            found = list(session.exec(select(Claim).where(Claim.state == "pending")))
-            session.expunge_all()
-        return found
+        """The pending claims; asked for only where the database has changed since they were last."""
+        state = self._store.state()
+        if state != self._looked_at:
+            with self._store.reading() as session:
+                self._claims = list(session.exec(select(Claim).where(Claim.state == "pending")))
+                session.expunge_all()
+            self._looked_at = state
+        return self._claims
 
     def _round(self, round_: Round | None, claims: list[Claim], now: float, chain_time: int) -> bool:
         if round_ is None:

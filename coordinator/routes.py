@@ -143,7 +143,8 @@ async def _signed(request: Request, limit: int) -> tuple[Caller, bytes]:
     """The caller and its body: a stranger or a body over ``limit`` bytes is refused before it is read."""
     gate = _desk(request).gate
     _check_length(request, limit)
-    await run_in_threadpool(gate.expect, request.headers)
+    if not gate.met(request.headers):
+        await run_in_threadpool(gate.expect, request.headers)
     body = await _read(request, limit)
     query = request.scope["query_string"]
     path = (request.scope["raw_path"].split(b"?")[0] + (b"?" + query if query else b"")).decode("latin-1")

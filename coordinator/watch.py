@@ -21,6 +21,7 @@ class Watch:
         self._store = store
         self._moved: asyncio.Future[None] | None = None
         self._looking: asyncio.Task[None] | None = None
+        self._state: int | None = None
         self._position: int | None = None
 
     async def wait(self, seconds: float) -> None:
@@ -35,6 +36,10 @@ class Watch:
         try:
             while not moved.done():
                 await asyncio.sleep(LOOK_SECONDS)
+                state = self._store.state()
+                if state == self._state:
+                    continue
+                self._state = state
                 position = await run_in_threadpool(self._cursor)
                 if position != self._position:
                     self._position = position
