@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from eth_abi.abi import decode, encode
+from eth_abi.exceptions import EncodingError
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from protocol.chain.structs import ENUMS, STRUCTS
-from protocol.errors import Misconfigured
+from protocol.errors import Misconfigured, Rejected
 
 ABI_DIRECTORY = Path(__file__).parents[2] / "contracts" / "abi"
 """Committed compiler output, beside this package in the checkout."""
@@ -43,8 +44,16 @@ class Function:
     converts: tuple[Convert, ...]
 
     def encode(self, *arguments: Any) -> bytes:
-        """Calldata for these arguments; dataclasses stand for structs."""
-        return self.selector + encode(self.input_types, [plain(argument) for argument in arguments])
+        """Calldata for these arguments; dataclasses stand for structs.
+
+        Raises:
+            Rejected: one of them does not fit its type, as a node number of 40 bits.
+        """
+        try:
+            return self.selector + encode(self.input_types, [plain(argument) for argument in arguments])
+        except EncodingError as error:
+            shown = ", ".join(f"{name}={given}" for name, given in zip(self.parameters, arguments, strict=False))
+            raise Rejected(f"{self.contract}.{self.name} cannot take {shown}: a value is out of range") from error
 
     def decode_output(self, payload: bytes) -> Any:
         """The returned value, or a tuple where there are several."""

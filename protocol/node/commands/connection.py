@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from protocol.errors import Misconfigured
 from protocol.node.console import show
 from protocol.node.wallet import Keystores, Wallet, read_password
 
@@ -66,6 +67,19 @@ def sending(rpc: str, addresses: Path, keystore: str, password_file: Path | None
             yield sender
         finally:
             sender.close()
+
+
+def address_of(text: str) -> str:
+    """The checksummed address as typed.
+
+    Raises:
+        Misconfigured: it is none, or its checksum is wrong.
+    """
+    from eth_utils.address import is_address, to_checksum_address
+
+    if not is_address(text):
+        raise Misconfigured(f"{text!r} is not an address: want 0x and 40 hex digits, its checksum intact")
+    return str(to_checksum_address(text))
 
 
 def state_directory() -> Path:

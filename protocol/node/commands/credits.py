@@ -14,6 +14,7 @@ from protocol.node.commands.connection import (
     KeystoreName,
     PasswordFile,
     RpcUrl,
+    address_of,
     connected,
     new_intent,
     preview,
@@ -40,7 +41,9 @@ def show_credits(
     """Show an owner's credits; the ledger says where each came from."""
     keystores = Keystores()
     owners = (
-        [address] if address else [keystores.address_of(n) for n in ([keystore] if keystore else keystores.names())]
+        [address_of(address)]
+        if address
+        else [keystores.address_of(n) for n in ([keystore] if keystore else keystores.names())]
     )
     with connected(rpc, addresses) as chain:
         reader = chain.pinned(chain.head())

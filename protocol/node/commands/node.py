@@ -16,6 +16,7 @@ from protocol.node.commands.connection import (
     KeystoreName,
     PasswordFile,
     RpcUrl,
+    address_of,
     connected,
     new_intent,
     opened,
@@ -44,7 +45,7 @@ def register(
     owner_keystore: Annotated[str, typer.Option(help="Key of the owner, who posts the bond and earns.")],
     node_keystore: Annotated[str, typer.Option(help="Session key of the node.")],
     role: Annotated[RoleName, typer.Option(help="What the node does.")],
-    capacity: Annotated[int, typer.Option(help="Worker: most jobs in flight; validator: 1.")] = 1,
+    capacity: Annotated[int, typer.Option(min=1, help="Worker: most jobs in flight; validator: 1.")] = 1,
     rpc: RpcUrl = DEFAULT_RPC,
     password_file: PasswordFile = None,
     node_password_file: Annotated[
@@ -84,6 +85,7 @@ def list_nodes(
     as_json: AsJson = False,
 ) -> None:
     """List the registered nodes."""
+    only = address_of(owner) if owner else None
     with connected(rpc, addresses) as chain:
         reader = chain.pinned(chain.head())
         ids = range(1, reader.node_count() + 1)
@@ -99,7 +101,7 @@ def list_nodes(
                 "retired_at": node.retired_at or None,
             }
             for number, node in zip(ids, reader.nodes(ids), strict=True)
-            if owner is None or node.owner.lower() == owner.lower()
+            if only in (None, node.owner)
         ]
     show(rows, as_json)
 

@@ -16,6 +16,7 @@ from protocol.node.commands.connection import (
     KeystoreName,
     PasswordFile,
     RpcUrl,
+    address_of,
     connected,
     new_intent,
     preview,
@@ -65,7 +66,12 @@ def rules(
     try:
         encoded = encode_rules(Rules.model_validate(json.loads(source.read_bytes())))
         out.write_bytes(encoded)
-    except (OSError, ValueError, ValidationError) as error:
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        raise Misconfigured(
+            f"cannot turn {source} into rules: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        ) from error
+    except (OSError, ValueError) as error:
         raise Misconfigured(f"cannot turn {source} into rules: {error}") from error
     show({"rules_hash": rules_hash(encoded), "bytes": len(encoded)}, as_json)
 
@@ -111,19 +117,6 @@ def open_run(
             return
         event = actions.open_run(sender, terms, root, uri, new_intent("open-run"))
         show({"run": event.run, "requester": event.requester, "rules_hash": event.terms.rules_hash}, as_json)
-
-
-def address_of(text: str) -> str:
-    """The checksummed address as typed.
-
-    Raises:
-        Misconfigured: it is none, or its checksum is wrong.
-    """
-    from eth_utils.address import is_address, to_checksum_address
-
-    if not is_address(text):
-        raise Misconfigured(f"{text!r} is not an address: want 0x and 40 hex digits, its checksum intact")
-    return str(to_checksum_address(text))
 
 
 def _checked_rules_hash(rules_file: Path) -> bytes:

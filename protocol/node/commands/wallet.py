@@ -16,6 +16,7 @@ from protocol.node.commands.connection import (
     KeystoreName,
     PasswordFile,
     RpcUrl,
+    address_of,
     connected,
     new_intent,
     preview,
@@ -75,7 +76,7 @@ def balance(
     """Show coin for gas, tokens and credits."""
     keystores = Keystores()
     names = [keystore] if keystore else [] if address else keystores.names()
-    whose = {name: keystores.address_of(name) for name in names} | ({address: address} if address else {})
+    whose = {name: keystores.address_of(name) for name in names} | ({address: address_of(address)} if address else {})
     with connected(rpc, addresses) as chain:
         reader = chain.pinned(chain.head())
         rows = [
