@@ -21,7 +21,6 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from protocol.chain import calls
 from protocol.chain.client import Chain
 from protocol.environments.arithmetic import Arithmetic
 from protocol.node.wallet import Keystores, Wallet
@@ -185,18 +184,31 @@ def test_what_does_not_exist_on_chain(person: Person) -> None:
         refused(person.types(*words), 1)
 
 
-def test_an_unfunded_run_is_told_by_the_coordinator_with_what_to_type(farm: Farm) -> None:
-    swarm, deployment = farm.swarm, farm.swarm.chain.deployment
-    worker = farm.worker()
-    worker.checkpoints.directory(0, farm.root)
-    swarm.beat()
-    run = swarm.chain.latest().run(swarm.run)
-    swarm.send(swarm.requester, calls.close_run(deployment, swarm.run))
-    swarm.send(swarm.requester, calls.call(deployment, "Market", "refund", swarm.run, run.escrow))
-    farm.clockwork.advance()
-    status = httpx.get(f"{farm.url}/status", trust_env=False).json()
-    assert status["escrow_wei"] == "0"
-    assert status["waiting"]
+def test_what_is_no_address_and_numbers_that_fit_nowhere(person: Person) -> None:
+    for words in (("credits", "show"), ("wallet", "balance")):
+        refused(person.types(*words, "--address", "0x12"), 2, "0x12", "not an address")
+    refused(person.types("node", "list", "--owner", "0x12"), 2, "not an address")
+    refused(person.types("node", "retire", 1 << 40), 1, "out of range")
+    refused(person.types("run", "show", 1 << 300), 1, "out of range")
+    (person.folder / "rules.json").write_text('{"version": 2, "elephant": 1}')
+    refused(person.types("run", "rules", person.folder / "rules.json", person.folder / "out"), 2, "version")
+
+
+def test_an_unfunded_run_is_told_by_the_coordinator_with_what_to_type(
+    chain: Chain, anvil: Anvil, make_wallet: Callable[[str], Wallet], redis_url: str, tmp_path: Path, tiny_model: Path
+) -> None:
+    swarm = Swarm(chain, anvil, make_wallet, redis_url, tmp_path)
+    farm = Farm(swarm, tiny_model, tmp_path, escrow=0)
+    try:
+        farm.worker().checkpoints.directory(0, farm.root)
+        swarm.beat()
+        farm.clockwork.advance()
+        waiting = httpx.get(f"{farm.url}/status", trust_env=False).json()["waiting"]
+        assert "unfunded" in waiting
+        assert f"assize run fund {swarm.run}" in waiting
+    finally:
+        farm.close()
+        swarm.close()
 
 
 @pytest.mark.parametrize("command", [("coordinator", "serve"), ("coordinator", "background")])

@@ -42,11 +42,12 @@ class Farm:
     swarm: Swarm
     model: Path
     directory: Path
+    escrow: int = 400 * TOKEN
     closing: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
         self.root = manifest.from_directory(self.model, 0).root
-        open_run_with(self.swarm, self.root)
+        open_run_with(self.swarm, self.root, self.escrow)
         store, deployment = ChunkStore(self.directory / "origin"), self.swarm.chain.deployment
         shardcast.publish(
             self.model, self.swarm.run, 0, deployment.chain_id, deployment.market, self.swarm.trainer, store
@@ -113,13 +114,14 @@ class Farm:
         return assignment
 
 
-def open_run_with(swarm: Swarm, root: bytes) -> None:
+def open_run_with(swarm: Swarm, root: bytes, escrow: int = 400 * TOKEN) -> None:
     """Opens another run in place of the swarm's, with real weights as version 0; everybody joins it."""
     reader, deployment = swarm.chain.latest(), swarm.chain.deployment
     terms = reader.run(swarm.run).terms
     receipt = swarm.send(swarm.requester, calls.open_run(deployment, terms, root, "rules"))
     (opened,) = [log.event for log in receipt.logs if isinstance(log.event, RunOpened)]
-    swarm.send(swarm.requester, calls.fund_run(deployment, opened.run, 400 * TOKEN))
+    if escrow:
+        swarm.send(swarm.requester, calls.fund_run(deployment, opened.run, escrow))
     swarm.run = opened.run
     for worker in swarm.workers:
         swarm.join(worker)
