@@ -92,11 +92,11 @@ def check_shape(artifact: Artifact, rules: Rules, vocabulary: int) -> list[Findi
 def check_prompts(artifact: Artifact, prompts: Sequence[Sequence[int]]) -> list[Finding]:
     """Prompts against those that follow from the beacon, one for each group: an exact mismatch is fraud."""
     per_group = len(artifact.rollouts) // len(prompts)
-    expected = [np.asarray(prompt, dtype=np.int32) for prompt in prompts]
+    expected = [np.asarray(prompt, dtype=np.int32).tobytes() for prompt in prompts]
     return [
         Finding(Reason.WRONG_PROMPT, "the prompt does not follow from the beacon", n)
         for n, rollout in enumerate(artifact.rollouts)
-        if not np.array_equal(rollout.prompt_tokens, expected[n // per_group])
+        if rollout.prompt_tokens.tobytes() != expected[n // per_group]
     ]
 
 

@@ -177,7 +177,7 @@ def _conclude(
 def _rewards(
     policy: Policy, rules: Rules, environment: Environment, problems: Sequence[Problem], artifact: Artifact
 ) -> F32:
-    texts = [policy.model.completion_text(rollout.output_tokens.tolist()) for rollout in artifact.rollouts]
+    texts = [policy.model.completion_text(rollout.output_tokens) for rollout in artifact.rollouts]
     per_group = rules.samples_per_group
     return np.array([environment.reward(problems[n // per_group], text) for n, text in enumerate(texts)], np.float32)
 

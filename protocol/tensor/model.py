@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
@@ -32,9 +34,10 @@ class Model:
         """The tokens of a prompt as it stands, nothing added."""
         return tuple(self.tokenizer.encode(prompt, add_special_tokens=False))
 
-    def completion_text(self, output_tokens: Sequence[int]) -> str:
+    def completion_text(self, output_tokens: Sequence[int] | NDArray[np.int32]) -> str:
         """The text that an environment rewards: special tokens, end-of-text among them, left out."""
-        text: str = self.tokenizer.decode(list(output_tokens), skip_special_tokens=True)
+        # A list would be looked through number by number.
+        text: str = self.tokenizer.decode(np.asarray(output_tokens, dtype=np.int64), skip_special_tokens=True)
         return text
 
     def load_weights(self, directory: Path) -> None:
