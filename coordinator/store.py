@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from sqlalchemy import Engine, event
 from sqlalchemy.dialects import postgresql, sqlite
@@ -77,7 +78,7 @@ class Store:
 
 def upsert(session: Session, rows: Sequence[SQLModel]) -> None:
     """Writes rows over those of the same keys, one statement a table; unlike ``merge`` it does not read them first."""
-    inserting = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[session.get_bind().dialect.name]
+    inserting: Any = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}[session.get_bind().dialect.name]
     by_table: dict[type[SQLModel], list[SQLModel]] = {}
     for row in rows:
         by_table.setdefault(type(row), []).append(row)
