@@ -10,7 +10,7 @@ import typer
 
 # name -> (module, attribute, one line). A module is imported only when its part is called.
 PARTS: dict[str, tuple[str, str, str]] = {
-    "localnet": ("deploy.commands", "localnet", "The whole market on this machine: run, up, status, restart, down."),
+    "localnet": ("deploy.commands", "localnet", "The whole market on this machine: run, up, status, start, down."),
     "wallet": ("protocol.node.commands.wallet", "app", "Keystores: new, import, list, balance."),
     "node": ("protocol.node.commands.node", "app", "Register, list, retire and withdraw nodes."),
     "stake": ("protocol.node.commands.stake", "app", "Add to a node's bond, or take it back."),

@@ -10,7 +10,9 @@ import typer
 from protocol.node.console import guard, show
 
 app = typer.Typer(help="Assign jobs, take uploads, drive rounds.", no_args_is_help=True)
-EnvFile = Annotated[Path | None, typer.Option(help="File with ASSIZE_COORDINATOR_* settings.")]
+EnvFile = Annotated[
+    Path | None, typer.Option("--settings", help="File of ASSIZE_COORDINATOR_… settings, one NAME=value a line.")
+]
 
 
 @app.command()

@@ -40,7 +40,7 @@ def serve(
         chain_id, market = read_market(addresses)
         _serve(upstream, run, Authority(chain_id, market, trainer), state_dir, host, port, keep)
     except AssizeError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"assize: {error}", file=sys.stderr)
         raise typer.Exit(MISCONFIGURED_EXIT) from error
 
 

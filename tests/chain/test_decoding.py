@@ -105,7 +105,9 @@ def test_calldata_decodes_to_its_arguments(contract: str) -> None:
 
 def test_a_string_that_is_no_utf8_stops_nobody() -> None:
     entry = next(each for each in abi.artifact("Rounds")["abi"] if each.get("name") == "Submitted")
-    data = encode(["uint8", "bytes32", "bytes", "bytes", "bytes"], [0, b"\1" * 32, b"leaves", b"http://\xff\xfe/", b"s"])
+    data = encode(
+        ["uint8", "bytes32", "bytes", "bytes", "bytes"], [0, b"\1" * 32, b"leaves", b"http://\xff\xfe/", b"s"]
+    )
     topics = [topic_of(entry), "0x" + (1).to_bytes(32, "big").hex(), "0x" + (2).to_bytes(32, "big").hex()]
     event = decode_event("Rounds", topics, "0x" + data.hex())
     assert isinstance(event, Submitted)

@@ -79,7 +79,7 @@ def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@pytest.fixture()
+@pytest.fixture
 def network(small_model: Path, tmp_path: Path) -> Iterator[Network]:
     """A network that stays up for one test, and leaves nothing behind."""
     root = tmp_path / "net"
