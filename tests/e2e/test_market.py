@@ -34,9 +34,8 @@ def test_a_short_run_slashes_the_cheat_trains_on_nothing_of_it_and_passes_its_ow
     assert outcome["rollouts_trained"] <= outcome["rollouts_accepted"]
     assert all(int(outcome["credits"][name]) > 0 for name in ("worker-1", "worker-2", "validator-1"))
     assert (root / "report" / "reward.png").stat().st_size > 10_000
-    left = [
-        process for process in psutil.process_iter(["cmdline"]) if str(root) in " ".join(process.info["cmdline"] or [])
-    ]
+    commands = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
+    left = [command for command in commands if str(root) in command]
     assert left == []
 
 
