@@ -18,5 +18,5 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(128)
     except OSError as error:
         listener.close()
-        raise Misconfigured(f"port {port} on {host} cannot be used ({error.strerror}); choose another port") from error
+        raise Misconfigured(f"cannot listen on port {port} of {host} ({error.strerror}); choose another port") from error
     return listener
