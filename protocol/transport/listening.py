@@ -18,5 +18,7 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(128)
     except OSError as error:
         listener.close()
-        raise Misconfigured(f"cannot listen on port {port} of {host} ({error.strerror}); choose another port") from error
+        raise Misconfigured(
+            f"cannot listen on port {port} of {host} ({error.strerror}); choose another port"
+        ) from error
     return listener
