@@ -150,7 +150,7 @@ def measure(seed: int, folder: Path) -> Pair:
 
 def show(pairs: list[Pair]) -> None:
     """Prints the table for people, then one line of JSON."""
-    console = Console()
+    console = Console(width=120)
     table = Table(title=f"to accuracy {TARGET:.2f} on {os.cpu_count()} cores")
     for column in (
         "seed",
