@@ -76,7 +76,7 @@ _BUILTIN: dict[str, Any] = {
     "betas": (0.9, 0.95),
     "weight_decay": 0.0,
     "gradient_clip": 1.0,
-    "steps": 40,
+    "steps": 56,
     "groups_per_step": 64,
     "groups_to_start": 16,
     "samples_per_group": 8,
@@ -84,3 +84,13 @@ _BUILTIN: dict[str, Any] = {
     "microbatch_tokens": 2048,
     "max_tokens": 64,
 }
+
+
+# The built-in numbers, measured with the bare loop, two versions stale, 64 problems of 8 samples a round, sampled
+# accuracy on 512 held-out problems. Over 40 rounds seeds 1 to 5 went 0.43, 0.50, 0.49, 0.44, 0.44 -> 0.87, 0.97,
+# 0.93, 0.98, 0.90, seeds 2 and 5 with a third of the groups of the first three rounds lost. Over 56 rounds seed 1,
+# the slowest, reached 0.93 with that loss, seed 5 without staleness 0.99. gain_rate: with 1 the slowest seed stood at
+# 0.65 after 20 rounds, with 100 at 0.83; a learning rate of 6e-4 gained nothing over 3e-4, 1.2e-3 lost ground. More
+# optimizer steps a round changed nothing. microbatch_tokens: activations of 2,048 tokens stay in the cache; 8,192
+# took a fifth longer. groups_to_start: late in a run, with some jobs void, a round still has twice as many
+# informative groups.
