@@ -67,10 +67,18 @@ def _in_flight(each: RoundProgress, consumed_up_to: int, version: int, async_lev
     return bool(each.accepted) and each.round > consumed_up_to
 
 
-def ahead(run: RunProgress, ambition: Ambition) -> int:
-    """Returns how many rounds may be in flight: one more than the async level, none beyond the last version."""
-    most = ambition.async_level + 1
-    return most if ambition.last_version is None else min(most, ambition.last_version - run.version)
+def ahead(run: RunProgress, ambition: Ambition, starved: bool = False) -> int:
+    """Returns how many rounds may be in flight: one more than the async level; near the last version one for each
+    version left, and the extra one a step may wait for. Twice as many where the trainer is ``starved``: every round in
+    flight is judged, it has made nothing of them for a while, and more samples may be what it lacks.
+    """
+    most = (ambition.async_level + 1) * (2 if starved else 1)
+    return most if ambition.last_version is None or starved else min(most, ambition.last_version - run.version + 1)
+
+
+def all_judged(rounds: Iterable[RoundProgress]) -> bool:
+    """Whether nobody is working: each round has its verdict."""
+    return all(each.state >= State.TALLIED for each in rounds)
 
 
 def why_over(run: RunProgress, ambition: Ambition) -> str | None:

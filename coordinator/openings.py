@@ -13,7 +13,16 @@ from coordinator.assignment import Admission, Candidate, left_out, share
 from coordinator.candidates import Sightings, candidates
 from coordinator.leases import Leases
 from coordinator.market import Market
-from coordinator.opening import Ambition, RoundProgress, RunProgress, ahead, in_flight, why_over, why_unfunded
+from coordinator.opening import (
+    Ambition,
+    RoundProgress,
+    RunProgress,
+    ahead,
+    all_judged,
+    in_flight,
+    why_over,
+    why_unfunded,
+)
 from coordinator.store import Store
 from coordinator.tables import Ban, Heartbeat, Round, Run, Standing
 from protocol.chain import calls
@@ -23,6 +32,9 @@ from protocol.errors import Rejected
 from protocol.wire.assignments import pack_assignments
 
 log = structlog.get_logger()
+
+STARVED_SECONDS = 10.0
+"""How long every round in flight may be judged, and none consumed, before the trainer is taken to lack samples."""
 
 RETRY_SECONDS = 1.0
 """Pause after the contract refused an opening: too few validators, or a bond this mirror has not seen shrink yet."""
@@ -50,6 +62,8 @@ class Openings:
         self._waiting: str | None = None
         self._not_before = 0.0
         self._tries = 0
+        self._quiet: tuple[int, int] | None = None
+        self._quiet_since = 0.0
 
     def advance(self, market: Market, now: float) -> bool:
         """Opens a round if one is wanted and can be had. True where one was opened."""
@@ -58,17 +72,27 @@ class Openings:
         run = market.runs[self._terms.run]
         progress, ambition = run_progress(run, self._terms.jobs_per_round), self._terms.ambition
         waiting = why_over(progress, ambition)
-        if waiting is None and self._flying(market, run) >= ahead(progress, ambition):
-            waiting = ""  # as many as there should be: nothing is amiss
+        if waiting is None:
+            fresh = self._fresh(market, run)
+            flying = in_flight(fresh, run.version, ambition.async_level)
+            if flying >= ahead(progress, ambition, self._starved(run, fresh)):
+                waiting = ""  # as many as there should be: nothing is amiss
         if waiting is None:
             waiting = why_unfunded(progress) or self._open(market, run, now)
         self._tell(waiting or "")
         return waiting is None
 
-    def _flying(self, market: Market, run: Run) -> int:
+    def _fresh(self, market: Market, run: Run) -> list[RoundProgress]:
         level = self._terms.ambition.async_level
         fresh = takewhile(lambda each: run.version - each.policy_version <= level, market.rounds_of(run.id))
-        return in_flight((_progress(each) for each in fresh), run.version, level)
+        return [_progress(each) for each in fresh]
+
+    def _starved(self, run: Run, fresh: list[RoundProgress]) -> bool:
+        """Whether everything has been judged for a while and nothing came of it."""
+        quiet = (run.version, run.rounds_opened) if all_judged(fresh) else None
+        if quiet != self._quiet:
+            self._quiet, self._quiet_since = quiet, time.monotonic()
+        return quiet is not None and time.monotonic() - self._quiet_since > STARVED_SECONDS
 
     def _open(self, market: Market, run: Run, now: float) -> str | None:
         """Tries to open a round; returns what stands in the way, or None once it is open."""

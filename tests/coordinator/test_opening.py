@@ -52,9 +52,20 @@ def test_a_round_is_in_flight_until_consumed_passed_over_void_stale_or_barren() 
     assert in_flight([replace(waiting, state=State.VOTING), later], 6, 2) == 1, "still being judged"
 
 
-def test_no_more_rounds_are_opened_than_there_are_versions_to_come() -> None:
-    assert ahead(replace(RUN, version=9), Ambition(2, None, 10)) == 1
+def test_near_the_end_there_is_a_round_for_each_version_to_come_and_the_one_a_step_may_wait_for() -> None:
+    assert ahead(replace(RUN, version=9), Ambition(2, None, 10)) == 2
     assert ahead(replace(RUN, version=3), Ambition(2, None, 10)) == 3
+
+
+def test_a_trainer_that_makes_nothing_of_what_was_judged_gets_more_but_not_without_end() -> None:
+    assert ahead(RUN, Ambition(2, None, None), starved=True) == 6
+    assert ahead(replace(RUN, version=9), Ambition(2, None, 10), starved=True) == 6
+
+
+def test_nobody_is_working_once_each_round_has_its_verdict() -> None:
+    judged = RoundProgress(3, State.TALLIED, 5, 1, 0)
+    assert all_judged([judged, replace(judged, state=State.SETTLED)])
+    assert not all_judged([judged, replace(judged, state=State.VOTING)])
 
 
 def test_a_run_ends_when_closed_or_where_it_was_told_to() -> None:

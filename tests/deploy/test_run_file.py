@@ -49,7 +49,7 @@ def test_terms_go_on_chain_with_the_parties_they_do_not_name() -> None:
         ("committee = 3", "committee = 16", "terms.committee"),
         ("committee = 3", "comittee = 3", "terms.com"),
         ("groups_per_job = 4\n", "", "rules.groups_per_job"),
-        ("steps = 50", "steps = 'fifty'", "recipe.steps"),
+        ("steps = 56", "steps = 'many'", "recipe.steps"),
         ("[recipe]", "[reciepe]", "has no .recipe."),
         ("[rules]", "[rules", "cannot read the run file"),
     ],

@@ -75,7 +75,7 @@ def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from trainer.builtin import Warmup, make_builtin
 
     directory = tmp_path_factory.mktemp("model") / "v0"
-    make_builtin(directory, 3, warmup=Warmup(steps=120))
+    make_builtin(directory, 3, warmup=Warmup(steps=320, slip=0.1))
     return directory
 
 
