@@ -12,6 +12,7 @@ from coordinator.opening import (
     RoundProgress,
     RunProgress,
     ahead,
+    all_judged,
     in_flight,
     why_over,
     why_unfunded,
