@@ -40,6 +40,7 @@ def test_a_short_run_slashes_the_cheat_trains_on_nothing_of_it_and_passes_its_ow
 
 
 def test_what_is_killed_and_started_again_goes_on_and_the_audit_holds(network: Network, tmp_path: Path) -> None:
+    _a_second_network_in_the_same_folder_is_refused(network)
     network.wait_for("the first step", lambda: network.version() >= 1)
     for name in ("worker-1", "validator-2", "coordinator", "coordinator-background"):
         os.kill(network.pid(name), signal.SIGKILL)
@@ -49,6 +50,13 @@ def test_what_is_killed_and_started_again_goes_on_and_the_audit_holds(network: N
         network.wait_for(f"two more steps after {name} was killed", lambda mark=before: network.version() >= mark + 2)
     _audit_passes_then_names_a_flipped_balance(network, tmp_path)
     _ctrl_c_leaves_nothing(network)
+
+
+def _a_second_network_in_the_same_folder_is_refused(network: Network) -> None:
+    second = assize("localnet", "up", "--root", str(network.root))
+    assert second.returncode == 2
+    assert "runs in" in second.stderr
+    assert "Traceback" not in second.stderr
 
 
 def _ledger_alone(folder: Path) -> Path:
@@ -84,13 +92,6 @@ def _ctrl_c_leaves_nothing(network: Network) -> None:
     network.supervisor.wait(60)
     _, alive = psutil.wait_procs(children, timeout=10)
     assert alive == []
-
-
-def test_a_second_network_in_the_same_folder_is_refused(network: Network) -> None:
-    second = assize("localnet", "up", "--root", str(network.root))
-    assert second.returncode == 2
-    assert "runs in" in second.stderr
-    assert "Traceback" not in second.stderr
 
 
 def test_a_supervisor_killed_outright_takes_its_children_along(network: Network) -> None:
