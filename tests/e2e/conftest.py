@@ -79,6 +79,19 @@ def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.fixture(scope="session")
+def auditor(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``assize`` in an environment with nothing but the ledger's extra, as an auditor makes it."""
+    folder = tmp_path_factory.mktemp("auditor")
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    constraints = ROOT / "deploy" / "constraints.txt"
+    command = [str(folder / "bin" / "pip"), "install", "-q", "-c", str(constraints), f"{ROOT}[ledger]"]
+    subprocess.run(command, check=True, capture_output=True, cwd=folder)
+    without = subprocess.run([str(folder / "bin" / "python"), "-c", "import torch"], capture_output=True, check=False)
+    assert without.returncode != 0
+    return folder / "bin" / "assize"
+
+
 @pytest.fixture
 def network(small_model: Path, tmp_path: Path) -> Iterator[Network]:
     """A network that stays up for one test, and leaves nothing behind."""

@@ -39,7 +39,9 @@ def test_a_short_run_slashes_the_cheat_trains_on_nothing_of_it_and_passes_its_ow
     assert left == []
 
 
-def test_what_is_killed_and_started_again_goes_on_and_the_audit_holds(network: Network, tmp_path: Path) -> None:
+def test_what_is_killed_and_started_again_goes_on_and_the_audit_holds(
+    auditor: Path, network: Network, tmp_path: Path
+) -> None:
     _a_second_network_in_the_same_folder_is_refused(network)
     network.wait_for("the first step", lambda: network.version() >= 1)
     for name in ("worker-1", "validator-2", "coordinator", "coordinator-background"):
@@ -48,7 +50,7 @@ def test_what_is_killed_and_started_again_goes_on_and_the_audit_holds(network: N
         again = assize("localnet", "start", name, "--root", str(network.root))
         assert again.returncode == 0, again.stderr
         network.wait_for(f"two more steps after {name} was killed", lambda mark=before: network.version() >= mark + 2)
-    _audit_passes_then_names_a_flipped_balance(network, tmp_path)
+    _audit_passes_then_names_a_flipped_balance(auditor, network, tmp_path)
     _ctrl_c_leaves_nothing(network)
 
 
@@ -59,22 +61,10 @@ def _a_second_network_in_the_same_folder_is_refused(network: Network) -> None:
     assert "Traceback" not in second.stderr
 
 
-def _ledger_alone(folder: Path) -> Path:
-    """An environment with nothing but the ledger's extra, as an auditor makes it; its ``assize``."""
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    constraints = ROOT / "deploy" / "constraints.txt"
-    command = [str(folder / "bin" / "pip"), "install", "-q", "-c", str(constraints), f"{ROOT}[ledger]"]
-    subprocess.run(command, check=True, capture_output=True, cwd=folder)
-    without = subprocess.run([str(folder / "bin" / "python"), "-c", "import torch"], capture_output=True, check=False)
-    assert without.returncode != 0
-    return folder / "bin" / "assize"
-
-
-def _audit_passes_then_names_a_flipped_balance(network: Network, tmp_path: Path) -> None:
+def _audit_passes_then_names_a_flipped_balance(auditor: Path, network: Network, tmp_path: Path) -> None:
     database = tmp_path / "auditor.db"
     words = ("--rpc", network.url("chain"), "--addresses", str(network.root / "addresses.json"), "--db", str(database))
-    alone = _ledger_alone(tmp_path / "auditor")
-    passed = subprocess.run([alone, "ledger", "audit", *words], capture_output=True, text=True, check=False, cwd="/")
+    passed = subprocess.run([auditor, "ledger", "audit", *words], capture_output=True, text=True, check=False, cwd="/")
     assert passed.returncode == 0, passed.stdout + passed.stderr
     with sqlite3.connect(database) as connection:
         owner, balance = connection.execute("SELECT owner, balance FROM credit WHERE worked != '0'").fetchone()
