@@ -109,8 +109,15 @@ class Farm:
         """Says that the worker is up and holds the weights, and has a round opened for it."""
         worker.checkpoints.directory(0, self.root)
         self.swarm.beat()
-        self.clockwork.advance()
-        (assignment,) = self.swarm.client(self.party).assignments(self.party.node)
+        client, found = self.swarm.client(self.party), list[Assignment]()
+
+        def opened() -> bool:
+            self.clockwork.advance()
+            found[:] = client.assignments(self.party.node)
+            return bool(found)
+
+        wait_for(opened)
+        (assignment,) = found
         return assignment
 
 
