@@ -6,7 +6,6 @@ import contextlib
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from deploy.parties import (
     ABSENCE_PENALTY,
@@ -140,8 +139,3 @@ def open_run(desk: Desk, chain: Chain, layout: Layout, run_file: RunFile) -> int
         run = actions.open_run(sender, terms, root, layout.coordinator_url, "open").run
         actions.fund_run(sender, run, RUN_ESCROW, "fund")
     return run
-
-
-def ledger_database(root: Path) -> str:
-    """The URL of the network's ledger database."""
-    return f"sqlite:///{root / 'ledger.db'}"

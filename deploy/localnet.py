@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from deploy import services
-from deploy.establish import Established, establish, ledger_database
+from deploy.establish import Established, establish
 from deploy.live import View
 from deploy.parties import Party, parties
 from deploy.processes import Service, Supervisor, free_port, read_state, wait_until_listening
@@ -182,7 +182,7 @@ class Localnet:
 
     def audit(self) -> str:
         """Rebuilds a ledger from the chain alone in a database of its own, and audits it: "ok" or the first finding."""
-        database = Database(ledger_database(self.layout.root / "audit"), self.chain.deployment)
+        database = Database(services.ledger_database(self.layout.root / "audit"), self.chain.deployment)
         sync(self.chain, database)
         report = audit(self.chain, database)
         if report.ok:

@@ -157,10 +157,15 @@ def relay(layout: Layout, trainer: str) -> Service:
     return Service("relay", assize("relay", "serve"), settings, layout.relay_url)
 
 
+def ledger_database(root: Path) -> str:
+    """The URL of the network's ledger database."""
+    return f"sqlite:///{root / 'ledger.db'}"
+
+
 def ledger(layout: Layout) -> Service:
     """The ledger's read-only API."""
     words = ("ledger", "serve", "--rpc", layout.rpc_url, "--addresses", str(layout.addresses))
-    more = ("--db", f"sqlite:///{layout.root / 'ledger.db'}", "--port", str(layout.ports.ledger))
+    more = ("--db", ledger_database(layout.root), "--port", str(layout.ports.ledger))
     return Service("ledger", assize(*words, *more), url=layout.ledger_url)
 
 
