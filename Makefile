@@ -31,7 +31,7 @@ test-contracts: .venv/.test contracts/node_modules/.stamp
 	cd contracts && node_modules/.bin/forge test
 
 test-python: .venv/.test contracts/node_modules/.stamp
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 bench-tax: .venv/.localnet contracts/node_modules/.stamp
 	@$(BIN)/python -m deploy.bench_tax
