@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
+/// A log as forge recorded it.
+struct Log {
+    bytes32[] topics;
+    bytes data;
+    address emitter;
+}
+
 /// The cheatcodes of forge that these tests use, at the address where forge answers them.
 interface Vm {
     function warp(uint256 timestamp) external;
@@ -15,6 +22,8 @@ interface Vm {
     function expectEmit(address emitter) external;
     function addr(uint256 key) external pure returns (address);
     function sign(uint256 key, bytes32 digest) external pure returns (uint8 v, bytes32 r, bytes32 s);
+    function recordLogs() external;
+    function getRecordedLogs() external returns (Log[] memory);
     function setBlockhash(uint256 number, bytes32 hash) external;
     function chainId(uint256 id) external;
     function etch(address target, bytes calldata code) external;

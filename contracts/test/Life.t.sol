@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-import {Consumption} from "../src/interfaces/IMarket.sol";
+import {Consumption, MarketTerms} from "../src/interfaces/IMarket.sol";
 import {Role} from "../src/interfaces/IRegistry.sol";
-import {IRounds, State, Submission} from "../src/interfaces/IRounds.sol";
+import {IRoundsFacts, State, Submission} from "../src/interfaces/IRounds.sol";
 import {Market} from "../src/Market.sol";
 import {Rounds} from "../src/Rounds.sol";
-import {RoundsTerms} from "../src/interfaces/IRounds.sol";
 import {Scenario} from "./Scenario.sol";
 
 contract LifeTest is Scenario {
@@ -31,6 +30,7 @@ contract LifeTest is Scenario {
         address honest = ownerNamed("worker", 0);
         vm.assertEq(token.balanceOf(honest), 8 * BOND_PER_JOB + 4 * 1000 * PRICE);
         vm.assertEq(token.balanceOf(ownerNamed("worker", 1)), 8 * BOND_PER_JOB - 4 * FRAUD_SLASH);
+        registry.sweep();
         vm.assertEq(token.balanceOf(treasury), 4 * FRAUD_SLASH);
         vm.assertEq(token.balanceOf(ownerNamed("validator", 0)), VALIDATOR_BOND + JUROR_FEE);
         vm.assertEq(token.balanceOf(requester), ESCROW - 4 * 1000 * PRICE - 3 * JUROR_FEE);
@@ -105,15 +105,17 @@ contract LifeTest is Scenario {
     }
 
     function test_roundsRefusesContractsThatNameAnother() public {
-        vm.expectRevert(IRounds.WrongDeployment.selector);
-        new Rounds(registry, market, RoundsTerms(1, 1));
-        Market other = new Market(registry, credits, address(rounds));
-        vm.expectRevert(IRounds.WrongDeployment.selector);
-        new Rounds(registry, other, RoundsTerms(1, 1));
+        vm.expectRevert(IRoundsFacts.WrongDeployment.selector);
+        new Rounds(registry, market, roundsTerms());
+        Market other = new Market(registry, credits, address(rounds), MarketTerms(NOTICE, MAX_ROUND));
+        vm.expectRevert(IRoundsFacts.WrongDeployment.selector);
+        new Rounds(registry, other, roundsTerms());
     }
 
     function test_everyContractFitsTheSizeLimit() public view {
         vm.assertLe(address(rounds).code.length, 24_576);
+        vm.assertLe(vm.computeCreateAddress(address(rounds), 1).code.length, 24_576);
+        vm.assertLe(address(admin).code.length, 24_576);
         vm.assertLe(address(market).code.length, 24_576);
         vm.assertLe(address(registry).code.length, 24_576);
         vm.assertLe(address(credits).code.length, 24_576);

@@ -55,10 +55,10 @@ contract OpenRunTest is Scenario {
         _refuse(terms, "revealSeconds");
     }
 
-    function test_appealsAreNotOfferedYet() public {
+    function test_appealsComeWithAWindow() public {
         RunTerms memory terms = runTerms();
         terms.appealSeats = 5;
-        _refuse(terms, "appealSeats");
+        _refuse(terms, "challengeSeconds");
         terms = runTerms();
         terms.challengeSeconds = 1;
         _refuse(terms, "challengeSeconds");
@@ -78,7 +78,7 @@ contract OpenRunTest is Scenario {
         terms.commitSeconds = uint32(bound(commit, 1, type(uint32).max));
         terms.revealSeconds = uint32(bound(reveal, 1, type(uint32).max));
         uint256 voting = uint256(terms.drawSeconds) + terms.commitSeconds + terms.revealSeconds;
-        if (terms.workSeconds + 2 * voting > UNBONDING) _refuse(terms, "seconds");
+        if (terms.workSeconds + 2 * voting > MAX_ROUND) _refuse(terms, "seconds");
         else vm.assertEq(market.open(terms, MANIFEST, ""), 2);
     }
 

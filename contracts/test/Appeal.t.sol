@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.28;
+
+import {ICredits} from "../src/interfaces/ICredits.sol";
+import {IMarket} from "../src/interfaces/IMarket.sol";
+import {Appeal, IRoundsFacts, Round, SettledLeaves, State, Submission, Verdict} from "../src/interfaces/IRounds.sol";
+import {Appeals, Choice} from "./Appeals.sol";
+
+/// @title Asking for another trial of one job
+contract AppealTest is Appeals {
+    function _refuse(uint256 round, uint8 job, uint8 batch, SettledLeaves[] memory items, bytes memory error) private {
+        vm.expectRevert(error);
+        vm.prank(appellant);
+        rounds.appeal(round, job, batch, items);
+    }
+
+    function test_anyoneAppealsByADepositOfTheBondAndAllFees() public {
+        uint256 round = judged(Choice.Fraud);
+        uint40 deadline = uint40(block.timestamp + 300);
+        vm.expectEmit(address(rounds));
+        emit IRoundsFacts.AppealOpened(
+            2, round, appellant, 0, Verdict.Fraud, workers[0], UNITS, 500_000 + (5 + 2) * 1000, deadline
+        );
+        vm.expectEmit(address(market));
+        emit IMarket.DepositLocked(run, 2, appellant, DEPOSIT);
+        vm.expectEmit(address(credits));
+        emit ICredits.CreditsLocked(appellant, run, DEPOSIT);
+        uint256 before = credits.balanceOf(appellant);
+        vm.assertEq(appealBy(appellant, round, 0), 2);
+        vm.assertEq(before - credits.balanceOf(appellant), DEPOSIT);
+        vm.assertEq(market.runOf(run).reserved, rounds.roundOf(round).reserved + DEPOSIT);
+    }
+
+    function test_appealIsARoundUnderItsOwnNumber() public {
+        uint256 round = judged(Choice.Void);
+        Round memory parent = rounds.roundOf(round);
+        pass(77);
+        uint256 number = appealBy(appellant, round, 0);
+        vm.assertEq(rounds.roundCount(), number);
+        vm.assertEq(rounds.appealOf(round, 0), number);
+        vm.assertEq(rounds.appealOf(round, 1), 0);
+        Appeal memory made = rounds.appealAt(number);
+        vm.assertEq(made.round, round);
+        vm.assertEq(uint256(made.against), uint256(Verdict.Void));
+        vm.assertEq(made.node, workers[0]);
+        vm.assertEq(made.units, UNITS);
+        vm.assertEq(made.appellant, appellant);
+        vm.assertEq(made.deposit, DEPOSIT);
+        Round memory trial = rounds.roundOf(number);
+        requireState(number, State.Closed);
+        vm.assertEq(trial.jobs, 0);
+        vm.assertEq(trial.submitted, 1);
+        vm.assertEq(trial.committee, SEATS);
+        vm.assertEq(trial.openedAt, parent.openedAt);
+        vm.assertEq(trial.closeBlock, block.number);
+        vm.assertEq(trial.reserved, DEPOSIT);
+        vm.assertEq(rounds.roundOf(round).appeals, 1);
+        vm.assertEq(rounds.roundOf(round).appealed, 1);
+    }
+
+    function testFuzz_firstCommitteeNeverSitsAgain(bytes32 first, bytes32 second) public {
+        uint256 round = closedRound(UNITS);
+        vm.setBlockhash(rounds.roundOf(round).closeBlock, first);
+        rounds.draw(round);
+        uint256 seated;
+        uint32[] memory jurors = jurorsOf(round);
+        for (uint256 i; i < 3; ++i) {
+            seated |= uint256(1) << registry.nodeOf(jurors[i]).slot;
+        }
+        vote(round, all(3, Choice.Fraud));
+        rounds.tally(round);
+        uint256 number = appealed(round);
+        vm.assertEq(rounds.roundOf(number).eligible, 511 & ~seated);
+        vm.setBlockhash(rounds.roundOf(number).closeBlock, second);
+        rounds.draw(number);
+        uint32[] memory again = jurorsOf(number);
+        vm.assertEq(again.length, SEATS);
+        for (uint256 i; i < SEATS; ++i) {
+            vm.assertEq((seated >> registry.nodeOf(again[i]).slot) & 1, 0, "seated twice");
+        }
+    }
+
+    function testFuzz_windowEndsWhenSettlementBegins(uint256 early, uint256 late) public {
+        uint256 round = judged(Choice.Fraud);
+        uint256 deadline = rounds.roundOf(round).deadline;
+        (early, late) = (bound(early, 1, CHALLENGE), bound(late, 0, 365 days));
+        SettledLeaves[] memory batch = batchOf(round);
+        bytes memory assignments = fourEach();
+        vm.warp(deadline - early);
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.TooEarly.selector, deadline, deadline - early));
+        rounds.settle(round, 0, assignments, batch);
+        appealBy(appellant, round, 0);
+        vm.warp(deadline + late);
+        _refuse(
+            round, 1, 0, batch, abi.encodeWithSelector(IRoundsFacts.TooLate.selector, deadline, deadline + late)
+        );
+        rounds.settle(round, 0, assignments, batch);
+    }
+
+    function test_jobIsAppealedOnceAndEachOnItsOwn() public {
+        uint256 round = judged(Choice.Fraud);
+        appealBy(appellant, round, 0);
+        SettledLeaves[] memory batch = batchOf(round);
+        _refuse(round, 0, 0, batch, abi.encodeWithSelector(IRoundsFacts.AlreadyAppealed.selector, round, 0));
+        vm.assertEq(appealBy(appellant, round, 7), 3);
+        vm.assertEq(rounds.appealAt(3).node, workers[1]);
+        vm.assertEq(uint256(rounds.appealAt(3).against), uint256(Verdict.Accepted));
+        vm.assertEq(rounds.roundOf(round).appealed, 0x81);
+        vm.assertEq(rounds.roundOf(round).appeals, 2);
+    }
+
+    /// What was decided is decided: neither the job nor its trial is tried a third time.
+    function test_decidedJobIsNotAppealedAgain() public {
+        uint256 round = judged(Choice.Fraud);
+        uint256 number = appealed(round);
+        tried(number, Choice.Accept);
+        SettledLeaves[] memory batch = batchOf(round);
+        _refuse(round, 0, 0, batch, abi.encodeWithSelector(IRoundsFacts.AlreadyAppealed.selector, round, 0));
+        _refuse(number, 0, 0, batch, abi.encodeWithSelector(IRoundsFacts.WrongState.selector, number, State.Settled));
+    }
+
+    function test_batchIsTheOneThatHoldsTheJob() public {
+        uint256 round = openRound(fourEach());
+        Submission[] memory first = one(submission(round, workers[0], leavesOf(0, 4, UNITS)));
+        Submission[] memory second = one(submission(round, workers[1], leavesOf(4, 3, UNITS)));
+        rounds.submit(round, fourEach(), first);
+        rounds.submit(round, fourEach(), second);
+        pass(601);
+        rounds.close(round, fourEach());
+        mine(1);
+        rounds.draw(round);
+        vote(round, all(3, Choice.Accept));
+        rounds.tally(round);
+        bytes32 stored = rounds.batchDigest(round, 1);
+        bytes32 given = keccak256(abi.encode(settled(first)));
+        _refuse(
+            round, 0, 1, settled(first), abi.encodeWithSelector(IRoundsFacts.WrongBatch.selector, 1, given, stored)
+        );
+        _refuse(
+            round, 0, 9, settled(first), abi.encodeWithSelector(IRoundsFacts.WrongBatch.selector, 9, given, bytes32(0))
+        );
+        _refuse(round, 0, 1, settled(second), abi.encodeWithSelector(IRoundsFacts.NotSubmitted.selector, round, 0));
+        // Job 7 was never submitted.
+        _refuse(round, 7, 1, settled(second), abi.encodeWithSelector(IRoundsFacts.NotSubmitted.selector, round, 7));
+        vm.prank(appellant);
+        rounds.appeal(round, 6, 1, settled(second));
+    }
+
+    function test_roundWithoutAVerdictIsNotAppealed() public {
+        uint256 round = drawnRound(UNITS);
+        SettledLeaves[] memory batch = batchOf(round);
+        _refuse(round, 0, 0, batch, abi.encodeWithSelector(IRoundsFacts.WrongState.selector, round, State.Voting));
+        _refuse(9, 0, 0, batch, abi.encodeWithSelector(IRoundsFacts.WrongState.selector, 9, State.None));
+    }
+
+    function testFuzz_withoutTheWholeDepositThereIsNoAppeal(uint256 have) public {
+        have = bound(have, 1, DEPOSIT - 1);
+        uint256 round = judged(Choice.Fraud);
+        buy(stranger, have);
+        SettledLeaves[] memory batch = batchOf(round);
+        vm.expectRevert(abi.encodeWithSelector(ICredits.CreditTooSmall.selector, stranger, have, DEPOSIT));
+        vm.prank(stranger);
+        rounds.appeal(round, 0, 0, batch);
+        vm.assertEq(rounds.appealOf(round, 0), 0);
+    }
+
+    function test_appealTakesNoWorkAndFreesNone() public {
+        uint256 number = appealed(judged(Choice.Fraud));
+        bytes memory assignments = fourEach();
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongState.selector, number, State.Closed));
+        rounds.submit(number, assignments, new Submission[](0));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongState.selector, number, State.Closed));
+        rounds.close(number, assignments);
+        vm.warp(rounds.roundOf(number).deadline + 1);
+        rounds.draw(number);
+        requireState(number, State.Void);
+        vm.expectRevert(
+            abi.encodeWithSelector(IRoundsFacts.WrongAssignments.selector, keccak256(assignments), bytes32(0))
+        );
+        rounds.free(number, assignments);
+    }
+}
