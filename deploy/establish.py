@@ -8,19 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from deploy.parties import (
-    ABSENCE_PENALTY,
-    ACTIVATION_SECONDS,
-    BOND_PER_JOB,
     COORDINATOR,
-    FRAUD_SLASH,
     GAS_MONEY,
     REQUESTER,
     RUN_ESCROW,
     SCRYPT_N,
+    TERMS,
     TRAINER,
     TREASURY,
-    UNBONDING_SECONDS,
-    VALIDATOR_BOND,
     VALIDATOR_MARGIN,
     Party,
 )
@@ -31,7 +26,7 @@ from protocol.chain.client import Chain
 from protocol.chain.deploying import deploy
 from protocol.chain.rpc import Rpc
 from protocol.chain.sender import Sender
-from protocol.chain.structs import RegistryTerms, Role, RoundsTerms
+from protocol.chain.structs import Role
 from protocol.node.wallet import Keystores, Wallet, read_password
 from protocol.wire import manifest
 from protocol.wire.rules import encode_rules, rules_hash
@@ -90,10 +85,8 @@ def establish(layout: Layout, run_file: RunFile, parties: tuple[Party, ...], say
     )
     give_gas(layout.rpc_url, [wallet.address for wallet in desk.wallets.values()])
     say("deploying the contracts")
-    registry_terms = RegistryTerms(BOND_PER_JOB, VALIDATOR_BOND, ACTIVATION_SECONDS, UNBONDING_SECONDS)
-    rounds_terms = RoundsTerms(FRAUD_SLASH, ABSENCE_PENALTY)
     treasury = desk.wallet(TREASURY).address
-    deploy(layout.rpc_url, desk.wallet(DEPLOYER), registry_terms, rounds_terms, treasury).save(layout.addresses)
+    deploy(layout.rpc_url, desk.wallet(DEPLOYER), TERMS, treasury).save(layout.addresses)
     chain = Chain.connect(layout.rpc_url, layout.addresses)
     say("registering nodes and bonding their stake")
     nodes = {party.name: register(desk, chain, party) for party in parties}

@@ -5,17 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from protocol.chain.structs import MarketTerms, ProtocolTerms, RegistryTerms, RoundsTerms
+
 ETHER = 10**18
 
 BOND_PER_JOB = 1 * ETHER
 VALIDATOR_BOND = 50 * ETHER
-FRAUD_SLASH = 2 * ETHER
-ABSENCE_PENALTY = ETHER // 10
 VALIDATOR_MARGIN = 10 * ETHER
 """On top of the bond: a validator at exactly its minimum leaves service with the first vote it misses."""
 
-ACTIVATION_SECONDS = 1
-UNBONDING_SECONDS = 3600
+HOUR = 3600
+TERMS = ProtocolTerms(
+    RegistryTerms(BOND_PER_JOB, VALIDATOR_BOND, activation_delay=1, unbonding_delay=HOUR),
+    MarketTerms(notice_seconds=60, max_round_seconds=HOUR),
+    RoundsTerms(
+        fraud_slash=2 * ETHER,
+        absence_penalty=ETHER // 10,
+        overturn_penalty=5 * ETHER,
+        appeal_bond=ETHER,
+        appeal_bounty=ETHER,
+    ),
+    admin_delay=HOUR,
+)
 GAS_MONEY = 100 * ETHER
 RUN_ESCROW = 200_000 * ETHER
 

@@ -23,16 +23,24 @@ from protocol.chain.client import Chain
 from protocol.chain.deploying import deploy
 from protocol.chain.deployment import Deployment
 from protocol.chain.rpc import Rpc
-from protocol.chain.structs import RegistryTerms, RoundsTerms
+from protocol.chain.structs import MarketTerms, ProtocolTerms, RegistryTerms, RoundsTerms
 from protocol.errors import Unavailable
 from protocol.node.wallet import Wallet
 
 ROOT = Path(__file__).parents[1]
 TOKEN = 10**18
-REGISTRY_TERMS = RegistryTerms(
-    bond_per_job=TOKEN, validator_bond=10 * TOKEN, activation_delay=0, unbonding_delay=2 * 86_400
+TERMS = ProtocolTerms(
+    RegistryTerms(bond_per_job=TOKEN, validator_bond=10 * TOKEN, activation_delay=0, unbonding_delay=2 * 86_400),
+    MarketTerms(notice_seconds=3600, max_round_seconds=2 * 86_400),
+    RoundsTerms(
+        fraud_slash=TOKEN,
+        absence_penalty=TOKEN // 10,
+        overturn_penalty=TOKEN // 2,
+        appeal_bond=TOKEN // 10,
+        appeal_bounty=TOKEN // 10,
+    ),
+    admin_delay=3600,
 )
-ROUNDS_TERMS = RoundsTerms(fraud_slash=TOKEN, absence_penalty=TOKEN // 10)
 
 
 class Anvil:
@@ -101,7 +109,7 @@ def anvil_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Anvil]:
 
 @pytest.fixture(scope="session")
 def deployment(anvil_process: Anvil) -> Deployment:
-    """The five contracts, deployed once."""
+    """The contracts, deployed once."""
     return deploy_on(anvil_process)
 
 
@@ -110,7 +118,7 @@ def deploy_on(anvil: Anvil) -> Deployment:
     deployer = Wallet("deployer", secrets.token_bytes(32))
     anvil.fund(deployer.address)
     treasury = "0x00000000000000000000000000000000000A5512"
-    return deploy(anvil.url, deployer, REGISTRY_TERMS, ROUNDS_TERMS, treasury)
+    return deploy(anvil.url, deployer, TERMS, treasury)
 
 
 @pytest.fixture

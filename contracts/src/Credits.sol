@@ -3,17 +3,22 @@ pragma solidity ^0.8.28;
 
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
+import {Multicall} from "@openzeppelin/contracts/utils/Multicall.sol";
 import {ICredits} from "./interfaces/ICredits.sol";
+import {IRegistry} from "./interfaces/IRegistry.sol";
 import {ExactTransfer} from "./libraries/ExactTransfer.sol";
+import {Permits} from "./libraries/Permits.sol";
 
 /// @title Credits
 /// @notice As `ICredits` specifies.
-contract Credits is ICredits {
+contract Credits is ICredits, Multicall {
     using SafeERC20 for IERC20;
     using ExactTransfer for IERC20;
+    using Permits for IERC20;
 
     IERC20 public immutable token;
     address public immutable market;
+    IRegistry public immutable registry;
 
     /// @inheritdoc ICredits
     mapping(address => uint256) public balanceOf;
@@ -22,9 +27,10 @@ contract Credits is ICredits {
     /// @inheritdoc ICredits
     uint256 public totalSupply;
 
-    constructor(IERC20 token_, address market_) {
+    constructor(IERC20 token_, address market_, IRegistry registry_) {
         token = token_;
         market = market_;
+        registry = registry_;
     }
 
     modifier onlyMarket() {
@@ -51,6 +57,11 @@ contract Credits is ICredits {
     }
 
     /// @inheritdoc ICredits
+    function selfPermit(uint256 amount, uint256 deadline, uint8 v, bytes32 r, bytes32 s) external {
+        token.spend(amount, deadline, v, r, s);
+    }
+
+    /// @inheritdoc ICredits
     function lock(address owner, uint256 run, uint256 amount) external onlyMarket {
         _spend(owner, amount);
         totalLocked += amount;
@@ -69,6 +80,16 @@ contract Credits is ICredits {
         totalLocked -= amount;
         balanceOf[owner] += amount;
         emit CreditsEarned(owner, run, round, node, amount);
+    }
+
+    /// @inheritdoc ICredits
+    function grant(address owner, uint256 round, uint256 amount) external {
+        if (msg.sender != address(registry)) revert NotRegistry(msg.sender);
+        balanceOf[owner] += amount;
+        totalSupply += amount;
+        uint256 held = token.balanceOf(address(this));
+        if (held < totalSupply) revert NotBacked(held, totalSupply);
+        emit CreditsGranted(owner, round, amount);
     }
 
     function _spend(address owner, uint256 amount) private {

@@ -1,15 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
+import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {ICredits} from "./interfaces/ICredits.sol";
-import {Consumption, IMarket, Run, RunTerms} from "./interfaces/IMarket.sol";
+import {Consumption, IMarket, MarketTerms, Run, RunTerms} from "./interfaces/IMarket.sol";
 import {IRegistry, Role} from "./interfaces/IRegistry.sol";
 import {IRounds} from "./interfaces/IRounds.sol";
 
 /// @title Market
 /// @notice As `IMarket` specifies.
 contract Market is IMarket {
-    /// Most seats of a first committee.
+    using SafeCast for uint256;
+
+    /// Terms announced to replace a run's.
+    struct Announcement {
+        uint40 effectiveAt;
+        RunTerms terms;
+    }
+
+    /// Most seats of a committee.
     uint256 private constant MAX_COMMITTEE = 15;
     /// Most jobs of one round.
     uint256 private constant MAX_JOBS = 256;
@@ -17,19 +26,28 @@ contract Market is IMarket {
     IRegistry public immutable registry;
     ICredits public immutable credits;
     address public immutable rounds;
+    uint40 private immutable NOTICE;
+    uint40 private immutable MAX_ROUND;
 
     /// @inheritdoc IMarket
     uint256 public runCount;
+    /// Terms here are those before the latest announcement.
     mapping(uint256 => Run) private _runs;
+    mapping(uint256 => Announcement) private _announced;
+    /// Rules a run has or had.
+    mapping(uint256 run => mapping(bytes32 rulesHash => bool)) private _rulesUsed;
     /// @inheritdoc IMarket
     mapping(uint256 run => mapping(uint32 node => bytes32)) public joinedAt;
     /// @inheritdoc IMarket
     mapping(uint256 run => mapping(uint32 version => bytes32)) public manifestRootOf;
 
-    constructor(IRegistry registry_, ICredits credits_, address rounds_) {
+    constructor(IRegistry registry_, ICredits credits_, address rounds_, MarketTerms memory terms_) {
+        if (terms_.maxRoundSeconds > registry_.terms().unbondingDelay) revert BadTerms("maxRoundSeconds");
         registry = registry_;
         credits = credits_;
         rounds = rounds_;
+        NOTICE = terms_.noticeSeconds;
+        MAX_ROUND = terms_.maxRoundSeconds;
     }
 
     modifier onlyRounds() {
@@ -38,14 +56,15 @@ contract Market is IMarket {
     }
 
     /// @inheritdoc IMarket
-    function open(RunTerms calldata terms, bytes32 manifestRoot, string calldata uri) external returns (uint256 run) {
-        _check(terms);
+    function open(RunTerms calldata terms_, bytes32 manifestRoot, string calldata uri) external returns (uint256 run) {
+        _check(terms_);
         if (manifestRoot == 0) revert BadTerms("manifestRoot");
         run = ++runCount;
         _runs[run].requester = msg.sender;
-        _runs[run].terms = terms;
+        _runs[run].terms = terms_;
+        _rulesUsed[run][terms_.rulesHash] = true;
         manifestRootOf[run][0] = manifestRoot;
-        emit RunOpened(run, msg.sender, terms, manifestRoot, uri);
+        emit RunOpened(run, msg.sender, terms_, manifestRoot, uri);
     }
 
     /// @inheritdoc IMarket
@@ -78,12 +97,27 @@ contract Market is IMarket {
     }
 
     /// @inheritdoc IMarket
+    function announce(uint256 run, RunTerms calldata terms_) external {
+        Run storage stored = _requested(run);
+        if (stored.closed) revert RunIsClosed(run);
+        _check(terms_);
+        if (_rulesUsed[run][terms_.rulesHash]) revert RulesUsedBefore(run, terms_.rulesHash);
+        _rulesUsed[run][terms_.rulesHash] = true;
+        Announcement storage announced = _announced[run];
+        if (_inEffect(announced)) stored.terms = announced.terms;
+        uint40 effectiveAt = (block.timestamp + NOTICE).toUint40();
+        announced.effectiveAt = effectiveAt;
+        announced.terms = terms_;
+        emit TermsAnnounced(run, msg.sender, terms_, effectiveAt);
+    }
+
+    /// @inheritdoc IMarket
     function join(uint256 run, uint32 node, bytes32 rulesHash) external {
         Run storage stored = _known(run);
         if (stored.closed) revert RunIsClosed(run);
         _requireOwner(node);
         if (registry.nodeOf(node).role != Role.Worker) revert NotWorker(node);
-        bytes32 present = stored.terms.rulesHash;
+        bytes32 present = _terms(run).rulesHash;
         if (rulesHash != present) revert WrongRules(rulesHash, present);
         joinedAt[run][node] = rulesHash;
         emit NodeJoined(run, node, rulesHash);
@@ -100,7 +134,8 @@ contract Market is IMarket {
     /// @inheritdoc IMarket
     function publish(uint256 run, uint32 version, bytes32 manifestRoot, Consumption[] calldata consumed) external {
         Run storage stored = _known(run);
-        if (msg.sender != stored.terms.trainer) revert NotTrainer(run, stored.terms.trainer, msg.sender);
+        address trainer = _terms(run).trainer;
+        if (msg.sender != trainer) revert NotTrainer(run, trainer, msg.sender);
         if (version <= stored.version) revert VersionNotNext(version, stored.version);
         if (manifestRoot == 0) revert BadTerms("manifestRoot");
         stored.version = version;
@@ -134,8 +169,45 @@ contract Market is IMarket {
     }
 
     /// @inheritdoc IMarket
-    function runOf(uint256 run) external view returns (Run memory) {
-        return _known(run);
+    function deposit(uint256 run, uint256 round, address owner, uint128 amount) external onlyRounds {
+        _runs[run].reserved += amount;
+        emit DepositLocked(run, round, owner, amount);
+        credits.lock(owner, run, amount);
+    }
+
+    /// @inheritdoc IMarket
+    function payOut(uint256 run, uint256 round, address to, uint128 amount) external onlyRounds {
+        _runs[run].reserved -= amount;
+        emit DepositPaidOut(run, round, to, amount);
+        credits.unlock(to, run, amount);
+    }
+
+    /// @inheritdoc IMarket
+    function runOf(uint256 run) external view returns (Run memory present) {
+        present = _known(run);
+        present.terms = _terms(run);
+    }
+
+    /// @inheritdoc IMarket
+    function announcedOf(uint256 run) external view returns (RunTerms memory, uint40 effectiveAt) {
+        _known(run);
+        return (_announced[run].terms, _announced[run].effectiveAt);
+    }
+
+    /// @inheritdoc IMarket
+    function terms() external view returns (MarketTerms memory) {
+        return MarketTerms(NOTICE, MAX_ROUND);
+    }
+
+    function _inEffect(Announcement storage announced) private view returns (bool) {
+        uint40 effectiveAt = announced.effectiveAt;
+        return effectiveAt != 0 && block.timestamp >= effectiveAt;
+    }
+
+    /// The terms of a run that count now.
+    function _terms(uint256 run) private view returns (RunTerms storage) {
+        Announcement storage announced = _announced[run];
+        return _inEffect(announced) ? announced.terms : _runs[run].terms;
     }
 
     function _known(uint256 run) private view returns (Run storage stored) {
@@ -160,28 +232,38 @@ contract Market is IMarket {
         stored.escrow = escrow;
     }
 
-    function _check(RunTerms calldata terms) private view {
-        if (terms.coordinator == address(0)) revert BadTerms("coordinator");
-        if (terms.trainer == address(0)) revert BadTerms("trainer");
-        if (terms.rulesHash == 0) revert BadTerms("rulesHash");
-        if (terms.maxUnits == 0) revert BadTerms("maxUnits");
-        if (terms.committee % 2 == 0 || terms.committee > MAX_COMMITTEE) revert BadTerms("committee");
-        // Appeals are not offered yet: their seats and their window stay at none.
-        if (terms.appealSeats != 0) revert BadTerms("appealSeats");
-        if (terms.challengeSeconds != 0) revert BadTerms("challengeSeconds");
-        if (terms.workSeconds == 0) revert BadTerms("workSeconds");
-        if (terms.drawSeconds == 0) revert BadTerms("drawSeconds");
-        if (terms.commitSeconds == 0) revert BadTerms("commitSeconds");
-        if (terms.revealSeconds == 0) revert BadTerms("revealSeconds");
-        _checkBounds(terms);
+    function _check(RunTerms calldata terms_) private view {
+        if (terms_.coordinator == address(0)) revert BadTerms("coordinator");
+        if (terms_.trainer == address(0)) revert BadTerms("trainer");
+        if (terms_.rulesHash == 0) revert BadTerms("rulesHash");
+        if (terms_.maxUnits == 0) revert BadTerms("maxUnits");
+        if (terms_.committee % 2 == 0 || terms_.committee > MAX_COMMITTEE) revert BadTerms("committee");
+        if (terms_.workSeconds == 0) revert BadTerms("workSeconds");
+        if (terms_.drawSeconds == 0) revert BadTerms("drawSeconds");
+        if (terms_.commitSeconds == 0) revert BadTerms("commitSeconds");
+        if (terms_.revealSeconds == 0) revert BadTerms("revealSeconds");
+        if ((terms_.challengeSeconds == 0) != (terms_.appealSeats == 0)) revert BadTerms("challengeSeconds");
+        if (terms_.appealSeats != 0) _checkAppeals(terms_);
+        _checkBounds(terms_);
     }
 
-    /// A round with its redraw must end before a bond behind it can leave, and its reserve must fit.
-    function _checkBounds(RunTerms calldata terms) private view {
-        uint256 voting = uint256(terms.drawSeconds) + terms.commitSeconds + terms.revealSeconds;
-        if (terms.workSeconds + 2 * voting > registry.terms().unbondingDelay) revert BadTerms("seconds");
+    /// An appeal's committee is larger, and what an undecided one costs is covered by the job's own share of the reserve.
+    function _checkAppeals(RunTerms calldata terms_) private pure {
+        uint256 seats = terms_.appealSeats;
+        bool odd = seats % 2 == 1;
+        if (!odd || seats < uint256(terms_.committee) + 2 || seats > MAX_COMMITTEE) revert BadTerms("appealSeats");
+        uint256 share = uint256(terms_.maxUnits) * terms_.pricePerUnit;
+        if ((seats - 1) * terms_.jurorFee > share) revert BadTerms("jurorFee");
+    }
+
+    /// A round with its redraw and an appeal with its own must end before a bond behind it can leave, and its reserve must fit.
+    function _checkBounds(RunTerms calldata terms_) private view {
+        uint256 voting = 2 * (uint256(terms_.drawSeconds) + terms_.commitSeconds + terms_.revealSeconds);
+        uint256 longest = terms_.workSeconds + voting;
+        if (terms_.appealSeats != 0) longest += terms_.challengeSeconds + voting;
+        if (longest > MAX_ROUND) revert BadTerms("seconds");
         uint256 most =
-            MAX_JOBS * terms.maxUnits * uint256(terms.pricePerUnit) + 2 * MAX_COMMITTEE * uint256(terms.jurorFee);
+            MAX_JOBS * terms_.maxUnits * uint256(terms_.pricePerUnit) + 2 * MAX_COMMITTEE * uint256(terms_.jurorFee);
         if (most > type(uint128).max) revert BadTerms("pricePerUnit");
     }
 }

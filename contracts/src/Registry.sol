@@ -7,22 +7,28 @@ import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
+import {Multicall} from "@openzeppelin/contracts/utils/Multicall.sol";
+import {IAdmin} from "./interfaces/IAdmin.sol";
+import {ICredits} from "./interfaces/ICredits.sol";
 import {Cause, IRegistry, Node, RegistryTerms, Role} from "./interfaces/IRegistry.sol";
 import {ExactTransfer} from "./libraries/ExactTransfer.sol";
+import {Permits} from "./libraries/Permits.sol";
 
 /// @title Registry
 /// @notice As `IRegistry` specifies.
-contract Registry is IRegistry, EIP712 {
+contract Registry is IRegistry, EIP712, Multicall {
     using SafeERC20 for IERC20;
     using ExactTransfer for IERC20;
+    using Permits for IERC20;
     using SafeCast for uint256;
 
     bytes32 private constant NODE_BINDING =
         keccak256("NodeBinding(address owner,address key,uint8 role,uint32 capacity,uint256 deadline)");
 
     IERC20 public immutable token;
+    IAdmin public immutable admin;
+    ICredits public immutable credits;
     address public immutable rounds;
-    address public immutable treasury;
     uint128 private immutable BOND_PER_JOB;
     uint128 private immutable VALIDATOR_BOND;
     uint40 private immutable ACTIVATION_DELAY;
@@ -36,6 +42,8 @@ contract Registry is IRegistry, EIP712 {
     uint40 private _lastActiveAt;
     /// @inheritdoc IRegistry
     uint256 public totalBonded;
+    /// @inheritdoc IRegistry
+    uint256 public treasuryBalance;
     /// Bitmap of slots that hold a node, until its bond is withdrawn.
     uint256 private _taken;
     /// Bitmap of slots whose validator is in service and holds its bond, active or not yet.
@@ -47,12 +55,13 @@ contract Registry is IRegistry, EIP712 {
     /// Node a key was ever bound to: a key that was rotated out or withdrawn stays spent, so that no signature outlives it.
     mapping(address => uint32) private _boundTo;
 
-    constructor(IERC20 token_, address rounds_, address treasury_, RegistryTerms memory terms_)
+    constructor(IERC20 token_, IAdmin admin_, ICredits credits_, address rounds_, RegistryTerms memory terms_)
         EIP712("Assize Registry", "1")
     {
         token = token_;
+        admin = admin_;
+        credits = credits_;
         rounds = rounds_;
-        treasury = treasury_;
         BOND_PER_JOB = terms_.bondPerJob;
         VALIDATOR_BOND = terms_.validatorBond;
         ACTIVATION_DELAY = terms_.activationDelay;
@@ -84,6 +93,8 @@ contract Registry is IRegistry, EIP712 {
             activeAt: activeAt,
             retiredAt: 0,
             bond: bond,
+            revoked: false,
+            withdrawn: false,
             key: key
         });
         totalBonded += bond;
@@ -118,13 +129,14 @@ contract Registry is IRegistry, EIP712 {
     function withdraw(uint32 node) external returns (uint256 amount) {
         Node storage stored = _owned(node);
         if (stored.retiredAt == 0) revert NotRetired(node);
-        if (stored.key == address(0)) revert AlreadyWithdrawn(node);
+        if (stored.withdrawn) revert AlreadyWithdrawn(node);
         uint256 withdrawableAt = uint256(stored.retiredAt) + UNBONDING_DELAY;
         if (block.timestamp < withdrawableAt || stored.inFlight != 0) {
             revert StillBonded(node, withdrawableAt, stored.inFlight);
         }
         amount = stored.bond;
         stored.bond = 0;
+        stored.withdrawn = true;
         stored.key = address(0);
         totalBonded -= amount;
         if (stored.role == Role.Validator) _freeSlot(stored.slot);
@@ -135,10 +147,39 @@ contract Registry is IRegistry, EIP712 {
     /// @inheritdoc IRegistry
     function rotateKey(uint32 node, address key, uint256 deadline, bytes calldata keySignature) external {
         Node storage stored = _owned(node);
-        if (stored.key == address(0)) revert AlreadyWithdrawn(node);
+        if (stored.withdrawn) revert AlreadyWithdrawn(node);
         _bindKey(node, msg.sender, key, stored.role, stored.capacity, deadline, keySignature);
         stored.key = key;
+        stored.revoked = false;
+        _recordService(stored);
         emit KeyRotated(node, msg.sender, key);
+    }
+
+    /// @inheritdoc IRegistry
+    function revokeKey(uint32 node) external {
+        Node storage stored = _owned(node);
+        if (stored.withdrawn) revert AlreadyWithdrawn(node);
+        if (stored.revoked) revert AlreadyRevoked(node);
+        address key = stored.key;
+        stored.key = address(0);
+        stored.revoked = true;
+        _recordService(stored);
+        emit KeyRevoked(node, msg.sender, key);
+    }
+
+    /// @inheritdoc IRegistry
+    function selfPermit(uint256 amount, uint256 deadline, uint8 v, bytes32 r, bytes32 s) external {
+        token.spend(amount, deadline, v, r, s);
+    }
+
+    /// @inheritdoc IRegistry
+    function sweep() external returns (uint256 amount) {
+        amount = treasuryBalance;
+        if (amount == 0) revert ZeroAmount();
+        treasuryBalance = 0;
+        address treasury = admin.treasury();
+        emit TreasurySwept(treasury, amount);
+        token.safeTransfer(treasury, amount);
     }
 
     /// @inheritdoc IRegistry
@@ -174,8 +215,16 @@ contract Registry is IRegistry, EIP712 {
         stored.bond = bond;
         totalBonded -= taken;
         _recordService(stored);
+        treasuryBalance += taken;
         emit NodeSlashed(node, stored.owner, round, cause, taken, bond);
-        token.safeTransfer(treasury, taken);
+    }
+
+    /// @inheritdoc IRegistry
+    function award(address owner, uint256 round, uint256 amount) external onlyRounds {
+        treasuryBalance -= amount;
+        emit SlashesAwarded(owner, round, amount);
+        token.safeTransfer(address(credits), amount);
+        credits.grant(owner, round, amount);
     }
 
     /// @inheritdoc IRegistry
@@ -240,7 +289,7 @@ contract Registry is IRegistry, EIP712 {
     }
 
     function _bonded(Node storage stored) private view returns (bool) {
-        return stored.retiredAt == 0 && stored.bond >= requiredBond(stored.role, stored.capacity);
+        return stored.retiredAt == 0 && !stored.revoked && stored.bond >= requiredBond(stored.role, stored.capacity);
     }
 
     function _listable(Node storage stored) private view returns (bool) {
@@ -295,7 +344,7 @@ contract Registry is IRegistry, EIP712 {
         delete _nodeAt[slot];
     }
 
-    /// Keeps the bitmap of serving validators in step with a node's bond and retirement.
+    /// Keeps the bitmap of serving validators in step with a node's bond, key and retirement.
     function _recordService(Node storage stored) private {
         if (stored.role != Role.Validator) return;
         uint256 bit = uint256(1) << stored.slot;

@@ -1,30 +1,63 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
+import {Address} from "@openzeppelin/contracts/utils/Address.sol";
 import {IMarket} from "./interfaces/IMarket.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
-import {IRounds, Round, RoundsTerms, Seat, State} from "./interfaces/IRounds.sol";
+import {Appeal, IRounds, ISettlement, Round, RoundsTerms, Seat, SettledLeaves} from "./interfaces/IRounds.sol";
 import {Judging} from "./rounds/Judging.sol";
 import {Committee, RoundsBase} from "./rounds/RoundsBase.sol";
-import {Settling} from "./rounds/Settling.sol";
 import {Submitting} from "./rounds/Submitting.sol";
+import {Settlement} from "./Settlement.sol";
 
 /// @title Rounds
-/// @notice As `IRounds` specifies.
-contract Rounds is Submitting, Judging, Settling {
+/// @notice As `IRounds` specifies. Everything up to the verdict is here; what follows from it is in `Settlement`, run by
+/// delegatecall.
+contract Rounds is Submitting, Judging {
+    Settlement private immutable SETTLEMENT;
+
     constructor(IRegistry registry_, IMarket market_, RoundsTerms memory terms_)
         RoundsBase(registry_, market_, terms_)
-    {}
+    {
+        // Deployed last: the others were told this address before it existed.
+        bool named = registry_.rounds() == address(this) && market_.rounds() == address(this);
+        if (!named || address(market_.registry()) != address(registry_)) revert WrongDeployment();
+        SETTLEMENT = new Settlement(registry_, market_, terms_);
+    }
 
-    /// @inheritdoc IRounds
-    function appeal(uint256 round, uint8) external view {
-        _in(round, State.Tallied);
-        revert AppealsNotOffered(round);
+    /// @inheritdoc ISettlement
+    function appeal(uint256, uint8, uint8, SettledLeaves[] calldata) external returns (uint256) {
+        return abi.decode(_settlement(msg.data), (uint256));
+    }
+
+    /// @inheritdoc ISettlement
+    function settle(uint256, uint8, bytes calldata, SettledLeaves[] calldata) external {
+        _settlement(msg.data);
+    }
+
+    /// @inheritdoc ISettlement
+    function finish(uint256, bytes calldata) external {
+        _settlement(msg.data);
+    }
+
+    /// @inheritdoc ISettlement
+    function free(uint256, bytes calldata) external {
+        _settlement(msg.data);
+    }
+
+    /// @inheritdoc ISettlement
+    function consume(uint256, uint256, uint256) external {
+        _settlement(msg.data);
     }
 
     /// @inheritdoc IRounds
     function roundOf(uint256 round) external view returns (Round memory) {
         return _rounds[round];
+    }
+
+    /// @inheritdoc IRounds
+    function appealAt(uint256 appealed) external view returns (Appeal memory) {
+        return _appeals[appealed];
     }
 
     /// @inheritdoc IRounds
@@ -48,6 +81,15 @@ contract Rounds is Submitting, Judging, Settling {
 
     /// @inheritdoc IRounds
     function terms() external view returns (RoundsTerms memory) {
-        return RoundsTerms(FRAUD_SLASH, ABSENCE_PENALTY);
+        return RoundsTerms(FRAUD_SLASH, ABSENCE_PENALTY, OVERTURN_PENALTY, APPEAL_BOND, APPEAL_BOUNTY);
+    }
+
+    /// @inheritdoc Judging
+    function _concludeAppeal(uint256 appealed, bool decided) internal override {
+        _settlement(abi.encodeCall(SETTLEMENT.conclude, (appealed, decided)));
+    }
+
+    function _settlement(bytes memory call) private returns (bytes memory) {
+        return Address.functionDelegateCall(address(SETTLEMENT), call);
     }
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
+import {Admin} from "../src/Admin.sol";
 import {Credits} from "../src/Credits.sol";
 import {Market} from "../src/Market.sol";
 import {Registry} from "../src/Registry.sol";
 import {Rounds} from "../src/Rounds.sol";
 import {Token} from "../src/Token.sol";
-import {IMarket, RunTerms} from "../src/interfaces/IMarket.sol";
+import {IMarket, MarketTerms, RunTerms} from "../src/interfaces/IMarket.sol";
 import {IRegistry, RegistryTerms, Role} from "../src/interfaces/IRegistry.sol";
 import {IRounds, Round, RoundsTerms, Seat, SettledLeaves, State, Submission} from "../src/interfaces/IRounds.sol";
 import {Base} from "./Base.sol";
@@ -21,6 +22,12 @@ abstract contract Scenario is Base {
     uint40 internal constant UNBONDING = 7 days;
     uint128 internal constant FRAUD_SLASH = 6 ether;
     uint128 internal constant ABSENCE_PENALTY = 1 ether;
+    uint128 internal constant OVERTURN_PENALTY = 4 ether;
+    uint128 internal constant APPEAL_BOND = 500_000;
+    uint128 internal constant APPEAL_BOUNTY = 1 ether;
+    uint40 internal constant NOTICE = 1 days;
+    uint40 internal constant MAX_ROUND = 2 days;
+    uint48 internal constant ADMIN_DELAY = 3 days;
 
     uint128 internal constant PRICE = 3;
     uint128 internal constant JUROR_FEE = 1000;
@@ -31,6 +38,7 @@ abstract contract Scenario is Base {
     bytes32 internal constant EVIDENCE = keccak256("evidence");
     bytes32 internal constant SALT = keccak256("salt");
 
+    address internal governor = address(0x60E);
     address internal treasury = address(0x7EA5);
     address internal requester = address(0x4E0);
     address internal coordinator = address(0xC00);
@@ -38,6 +46,7 @@ abstract contract Scenario is Base {
     address internal stranger = address(0x574);
 
     Token internal token;
+    Admin internal admin;
     Registry internal registry;
     Credits internal credits;
     Market internal market;
@@ -67,13 +76,19 @@ abstract contract Scenario is Base {
 
     function deploy() internal {
         uint256 nonce = vm.getNonce(address(this));
-        address marketAt = vm.computeCreateAddress(address(this), nonce + 3);
-        address roundsAt = vm.computeCreateAddress(address(this), nonce + 4);
+        address registryAt = vm.computeCreateAddress(address(this), nonce + 3);
+        address marketAt = vm.computeCreateAddress(address(this), nonce + 4);
+        address roundsAt = vm.computeCreateAddress(address(this), nonce + 5);
         token = new Token();
-        registry = new Registry(token, roundsAt, treasury, registryTerms());
-        credits = new Credits(token, marketAt);
-        market = new Market(registry, credits, roundsAt);
-        rounds = new Rounds(registry, market, RoundsTerms(FRAUD_SLASH, ABSENCE_PENALTY));
+        admin = new Admin(ADMIN_DELAY, governor, treasury);
+        credits = new Credits(token, marketAt, IRegistry(registryAt));
+        registry = new Registry(token, admin, credits, roundsAt, registryTerms());
+        market = new Market(registry, credits, roundsAt, MarketTerms(NOTICE, MAX_ROUND));
+        rounds = new Rounds(registry, market, roundsTerms());
+    }
+
+    function roundsTerms() internal pure returns (RoundsTerms memory) {
+        return RoundsTerms(FRAUD_SLASH, ABSENCE_PENALTY, OVERTURN_PENALTY, APPEAL_BOND, APPEAL_BOUNTY);
     }
 
     function registryTerms() internal pure returns (RegistryTerms memory) {

@@ -24,8 +24,8 @@ from protocol.errors import Misconfigured, Rejected
 ABI_DIRECTORY = Path(__file__).parents[2] / "contracts" / "abi"
 """Committed compiler output, beside this package in the checkout."""
 
-CONTRACTS = ("Token", "Registry", "Market", "Rounds", "Credits")
-"""The five contracts of a deployment."""
+CONTRACTS = ("Token", "Admin", "Registry", "Market", "Rounds", "Credits")
+"""The contracts of a deployment."""
 
 Convert = Callable[[Any], Any]
 checksummed = functools.lru_cache(maxsize=65536)(to_checksum_address)
@@ -191,7 +191,7 @@ def _function(contract: str, entry: dict[str, Any]) -> Function:
 
 @functools.cache
 def custom_errors() -> dict[bytes, CustomError]:
-    """Every custom error of the five contracts, by selector."""
+    """Every custom error of the contracts, by selector."""
     entries = (entry for name in CONTRACTS for entry in artifact(name)["abi"] if entry["type"] == "error")
     return {error.selector: error for error in map(_custom_error, entries)}
 

@@ -22,7 +22,7 @@ class Call:
 
 
 def call(deployment: Deployment, contract: str, function: str, *arguments: Any) -> Call:
-    """A call of any function of the five contracts."""
+    """A call of any function of the contracts."""
     shape = abi.functions(contract)[function]
     shown = ", ".join(f"{name}={_shown(value)}" for name, value in zip(shape.parameters, arguments, strict=True))
     return Call(deployment.address_of(contract), shape.encode(*arguments), f"{contract}.{function}({shown})")
@@ -87,6 +87,16 @@ def rotate_key(deployment: Deployment, node: int, key: str, deadline: int, key_s
     return call(deployment, "Registry", "rotateKey", node, key, deadline, key_signature)
 
 
+def revoke_key(deployment: Deployment, node: int) -> Call:
+    """Ends a node's session key at once."""
+    return call(deployment, "Registry", "revokeKey", node)
+
+
+def sweep(deployment: Deployment) -> Call:
+    """Sends what was slashed to the treasury."""
+    return call(deployment, "Registry", "sweep")
+
+
 # Market
 
 
@@ -108,6 +118,11 @@ def close_run(deployment: Deployment, run: int) -> Call:
 def refund_run(deployment: Deployment, run: int, amount: int) -> Call:
     """Takes unreserved escrow of a closed run back."""
     return call(deployment, "Market", "refund", run, amount)
+
+
+def announce(deployment: Deployment, run: int, terms: RunTerms) -> Call:
+    """Announces new terms of a run."""
+    return call(deployment, "Market", "announce", run, terms)
 
 
 def join(deployment: Deployment, run: int, node: int, rules_hash: bytes) -> Call:
@@ -167,9 +182,9 @@ def tally(deployment: Deployment, round: int) -> Call:
     return call(deployment, "Rounds", "tally", round)
 
 
-def appeal(deployment: Deployment, round: int, job: int) -> Call:
-    """Tries one job again."""
-    return call(deployment, "Rounds", "appeal", round, job)
+def appeal(deployment: Deployment, round: int, job: int, batch: int, submissions: Sequence[SettledLeaves]) -> Call:
+    """Tries one job again; the batch that holds it is resupplied as for ``settle``."""
+    return call(deployment, "Rounds", "appeal", round, job, batch, tuple(submissions))
 
 
 def settle(
@@ -177,6 +192,16 @@ def settle(
 ) -> Call:
     """Pays and slashes for one batch."""
     return call(deployment, "Rounds", "settle", round, batch, assignments, tuple(submissions))
+
+
+def finish(deployment: Deployment, round: int, assignments: bytes) -> Call:
+    """Ends a round of which every batch is settled and every appeal decided."""
+    return call(deployment, "Rounds", "finish", round, assignments)
+
+
+def expire(deployment: Deployment, round: int) -> Call:
+    """Ends a round that has come to no verdict in the longest time a round may take."""
+    return call(deployment, "Rounds", "expire", round)
 
 
 def free(deployment: Deployment, round: int, assignments: bytes) -> Call:

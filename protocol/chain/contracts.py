@@ -12,9 +12,12 @@ from protocol.chain import abi
 from protocol.chain.reverts import reverted
 from protocol.chain.rpc import Request, Rpc, RpcFault
 from protocol.chain.structs import (
+    Appeal,
     Cause,
     Consumption,
+    MarketTerms,
     Node,
+    ProtocolTerms,
     RegistryTerms,
     Role,
     Round,
@@ -31,9 +34,12 @@ if TYPE_CHECKING:
     from protocol.chain.deployment import Deployment
 
 __all__ = [
+    "Appeal",
     "Cause",
     "Consumption",
+    "MarketTerms",
     "Node",
+    "ProtocolTerms",
     "Reader",
     "RegistryTerms",
     "Role",
@@ -64,7 +70,7 @@ class Reader:
         self._block = block
 
     def view(self, contract: str, function: str, *arguments: Any) -> Any:
-        """Any view function of any of the five contracts."""
+        """Any view function of any of the contracts."""
         return self.views(contract, function, [arguments])[0]
 
     def views(self, contract: str, function: str, arguments: Iterable[Sequence[Any]]) -> list[Any]:
@@ -149,7 +155,15 @@ class Reader:
 
     def treasury(self) -> str:
         """Where slashed bonds go."""
-        return cast(str, self.view("Registry", "treasury"))
+        return cast(str, self.view("Admin", "treasury"))
+
+    def treasury_balance(self) -> int:
+        """Token wei slashed and neither swept to the treasury nor awarded."""
+        return cast(int, self.view("Registry", "treasuryBalance"))
+
+    def paused(self) -> bool:
+        """No new rounds for now."""
+        return cast(bool, self.view("Admin", "paused"))
 
     def total_bonded(self) -> int:
         """Token wei of all bonds, unbonding ones included."""
@@ -168,6 +182,14 @@ class Reader:
     def runs(self, runs: Sequence[int]) -> list[Run]:
         """Many runs in one round trip."""
         return self.views("Market", "runOf", [(run,) for run in runs])
+
+    def announced(self, run: int) -> tuple[RunTerms, int]:
+        """The terms announced last and from when they count (unix seconds); 0 where none were."""
+        return cast(tuple[RunTerms, int], self.view("Market", "announcedOf", run))
+
+    def market_terms(self) -> MarketTerms:
+        """Notice, and the longest a round may take."""
+        return cast(MarketTerms, self.view("Market", "terms"))
 
     def joined_at(self, run: int, node: int) -> bytes:
         """The rules hash at which the node joined; 32 zero bytes where it has not."""
@@ -203,8 +225,16 @@ class Reader:
         """Digest of a submitted batch."""
         return cast(bytes, self.view("Rounds", "batchDigest", round, batch))
 
+    def appeal_of(self, round: int, job: int) -> int:
+        """The number under which a job's appeal is tried; 0 where it was not appealed."""
+        return cast(int, self.view("Rounds", "appealOf", round, job))
+
+    def appeal(self, appealed: int) -> Appeal:
+        """The appeal tried under this number."""
+        return cast(Appeal, self.view("Rounds", "appealAt", appealed))
+
     def rounds_terms(self) -> RoundsTerms:
-        """Penalties."""
+        """Penalties and what an appeal costs."""
         return cast(RoundsTerms, self.view("Rounds", "terms"))
 
     # Credits

@@ -18,22 +18,23 @@ from protocol.chain.abi import checksummed
 from protocol.chain.deployment import Deployment
 from protocol.chain.rpc import Rpc
 from protocol.chain.sender import GWEI, TransactionSigner
-from protocol.chain.structs import RegistryTerms, RoundsTerms
+from protocol.chain.structs import ProtocolTerms
 from protocol.errors import Rejected, Unavailable
 
-ORDER = ("Token", "Credits", "Registry", "Market", "Rounds")
+ORDER = ("Token", "Admin", "Credits", "Registry", "Market", "Rounds")
 """Rounds comes last: its constructor asks the others whether they name it."""
 
 WAIT_SECONDS = 120.0
 
 
 def deploy(
-    rpc_url: str, account: TransactionSigner, registry_terms: RegistryTerms, rounds_terms: RoundsTerms, treasury: str
+    rpc_url: str, account: TransactionSigner, terms: ProtocolTerms, treasury: str, admin: str | None = None
 ) -> Deployment:
-    """Deploys the five contracts from ``account``, whose next five nonces they take.
+    """Deploys the contracts from ``account``, whose next nonces they take.
 
     Args:
         treasury: where slashed bonds go.
+        admin: the first admin and pauser; None for ``account``.
 
     Raises:
         Unavailable: no RPC answers, or a contract is not mined in time.
@@ -41,7 +42,7 @@ def deploy(
         Misconfigured: the contracts are not built.
     """
     try:
-        deployment = _deploy(Web3(HTTPProvider(rpc_url)), account, registry_terms, rounds_terms, treasury)
+        deployment = _deploy(Web3(HTTPProvider(rpc_url)), account, terms, treasury, admin or account.address)
     except ContractLogicError as error:
         raise Rejected(f"the chain refused a contract: {error}") from error
     except (requests.RequestException, Web3Exception) as error:
@@ -54,30 +55,28 @@ def deploy(
     return deployment
 
 
-def _deploy(
-    w3: Web3, account: TransactionSigner, registry_terms: RegistryTerms, rounds_terms: RoundsTerms, treasury: str
-) -> Deployment:
+def _deploy(w3: Web3, account: TransactionSigner, terms: ProtocolTerms, treasury: str, admin: str) -> Deployment:
     start, nonce = w3.eth.get_block("latest"), w3.eth.get_transaction_count(account.address)  # type: ignore[arg-type]
     planned: dict[str, str] = {
         name: checksummed(get_create_address(account.address, nonce + index))  # type: ignore[arg-type]
         for index, name in enumerate(ORDER)
     }
-    arguments = _arguments(planned, registry_terms, rounds_terms, treasury)
+    arguments = _arguments(planned, terms, treasury, admin)
     for index, name in enumerate(ORDER):
         _create(w3, account, nonce + index, name, [abi.plain(argument) for argument in arguments[name]])
     addresses = {name.lower(): address for name, address in planned.items()}
     return Deployment(w3.eth.chain_id, int(start["number"]), bytes(start["hash"]), **addresses)
 
 
-def _arguments(
-    planned: dict[str, str], registry_terms: RegistryTerms, rounds_terms: RoundsTerms, treasury: str
-) -> dict[str, list[Any]]:
+def _arguments(planned: dict[str, str], terms: ProtocolTerms, treasury: str, admin: str) -> dict[str, list[Any]]:
+    at = planned
     return {
         "Token": [],
-        "Credits": [planned["Token"], planned["Market"]],
-        "Registry": [planned["Token"], planned["Rounds"], treasury, registry_terms],
-        "Market": [planned["Registry"], planned["Credits"], planned["Rounds"]],
-        "Rounds": [planned["Registry"], planned["Market"], rounds_terms],
+        "Admin": [terms.admin_delay, admin, treasury],
+        "Credits": [at["Token"], at["Market"], at["Registry"]],
+        "Registry": [at["Token"], at["Admin"], at["Credits"], at["Rounds"], terms.registry],
+        "Market": [at["Registry"], at["Credits"], at["Rounds"], terms.market],
+        "Rounds": [at["Registry"], at["Market"], terms.rounds],
     }
 
 

@@ -20,26 +20,31 @@ from protocol.errors import Misconfigured
 
 REFERENCES = (
     ("Registry", "rounds", "Rounds"),
+    ("Registry", "admin", "Admin"),
+    ("Registry", "credits", "Credits"),
     ("Registry", "token", "Token"),
     ("Market", "rounds", "Rounds"),
     ("Market", "registry", "Registry"),
     ("Market", "credits", "Credits"),
     ("Rounds", "registry", "Registry"),
     ("Rounds", "market", "Market"),
+    ("Rounds", "admin", "Admin"),
     ("Credits", "market", "Market"),
     ("Credits", "token", "Token"),
+    ("Credits", "registry", "Registry"),
 )
 """(contract, getter, contract it must name): checked for each getter the contract has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Addresses of the five contracts on one chain; ``start_hash`` is the hash of block ``start_block``."""
+    """Addresses of the contracts on one chain; ``start_hash`` is the hash of block ``start_block``."""
 
     chain_id: int
     start_block: int
     start_hash: bytes
     token: str
+    admin: str
     registry: str
     market: str
     rounds: str
@@ -51,7 +56,7 @@ class Deployment:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """The five, in the order of ``CONTRACTS``."""
+        """All, in the order of ``CONTRACTS``."""
         return tuple(self.address_of(contract) for contract in CONTRACTS)
 
     def contract_names(self) -> dict[str, str]:

@@ -38,6 +38,24 @@ class State(IntEnum):
     VOID = 6
 
 
+class Refusal(IntEnum):
+    """Why a part of a batch was left out."""
+
+    NONE = 0
+    MALFORMED = 1
+    NOT_ASSIGNED = 2
+    ALREADY_SUBMITTED = 3
+    BAD_SIGNATURE = 4
+
+
+class Verdict(IntEnum):
+    """What a committee found about one job."""
+
+    VOID = 0
+    ACCEPTED = 1
+    FRAUD = 2
+
+
 @dataclass(frozen=True, slots=True)
 class RunTerms:
     """What a requester fixes when it opens a run."""
@@ -89,6 +107,8 @@ class Node:
     active_at: int
     retired_at: int
     bond: int
+    revoked: bool
+    withdrawn: bool
     key: str
 
 
@@ -103,11 +123,45 @@ class RegistryTerms:
 
 
 @dataclass(frozen=True, slots=True)
+class MarketTerms:
+    """Delays, fixed at deployment."""
+
+    notice_seconds: int
+    max_round_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
 class RoundsTerms:
-    """Penalties, fixed at deployment."""
+    """Penalties in token wei, appeal amounts in credits, fixed at deployment."""
 
     fraud_slash: int
     absence_penalty: int
+    overturn_penalty: int
+    appeal_bond: int
+    appeal_bounty: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProtocolTerms:
+    """All that is fixed at deployment; ``admin_delay`` is in seconds."""
+
+    registry: RegistryTerms
+    market: MarketTerms
+    rounds: RoundsTerms
+    admin_delay: int
+
+
+@dataclass(frozen=True, slots=True)
+class Appeal:
+    """An appeal: what is disputed, and by whom; zeros where there is none under a number."""
+
+    round: int
+    job: int
+    against: Verdict
+    node: int
+    units: int
+    appellant: str
+    deposit: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,10 +202,11 @@ class Round:
     opened_at: int
     deadline: int
     run: int
-    step: int
     max_units: int
     open_block: int
     close_block: int
+    appeal_seats: int
+    appeals: int
     price_per_unit: int
     juror_fee: int
     reserved: int
@@ -164,6 +219,7 @@ class Round:
     submitted: int
     accepted: int
     fraud: int
+    appealed: int
     consumed: int
 
 
@@ -187,7 +243,9 @@ STRUCTS: dict[str, type] = {
         Consumption,
         Node,
         RegistryTerms,
+        MarketTerms,
         RoundsTerms,
+        Appeal,
         Submission,
         SettledLeaves,
         Round,
@@ -196,5 +254,5 @@ STRUCTS: dict[str, type] = {
 }
 """Solidity struct name to dataclass."""
 
-ENUMS: dict[str, type[IntEnum]] = {"Role": Role, "Cause": Cause, "State": State}
+ENUMS: dict[str, type[IntEnum]] = {enum.__name__: enum for enum in (Role, Cause, State, Refusal, Verdict)}
 """Solidity enum name to enum."""

@@ -16,7 +16,16 @@ from protocol.chain.events import EVENTS, RunOpened, Submitted, VoteCommitted
 from protocol.chain.structs import STRUCTS, RunTerms
 
 ENTRIES = [(name, entry) for name in abi.CONTRACTS for entry in abi.artifact(name)["abi"]]
-NO_MEANING = {"EIP712DomainChanged", "Paused", "Unpaused"}
+NO_MEANING = {
+    "EIP712DomainChanged",
+    "DefaultAdminDelayChangeCanceled",
+    "DefaultAdminDelayChangeScheduled",
+    "DefaultAdminTransferCanceled",
+    "DefaultAdminTransferScheduled",
+    "RoleAdminChanged",
+    "RoleGranted",
+    "RoleRevoked",
+}
 
 
 def snake(name: str) -> str:

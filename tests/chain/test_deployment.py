@@ -14,13 +14,14 @@ from protocol.chain.deployment import Deployment
 from protocol.chain.reverts import Reverted
 from protocol.chain.rpc import Rpc
 from protocol.errors import Misconfigured, Unavailable
-from tests.conftest import REGISTRY_TERMS, ROUNDS_TERMS, Anvil, deploy_on, free_port
+from tests.conftest import TERMS, Anvil, deploy_on, free_port
 
 
 def test_deployed_contracts_know_their_terms(chain: Chain) -> None:
     reader = chain.pinned(chain.head())
-    assert reader.registry_terms() == REGISTRY_TERMS
-    assert reader.rounds_terms() == ROUNDS_TERMS
+    assert reader.registry_terms() == TERMS.registry
+    assert reader.market_terms() == TERMS.market
+    assert reader.rounds_terms() == TERMS.rounds
     assert reader.node_count() == reader.run_count() == reader.round_count() == 0
 
 

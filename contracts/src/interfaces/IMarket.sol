@@ -18,6 +18,10 @@ import {IRegistry} from "./IRegistry.sol";
 /// @param commitSeconds    from the draw to the end of committing
 /// @param revealSeconds    from the end of committing to the end of revealing
 /// @param challengeSeconds from the tally, within which a verdict may be appealed; 0 exactly where appealSeats is 0
+/// @dev `open` and `announce` refuse terms (`BadTerms` names the field) with which a round's reserve could overflow; with which
+/// a round, its redraw and an appeal with its own redraw could outlast maxRoundSeconds; or with which the pay of one job,
+/// maxUnits * pricePerUnit, would not cover (appealSeats - 1) * jurorFee, the most that an appeal over it can cost when nothing
+/// comes of it.
 struct RunTerms {
     address coordinator;
     address trainer;
@@ -34,11 +38,20 @@ struct RunTerms {
     uint32 challengeSeconds;
 }
 
+/// Protocol-wide delays, fixed at deployment.
+/// @param noticeSeconds    between the announcement of new terms and their effect
+/// @param maxRoundSeconds  from a round's opening until anyone may force its end; at most the unbonding delay
+struct MarketTerms {
+    uint40 noticeSeconds;
+    uint40 maxRoundSeconds;
+}
+
 /// @param requester  who opened the run and may fund, close and refund it
 /// @param version    newest checkpoint version
 /// @param escrow     credits locked and not reserved
-/// @param reserved   credits promised to rounds that have not ended
+/// @param reserved   credits promised to rounds that have not ended, deposits on their appeals included
 /// @param closed     no new rounds
+/// @param terms      those in effect now
 struct Run {
     address requester;
     uint32 version;
@@ -55,7 +68,9 @@ struct Consumption {
 }
 
 /// @title Market: runs, their escrow, who joined them, and their checkpoints
-/// @notice Anyone may open a run. Nodes consent to its rules by joining at their hash. A checkpoint is published together
+/// @notice Anyone may open a run. Nodes consent to its rules by joining at their hash. New terms are announced and take effect
+/// after notice, at a rules hash this run never had: every node has to join again, and rounds already open keep the terms they
+/// were opened with. A checkpoint is published together
 /// with the jobs it was trained on; `Rounds` refuses any that is not accepted now or was consumed before, so nothing that was
 /// not accepted is trained on, and nothing twice.
 interface IMarket {
@@ -64,10 +79,16 @@ interface IMarket {
     event RunFunded(uint256 indexed run, address indexed requester, uint256 amount, uint256 escrow);
     event RunClosed(uint256 indexed run, address indexed requester);
     event RunRefunded(uint256 indexed run, address indexed requester, uint256 amount, uint256 escrow);
+    /// `terms` replace the present ones from `effectiveAt` on, and an earlier announcement that had not taken effect at once.
+    event TermsAnnounced(uint256 indexed run, address indexed requester, RunTerms terms, uint40 effectiveAt);
     event NodeJoined(uint256 indexed run, uint32 indexed node, bytes32 rulesHash);
     event NodeLeft(uint256 indexed run, uint32 indexed node);
     event EscrowReserved(uint256 indexed run, uint256 indexed round, uint256 amount);
     event EscrowReleased(uint256 indexed run, uint256 indexed round, uint256 amount);
+    /// `owner`'s credits stand as a deposit on `round`, an appeal.
+    event DepositLocked(uint256 indexed run, uint256 indexed round, address indexed owner, uint256 amount);
+    /// What is left of a deposit, or what escrow adds to it, became free credits of `to`.
+    event DepositPaidOut(uint256 indexed run, uint256 indexed round, address indexed to, uint256 amount);
     event CheckpointPublished(
         uint256 indexed run, uint32 indexed version, bytes32 manifestRoot, Consumption[] consumed
     );
@@ -83,6 +104,8 @@ interface IMarket {
     error WrongRules(bytes32 given, bytes32 present);
     error ZeroAmount();
     error BadTerms(string field);
+    /// A run takes a rules hash once, so that nobody is still joined at it from before.
+    error RulesUsedBefore(uint256 run, bytes32 rulesHash);
     error EscrowTooSmall(uint256 run, uint256 have, uint256 need);
     error VersionNotNext(uint32 given, uint32 present);
 
@@ -93,6 +116,8 @@ interface IMarket {
     function close(uint256 run) external;
     /// Returns unreserved escrow to the requester's credits. Only once closed.
     function refund(uint256 run, uint128 amount) external;
+    /// By the requester: new terms, in effect after notice. The latest announcement counts.
+    function announce(uint256 run, RunTerms calldata terms) external;
     /// By the node's owner, at the run's present rules hash.
     function join(uint256 run, uint32 node, bytes32 rulesHash) external;
     function leave(uint256 run, uint32 node) external;
@@ -105,10 +130,17 @@ interface IMarket {
     function release(uint256 run, uint256 round, uint128 amount) external;
     /// Rounds only: pays reserved credits to the owner of a node.
     function pay(uint256 run, uint256 round, uint32 node, address owner, uint128 amount) external;
+    /// Rounds only: takes a deposit on `round` from `owner`'s free credits; counts as reserved.
+    function deposit(uint256 run, uint256 round, address owner, uint128 amount) external;
+    /// Rounds only: gives reserved credits of `round` to `to`.
+    function payOut(uint256 run, uint256 round, address to, uint128 amount) external;
 
     function runCount() external view returns (uint256);
     /// Reverts `UnknownRun` for an id never given.
     function runOf(uint256 run) external view returns (Run memory);
+    /// The terms announced last, in effect already or not, and from when they count; zeros where none were.
+    function announcedOf(uint256 run) external view returns (RunTerms memory terms, uint40 effectiveAt);
+    function terms() external view returns (MarketTerms memory);
     /// The rules hash at which the node joined; zero where it has not.
     function joinedAt(uint256 run, uint32 node) external view returns (bytes32);
     /// Zero where the version was never published.

@@ -9,7 +9,7 @@ import {Draw} from "../libraries/Draw.sol";
 import {Committee, RoundsBase} from "./RoundsBase.sol";
 
 /// @title Judging: from the draw of a committee to its verdict
-abstract contract Judging is RoundsBase {
+abstract contract Judging is IRounds, RoundsBase {
     using SafeCast for uint256;
 
     /// The reason that makes a zero vote an abstention.
@@ -28,7 +28,7 @@ abstract contract Judging is RoundsBase {
     /// @inheritdoc IRounds
     function draw(uint256 round) external {
         Round storage stored = _in(round, State.Closed);
-        if (block.timestamp > stored.deadline) return _end(round, stored, State.Void);
+        if (block.timestamp > stored.deadline || block.timestamp > _endsBy(stored)) return _fail(round, stored);
         (uint256 seedBlock, bytes32 seed) = Draw.seedOf(stored.closeBlock);
         if (seed == 0) revert SeedNotReady(seedBlock);
         uint8 attempt = stored.attempt;
@@ -82,7 +82,26 @@ abstract contract Judging is RoundsBase {
         stored.state = State.Tallied;
         stored.deadline = _after(stored.challengeSeconds);
         emit RoundTallied(round, stored.attempt, accepted, fraud, stored.deadline);
+        if (_isAppeal(stored)) _concludeAppeal(round, true);
     }
+
+    /// @inheritdoc IRounds
+    function expire(uint256 round) external {
+        Round storage stored = _rounds[round];
+        State state = stored.state;
+        if (state != State.Open && state != State.Closed && state != State.Voting) revert WrongState(round, state);
+        if (block.timestamp <= _endsBy(stored)) revert TooEarly(_endsBy(stored), block.timestamp);
+        _fail(round, stored);
+    }
+
+    /// Ends a round that came to no verdict.
+    function _fail(uint256 round, Round storage stored) private {
+        if (_isAppeal(stored)) _concludeAppeal(round, false);
+        else _end(round, stored, State.Void);
+    }
+
+    /// Carries out what an appeal's committee decided, or that it decided nothing.
+    function _concludeAppeal(uint256 appealed, bool decided) internal virtual;
 
     function _startRevealing(uint256 round, Round storage stored, uint40 deadline) private {
         stored.revealing = true;
@@ -194,7 +213,7 @@ abstract contract Judging is RoundsBase {
             emit JurorSettled(round, juror, 0, stored.jurorFee);
             _pay(round, stored, juror, registry.ownerOf(juror), stored.jurorFee);
         }
-        if (stored.attempt + 1 == ATTEMPTS) return _end(round, stored, State.Void);
+        if (stored.attempt + 1 == ATTEMPTS) return _fail(round, stored);
         stored.attempt += 1;
         stored.state = State.Closed;
         stored.revealing = false;
@@ -221,10 +240,6 @@ abstract contract Judging is RoundsBase {
 
     function _all(Round storage stored) private view returns (uint16) {
         return type(uint16).max >> (16 - stored.committee);
-    }
-
-    function _has(uint256 seats, uint256 seat) internal pure returns (bool) {
-        return (seats >> seat) & 1 == 1;
     }
 
     function _with(uint16 seats, uint256 seat) private pure returns (uint16) {

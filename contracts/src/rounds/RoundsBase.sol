@@ -2,9 +2,10 @@
 pragma solidity ^0.8.28;
 
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
+import {IAdmin} from "../interfaces/IAdmin.sol";
 import {IMarket} from "../interfaces/IMarket.sol";
 import {IRegistry} from "../interfaces/IRegistry.sol";
-import {IRounds, Round, RoundsTerms, State} from "../interfaces/IRounds.sol";
+import {Appeal, IRoundsFacts, Round, RoundsTerms, State} from "../interfaces/IRounds.sol";
 import {Assignments} from "../libraries/Assignments.sol";
 
 /// One committee as stored. While voting, `words` holds each seat's commitment; a reveal replaces it by the accept bitmap,
@@ -16,29 +17,39 @@ struct Committee {
 }
 
 /// @title RoundsBase: what every phase of a round shares
-abstract contract RoundsBase is IRounds {
+abstract contract RoundsBase is IRoundsFacts {
     using SafeCast for uint256;
 
+    IAdmin public immutable admin;
     IRegistry public immutable registry;
     IMarket public immutable market;
     uint128 internal immutable FRAUD_SLASH;
     uint128 internal immutable ABSENCE_PENALTY;
+    uint128 internal immutable OVERTURN_PENALTY;
+    uint128 internal immutable APPEAL_BOND;
+    uint128 internal immutable APPEAL_BOUNTY;
+    uint40 internal immutable MAX_ROUND;
 
-    /// @inheritdoc IRounds
+    /// @inheritdoc IRoundsFacts
     uint256 public roundCount;
     mapping(uint256 => Round) internal _rounds;
     mapping(uint256 round => mapping(uint8 attempt => Committee)) internal _committees;
-    /// @inheritdoc IRounds
+    /// @inheritdoc IRoundsFacts
     mapping(uint256 round => mapping(uint8 batch => bytes32)) public batchDigest;
+    /// @inheritdoc IRoundsFacts
+    mapping(uint256 round => mapping(uint8 job => uint256)) public appealOf;
+    mapping(uint256 appealed => Appeal) internal _appeals;
 
     constructor(IRegistry registry_, IMarket market_, RoundsTerms memory terms_) {
-        // Deployed last: the others were told this address before it existed.
-        bool named = registry_.rounds() == address(this) && market_.rounds() == address(this);
-        if (!named || address(market_.registry()) != address(registry_)) revert WrongDeployment();
+        admin = registry_.admin();
         registry = registry_;
         market = market_;
         FRAUD_SLASH = terms_.fraudSlash;
         ABSENCE_PENALTY = terms_.absencePenalty;
+        OVERTURN_PENALTY = terms_.overturnPenalty;
+        APPEAL_BOND = terms_.appealBond;
+        APPEAL_BOUNTY = terms_.appealBounty;
+        MAX_ROUND = market_.terms().maxRoundSeconds;
     }
 
     function _in(uint256 round, State state) internal view returns (Round storage stored) {
@@ -49,6 +60,20 @@ abstract contract RoundsBase is IRounds {
     function _requireAssignments(Round storage stored, bytes calldata assignments) internal view {
         bytes32 given = keccak256(assignments);
         if (given != stored.assignmentsHash) revert WrongAssignments(given, stored.assignmentsHash);
+    }
+
+    /// Only an appeal lists no jobs.
+    function _isAppeal(Round storage stored) internal view returns (bool) {
+        return stored.jobs == 0;
+    }
+
+    /// When anyone may force the end.
+    function _endsBy(Round storage stored) internal view returns (uint256) {
+        return uint256(stored.openedAt) + MAX_ROUND;
+    }
+
+    function _has(uint256 seats, uint256 seat) internal pure returns (bool) {
+        return (seats >> seat) & 1 == 1;
     }
 
     function _after(uint256 seconds_) internal view returns (uint40) {

@@ -5,14 +5,14 @@ import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
 import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {IMarket, Run, RunTerms} from "../interfaces/IMarket.sol";
-import {IRounds, Round, SettledLeaves, State, Submission} from "../interfaces/IRounds.sol";
+import {IRounds, Refusal, Round, SettledLeaves, State, Submission} from "../interfaces/IRounds.sol";
 import {Assignments} from "../libraries/Assignments.sol";
 import {Bitmaps} from "../libraries/Bitmaps.sol";
 import {Leaves} from "../libraries/Leaves.sol";
 import {RoundsBase} from "./RoundsBase.sol";
 
 /// @title Submitting: from opening a round to closing it
-abstract contract Submitting is RoundsBase, EIP712 {
+abstract contract Submitting is IRounds, RoundsBase, EIP712 {
     using SafeCast for uint256;
 
     /// Most leaves of one batch.
@@ -20,6 +20,22 @@ abstract contract Submitting is RoundsBase, EIP712 {
     uint256 private constant MAX_JOBS = 256;
     bytes32 private constant SUBMISSION =
         keccak256("Submission(uint256 round,uint32 node,bytes32 beacon,bytes leaves,string uri)");
+
+    /// A batch while it is taken.
+    /// @param nodes      node of each job
+    /// @param batch      what was taken so far, `taken` of it
+    /// @param submitted  bitmap of the round's jobs submitted so far
+    /// @param leaves     leaves seen
+    /// @param first      why the first part was left out
+    struct Intake {
+        uint32[] nodes;
+        SettledLeaves[] batch;
+        uint8 index;
+        uint256 submitted;
+        uint256 leaves;
+        uint256 taken;
+        Refusal first;
+    }
 
     constructor() EIP712("Assize Rounds", "1") {}
 
@@ -32,16 +48,14 @@ abstract contract Submitting is RoundsBase, EIP712 {
         round = ++roundCount;
         uint256 jobs = _list(run, terms.rulesHash, assignments);
         uint256 eligible = registry.eligible();
-        if (Bitmaps.count(eligible) < terms.committee) {
-            revert TooFewValidators(Bitmaps.count(eligible), terms.committee);
-        }
+        uint256 seats = uint256(terms.committee) + terms.appealSeats;
+        if (Bitmaps.count(eligible) < seats) revert TooFewValidators(Bitmaps.count(eligible), seats);
         _store(round, run, terms, jobs, eligible);
         Round storage stored = _rounds[round];
-        stored.step = step;
         stored.policyVersion = policyVersion;
         stored.assignmentsHash = keccak256(assignments);
         market.reserve(run, round, stored.reserved);
-        _announce(round, stored, assignments);
+        _announce(round, stored, step, assignments);
     }
 
     /// @inheritdoc IRounds
@@ -49,23 +63,19 @@ abstract contract Submitting is RoundsBase, EIP712 {
         Round storage stored = _in(round, State.Open);
         if (block.timestamp > stored.deadline) revert TooLate(stored.deadline, block.timestamp);
         _requireAssignments(stored, assignments);
-        uint32[] memory nodes = Assignments.table(assignments, stored.jobs);
-        SettledLeaves[] memory batch = new SettledLeaves[](submissions.length);
-        uint8 index = uint256(stored.batches).toUint8();
-        uint256 submitted = stored.submitted;
-        uint256 leaves;
+        Intake memory intake;
+        intake.nodes = Assignments.table(assignments, stored.jobs);
+        intake.batch = new SettledLeaves[](submissions.length);
+        intake.index = uint256(stored.batches).toUint8();
+        intake.submitted = stored.submitted;
         for (uint256 i; i < submissions.length; ++i) {
-            Submission calldata item = submissions[i];
-            leaves += Leaves.count(item.leaves);
-            submitted = _claim(submitted, nodes, item.node, item.leaves);
-            _requireSignature(round, item);
-            batch[i] = SettledLeaves(item.node, item.leaves);
-            emit Submitted(round, item.node, index, item.beacon, item.leaves, item.uri, item.signature);
+            _take(round, intake, submissions[i], i);
         }
-        if (leaves == 0 || leaves > MAX_LEAVES) revert TooManyLeaves(leaves);
-        stored.submitted = submitted;
-        stored.batches = uint16(index) + 1;
-        batchDigest[round][index] = keccak256(abi.encode(batch));
+        if (intake.leaves > MAX_LEAVES) revert TooManyLeaves(intake.leaves);
+        if (intake.taken == 0) revert NothingTaken(intake.first);
+        stored.submitted = intake.submitted;
+        stored.batches = uint16(intake.index) + 1;
+        batchDigest[round][intake.index] = keccak256(abi.encode(_taken(intake)));
     }
 
     /// @inheritdoc IRounds
@@ -89,6 +99,7 @@ abstract contract Submitting is RoundsBase, EIP712 {
     }
 
     function _openTerms(uint256 run, uint32 policyVersion) private view returns (RunTerms memory terms) {
+        if (admin.paused()) revert NewRoundsPaused();
         Run memory present = market.runOf(run);
         terms = present.terms;
         if (msg.sender != terms.coordinator) revert NotCoordinator(terms.coordinator, msg.sender);
@@ -114,6 +125,7 @@ abstract contract Submitting is RoundsBase, EIP712 {
         Round storage stored = _rounds[round];
         stored.state = State.Open;
         stored.committee = terms.committee;
+        stored.appealSeats = terms.appealSeats;
         stored.jobs = jobs.toUint16();
         stored.slotCount = registry.slotCount();
         stored.openedAt = _after(0);
@@ -132,11 +144,11 @@ abstract contract Submitting is RoundsBase, EIP712 {
         stored.eligible = eligible;
     }
 
-    function _announce(uint256 round, Round storage stored, bytes calldata assignments) private {
+    function _announce(uint256 round, Round storage stored, uint64 step, bytes calldata assignments) private {
         emit RoundOpened(
             round,
             stored.run,
-            stored.step,
+            step,
             stored.policyVersion,
             stored.jobs,
             stored.slotCount,
@@ -146,33 +158,51 @@ abstract contract Submitting is RoundsBase, EIP712 {
         );
     }
 
-    /// Adds one submission's jobs to the bitmap of those submitted.
-    function _claim(uint256 submitted, uint32[] memory nodes, uint32 node, bytes calldata leaves)
-        private
-        pure
-        returns (uint256)
-    {
-        uint256 count = Leaves.count(leaves);
-        if (count == 0) revert BadLeaves(leaves.length);
-        uint256 next;
-        for (uint256 i; i < count; ++i) {
-            (uint8 job,) = Leaves.read(leaves, i);
-            if (job < next) revert BadLeaves(leaves.length);
-            if (job >= nodes.length || nodes[job] != node) revert NotAssigned(job, node);
-            if ((submitted >> job) & 1 == 1) revert AlreadySubmitted(job);
-            submitted |= uint256(1) << job;
-            next = uint256(job) + 1;
+    /// Adds one part of a batch to what is taken, or says why it is left out.
+    function _take(uint256 round, Intake memory intake, Submission calldata item, uint256 place) private {
+        intake.leaves += Leaves.count(item.leaves);
+        (uint256 jobs, Refusal reason) = _jobsOf(intake, item);
+        if (reason == Refusal.None && !_signed(round, item)) reason = Refusal.BadSignature;
+        if (reason != Refusal.None) {
+            if (place == 0) intake.first = reason;
+            emit SubmissionRefused(round, item.node, place, reason);
+            return;
         }
-        return submitted;
+        intake.submitted |= jobs;
+        intake.batch[intake.taken++] = SettledLeaves(item.node, item.leaves);
+        emit Submitted(round, item.node, intake.index, item.beacon, item.leaves, item.uri, item.signature);
     }
 
-    function _requireSignature(uint256 round, Submission calldata item) private view {
+    /// What was taken: the list is cut to it, so that nothing refused is in the digest.
+    function _taken(Intake memory intake) private pure returns (SettledLeaves[] memory batch) {
+        batch = intake.batch;
+        uint256 taken = intake.taken;
+        assembly ("memory-safe") {
+            mstore(batch, taken)
+        }
+    }
+
+    /// The bitmap of one submission's jobs, or why it is left out.
+    function _jobsOf(Intake memory intake, Submission calldata item) private pure returns (uint256 jobs, Refusal) {
+        uint32[] memory nodes = intake.nodes;
+        uint256 count = Leaves.count(item.leaves);
+        if (count == 0) return (0, Refusal.Malformed);
+        uint256 next;
+        for (uint256 i; i < count; ++i) {
+            (uint8 job,) = Leaves.read(item.leaves, i);
+            if (job < next) return (0, Refusal.Malformed);
+            if (job >= nodes.length || nodes[job] != item.node) return (0, Refusal.NotAssigned);
+            jobs |= uint256(1) << job;
+            next = uint256(job) + 1;
+        }
+        return (jobs, intake.submitted & jobs == 0 ? Refusal.None : Refusal.AlreadySubmitted);
+    }
+
+    function _signed(uint256 round, Submission calldata item) private view returns (bool) {
         bytes32 content = keccak256(
             abi.encode(SUBMISSION, round, item.node, item.beacon, keccak256(item.leaves), keccak256(bytes(item.uri)))
         );
         (address recovered,,) = ECDSA.tryRecoverCalldata(_hashTypedDataV4(content), item.signature);
-        if (recovered == address(0) || recovered != registry.keyOf(item.node)) {
-            revert BadSubmissionSignature(item.node, recovered);
-        }
+        return recovered != address(0) && recovered == registry.keyOf(item.node);
     }
 }

@@ -1,0 +1,61 @@
+"""Events of ``Credits``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.chain.events.base import Event
+
+
+@dataclass(frozen=True, slots=True)
+class CreditsBought(Event):
+    """Tokens became credits."""
+
+    owner: str
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreditsRedeemed(Event):
+    """Credits became tokens."""
+
+    owner: str
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreditsLocked(Event):
+    """Credits became a run's escrow, or a deposit on an appeal."""
+
+    owner: str
+    run: int
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreditsUnlocked(Event):
+    """Credits of a run became free credits of ``owner``."""
+
+    owner: str
+    run: int
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreditsEarned(Event):
+    """Credits left a run's escrow for the owner of ``node``."""
+
+    owner: str
+    run: int
+    round: int
+    node: int
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreditsGranted(Event):
+    """Slashed tokens became credits of one who had a verdict in ``round`` overturned."""
+
+    owner: str
+    round: int
+    amount: int

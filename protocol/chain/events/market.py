@@ -1,0 +1,122 @@
+"""Events of ``Market``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.chain.events.base import Event
+from protocol.chain.structs import Consumption, RunTerms
+
+
+@dataclass(frozen=True, slots=True)
+class RunOpened(Event):
+    """A run was opened; ``manifest_root`` is its version 0."""
+
+    run: int
+    requester: str
+    terms: RunTerms
+    manifest_root: bytes
+    uri: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunFunded(Event):
+    """``amount`` credits were locked; free escrow is now ``escrow``."""
+
+    run: int
+    requester: str
+    amount: int
+    escrow: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunClosed(Event):
+    """No new rounds of this run."""
+
+    run: int
+    requester: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunRefunded(Event):
+    """``amount`` credits went back to the requester; free escrow is now ``escrow``."""
+
+    run: int
+    requester: str
+    amount: int
+    escrow: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeJoined(Event):
+    """A node consented to a run's rules."""
+
+    run: int
+    node: int
+    rules_hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLeft(Event):
+    """A node no longer takes part in a run."""
+
+    run: int
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
+class EscrowReserved(Event):
+    """Escrow was promised to a round."""
+
+    run: int
+    round: int
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class EscrowReleased(Event):
+    """What a round did not need went back to free escrow."""
+
+    run: int
+    round: int
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointPublished(Event):
+    """New weights, and the jobs they were trained on."""
+
+    run: int
+    version: int
+    manifest_root: bytes
+    consumed: tuple[Consumption, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TermsAnnounced(Event):
+    """``terms`` replace the present ones from ``effective_at`` on, and an earlier announcement not yet in effect."""
+
+    run: int
+    requester: str
+    terms: RunTerms
+    effective_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class DepositLocked(Event):
+    """Credits stand as a deposit on the appeal ``round``."""
+
+    run: int
+    round: int
+    owner: str
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class DepositPaidOut(Event):
+    """Credits of the appeal ``round`` became free credits of ``to``."""
+
+    run: int
+    round: int
+    to: str
+    amount: int

@@ -1,0 +1,98 @@
+"""Events of ``Registry``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.chain.events.base import Event
+from protocol.chain.structs import Cause, Role
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRegistered(Event):
+    """A node was registered and bonded."""
+
+    node: int
+    owner: str
+    key: str
+    role: Role
+    slot: int
+    capacity: int
+    bond: int
+    active_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class BondToppedUp(Event):
+    """``amount`` was added to a bond, which is now ``bond``."""
+
+    node: int
+    owner: str
+    amount: int
+    bond: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRetired(Event):
+    """A node left service."""
+
+    node: int
+    owner: str
+    retired_at: int
+    withdrawable_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class BondWithdrawn(Event):
+    """What was left of a bond went back to its owner."""
+
+    node: int
+    owner: str
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSlashed(Event):
+    """``amount`` was taken from a bond; ``bond`` remains."""
+
+    node: int
+    owner: str
+    round: int
+    cause: Cause
+    amount: int
+    bond: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRotated(Event):
+    """A node has a new session key."""
+
+    node: int
+    owner: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRevoked(Event):
+    """A session key was ended; the node has none."""
+
+    node: int
+    owner: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class TreasurySwept(Event):
+    """Slashed bonds left for the treasury."""
+
+    treasury: str
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlashesAwarded(Event):
+    """Slashed bonds became credits of one who had a verdict in ``round`` overturned."""
+
+    owner: str
+    round: int
+    amount: int

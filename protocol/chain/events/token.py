@@ -1,0 +1,34 @@
+"""Events of ``Token``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protocol.chain.events.base import Event
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer(Event):
+    """Tokens moved; minted where ``sender`` is zero."""
+
+    sender: str
+    to: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Approval(Event):
+    """An owner lets a spender take tokens."""
+
+    owner: str
+    spender: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dripped(Event):
+    """The faucet minted ``amount``; ``total`` is all it gave this address."""
+
+    to: str
+    amount: int
+    total: int
