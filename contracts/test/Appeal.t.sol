@@ -59,6 +59,7 @@ contract AppealTest is Appeals {
     }
 
     function testFuzz_firstCommitteeNeverSitsAgain(bytes32 first, bytes32 second) public {
+        vm.assume(first != 0 && second != 0);
         uint256 round = closedRound(UNITS);
         vm.setBlockhash(rounds.roundOf(round).closeBlock, first);
         rounds.draw(round);
@@ -91,9 +92,7 @@ contract AppealTest is Appeals {
         rounds.settle(round, 0, assignments, batch);
         appealBy(appellant, round, 0);
         vm.warp(deadline + late);
-        _refuse(
-            round, 1, 0, batch, abi.encodeWithSelector(IRoundsFacts.TooLate.selector, deadline, deadline + late)
-        );
+        _refuse(round, 1, 0, batch, abi.encodeWithSelector(IRoundsFacts.TooLate.selector, deadline, deadline + late));
         rounds.settle(round, 0, assignments, batch);
     }
 
@@ -133,9 +132,7 @@ contract AppealTest is Appeals {
         rounds.tally(round);
         bytes32 stored = rounds.batchDigest(round, 1);
         bytes32 given = keccak256(abi.encode(settled(first)));
-        _refuse(
-            round, 0, 1, settled(first), abi.encodeWithSelector(IRoundsFacts.WrongBatch.selector, 1, given, stored)
-        );
+        _refuse(round, 0, 1, settled(first), abi.encodeWithSelector(IRoundsFacts.WrongBatch.selector, 1, given, stored));
         _refuse(
             round, 0, 9, settled(first), abi.encodeWithSelector(IRoundsFacts.WrongBatch.selector, 9, given, bytes32(0))
         );

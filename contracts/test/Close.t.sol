@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-import {IRounds, Round, State} from "../src/interfaces/IRounds.sol";
+import {IRoundsFacts, Round, State} from "../src/interfaces/IRounds.sol";
 import {Scenario} from "./Scenario.sol";
 
 contract CloseTest is Scenario {
     function test_anyoneClosesOnceAllIsIn() public {
         uint256 round = submittedRound(10);
         vm.expectEmit(address(rounds));
-        emit IRounds.RoundClosed(round, 255, uint40(block.timestamp + 300));
+        emit IRoundsFacts.RoundClosed(round, 255, uint40(block.timestamp + 300));
         vm.prank(stranger);
         rounds.close(round, fourEach());
         Round memory stored = rounds.roundOf(round);
@@ -23,7 +23,7 @@ contract CloseTest is Scenario {
         early = bound(early, 0, 600);
         vm.warp(deadline - early);
         bytes memory assignments = fourEach();
-        vm.expectRevert(abi.encodeWithSelector(IRounds.TooEarly.selector, deadline, deadline - early));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.TooEarly.selector, deadline, deadline - early));
         rounds.close(round, assignments);
         vm.warp(deadline + 1);
         rounds.close(round, assignments);
@@ -35,9 +35,9 @@ contract CloseTest is Scenario {
         uint128 reserved = rounds.roundOf(round).reserved;
         vm.warp(block.timestamp + 601);
         vm.expectEmit(address(rounds));
-        emit IRounds.RoundVoided(round, reserved);
+        emit IRoundsFacts.RoundVoided(round, reserved);
         vm.expectEmit(address(rounds));
-        emit IRounds.JobsFreed(round, 8);
+        emit IRoundsFacts.JobsFreed(round, 8);
         rounds.close(round, fourEach());
         requireState(round, State.Void);
         vm.assertEq(market.runOf(run).escrow, ESCROW);
@@ -45,16 +45,18 @@ contract CloseTest is Scenario {
         vm.assertEq(registry.nodeOf(workers[0]).inFlight, 0);
         vm.assertEq(registry.nodeOf(workers[1]).inFlight, 0);
         bytes memory assignments = fourEach();
-        vm.expectRevert(abi.encodeWithSelector(IRounds.WrongAssignments.selector, keccak256(assignments), bytes32(0)));
+        vm.expectRevert(
+            abi.encodeWithSelector(IRoundsFacts.WrongAssignments.selector, keccak256(assignments), bytes32(0))
+        );
         rounds.free(round, assignments);
     }
 
     function test_closedRoundIsNotClosedAgain() public {
         uint256 round = closedRound(10);
         bytes memory assignments = fourEach();
-        vm.expectRevert(abi.encodeWithSelector(IRounds.WrongState.selector, round, State.Closed));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongState.selector, round, State.Closed));
         rounds.close(round, assignments);
-        vm.expectRevert(abi.encodeWithSelector(IRounds.WrongState.selector, 9, State.None));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongState.selector, 9, State.None));
         rounds.close(9, assignments);
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-import {IRounds, State} from "../src/interfaces/IRounds.sol";
+import {IRoundsFacts, State} from "../src/interfaces/IRounds.sol";
 import {Scenario} from "./Scenario.sol";
 
 contract CommitTest is Scenario {
@@ -17,11 +17,11 @@ contract CommitTest is Scenario {
     function testFuzz_seatCommitsOnce(bytes32 commitment) public {
         vm.startPrank(keyAddress(jurors[1]));
         vm.expectEmit(address(rounds));
-        emit IRounds.VoteCommitted(round, jurors[1], 0, commitment);
+        emit IRoundsFacts.VoteCommitted(round, jurors[1], 0, commitment);
         rounds.commit(round, commitment);
         vm.assertEq(rounds.seatsOf(round)[1].commitment, commitment);
         vm.assertEq(rounds.roundOf(round).committed, 2);
-        vm.expectRevert(abi.encodeWithSelector(IRounds.AlreadyCommitted.selector, jurors[1]));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.AlreadyCommitted.selector, jurors[1]));
         rounds.commit(round, commitment);
         vm.stopPrank();
     }
@@ -30,9 +30,9 @@ contract CommitTest is Scenario {
         for (uint256 i; i < 3; ++i) {
             if (i == 2) {
                 vm.expectEmit(address(rounds));
-                emit IRounds.VoteCommitted(round, jurors[2], 0, bytes32(uint256(3)));
+                emit IRoundsFacts.VoteCommitted(round, jurors[2], 0, bytes32(uint256(3)));
                 vm.expectEmit(address(rounds));
-                emit IRounds.RevealStarted(round, 0, uint40(block.timestamp + 100));
+                emit IRoundsFacts.RevealStarted(round, 0, uint40(block.timestamp + 100));
             }
             vm.prank(keyAddress(jurors[i]));
             rounds.commit(round, bytes32(i + 1));
@@ -41,10 +41,10 @@ contract CommitTest is Scenario {
     }
 
     function test_onlyTheSeatedCommit() public {
-        vm.expectRevert(abi.encodeWithSelector(IRounds.NotSeated.selector, round, 0));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.NotSeated.selector, round, 0));
         vm.prank(stranger);
         rounds.commit(round, bytes32(uint256(1)));
-        vm.expectRevert(abi.encodeWithSelector(IRounds.NotSeated.selector, round, workers[0]));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.NotSeated.selector, round, workers[0]));
         vm.prank(keyAddress(workers[0]));
         rounds.commit(round, bytes32(uint256(1)));
     }
@@ -56,14 +56,14 @@ contract CommitTest is Scenario {
         rounds.commit(round, bytes32(uint256(1)));
         late = deadline + bound(late, 1, 365 days);
         vm.warp(late);
-        vm.expectRevert(abi.encodeWithSelector(IRounds.TooLate.selector, deadline, late));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.TooLate.selector, deadline, late));
         vm.prank(keyAddress(jurors[1]));
         rounds.commit(round, bytes32(uint256(1)));
     }
 
     function test_roundNotDrawnTakesNoCommitment() public {
         uint256 other = closedRound(10);
-        vm.expectRevert(abi.encodeWithSelector(IRounds.WrongState.selector, other, State.Closed));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongState.selector, other, State.Closed));
         vm.prank(keyAddress(jurors[0]));
         rounds.commit(other, bytes32(uint256(1)));
     }

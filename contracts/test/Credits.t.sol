@@ -67,7 +67,7 @@ contract CreditsTest is Scenario {
 
     function test_tokenThatKeepsAPartIsRefused() public {
         TaxedToken taxed = new TaxedToken();
-        Credits others = new Credits(taxed, address(market));
+        Credits others = new Credits(taxed, address(market), registry);
         taxed.mint(stranger, 1000);
         vm.startPrank(stranger);
         taxed.approve(address(others), 1000);

@@ -3,7 +3,7 @@ pragma solidity ^0.8.28;
 
 import {Role} from "../src/interfaces/IRegistry.sol";
 import {RunTerms} from "../src/interfaces/IMarket.sol";
-import {IRounds, State} from "../src/interfaces/IRounds.sol";
+import {IRoundsFacts, State} from "../src/interfaces/IRounds.sol";
 import {Draw} from "../src/libraries/Draw.sol";
 import {Scenario} from "./Scenario.sol";
 
@@ -17,7 +17,7 @@ contract DrawTest is Scenario {
             jurors[i] = registry.nodeAt(slots[i]);
         }
         vm.expectEmit(address(rounds));
-        emit IRounds.CommitteeDrawn(round, 0, uint64(seedBlock), seed, jurors, uint40(block.timestamp + 200));
+        emit IRoundsFacts.CommitteeDrawn(round, 0, uint64(seedBlock), seed, jurors, uint40(block.timestamp + 200));
         vm.prank(stranger);
         rounds.draw(round);
         requireState(round, State.Voting);
@@ -34,7 +34,7 @@ contract DrawTest is Scenario {
     function test_seedIsNotReadyInTheClosingBlock() public {
         uint256 round = submittedRound(10);
         rounds.close(round, fourEach());
-        vm.expectRevert(abi.encodeWithSelector(IRounds.SeedNotReady.selector, block.number));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.SeedNotReady.selector, block.number));
         rounds.draw(round);
     }
 
@@ -116,24 +116,26 @@ contract DrawTest is Scenario {
         vm.warp(rounds.roundOf(round).deadline + bound(late, 1, 365 days));
         uint128 reserved = rounds.roundOf(round).reserved;
         vm.expectEmit(address(rounds));
-        emit IRounds.RoundVoided(round, reserved);
+        emit IRoundsFacts.RoundVoided(round, reserved);
         rounds.draw(round);
         requireState(round, State.Void);
         vm.assertEq(market.runOf(run).escrow, ESCROW);
         vm.expectEmit(address(rounds));
-        emit IRounds.JobsFreed(round, 8);
+        emit IRoundsFacts.JobsFreed(round, 8);
         rounds.free(round, fourEach());
         vm.assertEq(registry.nodeOf(workers[0]).inFlight, 0);
         vm.assertEq(registry.nodeOf(workers[1]).inFlight, 0);
         bytes memory assignments = fourEach();
-        vm.expectRevert(abi.encodeWithSelector(IRounds.WrongAssignments.selector, keccak256(assignments), bytes32(0)));
+        vm.expectRevert(
+            abi.encodeWithSelector(IRoundsFacts.WrongAssignments.selector, keccak256(assignments), bytes32(0))
+        );
         rounds.free(round, assignments);
     }
 
     function test_openRoundIsNotFreed() public {
         uint256 round = closedRound(10);
         bytes memory assignments = fourEach();
-        vm.expectRevert(abi.encodeWithSelector(IRounds.WrongState.selector, round, State.Closed));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongState.selector, round, State.Closed));
         rounds.free(round, assignments);
     }
 }

@@ -2,7 +2,7 @@
 pragma solidity ^0.8.28;
 
 import {IMarket} from "../src/interfaces/IMarket.sol";
-import {IRounds} from "../src/interfaces/IRounds.sol";
+import {IRoundsFacts} from "../src/interfaces/IRounds.sol";
 import {Scenario} from "./Scenario.sol";
 
 contract JoinTest is Scenario {
@@ -54,7 +54,7 @@ contract JoinTest is Scenario {
         vm.prank(ownerNamed("worker", 0));
         market.leave(run, workers[0]);
         bytes memory assignments = fourEach();
-        vm.expectRevert(abi.encodeWithSelector(IRounds.NotJoined.selector, run, workers[0]));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.NotJoined.selector, run, workers[0]));
         vm.prank(coordinator);
         rounds.open(run, 1, 0, assignments);
     }

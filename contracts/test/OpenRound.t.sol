@@ -3,7 +3,7 @@ pragma solidity ^0.8.28;
 
 import {IMarket, RunTerms} from "../src/interfaces/IMarket.sol";
 import {Cause, IRegistry, Role} from "../src/interfaces/IRegistry.sol";
-import {IRounds, Round} from "../src/interfaces/IRounds.sol";
+import {IRoundsFacts, Round} from "../src/interfaces/IRounds.sol";
 import {Scenario} from "./Scenario.sol";
 
 contract OpenRoundTest is Scenario {
@@ -22,14 +22,13 @@ contract OpenRoundTest is Scenario {
         vm.expectEmit(address(market));
         emit IMarket.EscrowReserved(run, 1, reserve);
         vm.expectEmit(address(rounds));
-        emit IRounds.RoundOpened(1, run, 7, 0, jobs, 3, reserve, uint40(block.timestamp + 600), assignments);
+        emit IRoundsFacts.RoundOpened(1, run, 7, 0, jobs, 3, reserve, uint40(block.timestamp + 600), assignments);
         vm.prank(coordinator);
         uint256 round = rounds.open(run, 7, 0, assignments);
         Round memory stored = rounds.roundOf(round);
         vm.assertEq(stored.assignmentsHash, keccak256(assignments));
         vm.assertEq(stored.openBlock, block.number);
         vm.assertEq(stored.eligible, 7);
-        vm.assertEq(stored.step, 7);
         vm.assertEq(registry.nodeOf(workers[0]).inFlight, first);
         vm.assertEq(registry.nodeOf(workers[1]).inFlight, second);
         vm.assertEq(market.runOf(run).reserved, reserve);
@@ -62,9 +61,11 @@ contract OpenRoundTest is Scenario {
     }
 
     function test_malformedAssignmentsAreRefused() public {
-        _refuse("", abi.encodeWithSelector(IRounds.BadAssignments.selector));
-        _refuse(bytes.concat(listing(workers[0], 1), hex"00"), abi.encodeWithSelector(IRounds.BadAssignments.selector));
-        _refuse(listing(99, 1), abi.encodeWithSelector(IRounds.NotJoined.selector, run, 99));
+        _refuse("", abi.encodeWithSelector(IRoundsFacts.BadAssignments.selector));
+        _refuse(
+            bytes.concat(listing(workers[0], 1), hex"00"), abi.encodeWithSelector(IRoundsFacts.BadAssignments.selector)
+        );
+        _refuse(listing(99, 1), abi.encodeWithSelector(IRoundsFacts.NotJoined.selector, run, 99));
     }
 
     function test_moreThan256JobsAreRefused() public {
@@ -73,17 +74,18 @@ contract OpenRoundTest is Scenario {
         pass(ACTIVATION);
         joinRun(run, node);
         _refuse(
-            bytes.concat(listing(node, 256), listing(node, 1)), abi.encodeWithSelector(IRounds.BadAssignments.selector)
+            bytes.concat(listing(node, 256), listing(node, 1)),
+            abi.encodeWithSelector(IRoundsFacts.BadAssignments.selector)
         );
         openRound(listing(node, 256));
     }
 
     function test_onlyTheCoordinatorOfAnOpenRunOpens() public {
         bytes memory assignments = fourEach();
-        vm.expectRevert(abi.encodeWithSelector(IRounds.NotCoordinator.selector, coordinator, stranger));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.NotCoordinator.selector, coordinator, stranger));
         vm.prank(stranger);
         rounds.open(run, 1, 0, assignments);
-        vm.expectRevert(abi.encodeWithSelector(IRounds.UnknownVersion.selector, run, 1));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.UnknownVersion.selector, run, 1));
         vm.prank(coordinator);
         rounds.open(run, 1, 1, assignments);
         vm.prank(requester);
@@ -103,6 +105,6 @@ contract OpenRoundTest is Scenario {
         terms.committee = 5;
         run = openRun(terms);
         joinRun(run, workers[0]);
-        _refuse(listing(workers[0], 1), abi.encodeWithSelector(IRounds.TooFewValidators.selector, 3, 5));
+        _refuse(listing(workers[0], 1), abi.encodeWithSelector(IRoundsFacts.TooFewValidators.selector, 3, 5));
     }
 }

@@ -2,7 +2,7 @@
 pragma solidity ^0.8.28;
 
 import {Consumption, IMarket} from "../src/interfaces/IMarket.sol";
-import {IRounds, State} from "../src/interfaces/IRounds.sol";
+import {IRoundsFacts, State} from "../src/interfaces/IRounds.sol";
 import {Scenario} from "./Scenario.sol";
 
 contract PublishTest is Scenario {
@@ -22,13 +22,13 @@ contract PublishTest is Scenario {
         vm.expectEmit(address(market));
         emit IMarket.CheckpointPublished(run, 1, ROOT, consumed);
         vm.expectEmit(address(rounds));
-        emit IRounds.JobsConsumed(round, run, first);
+        emit IRoundsFacts.JobsConsumed(round, run, first);
         market.publish(run, 1, ROOT, consumed);
         vm.assertEq(market.runOf(run).version, 1);
         vm.assertEq(market.manifestRootOf(run, 1), ROOT);
         market.publish(run, 2, ROOT, _of(round, accept & ~first));
         vm.assertEq(rounds.roundOf(round).consumed, accept);
-        vm.expectRevert(abi.encodeWithSelector(IRounds.AlreadyConsumed.selector, round, accept));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.AlreadyConsumed.selector, round, accept));
         market.publish(run, 3, ROOT, _of(round, accept));
         vm.stopPrank();
     }
@@ -37,21 +37,21 @@ contract PublishTest is Scenario {
         accept = bound(accept, 0, 255);
         vm.assume(jobs & ~accept != 0);
         uint256 round = talliedRound(10, accept, ~accept);
-        vm.expectRevert(abi.encodeWithSelector(IRounds.NotAccepted.selector, round, jobs & ~accept));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.NotAccepted.selector, round, jobs & ~accept));
         vm.prank(trainer);
         market.publish(run, 1, ROOT, _of(round, jobs));
     }
 
     function test_roundNotTalliedAndTheSameRoundTwiceAreRefused() public {
         uint256 round = drawnRound(10);
-        vm.expectRevert(abi.encodeWithSelector(IRounds.WrongState.selector, round, State.Voting));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongState.selector, round, State.Voting));
         vm.prank(trainer);
         market.publish(run, 1, ROOT, _of(round, 1));
         voteAll(round, 255, 0);
         rounds.tally(round);
         Consumption[] memory twice = new Consumption[](2);
         (twice[0], twice[1]) = (Consumption(round, 3), Consumption(round, 2));
-        vm.expectRevert(abi.encodeWithSelector(IRounds.AlreadyConsumed.selector, round, 2));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.AlreadyConsumed.selector, round, 2));
         vm.prank(trainer);
         market.publish(run, 1, ROOT, twice);
     }
@@ -59,7 +59,7 @@ contract PublishTest is Scenario {
     function test_roundOfAnotherRunIsRefused() public {
         uint256 round = talliedRound(10, 255, 0);
         uint256 other = openRun(runTerms());
-        vm.expectRevert(abi.encodeWithSelector(IRounds.WrongRun.selector, round, other));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongRun.selector, round, other));
         vm.prank(trainer);
         market.publish(other, 1, ROOT, _of(round, 1));
     }
@@ -90,7 +90,7 @@ contract PublishTest is Scenario {
         vm.expectRevert(abi.encodeWithSelector(IMarket.BadTerms.selector, "manifestRoot"));
         vm.prank(trainer);
         market.publish(run, 1, 0, none);
-        vm.expectRevert(abi.encodeWithSelector(IRounds.NotMarket.selector, address(this)));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.NotMarket.selector, address(this)));
         rounds.consume(run, 1, 1);
     }
 }

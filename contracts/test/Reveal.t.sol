@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-import {IRounds, Seat} from "../src/interfaces/IRounds.sol";
+import {IRoundsFacts, Seat} from "../src/interfaces/IRounds.sol";
 import {Scenario} from "./Scenario.sol";
 
 contract RevealTest is Scenario {
@@ -26,7 +26,7 @@ contract RevealTest is Scenario {
         bytes memory reasons = reasonsFor(round, accept);
         _commitAll(accept, fraud, reasons);
         vm.expectEmit(address(rounds));
-        emit IRounds.VoteRevealed(round, jurors[0], 0, accept, fraud, reasons, EVIDENCE, SALT);
+        emit IRoundsFacts.VoteRevealed(round, jurors[0], 0, accept, fraud, reasons, EVIDENCE, SALT);
         revealVote(round, jurors[0], accept, fraud, reasons);
         Seat memory seat = rounds.seatsOf(round)[0];
         vm.assertEq(seat.accept, accept & 255);
@@ -34,14 +34,14 @@ contract RevealTest is Scenario {
         vm.assertEq(seat.revealed, true);
         vm.assertEq(seat.abstained, false);
         vm.assertEq(seat.commitment, bytes32(0));
-        vm.expectRevert(abi.encodeWithSelector(IRounds.AlreadyRevealed.selector, jurors[0]));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.AlreadyRevealed.selector, jurors[0]));
         revealVote(round, jurors[0], accept, fraud, reasons);
     }
 
     function testFuzz_jobIsNotBothAcceptedAndFraudulent(uint256 accept, uint256 fraud) public {
         vm.assume(accept & fraud != 0);
         _commitAll(accept, fraud, "");
-        vm.expectRevert(abi.encodeWithSelector(IRounds.OverlappingVerdict.selector, accept & fraud));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.OverlappingVerdict.selector, accept & fraud));
         revealVote(round, jurors[0], accept, fraud, "");
     }
 
@@ -52,7 +52,7 @@ contract RevealTest is Scenario {
         bytes32 committed = commitmentOf(round, jurors[0], accept, 0, reasonsFor(round, accept));
         bytes32 given = commitmentOf(round, jurors[0], other, 0, reasonsFor(round, other));
         bytes memory reasons = reasonsFor(round, other);
-        vm.expectRevert(abi.encodeWithSelector(IRounds.WrongReveal.selector, given, committed));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongReveal.selector, given, committed));
         revealVote(round, jurors[0], other, 0, reasons);
     }
 
@@ -65,7 +65,7 @@ contract RevealTest is Scenario {
         }
         revealVote(round, jurors[0], 255, 0, "");
         bytes32 own = commitmentOf(round, jurors[1], 255, 0, "");
-        vm.expectRevert(abi.encodeWithSelector(IRounds.WrongReveal.selector, own, copied));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongReveal.selector, own, copied));
         revealVote(round, jurors[1], 255, 0, "");
     }
 
@@ -74,7 +74,7 @@ contract RevealTest is Scenario {
         vm.assume(given != need);
         bytes memory reasons = new bytes(given);
         _commitAll(accept, 0, reasons);
-        vm.expectRevert(abi.encodeWithSelector(IRounds.WrongReasons.selector, given, need));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongReasons.selector, given, need));
         revealVote(round, jurors[0], accept, 0, reasons);
     }
 
@@ -88,13 +88,13 @@ contract RevealTest is Scenario {
     function test_nobodyRevealsBeforeCommittingEnds() public {
         commitVote(round, jurors[0], 255, 0, "");
         uint256 deadline = rounds.roundOf(round).deadline;
-        vm.expectRevert(abi.encodeWithSelector(IRounds.TooEarly.selector, deadline, block.timestamp));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.TooEarly.selector, deadline, block.timestamp));
         revealVote(round, jurors[0], 255, 0, "");
         vm.warp(deadline + 1);
         vm.expectEmit(address(rounds));
-        emit IRounds.RevealStarted(round, 0, uint40(deadline + 100));
+        emit IRoundsFacts.RevealStarted(round, 0, uint40(deadline + 100));
         revealVote(round, jurors[0], 255, 0, "");
-        vm.expectRevert(abi.encodeWithSelector(IRounds.NotCommitted.selector, jurors[1]));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.NotCommitted.selector, jurors[1]));
         revealVote(round, jurors[1], 255, 0, "");
     }
 
@@ -105,7 +105,7 @@ contract RevealTest is Scenario {
         revealVote(round, jurors[0], 255, 0, "");
         late = deadline + bound(late, 1, 365 days);
         vm.warp(late);
-        vm.expectRevert(abi.encodeWithSelector(IRounds.TooLate.selector, deadline, late));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.TooLate.selector, deadline, late));
         revealVote(round, jurors[1], 255, 0, "");
     }
 
@@ -114,7 +114,7 @@ contract RevealTest is Scenario {
         commitVote(round, jurors[0], 255, 0, "");
         uint256 deadline = rounds.roundOf(round).deadline;
         vm.warp(deadline + 101);
-        vm.expectRevert(abi.encodeWithSelector(IRounds.TooLate.selector, deadline + 100, deadline + 101));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.TooLate.selector, deadline + 100, deadline + 101));
         revealVote(round, jurors[0], 255, 0, "");
     }
 }

@@ -3,7 +3,7 @@ pragma solidity ^0.8.28;
 
 import {ICredits} from "../src/interfaces/ICredits.sol";
 import {Cause, IRegistry} from "../src/interfaces/IRegistry.sol";
-import {IRounds, Round, SettledLeaves, State, Submission} from "../src/interfaces/IRounds.sol";
+import {IRoundsFacts, Round, SettledLeaves, State, Submission} from "../src/interfaces/IRounds.sol";
 import {Bitmaps} from "../src/libraries/Bitmaps.sol";
 import {Scenario} from "./Scenario.sol";
 
@@ -24,7 +24,7 @@ contract SettleTest is Scenario {
             vm.assertEq(registry.nodeOf(workers[i]).bond, 8 * BOND_PER_JOB - slashed);
             vm.assertEq(registry.nodeOf(workers[i]).inFlight, 0);
         }
-        vm.assertEq(token.balanceOf(treasury), Bitmaps.count(fraud) * FRAUD_SLASH);
+        vm.assertEq(registry.treasuryBalance(), Bitmaps.count(fraud) * FRAUD_SLASH);
         vm.assertEq(market.runOf(run).reserved, 0);
         vm.assertEq(market.runOf(run).escrow + credits.totalSupply() - credits.totalLocked(), ESCROW);
         vm.assertEq(credits.totalSupply(), token.balanceOf(address(credits)));
@@ -34,7 +34,7 @@ contract SettleTest is Scenario {
     function test_settlementSaysWhatItPaid() public {
         uint256 round = talliedRound(10, 0x37, 0x08);
         vm.expectEmit(address(rounds));
-        emit IRounds.SubmissionSettled(round, workers[0], 0, 7, 8, 0, 30, 90);
+        emit IRoundsFacts.SubmissionSettled(round, workers[0], 0, 7, 8, 0, 30, 90);
         vm.expectEmit(address(credits));
         emit ICredits.CreditsEarned(_owner(0), run, round, workers[0], 90);
         vm.expectEmit(address(registry));
@@ -42,12 +42,12 @@ contract SettleTest is Scenario {
             workers[0], _owner(0), round, Cause.Fraud, FRAUD_SLASH, 8 * BOND_PER_JOB - FRAUD_SLASH
         );
         vm.expectEmit(address(rounds));
-        emit IRounds.SubmissionSettled(round, workers[1], 0, 0x30, 0, 0xc0, 20, 60);
+        emit IRoundsFacts.SubmissionSettled(round, workers[1], 0, 0x30, 0, 0xc0, 20, 60);
         vm.expectEmit(address(rounds));
-        emit IRounds.JurorSettled(round, jurorsOf(round)[0], 8, JUROR_FEE);
+        emit IRoundsFacts.JurorSettled(round, jurorsOf(round)[0], 8, JUROR_FEE);
         uint128 released = uint128(8 * uint256(MAX_UNITS) * PRICE + 3 * JUROR_FEE - 150);
         vm.expectEmit(address(rounds));
-        emit IRounds.RoundSettled(round, released);
+        emit IRoundsFacts.RoundSettled(round, released);
         settleRound(round, 10);
     }
 
@@ -105,12 +105,12 @@ contract SettleTest is Scenario {
         richer[0].leaves = leavesOf(0, 4, 11);
         bytes32 stored = rounds.batchDigest(round, 0);
         bytes32 given = keccak256(abi.encode(richer));
-        vm.expectRevert(abi.encodeWithSelector(IRounds.WrongBatch.selector, 0, given, stored));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongBatch.selector, 0, given, stored));
         rounds.settle(round, 0, assignments, richer);
-        vm.expectRevert(abi.encodeWithSelector(IRounds.WrongBatch.selector, 2, given, bytes32(0)));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongBatch.selector, 2, given, bytes32(0)));
         rounds.settle(round, 2, assignments, richer);
         rounds.settle(round, 0, assignments, settled(first));
-        vm.expectRevert(abi.encodeWithSelector(IRounds.AlreadySettled.selector, 0));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.AlreadySettled.selector, 0));
         rounds.settle(round, 0, assignments, settled(first));
     }
 
@@ -146,7 +146,7 @@ contract SettleTest is Scenario {
         uint256 round = talliedRound(10, 0, 255);
         uint32[] memory jurors = jurorsOf(round);
         settleRound(round, 10);
-        vm.assertEq(token.balanceOf(treasury), 8 * FRAUD_SLASH);
+        vm.assertEq(registry.treasuryBalance(), 8 * FRAUD_SLASH);
         for (uint256 i; i < 3; ++i) {
             vm.assertEq(token.balanceOf(registry.ownerOf(jurors[i])), 0);
             vm.assertEq(credits.balanceOf(registry.ownerOf(jurors[i])), JUROR_FEE);
@@ -159,21 +159,22 @@ contract SettleTest is Scenario {
         SettledLeaves[] memory batch = settled(bothSubmissions(round, 10));
         bytes memory assignments = fourEach();
         pass(30 days);
-        vm.expectRevert(abi.encodeWithSelector(IRounds.WrongState.selector, round, State.Closed));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongState.selector, round, State.Closed));
         rounds.settle(round, 0, assignments, batch);
     }
 
     function test_appealsAreNotOffered() public {
         uint256 round = talliedRound(10, 255, 0);
-        vm.expectRevert(abi.encodeWithSelector(IRounds.AppealsNotOffered.selector, round));
-        rounds.appeal(round, 0);
+        SettledLeaves[] memory batch = settled(bothSubmissions(round, 10));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.AppealsNotOffered.selector, round));
+        rounds.appeal(round, 0, 0, batch);
     }
 
     function test_settlementNeedsAVerdict() public {
         uint256 round = drawnRound(10);
         SettledLeaves[] memory batch = settled(bothSubmissions(round, 10));
         bytes memory assignments = fourEach();
-        vm.expectRevert(abi.encodeWithSelector(IRounds.WrongState.selector, round, State.Voting));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongState.selector, round, State.Voting));
         rounds.settle(round, 0, assignments, batch);
     }
 }

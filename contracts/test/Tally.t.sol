@@ -2,7 +2,7 @@
 pragma solidity ^0.8.28;
 
 import {Cause, IRegistry} from "../src/interfaces/IRegistry.sol";
-import {IRounds, Round, State} from "../src/interfaces/IRounds.sol";
+import {IRoundsFacts, Round, State} from "../src/interfaces/IRounds.sol";
 import {Bitmaps} from "../src/libraries/Bitmaps.sol";
 import {Scenario} from "./Scenario.sol";
 
@@ -35,7 +35,7 @@ contract TallyTest is Scenario {
         uint256 accepted = (accepts[0] & accepts[1]) | (accepts[0] & accepts[2]) | (accepts[1] & accepts[2]);
         uint256 fraud = (frauds[0] & frauds[1]) | (frauds[0] & frauds[2]) | (frauds[1] & frauds[2]);
         vm.expectEmit(address(rounds));
-        emit IRounds.RoundTallied(round, 0, accepted, fraud, uint40(block.timestamp));
+        emit IRoundsFacts.RoundTallied(round, 0, accepted, fraud, uint40(block.timestamp));
         vm.prank(stranger);
         rounds.tally(round);
         requireState(round, State.Tallied);
@@ -76,7 +76,7 @@ contract TallyTest is Scenario {
         revealVote(round, jurors[0], 255, 0, "");
         revealVote(round, jurors[2], 255, 0, "");
         uint256 deadline = rounds.roundOf(round).deadline;
-        vm.expectRevert(abi.encodeWithSelector(IRounds.TooEarly.selector, deadline, block.timestamp));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.TooEarly.selector, deadline, block.timestamp));
         rounds.tally(round);
         vm.warp(deadline + 1);
         address owner = registry.ownerOf(jurors[1]);
@@ -87,7 +87,7 @@ contract TallyTest is Scenario {
         rounds.tally(round);
         requireState(round, State.Tallied);
         vm.assertEq(rounds.roundOf(round).accepted, 255);
-        vm.assertEq(token.balanceOf(treasury), ABSENCE_PENALTY);
+        vm.assertEq(registry.treasuryBalance(), ABSENCE_PENALTY);
     }
 
     /// The commitment of a seat that never revealed is no vote.
@@ -113,7 +113,7 @@ contract TallyTest is Scenario {
         revealVote(round, jurors[2], 255, 0, "");
         rounds.tally(round);
         vm.assertEq(rounds.roundOf(round).accepted, 255);
-        vm.assertEq(token.balanceOf(treasury), 0);
+        vm.assertEq(registry.treasuryBalance(), 0);
     }
 
     function test_withoutQuorumEverySeatIsDrawnAgainOnceThenTheRoundIsVoid() public {
@@ -122,12 +122,12 @@ contract TallyTest is Scenario {
         pass(201);
         revealVote(round, jurors[0], 255, 0, "");
         vm.expectEmit(address(rounds));
-        emit IRounds.JurorSettled(round, jurors[0], 0, JUROR_FEE);
+        emit IRoundsFacts.JurorSettled(round, jurors[0], 0, JUROR_FEE);
         vm.expectEmit(address(rounds));
-        emit IRounds.CommitteeRedrawn(round, 1, uint40(block.timestamp + 300));
+        emit IRoundsFacts.CommitteeRedrawn(round, 1, uint40(block.timestamp + 300));
         rounds.tally(round);
         vm.assertEq(credits.balanceOf(paid), JUROR_FEE);
-        vm.assertEq(token.balanceOf(treasury), 2 * ABSENCE_PENALTY);
+        vm.assertEq(registry.treasuryBalance(), 2 * ABSENCE_PENALTY);
         requireState(round, State.Closed);
         Round memory stored = rounds.roundOf(round);
         vm.assertEq(stored.committed + stored.revealed + stored.abstained, 0);
@@ -138,7 +138,7 @@ contract TallyTest is Scenario {
         pass(201);
         uint128 left = stored.reserved;
         vm.expectEmit(address(rounds));
-        emit IRounds.RoundVoided(round, left);
+        emit IRoundsFacts.RoundVoided(round, left);
         rounds.tally(round);
         requireState(round, State.Void);
         vm.assertEq(market.runOf(run).escrow, ESCROW - JUROR_FEE);
@@ -168,7 +168,7 @@ contract TallyTest is Scenario {
         }
         rounds.tally(round);
         requireState(round, State.Closed);
-        vm.assertEq(token.balanceOf(treasury), 0);
+        vm.assertEq(registry.treasuryBalance(), 0);
         vm.assertEq(credits.balanceOf(registry.ownerOf(jurors[0])), 0);
     }
 
@@ -176,7 +176,7 @@ contract TallyTest is Scenario {
         commitVote(round, jurors[0], 255, 0, "");
         uint256 deadline = rounds.roundOf(round).deadline;
         vm.warp(deadline + 100);
-        vm.expectRevert(abi.encodeWithSelector(IRounds.TooEarly.selector, deadline + 100, deadline + 100));
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.TooEarly.selector, deadline + 100, deadline + 100));
         rounds.tally(round);
         vm.warp(deadline + 101);
         rounds.tally(round);

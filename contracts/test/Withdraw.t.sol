@@ -63,7 +63,7 @@ contract WithdrawTest is Scenario {
         emit IRegistry.NodeSlashed(node, owner, 9, Cause.Fraud, taken, bond - taken);
         vm.prank(address(rounds));
         vm.assertEq(registry.slash(node, 9, Cause.Fraud, amount), taken);
-        vm.assertEq(token.balanceOf(treasury), taken);
+        vm.assertEq(registry.treasuryBalance(), taken);
         pass(UNBONDING);
         vm.expectEmit(address(registry));
         emit IRegistry.BondWithdrawn(node, owner, bond - taken);

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.28;
+
+import {IMarket} from "../src/interfaces/IMarket.sol";
+import {IRoundsFacts, State, Verdict} from "../src/interfaces/IRounds.sol";
+import {Appeals, Choice} from "./Appeals.sol";
+
+/// @title Appeals on which no committee comes to a verdict
+contract AppealUndecidedTest is Appeals {
+    uint256 internal round;
+    uint256 internal trial;
+    uint256 internal before;
+
+    function setUp() public override {
+        super.setUp();
+        before = credits.balanceOf(appellant);
+        round = judged(Choice.Fraud);
+        trial = appealed(round);
+    }
+
+    function _few(uint256 revealing) private pure returns (Choice[] memory choices) {
+        choices = all(SEATS, Choice.Absent);
+        for (uint256 i; i < revealing; ++i) {
+            choices[i] = Choice.Accept;
+        }
+    }
+
+    /// The job is void, its worker neither paid nor slashed, the first committee unpunished and the deposit whole.
+    function _requireUndecided(uint256 fees) private {
+        requireState(trial, State.Void);
+        vm.assertEq(rounds.roundOf(round).accepted, 254);
+        vm.assertEq(rounds.roundOf(round).fraud, 0);
+        vm.assertEq(credits.balanceOf(appellant), before);
+        vm.assertEq(registry.nodeOf(workers[0]).bond, 8 * BOND_PER_JOB);
+        vm.assertEq(registry.nodeOf(jurorsOf(round)[0]).bond, VALIDATOR_BOND);
+        vm.assertEq(credits.balanceOf(ownerNamed("worker", 0)), 0);
+        uint128 reserved = market.runOf(run).reserved;
+        vm.assertEq(reserved, 8 * SHARE + 6 * JUROR_FEE - fees);
+        settleAll(round);
+        requireEnded(round);
+    }
+
+    function testFuzz_noQuorumInEitherAttemptIsUndecided(uint8 first, uint8 second) public {
+        uint256 revealing = uint256(first) % 3 + uint256(second) % 3;
+        tried(trial, _few(first % 3));
+        requireState(trial, State.Closed);
+        vm.assertEq(rounds.roundOf(trial).attempt, 1);
+        mine(1);
+        rounds.draw(trial);
+        vote(trial, _few(second % 3));
+        uint256 fees = revealing * JUROR_FEE;
+        vm.expectEmit(address(market));
+        emit IMarket.DepositPaidOut(run, trial, appellant, DEPOSIT);
+        vm.expectEmit(address(rounds));
+        emit IRoundsFacts.AppealDecided(trial, round, 0, Verdict.Void, false, fees, fees, 0, 0);
+        vm.expectEmit(address(rounds));
+        emit IRoundsFacts.RoundVoided(trial, 0);
+        rounds.tally(trial);
+        vm.assertEq(registry.treasuryBalance(), (10 - revealing) * ABSENCE_PENALTY);
+        _requireUndecided(fees);
+    }
+
+    function test_redrawnTrialDecides() public {
+        tried(trial, _few(2));
+        mine(1);
+        tried(trial, Choice.Accept);
+        vm.assertEq(rounds.roundOf(round).accepted, 255);
+        requireState(trial, State.Settled);
+        // Seven fees were paid: all of the deposit but the bond. The overturned jurors give them back.
+        vm.assertEq(credits.balanceOf(appellant), before + APPEAL_BOUNTY);
+        settleAll(round);
+        requireEnded(round);
+    }
+
+    /// The deposit holds the most that the jurors can earn, so that nothing is ever owed.
+    function test_upheldVerdictAfterARedrawUsesUpTheWholeDeposit() public {
+        tried(trial, _few(2));
+        mine(1);
+        tried(trial, Choice.Fraud);
+        vm.assertEq(credits.balanceOf(appellant), before - DEPOSIT);
+        vm.assertEq(credits.balanceOf(treasury), APPEAL_BOND);
+        settleAll(round);
+        requireEnded(round);
+    }
+
+    function testFuzz_trialNobodyDrawsIsUndecidedAfterItsDeadline(uint256 late) public {
+        uint256 deadline = rounds.roundOf(trial).deadline;
+        vm.warp(deadline + bound(late, 1, MAX_ROUND));
+        vm.expectEmit(address(rounds));
+        emit IRoundsFacts.AppealDecided(trial, round, 0, Verdict.Void, false, 0, 0, 0, 0);
+        vm.prank(stranger);
+        rounds.draw(trial);
+        _requireUndecided(0);
+    }
+
+    function test_trialNobodyVotesInIsUndecidedAfterTwoDraws() public {
+        for (uint256 i; i < 2; ++i) {
+            rounds.draw(trial);
+            pass(201);
+            rounds.tally(trial);
+            mine(1);
+        }
+        _requireUndecided(0);
+    }
+
+    function test_trialIsEndedByAnyoneOnceItsRoundHasLastedLongEnough() public {
+        rounds.draw(trial);
+        uint256 endsBy = uint256(rounds.roundOf(round).openedAt) + MAX_ROUND;
+        vm.warp(endsBy);
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.TooEarly.selector, endsBy, endsBy));
+        rounds.expire(trial);
+        vm.warp(endsBy + 1);
+        vm.prank(stranger);
+        rounds.expire(trial);
+        _requireUndecided(0);
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongState.selector, trial, State.Void));
+        rounds.expire(trial);
+    }
+
+    function test_everyoneAbstainingIsUndecidedAndFree() public {
+        tried(trial, Choice.Abstain);
+        mine(1);
+        tried(trial, Choice.Abstain);
+        vm.assertEq(registry.treasuryBalance(), 0);
+        _requireUndecided(0);
+    }
+
+    /// The committee agrees on nothing: that is a verdict, void, and not indecision.
+    function test_splitTrialOverturnsToVoid() public {
+        Choice[] memory split = all(SEATS, Choice.Accept);
+        (split[0], split[1], split[2]) = (Choice.Fraud, Choice.Fraud, Choice.Void);
+        rounds.draw(trial);
+        vote(trial, split);
+        uint256 paid = JUROR_FEE;
+        vm.expectEmit(address(rounds));
+        emit IRoundsFacts.AppealDecided(trial, round, 0, Verdict.Void, true, paid, 0, paid + APPEAL_BOUNTY, 0);
+        rounds.tally(trial);
+        requireState(trial, State.Settled);
+        vm.assertEq(registry.nodeOf(jurorsOf(round)[0]).bond, VALIDATOR_BOND - OVERTURN_PENALTY);
+        settleAll(round);
+        requireEnded(round);
+    }
+}
