@@ -8,11 +8,12 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test test-python test-contracts lint bench-tax abi clean
+.PHONY: help demo test test-python test-contracts lint bench-tax bench-gas abi clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one)"
 	@echo "make test            set up, run every test and check"
 	@echo "make bench-tax       the market against a bare loop: the trust tax"
+	@echo "make bench-gas       gas of every verb, and all-in for each verified job"
 	@echo "make test-python | test-contracts | lint | abi | clean"
 
 demo: .venv/.localnet contracts/node_modules/.stamp
@@ -35,6 +36,9 @@ test-python: .venv/.test contracts/node_modules/.stamp
 
 bench-tax: .venv/.localnet contracts/node_modules/.stamp
 	@$(BIN)/python -m deploy.bench_tax
+
+bench-gas: .venv/.localnet contracts/node_modules/.stamp
+	@$(BIN)/python -m deploy.bench_gas
 
 abi: .venv/.test contracts/node_modules/.stamp
 	contracts/build
