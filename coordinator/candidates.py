@@ -28,7 +28,7 @@ def candidate_of(node: Node, member: Member | None, run: Run, seen: Sightings, n
         free=node.capacity - node.in_flight,
         given=node.given,
         version=heartbeat.version if heartbeat else -1,
-        bonded=not node.retired_at and node.active_at <= now and node.bond >= node.required,
+        bonded=not node.retired_at and node.active_at <= now and node.bond >= node.required and not node.revoked,
         joined=member is not None and member.rules_hash == run.rules_hash,
         leased=node.id in seen.leased,
         judged=node.judged,

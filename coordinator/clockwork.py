@@ -148,4 +148,7 @@ def keep_rules(store: Store, rules: Rules) -> None:
 
 def _terms(settings: CoordinatorSettings, rules: Rules) -> OpeningTerms:
     ambition = Ambition(rules.async_level, settings.max_rounds, settings.last_version)
-    return OpeningTerms(settings.run, settings.jobs_per_round, settings.first_round_nodes, ambition, settings.admission)
+    digest = rules_hash(encode_rules(rules))
+    return OpeningTerms(
+        settings.run, digest, settings.jobs_per_round, settings.first_round_nodes, ambition, settings.admission
+    )

@@ -6,30 +6,37 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
-from coordinator.fold_rounds import ROUND_HANDLERS, Handler
-from coordinator.market import Market
+from coordinator.fold_rounds import ROUND_HANDLERS
+from coordinator.market import Handler, Market, announcement_of, term_columns
 from coordinator.tables import Checkpoint, Earning, Member, Node, Run
 from protocol.chain import events as on_chain
 from protocol.chain.events import Log
 from protocol.chain.structs import Cause
 
+NO_KEY = "0x" + "0" * 40
+
 
 def fold(market: Market, log: Log) -> None:
     """Applies one log. Events that no table shows are passed over."""
+    market.take_effect(log.timestamp)
     handler = _HANDLERS.get(type(log.event).__name__)
     if handler is not None:
         handler(market, log, log.event)
 
 
 def _opened_run(market: Market, log: Log, event: on_chain.RunOpened) -> None:
-    terms = {
-        each.name: getattr(event.terms, each.name) for each in fields(event.terms) if each.name in Run.model_fields
-    }
+    terms = term_columns(event.terms)
     market.runs[event.run] = Run(id=event.run, requester=event.requester, uri=event.uri, **terms)
     market.touch(market.runs[event.run])
     market.touch(Checkpoint(run=event.run, version=0, manifest_root=event.manifest_root))
+
+
+def _announced(market: Market, log: Log, event: on_chain.TermsAnnounced) -> None:
+    replaced = market.announcements.pop(event.run, None)
+    if replaced is not None:
+        market.touched.pop(id(replaced), None)  # the new row takes its place
+    market.announcements[event.run] = announcement_of(event.run, event.terms, event.effective_at)
+    market.touch(market.announcements[event.run])
 
 
 def _escrow(market: Market, log: Log, event: on_chain.RunFunded | on_chain.RunRefunded) -> None:
@@ -57,6 +64,16 @@ def _earned(market: Market, log: Log, event: on_chain.CreditsEarned) -> None:
     market.set(earning, amount=earning.amount + event.amount)
 
 
+def _deposited(market: Market, log: Log, event: on_chain.DepositLocked) -> None:
+    run = market.runs[event.run]
+    market.set(run, reserved=run.reserved + event.amount)
+
+
+def _paid_out(market: Market, log: Log, event: on_chain.DepositPaidOut) -> None:
+    run = market.runs[event.run]
+    market.set(run, reserved=run.reserved - event.amount)
+
+
 def _joined(market: Market, log: Log, event: on_chain.NodeJoined) -> None:
     member = Member(run=event.run, node=event.node, rules_hash=event.rules_hash)
     market.members[event.run, event.node] = member
@@ -66,8 +83,7 @@ def _joined(market: Market, log: Log, event: on_chain.NodeJoined) -> None:
 def _left(market: Market, log: Log, event: on_chain.NodeLeft) -> None:
     member = market.members.pop((event.run, event.node), None)
     if member is not None:
-        market.touched.pop(id(member), None)
-        market.removed.append(member)
+        market.remove(member)
 
 
 def _published(market: Market, log: Log, event: on_chain.CheckpointPublished) -> None:
@@ -100,7 +116,7 @@ def _retired(market: Market, log: Log, event: on_chain.NodeRetired) -> None:
 
 
 def _withdrawn(market: Market, log: Log, event: on_chain.BondWithdrawn) -> None:
-    market.set(market.nodes[event.node], bond=0)
+    market.set(market.nodes[event.node], bond=0, key=NO_KEY)
 
 
 def _slashed(market: Market, log: Log, event: on_chain.NodeSlashed) -> None:
@@ -111,16 +127,29 @@ def _slashed(market: Market, log: Log, event: on_chain.NodeSlashed) -> None:
 
 
 def _rotated(market: Market, log: Log, event: on_chain.KeyRotated) -> None:
-    market.set(market.nodes[event.node], key=event.key)
+    market.set(market.nodes[event.node], key=event.key, revoked=False)
+
+
+def _revoked(market: Market, log: Log, event: on_chain.KeyRevoked) -> None:
+    market.set(market.nodes[event.node], key=NO_KEY, revoked=True)
+
+
+def _paused(market: Market, log: Log, event: on_chain.Paused | on_chain.Unpaused) -> None:
+    market.set(market.admin, paused=isinstance(event, on_chain.Paused))
 
 
 _HANDLERS: dict[str, Handler] = {
     "RunOpened": _opened_run,
+    "Paused": _paused,
+    "Unpaused": _paused,
+    "TermsAnnounced": _announced,
     "RunFunded": _escrow,
     "RunRefunded": _escrow,
     "RunClosed": _closed_run,
     "EscrowReserved": _reserved,
     "EscrowReleased": _released,
+    "DepositLocked": _deposited,
+    "DepositPaidOut": _paid_out,
     "CreditsEarned": _earned,
     "NodeJoined": _joined,
     "NodeLeft": _left,
@@ -131,4 +160,5 @@ _HANDLERS: dict[str, Handler] = {
     "BondWithdrawn": _withdrawn,
     "NodeSlashed": _slashed,
     "KeyRotated": _rotated,
+    "KeyRevoked": _revoked,
 } | ROUND_HANDLERS

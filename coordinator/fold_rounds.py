@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from coordinator.market import Market
+from coordinator.fold_appeals import APPEAL_HANDLERS
+from coordinator.market import Handler, Market
 from coordinator.tables import Listing, Round, Seat, Submitted
 from protocol.chain import events as on_chain
 from protocol.chain.events import Log
@@ -15,10 +13,9 @@ from protocol.wire.assignments import unpack_assignments, unpack_leaves
 RECORD_JOBS = 256
 """A node's late record is halved when it holds this many judged jobs, so that what is long past counts less."""
 
-Handler = Callable[[Market, Log, Any], None]
-
 
 def _opened(market: Market, log: Log, event: on_chain.RoundOpened) -> None:
+    run = market.runs[event.run]
     round_ = Round(
         id=event.round,
         run=event.run,
@@ -29,11 +26,11 @@ def _opened(market: Market, log: Log, event: on_chain.RoundOpened) -> None:
         slot_count=event.slot_count,
         opened_at=log.timestamp,
         deadline=event.deadline,
+        reveal_seconds=run.reveal_seconds,
         open_block=log.block_number,
         beacon=log.block_hash,
         assignments=event.assignments,
     )
-    run = market.runs[event.run]
     market.set(run, step=event.step, rounds_opened=run.rounds_opened + 1)
     market.rounds[event.round] = round_
     market.live.add(event.round)
@@ -108,6 +105,8 @@ def _tallied(market: Market, log: Log, event: on_chain.RoundTallied) -> None:
         fraud=event.fraud,
         attempt=event.attempt,
     )
+    if round_.parent:
+        return  # what an appeal comes to is told by what it changes
     run, accepted, fraud = market.runs[round_.run], event.accepted.bit_count(), event.fraud.bit_count()
     market.set(
         run,
@@ -147,19 +146,20 @@ def _consumed(market: Market, log: Log, event: on_chain.JobsConsumed) -> None:
 
 
 def _settled_submission(market: Market, log: Log, event: on_chain.SubmissionSettled) -> None:
+    """The whole batch is settled at once; its jobs that were appealed are freed by their appeals."""
     for row in market.submitted.get(event.round, []):
-        if row.batch == event.batch and row.node == event.node and not row.settled:
+        if row.batch == event.batch and not row.settled:
             market.set(row, settled=True)
-            _free(market, event.node, len(unpack_leaves(row.leaves)))
-            return
+    _free(market, event.node, (event.accepted | event.fraud | event.void_jobs).bit_count())
 
 
 def _settled(market: Market, log: Log, event: on_chain.RoundSettled) -> None:
     """Ends a round: the jobs never handed in come free as well."""
     round_ = market.rounds[event.round]
-    run = market.runs[round_.run]
     market.set(round_, state=State.SETTLED)
-    market.set(run, rounds_settled=run.rounds_settled + 1)
+    if not round_.parent:
+        run = market.runs[round_.run]
+        market.set(run, rounds_settled=run.rounds_settled + 1)
     for listing in market.listings[event.round]:
         mask = (1 << listing.count) - 1 << listing.first
         _free(market, listing.node, (mask & ~round_.submitted).bit_count())
@@ -169,6 +169,10 @@ def _settled(market: Market, log: Log, event: on_chain.RoundSettled) -> None:
 def _voided(market: Market, log: Log, event: on_chain.RoundVoided) -> None:
     """Ends a round without a verdict; its jobs stay in flight until ``JobsFreed``."""
     round_ = market.rounds[event.round]
+    if round_.parent:
+        market.set(round_, state=State.VOID)
+        _forget(market, event.round)
+        return
     run = market.runs[round_.run]
     market.set(round_, state=State.VOID, holding=True)
     market.set(run, rounds_void=run.rounds_void + 1, jobs_void=run.jobs_void + round_.jobs)
@@ -211,5 +215,5 @@ ROUND_HANDLERS: dict[str, Handler] = {
     "RoundSettled": _settled,
     "RoundVoided": _voided,
     "JobsFreed": _freed,
-}
+} | APPEAL_HANDLERS
 """By event name."""

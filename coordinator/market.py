@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from sqlmodel import SQLModel
 
-from coordinator.tables import Earning, Listing, Member, Node, Round, Run, Seat, Submitted
+from coordinator.tables import Admin, Announcement, Earning, Listing, Member, Node, Round, Run, Seat, Submitted
+from protocol.chain.events import Log
+from protocol.chain.structs import RunTerms
 
 
 @dataclass(slots=True)
 class Market:
     """The mirrored rows. ``live`` are the rounds that still hold anything; of others only the round itself is kept."""
 
+    admin: Admin = field(default_factory=Admin)
     runs: dict[int, Run] = field(default_factory=dict)
+    announcements: dict[int, Announcement] = field(default_factory=dict)
     nodes: dict[int, Node] = field(default_factory=dict)
     members: dict[tuple[int, int], Member] = field(default_factory=dict)
     earnings: dict[tuple[int, str], Earning] = field(default_factory=dict)
@@ -25,7 +30,7 @@ class Market:
     submitted: dict[int, list[Submitted]] = field(default_factory=dict)
     seats: dict[int, dict[tuple[int, int], Seat]] = field(default_factory=dict)
     touched: dict[int, SQLModel] = field(default_factory=dict)
-    removed: list[Member] = field(default_factory=list)
+    removed: list[Member | Announcement] = field(default_factory=list)
 
     def set(self, row: SQLModel, **values: Any) -> None:
         """Changes columns of ``row`` and notes that it must be written."""
@@ -37,7 +42,21 @@ class Market:
         """Notes that ``row`` must be written."""
         self.touched[id(row)] = row
 
-    def take_changes(self) -> tuple[list[SQLModel], list[Member]]:
+    def remove(self, row: Member | Announcement) -> None:
+        """Notes that ``row`` must be deleted."""
+        self.touched.pop(id(row), None)
+        self.removed.append(row)
+
+    def take_effect(self, now: int) -> bool:
+        """Puts announced terms in place of the present ones where their time has come; returns whether any did."""
+        due = [each for each in self.announcements.values() if each.effective_at <= now]
+        for each in due:
+            self.set(self.runs[each.run], **announced_terms(each))
+            del self.announcements[each.run]
+            self.remove(each)
+        return bool(due)
+
+    def take_changes(self) -> tuple[list[SQLModel], list[Member | Announcement]]:
         """Returns the rows to write, in the order they were first touched, and those to delete since the last call."""
         changes = list(self.touched.values()), list(self.removed)
         self.touched.clear()
@@ -45,10 +64,31 @@ class Market:
         return changes
 
     def rounds_of(self, run: int) -> Iterator[Round]:
-        """The rounds of a run, newest first."""
-        return (each for each in reversed(self.rounds.values()) if each.run == run)
+        """The rounds of a run, newest first, trials of appeals aside."""
+        return (each for each in reversed(self.rounds.values()) if each.run == run and not each.parent)
 
     def jurors(self, round_: Round) -> list[Seat]:
         """The seats of the present attempt."""
         seats = self.seats.get(round_.id, {})
         return [seat for (attempt, _), seat in seats.items() if attempt == round_.attempt]
+
+
+Handler = Callable[[Market, Log, Any], None]
+"""What one kind of event makes of the market."""
+
+
+def announcement_of(run: int, terms: RunTerms, effective_at: int) -> Announcement:
+    """Announced terms as a row."""
+    columns = {name: value.hex() if isinstance(value, bytes) else value for name, value in term_columns(terms).items()}
+    return Announcement(run=run, effective_at=effective_at, terms=json.dumps(columns))
+
+
+def announced_terms(announcement: Announcement) -> dict[str, Any]:
+    """The columns of ``Run`` that announced terms set."""
+    columns = json.loads(announcement.terms)
+    return columns | {"rules_hash": bytes.fromhex(columns["rules_hash"])}
+
+
+def term_columns(terms: RunTerms) -> dict[str, Any]:
+    """The terms that ``Run`` has columns for."""
+    return {each.name: getattr(terms, each.name) for each in fields(terms) if each.name in Run.model_fields}

@@ -10,6 +10,8 @@ from coordinator.market import Market
 from coordinator.store import Store, upsert
 from coordinator.tables import (
     MIRROR,
+    Admin,
+    Announcement,
     Cursor,
     Earning,
     Listing,
@@ -61,6 +63,12 @@ class Mirror:
             raise
         return self.market
 
+    def take_effect(self, now: int) -> None:
+        """Lets announced terms count whose time has come by ``now`` (unix seconds), block or no block."""
+        if self._tail is not None and self.market.take_effect(now):
+            with self._store.writing() as session:
+                self._write(session)
+
     def _resumed(self) -> Tail:
         with self._store.reading() as session:
             cursor = session.get(Cursor, 1)
@@ -95,8 +103,8 @@ class Mirror:
     def _write(self, session: Session) -> None:
         assert self._tail is not None
         rows, removed = self.market.take_changes()
-        for member in removed:
-            session.exec(delete(Member).where(Member.run == member.run, Member.node == member.node))
+        for row in removed:
+            session.delete(session.merge(row))
         position = self._tail.cursor
         upsert(session, [*rows, Cursor(id=1, number=position.number, position=position.to_json())])
 
@@ -104,6 +112,8 @@ class Mirror:
 def load(session: Session) -> Market:
     """Reads the mirrored rows back, detached from the session."""
     market = Market(
+        admin=session.get(Admin, 1) or Admin(),
+        announcements={row.run: row for row in session.exec(select(Announcement))},
         runs={row.id: row for row in session.exec(select(Run))},
         nodes={row.id: row for row in session.exec(select(Node))},
         members={(row.run, row.node): row for row in session.exec(select(Member))},

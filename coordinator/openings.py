@@ -45,6 +45,7 @@ class OpeningTerms:
     """What the operator set: see ``CoordinatorSettings``."""
 
     run: int
+    rules_hash: bytes
     jobs_per_round: int
     first_round_nodes: int
     ambition: Ambition
@@ -71,7 +72,7 @@ class Openings:
             return False
         run = market.runs[self._terms.run]
         progress, ambition = run_progress(run, self._terms.jobs_per_round), self._terms.ambition
-        waiting = why_over(progress, ambition)
+        waiting = why_over(progress, ambition) or self._why_barred(market, run)
         if waiting is None:
             fresh = self._fresh(market, run)
             flying = in_flight(fresh, run.version, ambition.async_level)
@@ -81,6 +82,16 @@ class Openings:
             waiting = why_unfunded(progress) or self._open(market, run, now)
         self._tell(waiting or "")
         return waiting is None
+
+    def _why_barred(self, market: Market, run: Run) -> str | None:
+        """What forbids a round that nobody here can mend while it lasts."""
+        if market.admin.paused:
+            return "the deployment's admin has paused new rounds"
+        if run.coordinator != self._sender.address:
+            return f"run {run.id} is coordinated by {run.coordinator} now"
+        if run.rules_hash != self._terms.rules_hash:
+            return f"run {run.id} has new rules, 0x{run.rules_hash.hex()}: start again with their file"
+        return None
 
     def _fresh(self, market: Market, run: Run) -> list[RoundProgress]:
         level = self._terms.ambition.async_level

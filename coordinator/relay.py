@@ -12,11 +12,20 @@ from coordinator.schedule import Patience, batch_of, claimed_jobs
 from coordinator.store import Store
 from coordinator.tables import Claim, Round
 from protocol.chain import calls
+from protocol.chain.events import SubmissionRefused
 from protocol.chain.reverts import Reverted
 from protocol.chain.sender import Sender
-from protocol.chain.structs import State, Submission
+from protocol.chain.structs import Refusal, State, Submission
 
 log = structlog.get_logger()
+
+SENTENCES = {
+    Refusal.MALFORMED: "its leaves are not whole, none, or not ascending by job",
+    Refusal.NOT_ASSIGNED: "one of its jobs is another node's, or none of the round",
+    Refusal.ALREADY_SUBMITTED: "one of its jobs was submitted before",
+    Refusal.BAD_SIGNATURE: "it is not signed by the node's key over these fields",
+}
+"""Why the contract left a claim out of its batch."""
 
 
 class Relay:
@@ -67,13 +76,14 @@ class Relay:
         return bool(batch) and self._send(round_, batch)
 
     def _send(self, round_: Round, batch: Sequence[Claim]) -> bool:
-        if self._submit(round_, batch) is None:
+        """Sends a batch; one that is refused as a whole is sent claim by claim, to learn what is wrong with each."""
+        whole = self._submit(round_, batch)
+        if whole is None:
             return True
         for claim in batch:
-            refusal = self._submit(round_, [claim])
+            refusal = whole if len(batch) == 1 else self._submit(round_, [claim])
             if refusal is not None:
-                self._mark([claim], "refused", str(refusal))
-                log.warning("claim_refused", round=round_.id, node=claim.node, error=str(refusal))
+                self._refuse(claim, _sentence(refusal))
         return True
 
     def _submit(self, round_: Round, batch: Sequence[Claim]) -> Reverted | None:
@@ -81,14 +91,31 @@ class Relay:
         call = calls.submit(self._sender.chain.deployment, round_.id, round_.assignments, submissions)
         key = f"round-{round_.id}/submit/" + "-".join(f"{c.node}:{claimed_jobs(c):x}" for c in batch)
         try:
-            self._sender.send(key, call)
+            receipt = self._sender.send(key, call)
         except Reverted as refusal:
             return refusal
-        self._mark(batch, "relayed", "")
-        log.info("batch_relayed", round=round_.id, nodes=[claim.node for claim in batch])
+        left_out = {
+            each.event.index: each.event.reason for each in receipt.logs if isinstance(each.event, SubmissionRefused)
+        }
+        taken = [claim for index, claim in enumerate(batch) if index not in left_out]
+        self._mark(taken, "relayed", "")
+        for index, reason in left_out.items():
+            self._refuse(batch[index], SENTENCES[reason])
+        log.info("batch_relayed", round=round_.id, nodes=[claim.node for claim in taken])
         return None
+
+    def _refuse(self, claim: Claim, why: str) -> None:
+        self._mark([claim], "refused", why)
+        log.warning("claim_refused", round=claim.round, node=claim.node, error=why)
 
     def _mark(self, claims: Sequence[Claim], state: str, why: str) -> None:
         with self._store.writing() as session:
             for claim in claims:
                 session.merge(claim.model_copy(update={"state": state, "why": why}))
+
+
+def _sentence(refusal: Reverted) -> str:
+    """Why a claim sent alone was refused."""
+    if refusal.name == "NothingTaken":
+        return SENTENCES[Refusal(refusal.arguments["reason"])]
+    return str(refusal)

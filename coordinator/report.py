@@ -24,7 +24,7 @@ def status(session: Session, run_id: int, leased: frozenset[int], lease_seconds:
     cursor = session.get(Cursor, 1)
     if run is None or cursor is None:
         raise missing(f"run {run_id} was not seen on chain yet")
-    live = select(func.count()).where(Round.run == run_id, col(Round.state) < State.SETTLED)
+    live = select(func.count()).where(Round.run == run_id, Round.parent == 0, col(Round.state) < State.SETTLED)
     nodes = list(session.exec(select(Node).order_by(col(Node.id))))
     seen = sightings(session, leased)
     return StatusReport(
@@ -95,4 +95,4 @@ def _state(node: Node, seen: Sightings, silent: float | None, lease_seconds: flo
         return "dead"
     if silent > lease_seconds:
         return "late"
-    return "unlisted" if node.retired_at or node.fraudulent or node.bond < node.required else "alive"
+    return "unlisted" if node.retired_at or node.revoked or node.fraudulent or node.bond < node.required else "alive"

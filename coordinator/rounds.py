@@ -3,6 +3,8 @@
     advance: ┌─> follow the chain ──> open a round ──> relay claims ──> close, draw, tally, free ──> settle one batch
              └────────────── again while anything was sent ──────────────┘
 
+Appeals are drawn and tallied like any round; a round ends (``finish``) with its last batch or its last appeal.
+
 A transaction sent enables the next at once, so a phase never waits for the next tick; money waits for everything else.
 """
 
@@ -47,6 +49,7 @@ class Driver:
     """The clock of one run. Not safe to share between threads: one process, one thread drives."""
 
     def __init__(self, run: int, mirror: Mirror, sender: Sender, openings: Openings, relay: Relay) -> None:
+        """Reads from the chain how long a round may last at most. Raises ``Unavailable`` where it does not answer."""
         self._run = run
         self._mirror = mirror
         self._sender = sender
@@ -54,6 +57,8 @@ class Driver:
         self._relay = relay
         self._not_before: dict[str, float] = {}
         self._tries: Counter[str] = Counter()
+        self._settled: set[tuple[int, int]] = set()
+        self._longest_seconds = sender.chain.latest().market_terms().max_round_seconds
 
     def advance(self) -> None:
         """Does everything that is due now. Raises ``Unavailable`` where chain, database or Redis do not answer."""
@@ -68,6 +73,7 @@ class Driver:
         """One look at everything; True where something was sent."""
         now = time.time()
         chain_time = max(self._mirror.timestamp, int(now))
+        self._mirror.take_effect(chain_time)
         moved = self._openings.advance(market, now)
         moved |= self._relay.advance(market, now, chain_time)
         due = self._due(market, chain_time, time.monotonic())
@@ -79,14 +85,15 @@ class Driver:
 
     def _due(self, market: Market, chain_time: int, now: float) -> list[Due]:
         """The steps due in this run's rounds, oldest round first, less those put off."""
-        reveal_seconds = market.runs[self._run].reveal_seconds
         steps = []
         for round_id in sorted(market.live):
             round_ = market.rounds[round_id]
             if round_.run != self._run:
                 continue
-            submitted = market.submitted.get(round_id, [])
-            step = step_of(round_, market.jurors(round_), submitted, reveal_seconds, chain_time)
+            unsettled = [
+                row for row in market.submitted.get(round_id, []) if (round_id, row.batch) not in self._settled
+            ]
+            step = step_of(round_, market.jurors(round_), unsettled, self._longest_seconds, chain_time)
             if step is not None and self._not_before.get(step.key, 0.0) <= now:
                 steps.append(Due(step, self._call(market, step)))
         return steps
@@ -101,7 +108,11 @@ class Driver:
             case Verb.TALLY:
                 return calls.tally(deployment, step.round)
             case Verb.FREE:
-                return calls.call(deployment, "Rounds", "free", step.round, round_.assignments)
+                return calls.free(deployment, step.round, round_.assignments)
+            case Verb.FINISH:
+                return calls.finish(deployment, step.round, round_.assignments)
+            case Verb.EXPIRE:
+                return calls.expire(deployment, step.round)
             case Verb.SETTLE:
                 rows = [row for row in market.submitted[step.round] if row.batch == step.batch]
                 leaves = [SettledLeaves(row.node, row.leaves) for row in rows]
@@ -115,8 +126,13 @@ class Driver:
             # Somebody else was faster, or the seed block is not there yet; a failed intent's key is spent.
             self._tries[due.step.key] += 1
             self._not_before[due.step.key] = time.monotonic() + RETRY_SECONDS
+            if isinstance(refusal, Reverted) and refusal.name == "AlreadySettled":
+                self._settled.add((due.step.round, due.step.batch))
             level = log.debug if isinstance(refusal, Reverted) else log.warning
             level("step_refused", step=due.step.key, error=str(refusal))
             return False
+        if due.step.verb is Verb.SETTLE:
+            # Where every job of it was appealed, no event tells that the batch is settled.
+            self._settled.add((due.step.round, due.step.batch))
         log.info("round_moved", round=due.step.round, verb=due.step.verb.value)
         return True

@@ -19,6 +19,8 @@ class Verb(StrEnum):
     TALLY = "tally"
     SETTLE = "settle"
     FREE = "free"
+    FINISH = "finish"
+    EXPIRE = "expire"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,30 +39,42 @@ class Step:
 
 
 def step_of(
-    round_: Round, jurors: Sequence[Seat], submitted: Iterable[Submitted], reveal_seconds: int, now: int
+    round_: Round, jurors: Sequence[Seat], submitted: Iterable[Submitted], longest_seconds: int, now: int
 ) -> Step | None:
-    """Returns what is due for the round at ``now`` (unix seconds, the chain's clock), or None while it waits."""
+    """Returns what is due for the round at ``now`` (unix seconds, the chain's clock), or None while it waits.
+
+    ``longest_seconds`` after its opening a round without a verdict can be ended by anyone.
+    """
+    due = _step_of(round_, jurors, submitted, now)
+    if due is None and round_.state < State.TALLIED and now > round_.opened_at + longest_seconds:
+        return Step(Verb.EXPIRE, round_.id)
+    return due
+
+
+def _step_of(round_: Round, jurors: Sequence[Seat], submitted: Iterable[Submitted], now: int) -> Step | None:
     match State(round_.state):
         case State.OPEN if round_.submitted == (1 << round_.jobs) - 1 or now > round_.deadline:
             return Step(Verb.CLOSE, round_.id)
         case State.CLOSED:
             return Step(Verb.DRAW, round_.id, round_.attempt)
-        case State.VOTING if _voted(round_, jurors, reveal_seconds, now):
+        case State.VOTING if _voted(round_, jurors, now):
             return Step(Verb.TALLY, round_.id, round_.attempt)
         case State.TALLIED if now >= round_.deadline:
             batches = sorted(row.batch for row in submitted if not row.settled)
-            return Step(Verb.SETTLE, round_.id, batch=batches[0]) if batches else None
+            if batches:
+                return Step(Verb.SETTLE, round_.id, batch=batches[0])
+            return None if round_.appeals else Step(Verb.FINISH, round_.id)
         case State.VOID:
             return Step(Verb.FREE, round_.id)
     return None
 
 
-def _voted(round_: Round, jurors: Sequence[Seat], reveal_seconds: int, now: int) -> bool:
+def _voted(round_: Round, jurors: Sequence[Seat], now: int) -> bool:
     """True where no seat may commit or reveal any more, or none has anything left to reveal."""
     committed = [seat for seat in jurors if seat.commitment]
     if round_.revealing:
         return all(seat.revealed for seat in committed) or now > round_.deadline
-    return now > round_.deadline + (reveal_seconds if committed else 0)
+    return now > round_.deadline + (round_.reveal_seconds if committed else 0)
 
 
 @dataclass(frozen=True, slots=True)

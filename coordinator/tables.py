@@ -1,6 +1,7 @@
 """What the coordinator keeps in SQL. Private to this package.
 
-    mirror   (rebuilt from events at any time)  Cursor Run Node Member Earning Round Listing Submitted Seat Checkpoint
+    mirror   (rebuilt from events at any time)  Cursor Admin Run Announcement Node Member Earning
+                                                Round Listing Submitted Seat Checkpoint
     own      (nowhere else, so never dropped)   Upload Claim Heartbeat Nonce Rules Evidence Ban Standing
 
 Ids are those of the contracts. Addresses are checksummed, roots and hashes 32 bytes, bitmaps and wei are ``Word``.
@@ -51,8 +52,19 @@ class Cursor(SQLModel, table=True):
     position: str
 
 
+class Admin(SQLModel, table=True):
+    """What the deployment's admin has set. One row, ``id`` 1."""
+
+    __tablename__ = "admin"
+    id: int = Field(default=1, primary_key=True)
+    paused: bool = False
+
+
 class Run(SQLModel, table=True):
-    """A run, its terms, its escrow, and totals of its rounds. ``jobs_void`` counts jobs never handed in as well."""
+    """A run, its terms in effect, its escrow, and totals of its rounds.
+
+    ``jobs_void`` counts jobs never handed in as well.
+    """
 
     __tablename__ = "runs"
     id: int = _id()
@@ -80,6 +92,18 @@ class Run(SQLModel, table=True):
     jobs_fraud: int = Field(default=0, sa_type=BigInteger)
 
 
+class Announcement(SQLModel, table=True):
+    """The terms a run was last announced to get, from ``effective_at`` on; gone once they are in effect.
+
+    ``terms`` is JSON: the columns of ``Run`` that follow from them.
+    """
+
+    __tablename__ = "announcements"
+    run: int = _id()
+    effective_at: int = Field(sa_type=BigInteger)
+    terms: str
+
+
 class Node(SQLModel, table=True):
     """A node and its record. ``required`` is the bond it must hold to be listed.
 
@@ -98,6 +122,7 @@ class Node(SQLModel, table=True):
     retired_at: int = Field(default=0, sa_type=BigInteger)
     bond: int = _word()
     required: int = _word()
+    revoked: bool = False
     given: int = Field(default=0, sa_type=BigInteger)
     judged: int = 0
     voided: int = 0
@@ -126,12 +151,17 @@ class Earning(SQLModel, table=True):
 class Round(SQLModel, table=True):
     """A round. ``beacon`` is the hash of its opening block; ``revealing`` once committing has ended.
 
-    ``holding`` while it is void and its jobs are still counted in flight.
+    ``holding`` while it is void and its jobs are still counted in flight. ``appealed`` are the jobs ever appealed,
+    ``appeals`` counts those not decided yet.
+
+    The trial of an appeal is a round as well: ``parent`` is the round appealed against (0 for other rounds), whose
+    step, version and beacon it has; it lists no jobs, and the one tried is submitted.
     """
 
     __tablename__ = "rounds"
     id: int = _id()
     run: int = Field(index=True, sa_type=BigInteger)
+    parent: int = Field(default=0, sa_type=BigInteger)
     state: int = Field(index=True)
     step: int = Field(sa_type=BigInteger)
     policy_version: int = Field(sa_type=BigInteger)
@@ -140,6 +170,7 @@ class Round(SQLModel, table=True):
     attempt: int = 0
     opened_at: int = Field(sa_type=BigInteger)
     deadline: int = Field(sa_type=BigInteger)
+    reveal_seconds: int
     open_block: int = Field(sa_type=BigInteger)
     close_block: int = Field(default=0, sa_type=BigInteger)
     beacon: bytes
@@ -150,6 +181,8 @@ class Round(SQLModel, table=True):
     accepted: int = _word()
     fraud: int = _word()
     consumed: int = _word()
+    appealed: int = _word()
+    appeals: int = 0
 
 
 class Listing(SQLModel, table=True):
@@ -198,7 +231,10 @@ class Checkpoint(SQLModel, table=True):
     manifest_root: bytes
 
 
-MIRROR: tuple[type[SQLModel], ...] = (Run, Node, Member, Earning, Round, Listing, Submitted, Seat, Checkpoint, Cursor)
+MIRROR: tuple[type[SQLModel], ...] = (
+    *(Admin, Run, Announcement, Node, Member, Earning, Round, Listing, Submitted, Seat, Checkpoint),
+    Cursor,
+)
 """The tables that events rebuild."""
 
 

@@ -121,7 +121,18 @@ def mirror_differences(swarm: Swarm) -> list[str]:
 
     for number, node in market.nodes.items():
         seen = reader.node(number)
-        for name in ("owner", "role", "slot", "capacity", "in_flight", "active_at", "retired_at", "bond", "key"):
+        for name in (
+            "owner",
+            "role",
+            "slot",
+            "capacity",
+            "in_flight",
+            "active_at",
+            "retired_at",
+            "bond",
+            "key",
+            "revoked",
+        ):
             same(f"node {number} {name}", getattr(node, name), getattr(seen, name))
         same(f"node {number} required", node.required, reader.required_bond(Role(node.role), node.capacity))
     for number, run in market.runs.items():
@@ -133,8 +144,8 @@ def mirror_differences(swarm: Swarm) -> list[str]:
                 same(f"run {number} {term.name}", getattr(run, term.name), getattr(on_chain.terms, term.name))
     for number, round_ in market.rounds.items():
         stored = reader.round(number)
-        names = ("run", "state", "step", "policy_version", "jobs", "slot_count", "attempt", "deadline", "open_block")
-        for name in (*names, "opened_at", "submitted", "accepted", "fraud", "consumed"):
+        names = ("run", "state", "policy_version", "jobs", "slot_count", "attempt", "deadline", "open_block")
+        for name in (*names, "opened_at", "submitted", "accepted", "fraud", "consumed", "appealed", "appeals"):
             same(f"round {number} {name}", getattr(round_, name), getattr(stored, name))
     same("rounds", len(market.rounds), reader.round_count())
     store.close()

@@ -25,6 +25,7 @@ def a_round(state: State, **values: object) -> Round:
         "slot_count": 3,
         "opened_at": 0,
         "deadline": 100,
+        "reveal_seconds": 30,
         "open_block": 1,
         "beacon": bytes(32),
         "assignments": b"",
@@ -63,6 +64,9 @@ def seats(*flags: str) -> list[Seat]:
         (a_round(State.TALLIED), [], 100, Verb.SETTLE),
         (a_round(State.VOID), [], 50, Verb.FREE),
         (a_round(State.SETTLED), [], 200, None),
+        (a_round(State.VOTING, deadline=900), seats("c", "", ""), 500, None),
+        (a_round(State.VOTING, deadline=900), seats("c", "", ""), 501, Verb.EXPIRE),
+        (a_round(State.TALLIED, deadline=900), [], 501, None),
     ],
 )
 def test_a_round_moves_on_exactly_when_nothing_is_left_to_wait_for(
@@ -71,10 +75,16 @@ def test_a_round_moves_on_exactly_when_nothing_is_left_to_wait_for(
     rows = [
         Submitted(round=7, batch=batch, position=0, node=1, leaves=b"", uri="", settled=not batch) for batch in (0, 1)
     ]
-    step = step_of(round_, jurors, rows, 30, now)
+    step = step_of(round_, jurors, rows, 500, now)
     assert (step.verb if step else None) == verb
     if verb is Verb.SETTLE:
         assert step == Step(Verb.SETTLE, 7, batch=1), "the first is settled already"
+
+
+def test_a_round_without_a_batch_left_ends_with_its_last_appeal() -> None:
+    assert step_of(a_round(State.TALLIED, appeals=1), [], [], 500, 100) is None
+    finish = step_of(a_round(State.TALLIED), [], [], 500, 100)
+    assert finish == Step(Verb.FINISH, 7)
 
 
 def test_claims_wait_for_the_rest_of_their_round() -> None:
