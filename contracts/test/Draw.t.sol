@@ -2,7 +2,7 @@
 pragma solidity ^0.8.28;
 
 import {Role} from "../src/interfaces/IRegistry.sol";
-import {RunTerms} from "../src/interfaces/IMarket.sol";
+import {IMarket, RunTerms} from "../src/interfaces/IMarket.sol";
 import {IRoundsFacts, State} from "../src/interfaces/IRounds.sol";
 import {Draw} from "../src/libraries/Draw.sol";
 import {Scenario} from "./Scenario.sol";
@@ -117,6 +117,8 @@ contract DrawTest is Scenario {
         uint128 reserved = rounds.roundOf(round).reserved;
         vm.expectEmit(address(rounds));
         emit IRoundsFacts.RoundVoided(round, reserved);
+        vm.expectEmit(address(market));
+        emit IMarket.EscrowReleased(run, round, reserved);
         rounds.draw(round);
         requireState(round, State.Void);
         vm.assertEq(market.runOf(run).escrow, ESCROW);

@@ -55,6 +55,8 @@ contract FundTest is Scenario {
         vm.expectRevert(abi.encodeWithSelector(IMarket.RunNotClosed.selector, run));
         market.refund(run, amount);
         market.close(run);
+        vm.expectRevert(IMarket.ZeroAmount.selector);
+        market.refund(run, 0);
         vm.expectRevert(abi.encodeWithSelector(IMarket.EscrowTooSmall.selector, run, escrow, escrow + 1));
         market.refund(run, escrow + 1);
         vm.expectEmit(address(market));
@@ -84,5 +86,9 @@ contract FundTest is Scenario {
         market.release(run, 1, 1);
         vm.expectRevert(refusal);
         market.pay(run, 1, 1, stranger, 1);
+        vm.expectRevert(refusal);
+        market.deposit(run, 1, stranger, 1);
+        vm.expectRevert(refusal);
+        market.payOut(run, 1, stranger, 1);
     }
 }

@@ -3,9 +3,10 @@ pragma solidity ^0.8.28;
 
 import {Consumption, MarketTerms} from "../src/interfaces/IMarket.sol";
 import {Role} from "../src/interfaces/IRegistry.sol";
-import {IRoundsFacts, State, Submission} from "../src/interfaces/IRounds.sol";
+import {IRoundsFacts, SettledLeaves, State, Submission} from "../src/interfaces/IRounds.sol";
 import {Market} from "../src/Market.sol";
 import {Rounds} from "../src/Rounds.sol";
+import {Settlement} from "../src/Settlement.sol";
 import {Scenario} from "./Scenario.sol";
 
 contract LifeTest is Scenario {
@@ -110,6 +111,36 @@ contract LifeTest is Scenario {
         Market other = new Market(registry, credits, address(rounds), MarketTerms(NOTICE, MAX_ROUND));
         vm.expectRevert(IRoundsFacts.WrongDeployment.selector);
         new Rounds(registry, other, roundsTerms());
+    }
+
+    function test_everyContractTellsTheTermsItWasMadeWith() public view {
+        vm.assertEq(keccak256(abi.encode(rounds.terms())), keccak256(abi.encode(roundsTerms())));
+        vm.assertEq(keccak256(abi.encode(registry.terms())), keccak256(abi.encode(registryTerms())));
+        vm.assertEq(keccak256(abi.encode(market.terms())), keccak256(abi.encode(MarketTerms(NOTICE, MAX_ROUND))));
+        vm.assertEq(address(rounds.admin()), address(admin));
+    }
+
+    /// The second half of the code of Rounds, called where it lies, moves nothing: it holds no round and is obeyed by nobody.
+    function test_settlementCalledDirectlyMovesNothing() public {
+        uint256 round = talliedRound(10, 255, 0);
+        Settlement half = Settlement(vm.computeCreateAddress(address(rounds), 1));
+        SettledLeaves[] memory batch = settled(bothSubmissions(round, 10));
+        bytes memory assignments = fourEach();
+        bytes memory unknown = abi.encodeWithSelector(IRoundsFacts.WrongState.selector, round, State.None);
+        vm.expectRevert(unknown);
+        half.settle(round, 0, assignments, batch);
+        vm.expectRevert(unknown);
+        half.finish(round, assignments);
+        vm.expectRevert(unknown);
+        half.appeal(round, 0, 0, batch);
+        vm.expectRevert(unknown);
+        half.free(round, assignments);
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.NotMarket.selector, address(this)));
+        half.consume(run, round, 1);
+        vm.expectRevert();
+        half.conclude(round, true);
+        vm.expectRevert();
+        half.conclude(round, false);
     }
 
     function test_everyContractFitsTheSizeLimit() public view {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-import {IMarket, Run, RunTerms} from "../src/interfaces/IMarket.sol";
+import {IMarket, MarketTerms, Run, RunTerms} from "../src/interfaces/IMarket.sol";
+import {Market} from "../src/Market.sol";
 import {Scenario} from "./Scenario.sol";
 
 contract OpenRunTest is Scenario {
@@ -88,6 +89,47 @@ contract OpenRunTest is Scenario {
         uint256 most = 256 * uint256(terms.maxUnits) * price + 30 * uint256(fee);
         if (most > type(uint128).max) _refuse(terms, "pricePerUnit");
         else vm.assertEq(market.open(terms, MANIFEST, ""), 2);
+    }
+
+    function _appealing(uint8 committee, uint8 seats) private view returns (RunTerms memory terms) {
+        terms = runTerms();
+        (terms.committee, terms.appealSeats, terms.challengeSeconds) = (committee, seats, 400);
+    }
+
+    function testFuzz_appealIsTriedByAnOddAndLargerCommittee(uint8 committee, uint8 seats) public {
+        committee = uint8(bound(committee, 0, 7)) * 2 + 1;
+        RunTerms memory terms = _appealing(committee, uint8(bound(seats, 1, 255)));
+        seats = terms.appealSeats;
+        bool fits = seats % 2 == 1 && seats >= committee + 2 && seats <= 15;
+        if (fits) vm.assertEq(market.open(terms, MANIFEST, ""), 2);
+        else _refuse(terms, "appealSeats");
+    }
+
+    /// Nobody pays for an appeal that comes to nothing, so the job it is about must be worth its jurors' fees.
+    function testFuzz_jobCoversTheFeesOfAnAppealThatComesToNothing(uint64 units, uint32 price, uint128 fee) public {
+        RunTerms memory terms = _appealing(3, 5);
+        (terms.maxUnits, terms.pricePerUnit) = (uint64(bound(units, 1, type(uint64).max)), price);
+        uint256 share = uint256(terms.maxUnits) * price;
+        terms.jurorFee = uint128(bound(fee, 0, share / 2 + 1));
+        if (4 * uint256(terms.jurorFee) > share) _refuse(terms, "jurorFee");
+        else vm.assertEq(market.open(terms, MANIFEST, ""), 2);
+    }
+
+    function testFuzz_appealEndsWithinTheLongestRoundToo(uint32 work, uint32 challenge) public {
+        RunTerms memory terms = _appealing(3, 5);
+        terms.workSeconds = uint32(bound(work, 1, MAX_ROUND));
+        terms.challengeSeconds = uint32(bound(challenge, 1, MAX_ROUND));
+        uint256 voting = 2 * uint256(300 + 200 + 100);
+        if (uint256(terms.workSeconds) + terms.challengeSeconds + 2 * voting > MAX_ROUND) _refuse(terms, "seconds");
+        else vm.assertEq(market.open(terms, MANIFEST, ""), 2);
+    }
+
+    function testFuzz_longestRoundIsAtMostTheUnbondingDelay(uint40 longest) public {
+        if (longest > UNBONDING) {
+            vm.expectRevert(abi.encodeWithSelector(IMarket.BadTerms.selector, "maxRoundSeconds"));
+        }
+        Market other = new Market(registry, credits, address(rounds), MarketTerms(NOTICE, longest));
+        if (longest <= UNBONDING) vm.assertEq(other.terms().maxRoundSeconds, longest);
     }
 
     function test_unknownRunHasNoViews() public {

@@ -129,6 +129,8 @@ contract RegisterTest is Scenario {
         vm.expectRevert(abi.encodeWithSelector(IRegistry.NotOneTicket.selector, 2));
         registry.register(Role.Validator, vm.addr(key), 2, block.timestamp, "");
         vm.stopPrank();
+        vm.expectRevert(IRegistry.UnknownRole.selector);
+        registry.requiredBond(Role.None, 1);
     }
 
     function test_withoutTokensThereIsNoNode() public {

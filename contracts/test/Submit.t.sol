@@ -98,6 +98,15 @@ contract SubmitTest is Scenario {
         _refuse(submission(round, workers[0], bytes.concat(leaf(1, 1), leaf(1, 1))), Refusal.Malformed);
     }
 
+    /// A job beyond the round's, or another's, among good ones is still nobody's to hand in.
+    function test_oneForeignJobSpoilsItsOwnPart() public {
+        _refuse(submission(round, workers[0], bytes.concat(leaf(3, 1), leaf(4, 1))), Refusal.NotAssigned);
+        _refuse(submission(round, workers[0], bytes.concat(leaf(3, 1), leaf(255, 1))), Refusal.NotAssigned);
+        Submission memory unknown = submission(round, workers[0], leaf(3, 1));
+        unknown.node = 99;
+        _refuse(unknown, Refusal.NotAssigned);
+    }
+
     function test_emptyBatchIsRefused() public {
         bytes memory assignments = fourEach();
         vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.NothingTaken.selector, Refusal.None));

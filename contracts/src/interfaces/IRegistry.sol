@@ -104,7 +104,6 @@ interface IRegistry {
     error ZeroCapacity();
     /// A validator is one ticket: its capacity is 1.
     error NotOneTicket(uint32 capacity);
-    error BondTooSmall(uint256 have, uint256 need);
     error AlreadyRetired(uint32 node);
     error NotRetired(uint32 node);
     error AlreadyWithdrawn(uint32 node);
