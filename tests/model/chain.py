@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from protocol.chain.abi import functions
@@ -41,6 +42,11 @@ class Contracts:
         self.rpc.call("anvil_mine", hex(blocks), "0x1")
         self.look()
 
+    def mine_at_once(self, blocks: int) -> None:
+        """Passes empty blocks in as few seconds as the chain allows."""
+        self.rpc.call("anvil_mine", hex(blocks), "0x0")
+        self.look()
+
     def transaction(self, sender: str, now: int) -> Transaction:
         """The next transaction, as the contracts will see it."""
         return Transaction(sender, now, self.block + 1, self.window, self.hash_of)
@@ -51,7 +57,8 @@ class Contracts:
 
     def call(self, tx: Transaction, contract: str, verb: str, *arguments: Any) -> Refused | None:
         """Mines a block with this transaction alone; returns the error it reverted with."""
-        sent = {"from": tx.sender, **self._asked((contract, verb, arguments)), "gas": hex(GAS)}
+        data = "0x" + functions(contract)[verb].encode(*arguments).hex()
+        sent = {"from": tx.sender, "to": self.deployment.address_of(contract), "data": data, "gas": hex(GAS)}
         self.rpc.call("anvil_setNextBlockTimestamp", tx.now)
         receipt = self.rpc.call("eth_sendTransactionSync", sent)
         self.now, self.block = tx.now, int(receipt["blockNumber"], 16)
@@ -61,12 +68,13 @@ class Contracts:
     def answers(self, questions: list[Question]) -> dict[Question, Any]:
         """What the contracts' views answer at the newest block."""
         raw = self.rpc.batch([Request("eth_call", (self._asked(question), "latest")) for question in questions])
-        return {question: _answer(question, payload) for question, payload in zip(questions, raw, strict=True)}
+        return {
+            question: payload if isinstance(payload, RpcFault) else _answer(question[0], question[1], payload)
+            for question, payload in zip(questions, raw, strict=True)
+        }
 
     def _asked(self, question: Question) -> dict[str, str]:
-        contract, verb, arguments = question
-        data = functions(contract)[verb].encode(*arguments)
-        return {"to": self.deployment.address_of(contract), "data": "0x" + data.hex()}
+        return {"to": self.deployment.address_of(question[0]), "data": _calldata(question)}
 
     def _revert(self, transaction: str) -> Refused:
         options = {"tracer": "callTracer", "tracerConfig": {"onlyTopCall": True}}
@@ -75,7 +83,13 @@ class Contracts:
         return Refused(reverted.name or str(reverted), *reverted.arguments.values())
 
 
-def _answer(question: Question, payload: Any) -> Any:
-    if isinstance(payload, RpcFault):
-        return f"refused: {payload}"
-    return functions(question[0])[question[1]].decode_output(bytes.fromhex(payload[2:]))
+@functools.lru_cache(maxsize=4096)
+def _calldata(question: Question) -> str:
+    contract, verb, arguments = question
+    return "0x" + functions(contract)[verb].encode(*arguments).hex()
+
+
+@functools.lru_cache(maxsize=4096)
+def _answer(contract: str, view: str, payload: str) -> Any:
+    """Most answers are those of the step before."""
+    return functions(contract)[view].decode_output(bytes.fromhex(payload[2:]))
