@@ -61,7 +61,7 @@ class Scoreboard:
     def standing(self) -> Standing:
         """The live view's figures."""
         jobs = [job.verdict for job in self.book.all(facts.Job)]
-        rounds = [round_.state for round_ in self.book.all(facts.Round)]
+        rounds = [round_.state for round_ in self.book.all(facts.Round) if not round_.parent]
         return Standing(
             rounds_open=sum(state not in OVER for state in rounds),
             rounds_settled=rounds.count("settled"),
@@ -74,7 +74,7 @@ class Scoreboard:
 
     def tally(self) -> Tally:
         """The outcome's figures."""
-        rounds = list(self.book.all(facts.Round))
+        rounds = [round_ for round_ in self.book.all(facts.Round) if not round_.parent]
         jobs = list(self.book.all(facts.Job))
         trained = {(each.round, job) for each in self.book.all(facts.Consumption) for job in jobs_in(each.jobs)}
         cheats = {self.nodes[party.name] for party in self.parties if party.adversary}

@@ -23,7 +23,7 @@ from ledger.audit import audit
 from ledger.audit.report import Report
 from ledger.book import Kind
 from ledger.database import Database
-from ledger.facts import Checkpoint, Credit, CreditEntry, Node, Round, Run, Slash
+from ledger.facts import Appeal, Checkpoint, Credit, CreditEntry, Node, Round, Run, Slash
 from ledger.follower import Follower
 from ledger.pages import AuditAnswer, Error, Health, Page, pack_cursor, unpack_cursor
 from protocol.chain.client import Chain
@@ -139,6 +139,10 @@ def _lists(app: FastAPI, desk: Desk) -> None:
     @app.get("/checkpoints", summary="Published weights")
     def checkpoints(limit: Limit = 100, after: After = None, run: Filter = None) -> Page[Checkpoint]:
         return desk.page(Checkpoint, after, limit, run=run)
+
+    @app.get("/appeals", summary="Verdicts disputed, and what came of it")
+    def appeals(limit: Limit = 100, after: After = None, round: Filter = None) -> Page[Appeal]:
+        return desk.page(Appeal, after, limit, round=round)
 
     @app.get("/slashes", summary="Bonds slashed, and why")
     def slashes(limit: Limit = 100, after: After = None, node: Filter = None) -> Page[Slash]:

@@ -19,7 +19,7 @@ from ledger import queries
 from ledger.audit import audit as make_audit
 from ledger.audit.report import Report
 from ledger.database import Database
-from ledger.facts import Checkpoint, Credit, Fact, Node, Round, Slash
+from ledger.facts import Appeal, Checkpoint, Credit, Fact, Node, Round, Slash
 from ledger.index import sync as synchronise
 from ledger.screen import screen, show_report, table_of
 from ledger.settings import LedgerSettings
@@ -107,8 +107,17 @@ def rounds(
 def checkpoints(
     addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False, no_sync: NoSync = False
 ) -> None:
-    """Published weights, and how many jobs each was trained on."""
+    """Published weights, how many jobs each was trained on, and how many overturned ones it stands on."""
     _list(Checkpoint, rpc, addresses, db, as_json, no_sync)
+
+
+@app.command()
+@guard
+def appeals(
+    addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False, no_sync: NoSync = False
+) -> None:
+    """Verdicts disputed, what came of it, and who paid."""
+    _list(Appeal, rpc, addresses, db, as_json, no_sync)
 
 
 @app.command()
@@ -116,7 +125,7 @@ def checkpoints(
 def slashes(
     addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False, no_sync: NoSync = False
 ) -> None:
-    """Bonds slashed, for fraud or for absence."""
+    """Bonds slashed, for fraud, for absence, or as an overturned majority."""
     _list(Slash, rpc, addresses, db, as_json, no_sync)
 
 

@@ -14,6 +14,7 @@ from sqlalchemy import Connection, select, tuple_
 from ledger.book import Kind
 from ledger.database import fact_of, find_fact, read_position
 from ledger.facts import (
+    Appeal,
     Checkpoint,
     Committee,
     Consumption,
@@ -25,9 +26,11 @@ from ledger.facts import (
     Node,
     Round,
     Run,
+    RunTerms,
     Seat,
     Slash,
     Submission,
+    Taint,
 )
 from ledger.index import EVENT
 from ledger.tables import TABLES
@@ -66,13 +69,16 @@ class RoundStory:
     payments: tuple[CreditEntry, ...]
     slashes: tuple[Slash, ...]
     consumptions: tuple[Consumption, ...]
+    appeals: tuple[Appeal, ...]
+    taints: tuple[Taint, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RunStory:
-    """A run, the nodes that joined it and its checkpoints."""
+    """A run, the terms it had and announced, the nodes that joined it and its checkpoints."""
 
     run: Run
+    terms: tuple[RunTerms, ...]
     members: tuple[Membership, ...]
     checkpoints: tuple[Checkpoint, ...]
 
@@ -88,10 +94,11 @@ class CreditStory:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointStory:
-    """A checkpoint and the jobs it was trained on."""
+    """A checkpoint, the jobs it was trained on, and those overturned since on which it stands."""
 
     checkpoint: Checkpoint
     consumptions: tuple[Consumption, ...]
+    taints: tuple[Taint, ...]
 
 
 def at(connection: Connection) -> At:
@@ -147,6 +154,8 @@ def round_story(connection: Connection, round_: int) -> RoundStory | None:
         payments=every(connection, CreditEntry, round=round_),
         slashes=every(connection, Slash, round=round_),
         consumptions=every(connection, Consumption, round=round_),
+        appeals=every(connection, Appeal, round=round_),
+        taints=every(connection, Taint, round=round_),
     )
 
 
@@ -155,7 +164,12 @@ def run_story(connection: Connection, run: int) -> RunStory | None:
     fact = find_fact(connection, Run, run)
     if fact is None:
         return None
-    return RunStory(fact, every(connection, Membership, run=run), every(connection, Checkpoint, run=run))
+    return RunStory(
+        run=fact,
+        terms=every(connection, RunTerms, run=run),
+        members=every(connection, Membership, run=run),
+        checkpoints=every(connection, Checkpoint, run=run),
+    )
 
 
 def credit_story(connection: Connection, owner: str) -> CreditStory | None:
@@ -172,7 +186,8 @@ def checkpoint_story(connection: Connection, run: int, version: int) -> Checkpoi
     fact = find_fact(connection, Checkpoint, run, version)
     if fact is None:
         return None
-    return CheckpointStory(fact, every(connection, Consumption, run=run, version=version))
+    taints = tuple(taint for taint in every(connection, Taint, run=run) if taint.version <= version)
+    return CheckpointStory(fact, every(connection, Consumption, run=run, version=version), taints)
 
 
 def place_of(item: Fact | EventRecord) -> tuple[Any, ...]:

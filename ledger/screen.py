@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ledger.audit.report import Report
-from ledger.facts import Checkpoint, Credit, Fact, Node, Round, Slash
+from ledger.facts import Appeal, Checkpoint, Credit, Fact, Node, Round, Slash
 
 WEI = 10**18
 UNIT = "ASZ"
@@ -62,7 +62,9 @@ def show_report(report: Report) -> None:
 
 
 def _service(node: Node) -> str:
-    return "withdrawn" if node.withdrawn else "retired" if node.retired_at else "in service"
+    if node.withdrawn or node.retired_at:
+        return "withdrawn" if node.withdrawn else "retired"
+    return "key revoked" if node.revoked else "in service"
 
 
 COLUMNS: dict[type[Fact], dict[str, Any]] = {
@@ -73,6 +75,7 @@ COLUMNS: dict[type[Fact], dict[str, Any]] = {
         "judged": lambda credit: amount(credit.judged),
         "bought": lambda credit: amount(credit.bought),
         "redeemed": lambda credit: amount(credit.redeemed),
+        "granted": lambda credit: amount(credit.granted),
         "in runs": lambda credit: amount(credit.locked - credit.unlocked),
     },
     Node: {
@@ -102,6 +105,7 @@ COLUMNS: dict[type[Fact], dict[str, Any]] = {
         "run": lambda checkpoint: checkpoint.run,
         "version": lambda checkpoint: checkpoint.version,
         "jobs": lambda checkpoint: checkpoint.jobs,
+        "tainted": lambda checkpoint: checkpoint.tainted,
         "manifest root": lambda checkpoint: "0x" + checkpoint.manifest_root.hex(),
         "block": lambda checkpoint: checkpoint.block_number,
     },
@@ -112,6 +116,21 @@ COLUMNS: dict[type[Fact], dict[str, Any]] = {
         "cause": lambda slash: slash.cause,
         "amount": lambda slash: amount(slash.amount),
         "bond left": lambda slash: amount(slash.bond),
+    },
+    Appeal: {
+        "appeal": lambda appeal: appeal.appeal,
+        "round": lambda appeal: appeal.round,
+        "job": lambda appeal: appeal.job,
+        "node": lambda appeal: appeal.node,
+        "appellant": lambda appeal: appeal.appellant,
+        "against": lambda appeal: appeal.against,
+        "state": lambda appeal: appeal.state,
+        "verdict": lambda appeal: appeal.verdict,
+        "deposit": lambda appeal: amount(appeal.deposit),
+        "fees": lambda appeal: amount(appeal.fees),
+        "covered": lambda appeal: amount(appeal.covered),
+        "awarded": lambda appeal: amount(appeal.awarded),
+        "forfeited": lambda appeal: amount(appeal.forfeited),
     },
 }
 """Kind of fact to its columns: heading to what stands beneath."""

@@ -14,7 +14,7 @@ from ledger.audit.conservation import conserve
 from ledger.audit.history import history
 from ledger.audit.replay import conclude, replay
 from ledger.audit.report import Findings, Report
-from ledger.audit.trial import Terms, Trial
+from ledger.audit.trial import Trial, read_terms
 from ledger.audit.views import Views
 from ledger.database import Database, read_position
 from protocol.chain.client import Chain
@@ -36,7 +36,7 @@ def audit(chain: Chain, database: Database) -> Report:
                 f"the database stands at a block {block.number} that the chain no longer has; run the audit again"
             )
         reader = chain.pinned(block)
-        terms = Terms(chain.deployment, reader.treasury(), reader.registry_terms(), reader.rounds_terms())
+        terms = read_terms(reader, chain.deployment)
         trial = Trial(terms, findings)
         rows = RawRows(connection, findings)
         for news in history(chain, position.block_number, position.block_hash):
@@ -48,7 +48,7 @@ def audit(chain: Chain, database: Database) -> Report:
     conclude(trial)
     conserve(trial)
     _compare_seeds(chain, trial)
-    Views(reader, trial.book, findings).compare()
+    Views(reader, block.timestamp, trial.book, findings).compare()
     return Report(chain.chain_id, block.number, "0x" + block.hash.hex(), trial.events, findings.checks())
 
 

@@ -1,8 +1,11 @@
 """Conservation: nothing is made or lost between tokens, bonds, treasury, escrow and credits. Pure.
 
-    tokens ──posted, topped up──> Registry ──slashed────> treasury
-                                     └──────withdrawn──> owners
-    tokens ──bought──> Credits = free + escrow + reserved ──redeemed──> owners
+    tokens ──posted, topped up──> bonds ──returned──> owners
+                                    └───slashed───> pot ──swept──> treasury
+                                                     └──awarded──> credits granted to appellants
+    tokens ──bought──> credits = free + escrow + reserved ──redeemed──> owners
+
+    deposits = bonds + unbonding + pot + escrow + free credits + withdrawn      (M: nothing made, nothing lost)
 
 Anyone may send either contract tokens that nothing accounts for: what came in may be more than was booked, never less.
 What went out is exactly what was booked.
@@ -10,9 +13,13 @@ What went out is exactly what was booked.
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
 from ledger.audit.trial import Trial
-from ledger.facts import Credit, Holding, Node, Round, Run, Slash
+from ledger.facts import Credit, Holding, Node, Round, Run, Slash, Sweep
 from ledger.fold.credits import NOBODY
+from ledger.fold.treasury import treasury_of
 
 
 def conserve(trial: Trial) -> None:
@@ -20,51 +27,88 @@ def conserve(trial: Trial) -> None:
     _credits(trial)
     _bonds(trial)
     _escrow(trial)
+    _rounds(trial)
+    _all(trial)
     _tokens(trial)
 
 
 def _credits(trial: Trial) -> None:
     credits, runs = list(trial.book.all(Credit)), list(trial.book.all(Run))
-    outstanding = sum(credit.balance for credit in credits) + sum(run.escrow + run.reserved for run in runs)
-    backing = sum(credit.bought - credit.redeemed for credit in credits)
-    earned = sum(credit.worked + credit.judged for credit in credits)
-    _equal(trial, "credits", "free, escrowed and reserved", outstanding, backing)
-    _equal(trial, "credits", "earned", earned, sum(run.paid for run in runs))
-    holding = trial.book.find(Holding, trial.terms.deployment.credits)
+    here = trial.terms.deployment.credits
+    outstanding = _sum(credits, "balance") + _sum(runs, "escrow", "reserved")
+    came = _sum(credits, "bought", "granted")
+    _equal(trial, "credits", "free, escrowed and reserved", outstanding, came - _sum(credits, "redeemed"))
+    _equal(trial, "credits", "earned", _sum(credits, "worked", "judged"), _sum(runs, "paid"))
+    _equal(trial, "credits", "granted", _sum(credits, "granted"), treasury_of(trial.book).awarded)
+    holding = trial.book.find(Holding, here)
     held = holding.tokens if holding else 0
-    trial.findings.holds(
-        "conservation", "Credits", "tokens", f"backs {outstanding} credits with {held}", held >= outstanding
-    )
-    _equal(trial, "Credits", "tokens paid out", _out(trial, trial.terms.deployment.credits), _sum(credits, "redeemed"))
-    received = _in(trial, trial.terms.deployment.credits)
-    trial.findings.holds(
-        "conservation", "Credits", "tokens", "took what was bought", received >= _sum(credits, "bought")
-    )
+    backed = f"backs {outstanding} credits with {held}"
+    trial.findings.holds("conservation", "Credits", "tokens", backed, held >= outstanding)
+    for credit in credits:
+        _equal(trial, f"credits of {credit.owner}", "tokens redeemed", trial.flows[here, credit.owner], credit.redeemed)
+    _equal(trial, "Credits", "tokens paid out", _out(trial, here), _sum(credits, "redeemed"))
+    trial.findings.holds("conservation", "Credits", "tokens", "took what was bought", _in(trial, here) >= came)
 
 
 def _bonds(trial: Trial) -> None:
-    nodes = list(trial.book.all(Node))
-    registry, treasury = trial.terms.deployment.registry, trial.terms.treasury
-    slashed, withdrawn = sum(slash.amount for slash in trial.book.all(Slash)), _sum(nodes, "withdrawn")
-    posted = _sum(nodes, "posted") + _sum(nodes, "topped_up")
-    _equal(trial, "bonds", "posted less slashed and withdrawn", _sum(nodes, "bond"), posted - slashed - withdrawn)
+    nodes, treasury = list(trial.book.all(Node)), treasury_of(trial.book)
+    slashed, posted = _sum(list(trial.book.all(Slash)), "amount"), _sum(nodes, "posted", "topped_up")
+    returned = _sum(nodes, "returned")
+    _equal(trial, "bonds", "posted less slashed and returned", _sum(nodes, "bond"), posted - slashed - returned)
     _equal(trial, "bonds", "slashed, by node", _sum(nodes, "slashed"), slashed)
-    _equal(trial, "Registry", "tokens paid out", _out(trial, registry), slashed + withdrawn)
-    own = sum(node.withdrawn for node in nodes if node.owner == treasury)
-    _equal(trial, "treasury", "tokens from slashes", trial.flows[registry, treasury] - own, slashed)
+    _equal(trial, "treasury", "slashed", treasury.slashed, slashed)
+    _equal(trial, "treasury", "pot", treasury.balance, slashed - treasury.swept - treasury.awarded)
+    registry = trial.terms.deployment.registry
+    for receiver, tokens in _due_from_registry(trial).items():
+        _equal(trial, "Registry", f"tokens paid to {receiver}", trial.flows[registry, receiver], tokens)
+    paid_out = returned + treasury.swept + treasury.awarded
+    _equal(trial, "Registry", "tokens paid out", _out(trial, registry), paid_out)
     trial.findings.holds("conservation", "Registry", "tokens", "took what was bonded", _in(trial, registry) >= posted)
 
 
+def _due_from_registry(trial: Trial) -> Counter[str]:
+    """Receiver to the tokens that bonds returned, sweeps and awards owed it."""
+    due: Counter[str] = Counter({trial.terms.deployment.credits: treasury_of(trial.book).awarded})
+    for node in trial.book.all(Node):
+        due[node.owner] += node.returned
+    for sweep in trial.book.all(Sweep):
+        due[sweep.treasury] += sweep.amount
+    return due
+
+
 def _escrow(trial: Trial) -> None:
-    rounds = list(trial.book.all(Round))
+    promised: Counter[int] = Counter()
+    for round_ in trial.book.all(Round):
+        promised[round_.run] += round_.reserved
     for run in trial.book.all(Run):
-        funded = run.funded - run.refunded
-        _equal(trial, f"run {run.run}", "escrow, reserved and paid", run.escrow + run.reserved + run.paid, funded)
-        promised = sum(round_.reserved for round_ in rounds if round_.run == run.run)
-        _equal(trial, f"run {run.run}", "reserved by its rounds", run.reserved, promised)
-    for round_ in rounds:
-        spent = round_.paid + round_.released + round_.reserved
-        _equal(trial, f"round {round_.round}", "paid, released and reserved", spent, round_.reserve)
+        came = run.funded - run.refunded + run.deposited - run.paid_out
+        _equal(trial, f"run {run.run}", "escrow, reserved and paid", run.escrow + run.reserved + run.paid, came)
+        _equal(trial, f"run {run.run}", "reserved by its rounds", run.reserved, promised[run.run])
+
+
+def _rounds(trial: Trial) -> None:
+    covered: Counter[int] = Counter()
+    for round_ in trial.book.all(Round):
+        # What its appeals' fees took from a round is what they got.
+        covered[round_.parent or round_.round] += round_.covered if round_.parent else -round_.covered
+        came, went = (round_.covered, 0) if round_.parent else (0, round_.covered)
+        spent = round_.paid + round_.paid_out + round_.released + round_.reserved + went
+        _equal(trial, f"round {round_.round}", "paid, released and reserved", spent, round_.reserve + came)
+    for number, difference in covered.items():
+        _equal(trial, f"round {number}", "fees covered for its appeals", difference, 0)
+
+
+def _all(trial: Trial) -> None:
+    """M: what came in is where it should be, or went out."""
+    nodes, credits, runs = list(trial.book.all(Node)), list(trial.book.all(Credit)), list(trial.book.all(Run))
+    treasury = treasury_of(trial.book)
+    deposits = _sum(nodes, "posted", "topped_up") + _sum(credits, "bought")
+    bonds = sum(node.bond for node in nodes if not node.retired_at)
+    unbonding = sum(node.bond for node in nodes if node.retired_at)
+    free, escrow = _sum(credits, "balance"), _sum(runs, "escrow", "reserved")
+    withdrawn = _sum(nodes, "returned") + _sum(credits, "redeemed") + treasury.swept
+    within = bonds + unbonding + treasury.balance + escrow + free
+    _equal(trial, "all", "bonds, unbonding, treasury, escrow, credits, withdrawn", within + withdrawn, deposits)
 
 
 def _tokens(trial: Trial) -> None:
@@ -80,8 +124,8 @@ def _in(trial: Trial, receiver: str) -> int:
     return sum(value for (_, each), value in trial.flows.items() if each == receiver)
 
 
-def _sum(facts: list, field: str) -> int:  # type: ignore[type-arg]
-    return sum(getattr(fact, field) for fact in facts)
+def _sum(facts: list[Any], *fields: str) -> int:
+    return sum(getattr(fact, field) for fact in facts for field in fields)
 
 
 def _equal(trial: Trial, subject: str, field: str, stored: int, recomputed: int) -> None:

@@ -1,34 +1,26 @@
-"""What is tried of money: settlements, fees, credits and slashes, and every running amount an event names."""
+"""What is tried of money: settlements, fees, credits, escrow, and every running amount an event names."""
 
 from __future__ import annotations
-
-from collections import deque
 
 from ledger.audit.trial import Check, Trial
 from ledger.audit.verdicts import submitted_jobs
 from ledger.book import known
-from ledger.facts import Credit, Holding, Node, Round, Run, Seat, Submission
+from ledger.facts import Credit, Holding, Job, Node, Round, Run, Seat, Submission, Treasury
 from ledger.fold.credits import NOBODY
-from ledger.fold.rounds import seats_of
 from protocol.chain.events import (
-    BondToppedUp,
-    BondWithdrawn,
-    CommitteeRedrawn,
     CreditsEarned,
+    CreditsLocked,
+    CreditsUnlocked,
     Event,
     JurorSettled,
     Log,
-    NodeRegistered,
-    NodeSlashed,
     RoundSettled,
-    RoundTallied,
     RoundVoided,
     RunFunded,
     RunRefunded,
     SubmissionSettled,
     Transfer,
 )
-from protocol.chain.structs import Cause, Role
 from protocol.wire.assignments import jobs_in, unpack_leaves
 
 # Work and its pay
@@ -36,15 +28,16 @@ from protocol.wire.assignments import jobs_in, unpack_leaves
 
 def _settlement(trial: Trial, log: Log, event: SubmissionSettled) -> None:
     round_ = known(trial.book, Round, event.round)
-    run = known(trial.book, Run, round_.run)
-    first = jobs_in(event.accepted | event.fraud | event.void_jobs)[0]
+    stated = event.accepted | event.fraud | event.void_jobs
+    first = known(trial.book, Job, event.round, jobs_in(stated)[0]).first_job
     submission = known(trial.book, Submission, event.round, first)
-    jobs = submitted_jobs(submission)
-    leaves = unpack_leaves(submission.leaves)
-    units = sum(min(leaf.units, run.max_units) for leaf in leaves if round_.accepted >> leaf.job & 1)
+    jobs = submitted_jobs(submission) & ~round_.appealed
+    leaves = [leaf for leaf in unpack_leaves(submission.leaves) if jobs & round_.accepted & 1 << leaf.job]
+    units = sum(min(leaf.units, round_.max_units) for leaf in leaves)
     findings, key = trial.findings, (event.round, first)
-    for field, stated, due in (
+    for field, stated_value, due in (
         ("state", round_.state, "tallied"),
+        ("challenge window over", log.timestamp >= round_.deadline, True),
         ("settled before", submission.settled, False),
         ("node", event.node, submission.node),
         ("batch", event.batch, submission.batch),
@@ -52,36 +45,27 @@ def _settlement(trial: Trial, log: Log, event: SubmissionSettled) -> None:
         ("fraud", event.fraud, jobs & round_.fraud),
         ("void", event.void_jobs, jobs & ~(round_.accepted | round_.fraud)),
         ("units", event.units, units),
-        ("paid", event.paid, units * run.price_per_unit),
+        ("paid", event.paid, units * round_.price_per_unit),
     ):
-        findings.equal("settlements", "round/first job", key, field, stated, due)
-    _owe(trial, event.round, event.node, event.paid)
-    if event.fraud:
-        due_slash = event.fraud.bit_count() * trial.terms.penalties.fraud_slash
-        trial.due_slashes.setdefault((event.round, event.node), deque()).append(due_slash)
+        findings.equal("settlements", "round/first job", key, field, stated_value, due)
+    trial.owe(event.round, event.node, event.paid, fraudulent=event.fraud.bit_count())
 
 
 def _fee(trial: Trial, log: Log, event: JurorSettled) -> None:
     """A juror's pay: by agreement with the verdict, or in full where its committee reached no quorum."""
     round_ = known(trial.book, Round, event.round)
-    run = known(trial.book, Run, round_.run)
     seat = known(trial.book, Seat, event.round, round_.attempt, event.juror)
     key = (event.round, round_.attempt, event.juror)
     trial.findings.equal("fees", "round/attempt/juror", key, "state", seat.state, "revealed")
     trial.findings.equal("fees", "round/attempt/juror", key, "paid before", seat.paid, 0)
-    bits, paid = 0, run.juror_fee
+    bits, paid = 0, round_.juror_fee
     if round_.state == "tallied":
         apart = (seat.accept ^ round_.accepted) | (seat.fraud ^ round_.fraud)
         bits = (round_.submitted & ~apart).bit_count()
-        paid = run.juror_fee * bits // round_.submitted.bit_count()
+        paid = round_.juror_fee * bits // round_.submitted.bit_count()
     trial.findings.equal("fees", "round/attempt/juror", key, "bits", event.bits, bits)
     trial.findings.equal("fees", "round/attempt/juror", key, "paid", event.paid, paid)
-    _owe(trial, event.round, event.juror, event.paid)
-
-
-def _owe(trial: Trial, round_: int, node: int, amount: int) -> None:
-    if amount:
-        trial.due_credits[round_, node] += amount
+    trial.owe(event.round, event.juror, event.paid)
 
 
 def _earning(trial: Trial, log: Log, event: CreditsEarned) -> None:
@@ -100,82 +84,15 @@ def _released(trial: Trial, log: Log, event: RoundSettled | RoundVoided) -> None
 
 def _all_settled(trial: Trial, log: Log, event: RoundSettled) -> None:
     round_ = known(trial.book, Round, event.round)
-    for job in jobs_in(round_.submitted):
-        submission = trial.book.find(Submission, event.round, job)
-        if submission is not None:
-            key = (event.round, job)
-            trial.findings.holds("settlements", "round/first job", key, "settled with its round", submission.settled)
-
-
-# Bonds
-
-
-def _required(trial: Trial, log: Log, event: NodeRegistered) -> None:
-    terms = trial.terms.registry
-    bond = terms.validator_bond if event.role is Role.VALIDATOR else terms.bond_per_job * event.capacity
-    trial.findings.equal("amounts", "node", event.node, "bond at registration", event.bond, bond)
-    active_at = log.timestamp + terms.activation_delay
-    trial.findings.equal("amounts", "node", event.node, "active at", event.active_at, active_at)
-
-
-def _topped_up(trial: Trial, log: Log, event: BondToppedUp) -> None:
-    bond = known(trial.book, Node, event.node).bond + event.amount
-    trial.findings.equal("amounts", "BondToppedUp", event.node, "bond", event.bond, bond)
-
-
-def _withdrawal(trial: Trial, log: Log, event: BondWithdrawn) -> None:
-    node = known(trial.book, Node, event.node)
-    free_at = node.retired_at + trial.terms.registry.unbonding_delay
-    trial.findings.equal("amounts", "BondWithdrawn", event.node, "amount", event.amount, node.bond)
-    trial.findings.holds(
-        "amounts", "BondWithdrawn", event.node, "unbonded", bool(node.retired_at) and log.timestamp >= free_at
-    )
-    trial.findings.equal("amounts", "BondWithdrawn", event.node, "jobs in flight", node.in_flight, 0)
-
-
-def _slash(trial: Trial, log: Log, event: NodeSlashed) -> None:
-    node = known(trial.book, Node, event.node)
-    due = _absence_due(trial, event) if event.cause is Cause.ABSENCE else _fraud_due(trial, event)
-    key = (event.round, event.node)
-    trial.findings.equal("slashes", "round/node", key, "amount", event.amount, min(due, node.bond))
-    trial.findings.equal("slashes", "round/node", key, "bond left", event.bond, node.bond - event.amount)
-    trial.findings.equal("slashes", "round/node", key, "owner", event.owner, node.owner)
-
-
-def _fraud_due(trial: Trial, event: NodeSlashed) -> int:
-    key = (event.round, event.node)
-    due = trial.due_slashes.get(key)
-    trial.findings.holds(
-        "slashes", "round/node", key, "for fraud with a quorum", bool(due) and event.cause is Cause.FRAUD
-    )
-    amount = due.popleft() if due else 0
-    if not due:
-        trial.due_slashes.pop(key, None)
-    return amount
-
-
-def _absence_due(trial: Trial, event: NodeSlashed) -> int:
-    round_ = known(trial.book, Round, event.round)
-    seat = trial.book.find(Seat, event.round, round_.attempt, event.node)
-    silent = round_.state == "voting" and seat is not None and seat.state in ("drawn", "committed")
-    punished = trial.absent.setdefault((event.round, round_.attempt), set())
-    key = (event.round, round_.attempt, event.node)
-    trial.findings.holds("slashes", "round/attempt/juror", key, "absent, once", silent and event.node not in punished)
-    punished.add(event.node)
-    return trial.terms.penalties.absence_penalty
-
-
-def _absences(trial: Trial, log: Log, event: RoundTallied | CommitteeRedrawn | RoundVoided) -> None:
-    round_ = known(trial.book, Round, event.round)
-    if round_.state != "voting":
-        return
-    key = (event.round, round_.attempt)
-    seats = seats_of(trial.book, *key)
-    silent = sorted(seat.juror for seat in seats if seat.state in ("drawn", "committed"))
-    punished = sorted(trial.absent.pop(key, set()))
-    trial.findings.equal(
-        "slashes", "round/attempt", key, "jurors penalised for absence", tuple(punished), tuple(silent)
-    )
+    trial.findings.equal("settlements", "round", event.round, "state", round_.state, "tallied")
+    trial.findings.equal("appeals", "round", event.round, "pending at its end", round_.appeals, 0)
+    for number in jobs_in(round_.submitted) if not round_.parent else ():
+        job = known(trial.book, Job, event.round, number)
+        # A job that was ever appealed is settled by its appeal, and none is pending.
+        if not job.appeal:
+            settled = known(trial.book, Submission, event.round, job.first_job).settled
+            key = (event.round, number)
+            trial.findings.holds("settlements", "round/job", key, "settled with its round", settled)
 
 
 # Escrow and balances
@@ -184,12 +101,24 @@ def _absences(trial: Trial, log: Log, event: RoundTallied | CommitteeRedrawn | R
 def _funded(trial: Trial, log: Log, event: RunFunded) -> None:
     escrow = known(trial.book, Run, event.run).escrow + event.amount
     trial.findings.equal("amounts", "RunFunded", event.run, "escrow", event.escrow, escrow)
+    trial.due_locks[event.requester, event.run] += event.amount
 
 
 def _refunded(trial: Trial, log: Log, event: RunRefunded) -> None:
     run = known(trial.book, Run, event.run)
     trial.findings.equal("amounts", "RunRefunded", event.run, "escrow", event.escrow, run.escrow - event.amount)
     trial.findings.holds("amounts", "RunRefunded", event.run, "closed", run.closed)
+    trial.due_unlocks[event.requester, event.run] += event.amount
+
+
+def _locked(trial: Trial, log: Log, event: CreditsLocked) -> None:
+    due = trial.due_locks.pop((event.owner, event.run), 0)
+    trial.findings.equal("escrow", "CreditsLocked", (event.owner, event.run), "amount", event.amount, due)
+
+
+def _unlocked(trial: Trial, log: Log, event: CreditsUnlocked) -> None:
+    due = trial.due_unlocks.pop((event.owner, event.run), 0)
+    trial.findings.equal("escrow", "CreditsUnlocked", (event.owner, event.run), "amount", event.amount, due)
 
 
 def balances_stand(trial: Trial) -> None:
@@ -201,6 +130,7 @@ def balances_stand(trial: Trial) -> None:
         (Run, ("escrow", "reserved")),
         (Round, ("reserved",)),
         (Holding, ("tokens",)),
+        (Treasury, ("balance",)),
     ):
         for fact in book.all(kind):
             for field in fields:
@@ -220,14 +150,10 @@ MONEY: dict[type[Event], tuple[Check, ...]] = {
     SubmissionSettled: (_settlement,),
     JurorSettled: (_fee,),
     CreditsEarned: (_earning,),
+    CreditsLocked: (_locked,),
+    CreditsUnlocked: (_unlocked,),
     RoundSettled: (_released, _all_settled),
-    RoundVoided: (_released, _absences),
-    RoundTallied: (_absences,),
-    CommitteeRedrawn: (_absences,),
-    NodeRegistered: (_required,),
-    BondToppedUp: (_topped_up,),
-    BondWithdrawn: (_withdrawal,),
-    NodeSlashed: (_slash,),
+    RoundVoided: (_released,),
     RunFunded: (_funded,),
     RunRefunded: (_refunded,),
     Transfer: (_flow,),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ledger.audit.appeals import APPEALS
+from ledger.audit.bonds import BONDS
+from ledger.audit.market import MARKET
 from ledger.audit.money import MONEY, balances_stand
 from ledger.audit.rounds import ROUNDS
 from ledger.audit.trial import Check, Trial
@@ -12,9 +15,9 @@ from ledger.fold import fold
 from protocol.chain.events import Event, Log
 from protocol.errors import AssizeError
 
+PARTS = (MARKET, ROUNDS, VERDICTS, MONEY, BONDS, APPEALS)
 CHECKS: dict[type[Event], tuple[Check, ...]] = {
-    kind: (*ROUNDS.get(kind, ()), *VERDICTS.get(kind, ()), *MONEY.get(kind, ()))
-    for kind in {**ROUNDS, **VERDICTS, **MONEY}
+    kind: tuple(check for part in PARTS for check in part.get(kind, ())) for kind in set().union(*PARTS)
 }
 """Type of event to what is tried of it."""
 
@@ -46,5 +49,15 @@ def conclude(trial: Trial) -> None:
         trial.findings.equal(
             "slashes", "round/node", (round_, node), "fraud slashes owed and not taken", len(slashes), 0
         )
+    for check, dues in (
+        ("escrow", trial.due_locks),
+        ("escrow", trial.due_unlocks),
+        ("escrow", trial.due_deposits),
+        ("treasury", trial.due_grants),
+    ):
+        for key, amount in dues.items():
+            trial.findings.equal(check, "owed", key, "announced and not carried out", amount, 0)
+    for parent in trial.conclusions:
+        trial.findings.equal("appeals", "round", parent, "appeal concluded", "without a decision", "decided")
     for (round_, run), jobs in trial.due_jobs.items():
         trial.findings.equal("consumption", "round/run", (round_, run), "checkpoints without a mark", len(jobs), 0)

@@ -8,13 +8,18 @@ from eth_utils import keccak
 from ledger.audit.trial import Check, Trial
 from ledger.book import MemoryBook, known
 from ledger.facts import Membership, Node, Round, Run, Seat, Slot
-from ledger.fold.rounds import eligible_slots, listed_jobs
+from ledger.fold.rounds import eligible_slots, listed_jobs, serves
+from ledger.fold.runs import terms_at
+from ledger.fold.treasury import admin_of
 from protocol.chain.events import (
     CommitteeDrawn,
+    CommitteeRedrawn,
     Event,
     Log,
+    RevealStarted,
     RoundClosed,
     RoundOpened,
+    RoundTallied,
     Submitted,
     VoteCommitted,
     VoteRevealed,
@@ -32,32 +37,39 @@ RANDOM_TRIES = 4
 
 
 def _listing(trial: Trial, log: Log, event: RoundOpened) -> None:
-    run = known(trial.book, Run, event.run)
+    rules = terms_at(trial.book, event.run, log.timestamp).rules_hash
     listed = listed_jobs(event.assignments)
     trial.findings.equal("assignments", "RoundOpened", event.round, "jobs", event.jobs, sum(listed.values()))
     for node_id, jobs in listed.items():
         node, key = known(trial.book, Node, node_id), (event.round, node_id)
         member = trial.book.find(Membership, event.run, node_id)
-        joined = member is not None and member.rules_hash == run.rules_hash
-        serving = node.role == "worker" and not node.retired_at and node.active_at <= log.timestamp
+        joined = member is not None and member.rules_hash == rules
+        serving = node.role == "worker" and serves(node, log.timestamp)
         trial.findings.holds("assignments", "round/node", key, "joined at the run's rules", joined)
-        trial.findings.holds(
-            "assignments", "round/node", key, "bonded worker in service", serving and node.bond >= node.posted
-        )
+        trial.findings.holds("assignments", "round/node", key, "bonded worker in service", serving)
         trial.findings.holds("assignments", "round/node", key, "capacity", node.in_flight + jobs <= node.capacity)
 
 
 def _reserve(trial: Trial, log: Log, event: RoundOpened) -> None:
-    run = known(trial.book, Run, event.run)
-    work = event.jobs * run.max_units * run.price_per_unit
-    needed = work + 2 * run.committee * run.juror_fee
+    terms = terms_at(trial.book, event.run, log.timestamp)
+    work = event.jobs * terms.max_units * terms.price_per_unit
+    needed = work + 2 * terms.committee * terms.juror_fee
     trial.findings.equal("reserves", "RoundOpened", event.round, "reserved", event.reserved, needed)
 
 
 def _eligible(trial: Trial, log: Log, event: RoundOpened) -> None:
-    committee = known(trial.book, Run, event.run).committee
+    terms = terms_at(trial.book, event.run, log.timestamp)
     eligible = eligible_slots(trial.book, event.slot_count, log.timestamp)
-    trial.findings.holds("draws", "round", event.round, "validators for a committee", eligible.bit_count() >= committee)
+    enough = eligible.bit_count() >= terms.committee + terms.appeal_seats
+    trial.findings.holds("draws", "round", event.round, "validators for its committees", enough)
+
+
+def _allowed(trial: Trial, log: Log, event: RoundOpened) -> None:
+    run = known(trial.book, Run, event.run)
+    deadline = log.timestamp + terms_at(trial.book, event.run, log.timestamp).work_seconds
+    trial.findings.equal("rules", "RoundOpened", event.round, "opened while paused", admin_of(trial.book).paused, False)
+    trial.findings.equal("rules", "RoundOpened", event.round, "opened on a closed run", run.closed, False)
+    trial.findings.equal("rules", "RoundOpened", event.round, "deadline", event.deadline, deadline)
 
 
 def _own_jobs(trial: Trial, log: Log, event: Submitted) -> None:
@@ -115,7 +127,7 @@ def _try(seed: bytes, attempt: int, number: int) -> int:
 
 def _committee(trial: Trial, log: Log, event: CommitteeDrawn) -> None:
     round_ = known(trial.book, Round, event.round)
-    seats = known(trial.book, Run, round_.run).committee
+    seats = round_.committee
     if round_.eligible.bit_count() < seats:
         return
     slots = draw(event.seed, event.attempt, round_.slot_count, round_.eligible, seats)
@@ -137,6 +149,30 @@ def _seed(trial: Trial, log: Log, event: CommitteeDrawn) -> None:
     late = round_.close_block < event.seed_block < log.block_number
     trial.findings.holds("seeds", "round/attempt", key, "seed block between close and draw", late)
     trial.seeds.append((event.round, event.seed_block, event.seed))
+
+
+def _windows(
+    trial: Trial, log: Log, event: RoundClosed | CommitteeDrawn | CommitteeRedrawn | RevealStarted | RoundTallied
+) -> None:
+    """Deadlines follow from the windows that were in effect when the round opened."""
+    round_ = known(trial.book, Round, event.round)
+    start = log.timestamp
+    if isinstance(event, RevealStarted):
+        # The first reveal past the deadline counts from that deadline, and prolongs nothing.
+        start = min(start, round_.deadline)
+    name = WINDOWS[type(event)]
+    deadline = start + getattr(round_, name)
+    trial.findings.equal("rules", type(event).__name__, event.round, "deadline", event.deadline, deadline)
+
+
+WINDOWS: dict[type[Event], str] = {
+    RoundClosed: "draw_seconds",
+    CommitteeRedrawn: "draw_seconds",
+    CommitteeDrawn: "commit_seconds",
+    RevealStarted: "reveal_seconds",
+    RoundTallied: "challenge_seconds",
+}
+"""Type of event to the window it begins."""
 
 
 # Votes
@@ -172,10 +208,13 @@ def _reasoned(trial: Trial, log: Log, event: VoteRevealed) -> None:
 
 
 ROUNDS: dict[type[Event], tuple[Check, ...]] = {
-    RoundOpened: (_listing, _reserve, _eligible),
+    RoundOpened: (_allowed, _listing, _reserve, _eligible),
     Submitted: (_own_jobs, _signature),
-    RoundClosed: (_all_in,),
-    CommitteeDrawn: (_committee, _seed),
+    RoundClosed: (_all_in, _windows),
+    CommitteeDrawn: (_committee, _seed, _windows),
+    CommitteeRedrawn: (_windows,),
+    RevealStarted: (_windows,),
+    RoundTallied: (_windows,),
     VoteCommitted: (_seated,),
     VoteRevealed: (_as_committed, _reasoned),
 }

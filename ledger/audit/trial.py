@@ -9,9 +9,11 @@ from typing import Any
 
 from ledger.audit.report import Findings
 from ledger.book import MemoryBook
+from ledger.facts import Round
+from protocol.chain.contracts import Reader
 from protocol.chain.deployment import Deployment
 from protocol.chain.events import Log
-from protocol.chain.structs import RegistryTerms, RoundsTerms
+from protocol.chain.structs import MarketTerms, RegistryTerms, RoundsTerms
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +21,30 @@ class Terms:
     """What the contracts were deployed with: constants of a deployment, read once."""
 
     deployment: Deployment
-    treasury: str
     registry: RegistryTerms
+    market: MarketTerms
     penalties: RoundsTerms
+
+
+def read_terms(reader: Reader, deployment: Deployment) -> Terms:
+    """Asks the contracts for their constants."""
+    return Terms(deployment, reader.registry_terms(), reader.market_terms(), reader.rounds_terms())
+
+
+@dataclass(slots=True)
+class Conclusion:
+    """What the events of one appeal's conclusion said before its decision.
+
+    ``settled`` is the appeal whose job was settled, 0 before; ``tainted`` the jobs reported as tainted; ``punished``
+    the jurors slashed as overturned and how much of each; ``awarded`` and ``paid_out`` what came to whom out of slashed
+    bonds and out of the deposit.
+    """
+
+    settled: int = 0
+    tainted: int = 0
+    punished: list[tuple[int, int]] = field(default_factory=list)
+    awarded: Counter[str] = field(default_factory=Counter)
+    paid_out: Counter[str] = field(default_factory=Counter)
 
 
 @dataclass(slots=True)
@@ -31,6 +54,10 @@ class Trial:
     due_credits   (round, node) to credits announced by a settlement and not yet earned
     due_slashes   (round, node) to fraud slashes announced and not yet taken, in wei before the bond caps them
     due_jobs      (round, run) to the jobs that checkpoints named and ``Rounds`` has not yet marked as trained on
+    due_deposits  appeal to the deposit announced and not yet locked
+    due_locks     (owner, run) to credits announced as locked in a run and not yet locked; ``due_unlocks`` likewise
+    due_grants    (owner, round) to slashed tokens awarded and not yet granted as credits
+    conclusions   round to the appeal on it that is being concluded
     absent        (round, attempt) to the jurors penalised for absence
     flows         (sender, receiver) to the token wei that went from one to the other
     seeds         seeds whose block's hash the events do not hold: (round, block, seed)
@@ -42,10 +69,32 @@ class Trial:
     due_credits: Counter[tuple[int, int]] = field(default_factory=Counter)
     due_slashes: dict[tuple[int, int], deque[int]] = field(default_factory=dict)
     due_jobs: dict[tuple[int, int], deque[int]] = field(default_factory=dict)
+    due_deposits: Counter[int] = field(default_factory=Counter)
+    due_locks: Counter[tuple[str, int]] = field(default_factory=Counter)
+    due_unlocks: Counter[tuple[str, int]] = field(default_factory=Counter)
+    due_grants: Counter[tuple[str, int]] = field(default_factory=Counter)
+    conclusions: dict[int, Conclusion] = field(default_factory=dict)
     absent: dict[tuple[int, int], set[int]] = field(default_factory=dict)
     flows: Counter[tuple[str, str]] = field(default_factory=Counter)
     seeds: list[tuple[int, int, bytes]] = field(default_factory=list)
     events: int = 0
+
+    def owe(self, round_: int, node: int, credits: int, fraudulent: int = 0) -> None:
+        """Notes what a settlement announced: pay for ``node``'s owner, and a slash for ``fraudulent`` jobs."""
+        if credits:
+            self.due_credits[round_, node] += credits
+        if fraudulent:
+            slash = fraudulent * self.terms.penalties.fraud_slash
+            self.due_slashes.setdefault((round_, node), deque()).append(slash)
+
+    def concluding(self, round_: int) -> Conclusion:
+        """Returns what was said so far of the appeal on ``round_`` that is being concluded."""
+        return self.conclusions.setdefault(round_, Conclusion())
+
+    def expired(self, log: Log, round_: Round) -> bool:
+        """Tells whether ``round_`` may be ended by force; nobody is penalised then."""
+        late = log.timestamp > round_.opened_at + self.terms.market.max_round_seconds
+        return late and not self.absent.get((round_.round, round_.attempt))
 
 
 Check = Callable[[Trial, Log, Any], None]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ledger.audit.trial import Check, Trial
 from ledger.book import known
 from ledger.facts import Round, Run, Seat, Submission
-from ledger.fold.rounds import seats_of
+from ledger.fold.committees import seats_of
 from protocol.chain.events import (
     CheckpointPublished,
     CommitteeRedrawn,
@@ -37,8 +37,7 @@ def _union(votes: Sequence[int]) -> int:
 def _voters(trial: Trial, round_: Round) -> tuple[list[Seat], int]:
     """The seats that revealed a verdict, and how many make a quorum."""
     seats = seats_of(trial.book, round_.round, round_.attempt)
-    quorum = (known(trial.book, Run, round_.run).committee + 1) // 2
-    return [seat for seat in seats if seat.state == "revealed"], quorum
+    return [seat for seat in seats if seat.state == "revealed"], (round_.committee + 1) // 2
 
 
 def _verdict(trial: Trial, log: Log, event: RoundTallied) -> None:
@@ -69,7 +68,7 @@ def submitted_jobs(submission: Submission) -> int:
 
 def _without_quorum(trial: Trial, log: Log, event: CommitteeRedrawn | RoundVoided) -> None:
     round_ = known(trial.book, Round, event.round)
-    if round_.state != "voting":
+    if round_.state != "voting" or (isinstance(event, RoundVoided) and trial.expired(log, round_)):
         return
     voters, quorum = _voters(trial, round_)
     trial.findings.holds("tallies", "round", event.round, "quorum missing", len(voters) < quorum)
@@ -93,7 +92,8 @@ def _consumed(trial: Trial, log: Log, event: JobsConsumed) -> None:
     findings.equal("consumption", "round", key, "run", event.run, round_.run)
     findings.equal("consumption", "round", key, "consumed, not accepted", hex(event.jobs & ~round_.accepted), "0x0")
     findings.equal("consumption", "round", key, "consumed twice", hex(event.jobs & round_.consumed), "0x0")
-    findings.holds("consumption", "round", key, "verdict stands", round_.state in ("tallied", "settled"))
+    judged = round_.state in ("tallied", "settled") and not round_.parent
+    findings.holds("consumption", "round", key, "verdict stands", judged)
 
 
 VERDICTS: dict[type[Event], tuple[Check, ...]] = {

@@ -7,10 +7,12 @@ fields, ``ledger.api`` answers with them. ``KEY`` names the fields that identify
 
 from __future__ import annotations
 
+from ledger.facts.appeals import Appeal, Taint
 from ledger.facts.credits import Credit, CreditEntry, Holding
 from ledger.facts.nodes import Node, Slash, Slot
 from ledger.facts.rounds import Committee, Job, Round, Seat, Submission
-from ledger.facts.runs import Checkpoint, Consumption, Membership, Run
+from ledger.facts.runs import Checkpoint, Consumption, Membership, Run, RunTerms
+from ledger.facts.treasury import THE_ONE, Admin, Sweep, Treasury
 
 Fact = (
     Node
@@ -20,6 +22,7 @@ Fact = (
     | Credit
     | CreditEntry
     | Run
+    | RunTerms
     | Membership
     | Checkpoint
     | Consumption
@@ -28,6 +31,11 @@ Fact = (
     | Job
     | Committee
     | Seat
+    | Appeal
+    | Taint
+    | Admin
+    | Treasury
+    | Sweep
 )
 KINDS: tuple[type[Fact], ...] = (
     Node,
@@ -37,6 +45,7 @@ KINDS: tuple[type[Fact], ...] = (
     Credit,
     CreditEntry,
     Run,
+    RunTerms,
     Membership,
     Checkpoint,
     Consumption,
@@ -45,11 +54,19 @@ KINDS: tuple[type[Fact], ...] = (
     Job,
     Committee,
     Seat,
+    Appeal,
+    Taint,
+    Admin,
+    Treasury,
+    Sweep,
 )
 """Every kind of fact; each has a table."""
 
 __all__ = [
     "KINDS",
+    "THE_ONE",
+    "Admin",
+    "Appeal",
     "Checkpoint",
     "Committee",
     "Consumption",
@@ -62,10 +79,14 @@ __all__ = [
     "Node",
     "Round",
     "Run",
+    "RunTerms",
     "Seat",
     "Slash",
     "Slot",
     "Submission",
+    "Sweep",
+    "Taint",
+    "Treasury",
     "key_of",
 ]
 

@@ -20,9 +20,10 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """What an owner holds: ``balance`` = bought + unlocked + worked + judged − redeemed − locked, in credits (wei).
+    """What an owner holds, in credits (wei).
 
-    ``worked`` was earned by a worker's rollouts, ``judged`` by a validator's votes.
+    ``balance`` = bought + unlocked + worked + judged + granted − redeemed − locked. ``worked`` was earned by a worker's
+    rollouts, ``judged`` by a validator's votes, ``granted`` by appeals won. Locked are escrow and deposits.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("owner",)
@@ -34,12 +35,13 @@ class Credit:
     unlocked: Wide = 0
     worked: Wide = 0
     judged: Wide = 0
+    granted: Wide = 0
     balance: Wide = 0
 
 
 @dataclass(frozen=True, slots=True)
 class CreditEntry:
-    """One movement of an owner's credits. ``kind`` is bought, redeemed, locked, unlocked, worked or judged.
+    """One movement of an owner's credits. ``kind`` is bought, redeemed, locked, unlocked, worked, judged, granted.
 
     ``run``, ``round`` and ``node`` are 0 where the movement has none.
     """

@@ -10,9 +10,10 @@ from ledger.facts.columns import Hex, Wide
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A registered node and its bond. ``bond`` = posted + topped_up − slashed − withdrawn, in wei.
+    """A registered node and its bond. ``bond`` = posted + topped_up − slashed − returned, in wei.
 
-    ``posted`` is exactly what its role and capacity require, so that a node serves while ``bond`` ≥ ``posted``.
+    ``posted`` is exactly what its role and capacity require: a node serves while ``bond`` ≥ ``posted`` and its key is
+    not ``revoked``. Once ``withdrawn`` it is gone for good; ``returned`` went back to its owner.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("node",)
@@ -25,11 +26,13 @@ class Node:
     key: str
     active_at: int
     retired_at: int
+    revoked: bool
+    withdrawn: bool
     in_flight: int
     posted: Wide
     topped_up: Wide
     slashed: Wide
-    withdrawn: Wide
+    returned: Wide
     bond: Wide
 
 
@@ -45,7 +48,10 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Slash:
-    """One slash: ``amount`` was taken, ``bond`` is what the event says remained, in wei."""
+    """One slash: ``amount`` was taken, ``bond`` is what the event says remained, in wei.
+
+    ``cause`` is fraud, absence or overturned. ``round`` is the round judged, for an absence at an appeal the appeal.
+    """
 
     KEY: ClassVar[tuple[str, ...]] = ("block_number", "log_index")
 

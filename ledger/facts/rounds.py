@@ -10,22 +10,38 @@ from ledger.facts.columns import Bitmap, Hex, Wide
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A round. ``beacon`` is the hash of its opening block, ``reserve`` the credits set aside when it opened.
+    """A round, or the trial of an appeal: then ``parent`` is the round appealed against, 0 otherwise.
 
-    ``eligible`` holds the validator slots that could be drawn then; the present attempt's draw starts at
-    ``close_block``, whose hash is ``close_hash``; ``reserved`` is neither paid nor released yet. Bit b of
-    ``settled_batches`` is batch b.
+    ``beacon`` is the hash of its opening block; committee to ``challenge_seconds`` are the run's terms as they stood
+    then, and ``eligible`` the validator slots that could be drawn (an appeal's lack the first committee's).
+    The present attempt's draw starts at ``close_block``, whose hash is ``close_hash``. Bit b of ``settled_batches`` is
+    batch b.
+    ``accepted`` and ``fraud`` are as appeals have left them; ``appeals`` of the ``appealed`` jobs are pending.
+
+    Credits: ``reserve`` was set aside at the opening, an appeal's by its deposit; ``reserved`` is left of it.
+        round    reserve           = paid + covered + released + reserved     ``covered`` paid fees of its appeals
+        appeal   reserve + covered = paid + paid_out + reserved               ``covered`` came from its parent
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("round",)
 
     round: int
     run: int
+    parent: int
     step: Wide
     policy_version: int
     state: str
     jobs: int
     slot_count: int
+    committee: int
+    appeal_seats: int
+    max_units: Wide
+    price_per_unit: Wide
+    juror_fee: Wide
+    draw_seconds: int
+    commit_seconds: int
+    reveal_seconds: int
+    challenge_seconds: int
     assignments: Hex
     open_block: int
     beacon: Hex
@@ -41,15 +57,19 @@ class Round:
     accepted: Bitmap
     fraud: Bitmap
     consumed: Bitmap
+    appealed: Bitmap
+    appeals: int
     reserve: Wide
     paid: Wide
+    covered: Wide
+    paid_out: Wide
     released: Wide
     reserved: Wide
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One worker's signed part of a batch, and what it came to once ``settled``.
+    """One worker's signed part of a batch, and what it came to once ``settled``, jobs that were appealed left out.
 
     A node may sign several parts of one batch; ``first_job`` tells them apart, as no job is submitted twice.
     """
@@ -75,21 +95,25 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One submitted job: what was claimed. ``credited`` is what settlement paid for it.
+    """One submitted job: what was claimed in the submission of ``first_job``. ``credited`` is what was paid for it.
 
-    ``verdict`` is submitted until the round is tallied or void, then accepted, fraud or void.
+    ``verdict`` is submitted until the round is tallied or void, then accepted, fraud or void, as appeals have left it.
+    ``appeal`` is the number of its appeal, ``trained`` the version that was trained on it; 0 where there is none.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("round", "job")
 
     round: int
     job: int
+    first_job: int
     node: int
     batch: int
     units: Wide
     root: Hex
     verdict: str
     credited: Wide
+    appeal: int
+    trained: int
 
 
 @dataclass(frozen=True, slots=True)

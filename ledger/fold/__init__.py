@@ -3,8 +3,10 @@
 ``fold(book, log)`` reads the facts an event touches and writes their successors; nothing else has a say in them. The
 same fold fills the derived tables and the auditor's own book.
 
-    Registry            Market               Rounds                    Credits, Token
-    ledger.fold.nodes   ledger.fold.runs     ledger.fold.rounds        ledger.fold.credits
+    Registry, Admin        Market              Rounds                   Credits, Token
+    ledger.fold.nodes      ledger.fold.runs    ledger.fold.rounds       ledger.fold.credits
+    ledger.fold.treasury                       ledger.fold.committees
+                                               ledger.fold.appeals
 """
 
 from __future__ import annotations
@@ -12,15 +14,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from ledger.book import Book
+from ledger.fold.appeals import APPEALS
+from ledger.fold.committees import COMMITTEES
 from ledger.fold.credits import CREDITS
 from ledger.fold.nodes import NODES
 from ledger.fold.rounds import ROUNDS
 from ledger.fold.runs import RUNS
+from ledger.fold.treasury import TREASURY
 from protocol.chain.events import Event, Log
 
 Handler = Callable[[Book, Log, Event], None]
 
-HANDLERS: dict[type[Event], Handler] = {**NODES, **RUNS, **ROUNDS, **CREDITS}  # type: ignore[dict-item]
+HANDLERS: dict[type[Event], Handler] = {
+    **NODES,  # type: ignore[dict-item]
+    **TREASURY,
+    **RUNS,
+    **ROUNDS,
+    **COMMITTEES,
+    **APPEALS,
+    **CREDITS,
+}
 
 
 def fold(book: Book, log: Log) -> None:

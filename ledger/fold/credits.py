@@ -9,6 +9,7 @@ from ledger.facts import Credit, CreditEntry, Holding, Node, Round, Run
 from protocol.chain.events import (
     CreditsBought,
     CreditsEarned,
+    CreditsGranted,
     CreditsLocked,
     CreditsRedeemed,
     CreditsUnlocked,
@@ -55,6 +56,12 @@ def _earned(book: Book, log: Log, event: CreditsEarned) -> None:
     book.put(replace(round_, paid=round_.paid + event.amount, reserved=round_.reserved - event.amount))
 
 
+def _granted(book: Book, log: Log, event: CreditsGranted) -> None:
+    credit = _credit(book, event.owner)
+    book.put(replace(credit, granted=credit.granted + event.amount, balance=credit.balance + event.amount))
+    book.put(_entry(log, event.owner, "granted", event.amount, round_=event.round))
+
+
 def _transferred(book: Book, log: Log, event: Transfer) -> None:
     # Minting comes from the zero address and burning goes to it; it holds nothing.
     for holder, change in ((event.sender, -event.value), (event.to, event.value)):
@@ -77,6 +84,7 @@ CREDITS = {
     CreditsLocked: _locked,
     CreditsUnlocked: _unlocked,
     CreditsEarned: _earned,
+    CreditsGranted: _granted,
     Transfer: _transferred,
 }
 """Event type to the function that folds it."""

@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from ledger.book import Book, known
 from ledger.facts import Node, Slash, Slot
+from ledger.fold.treasury import treasury_of
 from protocol.chain.events import (
     BondToppedUp,
     BondWithdrawn,
+    KeyRevoked,
     KeyRotated,
     Log,
     NodeRegistered,
@@ -31,11 +33,13 @@ def _registered(book: Book, log: Log, event: NodeRegistered) -> None:
             key=event.key,
             active_at=event.active_at,
             retired_at=0,
+            revoked=False,
+            withdrawn=False,
             in_flight=0,
             posted=event.bond,
             topped_up=0,
             slashed=0,
-            withdrawn=0,
+            returned=0,
             bond=event.bond,
         )
     )
@@ -54,13 +58,16 @@ def _retired(book: Book, log: Log, event: NodeRetired) -> None:
 
 def _withdrawn(book: Book, log: Log, event: BondWithdrawn) -> None:
     node = known(book, Node, event.node)
-    book.put(replace(node, withdrawn=node.withdrawn + event.amount, bond=node.bond - event.amount, key=NO_KEY))
+    returned = node.returned + event.amount
+    book.put(replace(node, withdrawn=True, returned=returned, bond=node.bond - event.amount, key=NO_KEY))
     if node.role == "validator":
         book.put(Slot(node.slot, 0))
 
 
 def _slashed(book: Book, log: Log, event: NodeSlashed) -> None:
-    node = known(book, Node, event.node)
+    node, treasury = known(book, Node, event.node), treasury_of(book)
+    slashed, balance = treasury.slashed + event.amount, treasury.balance + event.amount
+    book.put(replace(treasury, slashed=slashed, balance=balance))
     book.put(replace(node, slashed=node.slashed + event.amount, bond=node.bond - event.amount))
     book.put(
         Slash(
@@ -78,7 +85,11 @@ def _slashed(book: Book, log: Log, event: NodeSlashed) -> None:
 
 
 def _key_rotated(book: Book, log: Log, event: KeyRotated) -> None:
-    book.put(replace(known(book, Node, event.node), key=event.key))
+    book.put(replace(known(book, Node, event.node), key=event.key, revoked=False))
+
+
+def _key_revoked(book: Book, log: Log, event: KeyRevoked) -> None:
+    book.put(replace(known(book, Node, event.node), key=NO_KEY, revoked=True))
 
 
 NODES = {
@@ -88,5 +99,6 @@ NODES = {
     BondWithdrawn: _withdrawn,
     NodeSlashed: _slashed,
     KeyRotated: _key_rotated,
+    KeyRevoked: _key_revoked,
 }
 """Event type to the function that folds it."""

@@ -1,4 +1,4 @@
-"""The events of rounds: listing, submissions, committees, votes, verdicts, settlement."""
+"""The events of rounds: listing, submissions, settlement. Committees and votes are in ``ledger.fold.committees``."""
 
 from __future__ import annotations
 
@@ -7,44 +7,52 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ledger.book import Book, known
-from ledger.facts import Committee, Job, Node, Round, Run, Seat, Slot, Submission
+from ledger.facts import Job, Node, Round, Slot, Submission
+from ledger.fold.runs import terms_at
 from protocol.chain.events import (
-    CommitteeDrawn,
-    CommitteeRedrawn,
     JobsConsumed,
     JobsFreed,
-    JurorSettled,
     Log,
-    RevealStarted,
     RoundClosed,
     RoundOpened,
     RoundSettled,
-    RoundTallied,
     RoundVoided,
     SubmissionSettled,
     Submitted,
-    VoteCommitted,
-    VoteRevealed,
 )
 from protocol.wire.assignments import bitmap_of, jobs_in, unpack_assignments, unpack_leaves
-from protocol.wire.votes import Vote
 
 NO_WORD = bytes(32)
+FROZEN = (
+    "committee",
+    "appeal_seats",
+    "max_units",
+    "price_per_unit",
+    "juror_fee",
+    "draw_seconds",
+    "commit_seconds",
+    "reveal_seconds",
+    "challenge_seconds",
+)
+"""Terms of a run that a round keeps as they stood at its opening."""
 
 
 # Work
 
 
 def _opened(book: Book, log: Log, event: RoundOpened) -> None:
+    terms = terms_at(book, event.run, log.timestamp)
     book.put(
         Round(
             round=event.round,
             run=event.run,
+            parent=0,
             step=event.step,
             policy_version=event.policy_version,
             state="open",
             jobs=event.jobs,
             slot_count=event.slot_count,
+            **{name: getattr(terms, name) for name in FROZEN},
             assignments=event.assignments,
             open_block=log.block_number,
             beacon=log.block_hash,
@@ -60,24 +68,33 @@ def _opened(book: Book, log: Log, event: RoundOpened) -> None:
             accepted=0,
             fraud=0,
             consumed=0,
+            appealed=0,
+            appeals=0,
             reserve=event.reserved,
             paid=0,
+            covered=0,
+            paid_out=0,
             released=0,
             reserved=event.reserved,
         )
     )
-    _count_in_flight(book, listed_jobs(event.assignments))
+    count_in_flight(book, listed_jobs(event.assignments))
 
 
 def eligible_slots(book: Book, slot_count: int, timestamp: int) -> int:
-    """Returns the bitmap of the slots whose validator is in service, active at ``timestamp`` and holds its bond."""
+    """Returns the bitmap of the slots whose validator serves at ``timestamp``."""
     return bitmap_of(slot for slot in range(slot_count) if _is_eligible(book, slot, timestamp))
 
 
 def _is_eligible(book: Book, slot: int, timestamp: int) -> bool:
     held = book.find(Slot, slot)
     node = book.find(Node, held.node) if held else None
-    return node is not None and node.retired_at == 0 and node.active_at <= timestamp and node.bond >= node.posted
+    return node is not None and serves(node, timestamp)
+
+
+def serves(node: Node, timestamp: int) -> bool:
+    """Tells whether a node may be listed or drawn: not retired, active, with its bond and its key."""
+    return not node.retired_at and not node.revoked and node.active_at <= timestamp and node.bond >= node.posted
 
 
 def listed_jobs(assignments: bytes, besides: int = 0) -> Counter[int]:
@@ -90,7 +107,8 @@ def listed_jobs(assignments: bytes, besides: int = 0) -> Counter[int]:
     return counts
 
 
-def _count_in_flight(book: Book, changes: Mapping[int, int], sign: int = 1) -> None:
+def count_in_flight(book: Book, changes: Mapping[int, int], sign: int = 1) -> None:
+    """Adds each node's jobs to those in flight, or takes them away."""
     for node_id, jobs in changes.items():
         node = known(book, Node, node_id)
         book.put(replace(node, in_flight=node.in_flight + sign * jobs))
@@ -122,93 +140,31 @@ def _submitted(book: Book, log: Log, event: Submitted) -> None:
         )
     )
     for leaf in leaves:
-        book.put(Job(event.round, leaf.job, event.node, event.batch, leaf.units, leaf.root, "submitted", 0))
-
-
-def _closed(book: Book, log: Log, event: RoundClosed) -> None:
-    round_ = known(book, Round, event.round)
-    book.put(_reopened_draw(round_, log, event.deadline))
-
-
-def _reopened_draw(round_: Round, log: Log, deadline: int) -> Round:
-    return replace(round_, state="closed", deadline=deadline, close_block=log.block_number, close_hash=log.block_hash)
-
-
-# Judging
-
-
-def _drawn(book: Book, log: Log, event: CommitteeDrawn) -> None:
-    round_ = known(book, Round, event.round)
-    book.put(replace(round_, state="voting", deadline=event.deadline))
-    jurors = b"".join(juror.to_bytes(4, "big") for juror in event.jurors)
-    book.put(Committee(event.round, event.attempt, event.seed_block, event.seed, jurors))
-    for place, juror in enumerate(event.jurors):
         book.put(
-            Seat(
+            Job(
                 round=event.round,
-                attempt=event.attempt,
-                juror=juror,
-                place=place,
-                state="drawn",
-                commitment=NO_WORD,
-                accept=0,
-                fraud=0,
-                reasons=b"",
-                evidence_root=NO_WORD,
-                salt=NO_WORD,
-                bits=0,
-                paid=0,
+                job=leaf.job,
+                first_job=leaves[0].job,
+                node=event.node,
+                batch=event.batch,
+                units=leaf.units,
+                root=leaf.root,
+                verdict="submitted",
+                credited=0,
+                appeal=0,
+                trained=0,
             )
         )
 
 
-def seats_of(book: Book, round_: int, attempt: int) -> list[Seat]:
-    """Returns a committee's seats in the order drawn; empty where none was."""
-    committee = book.find(Committee, round_, attempt)
-    jurors = (int.from_bytes(word, "big") for word in _words(committee.jurors)) if committee else ()
-    return [known(book, Seat, round_, attempt, juror) for juror in jurors]
-
-
-def _words(packed: bytes) -> list[bytes]:
-    return [packed[start : start + 4] for start in range(0, len(packed), 4)]
-
-
-def _committed(book: Book, log: Log, event: VoteCommitted) -> None:
-    seat = known(book, Seat, event.round, event.attempt, event.juror)
-    book.put(replace(seat, state="committed", commitment=event.commitment))
-
-
-def _reveal_started(book: Book, log: Log, event: RevealStarted) -> None:
-    book.put(replace(known(book, Round, event.round), deadline=event.deadline))
-
-
-def _revealed(book: Book, log: Log, event: VoteRevealed) -> None:
-    seat = known(book, Seat, event.round, event.attempt, event.juror)
-    vote = Vote(event.accept, event.fraud, event.reasons, event.evidence_root)
-    book.put(
-        replace(
-            seat,
-            state="abstained" if vote.abstains else "revealed",
-            accept=event.accept,
-            fraud=event.fraud,
-            reasons=event.reasons,
-            evidence_root=event.evidence_root,
-            salt=event.salt,
-        )
-    )
-
-
-def _tallied(book: Book, log: Log, event: RoundTallied) -> None:
+def _closed(book: Book, log: Log, event: RoundClosed) -> None:
     round_ = known(book, Round, event.round)
-    book.put(replace(round_, state="tallied", deadline=event.deadline, accepted=event.accepted, fraud=event.fraud))
-    for job in jobs_in(round_.submitted):
-        verdict = "accepted" if event.accepted >> job & 1 else "fraud" if event.fraud >> job & 1 else "void"
-        book.put(replace(known(book, Job, event.round, job), verdict=verdict))
+    book.put(awaiting_draw(round_, log, event.deadline))
 
 
-def _redrawn(book: Book, log: Log, event: CommitteeRedrawn) -> None:
-    round_ = replace(known(book, Round, event.round), attempt=event.attempt)
-    book.put(_reopened_draw(round_, log, event.deadline))
+def awaiting_draw(round_: Round, log: Log, deadline: int) -> Round:
+    """Returns the round with a committee to be drawn from this block on."""
+    return replace(round_, state="closed", deadline=deadline, close_block=log.block_number, close_hash=log.block_hash)
 
 
 # Settling
@@ -221,7 +177,9 @@ def _consumed(book: Book, log: Log, event: JobsConsumed) -> None:
 
 def _submission_settled(book: Book, log: Log, event: SubmissionSettled) -> None:
     jobs = jobs_in(event.accepted | event.fraud | event.void_jobs)
-    submission = known(book, Submission, event.round, jobs[0])
+    # Appealed jobs are left out, so that its first job may not be among these.
+    first = known(book, Job, event.round, jobs[0]).first_job
+    submission = known(book, Submission, event.round, first)
     book.put(
         replace(
             submission,
@@ -233,31 +191,27 @@ def _submission_settled(book: Book, log: Log, event: SubmissionSettled) -> None:
             paid=event.paid,
         )
     )
-    _count_in_flight(book, {event.node: len(jobs)}, sign=-1)
+    count_in_flight(book, {event.node: len(jobs)}, sign=-1)
     round_ = known(book, Round, event.round)
     book.put(replace(round_, settled_batches=round_.settled_batches | 1 << event.batch))
-    run = known(book, Run, round_.run)
     for number in jobs_in(event.accepted):
         job = known(book, Job, event.round, number)
-        book.put(replace(job, credited=min(job.units, run.max_units) * run.price_per_unit))
-
-
-def _juror_settled(book: Book, log: Log, event: JurorSettled) -> None:
-    round_ = known(book, Round, event.round)
-    seat = known(book, Seat, event.round, round_.attempt, event.juror)
-    book.put(replace(seat, bits=event.bits, paid=event.paid))
+        book.put(replace(job, credited=min(job.units, round_.max_units) * round_.price_per_unit))
 
 
 def _settled(book: Book, log: Log, event: RoundSettled) -> None:
-    round_ = known(book, Round, event.round)
-    book.put(_ended(round_, "settled", event.released))
-    _count_in_flight(book, listed_jobs(round_.assignments, besides=round_.submitted), sign=-1)
+    round_ = _ended(known(book, Round, event.round), "settled", event.released)
+    if not round_.parent:
+        count_in_flight(book, listed_jobs(round_.assignments, besides=round_.submitted), sign=-1)
+        # A batch of which every job was appealed is settled without an event.
+        round_ = replace(round_, settled_batches=(1 << round_.batches) - 1)
+    book.put(round_)
 
 
 def _voided(book: Book, log: Log, event: RoundVoided) -> None:
     round_ = known(book, Round, event.round)
     book.put(_ended(round_, "void", event.released))
-    for job in jobs_in(round_.submitted):
+    for job in jobs_in(round_.submitted) if not round_.parent else ():
         book.put(replace(known(book, Job, event.round, job), verdict="void"))
 
 
@@ -266,22 +220,15 @@ def _ended(round_: Round, state: str, released: int) -> Round:
 
 
 def _freed(book: Book, log: Log, event: JobsFreed) -> None:
-    _count_in_flight(book, listed_jobs(known(book, Round, event.round).assignments), sign=-1)
+    count_in_flight(book, listed_jobs(known(book, Round, event.round).assignments), sign=-1)
 
 
 ROUNDS = {
     RoundOpened: _opened,
     Submitted: _submitted,
     RoundClosed: _closed,
-    CommitteeDrawn: _drawn,
-    VoteCommitted: _committed,
-    RevealStarted: _reveal_started,
-    VoteRevealed: _revealed,
-    RoundTallied: _tallied,
-    CommitteeRedrawn: _redrawn,
     JobsConsumed: _consumed,
     SubmissionSettled: _submission_settled,
-    JurorSettled: _juror_settled,
     RoundSettled: _settled,
     RoundVoided: _voided,
     JobsFreed: _freed,

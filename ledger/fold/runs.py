@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 from ledger.book import Book, known
-from ledger.facts import Checkpoint, Consumption, Membership, Run
+from ledger.facts import Checkpoint, Consumption, Job, Membership, Run, RunTerms
 from protocol.chain.events import (
     CheckpointPublished,
     EscrowReleased,
@@ -17,7 +17,9 @@ from protocol.chain.events import (
     RunFunded,
     RunOpened,
     RunRefunded,
+    TermsAnnounced,
 )
+from protocol.wire.assignments import jobs_in
 
 NOT_JOINED = bytes(32)
 
@@ -27,19 +29,44 @@ def _opened(book: Book, log: Log, event: RunOpened) -> None:
         Run(
             run=event.run,
             requester=event.requester,
-            **asdict(event.terms),
+            announcements=0,
             # PostgreSQL's text holds no NUL, and a requester may write one.
             uri=event.uri.replace("\0", "\ufffd"),
             version=0,
             closed=False,
             funded=0,
             refunded=0,
+            deposited=0,
+            paid_out=0,
             paid=0,
             escrow=0,
             reserved=0,
         )
     )
-    book.put(Checkpoint(event.run, 0, event.manifest_root, 0, log.block_number, log.timestamp, log.tx_hash))
+    book.put(_terms(log, event, number=0, effective_at=log.timestamp))
+    book.put(_checkpoint(log, event, version=0, previous=0, jobs=0, tainted=0))
+
+
+def _announced(book: Book, log: Log, event: TermsAnnounced) -> None:
+    run = known(book, Run, event.run)
+    last = known(book, RunTerms, event.run, run.announcements)
+    if last.effective_at > log.timestamp:
+        book.put(replace(last, replaced=True))
+    book.put(replace(run, announcements=run.announcements + 1))
+    book.put(_terms(log, event, run.announcements + 1, event.effective_at))
+
+
+def _terms(log: Log, event: RunOpened | TermsAnnounced, number: int, effective_at: int) -> RunTerms:
+    return RunTerms(event.run, number, log.timestamp, effective_at, False, **asdict(event.terms))
+
+
+def terms_at(book: Book, run_id: int, timestamp: int) -> RunTerms:
+    """Returns the terms of a run in effect at ``timestamp``, no earlier than the last event folded."""
+    for number in range(known(book, Run, run_id).announcements, 0, -1):
+        terms = known(book, RunTerms, run_id, number)
+        if terms.effective_at <= timestamp and not terms.replaced:
+            return terms
+    return known(book, RunTerms, run_id, 0)
 
 
 def _funded(book: Book, log: Log, event: RunFunded) -> None:
@@ -75,19 +102,38 @@ def _left(book: Book, log: Log, event: NodeLeft) -> None:
 
 
 def _published(book: Book, log: Log, event: CheckpointPublished) -> None:
+    run = known(book, Run, event.run)
+    before = known(book, Checkpoint, event.run, run.version)
     jobs = sum(part.jobs.bit_count() for part in event.consumed)
-    book.put(replace(known(book, Run, event.run), version=event.version))
-    book.put(
-        Checkpoint(event.run, event.version, event.manifest_root, jobs, log.block_number, log.timestamp, log.tx_hash)
-    )
+    book.put(replace(run, version=event.version))
+    book.put(_checkpoint(log, event, event.version, before.version, jobs, before.tainted))
     for part in event.consumed:
         earlier = book.find(Consumption, event.run, event.version, part.round)
         both = part.jobs | (earlier.jobs if earlier else 0)
         book.put(Consumption(event.run, event.version, part.round, both))
+        for number in jobs_in(part.jobs):
+            book.put(replace(known(book, Job, part.round, number), trained=event.version))
+
+
+def _checkpoint(
+    log: Log, event: RunOpened | CheckpointPublished, version: int, previous: int, jobs: int, tainted: int
+) -> Checkpoint:
+    return Checkpoint(
+        run=event.run,
+        version=version,
+        previous=previous,
+        manifest_root=event.manifest_root,
+        jobs=jobs,
+        tainted=tainted,
+        block_number=log.block_number,
+        timestamp=log.timestamp,
+        tx_hash=log.tx_hash,
+    )
 
 
 RUNS = {
     RunOpened: _opened,
+    TermsAnnounced: _announced,
     RunFunded: _funded,
     RunRefunded: _refunded,
     RunClosed: _closed,

@@ -71,7 +71,8 @@ def test_looking_twice_counts_nothing_twice_and_the_live_view_agrees(story: Stor
 
 
 def job(round_: int, node: int, verdict: str) -> facts.Job:
-    return facts.Job(round_, 0, node, 0, 1, b"", verdict, 0)
+    empty = dict.fromkeys(facts.Job.__slots__, 0)
+    return facts.Job(**empty | {"round": round_, "node": node, "verdict": verdict, "root": b""})
 
 
 def round_of(number: int, state: str) -> facts.Round:

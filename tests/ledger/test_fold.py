@@ -105,7 +105,8 @@ def test_a_bond_follows_top_up_slash_and_withdrawal() -> None:
         BondWithdrawn(1, OWNERS[0], 35),
     )
     (node,) = book.all(Node)
-    assert (node.posted, node.topped_up, node.slashed, node.withdrawn, node.bond) == (50, 5, 20, 35, 0)
+    assert (node.posted, node.topped_up, node.slashed, node.returned, node.bond) == (50, 5, 20, 35, 0)
+    assert node.withdrawn
     (slash,) = book.all(Slash)
     assert (slash.cause, slash.round, slash.amount) == ("fraud", 9, 20)
 

@@ -9,7 +9,7 @@ from typing import Any
 from ledger.audit.history import history
 from ledger.audit.replay import conclude, replay
 from ledger.audit.report import Findings
-from ledger.audit.trial import Terms, Trial
+from ledger.audit.trial import Trial, read_terms
 from protocol.chain.client import Chain
 from protocol.chain.events import (
     CommitteeDrawn,
@@ -39,8 +39,7 @@ def told(chain: Chain) -> list[Log]:
 def tried(chain: Chain, logs: list[Log]) -> set[str]:
     """The names of the checks that fail on ``logs``."""
     reader = chain.latest()
-    terms = Terms(chain.deployment, reader.treasury(), reader.registry_terms(), reader.rounds_terms())
-    trial = Trial(terms, Findings())
+    trial = Trial(read_terms(reader, chain.deployment), Findings())
     replay(trial, logs)
     conclude(trial)
     return {check.name for check in trial.findings.checks() if check.wrong}

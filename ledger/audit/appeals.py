@@ -1,0 +1,202 @@
+"""What is tried of appeals: who may, what it costs, the final verdict, and who pays.
+
+Everything that follows from an appeal's verdict happens in one transaction, in this order; the decision is last, and
+only then are the events before it weighed together.
+
+    [JobsTainted]  AppealedJobSettled  [NodeSlashed…]  [SlashesAwarded]  DepositPaidOut…  AppealDecided
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from ledger.audit.trial import Check, Conclusion, Trial
+from ledger.book import known
+from ledger.facts import Appeal, Job, Round, Submission
+from ledger.fold.committees import seats_of, verdict_in
+from ledger.fold.treasury import admin_of
+from protocol.chain.events import (
+    AppealDecided,
+    AppealedJobSettled,
+    AppealOpened,
+    DepositLocked,
+    DepositPaidOut,
+    Event,
+    JobsTainted,
+    Log,
+)
+
+
+def _opened(trial: Trial, log: Log, event: AppealOpened) -> None:
+    round_ = known(trial.book, Round, event.round)
+    job = known(trial.book, Job, event.round, event.job)
+    penalties, seats = trial.terms.penalties, round_.appeal_seats
+    deposit = penalties.appeal_bond + (seats + (seats - 1) // 2) * round_.juror_fee
+    for field, stated, due in (
+        ("state of its round", round_.state, "tallied"),
+        ("within the challenge window", log.timestamp < round_.deadline, True),
+        ("appeals offered", seats > 0, True),
+        ("appealed before", bool(round_.appealed >> event.job & 1), False),
+        ("number taken", trial.book.find(Round, event.appeal) is not None, False),
+        ("against", event.against.name.lower(), verdict_in(round_.accepted, round_.fraud, event.job)),
+        ("node", event.node, job.node),
+        ("units", event.units, job.units),
+        ("deposit", event.deposit, deposit),
+        ("deadline", event.deadline, log.timestamp + round_.draw_seconds),
+    ):
+        trial.findings.equal("appeals", "AppealOpened", event.appeal, field, stated, due)
+    trial.due_deposits[event.appeal] += event.deposit
+
+
+def _deposit_locked(trial: Trial, log: Log, event: DepositLocked) -> None:
+    appeal = known(trial.book, Appeal, event.round)
+    due = trial.due_deposits.pop(event.round, 0)
+    trial.findings.equal("escrow", "DepositLocked", event.round, "amount", event.amount, due)
+    trial.findings.equal("escrow", "DepositLocked", event.round, "owner", event.owner, appeal.appellant)
+    trial.findings.equal("escrow", "DepositLocked", event.round, "run", event.run, appeal.run)
+    trial.due_locks[event.owner, event.run] += event.amount
+
+
+def _deposit_paid_out(trial: Trial, log: Log, event: DepositPaidOut) -> None:
+    appeal = known(trial.book, Appeal, event.round)
+    trial.findings.equal("escrow", "DepositPaidOut", event.round, "run", event.run, appeal.run)
+    trial.concluding(appeal.round).paid_out[event.to] += event.amount
+    trial.due_unlocks[event.to, event.run] += event.amount
+
+
+def _tainted(trial: Trial, log: Log, event: JobsTainted) -> None:
+    run = known(trial.book, Round, event.round).run
+    trial.findings.equal("appeals", "JobsTainted", event.round, "run", event.run, run)
+    trial.concluding(event.round).tainted |= event.jobs
+
+
+def _final_verdict(trial: Trial, appeal: Appeal) -> str:
+    """What the appeal's committee found; void where it has not come to a verdict."""
+    tried = known(trial.book, Round, appeal.appeal)
+    return verdict_in(tried.accepted, tried.fraud, appeal.job) if tried.state == "tallied" else "void"
+
+
+def _job_settled(trial: Trial, log: Log, event: AppealedJobSettled) -> None:
+    round_ = known(trial.book, Round, event.round)
+    appeal = known(trial.book, Appeal, known(trial.book, Job, event.round, event.job).appeal)
+    verdict, conclusion = _final_verdict(trial, appeal), trial.concluding(event.round)
+    units = min(appeal.units, round_.max_units) if verdict == "accepted" else 0
+    tainted = round_.consumed & 1 << event.job if verdict != "accepted" else 0
+    for field, stated, due in (
+        ("state of its appeal", appeal.state, "pending"),
+        ("settled before", conclusion.settled, 0),
+        ("verdict", event.verdict.name.lower(), verdict),
+        ("node", event.node, appeal.node),
+        ("units", event.units, units),
+        ("paid", event.paid, units * round_.price_per_unit),
+        ("tainted", hex(conclusion.tainted), hex(tainted)),
+    ):
+        trial.findings.equal("appeals", "round/job", (event.round, event.job), field, stated, due)
+    conclusion.settled = appeal.appeal
+    trial.owe(event.round, event.node, event.paid, fraudulent=int(verdict == "fraud"))
+
+
+def _canonical(trial: Trial, log: Log, event: AppealedJobSettled) -> None:
+    """A job accepted on appeal was worked under its round's beacon too."""
+    if event.verdict.name != "ACCEPTED":
+        return
+    first = known(trial.book, Job, event.round, event.job).first_job
+    beacon = known(trial.book, Submission, event.round, first).beacon
+    due = known(trial.book, Round, event.round).beacon
+    trial.findings.equal("beacons", "round/job", (event.round, event.job), "beacon", beacon, due)
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What an appeal comes to, in credits: see ``ledger.facts.Appeal``; ``left`` of its deposit goes back."""
+
+    fees: int
+    covered: int
+    awarded: int
+    forfeited: int
+    left: int
+
+
+def _costs(trial: Trial, appeal: Appeal, taken: int, verdict: str, decided: bool) -> Costs:
+    """Recomputes the costs by the rules of ``IRounds``; ``taken`` is what overturned jurors paid.
+
+    The bounty stays under half of what they paid, so that nobody gains by overturning its own committee.
+    """
+    round_, penalties = known(trial.book, Round, appeal.round), trial.terms.penalties
+    tried = known(trial.book, Round, appeal.appeal)
+    fees, forfeited, covered, awarded = tried.paid, 0, 0, 0
+    if decided and verdict == appeal.against:
+        forfeited = penalties.appeal_bond
+    else:
+        if taken:
+            awarded = min(fees, taken)
+            awarded += min(penalties.appeal_bounty, taken - awarded, (taken - 1) // 2)
+        paid = min(appeal.units, round_.max_units) if verdict == "accepted" else 0
+        share = (round_.max_units - paid) * round_.price_per_unit
+        covered = min(max(fees - awarded, 0), share)
+    return Costs(fees, covered, awarded, forfeited, appeal.deposit - fees + covered - forfeited)
+
+
+def _majority(trial: Trial, appeal: Appeal) -> list[int]:
+    """The jurors that made the verdict appealed against; none where it was no majority's."""
+    round_ = known(trial.book, Round, appeal.round)
+    sided = [
+        seat.juror
+        for seat in seats_of(trial.book, round_.round, round_.attempt)
+        if seat.state == "revealed" and verdict_in(seat.accept, seat.fraud, appeal.job) == appeal.against
+    ]
+    return sorted(sided) if 2 * len(sided) > round_.committee else []
+
+
+def _decided(trial: Trial, log: Log, event: AppealDecided) -> None:
+    appeal = known(trial.book, Appeal, event.appeal)
+    conclusion = trial.conclusions.pop(event.round, Conclusion())
+    verdict = _final_verdict(trial, appeal)
+    decided = known(trial.book, Round, event.appeal).state == "tallied"
+    overturned = _majority(trial, appeal) if decided and verdict != appeal.against else []
+    costs = _costs(trial, appeal, sum(amount for _, amount in conclusion.punished), verdict, decided)
+    for field, stated, due in (
+        ("round", event.round, appeal.round),
+        ("job", event.job, appeal.job),
+        ("state before", appeal.state, "pending"),
+        ("job settled", conclusion.settled, event.appeal),
+        ("verdict", event.verdict.name.lower(), verdict),
+        ("decided", event.decided, decided),
+        ("fees", event.fees, costs.fees),
+        ("covered", event.covered, costs.covered),
+        ("awarded", event.awarded, costs.awarded),
+        ("forfeited", event.forfeited, costs.forfeited),
+    ):
+        trial.findings.equal("appeals", "AppealDecided", event.appeal, field, stated, due)
+    _paid_by(trial, event.appeal, conclusion, overturned)
+    _paid_to(trial, appeal, conclusion, costs)
+
+
+def _paid_by(trial: Trial, number: int, conclusion: Conclusion, overturned: list[int]) -> None:
+    punished = tuple(sorted(juror for juror, _ in conclusion.punished))
+    trial.findings.equal("slashes", "appeal", number, "jurors penalised as overturned", punished, tuple(overturned))
+
+
+def _paid_to(trial: Trial, appeal: Appeal, conclusion: Conclusion, costs: Costs) -> None:
+    due = Counter({appeal.appellant: costs.left})
+    due[admin_of(trial.book).treasury] += costs.forfeited
+    paid, number = conclusion.paid_out, appeal.appeal
+    trial.findings.equal("escrow", "appeal", number, "deposit paid out", _shown(paid), _shown(due))
+    awarded = Counter({appeal.appellant: costs.awarded})
+    trial.findings.equal("treasury", "appeal", number, "awarded", _shown(conclusion.awarded), _shown(awarded))
+
+
+def _shown(amounts: Counter[str]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted((owner, amount) for owner, amount in amounts.items() if amount))
+
+
+APPEALS: dict[type[Event], tuple[Check, ...]] = {
+    AppealOpened: (_opened,),
+    DepositLocked: (_deposit_locked,),
+    DepositPaidOut: (_deposit_paid_out,),
+    JobsTainted: (_tainted,),
+    AppealedJobSettled: (_job_settled, _canonical),
+    AppealDecided: (_decided,),
+}
+"""Type of event to what is tried of it."""

@@ -1,0 +1,179 @@
+"""The events of appeals: trials, deposits, final verdicts, taint."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ledger.book import Book, known
+from ledger.facts import Appeal, Checkpoint, Job, Node, Round, Run, Taint
+from ledger.fold.committees import seats_of
+from ledger.fold.rounds import NO_WORD, count_in_flight
+from protocol.chain.events import (
+    AppealDecided,
+    AppealedJobSettled,
+    AppealOpened,
+    DepositLocked,
+    DepositPaidOut,
+    JobsTainted,
+    Log,
+)
+from protocol.wire.assignments import bitmap_of, jobs_in
+
+
+def _opened(book: Book, log: Log, event: AppealOpened) -> None:
+    parent = known(book, Round, event.round)
+    bit = 1 << event.job
+    book.put(replace(parent, appealed=parent.appealed | bit, appeals=parent.appeals + 1))
+    book.put(replace(known(book, Job, event.round, event.job), appeal=event.appeal))
+    book.put(_trial(book, log, event, parent))
+    book.put(
+        Appeal(
+            appeal=event.appeal,
+            round=event.round,
+            run=parent.run,
+            job=event.job,
+            appellant=event.appellant,
+            against=event.against.name.lower(),
+            node=event.node,
+            units=event.units,
+            deposit=event.deposit,
+            state="pending",
+            verdict="",
+            fees=0,
+            covered=0,
+            awarded=0,
+            forfeited=0,
+            block_number=log.block_number,
+            tx_hash=log.tx_hash,
+        )
+    )
+
+
+def _trial(book: Book, log: Log, event: AppealOpened, parent: Round) -> Round:
+    """The round under the appeal's own number: it keeps the parent's run, opening time, fee and windows."""
+    return replace(
+        parent,
+        round=event.appeal,
+        parent=event.round,
+        state="closed",
+        jobs=0,
+        committee=parent.appeal_seats,
+        appeal_seats=0,
+        max_units=0,
+        price_per_unit=0,
+        challenge_seconds=0,
+        assignments=b"",
+        open_block=0,
+        beacon=NO_WORD,
+        deadline=event.deadline,
+        close_block=log.block_number,
+        close_hash=log.block_hash,
+        eligible=parent.eligible & ~_seated_slots(book, parent),
+        attempt=0,
+        batches=0,
+        settled_batches=0,
+        submitted=1 << event.job,
+        accepted=0,
+        fraud=0,
+        consumed=0,
+        appealed=0,
+        appeals=0,
+        reserve=event.deposit,
+        paid=0,
+        covered=0,
+        paid_out=0,
+        released=0,
+        reserved=event.deposit,
+    )
+
+
+def _seated_slots(book: Book, round_: Round) -> int:
+    seats = seats_of(book, round_.round, round_.attempt)
+    return bitmap_of(known(book, Node, seat.juror).slot for seat in seats)
+
+
+def _deposit_locked(book: Book, log: Log, event: DepositLocked) -> None:
+    run = known(book, Run, event.run)
+    book.put(replace(run, deposited=run.deposited + event.amount, reserved=run.reserved + event.amount))
+
+
+def _deposit_paid_out(book: Book, log: Log, event: DepositPaidOut) -> None:
+    run, trial = known(book, Run, event.run), known(book, Round, event.round)
+    book.put(replace(run, paid_out=run.paid_out + event.amount, reserved=run.reserved - event.amount))
+    # Below zero until the decision, a moment later, brings what the parent covered.
+    book.put(replace(trial, paid_out=trial.paid_out + event.amount, reserved=trial.reserved - event.amount))
+
+
+def _job_settled(book: Book, log: Log, event: AppealedJobSettled) -> None:
+    round_, bit = known(book, Round, event.round), 1 << event.job
+    verdict = event.verdict.name.lower()
+    accepted = round_.accepted | bit if verdict == "accepted" else round_.accepted & ~bit
+    fraud = round_.fraud | bit if verdict == "fraud" else round_.fraud & ~bit
+    book.put(replace(round_, accepted=accepted, fraud=fraud))
+    book.put(replace(known(book, Job, event.round, event.job), verdict=verdict, credited=event.paid))
+    count_in_flight(book, {event.node: 1}, sign=-1)
+
+
+def _tainted(book: Book, log: Log, event: JobsTainted) -> None:
+    for number in jobs_in(event.jobs):
+        job = known(book, Job, event.round, number)
+        book.put(
+            Taint(
+                round=event.round,
+                job=number,
+                run=event.run,
+                version=job.trained,
+                appeal=job.appeal,
+                block_number=log.block_number,
+                tx_hash=log.tx_hash,
+            )
+        )
+        _taint_from(book, event.run, job.trained)
+
+
+def _taint_from(book: Book, run_id: int, version: int) -> None:
+    """Counts one more tainted job under ``version`` and every later one."""
+    checkpoint = known(book, Checkpoint, run_id, known(book, Run, run_id).version)
+    while checkpoint.version >= version:
+        book.put(replace(checkpoint, tainted=checkpoint.tainted + 1))
+        if checkpoint.version == checkpoint.previous:
+            return
+        checkpoint = known(book, Checkpoint, run_id, checkpoint.previous)
+
+
+def _decided(book: Book, log: Log, event: AppealDecided) -> None:
+    appeal = known(book, Appeal, event.appeal)
+    verdict = event.verdict.name.lower()
+    state = ("upheld" if verdict == appeal.against else "overturned") if event.decided else "undecided"
+    book.put(
+        replace(
+            appeal,
+            state=state,
+            verdict=verdict,
+            fees=event.fees,
+            covered=event.covered,
+            awarded=event.awarded,
+            forfeited=event.forfeited,
+        )
+    )
+    parent, trial, covered = known(book, Round, event.round), known(book, Round, event.appeal), event.covered
+    book.put(
+        replace(
+            parent,
+            appeals=parent.appeals - 1,
+            covered=parent.covered + covered,
+            reserved=parent.reserved - covered,
+        )
+    )
+    book.put(replace(trial, covered=trial.covered + covered, reserved=trial.reserved + covered))
+
+
+APPEALS = {
+    AppealOpened: _opened,
+    DepositLocked: _deposit_locked,
+    DepositPaidOut: _deposit_paid_out,
+    JobsTainted: _tainted,
+    AppealedJobSettled: _job_settled,
+    AppealDecided: _decided,
+}
+"""Event type to the function that folds it."""

@@ -1,0 +1,119 @@
+"""The events of committees: draws, votes, verdicts, fees. An appeal's committee is one like any other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ledger.book import Book, known
+from ledger.facts import Committee, Job, Round, Seat
+from ledger.fold.rounds import NO_WORD, awaiting_draw
+from protocol.chain.events import (
+    CommitteeDrawn,
+    CommitteeRedrawn,
+    JurorSettled,
+    Log,
+    RevealStarted,
+    RoundTallied,
+    VoteCommitted,
+    VoteRevealed,
+)
+from protocol.wire.assignments import jobs_in
+from protocol.wire.votes import Vote
+
+
+def _drawn(book: Book, log: Log, event: CommitteeDrawn) -> None:
+    round_ = known(book, Round, event.round)
+    book.put(replace(round_, state="voting", deadline=event.deadline))
+    jurors = b"".join(juror.to_bytes(4, "big") for juror in event.jurors)
+    book.put(Committee(event.round, event.attempt, event.seed_block, event.seed, jurors))
+    for place, juror in enumerate(event.jurors):
+        book.put(
+            Seat(
+                round=event.round,
+                attempt=event.attempt,
+                juror=juror,
+                place=place,
+                state="drawn",
+                commitment=NO_WORD,
+                accept=0,
+                fraud=0,
+                reasons=b"",
+                evidence_root=NO_WORD,
+                salt=NO_WORD,
+                bits=0,
+                paid=0,
+            )
+        )
+
+
+def seats_of(book: Book, round_: int, attempt: int) -> list[Seat]:
+    """Returns a committee's seats in the order drawn; empty where none was."""
+    committee = book.find(Committee, round_, attempt)
+    jurors = (int.from_bytes(word, "big") for word in _words(committee.jurors)) if committee else ()
+    return [known(book, Seat, round_, attempt, juror) for juror in jurors]
+
+
+def _words(packed: bytes) -> list[bytes]:
+    return [packed[start : start + 4] for start in range(0, len(packed), 4)]
+
+
+def _committed(book: Book, log: Log, event: VoteCommitted) -> None:
+    seat = known(book, Seat, event.round, event.attempt, event.juror)
+    book.put(replace(seat, state="committed", commitment=event.commitment))
+
+
+def _reveal_started(book: Book, log: Log, event: RevealStarted) -> None:
+    book.put(replace(known(book, Round, event.round), deadline=event.deadline))
+
+
+def _revealed(book: Book, log: Log, event: VoteRevealed) -> None:
+    seat = known(book, Seat, event.round, event.attempt, event.juror)
+    vote = Vote(event.accept, event.fraud, event.reasons, event.evidence_root)
+    book.put(
+        replace(
+            seat,
+            state="abstained" if vote.abstains else "revealed",
+            accept=event.accept,
+            fraud=event.fraud,
+            reasons=event.reasons,
+            evidence_root=event.evidence_root,
+            salt=event.salt,
+        )
+    )
+
+
+def _tallied(book: Book, log: Log, event: RoundTallied) -> None:
+    round_ = known(book, Round, event.round)
+    book.put(replace(round_, state="tallied", deadline=event.deadline, accepted=event.accepted, fraud=event.fraud))
+    # A job's appeal is settled by its own event.
+    for job in jobs_in(round_.submitted) if not round_.parent else ():
+        verdict = verdict_in(event.accepted, event.fraud, job)
+        book.put(replace(known(book, Job, event.round, job), verdict=verdict))
+
+
+def verdict_in(accepted: int, fraud: int, job: int) -> str:
+    """Returns what two bitmaps say of one job: accepted, fraud or void."""
+    return "accepted" if accepted >> job & 1 else "fraud" if fraud >> job & 1 else "void"
+
+
+def _redrawn(book: Book, log: Log, event: CommitteeRedrawn) -> None:
+    round_ = replace(known(book, Round, event.round), attempt=event.attempt)
+    book.put(awaiting_draw(round_, log, event.deadline))
+
+
+def _juror_settled(book: Book, log: Log, event: JurorSettled) -> None:
+    round_ = known(book, Round, event.round)
+    seat = known(book, Seat, event.round, round_.attempt, event.juror)
+    book.put(replace(seat, bits=event.bits, paid=event.paid))
+
+
+COMMITTEES = {
+    CommitteeDrawn: _drawn,
+    VoteCommitted: _committed,
+    RevealStarted: _reveal_started,
+    VoteRevealed: _revealed,
+    RoundTallied: _tallied,
+    CommitteeRedrawn: _redrawn,
+    JurorSettled: _juror_settled,
+}
+"""Event type to the function that folds it."""
