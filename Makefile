@@ -8,12 +8,13 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test test-python test-contracts lint bench-tax bench-gas abi clean
+.PHONY: help demo test test-python test-contracts lint bench-tax bench-gas contracts-coverage abi clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one)"
 	@echo "make test            set up, run every test and check"
 	@echo "make bench-tax       the market against a bare loop: the trust tax"
 	@echo "make bench-gas       gas of every verb, and all-in for each verified job"
+	@echo "make contracts-coverage   lines and branches of contracts/src that the tests reach"
 	@echo "make test-python | test-contracts | lint | abi | clean"
 
 demo: .venv/.localnet contracts/node_modules/.stamp
@@ -39,6 +40,9 @@ bench-tax: .venv/.localnet contracts/node_modules/.stamp
 
 bench-gas: .venv/.localnet contracts/node_modules/.stamp
 	@$(BIN)/python -m deploy.bench_gas
+
+contracts-coverage: contracts/node_modules/.stamp
+	@contracts/coverage
 
 abi: .venv/.test contracts/node_modules/.stamp
 	contracts/build

@@ -23,7 +23,7 @@ library Assignments {
     }
 
     /// Node of each job, unpacked once so that each leaf is looked up in one step.
-    function table(bytes calldata packed, uint256 jobs) internal pure returns (uint32[] memory nodes) {
+    function unpack(bytes calldata packed, uint256 jobs) internal pure returns (uint32[] memory nodes) {
         nodes = new uint32[](jobs);
         uint256 job;
         uint256 length = listings(packed);

@@ -64,7 +64,7 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
         if (block.timestamp > stored.deadline) revert TooLate(stored.deadline, block.timestamp);
         _requireAssignments(stored, assignments);
         Intake memory intake;
-        intake.nodes = Assignments.table(assignments, stored.jobs);
+        intake.nodes = Assignments.unpack(assignments, stored.jobs);
         intake.batch = new SettledLeaves[](submissions.length);
         intake.index = uint256(stored.batches).toUint8();
         intake.submitted = stored.submitted;
