@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.28;
+
+import {
+    IRounds,
+    IRoundsFacts,
+    ISettlement,
+    Round,
+    SettledLeaves,
+    State,
+    Verdict
+} from "../../src/interfaces/IRounds.sol";
+import {World} from "./World.sol";
+
+/// @title Appellants: whoever disputes a verdict, rightly or not
+abstract contract Appellants is World {
+    address internal constant APPELLANT = address(0xA99);
+
+    /// Against whatever was found about one job; counted by what that was.
+    function appeal(uint256 pick, uint256 which) external told {
+        uint256 round = _roundIn(State.Tallied, pick);
+        _appealAny(round, which);
+    }
+
+    /// Leaves nothing to appeal, or appeals.
+    function _appealAny(uint256 round, uint256 which) internal returns (bool) {
+        Round memory stored = rounds.roundOf(round);
+        (bool found, uint8 batch, uint8 job) = _unsettledJob(round, stored.submitted & ~stored.appealed, which);
+        if (!found) return false;
+        uint256 fees = uint256(stored.jurorFee) * (stored.appealSeats + (uint256(stored.appealSeats) + 1) / 2);
+        if (credits.balanceOf(APPELLANT) < APPEAL_BOND + fees) buy(APPELLANT, APPEAL_BOND + fees);
+        bytes memory call = abi.encodeCall(ISettlement.appeal, (round, job, batch, chronicle.batchOf(round, batch)));
+        if (stored.appealSeats == 0) {
+            _refused(
+                "appeal where none is offered",
+                APPELLANT,
+                address(rounds),
+                call,
+                IRoundsFacts.AppealsNotOffered.selector
+            );
+            return false;
+        }
+        if (block.timestamp >= stored.deadline) {
+            _refused("appeal late", APPELLANT, address(rounds), call, IRoundsFacts.TooLate.selector);
+            return false;
+        }
+        _due(_against(stored, job), APPELLANT, address(rounds), call);
+        _refused("appeal twice", APPELLANT, address(rounds), call, IRoundsFacts.AlreadyAppealed.selector);
+        return true;
+    }
+
+    function _against(Round memory stored, uint8 job) private pure returns (bytes32) {
+        if ((stored.accepted >> job) & 1 == 1) return "appeal against accept";
+        return (stored.fraud >> job) & 1 == 1 ? bytes32("appeal against fraud") : bytes32("appeal against void");
+    }
+
+    /// One of `jobs` in a batch not settled yet.
+    function _unsettledJob(uint256 round, uint256 jobs, uint256 which)
+        private
+        view
+        returns (bool found, uint8 batch, uint8 job)
+    {
+        uint256 batches = rounds.roundOf(round).batches;
+        for (; batch < batches; ++batch) {
+            if (rounds.batchDigest(round, batch) == 0) continue;
+            SettledLeaves[] memory parts = chronicle.batchOf(round, batch);
+            bytes memory leaves = parts[which % parts.length].leaves;
+            job = uint8(leaves[41 * (which / 8 % (leaves.length / 41))]);
+            if ((jobs >> job) & 1 == 1) return (true, batch, job);
+        }
+    }
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.28;
+
+import {Market} from "../../src/Market.sol";
+import {Registry} from "../../src/Registry.sol";
+import {Rounds} from "../../src/Rounds.sol";
+import {Accounts} from "./Accounts.sol";
+import {Log, recorder} from "./Recorder.sol";
+import {Trials} from "./Trials.sol";
+
+/// @title Chronicle: the whole market folded from its events, and the rules that only a history can show
+contract Chronicle is Trials {
+    constructor(Registry registry, Market market, Rounds rounds) Accounts(registry, market, rounds) {}
+
+    /// Takes in what was recorded since the last call.
+    function fold() external {
+        Log[] memory logs = recorder.getRecordedLogs();
+        for (uint256 i; i < logs.length; ++i) {
+            address emitter = logs[i].emitter;
+            if (emitter == address(REGISTRY)) _foldRegistry(logs[i]);
+            else if (emitter == address(MARKET)) _foldMarket(logs[i]);
+            else if (emitter == address(ROUNDS)) _foldRounds(logs[i]);
+            else if (emitter == address(MARKET.credits())) _foldCredits(logs[i]);
+        }
+        _hold("fraud is slashed", _unslashedJobs == 0);
+    }
+}
