@@ -12,9 +12,10 @@ import typer
 PARTS: dict[str, tuple[str, str, str]] = {
     "localnet": ("deploy.commands", "localnet", "The whole market on this machine: run, up, status, start, down."),
     "wallet": ("protocol.node.commands.wallet", "app", "Keystores: new, import, list, balance."),
-    "node": ("protocol.node.commands.node", "app", "Register, list, retire and withdraw nodes."),
+    "node": ("protocol.node.commands.node", "app", "Register, list, retire nodes; rotate and revoke their keys."),
     "stake": ("protocol.node.commands.stake", "app", "Add to a node's bond, or take it back."),
-    "run": ("protocol.node.commands.run", "app", "Open, fund and show runs; join them."),
+    "run": ("protocol.node.commands.run", "app", "Open, fund, change, close and show runs; join them."),
+    "appeal": ("protocol.node.commands.appeal", "app", "Have a verdict tried again: open, list, show."),
     "credits": ("protocol.node.commands.credits", "app", "Buy, show and redeem credits."),
     "coordinator": ("coordinator.commands", "app", "Assign jobs, take uploads, drive rounds."),
     "worker": ("worker.commands", "app", "Generate rollouts and earn credits; doctor."),

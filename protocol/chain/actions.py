@@ -10,7 +10,15 @@ from typing import TypeVar
 
 from protocol.chain import calls
 from protocol.chain.contracts import Reader
-from protocol.chain.events import BondWithdrawn, Event, NodeRegistered, RunOpened
+from protocol.chain.events import (
+    BondWithdrawn,
+    Event,
+    KeyRotated,
+    NodeRegistered,
+    RunOpened,
+    RunRefunded,
+    TermsAnnounced,
+)
 from protocol.chain.receipts import Receipt
 from protocol.chain.sender import Sender
 from protocol.chain.structs import Role, RunTerms
@@ -50,6 +58,33 @@ def binding_call(sender: Sender, key: Signer, role: Role, capacity: int) -> call
         chain.chain_id, chain.deployment.registry, sender.address, key.address, role, capacity, deadline
     )
     return calls.register(chain.deployment, role, key.address, capacity, deadline, key.sign_typed(binding))
+
+
+def rotation_call(sender: Sender, key: Signer, node: int) -> calls.Call:
+    """The change of a node's session key, with the consent of the new one.
+
+    Raises:
+        Rejected: the node is not the sender's, or the key was bound before.
+    """
+    chain, known = sender.chain, sender.chain.latest().node(node)
+    if known.owner != sender.address:
+        raise Rejected(f"node {node} is {known.owner}'s: only its owner can change its key")
+    if known.key == key.address:
+        raise Rejected(f"{key.address} is the key of node {node} already")
+    deadline = chain.head().timestamp + BINDING_SECONDS
+    binding = node_binding(
+        chain.chain_id, chain.deployment.registry, sender.address, key.address, known.role, known.capacity, deadline
+    )
+    return calls.rotate_key(chain.deployment, node, key.address, deadline, key.sign_typed(binding))
+
+
+def rotate_key(sender: Sender, node: int, key: Signer, intent: str) -> KeyRotated:
+    """Gives a node of the sender a new session key; the old one, revoked or not, never counts again.
+
+    Raises:
+        Rejected: see ``rotation_call``, or the registry refuses (``Reverted``): a key is bound once.
+    """
+    return event_in(sender.send(intent, rotation_call(sender, key, node)), KeyRotated)
 
 
 def check_bond(reader: Reader, owner: str, role: Role, capacity: int) -> int:
@@ -150,6 +185,37 @@ def fund_run(sender: Sender, run: int, amount: int, intent: str) -> Receipt:
     if missing > 0:
         buy_credits(sender, missing, f"{intent}/buy")
     return sender.send(intent, calls.fund_run(sender.chain.deployment, run, amount))
+
+
+def announce_terms(sender: Sender, run: int, terms: RunTerms, intent: str) -> TermsAnnounced:
+    """Announces new terms of a run of the sender's, in effect after notice.
+
+    Raises:
+        Rejected: not the run's requester, or the same rules: every node consents anew, at rules the run never had.
+    """
+    present = sender.chain.latest().run(run)
+    if present.requester != sender.address:
+        raise Rejected(f"run {run} is {present.requester}'s: only its requester can change its terms")
+    if present.terms.rules_hash == terms.rules_hash:
+        raise Rejected(f"run {run} has these very rules: new terms take rules the run never had")
+    return event_in(sender.send(intent, calls.announce(sender.chain.deployment, run, terms)), TermsAnnounced)
+
+
+def refund_run(sender: Sender, run: int, amount: int | None, intent: str) -> RunRefunded:
+    """Takes unreserved escrow of a closed run back into the requester's credits; None takes all of it.
+
+    Raises:
+        Rejected: not the run's requester, not closed, or the escrow holds less.
+    """
+    present = sender.chain.latest().run(run)
+    if present.requester != sender.address:
+        raise Rejected(f"run {run} is {present.requester}'s: only its requester can take its escrow back")
+    if not present.closed:
+        raise Rejected(f"run {run} is not closed; close it first with: assize run close {run}")
+    wanted = present.escrow if amount is None else amount
+    if not 0 < wanted <= present.escrow:
+        raise Rejected(f"the escrow of run {run} holds {present.escrow} credits that are not reserved, not {wanted}")
+    return event_in(sender.send(intent, calls.refund_run(sender.chain.deployment, run, wanted)), RunRefunded)
 
 
 def join_run(sender: Sender, run: int, node: int, intent: str, rules_hash: bytes | None = None) -> Receipt:

@@ -1,4 +1,4 @@
-"""``assize node``: register, list, retire, withdraw."""
+"""``assize node``: register, list, rotate and revoke keys, retire, withdraw."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from protocol.node.commands.connection import (
 )
 from protocol.node.console import guard, show
 
-app = typer.Typer(no_args_is_help=True, help="Register, list, retire and withdraw nodes.")
+app = typer.Typer(no_args_is_help=True, help="Register, list, retire nodes; rotate and revoke their keys.")
 
 NodeId = Annotated[int, typer.Argument(help="Id of the node.")]
 
@@ -94,7 +94,7 @@ def list_nodes(
                 "node": number,
                 "role": node.role,
                 "owner": node.owner,
-                "key": node.key,
+                "key": None if node.revoked or node.withdrawn else node.key,
                 "capacity": node.capacity,
                 "in_flight": node.in_flight,
                 "bond_wei": node.bond,
@@ -104,6 +104,55 @@ def list_nodes(
             if only in (None, node.owner)
         ]
     show(rows, as_json)
+
+
+@app.command("rotate")
+@guard
+def rotate(
+    node: NodeId,
+    addresses: Addresses,
+    keystore: KeystoreName,
+    node_keystore: Annotated[str, typer.Option(help="The new session key; one that was never bound.")],
+    rpc: RpcUrl = DEFAULT_RPC,
+    password_file: PasswordFile = None,
+    node_password_file: Annotated[
+        Path | None, typer.Option(help="Opens the node's keystore; else as the owner's.")
+    ] = None,
+    as_json: AsJson = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Give a node a new session key; the old one never counts again."""
+    from protocol.chain import actions
+
+    with sending(rpc, addresses, keystore, password_file) as sender:
+        key = opened(node_keystore, node_password_file or password_file)
+        if dry_run:
+            preview(sender, actions.rotation_call(sender, key, node), as_json)
+            return
+        event = actions.rotate_key(sender, node, key, new_intent("rotate"))
+        show({"node": event.node, "owner": event.owner, "key": event.key}, as_json)
+
+
+@app.command("revoke-key")
+@guard
+def revoke_key(
+    node: NodeId,
+    addresses: Addresses,
+    keystore: KeystoreName,
+    rpc: RpcUrl = DEFAULT_RPC,
+    password_file: PasswordFile = None,
+    as_json: AsJson = False,
+    dry_run: DryRun = False,
+) -> None:
+    """End a node's session key at once; the node is left out until it has a new one (rotate)."""
+    from protocol.chain import calls
+
+    with sending(rpc, addresses, keystore, password_file) as sender:
+        call = calls.revoke_key(sender.chain.deployment, node)
+        if dry_run:
+            preview(sender, call, as_json)
+            return
+        report(sender.send(new_intent("revoke-key"), call), as_json, node=node)
 
 
 @app.command("retire")

@@ -1,4 +1,4 @@
-"""``assize run``: rules, open, fund, show, join, close."""
+"""``assize run``: rules, open, fund, show, join, announce, close, refund."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from protocol.node.commands.connection import (
     report,
     sending,
 )
+from protocol.node.commands.terms import announce, checked_rules_hash
 from protocol.node.console import guard, show
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def open_run(
     from protocol.chain.structs import RunTerms
 
     terms = RunTerms(
-        *(address_of(coordinator), address_of(trainer), _checked_rules_hash(rules_file)),
+        *(address_of(coordinator), address_of(trainer), checked_rules_hash(rules_file)),
         *(price_per_unit, juror_fee, max_units, committee, appeal_seats),
         *(work_seconds, draw_seconds, commit_seconds, reveal_seconds, challenge_seconds),
     )
@@ -117,17 +118,6 @@ def open_run(
             return
         event = actions.open_run(sender, terms, root, uri, new_intent("open-run"))
         show({"run": event.run, "requester": event.requester, "rules_hash": event.terms.rules_hash}, as_json)
-
-
-def _checked_rules_hash(rules_file: Path) -> bytes:
-    from protocol.wire.rules import decode_rules, rules_hash
-
-    try:
-        encoded = rules_file.read_bytes()
-    except OSError as error:
-        raise Misconfigured(f"cannot read the rules {rules_file}: {error.strerror}") from error
-    decode_rules(encoded)
-    return rules_hash(encoded)
 
 
 @app.command("fund")
@@ -224,6 +214,30 @@ def join(
         report(receipt, as_json, run=run, node=node)
 
 
+@app.command("refund")
+@guard
+def refund(
+    run: RunId,
+    addresses: Addresses,
+    keystore: KeystoreName,
+    amount: Annotated[int | None, typer.Argument(min=1, help="Credits; all that is not reserved if left out.")] = None,
+    rpc: RpcUrl = DEFAULT_RPC,
+    password_file: PasswordFile = None,
+    as_json: AsJson = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Take escrow of a closed run back into your credits."""
+    from protocol.chain import actions, calls
+
+    with sending(rpc, addresses, keystore, password_file) as sender:
+        if dry_run:
+            wanted = sender.chain.latest().run(run).escrow if amount is None else amount
+            preview(sender, calls.refund_run(sender.chain.deployment, run, wanted), as_json)
+            return
+        event = actions.refund_run(sender, run, amount, new_intent("refund-run"))
+        show({"run": event.run, "amount_wei": event.amount, "escrow_wei": event.escrow}, as_json)
+
+
 @app.command("close")
 @guard
 def close(
@@ -244,3 +258,6 @@ def close(
             preview(sender, call, as_json)
             return
         report(sender.send(new_intent("close-run"), call), as_json, run=run)
+
+
+app.command("announce")(announce)

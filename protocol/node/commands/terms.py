@@ -1,0 +1,86 @@
+"""New terms of a run: ``assize run announce``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from protocol.errors import Misconfigured
+from protocol.node.commands.connection import (
+    DEFAULT_RPC,
+    Addresses,
+    AsJson,
+    DryRun,
+    KeystoreName,
+    PasswordFile,
+    RpcUrl,
+    address_of,
+    new_intent,
+    preview,
+    sending,
+)
+from protocol.node.console import guard, show
+
+
+def checked_rules_hash(rules_file: Path) -> bytes:
+    """The hash of rules in canonical form.
+
+    Raises:
+        Misconfigured: the file cannot be read.
+        Rejected: it holds no canonical rules.
+    """
+    from protocol.wire.rules import decode_rules, rules_hash
+
+    try:
+        encoded = rules_file.read_bytes()
+    except OSError as error:
+        raise Misconfigured(f"cannot read the rules {rules_file}: {error.strerror}") from error
+    decode_rules(encoded)
+    return rules_hash(encoded)
+
+
+@guard
+def announce(
+    run: Annotated[int, typer.Argument(help="Id of the run.")],
+    addresses: Addresses,
+    keystore: KeystoreName,
+    rules_file: Annotated[Path, typer.Option("--rules", help="Canonical rules that the run never had.")],
+    coordinator: Annotated[str | None, typer.Option(help="Address that may open rounds.")] = None,
+    trainer: Annotated[str | None, typer.Option(help="Address that may publish checkpoints.")] = None,
+    price_per_unit: Annotated[int | None, typer.Option(min=0, help="Credits for one verified unit.")] = None,
+    juror_fee: Annotated[int | None, typer.Option(min=0, help="Most credits a juror earns in a round.")] = None,
+    max_units: Annotated[int | None, typer.Option(min=1, help="Most units one job is paid for.")] = None,
+    committee: Annotated[int | None, typer.Option(min=1, max=15, help="Seats, odd.")] = None,
+    appeal_seats: Annotated[int | None, typer.Option(min=0, max=15, help="0 offers no appeals.")] = None,
+    challenge_seconds: Annotated[int | None, typer.Option(min=0)] = None,
+    rpc: RpcUrl = DEFAULT_RPC,
+    password_file: PasswordFile = None,
+    as_json: AsJson = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Announce new terms, in effect after notice; what is left out stays, and every node has to join again."""
+    from dataclasses import replace
+
+    from protocol.chain import actions, calls
+
+    given: dict[str, Any] = {
+        "coordinator": address_of(coordinator) if coordinator else None,
+        "trainer": address_of(trainer) if trainer else None,
+        "rules_hash": checked_rules_hash(rules_file),
+        "price_per_unit": price_per_unit,
+        "juror_fee": juror_fee,
+        "max_units": max_units,
+        "committee": committee,
+        "appeal_seats": appeal_seats,
+        "challenge_seconds": challenge_seconds,
+    }
+    changed = {name: value for name, value in given.items() if value is not None}
+    with sending(rpc, addresses, keystore, password_file) as sender:
+        terms = replace(sender.chain.latest().run(run).terms, **changed)
+        if dry_run:
+            preview(sender, calls.announce(sender.chain.deployment, run, terms), as_json)
+            return
+        event = actions.announce_terms(sender, run, terms, new_intent("announce"))
+        show({"run": event.run, "effective_at": event.effective_at, "rules_hash": event.terms.rules_hash}, as_json)
