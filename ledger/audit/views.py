@@ -154,8 +154,8 @@ class Views:
 
     def _batches(self, round_: Round, settled: int) -> None:
         """A batch of which every job was appealed is settled without an event: it may count already, or not yet."""
-        jobs = [known(self._book, Job, round_.round, job) for job in jobs_in(round_.submitted & ~round_.appealed)]
-        silent = round_.batches - len({job.batch for job in jobs}) if not round_.parent else 0
+        jobs = jobs_in(round_.submitted & ~round_.appealed) if not round_.parent else ()
+        silent = round_.batches - len({known(self._book, Job, round_.round, job).batch for job in jobs})
         least = round_.settled_batches.bit_count()
         expected = settled if least <= settled <= min(least + silent, round_.batches) else least
         self._equal("Rounds.roundOf", round_.round, "settled batches", settled, expected)

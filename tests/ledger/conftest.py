@@ -13,6 +13,8 @@ from ledger.index import sync
 from protocol.chain.client import Chain
 from protocol.node.wallet import Wallet
 from tests.conftest import Anvil
+from tests.ledger import disputes
+from tests.ledger.disputes import Dispute
 from tests.ledger.scenario import Market, Story, tell
 
 
@@ -28,6 +30,12 @@ def market(chain: Chain, anvil: Anvil, make_wallet: Callable[[str], Wallet], tmp
 def story(market: Market) -> Story:
     """A run with three rounds behind it."""
     return tell(market)
+
+
+@pytest.fixture
+def dispute(market: Market) -> Dispute:
+    """A run with appeals, before its first round."""
+    return disputes.begin(market)
 
 
 @pytest.fixture

@@ -94,24 +94,9 @@ class Market:
         party.node = only(receipt, NodeRegistered).node
         return party
 
-    def open_run(self, requester: Wallet, coordinator: Wallet, trainer: Wallet, credits: int) -> int:
-        """Buys credits, opens a run with a committee of three and funds it."""
+    def open_run(self, requester: Wallet, terms: RunTerms, credits: int) -> int:
+        """Buys credits, opens a run and funds it with half of them."""
         self.send(requester, calls.buy(self.deployment, credits))
-        terms = RunTerms(
-            coordinator=coordinator.address,
-            trainer=trainer.address,
-            rules_hash=RULES,
-            price_per_unit=PRICE,
-            juror_fee=FEE,
-            max_units=MAX_UNITS,
-            committee=3,
-            appeal_seats=0,
-            work_seconds=WINDOW,
-            draw_seconds=WINDOW,
-            commit_seconds=WINDOW,
-            reveal_seconds=WINDOW,
-            challenge_seconds=0,
-        )
         receipt = self.send(requester, calls.open_run(self.deployment, terms, b"\x01" * 32, "http://example.org/rules"))
         self.run = only(receipt, RunOpened).run
         self.send(requester, calls.fund_run(self.deployment, self.run, credits // 2))
@@ -139,13 +124,32 @@ class Market:
         self.send(party.key, calls.commit(self.deployment, round_, word))
 
     def reveal(self, round_: int, party: Party, vote: Vote) -> None:
-        """Reveals a vote committed to before."""
+        """Reveals a vote that was committed."""
         self.send(
             party.key,
             calls.reveal(
                 self.deployment, round_, vote.accept, vote.fraud, vote.reasons, vote.evidence_root, salt_of(party)
             ),
         )
+
+
+def terms_of(coordinator: Wallet, trainer: Wallet) -> RunTerms:
+    """A committee of three, no appeals, the same window for every phase."""
+    return RunTerms(
+        coordinator=coordinator.address,
+        trainer=trainer.address,
+        rules_hash=RULES,
+        price_per_unit=PRICE,
+        juror_fee=FEE,
+        max_units=MAX_UNITS,
+        committee=3,
+        appeal_seats=0,
+        work_seconds=WINDOW,
+        draw_seconds=WINDOW,
+        commit_seconds=WINDOW,
+        reveal_seconds=WINDOW,
+        challenge_seconds=0,
+    )
 
 
 @dataclass
@@ -172,7 +176,7 @@ def tell(market: Market) -> Story:
     judges = [market.register(f"validator{index}", Role.VALIDATOR, 1) for index in range(3)]
     for judge in judges:
         market.send(judge.owner, calls.top_up(market.deployment, judge.node, TOKEN))
-    market.open_run(requester, coordinator, trainer, 100 * TOKEN)
+    market.open_run(requester, terms_of(coordinator, trainer), 100 * TOKEN)
     for party in (honest, cheat):
         market.send(party.owner, calls.join(market.deployment, market.run, party.node, RULES))
     story = Story(

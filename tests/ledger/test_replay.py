@@ -10,23 +10,42 @@ from ledger.audit.history import history
 from ledger.audit.replay import conclude, replay
 from ledger.audit.report import Findings
 from ledger.audit.trial import Trial, read_terms
+from protocol.chain import calls
 from protocol.chain.client import Chain
 from protocol.chain.events import (
+    AppealDecided,
+    AppealedJobSettled,
+    AppealOpened,
     CommitteeDrawn,
     CreditsEarned,
+    CreditsGranted,
+    CreditsUnlocked,
+    DepositLocked,
+    DepositPaidOut,
     Event,
     JobsConsumed,
+    JobsTainted,
     JurorSettled,
     Log,
+    NodeJoined,
     NodeSlashed,
     RoundOpened,
     RoundTallied,
     RunFunded,
+    SlashesAwarded,
     SubmissionSettled,
     Submitted,
+    TermsAnnounced,
+    TreasuryChanged,
+    TreasurySwept,
+    Unpaused,
     VoteRevealed,
 )
-from tests.ledger.scenario import Story
+from protocol.chain.structs import Cause, Verdict
+from tests.conftest import TERMS
+from tests.ledger import disputes
+from tests.ledger.disputes import NEW_RULES, NEW_TREASURY, Dispute, as_admin, one_job
+from tests.ledger.scenario import RULES, Story
 
 Change = Callable[[Any], Event | None]
 
@@ -45,9 +64,9 @@ def tried(chain: Chain, logs: list[Log]) -> set[str]:
     return {check.name for check in trial.findings.checks() if check.wrong}
 
 
-def changed(logs: list[Log], kind: type[Event], change: Change) -> list[Log]:
-    """The same story with the first event of this kind changed, or left out where ``change`` gives none."""
-    index = next(index for index, log in enumerate(logs) if isinstance(log.event, kind))
+def changed(logs: list[Log], kind: type[Event], change: Change, where: Callable[[Any], bool] = bool) -> list[Log]:
+    """The same story with the first such event changed, or left out where ``change`` gives none."""
+    index = next(index for index, log in enumerate(logs) if isinstance(log.event, kind) and where(log.event))
     event = change(logs[index].event)
     return [*logs[:index], *([replace(logs[index], event=event)] if event else []), *logs[index + 1 :]]
 
@@ -79,3 +98,74 @@ def test_the_true_story_passes_and_every_lie_is_named(story: Story, chain: Chain
     assert tried(chain, logs) == set()
     for kind, change, check in LIES:
         assert check in tried(chain, changed(logs, kind, change)), (kind.__name__, check)
+
+
+def overturned(event: NodeSlashed) -> bool:
+    return event.cause is Cause.OVERTURNED
+
+
+def later(event: RoundOpened) -> bool:
+    """One of the rounds opened after new terms were announced."""
+    return event.round > 6
+
+
+APPEAL_LIES: list[tuple[type[Event], Change, str, Callable[[Any], bool]]] = [
+    (AppealOpened, lambda event: replace(event, deposit=event.deposit + 1), "appeals", bool),
+    (AppealOpened, lambda event: replace(event, against=Verdict.VOID), "appeals", bool),
+    (AppealOpened, lambda event: replace(event, units=event.units + 1), "appeals", bool),
+    (AppealOpened, lambda event: replace(event, appellant=event.appellant[:-1] + "0"), "escrow", bool),
+    (DepositLocked, lambda event: replace(event, amount=event.amount - 1), "escrow", bool),
+    (DepositLocked, lambda event: None, "escrow", bool),
+    (CommitteeDrawn, lambda event: replace(event, jurors=event.jurors[::-1]), "draws", lambda event: event.round == 2),
+    (JurorSettled, lambda event: replace(event, paid=event.paid + 1), "fees", lambda event: event.round == 2),
+    (JobsTainted, lambda event: None, "appeals", bool),
+    (JobsTainted, lambda event: replace(event, jobs=event.jobs << 1), "appeals", bool),
+    (AppealedJobSettled, lambda event: replace(event, verdict=Verdict.FRAUD), "appeals", bool),
+    (AppealedJobSettled, lambda event: replace(event, paid=event.paid + 1), "appeals", bool),
+    (NodeSlashed, lambda event: None, "slashes", overturned),
+    (NodeSlashed, lambda event: replace(event, node=event.node % 3 + 3), "slashes", overturned),
+    (NodeSlashed, lambda event: replace(event, amount=event.amount - 1, bond=event.bond + 1), "slashes", overturned),
+    (SlashesAwarded, lambda event: replace(event, amount=event.amount + 1), "treasury", bool),
+    (CreditsGranted, lambda event: replace(event, owner=event.owner[:-1] + "0"), "treasury", bool),
+    (CreditsGranted, lambda event: None, "treasury", bool),
+    (DepositPaidOut, lambda event: replace(event, to=event.to[:-1] + "0"), "escrow", bool),
+    (CreditsUnlocked, lambda event: replace(event, amount=event.amount - 1), "escrow", bool),
+    (AppealDecided, lambda event: replace(event, covered=event.covered + 1), "appeals", bool),
+    (AppealDecided, lambda event: replace(event, decided=False), "appeals", bool),
+    (AppealDecided, lambda event: replace(event, awarded=0), "appeals", bool),
+    (AppealDecided, lambda event: None, "appeals", bool),
+    (SubmissionSettled, lambda event: replace(event, void_jobs=event.void_jobs | 4), "settlements", bool),
+    (TreasurySwept, lambda event: replace(event, amount=event.amount - 1), "treasury", bool),
+    (TreasuryChanged, lambda event: None, "treasury", lambda event: event.treasury == NEW_TREASURY),
+    (TermsAnnounced, lambda event: replace(event, effective_at=event.effective_at - 1), "rules", bool),
+    (TermsAnnounced, lambda event: None, "reserves", bool),
+    (
+        NodeJoined,
+        lambda event: replace(event, rules_hash=RULES),
+        "assignments",
+        lambda event: event.rules_hash != RULES,
+    ),
+    (RoundOpened, lambda event: replace(event, deadline=event.deadline + 1), "rules", later),
+    (Unpaused, lambda event: None, "rules", bool),
+]
+
+
+def test_every_lie_about_an_appeal_or_a_change_of_rules_is_named(dispute: Dispute, chain: Chain) -> None:
+    disputes.told(dispute)
+    renew(dispute)
+    logs = told(chain)
+    assert tried(chain, logs) == set()
+    for kind, change, check, where in APPEAL_LIES:
+        assert check in tried(chain, changed(logs, kind, change, where)), (kind.__name__, check)
+
+
+def renew(dispute: Dispute) -> None:
+    """New terms take effect; a round of them is opened after a pause."""
+    market, worker = dispute.market, dispute.workers[0]
+    terms = disputes.renewed(dispute.terms, NEW_RULES)
+    market.send(dispute.requester, calls.announce(market.deployment, market.run, terms))
+    market.pass_time(TERMS.market.notice_seconds)
+    market.send(worker.owner, calls.join(market.deployment, market.run, worker.node, NEW_RULES))
+    for verb in ("pause", "unpause"):
+        as_admin(market, calls.call(market.deployment, "Admin", verb))
+    market.open_round(dispute.coordinator, one_job(dispute))
