@@ -104,6 +104,10 @@ def overturned(event: NodeSlashed) -> bool:
     return event.cause is Cause.OVERTURNED
 
 
+def joined_anew(event: NodeJoined) -> bool:
+    return event.rules_hash == NEW_RULES
+
+
 def later(event: RoundOpened) -> bool:
     """One of the rounds opened after new terms were announced."""
     return event.round > 6
@@ -123,7 +127,7 @@ APPEAL_LIES: list[tuple[type[Event], Change, str, Callable[[Any], bool]]] = [
     (AppealedJobSettled, lambda event: replace(event, verdict=Verdict.FRAUD), "appeals", bool),
     (AppealedJobSettled, lambda event: replace(event, paid=event.paid + 1), "appeals", bool),
     (NodeSlashed, lambda event: None, "slashes", overturned),
-    (NodeSlashed, lambda event: replace(event, node=event.node % 3 + 3), "slashes", overturned),
+    (NodeSlashed, lambda event: replace(event, node=3 + (event.node - 2) % 4), "slashes", overturned),
     (NodeSlashed, lambda event: replace(event, amount=event.amount - 1, bond=event.bond + 1), "slashes", overturned),
     (SlashesAwarded, lambda event: replace(event, amount=event.amount + 1), "treasury", bool),
     (CreditsGranted, lambda event: replace(event, owner=event.owner[:-1] + "0"), "treasury", bool),
@@ -143,7 +147,7 @@ APPEAL_LIES: list[tuple[type[Event], Change, str, Callable[[Any], bool]]] = [
         NodeJoined,
         lambda event: replace(event, rules_hash=RULES),
         "assignments",
-        lambda event: event.rules_hash != RULES,
+        joined_anew,
     ),
     (RoundOpened, lambda event: replace(event, deadline=event.deadline + 1), "rules", later),
     (Unpaused, lambda event: None, "rules", bool),
