@@ -1,34 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-import {Admin} from "../src/Admin.sol";
-import {Credits} from "../src/Credits.sol";
-import {Market} from "../src/Market.sol";
-import {Registry} from "../src/Registry.sol";
-import {Rounds} from "../src/Rounds.sol";
-import {Token} from "../src/Token.sol";
-import {IMarket, MarketTerms, RunTerms} from "../src/interfaces/IMarket.sol";
-import {IRegistry, RegistryTerms, Role} from "../src/interfaces/IRegistry.sol";
-import {IRounds, Round, RoundsTerms, Seat, SettledLeaves, State, Submission} from "../src/interfaces/IRounds.sol";
-import {Base} from "./Base.sol";
+import {RunTerms} from "../src/interfaces/IMarket.sol";
+import {Role} from "../src/interfaces/IRegistry.sol";
+import {Seat, SettledLeaves, State, Submission} from "../src/interfaces/IRounds.sol";
+import {Deployment} from "./Deployment.sol";
 
 /// @title Scenario: a small market ready for its first round
 /// @notice Three validators of three owners, two workers of two owners (capacity 8 each), one funded run with a committee of
 /// three that both workers joined. Steps of a round are one call each.
-abstract contract Scenario is Base {
-    uint128 internal constant BOND_PER_JOB = 10 ether;
-    uint128 internal constant VALIDATOR_BOND = 100 ether;
-    uint40 internal constant ACTIVATION = 60;
-    uint40 internal constant UNBONDING = 7 days;
-    uint128 internal constant FRAUD_SLASH = 6 ether;
-    uint128 internal constant ABSENCE_PENALTY = 1 ether;
-    uint128 internal constant OVERTURN_PENALTY = 4 ether;
-    uint128 internal constant APPEAL_BOND = 500_000;
-    uint128 internal constant APPEAL_BOUNTY = 1 ether;
-    uint40 internal constant NOTICE = 1 days;
-    uint40 internal constant MAX_ROUND = 2 days;
-    uint48 internal constant ADMIN_DELAY = 3 days;
-
+abstract contract Scenario is Deployment {
     uint128 internal constant PRICE = 3;
     uint128 internal constant JUROR_FEE = 1000;
     uint64 internal constant MAX_UNITS = 1_000_000;
@@ -38,24 +19,13 @@ abstract contract Scenario is Base {
     bytes32 internal constant EVIDENCE = keccak256("evidence");
     bytes32 internal constant SALT = keccak256("salt");
 
-    address internal governor = address(0x60E);
-    address internal treasury = address(0x7EA5);
     address internal requester = address(0x4E0);
     address internal coordinator = address(0xC00);
     address internal trainer = address(0x74A);
-    address internal stranger = address(0x574);
-
-    Token internal token;
-    Admin internal admin;
-    Registry internal registry;
-    Credits internal credits;
-    Market internal market;
-    Rounds internal rounds;
 
     uint256 internal run;
     uint32[] internal validators;
     uint32[] internal workers;
-    mapping(uint32 node => uint256) internal keyOf;
 
     function setUp() public virtual {
         vm.warp(1_700_000_000);
@@ -74,27 +44,6 @@ abstract contract Scenario is Base {
         joinRun(run, workers[1]);
     }
 
-    function deploy() internal {
-        uint256 nonce = vm.getNonce(address(this));
-        address registryAt = vm.computeCreateAddress(address(this), nonce + 3);
-        address marketAt = vm.computeCreateAddress(address(this), nonce + 4);
-        address roundsAt = vm.computeCreateAddress(address(this), nonce + 5);
-        token = new Token();
-        admin = new Admin(ADMIN_DELAY, governor, treasury);
-        credits = new Credits(token, marketAt, IRegistry(registryAt));
-        registry = new Registry(token, admin, credits, roundsAt, registryTerms());
-        market = new Market(registry, credits, roundsAt, MarketTerms(NOTICE, MAX_ROUND));
-        rounds = new Rounds(registry, market, roundsTerms());
-    }
-
-    function roundsTerms() internal pure returns (RoundsTerms memory) {
-        return RoundsTerms(FRAUD_SLASH, ABSENCE_PENALTY, OVERTURN_PENALTY, APPEAL_BOND, APPEAL_BOUNTY);
-    }
-
-    function registryTerms() internal pure returns (RegistryTerms memory) {
-        return RegistryTerms(BOND_PER_JOB, VALIDATOR_BOND, ACTIVATION, UNBONDING);
-    }
-
     function runTerms() internal view returns (RunTerms memory) {
         return RunTerms({
             coordinator: coordinator,
@@ -111,65 +60,6 @@ abstract contract Scenario is Base {
             revealSeconds: 100,
             challengeSeconds: 0
         });
-    }
-
-    function ownerNamed(string memory role, uint256 index) internal pure returns (address) {
-        return address(uint160(uint256(keccak256(abi.encode("owner", role, index)))));
-    }
-
-    function pass(uint256 seconds_) internal {
-        vm.warp(block.timestamp + seconds_);
-        mine(1);
-    }
-
-    function mine(uint256 blocks) internal {
-        vm.roll(block.number + blocks);
-    }
-
-    function give(address to, uint256 amount, address spender) internal {
-        token.drip(to, amount);
-        vm.prank(to);
-        token.approve(spender, type(uint256).max);
-    }
-
-    // Nodes
-
-    function bindingDigest(address owner, address key, Role role, uint32 capacity, uint256 deadline)
-        internal
-        view
-        returns (bytes32)
-    {
-        bytes32 type_ = keccak256("NodeBinding(address owner,address key,uint8 role,uint32 capacity,uint256 deadline)");
-        bytes32 content = keccak256(abi.encode(type_, owner, key, role, capacity, deadline));
-        return typed("Assize Registry", address(registry), content);
-    }
-
-    function typed(string memory name, address verifier, bytes32 content) internal view returns (bytes32) {
-        bytes32 type_ = keccak256("EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)");
-        bytes32 domain = keccak256(abi.encode(type_, keccak256(bytes(name)), keccak256("1"), block.chainid, verifier));
-        return keccak256(abi.encodePacked(hex"1901", domain, content));
-    }
-
-    function signed(uint256 key, bytes32 digest) internal pure returns (bytes memory) {
-        (uint8 v, bytes32 r, bytes32 s) = vm.sign(key, digest);
-        return abi.encodePacked(r, s, v);
-    }
-
-    function binding(address owner, uint256 key, Role role, uint32 capacity) internal view returns (bytes memory) {
-        return signed(key, bindingDigest(owner, vm.addr(key), role, capacity, block.timestamp));
-    }
-
-    function registerNode(Role role, address owner, uint32 capacity) internal returns (uint32 node) {
-        uint256 key = uint256(keccak256(abi.encode("key", registry.nodeCount())));
-        give(owner, registry.requiredBond(role, capacity), address(registry));
-        bytes memory signature = binding(owner, key, role, capacity);
-        vm.prank(owner);
-        node = registry.register(role, vm.addr(key), capacity, block.timestamp, signature);
-        keyOf[node] = key;
-    }
-
-    function keyAddress(uint32 node) internal view returns (address) {
-        return vm.addr(keyOf[node]);
     }
 
     // Runs
