@@ -172,6 +172,10 @@ def _stories(app: FastAPI, desk: Desk) -> None:
         what = f"version {version} of run {run}"
         return desk.story(what, lambda connection: queries.checkpoint_story(connection, run, version))
 
+    @app.get("/treasury", summary="What was slashed, and what became of it")
+    def treasury() -> queries.TreasuryStory:
+        return desk.story("treasury", queries.treasury_story)
+
 
 def _checks(app: FastAPI, desk: Desk) -> None:
     @app.get("/health", summary="How far the chain was read")

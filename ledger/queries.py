@@ -14,6 +14,8 @@ from sqlalchemy import Connection, select, tuple_
 from ledger.book import Kind
 from ledger.database import fact_of, find_fact, read_position
 from ledger.facts import (
+    THE_ONE,
+    Admin,
     Appeal,
     Checkpoint,
     Committee,
@@ -30,7 +32,9 @@ from ledger.facts import (
     Seat,
     Slash,
     Submission,
+    Sweep,
     Taint,
+    Treasury,
 )
 from ledger.index import EVENT
 from ledger.tables import TABLES
@@ -99,6 +103,15 @@ class CheckpointStory:
     checkpoint: Checkpoint
     consumptions: tuple[Consumption, ...]
     taints: tuple[Taint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TreasuryStory:
+    """The pot of slashed bonds, where it goes, and what went there."""
+
+    admin: Admin
+    treasury: Treasury
+    sweeps: tuple[Sweep, ...]
 
 
 def at(connection: Connection) -> At:
@@ -188,6 +201,12 @@ def checkpoint_story(connection: Connection, run: int, version: int) -> Checkpoi
         return None
     taints = tuple(taint for taint in every(connection, Taint, run=run) if taint.version <= version)
     return CheckpointStory(fact, every(connection, Consumption, run=run, version=version), taints)
+
+
+def treasury_story(connection: Connection) -> TreasuryStory:
+    """Returns what was slashed and what became of it."""
+    admin, treasury = find_fact(connection, Admin, THE_ONE), find_fact(connection, Treasury, THE_ONE)
+    return TreasuryStory(admin or Admin(), treasury or Treasury(), every(connection, Sweep))
 
 
 def place_of(item: Fact | EventRecord) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ledger.audit.trial import Check, Conclusion, Trial
-from ledger.book import known
+from ledger.book import Book, known
 from ledger.facts import Appeal, Job, Round, Submission
 from ledger.fold.committees import seats_of, verdict_in
 from ledger.fold.treasury import admin_of
@@ -26,6 +26,7 @@ from protocol.chain.events import (
     JobsTainted,
     Log,
 )
+from protocol.chain.structs import RoundsTerms
 
 
 def _opened(trial: Trial, log: Log, event: AppealOpened) -> None:
@@ -118,32 +119,38 @@ class Costs:
     left: int
 
 
-def _costs(trial: Trial, appeal: Appeal, taken: int, verdict: str, decided: bool) -> Costs:
-    """Recomputes the costs by the rules of ``IRounds``; ``taken`` is what overturned jurors paid.
+def costs_of(penalties: RoundsTerms, deposit: int, fees: int, share: int, taken: int, end: str) -> Costs:
+    """Returns what an appeal comes to by the rules of ``IRounds``.
 
-    The bounty stays under half of what they paid, so that nobody gains by overturning its own committee.
+    ``share`` is what the job left of its part of the reserve, ``taken`` what overturned jurors paid, ``end`` upheld,
+    overturned or undecided. The bounty stays under half of what was taken, so that nobody gains by overturning its own
+    committee.
     """
-    round_, penalties = known(trial.book, Round, appeal.round), trial.terms.penalties
-    tried = known(trial.book, Round, appeal.appeal)
-    fees, forfeited, covered, awarded = tried.paid, 0, 0, 0
-    if decided and verdict == appeal.against:
+    covered, awarded, forfeited = 0, 0, 0
+    if end == "upheld":
         forfeited = penalties.appeal_bond
     else:
-        if taken:
+        if end == "overturned" and taken:
             awarded = min(fees, taken)
             awarded += min(penalties.appeal_bounty, taken - awarded, (taken - 1) // 2)
-        paid = min(appeal.units, round_.max_units) if verdict == "accepted" else 0
-        share = (round_.max_units - paid) * round_.price_per_unit
         covered = min(max(fees - awarded, 0), share)
-    return Costs(fees, covered, awarded, forfeited, appeal.deposit - fees + covered - forfeited)
+    return Costs(fees, covered, awarded, forfeited, deposit - fees + covered - forfeited)
 
 
-def _majority(trial: Trial, appeal: Appeal) -> list[int]:
-    """The jurors that made the verdict appealed against; none where it was no majority's."""
+def _costs(trial: Trial, appeal: Appeal, taken: int, verdict: str, end: str) -> Costs:
     round_ = known(trial.book, Round, appeal.round)
+    paid = min(appeal.units, round_.max_units) if verdict == "accepted" else 0
+    share = (round_.max_units - paid) * round_.price_per_unit
+    fees = known(trial.book, Round, appeal.appeal).paid
+    return costs_of(trial.terms.penalties, appeal.deposit, fees, share, taken, end)
+
+
+def overturned_by(book: Book, appeal: Appeal) -> list[int]:
+    """Returns the jurors that made the verdict appealed against, ascending; none where it was no majority's."""
+    round_ = known(book, Round, appeal.round)
     sided = [
         seat.juror
-        for seat in seats_of(trial.book, round_.round, round_.attempt)
+        for seat in seats_of(book, round_.round, round_.attempt)
         if seat.state == "revealed" and verdict_in(seat.accept, seat.fraud, appeal.job) == appeal.against
     ]
     return sorted(sided) if 2 * len(sided) > round_.committee else []
@@ -154,8 +161,9 @@ def _decided(trial: Trial, log: Log, event: AppealDecided) -> None:
     conclusion = trial.conclusions.pop(event.round, Conclusion())
     verdict = _final_verdict(trial, appeal)
     decided = known(trial.book, Round, event.appeal).state == "tallied"
-    overturned = _majority(trial, appeal) if decided and verdict != appeal.against else []
-    costs = _costs(trial, appeal, sum(amount for _, amount in conclusion.punished), verdict, decided)
+    end = ("upheld" if verdict == appeal.against else "overturned") if decided else "undecided"
+    overturned = overturned_by(trial.book, appeal) if end == "overturned" else []
+    costs = _costs(trial, appeal, sum(amount for _, amount in conclusion.punished), verdict, end)
     for field, stated, due in (
         ("round", event.round, appeal.round),
         ("job", event.job, appeal.job),

@@ -66,12 +66,26 @@ def submitted_jobs(submission: Submission) -> int:
     return bitmap_of(leaf.job for leaf in unpack_leaves(submission.leaves))
 
 
-def _without_quorum(trial: Trial, log: Log, event: CommitteeRedrawn | RoundVoided) -> None:
+def _without_quorum(trial: Trial, log: Log, event: CommitteeRedrawn) -> None:
     round_ = known(trial.book, Round, event.round)
-    if round_.state != "voting" or (isinstance(event, RoundVoided) and trial.expired(log, round_)):
-        return
     voters, quorum = _voters(trial, round_)
     trial.findings.holds("tallies", "round", event.round, "quorum missing", len(voters) < quorum)
+    trial.findings.equal("tallies", "round", event.round, "state at the redraw", round_.state, "voting")
+    trial.findings.equal("tallies", "round", event.round, "attempt", event.attempt, round_.attempt + 1)
+
+
+def _no_verdict(trial: Trial, log: Log, event: RoundVoided) -> None:
+    """A round ends void where nothing came in, nobody drew in time, a quorum is missing twice, or by force."""
+    round_ = known(trial.book, Round, event.round)
+    voters, quorum = _voters(trial, round_)
+    late = log.timestamp > round_.deadline
+    void = {
+        "open": late and not round_.submitted,
+        "closed": late,
+        "voting": round_.attempt == 1 and len(voters) < quorum,
+    }.get(round_.state, False)
+    ended = void or (round_.state in ("open", "closed", "voting") and trial.expired(log, round_))
+    trial.findings.holds("tallies", "round", event.round, "void for a reason", ended)
 
 
 def _published(trial: Trial, log: Log, event: CheckpointPublished) -> None:
@@ -99,7 +113,7 @@ def _consumed(trial: Trial, log: Log, event: JobsConsumed) -> None:
 VERDICTS: dict[type[Event], tuple[Check, ...]] = {
     RoundTallied: (_verdict, _canonical),
     CommitteeRedrawn: (_without_quorum,),
-    RoundVoided: (_without_quorum,),
+    RoundVoided: (_no_verdict,),
     CheckpointPublished: (_published,),
     JobsConsumed: (_consumed,),
 }

@@ -12,6 +12,7 @@ same fold fills the derived tables and the auditor's own book.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from ledger.book import Book
 from ledger.fold.appeals import APPEALS
@@ -25,15 +26,8 @@ from protocol.chain.events import Event, Log
 
 Handler = Callable[[Book, Log, Event], None]
 
-HANDLERS: dict[type[Event], Handler] = {
-    **NODES,  # type: ignore[dict-item]
-    **TREASURY,
-    **RUNS,
-    **ROUNDS,
-    **COMMITTEES,
-    **APPEALS,
-    **CREDITS,
-}
+PARTS: tuple[dict[Any, Any], ...] = (NODES, TREASURY, RUNS, ROUNDS, COMMITTEES, APPEALS, CREDITS)
+HANDLERS: dict[type[Event], Handler] = {kind: handler for part in PARTS for kind, handler in part.items()}
 
 
 def fold(book: Book, log: Log) -> None:

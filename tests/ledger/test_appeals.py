@@ -143,3 +143,6 @@ def an_auditor_reads(dispute: Dispute, chain: Chain, database: Database, address
         assert len(http.get(f"/rounds/{dispute.round}").json()["appeals"]) == len(rows)
         assert [taint["job"] for taint in http.get("/checkpoints/1/1").json()["taints"]] == [1]
         assert len(http.get("/checkpoints/1/5").json()["taints"]) == 2
+        told = http.get("/treasury").json()
+        assert (told["treasury"]["balance"], told["admin"]["treasury"]) == ("0", disputes.NEW_TREASURY)
+        assert len(told["sweeps"]) == 2
