@@ -28,6 +28,7 @@ Port = Annotated[int | None, typer.Option(help="A port of your choice; a free on
 
 DEFAULT_ROOT = HERE.parent / ".localnet"
 BUILTIN = HERE / "runs" / "builtin.toml"
+FAULTY_COMMITTEE = HERE / "runs" / "faulty-committee.toml"
 
 
 @localnet.callback()
@@ -46,6 +47,9 @@ def run(
     adversary: Adversary = "edited-answer",
     target_accuracy: Annotated[float | None, typer.Option(help="End at the first measurement this good.")] = None,
     evaluate_every: Annotated[int, typer.Option(min=0, help="Measure held-out accuracy each so many steps.")] = 10,
+    faulty: Annotated[
+        bool, typer.Option("--faulty-committee", help="One validator condemns honest work; end once appeals undid it.")
+    ] = False,
 ) -> None:
     """Run the market until the last step, judge it, leave a report; the last line is JSON."""
     from deploy.adversaries import adversary as known
@@ -54,6 +58,9 @@ def run(
     from deploy.processes import Supervisor
 
     known(adversary)
+    if faulty:
+        _run_faulty_committee(seed, root, FAULTY_COMMITTEE if run_file == BUILTIN else run_file, model)
+        return
     fresh(root)
     options = Options(
         seed,
@@ -74,6 +81,29 @@ def run(
     for sentence in broken:
         print(f"broken: {sentence}")
     print(f"report: {root / 'report' / 'report.md'}, picture: {root / 'report' / 'reward.png'}")
+    print(outcome.to_json(), flush=True)
+    if broken:
+        raise SystemExit(EXIT_REFUSED)
+
+
+def _run_faulty_committee(seed: int, root: Path, run_file: Path, model: Path | None) -> None:
+    """Runs until the worker that a faulty validator condemned is restored; the last line is JSON."""
+    from deploy.faulty_committee import run_until_restored
+    from deploy.live import View
+    from deploy.localnet import Localnet, Options, fresh
+    from deploy.processes import Supervisor
+
+    fresh(root)
+    options = Options(
+        seed, None, root, run_file, model=model.absolute() if model else None, evaluate_every=0, faulty_committee=True
+    )
+    _end_on_signals()
+    with Supervisor(root) as supervisor, View(0) as view:
+        network = Localnet(options, supervisor, view)
+        network.start(endless=True)
+        outcome, broken = run_until_restored(network)
+    for sentence in broken:
+        print(f"broken: {sentence}")
     print(outcome.to_json(), flush=True)
     if broken:
         raise SystemExit(EXIT_REFUSED)

@@ -113,7 +113,7 @@ def register(desk: Desk, chain: Chain, party: Party) -> int:
     """Takes tokens from the faucet, bonds and registers a party's node; returns its id."""
     with desk.sender(chain, party.owner) as sender:
         margin = VALIDATOR_MARGIN if party.role == "validator" else 0
-        actions.drip(sender, party.bond + margin, "drip")
+        actions.drip(sender, party.bond + margin + party.purse, "drip")
         role = ROLES[party.role]
         node = actions.register_node(sender, desk.wallet(party.key), role, party.capacity, "register").node
         if margin:

@@ -11,7 +11,7 @@ from pathlib import Path
 from deploy import services
 from deploy.establish import Established, establish
 from deploy.live import View
-from deploy.parties import Party, parties
+from deploy.parties import Party, faulty_committee, parties
 from deploy.processes import Service, Supervisor, free_port, read_state, wait_until_listening
 from deploy.report import Metrics, Outcome, failures, write_report
 from deploy.run_file import BUILTIN, RunFile, read_run_file
@@ -28,6 +28,8 @@ DEFAULT_ROOT = ROOT / ".localnet"
 LOOK_SECONDS = 0.5
 SETTLING_SECONDS = 60.0
 ROUNDS_AHEAD = 3
+ROUNDS_UNSETTLED = 12
+"""Rounds a worker may be in where verdicts wait to be challenged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class Options:
     ledger_port: int | None = None
     evaluate_every: int = 10
     target_accuracy: float | None = None
+    faulty_committee: bool = False
 
 
 class Localnet:
@@ -65,7 +68,11 @@ class Localnet:
         )
         self.layout = Layout(options.root, ports, options.run_file, options.root / "rules.json")
         jobs = self.run_file.terms.jobs_per_round
-        self.parties: tuple[Party, ...] = parties(options.adversary, ROUNDS_AHEAD * jobs)
+        self.parties: tuple[Party, ...] = (
+            faulty_committee(ROUNDS_UNSETTLED * jobs)
+            if options.faulty_committee
+            else parties(options.adversary, ROUNDS_AHEAD * jobs)
+        )
 
     def start(self, endless: bool) -> None:
         """Brings everything up; ``endless`` runs have no last version."""
@@ -154,7 +161,7 @@ class Localnet:
         started_with = self.supervisor.cpu_seconds()
         while not self.finished():
             self.watch()
-            self._insist_on_services()
+            self.insist_on_services()
             time.sleep(LOOK_SECONDS)
         used = self.supervisor.cpu_seconds()
         self._let_rounds_end()
@@ -167,7 +174,7 @@ class Localnet:
         write_report(self.layout.root / "report", outcome, self.metrics(), broken, cpu_seconds)
         return outcome, broken
 
-    def _insist_on_services(self) -> None:
+    def insist_on_services(self) -> None:
         """A run that ends by itself cannot wait for a person to start a fallen service."""
         fallen = [name for name, child in self.supervisor.children.items() if child.poll() is not None]
         if fallen:

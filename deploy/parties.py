@@ -29,6 +29,7 @@ TERMS = ProtocolTerms(
 )
 GAS_MONEY = 100 * ETHER
 RUN_ESCROW = 200_000 * ETHER
+APPEAL_MONEY = 100 * ETHER
 
 SCRYPT_N = 1 << 12
 """Keys of a network that lives for minutes on one machine: cheap to open a dozen times at start."""
@@ -36,12 +37,16 @@ SCRYPT_N = 1 << 12
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """One node's owner and session key. ``capacity`` is in jobs in flight; 1 for validators."""
+    """One node's owner and session key. ``capacity`` is in jobs in flight; 1 for validators.
+
+    ``purse`` is what the owner has beside the bond, in token wei.
+    """
 
     name: str
     role: Literal["worker", "validator"]
     capacity: int = 1
     adversary: str | None = None
+    purse: int = 0
 
     @property
     def owner(self) -> str:
@@ -68,6 +73,18 @@ def parties(adversary: str, jobs_in_flight: int) -> tuple[Party, ...]:
         Party("validator-1", "validator"),
         Party("validator-2", "validator"),
         Party("validator-3", "validator"),
+    )
+
+
+def faulty_committee(jobs_in_flight: int) -> tuple[Party, ...]:
+    """Two honest workers whose owners can pay for appeals, and four validators, one of them faulty."""
+    return (
+        Party("worker-1", "worker", jobs_in_flight, purse=APPEAL_MONEY),
+        Party("worker-2", "worker", jobs_in_flight, purse=APPEAL_MONEY),
+        Party("validator-1", "validator"),
+        Party("validator-2", "validator"),
+        Party("validator-3", "validator"),
+        Party("faulty", "validator", adversary="condemns-honest"),
     )
 
 

@@ -28,13 +28,15 @@ class Terms(BaseModel):
     juror_fee: int = Field(ge=0)
     max_units: int = Field(ge=1)
     committee: int = Field(ge=1, le=15)
+    appeal_seats: int = Field(default=0, ge=0, le=15)
     work_seconds: int = Field(ge=1)
     draw_seconds: int = Field(ge=1)
     commit_seconds: int = Field(ge=1)
     reveal_seconds: int = Field(ge=1)
+    challenge_seconds: int = Field(default=0, ge=0)
 
     def on_chain(self, coordinator: str, trainer: str, rules_hash: bytes) -> RunTerms:
-        """The terms as the contract takes them. Appeals are not offered."""
+        """The terms as the contract takes them."""
         return RunTerms(
             coordinator=coordinator,
             trainer=trainer,
@@ -43,12 +45,12 @@ class Terms(BaseModel):
             juror_fee=self.juror_fee,
             max_units=self.max_units,
             committee=self.committee,
-            appeal_seats=0,
+            appeal_seats=self.appeal_seats,
             work_seconds=self.work_seconds,
             draw_seconds=self.draw_seconds,
             commit_seconds=self.commit_seconds,
             reveal_seconds=self.reveal_seconds,
-            challenge_seconds=0,
+            challenge_seconds=self.challenge_seconds,
         )
 
 

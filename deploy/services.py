@@ -180,8 +180,10 @@ def worker(layout: Layout, party: Party) -> Service:
 
 
 def validator(layout: Layout, party: Party) -> Service:
-    """A validator."""
+    """An honest validator, or a faulty one."""
     settings = layout.settings("ASSIZE_VALIDATOR_", party.name, party.key, coordinator_url=layout.coordinator_url)
+    if party.adversary is not None:
+        return Service(party.name, (sys.executable, "-m", "deploy.adversaries", party.adversary), settings)
     return Service(party.name, assize("validator", "run"), settings)
 
 

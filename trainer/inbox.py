@@ -2,6 +2,7 @@
 
 Follows the chain. A job enters when its round's tally sets its accept bit, its artifact hashes to the root that was
 signed, and it has not been consumed; rewards are computed here, from the beacon's own prompts. No verdict, no gradient.
+A job under appeal waits for its last verdict; the trial of an appeal is no round of its own here.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import structlog
 
 from protocol.chain.client import Chain
 from protocol.chain.events import (
+    AppealedJobSettled,
+    AppealOpened,
     CheckpointPublished,
     Event,
     JobsConsumed,
@@ -23,6 +26,7 @@ from protocol.chain.events import (
     RoundVoided,
     Submitted,
 )
+from protocol.chain.structs import Verdict
 from protocol.chain.tail import Rollback, Tail
 from protocol.environments.environment import Environment
 from protocol.errors import Rejected, Unavailable
@@ -39,6 +43,10 @@ Fetch = Callable[[str, bytes], bytes]
 """(uri, artifact root) -> the artifact's bytes. Raises ``Unavailable`` or ``Rejected``."""
 
 
+RoundEvent = Submitted | RoundTallied | RoundVoided | JobsConsumed | AppealOpened | AppealedJobSettled
+"""What changes which jobs of a round may be trained on."""
+
+
 @dataclass(slots=True)
 class _Round:
     """What the inbox remembers of a round until its groups are used or stale."""
@@ -47,8 +55,14 @@ class _Round:
     beacon: bytes
     claims: dict[int, tuple[str, bytes]] = field(default_factory=dict)
     accepted: int = 0
+    appealed: int = 0
     consumed: int = 0
     tallied: bool = False
+
+    @property
+    def usable(self) -> int:
+        """Bitmap of the jobs that may be trained on now."""
+        return self.accepted & ~self.appealed & ~self.consumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +118,10 @@ class Inbox:
             self.rounds[event.round] = _Round(event.policy_version, log.block_hash)
         elif isinstance(event, CheckpointPublished) and event.run == self.run:
             self.published = max(self.published, event.version)
-        elif isinstance(event, Submitted | RoundTallied | RoundVoided | JobsConsumed):
+        elif isinstance(event, RoundEvent):
             self._fold_round(event)
 
-    def _fold_round(self, event: Submitted | RoundTallied | RoundVoided | JobsConsumed) -> None:
+    def _fold_round(self, event: RoundEvent) -> None:
         round_ = self.rounds.get(event.round)
         if round_ is None:
             return
@@ -117,10 +131,20 @@ class Inbox:
             round_.accepted, round_.tallied = event.accepted, True
         elif isinstance(event, JobsConsumed):
             round_.consumed |= event.jobs
-            for job in jobs_in(event.jobs):
-                self.intake.pop((event.round, job), None)
+            self._drop(event.round, event.jobs)
+        elif isinstance(event, AppealOpened):
+            round_.appealed |= 1 << event.job
+            self._drop(event.round, 1 << event.job)
+        elif isinstance(event, AppealedJobSettled):
+            bit = 1 << event.job
+            round_.accepted = round_.accepted & ~bit | (bit if event.verdict is Verdict.ACCEPTED else 0)
+            round_.appealed &= ~bit
         else:
             del self.rounds[event.round]
+
+    def _drop(self, number: int, jobs: int) -> None:
+        for job in jobs_in(jobs):
+            self.intake.pop((number, job), None)
 
     def _forget(self, oldest_usable: int) -> None:
         """Drops rounds whose policy is too old for this step and every later one: refused at intake."""
@@ -133,7 +157,7 @@ class Inbox:
         wanted = [
             (number, job)
             for number, round_ in self.rounds.items()
-            for job in jobs_in(round_.accepted & ~round_.consumed)
+            for job in jobs_in(round_.usable)
             if (number, job) not in self.intake
         ]
         for key, data in zip(wanted, self.pool.map(lambda key: self._fetched(*key), wanted), strict=True):

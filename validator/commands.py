@@ -27,14 +27,10 @@ def validator() -> None:
 @guard
 def run(settings: EnvFile = None) -> None:
     """Follow rounds, judge, commit and reveal until stopped."""
-    from protocol.node.telemetry import configure, serve_metrics
-    from validator.service import build
+    from validator.service import serve
     from validator.settings import ValidatorSettings
 
-    read = ValidatorSettings.read(settings)
-    configure("validator", read.log_level)
-    serve_metrics(read.metrics_port)
-    raise SystemExit(build(read).run())
+    raise SystemExit(serve(ValidatorSettings.read(settings)))
 
 
 @app.command()

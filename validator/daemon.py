@@ -3,7 +3,8 @@
     follow ──> prepare (fetch artifacts and weights, judge) ──> commit (journal first) ──> reveal ──> publish evidence
 
 Each tick does all of it for every round in progress. With as many seats as validators a seat is certain, so judging
-begins when the first submission stands on chain, and the vote is ready by the draw.
+begins when the first submission stands on chain, and the vote is ready by the draw. An appeal is one more round, under
+its own number, of one job: what is judged is the submission to the round appealed against.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from validator.desk import Desk, Trial
 from validator.duties import Duty, duty, must_decide, overdue
 from validator.errands import Errands
 from validator.journal import Ballot, Journal, JournalledVote
+from validator.judge import Judgement
 from validator.rounds import FollowedRound, Rounds
 from validator.runs import Runs
 from validator.verdict import vote_of
@@ -71,7 +73,7 @@ class Validator:
         """One pass over everything; returns whether there may be more to do at once."""
         followed = self._follow()
         live = list(self._rounds.live.values())
-        duties = [(one, duty(one, self._node, self._certain(one), self._now())) for one in live]
+        duties = [(one, duty(one, self._node, one.certain(self._node), self._now())) for one in live]
         trials = [self._trial(one) for one, due in duties if due in (Duty.PREPARE, Duty.COMMIT)]
         worked = self._desk.work([trial for trial in trials if trial is not None])
         for one, due in duties:
@@ -107,15 +109,11 @@ class Validator:
         """The chain's time: that of the newest block, and what has passed since; this machine's clock may be wrong."""
         return self._block_time + (time.monotonic() - self._seen_at)
 
-    def _certain(self, followed: FollowedRound) -> bool:
-        terms = self._rounds.runs.get(followed.opened.run)
-        return terms is not None and terms.committee >= followed.opened.slot_count
-
     def _trial(self, followed: FollowedRound) -> Trial | None:
         """The round with all that judging needs; None while that cannot be learnt."""
         run, version = followed.opened.run, followed.opened.policy_version
         try:
-            context = self._runs.context(run, self._rounds.runs[run])
+            context = self._runs.context(run, followed.terms)
         except AssizeError as error:
             if self._refuse(f"run {run}: {error}"):
                 log.warning("run_not_known", run=run, error=str(error))
@@ -131,47 +129,58 @@ class Validator:
         digest = commitment(
             deployment.chain_id,
             deployment.rounds,
-            followed.opened.round,
+            followed.number,
             followed.attempt,
             self._node,
             vote,
             standing.salt,
         )
-        call = calls.commit(deployment, followed.opened.round, digest)
+        call = calls.commit(deployment, followed.number, digest)
         if self._send(f"commit/{_ballot(followed).name}", call):
             followed.committed.add(self._node)
 
     def _decide(self, followed: FollowedRound) -> JournalledVote | None:
         """Journals the vote once every job is judged; an abstention once that cannot be any more."""
         trial = self._trial(followed)
-        commit_seconds = self._rounds.runs[followed.opened.run].commit_seconds
-        late = must_decide(followed, self._now(), min(self._reserve_seconds, commit_seconds / 3))
+        late = must_decide(followed, self._now(), min(self._reserve_seconds, followed.terms.commit_seconds / 3))
         # One silent store must not hold up everybody's verdict until the deadline.
         impatient = late or self._now() > followed.closed_at + self._patience_seconds
         if trial is not None and (trial.judged or (impatient and self._desk.settle_missing(trial))):
-            signed = bundles.sign(self._evidence(trial), self._signer)
-            reasons = {judgement.claim.job: judgement.reason for judgement in trial.judgements}
-            vote = vote_of(reasons, signed.evidence.root)
-            return self._journal.record(_ballot(followed), vote, signed.canonical)
+            return self._vote(trial, self.findings(trial))
         if late or (trial is not None and trial.docket.impossible):
-            log.warning("abstains", round=followed.opened.round, attempt=followed.attempt)
-            return self._journal.record(_ballot(followed), abstention(), b"")
+            return self._abstain(followed)
         return None
 
-    def _evidence(self, trial: Trial) -> bundles.Evidence:
+    def findings(self, trial: Trial) -> list[Judgement]:
+        """What is found of each submitted job, ascending."""
+        return trial.judgements
+
+    def _vote(self, trial: Trial, judgements: Sequence[Judgement]) -> JournalledVote:
+        signed = bundles.sign(self._evidence(trial, judgements), self._signer)
+        reasons = {judgement.claim.job: judgement.reason for judgement in judgements}
+        vote = vote_of(reasons, signed.evidence.root, trial.followed.appeal)
+        if vote == abstention():
+            return self._abstain(trial.followed)
+        return self._journal.record(_ballot(trial.followed), vote, signed.canonical)
+
+    def _abstain(self, followed: FollowedRound) -> JournalledVote:
+        log.warning("abstains", round=followed.number, attempt=followed.attempt)
+        return self._journal.record(_ballot(followed), abstention(), b"")
+
+    def _evidence(self, trial: Trial, judgements: Sequence[Judgement]) -> bundles.Evidence:
         opened, context = trial.followed.opened, trial.context
         return bundles.Evidence(
             chain_id=context.chain_id,
             rounds=context.rounds_address,
             run=opened.run,
-            round=opened.round,
+            round=trial.followed.number,
             attempt=trial.followed.attempt,
             juror=self._node,
             policy_version=opened.policy_version,
             manifest_root=trial.manifest_root,
             rules_hash=context.rules_hash,
             thresholds=tuple(sorted(context.rules.thresholds.model_dump().items())),
-            jobs=tuple(judgement.evidence for judgement in trial.judgements),
+            jobs=tuple(judgement.evidence for judgement in judgements),
         )
 
     def _reveal(self, followed: FollowedRound) -> None:
@@ -196,7 +205,7 @@ class Validator:
 
     def _nudge(self, live: Sequence[FollowedRound]) -> None:
         """Takes the steps that anyone may take, where nobody has for a while: a silent coordinator stops no round."""
-        now, due = time.monotonic(), {(one.opened.round, overdue(one, self._now())) for one in live}
+        now, due = time.monotonic(), {(one.number, overdue(one, self._now())) for one in live}
         due = {(number, step) for number, step in due if step is not Duty.NOTHING}
         self._overdue_since = {key: self._overdue_since.get(key, now) for key in due}
         for (number, step), since in self._overdue_since.items():
@@ -237,7 +246,7 @@ class Validator:
 
 
 def _ballot(followed: FollowedRound) -> Ballot:
-    return Ballot(followed.opened.round, followed.attempt, followed.beacon)
+    return Ballot(followed.number, followed.attempt, followed.beacon)
 
 
 def _takes_commitments(followed: FollowedRound) -> bool:

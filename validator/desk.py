@@ -95,15 +95,16 @@ class Desk:
 
     def docket(self, followed: FollowedRound) -> Docket:
         """Returns what there is on a round; a reorganised round is another one."""
-        return self._dockets.setdefault((followed.opened.round, followed.beacon), Docket())
+        return self._dockets.setdefault((followed.number, followed.beacon), Docket())
 
     def work(self, trials: Sequence[Trial]) -> bool:
         """Fetches and judges what it can; returns whether there was anything to judge."""
-        groups: dict[tuple[int, bytes], list[tuple[Trial, Submitted]]] = {}
+        groups: dict[tuple[int, bytes, bytes], list[tuple[Trial, Submitted]]] = {}
         for trial in trials:
             ready = [] if trial.docket.impossible else self._ready(trial)
             if trial.weights_there() and ready:
-                groups.setdefault((trial.context.run, trial.manifest_root), []).extend((trial, job) for job in ready)
+                group = (trial.context.run, trial.context.rules_hash, trial.manifest_root)
+                groups.setdefault(group, []).extend((trial, job) for job in ready)
         for jobs in groups.values():
             _judge(jobs)
         return bool(groups)
@@ -124,9 +125,8 @@ class Desk:
 
     def keep(self, rounds: Sequence[FollowedRound]) -> None:
         """Forgets every round but these."""
-        kept = {(followed.opened.round, followed.beacon) for followed in rounds}
-        for number, _ in self._dockets.keys() - kept:
-            self._fetching.forget(number)
+        kept = {(followed.number, followed.beacon) for followed in rounds}
+        self._fetching.keep({followed.opened.round for followed in rounds})
         self._dockets = {key: docket for key, docket in self._dockets.items() if key in kept}
 
     def _ready(self, trial: Trial) -> list[Submitted]:
@@ -149,7 +149,7 @@ def _judge(jobs: Sequence[tuple[Trial, Submitted]]) -> None:
     except Exception as error:  # nothing that breaks here may cost a worker or end the daemon: it abstains
         for docket in {id(trial.docket): trial.docket for trial, _ in jobs}.values():
             docket.failures += 1
-        log.error("judging_failed", round=first.followed.opened.round, error=repr(error), exc_info=True)
+        log.error("judging_failed", round=first.followed.number, error=repr(error), exc_info=True)
         return
     for (trial, _), judgement in zip(jobs, judgements, strict=True):
         trial.docket.judged[judgement.claim.job] = judgement

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -53,9 +53,9 @@ class Fetching:
             self._retry(fetch, claim, limit)
         return found
 
-    def forget(self, round_: int) -> None:
-        """Lets go of everything fetched for a round."""
-        self._fetches = {key: fetch for key, fetch in self._fetches.items() if key[0] != round_}
+    def keep(self, rounds: Collection[int]) -> None:
+        """Lets go of everything fetched for other rounds than these."""
+        self._fetches = {key: fetch for key, fetch in self._fetches.items() if key[0] in rounds}
 
     def close(self) -> None:
         """Ends the fetches; those under way run into their closed client."""

@@ -40,7 +40,7 @@ def inspect(
             closing(Runs(client, chain.deployment, directory, settings.sources, settings.device))
         )
         wanted, run, version = _job(followed, data, job), followed.opened.run, followed.opened.policy_version
-        context = runs.context(run, rounds.runs[run])
+        context = runs.context(run, followed.terms)
         trial = Trial(followed, context, rounds.manifest_roots[run, version], Docket())
         if model is not None:
             policy = load_policy(model, context.rules, settings.device)

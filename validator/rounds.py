@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from protocol.chain.events import (
+    AppealOpened,
     CheckpointPublished,
     CommitteeDrawn,
     CommitteeRedrawn,
@@ -21,6 +22,7 @@ from protocol.chain.events import (
     RoundVoided,
     RunOpened,
     Submitted,
+    TermsAnnounced,
     VoteCommitted,
     VoteRevealed,
 )
@@ -41,11 +43,23 @@ class SubmittedLeaf:
 
 @dataclass(slots=True)
 class FollowedRound:
-    """One round. ``deadline`` ends the present phase; ``jurors`` are those of the present attempt. Unix seconds."""
+    """One trial: of a round, or of one job of it on appeal.
 
+    number    what votes on it go by: the round's, or the appeal's own
+    opened    how the round was opened; seeds, prompts and policy follow from this one, on appeal too
+    beacon    hash of the block that opened it
+    terms     the run's, as they stood then
+    deadline  end of the present phase, in unix seconds
+    barred    validators that get no seat: on appeal, those who sat before
+    jurors    those of the present attempt
+    """
+
+    number: int
     opened: RoundOpened
     beacon: bytes
+    terms: RunTerms
     deadline: int
+    barred: frozenset[int] = frozenset()
     leaves: dict[int, SubmittedLeaf] = field(default_factory=dict)
     submitted: int | None = None
     closed_at: int = 0
@@ -61,6 +75,16 @@ class FollowedRound:
         """Jobs to judge, ascending: all that were submitted, known for certain once the round is closed."""
         return tuple(sorted(self.leaves)) if self.submitted is None else jobs_in(self.submitted)
 
+    @property
+    def appeal(self) -> bool:
+        """Whether this is the trial of an appeal."""
+        return self.number != self.opened.round
+
+    def certain(self, node: int) -> bool:
+        """Whether ``node`` gets a seat if it can be drawn at all, there being as many seats as validators."""
+        seats = self.terms.appeal_seats if self.appeal else self.terms.committee
+        return node not in self.barred and seats >= self.opened.slot_count - len(self.barred)
+
 
 class Rounds:
     """Every round that has not ended (all of them where ``keep_ended``), the runs and checkpoints they name, and every
@@ -70,6 +94,7 @@ class Rounds:
         self._keep_ended = keep_ended
         self.live: dict[int, FollowedRound] = {}
         self.runs: dict[int, RunTerms] = {}
+        self._announced: dict[int, TermsAnnounced] = {}
         self.manifest_roots: dict[tuple[int, int], bytes] = {}
         self._claims: dict[bytes, tuple[int, int]] = {}
 
@@ -85,8 +110,16 @@ class Rounds:
                 self.manifest_roots[run, 0] = root
             case CheckpointPublished(run=run, version=version, manifest_root=root):
                 self.manifest_roots[run, version] = root
+            case TermsAnnounced() as announced:
+                self._take_effect(announced.run, log.timestamp)
+                self._announced[announced.run] = announced
             case RoundOpened() as opened:
-                self.live[opened.round] = FollowedRound(opened, log.block_hash, opened.deadline)
+                self._take_effect(opened.run, log.timestamp)
+                self.live[opened.round] = FollowedRound(
+                    opened.round, opened, log.block_hash, self.runs[opened.run], opened.deadline
+                )
+            case AppealOpened() as appeal:
+                self._appeal(appeal, log.timestamp)
             case RoundSettled(round=number) | RoundVoided(round=number) if not self._keep_ended:
                 self.live.pop(number, None)
             case Submitted() as submitted:
@@ -95,6 +128,26 @@ class Rounds:
                 followed = self.live.get(getattr(event, "round", 0))
                 if followed is not None:
                     _advance(followed, event, log.timestamp)
+
+    def _take_effect(self, run: int, timestamp: int) -> None:
+        announced = self._announced.get(run)
+        if announced is not None and announced.effective_at <= timestamp:
+            self.runs[run] = announced.terms
+
+    def _appeal(self, appeal: AppealOpened, timestamp: int) -> None:
+        """One job of a round still followed, as a trial under a number of its own."""
+        first = self.live[appeal.round]
+        self.live[appeal.appeal] = FollowedRound(
+            appeal.appeal,
+            first.opened,
+            first.beacon,
+            first.terms,
+            appeal.deadline,
+            frozenset(first.jurors),
+            leaves={appeal.job: first.leaves[appeal.job]},
+            submitted=1 << appeal.job,
+            closed_at=timestamp,
+        )
 
     def _submit(self, submitted: Submitted) -> None:
         followed = self.live.get(submitted.round)

@@ -50,20 +50,20 @@ class Runs:
         self._client, self._deployment, self._directory = client, deployment, directory
         self._sources, self._device = sources, device
         self._again_at = 0.0
-        self._known: dict[int, RunContext] = {}
+        self._known: dict[tuple[int, bytes], RunContext] = {}
 
     def context(self, run: int, terms: RunTerms) -> RunContext:
-        """Returns what is known of ``run``, asking the coordinator the first time.
+        """Returns what is known of ``run`` under ``terms``, asking the coordinator the first time.
 
         Raises ``Unavailable``; ``Rejected`` for rules that are not those on chain; ``Misconfigured`` for an environment
         this version does not know.
         """
-        known = self._known.get(run)
+        known = self._known.get((run, terms.rules_hash))
         if known is None:
             if time.monotonic() < self._again_at:
                 raise Unavailable(f"run {run} is not known yet")
             self._again_at = time.monotonic() + RETRY_SECONDS
-            known = self._known[run] = self._learn(run, terms)
+            known = self._known[run, terms.rules_hash] = self._learn(run, terms)
         return known
 
     @property
@@ -74,7 +74,7 @@ class Runs:
 
     def prefetch(self, manifest_roots: Mapping[tuple[int, int], bytes]) -> None:
         """Starts fetching the newest version of each run that is known, so that it is there before its first round."""
-        for run, known in self._known.items():
+        for (run, _), known in self._known.items():
             newest = max(version for of_run, version in manifest_roots if of_run == run)
             known.weights.prepare(newest, manifest_roots[run, newest])
 

@@ -9,6 +9,7 @@ from protocol.chain.sender import Sender
 from protocol.chain.structs import Role
 from protocol.errors import Misconfigured
 from protocol.node.daemon import Daemon
+from protocol.node.telemetry import configure, serve_metrics
 from protocol.node.wallet import Wallet
 from protocol.transport.coordinator import CoordinatorClient
 from validator.daemon import Validator
@@ -33,7 +34,14 @@ def node_of(chain: Chain, wallet: Wallet) -> int:
     return node
 
 
-def build(settings: ValidatorSettings) -> Daemon:
+def serve(settings: ValidatorSettings, kind: type[Validator] = Validator) -> int:
+    """Runs until stopped; returns the exit code."""
+    configure("validator", settings.log_level)
+    serve_metrics(settings.metrics_port)
+    return build(settings, kind).run()
+
+
+def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Daemon:
     """Returns the daemon, ready to run. Raises ``Misconfigured`` or ``Unavailable`` with what is missing."""
     torch.set_num_threads(1)
     wallet = settings.wallet()
@@ -45,7 +53,7 @@ def build(settings: ValidatorSettings) -> Daemon:
     journal = Journal(settings.state_dir)
     fetching, errands = Fetching(), Errands(client, journal, node, settings.heartbeat_seconds)
     runs = Runs(client, deployment, settings.state_dir / "weights", settings.sources, settings.device)
-    validator = Validator(
+    validator = kind(
         chain=chain,
         node=node,
         signer=wallet,

@@ -31,8 +31,12 @@ def reason_of(findings: Sequence[Finding]) -> Reason:
     return min((finding.reason for finding in findings), key=SEVERITY.index, default=Reason.ACCEPTED)
 
 
-def vote_of(reasons: Mapping[int, Reason], evidence_root: bytes) -> Vote:
-    """Returns the vote that says ``reasons`` (by job); an abstention as soon as one job could not be judged."""
-    if any(reason is Reason.ABSTAIN for reason in reasons.values()):
+def vote_of(reasons: Mapping[int, Reason], evidence_root: bytes, appeal: bool = False) -> Vote:
+    """Returns the vote that says ``reasons`` (by job); an abstention as soon as one job could not be judged.
+
+    On appeal an artifact that cannot be fetched says nothing about the verdict appealed against: nothing is decided.
+    """
+    unjudged = (Reason.ABSTAIN, Reason.UNAVAILABLE) if appeal else (Reason.ABSTAIN,)
+    if any(reason in unjudged for reason in reasons.values()):
         return abstention()
     return vote_on(reasons, evidence_root)

@@ -75,6 +75,10 @@ class Weights:
         if not fetch.done():
             return False
         error = fetch.exception()
+        if error is None and not fetch.result().is_dir():
+            # It made room for newer ones, and is asked for again: an appeal against what it made.
+            del self._fetches[version, root]
+            return False
         if error is not None:
             log.warning("weights_not_there", run=self._run, version=version, error=str(error))
             del self._fetches[version, root]

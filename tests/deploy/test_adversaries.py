@@ -9,13 +9,20 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.adversaries import ADVERSARIES, adversary
+from deploy.adversaries import ADVERSARIES, FAULTY_VALIDATORS, adversary, faulty_validator
+from deploy.adversaries.condemns_honest import condemn
 from deploy.adversaries.edited_answer import edited
 from protocol.environments.arithmetic import Arithmetic
 from protocol.errors import Misconfigured
 from protocol.tensor.decode import Completion
 from protocol.tensor.model import Model, load_model
+from protocol.wire.evidence import JobEvidence
+from protocol.wire.reasons import Reason
 from trainer.builtin import Warmup, make_builtin
+from validator.claims import Claim
+from validator.daemon import Validator
+from validator.judge import Judgement
+from validator.verdict import vote_of
 from worker.daemon import Worker
 
 ENVIRONMENT = Arithmetic(3)
@@ -36,6 +43,16 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
 def completion(model: Model, text: str, ends: bool = True) -> Completion:
     tokens = (*model.prompt_tokens(text), *([model.stop_token] if ends else []))
     return Completion(tokens, torch.zeros(len(tokens)), torch.ones(len(tokens), 4), "stop" if ends else "length")
+
+
+def test_a_faulty_validator_votes_fraud_and_says_so_in_its_evidence() -> None:
+    assert all(issubclass(faulty_validator(name), Validator) for name in FAULTY_VALIDATORS)
+    honest = JobEvidence(3, 7, b"\x01" * 32, Reason.ACCEPTED, 10, 10, (), None)
+    claim = Claim(1, "", 2, 3, 7, b"", b"", b"", 10, 10, b"\x01" * 32, "", False)
+    found = condemn(Judgement(claim, honest))
+    assert found.reason is Reason.SAMPLING_FRAUD
+    assert found.evidence.findings
+    assert vote_of({3: found.reason}, bytes(32)).fraud == 1 << 3
 
 
 def test_every_adversary_is_a_worker_and_an_unknown_one_is_named() -> None:

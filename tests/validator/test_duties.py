@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from protocol.chain.events import (
+    AppealOpened,
     CommitteeDrawn,
     CommitteeRedrawn,
     Event,
@@ -16,15 +18,21 @@ from protocol.chain.events import (
     RoundOpened,
     RoundSettled,
     RoundTallied,
+    RoundVoided,
+    RunOpened,
     Submitted,
+    TermsAnnounced,
     VoteCommitted,
     VoteRevealed,
 )
+from protocol.chain.structs import RunTerms, Verdict
 from protocol.wire.assignments import Leaf, pack_leaves
 from validator.duties import Duty, duty, must_decide, overdue
 from validator.rounds import FollowedRound, Rounds
 
 ME, OTHER = 4, 5
+TERMS = RunTerms("", "", b"", 1, 1, 1, 3, 5, 600, 600, 600, 600, 60)
+RUN = RunOpened(1, "", TERMS, b"", "")
 OPENED = RoundOpened(1, 1, 0, 0, 2, 3, 0, 100, b"")
 LEAVES = pack_leaves([Leaf(0, 10, b"\x01" * 32), Leaf(1, 10, b"\x02" * 32)])
 SUBMITTED = Submitted(1, 9, 0, b"\x0b" * 32, LEAVES, "http://a/", b"")
@@ -37,6 +45,7 @@ REVEALED = VoteRevealed(1, ME, 0, 3, 0, b"", b"", b"")
 
 def folded(*events: Event) -> Rounds:
     rounds = Rounds()
+    rounds.fold([Log(0, b"", b"", 0, 80, RUN)])
     rounds.fold([Log(n, b"\x0b" * 32, b"", 0, 90 + n, event) for n, event in enumerate(events)])
     return rounds
 
@@ -104,6 +113,30 @@ def test_leaves_in_any_order_are_read() -> None:
     swapped = LEAVES[41:] + LEAVES[:41]
     rounds = folded(OPENED, Submitted(1, 9, 0, b"", swapped, "", b""))
     assert sorted(rounds.live[1].leaves) == [0, 1]
+
+
+def test_an_appeal_is_a_trial_of_one_job_under_its_own_number_with_its_rounds_beacon() -> None:
+    tallied = (OPENED, SUBMITTED, CLOSED, DRAWN, RoundTallied(1, 0, 1, 2, 140))
+    opened = AppealOpened(2, 1, "", 1, Verdict.FRAUD, 9, 10, 5, 150)
+    rounds = folded(*tallied, opened)
+    trial = rounds.live[2]
+    assert trial.appeal
+    assert (trial.number, trial.opened.round, trial.beacon, trial.jobs) == (2, 1, rounds.live[1].beacon, (1,))
+    assert duty(trial, 6, trial.certain(6), 141) is Duty.PREPARE, "as many seats as there are others"
+    assert not trial.certain(ME), "who sat before is not drawn"
+    assert overdue(trial, 141) is Duty.DRAW
+    drawn = folded(*tallied, opened, CommitteeDrawn(2, 0, 9, b"", (6, 7, 8), 170))
+    assert duty(drawn.live[2], 6, False, 160) is Duty.COMMIT
+    assert duty(drawn.live[1], ME, False, 160) is Duty.NOTHING
+    assert set(folded(*tallied, opened, RoundVoided(2, 0)).live) == {1}, "the round waits for no undecided appeal"
+
+
+def test_a_round_keeps_the_terms_it_was_opened_with() -> None:
+    later = replace(TERMS, rules_hash=b"\x07" * 32, committee=1)
+    rounds = folded(TermsAnnounced(1, "", later, 91), OPENED, replace(OPENED, round=2))
+    assert rounds.live[2].terms == later
+    early = folded(TermsAnnounced(1, "", later, 92), OPENED, replace(OPENED, round=2))
+    assert [early.live[number].terms for number in (1, 2)] == [TERMS, later]
 
 
 def test_a_round_that_ended_is_forgotten() -> None:

@@ -36,5 +36,11 @@ def test_a_vote_says_what_was_found() -> None:
     assert reasons_of(vote, 1 << 0 | 1 << 2 | 1 << 5 | 1 << 9) == reasons
 
 
+def test_what_cannot_be_fetched_is_void_at_first_and_decides_nothing_on_appeal() -> None:
+    reasons = {3: Reason.UNAVAILABLE}
+    assert not vote_of(reasons, b"\x01" * 32).abstains
+    assert vote_of(reasons, b"\x01" * 32, appeal=True).abstains
+
+
 def test_one_job_that_could_not_be_judged_makes_an_abstention() -> None:
     assert vote_of({0: Reason.ACCEPTED, 1: Reason.ABSTAIN}, bytes(32)).abstains

@@ -1,0 +1,34 @@
+"""A validator that judges honestly, and all the same finds every job of the first round it sits in fraudulent.
+
+Its evidence says so as well: what gives it away is that nobody who measures again finds what it found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from protocol.wire.evidence import Finding
+from protocol.wire.reasons import Reason
+from validator.daemon import Validator
+from validator.desk import Trial
+from validator.judge import Judgement
+
+INVENTED = Finding(Reason.SAMPLING_FRAUD, "a token is not the seeded choice", 0, 1.0, 0.0)
+
+
+class Adversary(Validator):
+    """See above."""
+
+    condemned: int | None = None
+
+    def findings(self, trial: Trial) -> list[Judgement]:
+        found = super().findings(trial)
+        if self.condemned is None:
+            self.condemned = trial.followed.number
+        return [condemn(each) for each in found] if trial.followed.number == self.condemned else found
+
+
+def condemn(judgement: Judgement) -> Judgement:
+    """The judgement with a fraud that nobody committed. PURE."""
+    evidence = replace(judgement.evidence, reason=Reason.SAMPLING_FRAUD, findings=(INVENTED,))
+    return replace(judgement, evidence=evidence)
