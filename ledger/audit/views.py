@@ -8,9 +8,9 @@ from typing import Any
 
 from ledger.audit.report import Findings
 from ledger.book import MemoryBook, known
-from ledger.facts import Appeal, Checkpoint, Credit, Holding, Job, Membership, Node, Round, Run, RunTerms
+from ledger.facts import Appeal, Checkpoint, Credit, Holding, Job, Membership, Node, Round, Run, RunTerms, Slot
 from ledger.fold.committees import seats_of
-from ledger.fold.rounds import FROZEN
+from ledger.fold.rounds import FROZEN, eligible_slots
 from ledger.fold.runs import terms_at
 from ledger.fold.treasury import admin_of, treasury_of
 from protocol.chain.contracts import Reader
@@ -115,6 +115,16 @@ class Views:
             self._equal("Registry.nodeOf", node.node, "role", view.role.name.lower(), node.role)
         bonded = sum(node.bond for node in nodes)
         self._equal("Registry", "totalBonded", "bonds", self._reader.total_bonded(), bonded)
+        self._slots()
+
+    def _slots(self) -> None:
+        slots = list(self._book.all(Slot))
+        count = max((slot.slot + 1 for slot in slots), default=0)
+        eligible = eligible_slots(self._book, count, self._timestamp)
+        self._equal("Registry", "slotCount", "slots", self._reader.slot_count(), count)
+        self._equal("Registry", "eligible", "slots", hex(self._reader.eligible()), hex(eligible))
+        for slot, node in self._ask("Registry", "nodeAt", [(slot.slot,) for slot in slots], slots):
+            self._equal("Registry.nodeAt", slot.slot, "node", node, slot.node)
 
     def _runs(self) -> None:
         runs = list(self._book.all(Run))
