@@ -8,13 +8,15 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test test-python test-contracts lint bench-tax bench-gas contracts-coverage abi clean
+.PHONY: help demo test test-python test-contracts lint bench-tax bench-gas contracts-coverage contracts-deep contracts-mutants abi clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one)"
 	@echo "make test            set up, run every test and check"
 	@echo "make bench-tax       the market against a bare loop: the trust tax"
 	@echo "make bench-gas       gas of every verb, and all-in for each verified job"
 	@echo "make contracts-coverage   lines and branches of contracts/src that the tests reach"
+	@echo "make contracts-deep       the contracts' invariants, 10,000 runs of 64 calls   (RUNS=500 SEED=7)"
+	@echo "make contracts-mutants    small faults in the contracts, each of which the tests must find"
 	@echo "make test-python | test-contracts | lint | abi | clean"
 
 demo: .venv/.localnet contracts/node_modules/.stamp
@@ -43,6 +45,12 @@ bench-gas: .venv/.localnet contracts/node_modules/.stamp
 
 contracts-coverage: contracts/node_modules/.stamp
 	@contracts/coverage
+
+contracts-deep: contracts/node_modules/.stamp
+	@contracts/deep $(if $(RUNS),--runs $(RUNS)) $(if $(filter command,$(firstword $(origin SEED))),--seed $(SEED))
+
+contracts-mutants: contracts/node_modules/.stamp
+	@contracts/mutate
 
 abi: .venv/.test contracts/node_modules/.stamp
 	contracts/build
