@@ -100,6 +100,7 @@ def _run_faulty_committee(seed: int, root: Path, run_file: Path, model: Path | N
     _end_on_signals()
     with Supervisor(root) as supervisor, View(0) as view:
         network = Localnet(options, supervisor, view)
+        view.last_version = network.steps
         network.start(endless=True)
         outcome, broken = run_until_restored(network)
     for sentence in broken:

@@ -61,10 +61,15 @@ def redis_url(redis_process: str) -> str:
 
 @pytest.fixture
 def swarm(
-    chain: Chain, anvil: Anvil, make_wallet: Callable[[str], Wallet], redis_url: str, tmp_path: Path
+    request: pytest.FixtureRequest,
+    chain: Chain,
+    anvil: Anvil,
+    make_wallet: Callable[[str], Wallet],
+    redis_url: str,
+    tmp_path: Path,
 ) -> Iterator[Swarm]:
-    """Two workers, three validators, a funded run, nobody acting yet."""
-    made = Swarm(chain, anvil, make_wallet, redis_url, tmp_path)
+    """Two workers, three validators, a funded run, nobody acting yet; a parameter changes what the run offers."""
+    made = Swarm(chain, anvil, make_wallet, redis_url, tmp_path, **getattr(request, "param", {}))
     yield made
     made.close()
 

@@ -66,6 +66,9 @@ class Swarm:
     directory: Path
     url: str = ""
     window: int = 600
+    committee: int = 3
+    appeal_seats: int = 0
+    challenge: int = 0
     senders: dict[str, Sender] = field(default_factory=dict)
     clients: dict[int, CoordinatorClient] = field(default_factory=dict)
     intents: itertools.count[int] = field(default_factory=itertools.count)
@@ -74,7 +77,10 @@ class Swarm:
         self.coordinator, self.trainer = self.make_wallet("coordinator"), self.make_wallet("trainer")
         self.requester = self.rich("requester", "Credits", 10_000 * TOKEN)
         self.workers = [self.register(f"worker-{index}", Role.WORKER, 64) for index in range(2)]
-        self.validators = [self.register(f"validator-{index}", Role.VALIDATOR, 1) for index in range(3)]
+        self.validators = [
+            self.register(f"validator-{index}", Role.VALIDATOR, 1)
+            for index in range(max(3, self.committee + self.appeal_seats))
+        ]
         self.run = self._open_run()
         for worker in self.workers:
             self.join(worker)
@@ -151,13 +157,13 @@ class Swarm:
             price_per_unit=PRICE,
             juror_fee=FEE,
             max_units=MAX_UNITS,
-            committee=3,
-            appeal_seats=0,
+            committee=self.committee,
+            appeal_seats=self.appeal_seats,
             work_seconds=self.window,
             draw_seconds=self.window,
             commit_seconds=self.window,
             reveal_seconds=self.window,
-            challenge_seconds=0,
+            challenge_seconds=self.challenge,
         )
         opened = self.send(self.requester, calls.open_run(self.chain.deployment, terms, MANIFEST_ROOT, "rules"))
         run = _only(opened, RunOpened).run
