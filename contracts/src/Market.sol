@@ -2,10 +2,11 @@
 pragma solidity ^0.8.28;
 
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
-import {ICredits} from "./interfaces/ICredits.sol";
+import {ICredits, Payment} from "./interfaces/ICredits.sol";
 import {Consumption, IMarket, MarketTerms, Run, RunTerms} from "./interfaces/IMarket.sol";
 import {IRegistry, Role} from "./interfaces/IRegistry.sol";
 import {IRounds} from "./interfaces/IRounds.sol";
+import {Assignments} from "./libraries/Assignments.sol";
 
 /// @title Market
 /// @notice As `IMarket` specifies.
@@ -169,6 +170,16 @@ contract Market is IMarket {
     }
 
     /// @inheritdoc IMarket
+    function payAll(uint256 run, uint256 round, Payment[] calldata payments) external onlyRounds {
+        uint256 total = 0;
+        for (uint256 i; i < payments.length; ++i) {
+            total += payments[i].amount;
+        }
+        _runs[run].reserved -= total.toUint128();
+        credits.earnAll(run, round, payments);
+    }
+
+    /// @inheritdoc IMarket
     function deposit(uint256 run, uint256 round, address owner, uint128 amount) external onlyRounds {
         _runs[run].reserved += amount;
         emit DepositLocked(run, round, owner, amount);
@@ -192,6 +203,18 @@ contract Market is IMarket {
     function announcedOf(uint256 run) external view returns (RunTerms memory, uint40 effectiveAt) {
         _known(run);
         return (_announced[run].terms, _announced[run].effectiveAt);
+    }
+
+    /// @inheritdoc IMarket
+    function requireJoined(uint256 run, bytes32 rulesHash, bytes calldata assignments) external view {
+        mapping(uint32 => bytes32) storage joined = joinedAt[run];
+        uint256 length = Assignments.listings(assignments);
+        for (uint256 i; i < length; ++i) {
+            // How many jobs a node is given is for the registry to check.
+            // slither-disable-next-line unused-return
+            (uint32 node,) = Assignments.read(assignments, i);
+            if (joined[node] != rulesHash) revert NotJoined(run, node);
+        }
     }
 
     /// @inheritdoc IMarket

@@ -11,6 +11,7 @@ import {Multicall} from "@openzeppelin/contracts/utils/Multicall.sol";
 import {IAdmin} from "./interfaces/IAdmin.sol";
 import {ICredits} from "./interfaces/ICredits.sol";
 import {Cause, IRegistry, Node, RegistryTerms, Role} from "./interfaces/IRegistry.sol";
+import {Assignments} from "./libraries/Assignments.sol";
 import {ExactTransfer} from "./libraries/ExactTransfer.sol";
 import {Permits} from "./libraries/Permits.sol";
 
@@ -21,6 +22,23 @@ contract Registry is IRegistry, EIP712, Multicall {
     using ExactTransfer for IERC20;
     using Permits for IERC20;
     using SafeCast for uint256;
+
+    /// A node as stored: what listing it reads and writes is one slot, its key another.
+    /// @param servesFrom  when a worker in service may be listed from, a timestamp (until 2106); 0 while it may not
+    struct Record {
+        address owner;
+        uint32 capacity;
+        uint32 inFlight;
+        uint32 servesFrom;
+        address key;
+        Role role;
+        uint8 slot;
+        bool revoked;
+        bool withdrawn;
+        uint40 activeAt;
+        uint128 bond;
+        uint40 retiredAt;
+    }
 
     bytes32 private constant NODE_BINDING =
         keccak256("NodeBinding(address owner,address key,uint8 role,uint32 capacity,uint256 deadline)");
@@ -50,7 +68,7 @@ contract Registry is IRegistry, EIP712, Multicall {
     uint256 private _serving;
     uint32[256] private _nodeAt;
     uint40[256] private _activeAt;
-    mapping(uint32 => Node) private _nodes;
+    mapping(uint32 => Record) private _nodes;
     mapping(address => Role) private _roleOf;
     /// Node a key was ever bound to: a key that was rotated out or withdrawn stays spent, so that no signature outlives it.
     mapping(address => uint32) private _boundTo;
@@ -84,18 +102,19 @@ contract Registry is IRegistry, EIP712, Multicall {
         uint128 bond = requiredBond(role, capacity).toUint128();
         uint40 activeAt = (block.timestamp + ACTIVATION_DELAY).toUint40();
         uint8 slot = role == Role.Validator ? _takeSlot(node, activeAt) : 0;
-        _nodes[node] = Node({
+        _nodes[node] = Record({
             owner: msg.sender,
-            role: role,
-            slot: slot,
             capacity: capacity,
             inFlight: 0,
-            activeAt: activeAt,
-            retiredAt: 0,
-            bond: bond,
+            servesFrom: role == Role.Worker ? uint256(activeAt).toUint32() : 0,
+            key: key,
+            role: role,
+            slot: slot,
             revoked: false,
             withdrawn: false,
-            key: key
+            activeAt: activeAt,
+            bond: bond,
+            retiredAt: 0
         });
         totalBonded += bond;
         emit NodeRegistered(node, msg.sender, key, role, slot, capacity, bond, activeAt);
@@ -105,7 +124,7 @@ contract Registry is IRegistry, EIP712, Multicall {
     /// @inheritdoc IRegistry
     function topUp(uint32 node, uint128 amount) external {
         if (amount == 0) revert ZeroAmount();
-        Node storage stored = _known(node);
+        Record storage stored = _known(node);
         if (stored.retiredAt != 0) revert AlreadyRetired(node);
         uint128 bond = stored.bond + amount;
         stored.bond = bond;
@@ -117,7 +136,7 @@ contract Registry is IRegistry, EIP712, Multicall {
 
     /// @inheritdoc IRegistry
     function retire(uint32 node) external {
-        Node storage stored = _owned(node);
+        Record storage stored = _owned(node);
         if (stored.retiredAt != 0) revert AlreadyRetired(node);
         uint40 retiredAt = block.timestamp.toUint40();
         stored.retiredAt = retiredAt;
@@ -127,7 +146,7 @@ contract Registry is IRegistry, EIP712, Multicall {
 
     /// @inheritdoc IRegistry
     function withdraw(uint32 node) external returns (uint256 amount) {
-        Node storage stored = _owned(node);
+        Record storage stored = _owned(node);
         if (stored.retiredAt == 0) revert NotRetired(node);
         if (stored.withdrawn) revert AlreadyWithdrawn(node);
         uint256 withdrawableAt = uint256(stored.retiredAt) + UNBONDING_DELAY;
@@ -146,7 +165,7 @@ contract Registry is IRegistry, EIP712, Multicall {
 
     /// @inheritdoc IRegistry
     function rotateKey(uint32 node, address key, uint256 deadline, bytes calldata keySignature) external {
-        Node storage stored = _owned(node);
+        Record storage stored = _owned(node);
         if (stored.withdrawn) revert AlreadyWithdrawn(node);
         _bindKey(node, msg.sender, key, stored.role, stored.capacity, deadline, keySignature);
         stored.key = key;
@@ -157,7 +176,7 @@ contract Registry is IRegistry, EIP712, Multicall {
 
     /// @inheritdoc IRegistry
     function revokeKey(uint32 node) external {
-        Node storage stored = _owned(node);
+        Record storage stored = _owned(node);
         if (stored.withdrawn) revert AlreadyWithdrawn(node);
         if (stored.revoked) revert AlreadyRevoked(node);
         address key = stored.key;
@@ -183,19 +202,25 @@ contract Registry is IRegistry, EIP712, Multicall {
     }
 
     /// @inheritdoc IRegistry
-    function reserveJobs(uint32 node, uint32 jobs) external onlyRounds {
-        Node storage stored = _known(node);
-        if (stored.role != Role.Worker || !_listable(stored)) revert NotListable(node);
-        uint256 inFlight = uint256(stored.inFlight) + jobs;
-        // At most the capacity, so it fits.
-        // forge-lint: disable-next-line(unsafe-typecast)
-        if (inFlight > stored.capacity) revert OverCapacity(node, inFlight.toUint32(), stored.capacity);
-        stored.inFlight = inFlight.toUint32();
+    function reserveJobs(bytes calldata assignments) external onlyRounds returns (uint256 jobs) {
+        uint256 length = Assignments.listings(assignments);
+        for (uint256 i; i < length; ++i) {
+            (uint32 node, uint256 count) = Assignments.read(assignments, i);
+            jobs += count;
+            Record storage stored = _known(node);
+            (uint256 from, uint256 inFlight, uint32 capacity) =
+                (stored.servesFrom, stored.inFlight + count, stored.capacity);
+            if (from == 0 || block.timestamp < from) revert NotListable(node);
+            // At most the capacity, so it fits.
+            // forge-lint: disable-next-line(unsafe-typecast)
+            if (inFlight > capacity) revert OverCapacity(node, inFlight.toUint32(), capacity);
+            stored.inFlight = inFlight.toUint32();
+        }
     }
 
     /// @inheritdoc IRegistry
     function freeJobs(uint32 node, uint32 jobs) external onlyRounds returns (address owner) {
-        Node storage stored = _known(node);
+        Record storage stored = _known(node);
         stored.inFlight -= jobs;
         return stored.owner;
     }
@@ -206,7 +231,7 @@ contract Registry is IRegistry, EIP712, Multicall {
         onlyRounds
         returns (uint256 taken)
     {
-        Node storage stored = _known(node);
+        Record storage stored = _known(node);
         uint128 bond = stored.bond;
         taken = Math.min(amount, bond);
         // At most the bond, so it fits.
@@ -229,7 +254,20 @@ contract Registry is IRegistry, EIP712, Multicall {
 
     /// @inheritdoc IRegistry
     function nodeOf(uint32 node) external view returns (Node memory) {
-        return _known(node);
+        Record storage stored = _known(node);
+        return Node({
+            owner: stored.owner,
+            role: stored.role,
+            slot: stored.slot,
+            capacity: stored.capacity,
+            inFlight: stored.inFlight,
+            activeAt: stored.activeAt,
+            retiredAt: stored.retiredAt,
+            bond: stored.bond,
+            revoked: stored.revoked,
+            withdrawn: stored.withdrawn,
+            key: stored.key
+        });
     }
 
     /// @inheritdoc IRegistry
@@ -255,8 +293,10 @@ contract Registry is IRegistry, EIP712, Multicall {
     }
 
     /// @inheritdoc IRegistry
-    function keyOf(uint32 node) external view returns (address) {
-        return _known(node).key;
+    function keyOf(uint32 node) external view returns (address key) {
+        key = _nodes[node].key;
+        // None bound: revoked or withdrawn, unless there is no such node.
+        if (key == address(0)) _known(node);
     }
 
     /// @inheritdoc IRegistry
@@ -278,21 +318,21 @@ contract Registry is IRegistry, EIP712, Multicall {
         return RegistryTerms(BOND_PER_JOB, VALIDATOR_BOND, ACTIVATION_DELAY, UNBONDING_DELAY);
     }
 
-    function _known(uint32 node) private view returns (Node storage stored) {
+    function _known(uint32 node) private view returns (Record storage stored) {
         stored = _nodes[node];
         if (stored.owner == address(0)) revert UnknownNode(node);
     }
 
-    function _owned(uint32 node) private view returns (Node storage stored) {
+    function _owned(uint32 node) private view returns (Record storage stored) {
         stored = _known(node);
         if (stored.owner != msg.sender) revert NotOwner(node, stored.owner, msg.sender);
     }
 
-    function _bonded(Node storage stored) private view returns (bool) {
+    function _bonded(Record storage stored) private view returns (bool) {
         return stored.retiredAt == 0 && !stored.revoked && stored.bond >= requiredBond(stored.role, stored.capacity);
     }
 
-    function _listable(Node storage stored) private view returns (bool) {
+    function _listable(Record storage stored) private view returns (bool) {
         return block.timestamp >= stored.activeAt && _bonded(stored);
     }
 
@@ -319,6 +359,8 @@ contract Registry is IRegistry, EIP712, Multicall {
         if (block.timestamp > deadline) revert SignatureExpired(deadline, block.timestamp);
         if (_boundTo[key] != 0) revert KeyInUse(key, _boundTo[key]);
         bytes32 digest = _hashTypedDataV4(keccak256(abi.encode(NODE_BINDING, owner, key, role, capacity, deadline)));
+        // A failed recovery answers no address; why it failed changes nothing.
+        // slither-disable-next-line unused-return
         (address recovered,,) = ECDSA.tryRecoverCalldata(digest, signature);
         if (recovered == address(0) || recovered != key) revert BadKeySignature(recovered, key);
         _boundTo[key] = node;
@@ -344,9 +386,14 @@ contract Registry is IRegistry, EIP712, Multicall {
         delete _nodeAt[slot];
     }
 
-    /// Keeps the bitmap of serving validators in step with a node's bond, key and retirement.
-    function _recordService(Node storage stored) private {
-        if (stored.role != Role.Validator) return;
+    /// Keeps who serves in step with a node's bond, key and retirement.
+    function _recordService(Record storage stored) private {
+        if (stored.role == Role.Worker) {
+            stored.servesFrom = _bonded(stored) ? uint256(stored.activeAt).toUint32() : 0;
+            return;
+        }
+        // A round that nobody ended may slash one that left: its slot may be another's by now.
+        if (stored.withdrawn) return;
         uint256 bit = uint256(1) << stored.slot;
         _serving = _bonded(stored) ? _serving | bit : _serving & ~bit;
     }

@@ -71,8 +71,7 @@ contract Rounds is Submitting, Judging {
             seats[i].revealed = _has(stored.revealed, i);
             seats[i].abstained = _has(stored.abstained, i);
             if (seats[i].revealed) {
-                seats[i].accept = committee.words[i];
-                seats[i].fraud = committee.fraud[i];
+                (seats[i].accept, seats[i].fraud) = _voteOf(committee, i, stored.submitted);
             } else {
                 seats[i].commitment = bytes32(committee.words[i]);
             }

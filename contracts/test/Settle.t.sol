@@ -35,14 +35,14 @@ contract SettleTest is Scenario {
         uint256 round = talliedRound(10, 0x37, 0x08);
         vm.expectEmit(address(rounds));
         emit IRoundsFacts.SubmissionSettled(round, workers[0], 0, 7, 8, 0, 30, 90);
-        vm.expectEmit(address(credits));
-        emit ICredits.CreditsEarned(_owner(0), run, round, workers[0], 90);
         vm.expectEmit(address(registry));
         emit IRegistry.NodeSlashed(
             workers[0], _owner(0), round, Cause.Fraud, FRAUD_SLASH, 8 * BOND_PER_JOB - FRAUD_SLASH
         );
         vm.expectEmit(address(rounds));
         emit IRoundsFacts.SubmissionSettled(round, workers[1], 0, 0x30, 0, 0xc0, 20, 60);
+        vm.expectEmit(address(credits));
+        emit ICredits.CreditsEarned(_owner(0), run, round, workers[0], 90);
         vm.expectEmit(address(rounds));
         emit IRoundsFacts.JurorSettled(round, jurorsOf(round)[0], 8, JUROR_FEE);
         uint128 released = uint128(8 * uint256(MAX_UNITS) * PRICE + 3 * JUROR_FEE - 150);

@@ -111,7 +111,7 @@ contract WithdrawTest is Scenario {
     function test_onlyRoundsCountsAndSlashes() public {
         bytes memory refusal = abi.encodeWithSelector(IRegistry.NotRounds.selector, address(this));
         vm.expectRevert(refusal);
-        registry.reserveJobs(workers[0], 1);
+        registry.reserveJobs(listing(workers[0], 1));
         vm.expectRevert(refusal);
         registry.freeJobs(workers[0], 1);
         vm.expectRevert(refusal);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-import {ICredits} from "./ICredits.sol";
+import {ICredits, Payment} from "./ICredits.sol";
 import {IRegistry} from "./IRegistry.sol";
 
 /// What a requester fixes when it opens a run.
@@ -101,6 +101,7 @@ interface IMarket {
     error NotRounds(address caller);
     error NotNodeOwner(uint32 node, address owner, address caller);
     error NotWorker(uint32 node);
+    error NotJoined(uint256 run, uint32 node);
     error WrongRules(bytes32 given, bytes32 present);
     error ZeroAmount();
     error BadTerms(string field);
@@ -130,6 +131,8 @@ interface IMarket {
     function release(uint256 run, uint256 round, uint128 amount) external;
     /// Rounds only: pays reserved credits to the owner of a node.
     function pay(uint256 run, uint256 round, uint32 node, address owner, uint128 amount) external;
+    /// Rounds only: as `pay` for each payment; one of nothing is passed over.
+    function payAll(uint256 run, uint256 round, Payment[] calldata payments) external;
     /// Rounds only: takes a deposit on `round` from `owner`'s free credits; counts as reserved.
     function deposit(uint256 run, uint256 round, address owner, uint128 amount) external;
     /// Rounds only: gives reserved credits of `round` to `to`.
@@ -143,6 +146,8 @@ interface IMarket {
     function terms() external view returns (MarketTerms memory);
     /// The rules hash at which the node joined; zero where it has not.
     function joinedAt(uint256 run, uint32 node) external view returns (bytes32);
+    /// Reverts `NotJoined` unless every node of packed assignments has joined at `rulesHash`.
+    function requireJoined(uint256 run, bytes32 rulesHash, bytes calldata assignments) external view;
     /// Zero where the version was never published.
     function manifestRootOf(uint256 run, uint32 version) external view returns (bytes32);
     function registry() external view returns (IRegistry);

@@ -135,8 +135,9 @@ interface IRegistry {
     /// Sends what was slashed to the treasury. Anyone may.
     function sweep() external returns (uint256 amount);
 
-    /// Rounds only: counts `jobs` more in flight; refuses a node that is not listable or would pass its capacity.
-    function reserveJobs(uint32 node, uint32 jobs) external;
+    /// Rounds only: counts the jobs of packed assignments in flight; refuses a node that is not listable or would pass its
+    /// capacity. Returns how many they are in all.
+    function reserveJobs(bytes calldata assignments) external returns (uint256 jobs);
     /// Rounds only: counts `jobs` fewer in flight. Returns the node's owner, to whom its pay goes.
     function freeJobs(uint32 node, uint32 jobs) external returns (address owner);
     /// Rounds only: moves min(amount, bond), unbonding or not, to what the treasury is owed. Returns what was taken.

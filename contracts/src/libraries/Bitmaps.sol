@@ -20,6 +20,8 @@ library Bitmaps {
     /// The bits that at least `threshold` of `words` set; at most 15 words. Bit-sliced addition: plane k holds bit k of every
     /// column's sum, so that whole words are added and compared at a time.
     function atLeast(uint256[] memory words, uint256 threshold) internal pure returns (uint256) {
+        // An array in memory starts as zeros, which is what is meant.
+        // slither-disable-next-line uninitialized-local
         uint256[4] memory planes;
         for (uint256 i; i < words.length; ++i) {
             uint256 carry = words[i];
@@ -27,7 +29,7 @@ library Bitmaps {
                 (planes[k], carry) = (planes[k] ^ carry, planes[k] & carry);
             }
         }
-        uint256 above;
+        uint256 above = 0;
         uint256 equal = type(uint256).max;
         for (uint256 k = 4; k > 0; --k) {
             uint256 plane = planes[k - 1];

@@ -19,6 +19,8 @@ library Draw {
         if (block.number <= closeBlock) return (closeBlock, 0);
         if (HISTORY.code.length != 0) (seedBlock, seed) = _newest(closeBlock, HISTORY_WINDOW);
         // No such contract, or one younger than the block asked for.
+        // Zero is how both ways of asking say that there is no hash.
+        // slither-disable-next-line incorrect-equality
         if (seed == 0) (seedBlock, seed) = _newest(closeBlock, OPCODE_WINDOW);
     }
 
@@ -29,7 +31,7 @@ library Draw {
         returns (uint8[] memory drawn)
     {
         drawn = new uint8[](seats);
-        uint256 found;
+        uint256 found = 0;
         for (uint256 i; found < seats; ++i) {
             uint256 slot = i < TRIES * slotCount ? _try(seed, attempt, i) % slotCount : i % slotCount;
             if ((eligible >> slot) & 1 == 0) continue;

@@ -13,6 +13,8 @@ library ExactTransfer {
     /// Moves `amount` from `from` to the calling contract.
     function take(IERC20 token, address from, uint256 amount) internal {
         uint256 before = token.balanceOf(address(this));
+        // Every caller gives its own caller as `from`: nobody takes what another has approved.
+        // slither-disable-next-line arbitrary-send-erc20
         token.safeTransferFrom(from, address(this), amount);
         uint256 received = token.balanceOf(address(this)) - before;
         if (received != amount) revert AmountNotKept(amount, received);

@@ -16,10 +16,13 @@ library Leaves {
 
     /// The leaf at `index`, which the caller keeps below `count`.
     function read(bytes calldata leaves, uint256 index) internal pure returns (uint8 job, uint64 units) {
-        uint256 start = index * LEAF_BYTES;
-        uint72 head = uint72(bytes9(leaves[start:start + 9]));
-        // The top byte is the job, the lower eight the units.
+        uint256 head;
+        // Unchecked reads: a slice costs ten times as much, and this is done for every leaf twice.
+        assembly ("memory-safe") {
+            head := calldataload(add(leaves.offset, mul(index, LEAF_BYTES)))
+        }
+        // The top byte is the job, the next eight the units.
         // forge-lint: disable-next-line(unsafe-typecast)
-        return (uint8(head >> 64), uint64(head));
+        return (uint8(head >> 248), uint64(head >> 184));
     }
 }

@@ -178,13 +178,17 @@ abstract contract Judging is IRounds, RoundsBase {
             if (reasons.length != unaccepted) revert WrongReasons(reasons.length, unaccepted);
         }
         stored.revealed = _with(stored.revealed, seat);
-        committee.words[seat] = accept & submitted;
-        if (fraud & submitted != 0) committee.fraud[seat] = fraud & submitted;
+        (accept, fraud) = (accept & submitted, fraud & submitted);
+        if (submitted >> 128 == 0) accept |= fraud << 128;
+        else if (fraud != 0) committee.fraud[seat] = fraud;
+        committee.words[seat] = accept;
     }
 
     function _penaliseAbsent(uint256 round, Round storage stored, Committee storage committee) private {
         for (uint256 seat; seat < stored.committee; ++seat) {
             if (_has(stored.revealed, seat)) continue;
+            // What was taken, at most the bond, is told by the registry's own event.
+            // slither-disable-next-line unused-return
             registry.slash(committee.jurors[seat], round, Cause.Absence, ABSENCE_PENALTY);
         }
     }
@@ -199,8 +203,7 @@ abstract contract Judging is IRounds, RoundsBase {
         for (uint256 seat; seat < accepts.length; ++seat) {
             // An unrevealed seat still holds its commitment; an abstention holds zeros.
             if (!_has(stored.revealed, seat)) continue;
-            accepts[seat] = committee.words[seat];
-            frauds[seat] = committee.fraud[seat];
+            (accepts[seat], frauds[seat]) = _voteOf(committee, seat, stored.submitted);
         }
         return (Bitmaps.atLeast(accepts, quorum), Bitmaps.atLeast(frauds, quorum));
     }

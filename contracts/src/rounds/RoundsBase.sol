@@ -3,13 +3,16 @@ pragma solidity ^0.8.28;
 
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {IAdmin} from "../interfaces/IAdmin.sol";
+import {Payment} from "../interfaces/ICredits.sol";
 import {IMarket} from "../interfaces/IMarket.sol";
 import {IRegistry} from "../interfaces/IRegistry.sol";
 import {Appeal, IRoundsFacts, Round, RoundsTerms, State} from "../interfaces/IRounds.sol";
 import {Assignments} from "../libraries/Assignments.sol";
+import {Bitmaps} from "../libraries/Bitmaps.sol";
 
-/// One committee as stored. While voting, `words` holds each seat's commitment; a reveal replaces it by the accept bitmap,
-/// so that most reveals write no fresh storage.
+/// One committee as stored. While voting, `words` holds each seat's commitment; a reveal replaces it by the vote, so that most
+/// reveals write no fresh storage. A vote is the accept bitmap, with the fraud bitmap in the upper half of the same word where
+/// no job above 127 was submitted, else in `fraud`.
 struct Committee {
     uint32[15] jurors;
     uint256[15] words;
@@ -33,11 +36,15 @@ abstract contract RoundsBase is IRoundsFacts {
     /// @inheritdoc IRoundsFacts
     uint256 public roundCount;
     mapping(uint256 => Round) internal _rounds;
+    // Written by `Judging`, which the settlement half shares storage with but not code.
+    // slither-disable-next-line uninitialized-state
     mapping(uint256 round => mapping(uint8 attempt => Committee)) internal _committees;
     /// @inheritdoc IRoundsFacts
     mapping(uint256 round => mapping(uint8 batch => bytes32)) public batchDigest;
     /// @inheritdoc IRoundsFacts
     mapping(uint256 round => mapping(uint8 job => uint256)) public appealOf;
+    // Written by `Appealing`, which the other half shares storage with but not code.
+    // slither-disable-next-line uninitialized-state
     mapping(uint256 appealed => Appeal) internal _appeals;
 
     constructor(IRegistry registry_, IMarket market_, RoundsTerms memory terms_) {
@@ -72,6 +79,15 @@ abstract contract RoundsBase is IRoundsFacts {
         return uint256(stored.openedAt) + MAX_ROUND;
     }
 
+    function _voteOf(Committee storage committee, uint256 seat, uint256 submitted)
+        internal
+        view
+        returns (uint256 accept, uint256 fraud)
+    {
+        uint256 word = committee.words[seat];
+        return submitted >> 128 == 0 ? (word & type(uint128).max, word >> 128) : (word, committee.fraud[seat]);
+    }
+
     function _has(uint256 seats, uint256 seat) internal pure returns (bool) {
         return (seats >> seat) & 1 == 1;
     }
@@ -88,6 +104,17 @@ abstract contract RoundsBase is IRoundsFacts {
         market.pay(stored.run, round, node, owner, paid);
     }
 
+    /// As `_pay`, for many at once.
+    function _payAll(uint256 round, Round storage stored, Payment[] memory payments) internal {
+        uint256 total = 0;
+        for (uint256 i; i < payments.length; ++i) {
+            total += payments[i].amount;
+        }
+        if (total == 0) return;
+        stored.reserved -= total.toUint128();
+        market.payAll(stored.run, round, payments);
+    }
+
     /// Ends a round: what is left of its reserve goes back to the run's escrow.
     function _end(uint256 round, Round storage stored, State state) internal {
         uint128 released = stored.reserved;
@@ -100,15 +127,16 @@ abstract contract RoundsBase is IRoundsFacts {
 
     /// Frees, of each listed node, the jobs that are not in `settled`.
     function _freeAllBut(uint256 settled, bytes calldata assignments) internal {
-        uint256 job;
+        uint256 job = 0;
         uint256 length = Assignments.listings(assignments);
         for (uint256 i; i < length; ++i) {
             (uint32 node, uint256 count) = Assignments.read(assignments, i);
-            uint32 free_;
-            for (uint256 end = job + count; job < end; ++job) {
-                if ((settled >> job) & 1 == 0) ++free_;
-            }
-            if (free_ != 0) registry.freeJobs(node, free_);
+            uint256 listed = (type(uint256).max >> (256 - count)) << job;
+            uint256 left = Bitmaps.count(listed & ~settled);
+            // Missing jobs are unpaid, so that their owner does not matter here.
+            // slither-disable-next-line unused-return
+            if (left != 0) registry.freeJobs(node, left.toUint32());
+            job += count;
         }
     }
 }

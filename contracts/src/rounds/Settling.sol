@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
+import {Payment} from "../interfaces/ICredits.sol";
 import {Cause} from "../interfaces/IRegistry.sol";
 import {ISettlement, Round, SettledLeaves, State} from "../interfaces/IRounds.sol";
 import {Bitmaps} from "../libraries/Bitmaps.sol";
@@ -13,12 +13,14 @@ import {Committee, RoundsBase} from "./RoundsBase.sol";
 abstract contract Settling is ISettlement, RoundsBase {
     using SafeCast for uint256;
 
-    /// What one submission came to.
-    struct Outcome {
-        uint256 jobs;
+    /// What settling a batch reads of its round, read once.
+    struct Facts {
+        uint8 batch;
+        uint256 unappealed;
         uint256 accepted;
         uint256 fraud;
-        uint256 units;
+        uint256 maxUnits;
+        uint256 pricePerUnit;
     }
 
     /// @inheritdoc ISettlement
@@ -31,10 +33,19 @@ abstract contract Settling is ISettlement, RoundsBase {
         _requireBatch(round, stored, batch, submissions);
         delete batchDigest[round][batch];
         stored.settledBatches += 1;
-        uint256 unappealed = ~stored.appealed;
+        Facts memory facts = Facts({
+            batch: batch,
+            unappealed: ~stored.appealed,
+            accepted: stored.accepted,
+            fraud: stored.fraud,
+            maxUnits: stored.maxUnits,
+            pricePerUnit: stored.pricePerUnit
+        });
+        Payment[] memory payments = new Payment[](submissions.length);
         for (uint256 i; i < submissions.length; ++i) {
-            _settleOne(round, stored, batch, submissions[i], unappealed);
+            _settleOne(round, facts, submissions[i], payments[i]);
         }
+        _payAll(round, stored, payments);
         if (_left(stored) == 0) _finish(round, stored, assignments);
     }
 
@@ -76,7 +87,8 @@ abstract contract Settling is ISettlement, RoundsBase {
     function _finish(uint256 round, Round storage stored, bytes calldata assignments) private {
         _payJurors(round, stored);
         _end(round, stored, State.Settled);
-        _freeAllBut(stored.submitted, assignments);
+        uint256 all = type(uint256).max >> (256 - stored.jobs);
+        if (stored.submitted != all) _freeAllBut(stored.submitted, assignments);
     }
 
     /// Checks a resupplied batch against its digest.
@@ -91,55 +103,62 @@ abstract contract Settling is ISettlement, RoundsBase {
     }
 
     /// Nothing here can refuse: the reserve covers the pay, a slash takes at most the bond, and the jobs are in flight.
-    function _settleOne(
-        uint256 round,
-        Round storage stored,
-        uint8 batch,
-        SettledLeaves calldata item,
-        uint256 unappealed
-    ) private {
-        Outcome memory outcome = _outcome(stored, item.leaves, unappealed);
-        if (outcome.jobs == 0) return;
-        uint256 paid = outcome.units * stored.pricePerUnit;
-        uint256 void_ = outcome.jobs & ~(outcome.accepted | outcome.fraud);
-        emit SubmissionSettled(round, item.node, batch, outcome.accepted, outcome.fraud, void_, outcome.units, paid);
-        address owner = registry.freeJobs(item.node, Bitmaps.count(outcome.jobs).toUint32());
-        _pay(round, stored, item.node, owner, paid);
-        if (outcome.fraud == 0) return;
-        registry.slash(item.node, round, Cause.Fraud, Bitmaps.count(outcome.fraud) * FRAUD_SLASH);
+    /// @param payment  filled with what the node is paid
+    function _settleOne(uint256 round, Facts memory facts, SettledLeaves calldata item, Payment memory payment)
+        private
+    {
+        uint32 node = item.node;
+        (uint256 jobs, uint256 units) = _outcome(facts, item.leaves);
+        if (jobs == 0) return;
+        uint256 accepted = jobs & facts.accepted;
+        uint256 fraud = jobs & facts.fraud;
+        uint256 paid = units * facts.pricePerUnit;
+        emit SubmissionSettled(round, node, facts.batch, accepted, fraud, jobs & ~(accepted | fraud), units, paid);
+        payment.node = node;
+        payment.amount = paid.toUint128();
+        payment.owner = registry.freeJobs(node, Bitmaps.count(jobs).toUint32());
+        // What was taken, at most the bond, is told by the registry's own event.
+        // slither-disable-next-line unused-return
+        if (fraud != 0) registry.slash(node, round, Cause.Fraud, Bitmaps.count(fraud) * FRAUD_SLASH);
     }
 
-    function _outcome(Round storage stored, bytes calldata leaves, uint256 unappealed)
-        private
-        view
-        returns (Outcome memory outcome)
-    {
-        uint256 accepted = stored.accepted;
-        uint256 maxUnits = stored.maxUnits;
+    /// The jobs of these leaves that were not appealed, and the units accepted among them.
+    function _outcome(Facts memory facts, bytes calldata leaves) private pure returns (uint256 jobs, uint256 units) {
+        (uint256 accepted, uint256 maxUnits) = (facts.accepted & facts.unappealed, facts.maxUnits);
         uint256 count = Leaves.count(leaves);
         for (uint256 i; i < count; ++i) {
-            (uint8 job, uint64 units) = Leaves.read(leaves, i);
-            uint256 bit = (uint256(1) << job) & unappealed;
-            outcome.jobs |= bit;
-            if (accepted & bit != 0) outcome.units += Math.min(units, maxUnits);
+            (uint8 job, uint64 claimed) = Leaves.read(leaves, i);
+            jobs |= uint256(1) << job;
+            unchecked {
+                // At most 64 numbers of 64 bits.
+                if ((accepted >> job) & 1 == 1) units += claimed < maxUnits ? claimed : maxUnits;
+            }
         }
-        outcome.accepted = outcome.jobs & accepted;
-        outcome.fraud = outcome.jobs & stored.fraud;
+        jobs &= facts.unappealed;
     }
 
     /// A juror earns its fee in proportion to the jobs on which it agrees with the verdict.
     function _payJurors(uint256 round, Round storage stored) internal {
         Committee storage committee = _committees[round][stored.attempt];
-        uint256 submitted = stored.submitted;
+        Payment[] memory payments = new Payment[](stored.committee);
         uint256 voting = stored.revealed & ~stored.abstained;
-        for (uint256 seat; seat < stored.committee; ++seat) {
-            if ((voting >> seat) & 1 == 0) continue;
-            uint256 apart = (committee.words[seat] ^ stored.accepted) | (committee.fraud[seat] ^ stored.fraud);
-            uint256 bits = Bitmaps.count(submitted & ~apart);
-            uint256 paid = uint256(stored.jurorFee) * bits / Bitmaps.count(submitted);
+        for (uint256 seat; seat < payments.length; ++seat) {
+            if (!_has(voting, seat)) continue;
             uint32 juror = committee.jurors[seat];
-            emit JurorSettled(round, juror, bits.toUint16(), paid);
-            _pay(round, stored, juror, registry.ownerOf(juror), paid);
+            uint256 paid = _settleJuror(round, stored, committee, seat, juror);
+            payments[seat] = Payment(juror, registry.ownerOf(juror), paid.toUint128());
         }
+        _payAll(round, stored, payments);
+    }
+
+    function _settleJuror(uint256 round, Round storage stored, Committee storage committee, uint256 seat, uint32 juror)
+        private
+        returns (uint256 paid)
+    {
+        uint256 submitted = stored.submitted;
+        (uint256 accept, uint256 fraud) = _voteOf(committee, seat, submitted);
+        uint256 bits = Bitmaps.count(submitted & ~((accept ^ stored.accepted) | (fraud ^ stored.fraud)));
+        paid = uint256(stored.jurorFee) * bits / Bitmaps.count(submitted);
+        emit JurorSettled(round, juror, bits.toUint16(), paid);
     }
 }

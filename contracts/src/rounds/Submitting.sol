@@ -14,6 +14,7 @@ import {RoundsBase} from "./RoundsBase.sol";
 /// @title Submitting: from opening a round to closing it
 abstract contract Submitting is IRounds, RoundsBase, EIP712 {
     using SafeCast for uint256;
+    using Assignments for Assignments.Place;
 
     /// Most leaves of one batch.
     uint256 private constant MAX_LEAVES = 64;
@@ -22,13 +23,13 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
         keccak256("Submission(uint256 round,uint32 node,bytes32 beacon,bytes leaves,string uri)");
 
     /// A batch while it is taken.
-    /// @param nodes      node of each job
+    /// @param at         the listing looked at last
     /// @param batch      what was taken so far, `taken` of it
     /// @param submitted  bitmap of the round's jobs submitted so far
     /// @param leaves     leaves seen
     /// @param first      why the first part was left out
     struct Intake {
-        uint32[] nodes;
+        Assignments.Place at;
         SettledLeaves[] batch;
         uint8 index;
         uint256 submitted;
@@ -63,13 +64,14 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
         Round storage stored = _in(round, State.Open);
         if (block.timestamp > stored.deadline) revert TooLate(stored.deadline, block.timestamp);
         _requireAssignments(stored, assignments);
+        // A struct in memory starts as zeros, which is what is meant.
+        // slither-disable-next-line uninitialized-local
         Intake memory intake;
-        intake.nodes = Assignments.unpack(assignments, stored.jobs);
         intake.batch = new SettledLeaves[](submissions.length);
         intake.index = uint256(stored.batches).toUint8();
         intake.submitted = stored.submitted;
         for (uint256 i; i < submissions.length; ++i) {
-            _take(round, intake, submissions[i], i);
+            _take(round, intake, assignments, submissions[i], i);
         }
         if (intake.leaves > MAX_LEAVES) revert TooManyLeaves(intake.leaves);
         if (intake.taken == 0) revert NothingTaken(intake.first);
@@ -109,14 +111,9 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
 
     /// Counts every listed node's jobs in flight. A node may be listed more than once; its capacity bounds the sum.
     function _list(uint256 run, bytes32 rulesHash, bytes calldata assignments) private returns (uint256 jobs) {
-        uint256 length = Assignments.listings(assignments);
-        if (length * Assignments.LISTING_BYTES != assignments.length) revert BadAssignments();
-        for (uint256 i; i < length; ++i) {
-            (uint32 node, uint256 count) = Assignments.read(assignments, i);
-            jobs += count;
-            if (market.joinedAt(run, node) != rulesHash) revert NotJoined(run, node);
-            registry.reserveJobs(node, count.toUint32());
-        }
+        if (assignments.length % Assignments.LISTING_BYTES != 0) revert BadAssignments();
+        market.requireJoined(run, rulesHash, assignments);
+        jobs = registry.reserveJobs(assignments);
         if (jobs == 0 || jobs > MAX_JOBS) revert BadAssignments();
     }
 
@@ -159,9 +156,15 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
     }
 
     /// Adds one part of a batch to what is taken, or says why it is left out.
-    function _take(uint256 round, Intake memory intake, Submission calldata item, uint256 place) private {
+    function _take(
+        uint256 round,
+        Intake memory intake,
+        bytes calldata assignments,
+        Submission calldata item,
+        uint256 place
+    ) private {
         intake.leaves += Leaves.count(item.leaves);
-        (uint256 jobs, Refusal reason) = _jobsOf(intake, item);
+        (uint256 jobs, Refusal reason) = _jobsOf(intake, assignments, item.node, item.leaves);
         if (reason == Refusal.None && !_signed(round, item)) reason = Refusal.BadSignature;
         if (reason != Refusal.None) {
             if (place == 0) intake.first = reason;
@@ -183,17 +186,25 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
     }
 
     /// The bitmap of one submission's jobs, or why it is left out.
-    function _jobsOf(Intake memory intake, Submission calldata item) private pure returns (uint256 jobs, Refusal) {
-        uint32[] memory nodes = intake.nodes;
-        uint256 count = Leaves.count(item.leaves);
+    function _jobsOf(Intake memory intake, bytes calldata assignments, uint32 node, bytes calldata leaves)
+        private
+        pure
+        returns (uint256 jobs, Refusal)
+    {
+        Assignments.Place memory at = intake.at;
+        uint256 count = Leaves.count(leaves);
         if (count == 0) return (0, Refusal.Malformed);
-        uint256 next;
         for (uint256 i; i < count; ++i) {
-            (uint8 job,) = Leaves.read(item.leaves, i);
-            if (job < next) return (0, Refusal.Malformed);
-            if (job >= nodes.length || nodes[job] != item.node) return (0, Refusal.NotAssigned);
+            // Units are read when they are paid.
+            // slither-disable-next-line unused-return
+            (uint8 job,) = Leaves.read(leaves, i);
+            // Ascending: nothing at or above this job was seen.
+            if (jobs >> job != 0) return (0, Refusal.Malformed);
+            if (job < at.first || job >= at.end) {
+                if (!at.seek(assignments, job)) return (0, Refusal.NotAssigned);
+            }
+            if (at.node != node) return (0, Refusal.NotAssigned);
             jobs |= uint256(1) << job;
-            next = uint256(job) + 1;
         }
         return (jobs, intake.submitted & jobs == 0 ? Refusal.None : Refusal.AlreadySubmitted);
     }
@@ -202,6 +213,8 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
         bytes32 content = keccak256(
             abi.encode(SUBMISSION, round, item.node, item.beacon, keccak256(item.leaves), keccak256(bytes(item.uri)))
         );
+        // A failed recovery answers no address; why it failed changes nothing.
+        // slither-disable-next-line unused-return
         (address recovered,,) = ECDSA.tryRecoverCalldata(_hashTypedDataV4(content), item.signature);
         return recovered != address(0) && recovered == registry.keyOf(item.node);
     }

@@ -26,7 +26,7 @@ abstract contract Intruders is World {
         address target = address(registry);
         _refused("slash", from, target, abi.encodeCall(Registry.slash, (node, 1, Cause.Fraud, 1)), notRounds);
         _refused("award", from, target, abi.encodeCall(Registry.award, (from, 1, 0)), notRounds);
-        _refused("reserve jobs", from, target, abi.encodeCall(Registry.reserveJobs, (node, 1)), notRounds);
+        _refused("reserve jobs", from, target, abi.encodeCall(Registry.reserveJobs, (abi.encodePacked(node, uint8(0)))), notRounds);
         _refused("free jobs", from, target, abi.encodeCall(Registry.freeJobs, (node, 0)), notRounds);
         target = address(credits);
         bytes4 notMarket = ICredits.NotMarket.selector;
