@@ -8,7 +8,7 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test test-python test-contracts lint bench-tax bench-gas contracts-coverage contracts-deep contracts-mutants abi clean
+.PHONY: help demo test test-python test-contracts lint bench-tax bench-gas contracts-coverage contracts-deep contracts-mutants contracts-slither abi clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one)"
 	@echo "make test            set up, run every test and check"
@@ -17,6 +17,7 @@ help:
 	@echo "make contracts-coverage   lines and branches of contracts/src that the tests reach"
 	@echo "make contracts-deep       the contracts' invariants, 10,000 runs of 64 calls   (RUNS=500 SEED=7)"
 	@echo "make contracts-mutants    small faults in the contracts, each of which the tests must find"
+	@echo "make contracts-slither    static analysis of the contracts: no high, no medium"
 	@echo "make test-python | test-contracts | lint | abi | clean"
 
 demo: .venv/.localnet contracts/node_modules/.stamp
@@ -33,6 +34,7 @@ lint: .venv/.test
 test-contracts: .venv/.test contracts/node_modules/.stamp
 	contracts/build --check
 	cd contracts && node_modules/.bin/forge test
+	contracts/gas
 
 test-python: .venv/.test contracts/node_modules/.stamp
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
@@ -52,6 +54,9 @@ contracts-deep: contracts/node_modules/.stamp
 contracts-mutants: contracts/node_modules/.stamp
 	@contracts/mutate
 
+contracts-slither: .venv/audit/.stamp contracts/node_modules/.stamp
+	@contracts/slither
+
 abi: .venv/.test contracts/node_modules/.stamp
 	contracts/build
 
@@ -65,6 +70,11 @@ abi: .venv/.test contracts/node_modules/.stamp
 .venv/.test: pyproject.toml deploy/constraints.txt | .venv/bin/python
 	$(BIN)/pip install -q -c deploy/constraints.txt -e '.[test]'
 	@touch $@ .venv/.localnet
+
+.venv/audit/.stamp: contracts/slither-requirements.txt | .venv/bin/python
+	$(PYTHON) -m venv .venv/audit
+	.venv/audit/bin/pip install -q -r contracts/slither-requirements.txt
+	@touch $@
 
 # Node comes from a wheel where the machine has none. Nothing here runs an install script.
 contracts/node_modules/.stamp: contracts/package-lock.json | .venv/bin/python

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.28;
+
+import {Consumption} from "../src/interfaces/IMarket.sol";
+import {Role} from "../src/interfaces/IRegistry.sol";
+import {SettledLeaves, Submission} from "../src/interfaces/IRounds.sol";
+import {Appeals} from "./Appeals.sol";
+
+/// forge's own: keeps the gas of the last call under a name.
+interface Meter {
+    function snapshotGasLastCall(string calldata group, string calldata name) external returns (uint256);
+}
+
+/// @title GasTest: what each verb takes at fixed sizes, for the snapshot that `contracts/gas` compares
+/// @notice Sixteen workers of sixteen owners with four jobs each, job 0 fraudulent, a committee of three. Nothing is fuzzed.
+/// forge measures each call as a transaction of its own there (`--isolate`).
+contract GasTest is Appeals {
+    uint256 private constant WORKERS = 16;
+    uint256 private constant EACH = 4;
+    uint256 private constant ACCEPT = type(uint64).max - 1;
+
+    bytes private assignments;
+
+    function setUp() public override {
+        super.setUp();
+        for (uint256 i = 2; i < WORKERS; ++i) {
+            workers.push(registerNode(Role.Worker, ownerNamed("worker", i), 8));
+        }
+        pass(ACTIVATION);
+        for (uint256 i; i < WORKERS; ++i) {
+            if (i >= 2) joinRun(run, workers[i]);
+            assignments = bytes.concat(assignments, listing(workers[i], EACH));
+        }
+    }
+
+    function test_gasOfARound() public {
+        (uint256 round, Submission[] memory items) = _tallied();
+        Consumption[] memory consumed = new Consumption[](1);
+        consumed[0] = Consumption(round, ACCEPT);
+        vm.prank(trainer);
+        market.publish(run, 1, MANIFEST, consumed);
+        _measured("publish");
+        pass(CHALLENGE);
+        rounds.settle(round, 0, assignments, settled(items));
+        _measured("settle");
+        registry.sweep();
+        _measured("sweep");
+    }
+
+    function test_gasOfAnAppeal() public {
+        (uint256 round, Submission[] memory items) = _tallied();
+        SettledLeaves[] memory batch = settled(items);
+        vm.prank(appellant);
+        uint256 appealed = rounds.appeal(round, 0, 0, batch);
+        _measured("appeal");
+        pass(CHALLENGE);
+        rounds.settle(round, 0, assignments, batch);
+        rounds.draw(appealed);
+        _measured("appeal draw");
+        voteAll(appealed, 1, 0);
+        rounds.tally(appealed);
+        _measured("appeal tally");
+        rounds.finish(round, assignments);
+        _measured("finish");
+    }
+
+    function test_gasOfAVoidRound() public {
+        uint256 round = _opened();
+        mine(1);
+        rounds.submit(round, assignments, _submissions(round));
+        rounds.close(round, assignments);
+        pass(MAX_ROUND + 1);
+        rounds.expire(round);
+        _measured("expire");
+        rounds.free(round, assignments);
+        _measured("free");
+    }
+
+    function test_gasOfANode() public {
+        address owner = ownerNamed("newcomer", 0);
+        give(owner, 10 * BOND_PER_JOB, address(registry));
+        bytes memory signature = binding(owner, 0xBEEF, Role.Worker, 8);
+        vm.prank(owner);
+        uint32 node = registry.register(Role.Worker, vm.addr(0xBEEF), 8, block.timestamp, signature);
+        _measured("register");
+        vm.prank(owner);
+        registry.topUp(node, 1);
+        _measured("topUp");
+        vm.prank(owner);
+        market.join(run, node, RULES);
+        _measured("join");
+        vm.prank(owner);
+        registry.retire(node);
+        _measured("retire");
+        pass(UNBONDING);
+        vm.prank(owner);
+        registry.withdraw(node);
+        _measured("withdraw");
+    }
+
+    function test_gasOfMoney() public {
+        give(requester, ESCROW, address(credits));
+        vm.prank(requester);
+        credits.buy(ESCROW);
+        _measured("buy");
+        vm.prank(requester);
+        market.fund(run, uint128(ESCROW / 2));
+        _measured("fund");
+        vm.prank(requester);
+        credits.redeem(ESCROW / 2);
+        _measured("redeem");
+    }
+
+    function _opened() private returns (uint256 round) {
+        vm.prank(coordinator);
+        round = rounds.open(run, 1, 0, assignments);
+    }
+
+    function _tallied() private returns (uint256 round, Submission[] memory items) {
+        round = _opened();
+        _measured("open");
+        mine(1);
+        items = _submissions(round);
+        rounds.submit(round, assignments, items);
+        _measured("submit");
+        rounds.close(round, assignments);
+        _measured("close");
+        mine(1);
+        rounds.draw(round);
+        _measured("draw");
+        _vote(round);
+        rounds.tally(round);
+        _measured("tally");
+    }
+
+    function _vote(uint256 round) private {
+        uint32[] memory jurors = jurorsOf(round);
+        for (uint256 i; i < jurors.length; ++i) {
+            commitVote(round, jurors[i], ACCEPT, 1, hex"08");
+        }
+        _measured("last commit");
+        for (uint256 i; i < jurors.length; ++i) {
+            revealVote(round, jurors[i], ACCEPT, 1, hex"08");
+        }
+        _measured("reveal");
+    }
+
+    function _submissions(uint256 round) private view returns (Submission[] memory items) {
+        items = new Submission[](WORKERS);
+        for (uint256 i; i < WORKERS; ++i) {
+            items[i] = submission(round, workers[i], leavesOf(EACH * i, EACH, UNITS));
+        }
+    }
+
+    function _measured(string memory verb) private {
+        Meter(address(vm)).snapshotGasLastCall("verbs", verb);
+    }
+}
