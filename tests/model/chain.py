@@ -38,11 +38,6 @@ class Contracts:
         self.window = HISTORY_WINDOW if kept else OPCODE_WINDOW
 
     def mine(self, blocks: int) -> None:
-        """Passes empty blocks, one a second."""
-        self.rpc.call("anvil_mine", hex(blocks), "0x1")
-        self.look()
-
-    def mine_at_once(self, blocks: int) -> None:
         """Passes empty blocks in as few seconds as the chain allows."""
         self.rpc.call("anvil_mine", hex(blocks), "0x0")
         self.look()

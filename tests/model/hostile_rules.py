@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule
-
 from protocol.chain.structs import Cause, SettledLeaves, Submission
+from tests.model.chance import Chance
 from tests.model.parties import EVERYBODY, EVIDENCE, KEYS, SALT, leaves_for, part
 from tests.model.round import Round
-from tests.model.rules import Data, Rules
+from tests.model.rules import Rules
 from tests.model.transaction import NO_HASH
 
-DATA = st.data()
 Arguments = tuple[Any, ...]
 
 GUARDED: tuple[tuple[str, str, Arguments], ...] = (
-    ("Registry", "reserveJobs", (1, 1)),
+    ("Registry", "reserveJobs", (bytes([0, 0, 0, 1, 0]),)),
     ("Registry", "freeJobs", (1, 1)),
     ("Registry", "slash", (1, 1, Cause.FRAUD, 100)),
     ("Registry", "award", (EVERYBODY[0], 1, 100)),
@@ -41,16 +38,19 @@ UNKNOWN = 99
 class HostileRules(Rules):
     """Whatever must be refused, and now and then is not."""
 
-    @rule(data=DATA)
-    def use_a_verb_of_the_contracts(self, data: Data) -> None:
-        contract, verb, arguments = self.pick(data, GUARDED)
-        refused = self.twins.do(self.pick(data, EVERYBODY), contract, verb, *arguments)
+    def somebody_meddles(self, chance: Chance) -> None:
+        ways = [self.use_a_verb_of_the_contracts, self.name_what_does_not_exist]
+        if self.model.rounds.rounds:
+            ways += [self.meddle_with_a_round] * 4
+        chance.pick(ways)(chance)
+
+    def use_a_verb_of_the_contracts(self, chance: Chance) -> None:
+        contract, verb, arguments = chance.pick(GUARDED)
+        refused = self.twins.do(chance.pick(EVERYBODY), contract, verb, *arguments)
         assert refused is not None
 
-    @rule(data=DATA)
-    def name_what_does_not_exist(self, data: Data) -> None:
-        contract, verb, arguments = self.pick(
-            data,
+    def name_what_does_not_exist(self, chance: Chance) -> None:
+        contract, verb, arguments = chance.pick(
             (
                 ("Registry", "topUp", (UNKNOWN, 1)),
                 ("Registry", "retire", (UNKNOWN,)),
@@ -63,61 +63,59 @@ class HostileRules(Rules):
                 ("Rounds", "draw", (UNKNOWN,)),
             ),
         )
-        self.twins.do(self.pick(data, EVERYBODY), contract, verb, *arguments)
+        self.twins.do(chance.pick(EVERYBODY), contract, verb, *arguments)
 
-    @precondition(lambda self: self.model.rounds.rounds)
-    @rule(data=DATA)
-    def meddle_with_a_round(self, data: Data) -> None:
-        round = self.pick(data, list(self.model.rounds.rounds.values()))
-        ways: dict[str, Callable[[Data, Round], Arguments]] = {
-            "close": lambda data, round: (self._assignments(data, round),),
-            "draw": lambda data, round: (),
-            "commit": lambda data, round: (SALT,),
-            "reveal": lambda data, round: (self.pick(data, (0, 1)), self.pick(data, (0, 1)), b"\x05", EVIDENCE, SALT),
-            "tally": lambda data, round: (),
-            "expire": lambda data, round: (),
-            "free": lambda data, round: (self._assignments(data, round),),
-            "finish": lambda data, round: (self._assignments(data, round),),
+    def meddle_with_a_round(self, chance: Chance) -> None:
+        round = chance.pick(list(self.model.rounds.rounds.values()))
+        ways: dict[str, Callable[[Chance, Round], Arguments]] = {
+            "close": lambda chance, round: (self._assignments(chance, round),),
+            "draw": lambda chance, round: (),
+            "commit": lambda chance, round: (SALT,),
+            "reveal": lambda chance, round: (chance.pick((0, 1)), chance.pick((0, 1)), b"\x05", EVIDENCE, SALT),
+            "tally": lambda chance, round: (),
+            "expire": lambda chance, round: (),
+            "free": lambda chance, round: (self._assignments(chance, round),),
+            "finish": lambda chance, round: (self._assignments(chance, round),),
             "settle": self._settling,
             "appeal": self._appealing,
             "submit": self._submitting,
         }
-        verb = self.pick(data, list(ways))
-        sender = self.pick(data, self._seated(round) if verb in ("commit", "reveal") else EVERYBODY)
-        self.twins.do(sender, "Rounds", verb, round.number, *ways[verb](data, round))
+        verb = chance.pick(list(ways))
+        sender = chance.pick(self._seated(round) if verb in ("commit", "reveal") else EVERYBODY)
+        self.twins.do(sender, "Rounds", verb, round.number, *ways[verb](chance, round))
 
     def _seated(self, round: Round) -> list[str]:
         """Keys with a seat, and one without."""
         nodes = self.model.registry.nodes
         return [key for seat in round.seats if (key := nodes[seat.juror].key) in KEYS] + [next(iter(KEYS))]
 
-    def _assignments(self, data: Data, round: Round) -> bytes:
-        return round.assignments + b"\0" if self.rarely(data, 4) else round.assignments
+    def _assignments(self, chance: Chance, round: Round) -> bytes:
+        return round.assignments + b"\0" if chance.rarely(4) else round.assignments
 
-    def _supplied(self, data: Data, round: Round) -> tuple[int, list[SettledLeaves]]:
-        batch = data.draw(st.integers(0, len(round.batches)))
+    def _supplied(self, chance: Chance, round: Round) -> tuple[int, list[SettledLeaves]]:
+        batch = chance.whole(0, len(round.batches))
         supplied = self.batch(round, batch)
-        return batch, supplied[1:] if self.rarely(data, 4) else supplied
+        return batch, supplied[1:] if chance.rarely(4) else supplied
 
-    def _settling(self, data: Data, round: Round) -> Arguments:
-        batch, supplied = self._supplied(data, round)
-        return batch, self._assignments(data, round), supplied
+    def _settling(self, chance: Chance, round: Round) -> Arguments:
+        batch, supplied = self._supplied(chance, round)
+        return batch, self._assignments(chance, round), supplied
 
-    def _appealing(self, data: Data, round: Round) -> Arguments:
-        return self.pick(data, range(8)), *self._supplied(data, round)
+    def _appealing(self, chance: Chance, round: Round) -> Arguments:
+        return chance.pick(range(8)), *self._supplied(chance, round)
 
-    def _submitting(self, data: Data, round: Round) -> Arguments:
+    def _submitting(self, chance: Chance, round: Round) -> Arguments:
         """Good parts and bad ones in one batch."""
-        parts = [self._part(data, round) for _ in range(data.draw(st.integers(0, 3)))]
-        return self._assignments(data, round), parts
+        parts = [self._strange_part(chance, round) for _ in range(chance.whole(0, 3))]
+        return self._assignments(chance, round), parts
 
-    def _part(self, data: Data, round: Round) -> Submission:
-        node = self.pick(data, (1, 2, 3))
+    def _strange_part(self, chance: Chance, round: Round) -> Submission:
+        node = chance.pick((1, 2, 3))
         own = [job for job, owner in enumerate(round.assignees) if owner == node]
-        jobs = self.pick(data, (own, own[:1], own[1:], [0, 1], list(range(70)), [UNKNOWN], []))
+        jobs = chance.pick((own, own[:1], own[1:], [0, 1], list(range(70)), [UNKNOWN], []))
         leaves = leaves_for(jobs, 30)
-        leaves = self.pick(data, (leaves, leaves, leaves, leaves[:-1], leaves + leaves))
-        key = self.pick(data, (self.model.registry.nodes[node].key, next(iter(KEYS))))
+        leaves = chance.pick((leaves, leaves, leaves, leaves[:-1], leaves + leaves))
+        key = chance.pick((self.model.registry.nodes[node].key, next(iter(KEYS))))
         at = self.twins.contracts.deployment
         key = key if key in KEYS else next(iter(KEYS))
         return part(at.chain_id, at.rounds, round.number, node, key, leaves)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from hypothesis import strategies as st
-from hypothesis.stateful import rule
-
 from protocol.chain.structs import Role
+from tests.model.chance import Chance
 from tests.model.parties import (
     ADMIN,
     EVERYBODY,
@@ -21,37 +19,46 @@ from tests.model.parties import (
     address_of,
 )
 from tests.model.registry import Node
-from tests.model.rules import Data, Rules
+from tests.model.rules import Rules
 from tests.model.transaction import NOBODY
-
-DATA = st.data()
 
 
 class NodeRules(Rules):
     """Registry, Credits and Admin."""
 
-    @rule(data=DATA)
-    def register(self, data: Data) -> None:
-        role = self.pick(data, (Role.VALIDATOR, Role.WORKER))
-        owner = self.pick(data, [*(JUDGES if role == Role.VALIDATOR else PROVIDERS), STRANGER])
-        if self.rarely(data):
-            role, owner = self.pick(data, list(Role)), self.pick(data, OWNERS)
-        capacity = 1 if role == Role.VALIDATOR and not self.rarely(data) else data.draw(st.integers(0, 5))
-        key, deadline, signature = self._consent(data, owner, role, capacity)
+    def an_owner_acts(self, chance: Chance) -> None:
+        ways = (
+            self.register,
+            self.rotate_key,
+            self.revoke_key_and_perhaps_give_a_new_one,
+            self.top_up,
+            self.retire,
+            self.withdraw,
+            self.sweep,
+            self.buy_or_redeem,
+            self.administer,
+        )
+        chance.pick(ways)(chance)
+
+    def register(self, chance: Chance) -> None:
+        role = chance.pick((Role.VALIDATOR, Role.WORKER))
+        owner = chance.pick([*(JUDGES if role == Role.VALIDATOR else PROVIDERS), STRANGER])
+        if chance.rarely():
+            role, owner = chance.pick(list(Role)), chance.pick(OWNERS)
+        capacity = 1 if role == Role.VALIDATOR and not chance.rarely() else chance.whole(0, 5)
+        key, deadline, signature = self._consent(chance, owner, role, capacity)
         self.twins.do(owner, "Registry", "register", role, key, capacity, deadline, signature)
 
-    @rule(data=DATA)
-    def rotate_key(self, data: Data) -> None:
-        node = self._node(data)
-        key, deadline, signature = self._consent(data, node.owner, node.role, node.capacity)
-        owner = self.sender(data, node.owner)
+    def rotate_key(self, chance: Chance) -> None:
+        node = self._node(chance)
+        key, deadline, signature = self._consent(chance, node.owner, node.role, node.capacity)
+        owner = self.sender(chance, node.owner)
         self.twins.do(owner, "Registry", "rotateKey", node.number, key, deadline, signature)
 
-    @rule(data=DATA)
-    def revoke_key_and_perhaps_give_a_new_one(self, data: Data) -> None:
-        node = self._node(data)
-        self.twins.do(self.sender(data, node.owner), "Registry", "revokeKey", node.number)
-        if data.draw(st.booleans()):
+    def revoke_key_and_perhaps_give_a_new_one(self, chance: Chance) -> None:
+        node = self._node(chance)
+        self.twins.do(self.sender(chance, node.owner), "Registry", "revokeKey", node.number)
+        if chance.coin():
             self.rotate_key_of(self.model.registry.nodes[node.number])
 
     def rotate_key_of(self, node: Node) -> None:
@@ -59,49 +66,51 @@ class NodeRules(Rules):
         signature = self.twins.consent(node.owner, key, node.role, node.capacity)
         self.twins.do(node.owner, "Registry", "rotateKey", node.number, key, LONG, signature)
 
-    @rule(data=DATA)
-    def top_up(self, data: Data) -> None:
-        node = self._node(data)
-        amount = self.pick(data, (100, 1000, 0))
-        self.twins.do(self.pick(data, [node.owner, STRANGER]), "Registry", "topUp", node.number, amount)
+    def top_up(self, chance: Chance) -> None:
+        node = self._node(chance)
+        amount = chance.pick((100, 1000, 0))
+        self.twins.do(chance.pick([node.owner, STRANGER]), "Registry", "topUp", node.number, amount)
 
-    @rule(data=DATA)
-    def retire(self, data: Data) -> None:
-        node = self._node(data)
-        self.twins.do(self.sender(data, node.owner), "Registry", "retire", node.number)
+    def retire(self, chance: Chance) -> None:
+        node = self._node(chance)
+        self.twins.do(self.sender(chance, node.owner), "Registry", "retire", node.number)
 
-    @rule(data=DATA)
-    def withdraw(self, data: Data) -> None:
+    def withdraw(self, chance: Chance) -> None:
         leaving = [node for node in self.model.registry.nodes.values() if node.retired_at and not node.withdrawn]
-        node = self.pick(data, leaving) if leaving else self._node(data)
-        if node.retired_at and not self.rarely(data):
-            self.moment(data, node.retired_at + TERMS.registry.unbonding_delay)
-        self.twins.do(self.sender(data, node.owner), "Registry", "withdraw", node.number)
+        node = chance.pick(leaving) if leaving else self._node(chance)
+        if not leaving and chance.coin():
+            self.twins.do(node.owner, "Registry", "retire", node.number)
+            node = self.model.registry.nodes[node.number]
+        if node.retired_at and not chance.rarely():
+            self.moment(chance, node.retired_at + TERMS.registry.unbonding_delay)
+        self.twins.do(self.sender(chance, node.owner), "Registry", "withdraw", node.number)
 
-    @rule(data=DATA)
-    def sweep(self, data: Data) -> None:
-        self.twins.do(self.pick(data, EVERYBODY), "Registry", "sweep")
+    def sweep(self, chance: Chance) -> None:
+        self.twins.do(chance.pick(EVERYBODY), "Registry", "sweep")
 
-    @rule(data=DATA, owner=st.sampled_from(EVERYBODY), amount=st.sampled_from((50, 200, 0, 10**9)))
-    def buy_or_redeem(self, data: Data, owner: str, amount: int) -> None:
-        self.twins.do(owner, "Credits", self.pick(data, ("buy", "redeem")), amount)
+    def buy_or_redeem(self, chance: Chance) -> None:
+        verb, amount = chance.pick(("buy", "redeem")), chance.pick((50, 200, 0, 10**9))
+        earners = [owner for owner in EVERYBODY if self.model.credits.free[owner]]
+        owner = chance.pick(earners if verb == "redeem" and not chance.rarely() else EVERYBODY)
+        self.twins.do(owner, "Credits", verb, amount)
 
-    @rule(data=DATA)
-    def administer(self, data: Data) -> None:
-        verb = self.pick(data, ("unpause", "pause", "setTreasury"))
+    def administer(self, chance: Chance) -> None:
+        verb = chance.pick(("unpause" if self.model.admin.paused else "pause", "setTreasury"))
+        if chance.rarely():
+            verb = chance.pick(("pause", "unpause"))
         if verb == "setTreasury":
-            treasury = self.pick(data, (address_of("second treasury"), TREASURY, NOBODY))
-            self.twins.do(self.sender(data, ADMIN), "Admin", verb, treasury)
+            treasury = chance.pick((address_of("second treasury"), TREASURY, NOBODY))
+            self.twins.do(self.sender(chance, ADMIN), "Admin", verb, treasury)
         else:
-            self.twins.do(self.sender(data, self.pick(data, (PAUSER, ADMIN))), "Admin", verb)
+            self.twins.do(self.sender(chance, chance.pick((PAUSER, ADMIN))), "Admin", verb)
 
-    def _node(self, data: Data) -> Node:
-        return self.pick(data, list(self.model.registry.nodes.values()))
+    def _node(self, chance: Chance) -> Node:
+        return chance.pick(list(self.model.registry.nodes.values()))
 
-    def _consent(self, data: Data, owner: str, role: Role, capacity: int) -> tuple[str, int, bytes]:
+    def _consent(self, chance: Chance, owner: str, role: Role, capacity: int) -> tuple[str, int, bytes]:
         """A key, its deadline and its signature, one of them bad now and then."""
         key, deadline = self.free_key(), LONG
-        fault = self.pick(data, ("used", "late", "last", "forged", "short")) if self.rarely(data) else ""
+        fault = chance.pick(("used", "late", "last", "forged", "short")) if chance.rarely() else ""
         if fault == "used":
             key = next(iter(KEYS))
         if fault in ("late", "last"):

@@ -9,6 +9,7 @@ from protocol.errors import Rejected
 from protocol.wire import auth
 from tests.model.admin import Admin
 from tests.model.money import Credits, Token
+from tests.model.round import listings
 from tests.model.transaction import NOBODY, Refused, Transaction
 
 MAX_SLOTS = 256
@@ -116,14 +117,17 @@ class Registry:
 
     # Verbs of Rounds
 
-    def reserve_jobs(self, tx: Transaction, node: int, jobs: int) -> None:
+    def reserve_jobs(self, tx: Transaction, assignments: bytes) -> int:
+        """Returns how many jobs are listed."""
         self._only_rounds(tx)
-        listed = self.known(node)
-        if listed.role != Role.WORKER or not self.listable(listed, tx.now):
-            raise Refused("NotListable", node)
-        if listed.in_flight + jobs > listed.capacity:
-            raise Refused("OverCapacity", node, listed.in_flight + jobs, listed.capacity)
-        listed.in_flight += jobs
+        for node, jobs in listings(assignments):
+            listed = self.known(node)
+            if listed.role != Role.WORKER or not self.listable(listed, tx.now):
+                raise Refused("NotListable", node)
+            if listed.in_flight + jobs > listed.capacity:
+                raise Refused("OverCapacity", node, listed.in_flight + jobs, listed.capacity)
+            listed.in_flight += jobs
+        return sum(jobs for _, jobs in listings(assignments))
 
     def free_jobs(self, tx: Transaction, node: int, jobs: int) -> None:
         self._only_rounds(tx)

@@ -84,7 +84,7 @@ class Round:
 
     @property
     def committee(self) -> int:
-        return self.terms.appeal_seats if self.appeal else self.terms.committee
+        return self.terms.committee
 
     @property
     def threshold(self) -> int:

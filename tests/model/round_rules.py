@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule
-
 from protocol.chain.structs import Role, State, Submission, Verdict
 from protocol.wire.assignments import Listing, pack_assignments
-from tests.model.parties import COORDINATOR, EVERYBODY, EVIDENCE, KEYS, PAUSER, PROVIDERS, SALT, leaves_for, part
+from tests.model.chance import Chance
+from tests.model.market import Run
+from tests.model.parties import (
+    COORDINATOR,
+    EVERYBODY,
+    EVIDENCE,
+    KEYS,
+    LONG,
+    PAUSER,
+    PROVIDERS,
+    SALT,
+    leaves_for,
+    part,
+)
+from tests.model.registry import Node
 from tests.model.round import Round, Seat, bitmap
-from tests.model.rules import Data, Rules
+from tests.model.rules import Rules
 from tests.model.transaction import NOBODY
 
-DATA = st.data()
 LIVE = (State.OPEN, State.CLOSED, State.VOTING, State.TALLIED)
 VERDICTS = (Verdict.ACCEPTED, Verdict.ACCEPTED, Verdict.FRAUD, Verdict.VOID)
-MOODS = ("agree", "agree", "agree", "split", "silent", "abstain")
+MOODS = (*["agree"] * 9, *["split"] * 4, "silent", "abstain")
 BEHAVIOURS = ("agree", "agree", "differ", "abstain", "absent", "hide")
 ABSTENTION = b"\xff"
 
@@ -23,101 +33,112 @@ ABSTENTION = b"\xff"
 class RoundRules(Rules):
     """Rounds."""
 
+    def rounds_go_on(self, chance: Chance) -> None:
+        """Appeals first, then the oldest round, then a new one."""
+        for _ in range(chance.whole(1, 3)):
+            live = self.rounds(*LIVE)
+            trials = [round for round in live if round.appeal]
+            if trials and chance.coin():
+                self._lead(chance, trials[0])
+            elif not live or chance.rarely(6):
+                self._open(chance)
+            else:
+                self._lead(chance, live[0] if chance.coin() else chance.pick(live))
+
     # Opening
 
-    @precondition(lambda self: len(self.rounds(State.OPEN, State.CLOSED, State.VOTING)) < 3)
-    @rule(data=DATA)
-    def open_round(self, data: Data) -> None:
-        if self.model.admin.paused and not self.rarely(data):
+    def _open(self, chance: Chance) -> None:
+        if self.model.admin.paused and not chance.rarely():
             self.twins.must(PAUSER, "Admin", "unpause")
-        number, run = self.run(data)
-        ready = [
-            node for node in self.nodes(Role.WORKER) if self.rarely(data, 20) or self._can_take(node.number, number)
-        ]
+        self.restore_nodes(chance)
+        number, run = self.run(chance)
+        ready = [node for node in self.nodes(Role.WORKER) if self._can_take(node, run) or chance.rarely(12)]
+        if not ready and not run.closed:
+            self._join_all(number, run)
+            ready = self.nodes(Role.WORKER)
         listed = [
-            Listing(node.number, data.draw(st.integers(1, max(1, min(3, node.capacity - node.in_flight)))))
-            for node in ready[:3]
+            Listing(node.number, chance.whole(1, max(1, min(3, node.capacity - node.in_flight)))) for node in ready[:3]
         ]
         assignments = pack_assignments(listed) if listed else b""
-        if self.rarely(data, 20):
-            assignments += self.pick(data, (b"\0", b"\0\0\0\x01\xff", b"\0\0\0\x63\0"))
-        version = self.pick(data, (run.version, 0)) + 5 * self.rarely(data, 20)
-        self.twins.do(self.sender(data, COORDINATOR), "Rounds", "open", number, 7, version, assignments)
+        if chance.rarely(20):
+            assignments += chance.pick((b"\0", b"\0\0\0\x01\xff", b"\0\0\0\x63\0"))
+        version = chance.pick((run.version, 0)) + 5 * chance.rarely(20)
+        self.twins.do(self.sender(chance, COORDINATOR), "Rounds", "open", number, 7, version, assignments)
 
-    def _can_take(self, number: int, run: int) -> bool:
-        node, present = self.model.registry.nodes[number], self.model.market.runs[run]
-        joined = present.joined.get(number) == present.terms(self.twins.now).rules_hash
+    def restore_nodes(self, chance: Chance) -> None:
+        """Those who lost a part of their bond or their key mostly come back."""
+        for node in list(self.model.registry.nodes.values()):
+            if node.retired_at or chance.rarely():
+                continue
+            missing = self.model.registry.required_bond(node.role, node.capacity) - node.bond
+            if missing > 0:
+                self.twins.do(node.owner, "Registry", "topUp", node.number, missing + 200)
+            if node.revoked:
+                key = self.free_key()
+                signature = self.twins.consent(node.owner, key, node.role, node.capacity)
+                self.twins.do(node.owner, "Registry", "rotateKey", node.number, key, LONG, signature)
+
+    def _can_take(self, node: Node, run: Run) -> bool:
+        joined = run.joined.get(node.number) == run.terms(self.twins.now).rules_hash
         return joined and node.in_flight < node.capacity and self.model.registry.listable(node, self.twins.now)
+
+    def _join_all(self, number: int, run: Run) -> None:
+        rules = run.terms(self.twins.now).rules_hash
+        for node in self.nodes(Role.WORKER):
+            self.twins.do(node.owner, "Market", "join", number, node.number, rules)
 
     # Leading on
 
-    @precondition(lambda self: self.rounds(*LIVE))
-    @rule(data=DATA)
-    def lead_on(self, data: Data) -> None:
-        self._lead(data, self.pick(data, self.rounds(*LIVE)))
-
-    @precondition(lambda self: self.rounds(*LIVE))
-    @rule(data=DATA)
-    def lead_the_oldest_on(self, data: Data) -> None:
-        for _ in range(3):
-            live = self.rounds(*LIVE)
-            if live:
-                self._lead(data, live[0])
-
-    @precondition(lambda self: any(round.appeal for round in self.rounds(*LIVE)))
-    @rule(data=DATA)
-    def lead_an_appeal_on(self, data: Data) -> None:
-        for _ in range(2):
-            trials = [round for round in self.rounds(*LIVE) if round.appeal]
-            if trials:
-                self._lead(data, trials[-1])
-
-    def _lead(self, data: Data, round: Round) -> None:
+    def _lead(self, chance: Chance, round: Round) -> None:
         steps = {
-            State.OPEN: self._work,
+            State.OPEN: self.work_on,
             State.CLOSED: self._draw,
             State.VOTING: self._vote,
             State.TALLIED: self.settle_or_appeal,
         }
-        steps[round.state](data, round)
+        steps[round.state](chance, round)
 
-    def _work(self, data: Data, round: Round) -> None:
-        missing = set() if self.rarely(data) else {job for job in range(len(round.assignees)) if self.rarely(data)}
-        if self.rarely(data, 12):
+    def work_on(self, chance: Chance, round: Round) -> None:
+        missing = set() if chance.rarely() else {job for job in range(len(round.assignees)) if chance.rarely()}
+        if chance.rarely(12):
             missing = set(range(len(round.assignees)))
-        self._submit(data, round, missing)
-        if len(self.now(round).submitted) < len(round.assignees) and not self.rarely(data):
+        self._submit(chance, round, missing)
+        if len(self.now(round).submitted) < len(round.assignees) and not chance.rarely():
             self.twins.wait(round.deadline + 1)
-        self.twins.do(self.pick(data, EVERYBODY), "Rounds", "close", round.number, round.assignments)
+        self.twins.do(chance.pick(EVERYBODY), "Rounds", "close", round.number, round.assignments)
 
-    def _submit(self, data: Data, round: Round, missing: set[int]) -> None:
-        parts = [self._part(data, round, node, missing) for node in sorted(set(round.assignees))]
+    def _submit(self, chance: Chance, round: Round, missing: set[int]) -> None:
+        parts = [self._part(chance, round, node, missing) for node in sorted(set(round.assignees))]
         parts = [made for made in parts if made.leaves]
-        batches = [[made] for made in parts] if data.draw(st.booleans()) else [parts]
+        batches = [[made] for made in parts] if chance.coin() else [parts]
         for batch in batches:
             if batch:
-                sender = self.pick(data, (COORDINATOR, *PROVIDERS))
+                sender = chance.pick((COORDINATOR, *PROVIDERS))
                 self.twins.do(sender, "Rounds", "submit", round.number, round.assignments, batch)
 
-    def _part(self, data: Data, round: Round, node: int, missing: set[int]) -> Submission:
+    def _part(self, chance: Chance, round: Round, node: int, missing: set[int]) -> Submission:
         jobs = [job for job, owner in enumerate(round.assignees) if owner == node]
         taken = self.now(round).submitted | missing
-        leaves = leaves_for([job for job in jobs if job not in taken], self.pick(data, (20, 45, 70)))
+        leaves = leaves_for([job for job in jobs if job not in taken], chance.pick((20, 45, 70)))
         at, key = self.twins.contracts.deployment, self.model.registry.nodes[node].key
         return part(at.chain_id, at.rounds, round.number, node, key if key != NOBODY else next(iter(KEYS)), leaves)
 
-    def _draw(self, data: Data, round: Round) -> None:
-        if self.rarely(data, 20):
+    def _draw(self, chance: Chance, round: Round) -> None:
+        if chance.rarely(20):
             self.twins.wait(round.deadline + 1)
-        self.twins.do(self.pick(data, EVERYBODY), "Rounds", "draw", round.number)
+        self.twins.do(chance.pick(EVERYBODY), "Rounds", "draw", round.number)
 
     # Voting
 
-    def _vote(self, data: Data, round: Round) -> None:
+    def _vote(self, chance: Chance, round: Round) -> None:
+        mood = chance.pick(MOODS)
+        truth = {job: self._truth(chance, round) for job in sorted(round.submitted)}
+        self.hold_vote(
+            chance, round, truth, [chance.pick(BEHAVIOURS) if mood == "split" else mood for _ in round.seats]
+        )
+
+    def hold_vote(self, chance: Chance, round: Round, truth: dict[int, Verdict], behaviours: list[str]) -> None:
         """The whole committee, seat by seat as it behaves, and the tally."""
-        mood = self.pick(data, MOODS)
-        truth = {job: self._truth(data, round) for job in round.submitted}
-        behaviours = [self.pick(data, BEHAVIOURS) if mood == "split" else mood for _ in round.seats]
         votes = [self._ballot(round, truth, behaviour) for behaviour in behaviours]
         seats = list(zip(round.seats, behaviours, votes, strict=True))
         for seat, behaviour, vote in seats:
@@ -127,14 +148,14 @@ class RoundRules(Rules):
         for seat, behaviour, vote in seats:
             if behaviour not in ("silent", "absent", "hide"):
                 self.twins.do(self._key(seat), "Rounds", "reveal", round.number, *vote, EVIDENCE, SALT)
-        self._wait_to_tally(data, round)
-        self.twins.do(self.pick(data, EVERYBODY), "Rounds", "tally", round.number)
+        self._wait_to_tally(round)
+        self.twins.do(chance.pick(EVERYBODY), "Rounds", "tally", round.number)
 
-    def _truth(self, data: Data, round: Round) -> Verdict:
+    def _truth(self, chance: Chance, round: Round) -> Verdict:
         """What the job deserves; in an appeal the verdict is confirmed about as often as not."""
-        if round.appeal and data.draw(st.booleans()):
+        if round.appeal and chance.coin():
             return round.appeal.against
-        return self.pick(data, VERDICTS)
+        return chance.pick(VERDICTS)
 
     def _ballot(self, round: Round, truth: dict[int, Verdict], behaviour: str) -> tuple[int, int, bytes]:
         if behaviour == "abstain":
@@ -157,7 +178,7 @@ class RoundRules(Rules):
         if not self.now(round).revealing:
             self.twins.wait(self.now(round).deadline + 1)
 
-    def _wait_to_tally(self, data: Data, round: Round) -> None:
+    def _wait_to_tally(self, round: Round) -> None:
         present = self.now(round)
         committed = [seat for seat in present.seats if seat.commitment is not None]
         if present.state == State.VOTING and not (present.revealing and all(seat.vote for seat in committed)):
@@ -165,6 +186,6 @@ class RoundRules(Rules):
                 present.deadline + present.terms.reveal_seconds * (bool(committed) and not present.revealing) + 1
             )
 
-    def settle_or_appeal(self, data: Data, round: Round) -> None:
+    def settle_or_appeal(self, chance: Chance, round: Round) -> None:
         """What follows from a verdict, in the next file."""
         raise NotImplementedError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from protocol.chain.structs import Appeal, Cause, SettledLeaves, State, Verdict
 from tests.model.round import Leaf, Round, Seat, leaves_in
@@ -31,11 +32,20 @@ class Rounds(Settling):
         parent.pending += 1
 
     def _trial(self, tx: Transaction, number: int, parent: Round, made: Appeal) -> Round:
+        """Its terms are those of the round, as far as they concern it; there is no appeal against it."""
+        terms = replace(
+            parent.terms,
+            committee=parent.terms.appeal_seats,
+            appeal_seats=0,
+            challenge_seconds=0,
+            max_units=0,
+            price_per_unit=0,
+        )
         first = {self.registry.nodes[seat.juror].slot for seat in parent.seats}
         return Round(
             number=number,
             run=parent.run,
-            terms=parent.terms,
+            terms=terms,
             policy_version=parent.policy_version,
             assignments=b"",
             state=State.CLOSED,

@@ -1,24 +1,20 @@
-"""What the rules of every part share: the state of one example, and choices made by hypothesis."""
+"""What the rules of every part share: the state of one example, and what they choose from."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 
 from protocol.chain.structs import Role, SettledLeaves, State
+from tests.model.chance import Chance
 from tests.model.market import Run
 from tests.model.parties import EVERYBODY, KEYS
 from tests.model.protocol import Protocol
 from tests.model.registry import Node
 from tests.model.round import Round, leaves_in
 from tests.model.twins import Twins
-
-Choice = TypeVar("Choice")
-Data = st.DataObject
-"""What hypothesis draws from inside a rule."""
 
 
 class Rules(RuleBasedStateMachine):
@@ -43,19 +39,13 @@ class Rules(RuleBasedStateMachine):
 
     # Choices
 
-    def pick(self, data: Data, options: Sequence[Choice]) -> Choice:
-        return data.draw(st.sampled_from(options))
-
-    def rarely(self, data: Data, one_in: int = 8) -> bool:
-        return data.draw(st.integers(0, one_in - 1)) == one_in - 1
-
-    def sender(self, data: Data, right: str) -> str:
+    def sender(self, chance: Chance, right: str) -> str:
         """Mostly whoever may."""
-        return self.pick(data, [*EVERYBODY, *KEYS]) if self.rarely(data) else right
+        return chance.pick([*EVERYBODY, *KEYS]) if chance.rarely() else right
 
-    def moment(self, data: Data, at: int) -> None:
+    def moment(self, chance: Chance, at: int) -> None:
         """The next call comes just before, at or just after a deadline."""
-        self.twins.wait(at + self.pick(data, (0, 1, -1)))
+        self.twins.wait(at + chance.pick((0, 1, -1)))
 
     # What there is
 
@@ -65,8 +55,8 @@ class Rules(RuleBasedStateMachine):
     def rounds(self, *states: State) -> list[Round]:
         return [round for round in self.model.rounds.rounds.values() if round.state in states]
 
-    def run(self, data: Data) -> tuple[int, Run]:
-        return self.pick(data, list(self.model.market.runs.items()))
+    def run(self, chance: Chance) -> tuple[int, Run]:
+        return chance.pick(list(self.model.market.runs.items()))
 
     def free_key(self) -> str:
         return next((key for key in KEYS if key not in self.model.registry.bound), next(iter(KEYS)))

@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from eth_utils.crypto import keccak
-from hypothesis import strategies as st
-from hypothesis.stateful import rule
 
 from protocol.chain.structs import Consumption, Role, RunTerms, State, Verdict
+from tests.model.chance import Chance
 from tests.model.parties import REQUESTER, TRAINER, run_terms
 from tests.model.round import Round, bitmap
-from tests.model.rules import Data, Rules
+from tests.model.rules import Rules
 from tests.model.transaction import NO_HASH, NOBODY
-
-DATA = st.data()
 
 FAULTS: tuple[dict[str, object], ...] = (
     {"coordinator": NOBODY},
@@ -41,66 +38,73 @@ FAULTS: tuple[dict[str, object], ...] = (
 class RunRules(Rules):
     """Market."""
 
-    @rule(data=DATA)
-    def open_run(self, data: Data) -> None:
-        manifest = NO_HASH if self.rarely(data) else keccak(text="manifest 0")
-        self.twins.do(REQUESTER, "Market", "open", self._terms(data), manifest, "https://run.example")
+    def a_requester_or_trainer_acts(self, chance: Chance) -> None:
+        ways = (
+            self.open_run,
+            self.announce,
+            self.join_or_leave,
+            self.fund_or_refund,
+            self.close_run,
+            self.publish,
+            self.publish,
+        )
+        chance.pick(ways)(chance)
 
-    @rule(data=DATA)
-    def announce(self, data: Data) -> None:
-        run, _ = self.run(data)
-        self.twins.do(self.sender(data, REQUESTER), "Market", "announce", run, self._terms(data))
+    def open_run(self, chance: Chance) -> None:
+        manifest = NO_HASH if chance.rarely() else keccak(text="manifest 0")
+        self.twins.do(REQUESTER, "Market", "open", self._terms(chance), manifest, "https://run.example")
 
-    @rule(data=DATA)
-    def join_or_leave(self, data: Data) -> None:
-        number, run = self.run(data)
+    def announce(self, chance: Chance) -> None:
+        run, _ = self.run(chance)
+        self.twins.do(self.sender(chance, REQUESTER), "Market", "announce", run, self._terms(chance))
+
+    def join_or_leave(self, chance: Chance) -> None:
+        number, run = self.run(chance)
         since = run.history[-1][0]
-        if data.draw(st.booleans()):
-            self.moment(data, since)
-        rules = keccak(text="other rules") if self.rarely(data) else run.terms(self.twins.now).rules_hash
-        role = Role.VALIDATOR if self.rarely(data) else Role.WORKER
+        if chance.coin():
+            self.moment(chance, since)
+        rules = keccak(text="other rules") if chance.rarely() else run.terms(self.twins.now).rules_hash
+        role = Role.VALIDATOR if chance.rarely() else Role.WORKER
         for node in self.nodes(role)[:4]:
-            owner = self.sender(data, node.owner)
-            if self.rarely(data):
+            owner = self.sender(chance, node.owner)
+            if chance.rarely():
                 self.twins.do(owner, "Market", "leave", number, node.number)
             else:
                 self.twins.do(owner, "Market", "join", number, node.number, rules)
 
-    @rule(data=DATA)
-    def fund_or_refund(self, data: Data) -> None:
-        number, run = self.run(data)
+    def fund_or_refund(self, chance: Chance, number: int = 0) -> None:
+        number = number or self.run(chance)[0]
+        run = self.model.market.runs[number]
         verb = "refund" if run.closed else "fund"
-        if self.rarely(data):
-            verb = self.pick(data, ("fund", "refund"))
-        amount = self.pick(data, (500, run.escrow, 0, 10**9))
-        self.twins.do(self.sender(data, REQUESTER), "Market", verb, number, amount)
+        if chance.rarely():
+            verb = chance.pick(("fund", "refund"))
+        amount = chance.pick((500, run.escrow, 0, 10**9))
+        self.twins.do(self.sender(chance, REQUESTER), "Market", verb, number, amount)
 
-    @rule(data=DATA)
-    def close_run(self, data: Data) -> None:
-        if self.rarely(data, 3):
-            number, _ = self.run(data)
-            self.twins.do(self.sender(data, REQUESTER), "Market", "close", number)
+    def close_run(self, chance: Chance) -> None:
+        """One run stays open."""
+        number, _ = self.run(chance)
+        if number > 1 and chance.coin():
+            self.twins.do(self.sender(chance, REQUESTER), "Market", "close", number)
+            self.fund_or_refund(chance, number)
 
-    @rule(data=DATA)
-    def publish(self, data: Data) -> None:
-        judged = [round for round in self.rounds(State.TALLIED, State.SETTLED) if not round.appeal]
-        used = [self._consumption(data, round) for round in judged[:3]]
-        number = judged[0].run if judged else 1
-        if self.rarely(data):
-            number, _ = self.run(data)
-        version = self.model.market.runs[number].version + self.pick(data, (1, 2, 0))
-        manifest = NO_HASH if self.rarely(data) else keccak(text=f"manifest {version}")
-        self.twins.do(self.sender(data, TRAINER), "Market", "publish", number, version, manifest, used)
+    def publish(self, chance: Chance) -> None:
+        judged = [round for round in self.rounds(State.TALLIED, State.SETTLED) if not round.appeal or chance.rarely()]
+        number = chance.pick(judged).run if judged else 1
+        used = [self._consumption(chance, round) for round in judged if round.run == number or chance.rarely(12)]
+        version = self.model.market.runs[number].version + chance.pick((1, 2, 0))
+        manifest = NO_HASH if chance.rarely() else keccak(text=f"manifest {version}")
+        self.twins.do(self.sender(chance, TRAINER), "Market", "publish", number, version, manifest, used)
 
-    def _consumption(self, data: Data, round: Round) -> Consumption:
+    def _consumption(self, chance: Chance, round: Round) -> Consumption:
         unused = round.jobs_with(Verdict.ACCEPTED) - round.consumed
-        jobs = unused | {self.pick(data, range(6))} if self.rarely(data) else unused
+        jobs = unused | {chance.pick(range(6))} if chance.rarely() else unused
         return Consumption(round.number, bitmap(jobs))
 
-    def _terms(self, data: Data) -> RunTerms:
+    def _terms(self, chance: Chance) -> RunTerms:
         """Mostly good, at rules the run may or may not have had."""
-        seats = self.pick(data, ((1, 3), (3, 5), (1, 0)))
-        terms = run_terms(f"rules {data.draw(st.integers(1, 9))}", *seats)
-        if self.rarely(data, 3):
-            terms = replace(terms, **self.pick(data, FAULTS))  # type: ignore[arg-type]
+        seats = chance.pick(((1, 3), (3, 5), (1, 0)))
+        terms = run_terms(f"rules {chance.whole(1, 9)}", *seats)
+        if chance.rarely(3):
+            terms = replace(terms, **chance.pick(FAULTS))  # type: ignore[arg-type]
         return terms

@@ -162,12 +162,10 @@ class Submitting:
     def _list(self, tx: Transaction, run: int, terms: RunTerms, assignments: bytes) -> int:
         if len(assignments) % LISTING_BYTES:
             raise Refused("BadAssignments")
-        listed = listings(assignments)
-        for node, jobs in listed:
+        for node, _ in listings(assignments):
             if self.market.runs[run].joined.get(node, NO_HASH) != terms.rules_hash:
                 raise Refused("NotJoined", run, node)
-            self.registry.reserve_jobs(tx.by(self.address), node, jobs)
-        total = sum(jobs for _, jobs in listed)
+        total = self.registry.reserve_jobs(tx.by(self.address), assignments)
         if not 1 <= total <= MAX_JOBS:
             raise Refused("BadAssignments")
         return total

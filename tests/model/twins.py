@@ -88,8 +88,7 @@ class Twins:
                 self.endings[f"round {round.state.name.lower()}"] += 1
             elif round.state == State.SETTLED:
                 stands = round.verdicts[round.appeal.job] == round.appeal.against
-                against = round.appeal.against.name.lower()
-                self.endings[f"appeal against {against} {'lost' if stands else 'won'}"] += 1
+                self.endings[f"appeal {'lost' if stands else 'won'}"] += 1
             elif round.state == State.VOID:
                 self.endings["appeal undecided"] += 1
             if round.attempt:

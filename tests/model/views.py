@@ -96,8 +96,7 @@ def _rounds(model: Protocol) -> Iterator[tuple[Question, Any]]:
 
 
 def _round(round: Round) -> structs.Round:
-    """As stored. A trial keeps only those of the run's terms that concern it."""
-    terms, trial = round.terms, round.appeal is not None
+    terms = round.terms
     return structs.Round(
         state=round.state,
         attempt=round.attempt,
@@ -114,18 +113,18 @@ def _round(round: Round) -> structs.Round:
         opened_at=round.opened_at,
         deadline=round.deadline,
         run=round.run,
-        max_units=0 if trial else terms.max_units,
+        max_units=terms.max_units,
         open_block=round.open_block,
         close_block=round.close_block,
-        appeal_seats=0 if trial else terms.appeal_seats,
+        appeal_seats=terms.appeal_seats,
         appeals=round.pending,
-        price_per_unit=0 if trial else terms.price_per_unit,
+        price_per_unit=terms.price_per_unit,
         juror_fee=terms.juror_fee,
         reserved=round.reserved,
         draw_seconds=terms.draw_seconds,
         commit_seconds=terms.commit_seconds,
         reveal_seconds=terms.reveal_seconds,
-        challenge_seconds=0 if trial else terms.challenge_seconds,
+        challenge_seconds=terms.challenge_seconds,
         assignments_hash=round.assignments_hash,
         eligible=bitmap(round.eligible),
         submitted=bitmap(round.submitted),
