@@ -141,7 +141,12 @@ class Worker:
         log.info("submitted", jobs=len(work.jobs))
 
     def _checked(self, assignment: Assignment) -> Work:
-        """What the chain says of an assignment. ``Rejected`` where the coordinator says otherwise."""
+        """What the chain says of an assignment.
+
+        Raises:
+            Rejected: the coordinator says otherwise.
+            Misconfigured: the owner has consented to other rules since this worker was started.
+        """
         packed = bytes.fromhex(assignment.assignments[2:])
         reader = self.chain.latest()
         standing = reader.round(assignment.round)
@@ -154,6 +159,8 @@ class Worker:
             raise Rejected(f"round {assignment.round}: the coordinator names another run or policy than the chain")
         if keccak(packed) != standing.assignments_hash:
             raise Rejected(f"round {assignment.round}: the coordinator's assignments are not those on chain")
+        if reader.joined_at(standing.run, self.node) not in (self.terms.rules_hash, bytes(32)):
+            raise Misconfigured(f"node {self.node} has joined run {standing.run} at new rules: start the worker again")
         root = reader.manifest_root(standing.run, standing.policy_version)
         return Work(
             round=assignment.round,

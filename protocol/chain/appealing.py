@@ -83,7 +83,7 @@ def open_appeal(sender: Sender, round: int, job: int, intent: str) -> AppealOpen
     """
     case = case_of(sender.chain, round, job)
     check_deposit(sender, case)
-    missing = case.deposit - sender.chain.latest().credits_of(sender.address)
+    missing = missing_credits(sender, case)
     if missing > 0:
         actions.buy_credits(sender, missing, f"{intent}/buy")
     try:
@@ -93,6 +93,11 @@ def open_appeal(sender: Sender, round: int, job: int, intent: str) -> AppealOpen
             raise _over(round, sender.chain.latest().round(round)) from refusal
         raise
     return actions.event_in(receipt, AppealOpened)
+
+
+def missing_credits(sender: Sender, case: Case) -> int:
+    """Credits that the deposit lacks and that are bought first."""
+    return max(0, case.deposit - sender.chain.latest().credits_of(sender.address))
 
 
 def check_deposit(sender: Sender, case: Case) -> None:

@@ -26,6 +26,18 @@ def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def appealing_scene(
+    chain: Chain, anvil: Anvil, make_wallet: Callable[[str], Wallet], tmp_path: Path, model_directory: Path
+) -> Iterator[Scene]:
+    """The same, with a committee of one and appeals."""
+    swarm = Swarm(chain, anvil, make_wallet, "", tmp_path, committee=1, appeal_seats=3, challenge=3600)
+    made = Scene(swarm, model_directory, tmp_path)
+    yield made
+    made.close()
+    swarm.close()
+
+
+@pytest.fixture
 def scene(
     chain: Chain, anvil: Anvil, make_wallet: Callable[[str], Wallet], tmp_path: Path, model_directory: Path
 ) -> Iterator[Scene]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from protocol.chain import calls
+from protocol.chain.appealing import open_appeal
 from protocol.chain.structs import Consumption
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import decode, encode
+from tests.conftest import TOKEN
 from tests.trainer.scene import RIGHT, WRONG, Scene
 from trainer.inbox import Inbox
 
@@ -106,3 +108,21 @@ def test_after_a_reorganisation_only_what_still_stands_is_held(scene: Scene) -> 
     inbox.poll(0)
     assert held(inbox) == {(first, 0)}
     assert second not in inbox.rounds
+
+
+def test_what_an_appeal_changes_is_trained_on_or_not_and_its_trial_is_no_round(appealing_scene: Scene) -> None:
+    scene, swarm = appealing_scene, appealing_scene.swarm
+    round_ = scene.round({0: SOUND, 1: Reason.SAMPLING_FRAUD, 2: SOUND})
+    inbox = scene.inbox(scene.policy())
+    inbox.poll(0)
+    assert held(inbox) == {(round_, 0), (round_, 2)}
+    owner = swarm.workers[0].owner
+    swarm.send(owner, calls.approve(scene.chain.deployment, "Credits", TOKEN))
+    trials = [open_appeal(swarm.senders[owner.address], round_, job, f"appeal-{job}").appeal for job in (0, 1)]
+    inbox.poll(0)
+    assert held(inbox) == {(round_, 2)}, "under appeal nothing is certain"
+    for trial, reasons in zip(trials, ({0: Reason.SAMPLING_FRAUD}, {1: SOUND}), strict=True):
+        scene.judge(trial, reasons)
+    inbox.poll(0)
+    assert held(inbox) == {(round_, 1), (round_, 2)}
+    assert set(inbox.rounds) == {round_}

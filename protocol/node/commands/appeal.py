@@ -41,13 +41,17 @@ def open_appeal(
     dry_run: DryRun = False,
 ) -> None:
     """Appeal against the verdict on one job, by a deposit; missing credits are bought with tokens."""
-    from protocol.chain import appealing
+    from protocol.chain import appealing, calls
 
     with sending(rpc, addresses, keystore, password_file) as sender:
         if dry_run:
             case = appealing.case_of(sender.chain, round_, job)
             appealing.check_deposit(sender, case)
-            preview(sender, appealing.appeal_call(sender.chain, case), as_json)
+            missing = appealing.missing_credits(sender, case)
+            if missing:
+                preview(sender, calls.buy(sender.chain.deployment, missing), as_json, ("Credits", missing))
+            else:
+                preview(sender, appealing.appeal_call(sender.chain, case), as_json)
             return
         opened = appealing.open_appeal(sender, round_, job, new_intent("appeal"))
         shown = {
