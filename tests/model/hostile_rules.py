@@ -33,6 +33,18 @@ GUARDED: tuple[tuple[str, str, Arguments], ...] = (
 """Verbs that only another contract may use."""
 
 UNKNOWN = 99
+UNKNOWNS: tuple[tuple[str, str, Arguments], ...] = (
+    ("Registry", "topUp", (UNKNOWN, 1)),
+    ("Registry", "retire", (UNKNOWN,)),
+    ("Market", "fund", (UNKNOWN, 1)),
+    ("Market", "join", (UNKNOWN, 1, NO_HASH)),
+    ("Market", "join", (1, UNKNOWN, NO_HASH)),
+    ("Market", "publish", (UNKNOWN, 1, SALT, [])),
+    ("Rounds", "open", (UNKNOWN, 0, 0, b"")),
+    ("Rounds", "expire", (UNKNOWN,)),
+    ("Rounds", "draw", (UNKNOWN,)),
+)
+"""Calls about what there is not."""
 
 
 class HostileRules(Rules):
@@ -50,19 +62,7 @@ class HostileRules(Rules):
         assert refused is not None
 
     def name_what_does_not_exist(self, chance: Chance) -> None:
-        contract, verb, arguments = chance.pick(
-            (
-                ("Registry", "topUp", (UNKNOWN, 1)),
-                ("Registry", "retire", (UNKNOWN,)),
-                ("Market", "fund", (UNKNOWN, 1)),
-                ("Market", "join", (UNKNOWN, 1, NO_HASH)),
-                ("Market", "join", (1, UNKNOWN, NO_HASH)),
-                ("Market", "publish", (UNKNOWN, 1, SALT, [])),
-                ("Rounds", "open", (UNKNOWN, 0, 0, b"")),
-                ("Rounds", "expire", (UNKNOWN,)),
-                ("Rounds", "draw", (UNKNOWN,)),
-            ),
-        )
+        contract, verb, arguments = chance.pick(UNKNOWNS)
         self.twins.do(chance.pick(EVERYBODY), contract, verb, *arguments)
 
     def meddle_with_a_round(self, chance: Chance) -> None:

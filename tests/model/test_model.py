@@ -33,7 +33,7 @@ from tests.model.verdict_rules import VerdictRules
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "contracts.json").read_text())
 
 SETTINGS = settings(
-    max_examples=30,
+    max_examples=25,
     stateful_step_count=45,
     deadline=None,
     derandomize=True,
@@ -52,6 +52,8 @@ VERBS = {
     "Credits": ("buy", "redeem"),
     "Admin": ("pause", "unpause", "setTreasury"),
 }
+"""Each must succeed now and then: a verb that is always refused proves nothing."""
+ENDS = ("round settled", "round void", "redrawn", "appeal won", "appeal lost", "appeal undecided")
 
 
 class Network(VerdictRules, RunRules, NodeRules, HostileRules):
@@ -99,17 +101,9 @@ def test_the_models_draw_is_the_golden_one(vector: dict[str, object]) -> None:
 def test_model_and_contracts_agree_at_every_step(twins: Twins) -> None:
     twins.outcomes.clear()
     run_state_machine_as_test(Network, settings=SETTINGS)
-
-
-def test_every_verb_succeeded(twins: Twins) -> None:
-    for contract, verbs in VERBS.items():
-        for verb in verbs:
-            assert twins.outcomes[contract, verb, ""], f"{contract}.{verb} never succeeded"
-
-
-def test_rounds_and_appeals_came_to_every_end(twins: Twins) -> None:
-    ends = ("round settled", "round void", "redrawn", "appeal won", "appeal lost", "appeal undecided")
-    assert {end for end in ends if not twins.endings[end]} == set()
+    tried = {(contract, verb) for contract, verbs in VERBS.items() for verb in verbs}
+    assert {(contract, verb) for contract, verb in tried if not twins.outcomes[contract, verb, ""]} == set()
+    assert {end for end in ENDS if not twins.endings[end]} == set()
 
 
 @pytest.mark.parametrize("against", Verdict)
