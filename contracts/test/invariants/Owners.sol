@@ -57,10 +57,14 @@ abstract contract Owners is World {
             if (stored.retiredAt == 0 || stored.withdrawn) continue;
             bytes memory call = abi.encodeCall(Registry.withdraw, (node));
             uint256 due = uint256(stored.retiredAt) + UNBONDING;
-            if (block.timestamp < due || stored.inFlight != 0) {
+            if (block.timestamp < due) {
+                _warpTo(due - 1);
                 _refused("withdraw early", stored.owner, address(registry), call, IRegistry.StillBonded.selector);
-                if (stored.inFlight != 0) continue;
                 _warpTo(due);
+            }
+            if (stored.inFlight != 0) {
+                _refused("withdraw in flight", stored.owner, address(registry), call, IRegistry.StillBonded.selector);
+                continue;
             }
             return _due("withdraw", stored.owner, address(registry), call);
         }

@@ -36,8 +36,9 @@ abstract contract Strangers is World {
         bytes memory call = abi.encodeCall(IRounds.expire, (round));
         uint256 end = _endsBy(rounds.roundOf(round));
         if (block.timestamp <= end) {
-            _refused("expire early", stranger, address(rounds), call, IRoundsFacts.TooEarly.selector);
             require(pick % 4 == 0, "patience");
+            _warpTo(end);
+            _refused("expire early", stranger, address(rounds), call, IRoundsFacts.TooEarly.selector);
             _warpTo(end + 1);
         }
         _due("expire", stranger, address(rounds), call);
@@ -78,6 +79,7 @@ abstract contract Strangers is World {
         bool complete = stored.submitted == type(uint256).max >> (256 - stored.jobs);
         bytes memory call = abi.encodeCall(IRounds.close, (round, chronicle.assignmentsOf(round)));
         if (!complete && block.timestamp <= stored.deadline) {
+            _warpTo(stored.deadline);
             _refused("close early", stranger, address(rounds), call, IRoundsFacts.TooEarly.selector);
             _warpTo(uint256(stored.deadline) + 1);
         }
@@ -103,6 +105,7 @@ abstract contract Strangers is World {
         uint256 until = uint256(stored.deadline) + (waiting ? stored.revealSeconds : 0);
         bool complete = stored.revealing && stored.revealed == stored.committed;
         if (!complete && block.timestamp <= until) {
+            _warpTo(until);
             _refused("tally early", stranger, address(rounds), call, IRoundsFacts.TooEarly.selector);
             _warpTo(until + 1);
         }
@@ -119,6 +122,7 @@ abstract contract Strangers is World {
             bytes memory call =
                 abi.encodeCall(ISettlement.settle, (round, batch, assignments, chronicle.batchOf(round, batch)));
             if (block.timestamp < stored.deadline) {
+                _warpTo(stored.deadline - 1);
                 _refused("settle early", stranger, address(rounds), call, IRoundsFacts.TooEarly.selector);
                 _warpTo(stored.deadline);
             }

@@ -17,7 +17,7 @@ abstract contract Successes is Checks {
         "vote together|advance|judge next|appeal and judge|settle before the appeal|appeal against accept|appeal against fraud|appeal against void|"
         "verdict upheld|verdict overturned|appeal undecided|appellant awarded|close|close empty|draw|draw late|tally|redraw|settle|"
         "finish|free|expire|sweep|donate|wait|lapse|pause|unpause|setTreasury|begin to pass office|take office|appoint a pauser";
-    string private constant REFUSED = "withdraw early|replay a binding|redeem more than one has|announce rules used before|"
+    string private constant REFUSED = "withdraw early|withdraw in flight|replay a binding|redeem more than one has|announce rules used before|"
         "refund an open run|fund a closed run|refund what is reserved|consume twice|consume what was not accepted|"
         "consume another run's|open over capacity|submit twice|submit late|commit twice|reveal twice|reveal a copy|reveal late|"
         "appeal where none is offered|appeal late|appeal twice|expire early|close early|tally early|settle early|settle twice|"
