@@ -1,12 +1,14 @@
 """The trainer's loop: wait for accepted groups, train, remember, publish.
 
 The order of the last two makes a crash harmless. The state is on disk before the checkpoint is announced, so a
-restarted trainer announces the same weights with the same jobs; the contract takes them once.
+restarted trainer announces the same weights with the same jobs; the contract takes them once. Where an appeal has
+undone one of these jobs meanwhile, the step is taken back: the state before it is kept until the next.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,6 +17,7 @@ from typing import Any
 
 import structlog
 
+from protocol.chain.reverts import Reverted
 from protocol.chain.structs import Consumption
 from protocol.environments.environment import Environment
 from protocol.errors import Misconfigured
@@ -81,6 +84,7 @@ class Trainer:
     ) -> None:
         self.policy, self.recipe, self.inbox, self.publisher = policy, recipe, inbox, publisher
         self.environment, self.schedule, self.state_dir = environment, schedule, state_dir
+        self.state, self.previous = state_dir / "state.safetensors", state_dir / "previous.safetensors"
         self.log = structlog.get_logger("trainer")
         self.watch = Stopwatch()
         self.consumed: tuple[Consumption, ...] = ()
@@ -90,12 +94,8 @@ class Trainer:
 
     def resume(self) -> None:
         """Goes on from the state on disk, and announces what a crash kept from being announced."""
-        path = self.state_dir / "state.safetensors"
-        if path.exists():
-            state = checkpoint.load(path)
-            self.policy.load_state_dict(state["policy"])
-            self.consumed = tuple(Consumption(round_, int(jobs, 16)) for round_, jobs in state["consumed"])
-            self.evaluated = dict(state["evaluated"])
+        if self.state.exists():
+            self._load()
         on_chain = self.publisher.newest_version()
         if on_chain > self.policy.version:
             raise Misconfigured(
@@ -119,6 +119,7 @@ class Trainer:
         record = self.policy.step(pack(selection.taken, self.recipe.optimizer_steps, self.recipe.microbatch_tokens))
         self.watch.mark("train")
         self.consumed = consumption(selection.taken)
+        self._keep_previous()
         self._save()
         self.watch.mark("save")
         self._announce()
@@ -129,9 +130,37 @@ class Trainer:
 
     def _announce(self) -> None:
         """Publishes the present version unless it is out. Nothing is trained on before: its jobs are unconsumed yet."""
-        if self.announced != self.policy.version:
+        if self.announced == self.policy.version:
+            return
+        try:
             self.publisher.publish(self.policy, self.consumed)
-            self.announced = self.policy.version
+        except Reverted as refusal:
+            if refusal.name != "NotAccepted" or not self.previous.exists():
+                raise
+            self._take_back(refusal)
+        self.announced = self.policy.version
+
+    def _take_back(self, refusal: Reverted) -> None:
+        """Goes back to the state before the last step, which was made of a job that is no longer accepted."""
+        version = self.policy.version
+        os.replace(self.previous, self.state)
+        self._load()
+        self.publisher.withdraw(version)
+        self.log.warning("step_taken_back", version=version, why=str(refusal))
+
+    def _keep_previous(self) -> None:
+        """Keeps what is on disk, the state before this step, under another name: a link costs nothing."""
+        if self.state.exists():
+            link = self.previous.with_suffix(".unfinished")
+            link.unlink(missing_ok=True)
+            os.link(self.state, link)
+            os.replace(link, self.previous)
+
+    def _load(self) -> None:
+        state = checkpoint.load(self.state)
+        self.policy.load_state_dict(state["policy"])
+        self.consumed = tuple(Consumption(round_, int(jobs, 16)) for round_, jobs in state["consumed"])
+        self.evaluated = dict(state["evaluated"])
 
     def _selection(self) -> Selection | None:
         """What the next step trains on, or None while it should wait for more."""
@@ -167,7 +196,7 @@ class Trainer:
 
     def _save(self) -> None:
         checkpoint.save(
-            self.state_dir / "state.safetensors",
+            self.state,
             {
                 "policy": self.policy.state_dict(),
                 "consumed": [[entry.round, hex(entry.jobs)] for entry in self.consumed],

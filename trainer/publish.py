@@ -55,11 +55,15 @@ class Publisher:
         on_chain = self.chain.latest().manifest_root(self.run, version)
         if on_chain == bytes(32):
             call = calls.publish(self.chain.deployment, self.run, version, signed.manifest.root, consumed)
-            self.sender.send(f"publish/{self.run}/{version}", call)
+            self.sender.send(f"publish/{self.run}/{version}/{signed.manifest.root.hex()[:16]}", call)
         elif on_chain != signed.manifest.root:
             raise Rejected(f"version {version} is on chain with another root than this trainer's weights have")
         self._prune(version)
         self.log.info("published", version=version, root="0x" + signed.manifest.root.hex())
+
+    def withdraw(self, version: int) -> None:
+        """Forgets the weights of a version that the chain did not take: others will go by this number."""
+        shutil.rmtree(self.folder / str(version), ignore_errors=True)
 
     def _prune(self, version: int) -> None:
         for old in self.folder.iterdir():

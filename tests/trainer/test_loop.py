@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.chain import calls
+from protocol.chain.appealing import open_appeal
 from protocol.errors import AssizeError, Misconfigured
 from protocol.wire.assignments import jobs_in
 from protocol.wire.reasons import Reason
+from tests.conftest import TOKEN
 from tests.trainer.scene import RECIPE, RIGHT, Scene
 from trainer.batch import Group, Selection
 from trainer.loop import Stopwatch, consumption, ready
@@ -119,6 +122,26 @@ def test_a_version_that_could_not_be_announced_is_announced_before_anything_else
         assert trainer.tick() is False
     assert [event.version for event in scene.published()] == [1]
     assert scene.chain.latest().round(round_).consumed == 0b11
+
+
+def test_a_step_made_of_a_job_that_an_appeal_has_undone_is_taken_back(appealing_scene: Scene, tmp_path: Path) -> None:
+    scene, swarm = appealing_scene, appealing_scene.swarm
+    trainer, held = scene.trainer(tmp_path / "trainer")
+    with held:
+        trainer.resume()
+        round_ = scene.round({0: SOUND, 1: SOUND, 2: SOUND})
+        scene.chain.rpc.call("anvil_setBalance", swarm.trainer.address, "0x0")
+        with pytest.raises(AssizeError):
+            trainer.tick()
+        owner = swarm.workers[1].owner
+        swarm.send(owner, calls.approve(scene.chain.deployment, "Credits", TOKEN))
+        appeal = open_appeal(swarm.senders[owner.address], round_, 0, "appeal").appeal
+        scene.judge(appeal, {0: FRAUD})
+        swarm.anvil.fund(swarm.trainer.address)
+        assert trainer.tick() is True, "once more, without it"
+        assert trainer.policy.version == 1
+    assert [event.version for event in scene.published()] == [1]
+    assert scene.chain.latest().round(round_).consumed == 0b110
 
 
 def test_an_older_state_than_the_chain_is_refused(scene: Scene, tmp_path: Path) -> None:

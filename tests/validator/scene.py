@@ -191,12 +191,15 @@ class Cast:
 
         return Juror(key, node, build, directory)
 
-    def run(self, court: Court, trainer: Wallet, coordinator: Sender, root: bytes, commit_seconds: int) -> int:
-        """An open, funded run under the court's rules."""
+    def run(
+        self, court: Court, trainer: Wallet, coordinator: Sender, root: bytes, commit_seconds: int, **offered: int
+    ) -> int:
+        """An open, funded run under the court's rules; ``offered`` replaces terms."""
         requester = self.sender("requester")
         rules = rules_hash(encode_rules(court.rules))
         windows = (600, 600, commit_seconds, 600, 0)
-        terms = RunTerms(coordinator.address, trainer.address, rules, 1, 1000, MAX_UNITS, 3, 0, *windows)
+        plain = RunTerms(coordinator.address, trainer.address, rules, 1, 1000, MAX_UNITS, 3, 0, *windows)
+        terms = replace(plain, **offered)
         drip(requester, 1_000 * TOKEN, "drip")
         buy_credits(requester, 1_000 * TOKEN, "buy")
         opened = open_run(requester, terms, root, "", "open")

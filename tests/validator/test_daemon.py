@@ -17,6 +17,8 @@ import pytest
 import uvicorn
 
 from protocol.chain import calls
+from protocol.chain.actions import drip
+from protocol.chain.appealing import open_appeal
 from protocol.chain.client import Chain
 from protocol.chain.structs import Role, State
 from protocol.errors import Rejected
@@ -28,7 +30,7 @@ from protocol.wire import evidence, manifest
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import encode_rules, rules_hash
 from protocol.wire.votes import abstention
-from tests.conftest import Anvil
+from tests.conftest import TOKEN, Anvil
 from tests.validator.conftest import Court
 from tests.validator.scene import Cast, Scene
 from validator.inspection import inspect
@@ -75,36 +77,39 @@ def origin(tmp_path: Path) -> Iterator[tuple[ChunkStore, str]]:
 
 
 @pytest.fixture
+def cast(chain: Chain, anvil: Anvil, make_wallet: Callable[[str], Wallet], tmp_path: Path) -> Iterator[Cast]:
+    """Registers parties; closes what they hold."""
+    closing: list[Callable[[], None]] = []
+    yield Cast(chain, anvil.url, make_wallet, tmp_path, closing)
+    for close in closing:
+        close()
+
+
+@pytest.fixture
 def make_scene(
-    chain: Chain,
-    anvil: Anvil,
-    make_wallet: Callable[[str], Wallet],
+    cast: Cast,
     court: Court,
     model_directory: Path,
     file_server: tuple[Path, str],
     origin: tuple[ChunkStore, str],
-    tmp_path: Path,
-) -> Iterator[Callable[..., Scene]]:
-    """Opens a run whose votes may take ``commit_seconds``."""
-    closing: list[Callable[[], None]] = []
-    cast = Cast(chain, anvil.url, make_wallet, tmp_path, closing)
+) -> Callable[..., Scene]:
+    """Opens a run whose votes may take ``commit_seconds``; ``offered`` replaces terms."""
+    chain, make_wallet = cast.chain, cast.make_wallet
 
-    def make(commit_seconds: int = 600) -> Scene:
+    def make(commit_seconds: int = 600, validators: int = 3, **offered: int) -> Scene:
         encoded, (files, url), (store, origin_url) = encode_rules(court.rules), file_server, origin
         (files / "rules" / f"0x{rules_hash(encoded).hex()}").write_bytes(encoded)
         trainer, coordinator = make_wallet("trainer"), cast.sender("coordinator")
         owner, worker, worker_node = cast.node("worker", Role.WORKER)
-        jurors = [cast.juror(f"juror-{index}", url, origin_url) for index in range(3)]
+        jurors = [cast.juror(f"juror-{index}", url, origin_url) for index in range(validators)]
         root = manifest.from_directory(model_directory, 0).root
-        run = cast.run(court, trainer, coordinator, root, commit_seconds)
+        run = cast.run(court, trainer, coordinator, root, commit_seconds, **offered)
         publish(model_directory, run, 0, chain.chain_id, chain.deployment.market, trainer, store)
         owner.send("join", calls.join(chain.deployment, run, worker_node, rules_hash(encoded)))
-        closing.extend((lambda juror=juror: juror.close()) for juror in jurors)
+        cast.closing.extend((lambda juror=juror: juror.close()) for juror in jurors)
         return Scene(chain, court, coordinator, worker, worker_node, run, root, jurors, files, url, origin_url)
 
-    yield make
-    for close in closing:
-        close()
+    return make
 
 
 def test_validators_take_a_round_to_its_verdict_and_the_edited_job_is_fraud(make_scene: Callable[..., Scene]) -> None:
@@ -161,6 +166,52 @@ def test_validators_that_can_fetch_nothing_abstain(make_scene: Callable[..., Sce
             juror.validator.tick()
         time.sleep(0.02)
     assert {revealed.reasons for revealed in scene.reveals()} == {b"\xff"}
+
+
+APPEALS = {"validators": 4, "committee": 1, "appeal_seats": 3, "challenge_seconds": 3600}
+
+
+def appealed(scene: Scene, cast: Cast) -> int:
+    """Somebody appeals against the verdict on job 0 of round 1; the number of the appeal."""
+    appellant = cast.sender("appellant")
+    drip(appellant, TOKEN, "drip")
+    return open_appeal(appellant, 1, 0, "appeal").appeal
+
+
+def test_an_appeal_is_judged_by_the_others_from_the_same_artifact_under_its_own_number(
+    make_scene: Callable[..., Scene], cast: Cast
+) -> None:
+    scene = make_scene(**APPEALS)
+    opened = scene.open()
+    honest, edited = scene.work(opened)
+    scene.submit(opened, [scene.edit(honest), edited], {0, 1})
+    scene.tick_until(opened.round, State.TALLIED, 60)
+    (first,) = scene.reveals()
+    appeal = appealed(scene, cast)
+    scene.tick_until(appeal, State.SETTLED, 60)
+    assert scene.chain.latest().round(opened.round).fraud == 0b01
+    votes = [revealed for revealed in scene.reveals() if revealed.round == appeal]
+    assert {revealed.juror for revealed in votes} == {one.node for one in scene.jurors} - {first.juror}
+    for revealed in votes:
+        juror = next(one for one in scene.jurors if one.node == revealed.juror)
+        signed = evidence.parse_signed(
+            Journal(juror.directory).evidence(revealed.evidence_root), revealed.evidence_root
+        )
+        assert signed.evidence.round == appeal
+        assert [(job.job, job.reason) for job in signed.evidence.jobs] == [(0, Reason.SAMPLING_FRAUD)]
+
+
+def test_an_appeal_whose_artifact_is_gone_decides_nothing(make_scene: Callable[..., Scene], cast: Cast) -> None:
+    scene = make_scene(commit_seconds=10, **APPEALS)
+    opened = scene.open()
+    scene.submit(opened, scene.work(opened), {0, 1})
+    scene.tick_until(opened.round, State.TALLIED, 60)
+    for path in (scene.files / "artifacts").iterdir():
+        path.unlink()
+    appeal = appealed(scene, cast)
+    scene.tick_until(appeal, State.VOID, 90)
+    assert {revealed.reasons for revealed in scene.reveals() if revealed.round == appeal} <= {b"\xff"}
+    assert scene.chain.latest().round(opened.round).accepted == 0b10
 
 
 def test_checking_by_hand_finds_what_the_daemon_finds(make_scene: Callable[..., Scene], tmp_path: Path) -> None:

@@ -153,9 +153,14 @@ def show_run(
 ) -> None:
     """Show runs: who, at what price, how much escrow."""
     with connected(rpc, addresses) as chain:
-        reader = chain.pinned(chain.head())
+        head = chain.head()
+        reader = chain.pinned(head)
         ids = [run] if run is not None else range(1, reader.run_count() + 1)
-        rows = [{"run": number} | _run_row(value) for number, value in zip(ids, reader.runs(ids), strict=True)]
+        announced = reader.views("Market", "announcedOf", [(number,) for number in ids])
+        rows = [
+            {"run": number} | _run_row(value) | {"new_terms_at": at if at > head.timestamp else None}
+            for number, value, (_, at) in zip(ids, reader.runs(ids), announced, strict=True)
+        ]
     show(rows[0] if run is not None else rows, as_json)
 
 
