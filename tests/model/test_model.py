@@ -98,6 +98,7 @@ def test_the_models_draw_is_the_golden_one(vector: dict[str, object]) -> None:
     assert drawn == vector["slots"]
 
 
+@pytest.mark.slow
 def test_model_and_contracts_agree_at_every_step(twins: Twins) -> None:
     twins.outcomes.clear()
     run_state_machine_as_test(Network, settings=SETTINGS)
