@@ -37,6 +37,7 @@ class NodeRules(Rules):
             self.sweep,
             self.buy_or_redeem,
             self.administer,
+            self.administer,
         )
         chance.pick(ways)(chance)
 
@@ -84,6 +85,10 @@ class NodeRules(Rules):
         if node.retired_at and not chance.rarely():
             self.moment(chance, node.retired_at + TERMS.registry.unbonding_delay)
         self.twins.do(self.sender(chance, node.owner), "Registry", "withdraw", node.number)
+        node = self.model.registry.nodes[node.number]
+        if node.retired_at and not node.withdrawn and not node.in_flight:
+            self.twins.wait(node.retired_at + TERMS.registry.unbonding_delay)
+            self.twins.must(node.owner, "Registry", "withdraw", node.number)
 
     def sweep(self, chance: Chance) -> None:
         self.twins.do(chance.pick(EVERYBODY), "Registry", "sweep")
@@ -93,6 +98,8 @@ class NodeRules(Rules):
         earners = [owner for owner in EVERYBODY if self.model.credits.free[owner]]
         owner = chance.pick(earners if verb == "redeem" and not chance.rarely() else EVERYBODY)
         self.twins.do(owner, "Credits", verb, amount)
+        if self.model.credits.free[owner]:
+            self.twins.must(owner, "Credits", "redeem", min(50, self.model.credits.free[owner]))
 
     def administer(self, chance: Chance) -> None:
         verb = chance.pick(("unpause" if self.model.admin.paused else "pause", "setTreasury"))
@@ -101,6 +108,7 @@ class NodeRules(Rules):
         if verb == "setTreasury":
             treasury = chance.pick((address_of("second treasury"), TREASURY, NOBODY))
             self.twins.do(self.sender(chance, ADMIN), "Admin", verb, treasury)
+            self.twins.must(ADMIN, "Admin", verb, TREASURY)
         else:
             self.twins.do(self.sender(chance, chance.pick((PAUSER, ADMIN))), "Admin", verb)
 

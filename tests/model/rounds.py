@@ -20,6 +20,11 @@ class Rounds(Settling):
             raise Refused("AppealsNotOffered", round)
         if tx.now >= parent.deadline:
             raise Refused("TooLate", parent.deadline, tx.now)
+        # A trial that could not end in time is not begun.
+        terms = parent.terms
+        latest = self.ends_by(parent) - 2 * (terms.draw_seconds + terms.commit_seconds + terms.reveal_seconds)
+        if tx.now > latest:
+            raise Refused("TooLate", latest, tx.now)
         if job in parent.appealed:
             raise Refused("AlreadyAppealed", round, job)
         self._check_batch(parent, batch, submissions)

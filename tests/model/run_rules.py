@@ -78,8 +78,8 @@ class RunRules(Rules):
         verb = "refund" if run.closed else "fund"
         if chance.rarely():
             verb = chance.pick(("fund", "refund"))
-        amount = chance.pick((500, run.escrow, 0, 10**9))
-        self.twins.do(self.sender(chance, REQUESTER), "Market", verb, number, amount)
+        for amount in chance.shuffled((500, run.escrow, 0, 10**9)):
+            self.twins.do(self.sender(chance, REQUESTER), "Market", verb, number, amount)
 
     def close_run(self, chance: Chance) -> None:
         """One run stays open."""

@@ -67,7 +67,7 @@ class Network(VerdictRules, RunRules, NodeRules, HostileRules):
             *[self.somebody_meddles] * 3,
             *[self.an_owner_acts] * 3,
             *[self.a_requester_or_trainer_acts] * 3,
-            self.a_round_was_left_alone,
+            *[self.a_round_was_left_alone] * 2,
         )
         way = chance.pick(ways)
         note(way.__name__)
