@@ -71,6 +71,21 @@ abstract contract Owners is World {
         require(false, "nobody leaves");
     }
 
+    /// Its time has come, its rounds have not ended.
+    function leaveInFlight(uint256 pick) external told {
+        for (uint256 i; i < workers.length; ++i) {
+            uint32 node = workers[(pick % 64 + i) % workers.length];
+            Node memory stored = registry.nodeOf(node);
+            if (stored.inFlight == 0 || stored.retiredAt != 0 || (node <= 14 && pick % 8 != 0)) continue;
+            _due("retire", stored.owner, address(registry), abi.encodeCall(Registry.retire, (node)));
+            _warpTo(block.timestamp + UNBONDING);
+            bytes memory call = abi.encodeCall(Registry.withdraw, (node));
+            bytes4 bonded = IRegistry.StillBonded.selector;
+            return _refused("withdraw in flight", stored.owner, address(registry), call, bonded);
+        }
+        require(false, "nobody in flight");
+    }
+
     function rotateKey(uint256 pick) external told {
         uint32 node = _anyNode(pick);
         Node memory stored = registry.nodeOf(node);

@@ -22,7 +22,7 @@ abstract contract Successes is Checks {
         "consume another run's|open over capacity|submit twice|submit late|commit twice|reveal twice|reveal a copy|reveal late|"
         "appeal where none is offered|appeal late|appeal twice|expire early|close early|tally early|settle early|settle twice|"
         "finish early|free twice|open while paused|set no treasury|take office early|appoint out of office|slash|award|reserve jobs|"
-        "free jobs|lock|unlock|earn|grant|reserve|release|pay|deposit|pay out|consume|retire another's|withdraw another's|"
+        "free jobs|lock|unlock|earn|earn all|grant|reserve|release|pay|pay all|deposit|pay out|consume|retire another's|withdraw another's|"
         "revoke another's|rotate another's|leave another's|close another's|fund another's|refund another's|publish another's|"
         "redeem nothing|open another's|pause as anyone|unpause as anyone|name a treasury|bind another's key|hold both roles|"
         "join as a validator|close a closed|draw undrawable|tally untallied|finish the unfinished|free the living|"
