@@ -46,7 +46,13 @@ class GasChain:
         gas: list[int] = []
         for start in range(0, len(sent), BATCH):
             part = sent[start : start + BATCH]
-            hashes = self._answers([Request("eth_sendTransaction", (_transaction(*one),)) for one in part])
+            nonces = self._nonces([sender for sender, _ in part])
+            hashes = self._answers(
+                [
+                    Request("eth_sendTransaction", (_transaction(*one, nonce),))
+                    for one, nonce in zip(part, nonces, strict=True)
+                ]
+            )
             for (_, call), receipt in zip(part, self._receipts(hashes), strict=True):
                 if int(receipt["status"], 16) != 1:
                     raise Rejected(f"{call.description} reverted")
@@ -57,6 +63,11 @@ class GasChain:
         """Lets time pass."""
         self.rpc.call("evm_increaseTime", seconds)
         self.rpc.call("evm_mine")
+
+    def _nonces(self, senders: Sequence[str]) -> list[int]:
+        """The nonce of each transaction: anvil takes a batch's calls at once, and would give one sender's the same."""
+        known = self._answers([Request("eth_getTransactionCount", (sender, "latest")) for sender in senders])
+        return [int(nonce, 16) + senders[:place].count(senders[place]) for place, nonce in enumerate(known)]
 
     def _answers(self, requests: Sequence[Request]) -> list[Any]:
         answers = self.rpc.batch(requests)
@@ -101,11 +112,12 @@ def gas_chain() -> Iterator[GasChain]:
         process.wait(10)
 
 
-def _transaction(sender: str, call: Call) -> dict[str, str]:
+def _transaction(sender: str, call: Call, nonce: int) -> dict[str, str]:
     return {
         "from": sender,
         "to": call.to,
         "data": "0x" + call.data.hex(),
+        "nonce": hex(nonce),
         "gas": hex(GAS_LIMIT),
         "gasPrice": "0x0",
     }

@@ -16,7 +16,7 @@ VALIDATOR_MARGIN = 10 * ETHER
 
 HOUR = 3600
 TERMS = ProtocolTerms(
-    RegistryTerms(BOND_PER_JOB, VALIDATOR_BOND, activation_delay=1, unbonding_delay=HOUR),
+    RegistryTerms(BOND_PER_JOB, VALIDATOR_BOND, activation_delay=1, unbonding_delay=2 * HOUR),
     MarketTerms(notice_seconds=60, max_round_seconds=HOUR),
     RoundsTerms(
         fraud_slash=2 * ETHER,

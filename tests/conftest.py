@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[1]
 TOKEN = 10**18
 TERMS = ProtocolTerms(
     RegistryTerms(bond_per_job=TOKEN, validator_bond=10 * TOKEN, activation_delay=0, unbonding_delay=2 * 86_400),
-    MarketTerms(notice_seconds=3600, max_round_seconds=2 * 86_400),
+    MarketTerms(notice_seconds=3600, max_round_seconds=86_400),
     RoundsTerms(
         fraud_slash=TOKEN,
         absence_penalty=TOKEN // 10,

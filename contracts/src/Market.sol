@@ -43,7 +43,7 @@ contract Market is IMarket {
     mapping(uint256 run => mapping(uint32 version => bytes32)) public manifestRootOf;
 
     constructor(IRegistry registry_, ICredits credits_, address rounds_, MarketTerms memory terms_) {
-        if (terms_.maxRoundSeconds > registry_.terms().unbondingDelay) revert BadTerms("maxRoundSeconds");
+        if (terms_.maxRoundSeconds >= registry_.terms().unbondingDelay) revert BadTerms("maxRoundSeconds");
         registry = registry_;
         credits = credits_;
         rounds = rounds_;

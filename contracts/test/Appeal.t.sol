@@ -96,6 +96,27 @@ contract AppealTest is Appeals {
         rounds.settle(round, 0, assignments, batch);
     }
 
+    /// A tally that came very late leaves no time for another trial: the verdict stands, it does not lapse.
+    function testFuzz_verdictTalliedTooLateToTryAgainStands(uint256 late) public {
+        uint256 round = drawnRound(UNITS);
+        vote(round, all(3, Choice.Fraud));
+        Round memory stored = rounds.roundOf(round);
+        uint256 latest = uint256(stored.openedAt) + MAX_ROUND
+            - 2 * (uint256(stored.drawSeconds) + stored.commitSeconds + stored.revealSeconds);
+        late = bound(late, 1, 365 days);
+        vm.warp(latest);
+        uint256 before = vm.snapshotState();
+        rounds.tally(round);
+        appealBy(appellant, round, 0);
+        vm.revertToState(before);
+        vm.warp(latest + late);
+        rounds.tally(round);
+        bytes memory error = abi.encodeWithSelector(IRoundsFacts.TooLate.selector, latest, latest + late);
+        _refuse(round, 0, 0, batchOf(round), error);
+        settleAll(round);
+        vm.assertEq(rounds.roundOf(round).fraud, 1);
+    }
+
     function test_jobIsAppealedOnceAndEachOnItsOwn() public {
         uint256 round = judged(Choice.Fraud);
         appealBy(appellant, round, 0);

@@ -11,6 +11,8 @@ struct Log {
 /// The cheatcodes of forge that these tests use, at the address where forge answers them.
 interface Vm {
     function warp(uint256 timestamp) external;
+    function snapshotState() external returns (uint256 id);
+    function revertToState(uint256 id) external returns (bool);
     function roll(uint256 number) external;
     function prank(address sender) external;
     function startPrank(address sender) external;

@@ -53,11 +53,12 @@ contract GasTest is Appeals {
         vm.prank(appellant);
         uint256 appealed = rounds.appeal(round, 0, 0, batch);
         _measured("appeal");
-        pass(CHALLENGE);
-        rounds.settle(round, 0, assignments, batch);
+        mine(1);
         rounds.draw(appealed);
         _measured("appeal draw");
         voteAll(appealed, 1, 0);
+        pass(CHALLENGE);
+        rounds.settle(round, 0, assignments, batch);
         rounds.tally(appealed);
         _measured("appeal tally");
         rounds.finish(round, assignments);

@@ -124,12 +124,12 @@ contract OpenRunTest is Scenario {
         else vm.assertEq(market.open(terms, MANIFEST, ""), 2);
     }
 
-    function testFuzz_longestRoundIsAtMostTheUnbondingDelay(uint40 longest) public {
-        if (longest > UNBONDING) {
+    function testFuzz_longestRoundEndsBeforeABondCanLeave(uint40 longest) public {
+        if (longest >= UNBONDING) {
             vm.expectRevert(abi.encodeWithSelector(IMarket.BadTerms.selector, "maxRoundSeconds"));
         }
         Market other = new Market(registry, credits, address(rounds), MarketTerms(NOTICE, longest));
-        if (longest <= UNBONDING) vm.assertEq(other.terms().maxRoundSeconds, longest);
+        if (longest < UNBONDING) vm.assertEq(other.terms().maxRoundSeconds, longest);
     }
 
     function test_unknownRunHasNoViews() public {

@@ -40,7 +40,7 @@ struct RunTerms {
 
 /// Protocol-wide delays, fixed at deployment.
 /// @param noticeSeconds    between the announcement of new terms and their effect
-/// @param maxRoundSeconds  from a round's opening until anyone may force its end; at most the unbonding delay
+/// @param maxRoundSeconds  from a round's opening until anyone may force its end; less than the unbonding delay
 struct MarketTerms {
     uint40 noticeSeconds;
     uint40 maxRoundSeconds;

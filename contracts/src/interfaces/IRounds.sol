@@ -322,7 +322,8 @@ interface IRoundsFacts {
 /// @title Settlement: what follows from a verdict
 /// @notice The second half of the code of `Rounds`; call it there.
 interface ISettlement is IRoundsFacts {
-    /// Tries one job again before a larger committee. The batch that holds it is resupplied as for `settle`. Takes the deposit
+    /// Tries one job again before a larger committee. Refused past the challenge window, and where the round was tallied so late
+    /// that the trial and its redraw could outlast MAX_ROUND. The batch that holds it is resupplied as for `settle`. Takes the deposit
     /// from the caller's free credits.
     function appeal(uint256 round, uint8 job, uint8 batch, SettledLeaves[] calldata submissions)
         external

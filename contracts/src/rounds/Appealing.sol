@@ -30,6 +30,7 @@ abstract contract Appealing is Settling {
         Round storage stored = _in(round, State.Tallied);
         if (stored.appealSeats == 0) revert AppealsNotOffered(round);
         if (block.timestamp >= stored.deadline) revert TooLate(stored.deadline, block.timestamp);
+        _requireTimeToTry(stored);
         if (appealOf[round][job] != 0) revert AlreadyAppealed(round, job);
         _requireBatch(round, stored, batch, submissions);
         (uint32 node, uint64 units) = _find(round, job, submissions);
@@ -44,6 +45,14 @@ abstract contract Appealing is Settling {
         _openTrial(appealed, round, stored, job, deposit);
         _announceAppeal(appealed);
         market.deposit(stored.run, appealed, msg.sender, deposit);
+    }
+
+    /// Where the tally came so late that MAX_ROUND would end the trial, the verdict stands: otherwise the condemned could have
+    /// their jobs void by doing nothing.
+    function _requireTimeToTry(Round storage stored) private view {
+        uint256 voting = 2 * (uint256(stored.drawSeconds) + stored.commitSeconds + stored.revealSeconds);
+        uint256 latest = _endsBy(stored) - voting;
+        if (block.timestamp > latest) revert TooLate(latest, block.timestamp);
     }
 
     /// The trial takes the run's terms as they stood when the round opened, and its validators less the first committee.

@@ -40,7 +40,8 @@ abstract contract Appellants is World {
             );
             return false;
         }
-        if (block.timestamp >= stored.deadline) {
+        uint256 voting = 2 * (uint256(stored.drawSeconds) + stored.commitSeconds + stored.revealSeconds);
+        if (block.timestamp >= stored.deadline || block.timestamp + voting > _endsBy(stored)) {
             _refused("appeal late", APPELLANT, address(rounds), call, IRoundsFacts.TooLate.selector);
             return false;
         }

@@ -34,7 +34,7 @@ abstract contract Jurors is World {
         if (!_revealing(round)) _warpTo(uint256(rounds.roundOf(round).deadline) + 1);
         for (uint256 i; i < seats.length; ++i) {
             Seat memory chosen = seats[(seat % 16 + i) % seats.length];
-            if (chosen.commitment == 0 || chosen.revealed) continue;
+            if (chosen.commitment == 0 || chosen.revealed || registry.keyOf(chosen.node) == address(0)) continue;
             return _reveal(round, chosen.node);
         }
         require(false, "nobody to reveal");
