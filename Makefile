@@ -33,7 +33,7 @@ lint: .venv/.test
 
 test-contracts: .venv/.test contracts/node_modules/.stamp
 	contracts/build --check
-	cd contracts && node_modules/.bin/forge test
+	cd contracts && ./forge test
 	contracts/gas
 
 test-python: .venv/.test contracts/node_modules/.stamp

@@ -12,11 +12,10 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Row, create_engine, event, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
-from sqlmodel import SQLModel
 
 from ledger.book import Kind
 from ledger.facts import Fact, key_of
-from ledger.tables import TABLES, PositionRow
+from ledger.tables import METADATA, TABLES, PositionRow
 from protocol.chain.deployment import Deployment
 from protocol.chain.tail import Cursor
 from protocol.errors import Misconfigured, Unavailable
@@ -50,7 +49,7 @@ class Database:
         self._identity = json.dumps(deployment.to_json(), sort_keys=True)
         try:
             self._engine = _engine(self.where)
-            SQLModel.metadata.create_all(self._engine, tables=[_POSITION, _EVENT, *TABLES.values()])
+            METADATA.create_all(self._engine, tables=[_POSITION, _EVENT, *TABLES.values()])
         except (SQLAlchemyError, ImportError, OSError) as error:
             reason = str(getattr(error, "orig", None) or error).splitlines()[0]
             raise Misconfigured(f"cannot open the ledger's database {self.where}: {reason}") from error
@@ -190,4 +189,4 @@ def _prepare_sqlite(dbapi: Any, record: Any) -> None:
 
 
 _POSITION = PositionRow.__table__  # type: ignore[attr-defined]
-_EVENT = SQLModel.metadata.tables["event"]
+_EVENT = METADATA.tables["event"]

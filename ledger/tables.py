@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, get_type_hints
 
-from sqlalchemy import BigInteger, Boolean, Column, Dialect, Table, Text, TypeDecorator
+from sqlalchemy import BigInteger, Boolean, Column, Dialect, MetaData, Table, Text, TypeDecorator
 from sqlmodel import Field, SQLModel
 
 from ledger.facts import KINDS, Fact
@@ -71,10 +71,15 @@ class HexText(TypeDecorator[bytes]):
             return value
 
 
+METADATA = MetaData()
+"""The ledger's own: another service's tables may share a process and a name."""
+
+
 class EventRow(SQLModel, table=True):
     """One event as the chain emitted it. ``block_hash`` and ``tx_hash`` are 0x-hexadecimal."""
 
     __tablename__ = "event"
+    metadata = METADATA
 
     block_number: int = Field(primary_key=True, sa_type=BigInteger)
     log_index: int = Field(primary_key=True)
@@ -89,6 +94,7 @@ class PositionRow(SQLModel, table=True):
     """How far the chain was read, and of which deployment. ``cursor`` is that of ``protocol.chain.tail``."""
 
     __tablename__ = "position"
+    metadata = METADATA
 
     id: int = Field(default=1, primary_key=True)
     deployment: str
@@ -125,7 +131,7 @@ def _table(kind: type[Fact]) -> Table:
         )
         for field in dataclasses.fields(kind)
     ]
-    return Table(snake(kind), SQLModel.metadata, *columns)
+    return Table(snake(kind), METADATA, *columns)
 
 
 TABLES: dict[type[Any], Table] = {kind: _table(kind) for kind in KINDS}

@@ -165,6 +165,15 @@ class Appeal:
 
 
 @dataclass(frozen=True, slots=True)
+class Payment:
+    """What the owner of one node is paid in a round."""
+
+    node: int
+    owner: str
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
 class Submission:
     """One worker's signed part of a batch."""
 
@@ -246,6 +255,7 @@ STRUCTS: dict[str, type] = {
         MarketTerms,
         RoundsTerms,
         Appeal,
+        Payment,
         Submission,
         SettledLeaves,
         Round,
