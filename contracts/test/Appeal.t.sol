@@ -117,6 +117,19 @@ contract AppealTest is Appeals {
         vm.assertEq(rounds.roundOf(round).fraud, 1);
     }
 
+    /// A round is opened only where both committees can be seated.
+    function test_roundNeedsValidatorsForItsAppealsToo() public {
+        openRound(fourEach());
+        for (uint256 i; i < 2; ++i) {
+            vm.prank(ownerNamed("validator", i));
+            registry.retire(validators[i]);
+        }
+        bytes memory assignments = listing(workers[0], 1);
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.TooFewValidators.selector, 7, 8));
+        vm.prank(coordinator);
+        rounds.open(run, 1, 0, assignments);
+    }
+
     function test_jobIsAppealedOnceAndEachOnItsOwn() public {
         uint256 round = judged(Choice.Fraud);
         appealBy(appellant, round, 0);
