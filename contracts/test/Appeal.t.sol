@@ -117,6 +117,16 @@ contract AppealTest is Appeals {
         vm.assertEq(rounds.roundOf(round).fraud, 1);
     }
 
+    function test_appealComesBeforeTheWindowsLastSecondIsOver() public {
+        uint256 round = judged(Choice.Fraud);
+        uint256 deadline = rounds.roundOf(round).deadline;
+        vm.warp(deadline);
+        bytes memory error = abi.encodeWithSelector(IRoundsFacts.TooLate.selector, deadline, deadline);
+        _refuse(round, 0, 0, batchOf(round), error);
+        vm.warp(deadline - 1);
+        appealBy(appellant, round, 0);
+    }
+
     /// A round is opened only where both committees can be seated.
     function test_roundNeedsValidatorsForItsAppealsToo() public {
         openRound(fourEach());
