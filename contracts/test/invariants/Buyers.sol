@@ -36,13 +36,15 @@ abstract contract Buyers is World {
     }
 
     /// New terms at a new price; once they count, a worker has to join again.
+    uint256 private _rulesMade;
+
     function announce(uint256 pick) external told {
         uint256 run_ = _anyRun(pick);
         require(pick % 4 == 0 || run_ > 3, "spared");
         RunTerms memory terms = market.runOf(run_).terms;
         bytes memory same = abi.encodeCall(Market.announce, (run_, terms));
         _refused("announce rules used before", requester, address(market), same, IMarket.RulesUsedBefore.selector);
-        terms.rulesHash = keccak256(abi.encode("new rules", pick, block.timestamp));
+        terms.rulesHash = keccak256(abi.encode("new rules", ++_rulesMade));
         terms.pricePerUnit = uint128(3 + pick % 5);
         _due("announce", requester, address(market), abi.encodeCall(Market.announce, (run_, terms)));
     }
