@@ -10,7 +10,7 @@ from coordinator.market import Handler, Market
 from coordinator.tables import Round
 from protocol.chain import events as on_chain
 from protocol.chain.events import Log
-from protocol.chain.structs import State, Verdict
+from protocol.chain.structs import State, Verdict, verdict_in, with_verdict
 
 
 def _opened(market: Market, log: Log, event: on_chain.AppealOpened) -> None:
@@ -47,13 +47,10 @@ def _decided(market: Market, log: Log, event: on_chain.AppealDecided) -> None:
 
 def _job_settled(market: Market, log: Log, event: on_chain.AppealedJobSettled) -> None:
     """The job has its last verdict: the round, the run's counts and the node's record are put right."""
-    round_, node, bit = market.rounds[event.round], market.nodes[event.node], 1 << event.job
-    before, after = _verdict(round_, bit), event.verdict
-    market.set(
-        round_,
-        accepted=round_.accepted & ~bit | (bit if after is Verdict.ACCEPTED else 0),
-        fraud=round_.fraud & ~bit | (bit if after is Verdict.FRAUD else 0),
-    )
+    round_, node = market.rounds[event.round], market.nodes[event.node]
+    before, after = verdict_in(round_.accepted, round_.fraud, event.job), event.verdict
+    accepted, fraud = with_verdict(round_.accepted, round_.fraud, event.job, after)
+    market.set(round_, accepted=accepted, fraud=fraud)
     run = market.runs[round_.run]
     market.set(
         run,
@@ -67,12 +64,6 @@ def _job_settled(market: Market, log: Log, event: on_chain.AppealedJobSettled) -
         fraudulent=max(0, node.fraudulent + _more(Verdict.FRAUD, before, after)),
         voided=max(0, node.voided + _more(Verdict.VOID, before, after)),
     )
-
-
-def _verdict(round_: Round, bit: int) -> Verdict:
-    if round_.accepted & bit:
-        return Verdict.ACCEPTED
-    return Verdict.FRAUD if round_.fraud & bit else Verdict.VOID
 
 
 def _more(kind: Verdict, before: Verdict, after: Verdict) -> int:

@@ -17,6 +17,7 @@ from protocol.chain.events import (
     JobsTainted,
     Log,
 )
+from protocol.chain.structs import with_verdict
 from protocol.wire.assignments import bitmap_of, jobs_in
 
 
@@ -105,10 +106,8 @@ def _deposit_paid_out(book: Book, log: Log, event: DepositPaidOut) -> None:
 
 
 def _job_settled(book: Book, log: Log, event: AppealedJobSettled) -> None:
-    round_, bit = known(book, Round, event.round), 1 << event.job
-    verdict = event.verdict.name.lower()
-    accepted = round_.accepted | bit if verdict == "accepted" else round_.accepted & ~bit
-    fraud = round_.fraud | bit if verdict == "fraud" else round_.fraud & ~bit
+    round_, verdict = known(book, Round, event.round), event.verdict.name.lower()
+    accepted, fraud = with_verdict(round_.accepted, round_.fraud, event.job, event.verdict)
     book.put(replace(round_, accepted=accepted, fraud=fraud))
     book.put(replace(known(book, Job, event.round, event.job), verdict=verdict, credited=event.paid))
     count_in_flight(book, {event.node: 1}, sign=-1)

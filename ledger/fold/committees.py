@@ -7,6 +7,7 @@ from dataclasses import replace
 from ledger.book import Book, known
 from ledger.facts import Committee, Job, Round, Seat
 from ledger.fold.rounds import NO_WORD, awaiting_draw
+from protocol.chain import structs
 from protocol.chain.events import (
     CommitteeDrawn,
     CommitteeRedrawn,
@@ -93,7 +94,7 @@ def _tallied(book: Book, log: Log, event: RoundTallied) -> None:
 
 def verdict_in(accepted: int, fraud: int, job: int) -> str:
     """Returns what two bitmaps say of one job: accepted, fraud or void."""
-    return "accepted" if accepted >> job & 1 else "fraud" if fraud >> job & 1 else "void"
+    return structs.verdict_in(accepted, fraud, job).name.lower()
 
 
 def _redrawn(book: Book, log: Log, event: CommitteeRedrawn) -> None:

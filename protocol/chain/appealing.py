@@ -15,7 +15,7 @@ from protocol.chain.decoding import log_of, topic_of
 from protocol.chain.events import AppealDecided, AppealOpened, Event, Submitted
 from protocol.chain.reverts import Reverted
 from protocol.chain.sender import Sender
-from protocol.chain.structs import Appeal, Round, SettledLeaves, State, Verdict
+from protocol.chain.structs import Appeal, Round, SettledLeaves, State, Verdict, verdict_in
 from protocol.errors import Rejected
 from protocol.wire.assignments import unpack_leaves
 
@@ -55,19 +55,12 @@ def case_of(chain: Chain, round: int, job: int) -> Case:
         raise _over(round, stored)
     batch, node, submissions = _batch_of(chain, round, stored.open_block, job)
     deposit = reader.rounds_terms().appeal_bond + most_fees(stored.appeal_seats, stored.juror_fee)
-    return Case(round, job, verdict_on(stored, job), node, batch, submissions, deposit)
+    return Case(round, job, verdict_in(stored.accepted, stored.fraud, job), node, batch, submissions, deposit)
 
 
 def most_fees(seats: int, juror_fee: int) -> int:
     """Most credits the jurors of an appeal can earn: a first attempt short of a quorum, then a full committee."""
     return (seats + (seats - 1) // 2) * juror_fee
-
-
-def verdict_on(round: Round, job: int) -> Verdict:
-    """The verdict that stands on one job of a judged round."""
-    if round.accepted >> job & 1:
-        return Verdict.ACCEPTED
-    return Verdict.FRAUD if round.fraud >> job & 1 else Verdict.VOID
 
 
 def appeal_call(chain: Chain, case: Case) -> calls.Call:

@@ -56,6 +56,22 @@ class Verdict(IntEnum):
     FRAUD = 2
 
 
+def verdict_in(accepted: int, fraud: int, job: int) -> Verdict:
+    """What the two bitmaps of a round say of one job."""
+    if accepted >> job & 1:
+        return Verdict.ACCEPTED
+    return Verdict.FRAUD if fraud >> job & 1 else Verdict.VOID
+
+
+def with_verdict(accepted: int, fraud: int, job: int, verdict: Verdict) -> tuple[int, int]:
+    """The two bitmaps of a round once an appeal has given ``job`` this verdict."""
+    bit = 1 << job
+    return (
+        accepted & ~bit | (bit if verdict is Verdict.ACCEPTED else 0),
+        fraud & ~bit | (bit if verdict is Verdict.FRAUD else 0),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class RunTerms:
     """What a requester fixes when it opens a run."""

@@ -112,10 +112,9 @@ def show_appeal(
 
 
 def _row(number: int, appeal: Appeal, trial: Round) -> dict[str, object]:
-    from protocol.chain.appealing import verdict_on
-    from protocol.chain.structs import State, Verdict
+    from protocol.chain.structs import State, Verdict, verdict_in
 
-    ended = {State.SETTLED: verdict_on(trial, appeal.job), State.VOID: Verdict.VOID}
+    ended = {State.SETTLED: verdict_in(trial.accepted, trial.fraud, appeal.job), State.VOID: Verdict.VOID}
     return {
         "appeal": number,
         "round": appeal.round,

@@ -118,6 +118,14 @@ def preview(sender: Sender, call: Call, as_json: bool, takes: tuple[str, int] | 
     show(shown | ({"then": then} if then else {}), as_json)
 
 
+def carry_out(sender: Sender, call: Call, verb: str, as_json: bool, dry_run: bool, **details: Any) -> None:
+    """Sends a call of which the receipt says all there is to say, or shows what it would do."""
+    if dry_run:
+        preview(sender, call, as_json)
+    else:
+        report(sender.send(new_intent(verb), call), as_json, **details)
+
+
 def report(receipt: Receipt, as_json: bool, **details: Any) -> None:
     """Shows what was done, and in which transaction."""
     mined = {"tx_hash": receipt.tx_hash, "block": receipt.block_number, "fee_wei": receipt.fee}

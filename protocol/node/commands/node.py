@@ -17,6 +17,7 @@ from protocol.node.commands.connection import (
     PasswordFile,
     RpcUrl,
     address_of,
+    carry_out,
     connected,
     new_intent,
     opened,
@@ -149,10 +150,7 @@ def revoke_key(
 
     with sending(rpc, addresses, keystore, password_file) as sender:
         call = calls.revoke_key(sender.chain.deployment, node)
-        if dry_run:
-            preview(sender, call, as_json)
-            return
-        report(sender.send(new_intent("revoke-key"), call), as_json, node=node)
+        carry_out(sender, call, "revoke-key", as_json, dry_run, node=node)
 
 
 @app.command("retire")

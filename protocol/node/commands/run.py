@@ -17,6 +17,7 @@ from protocol.node.commands.connection import (
     PasswordFile,
     RpcUrl,
     address_of,
+    carry_out,
     connected,
     new_intent,
     preview,
@@ -258,11 +259,7 @@ def close(
     from protocol.chain import calls
 
     with sending(rpc, addresses, keystore, password_file) as sender:
-        call = calls.close_run(sender.chain.deployment, run)
-        if dry_run:
-            preview(sender, call, as_json)
-            return
-        report(sender.send(new_intent("close-run"), call), as_json, run=run)
+        carry_out(sender, calls.close_run(sender.chain.deployment, run), "close-run", as_json, dry_run, run=run)
 
 
 app.command("announce")(announce)
