@@ -44,6 +44,25 @@ def gumbel_noise(
     return noise.view(*positions.shape, vocab)
 
 
+def perturb(
+    logits_BV: Tensor,
+    keys_B2: Tensor | NDArray[np.uint32],
+    positions_B: Tensor | NDArray[np.integer],
+    temperatures_B: Tensor | NDArray[np.float32],
+) -> Tensor:
+    """Adds to each row of logits its temperature times its noise; the argmax of what it returns is the seeded choice.
+
+    Returns fp32 (B, V): ``logits_BV`` itself, changed, where that is fp32 and contiguous, else a new tensor. A row at
+    temperature 0 keeps its logits. ``keys_B2`` and ``positions_B`` (0 is the first sampled token) hold u32 values in
+    any integer dtype, ``temperatures_B`` numbers from 0 to 1.5, which the caller has checked: looking at them here
+    would make a CPU wait for its GPU.
+    """
+    scores_BV = logits_BV.to(torch.float32).contiguous()
+    noise_BV = gumbel_noise(keys_B2, torch.as_tensor(positions_B), scores_BV.shape[1], scores_BV.device)
+    temperatures_B = torch.as_tensor(temperatures_B).to(device=scores_BV.device, dtype=torch.float32)
+    return scores_BV.add_(noise_BV.mul_(temperatures_B[:, None]))
+
+
 def philox4x32(counters: tuple[Tensor, Tensor, Tensor, Tensor], keys: tuple[Tensor, Tensor]) -> list[Tensor]:
     """Returns the four words of Philox-4x32-10; u32 values in int64 tensors that broadcast together."""
     c0, c1, c2, c3 = counters

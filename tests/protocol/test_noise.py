@@ -84,6 +84,39 @@ def test_choices_and_margins_agree_with_the_reference_to_the_bit(device, seed, t
     assert margins == [sampling.margin(logits[i], gumbels[i], temperature, tokens[i]) for i in range(4)]
 
 
+@pytest.mark.parametrize("device", DEVICES)
+@settings(deadline=None)
+@given(
+    rows=st.lists(st.tuples(WORD, WORD, WORD, st.floats(0, 1.5)), min_size=1, max_size=4),
+    vocab=st.integers(1, 70),
+    dtype=st.sampled_from([torch.float32, torch.bfloat16]),
+)
+def test_perturbed_logits_agree_with_the_reference_to_the_bit(device, rows, vocab, dtype):
+    keys, positions = np.array([row[:2] for row in rows], dtype=np.uint32), np.array([row[2] for row in rows])
+    temperatures = np.array([row[3] for row in rows], dtype=np.float32)
+    logits = torch.randn(len(rows), vocab, generator=torch.Generator().manual_seed(vocab)).to(dtype)
+    noise_BV = sampling.gumbel_noise(keys, positions, vocab)
+    expected = logits.float().numpy() + temperatures[:, None] * noise_BV
+    given_BV = logits.to(device)
+    scores = noise.perturb(given_BV, keys, positions, temperatures)
+    assert same_bits(scores, expected)
+    assert (scores is given_BV) == (dtype == torch.float32)
+
+
+def test_logits_are_perturbed_where_they_lie_only_if_that_is_possible():
+    rows = sampling.noise_keys(b"\x0a" * 32, range(3)), np.arange(3), np.full(3, 0.5)
+    transposed = torch.zeros(5, 3).T
+    assert torch.equal(noise.perturb(transposed, *rows), noise.perturb(torch.zeros(3, 5), *rows))
+    assert not transposed.any()
+
+
+def test_a_row_at_temperature_zero_keeps_its_logits():
+    logits = torch.randn(3, 70, generator=torch.Generator().manual_seed(0))
+    keys = torch.from_numpy(sampling.noise_keys(b"\x0a" * 32, range(3)).astype(np.int64))
+    scores = noise.perturb(logits.clone(), keys, torch.arange(3), torch.tensor([0.0, 1.0, 0.0]))
+    assert (scores == logits).all(dim=1).tolist() == [True, False, True]
+
+
 def test_gap_is_the_margin_of_the_runner_up():
     logits = torch.tensor([[0.0, 1.0, 0.25]])
     assert noise.gaps(logits, torch.zeros(1, 3), 1.0).tolist() == [0.75]
