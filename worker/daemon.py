@@ -7,22 +7,21 @@ time, the worker submits for itself.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import structlog
 from eth_utils import keccak
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter
 
 from protocol.chain import calls
 from protocol.chain.client import Chain
 from protocol.chain.sender import Sender
 from protocol.chain.structs import Role, State, Submission
+from protocol.environments.environment import Environment
 from protocol.environments.registry import environment
 from protocol.errors import AssizeError, Misconfigured, Rejected, Unavailable
-from protocol.tensor.decode import Completion
 from protocol.transport.checkpoints import Checkpoints
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.shardcast import Authority
@@ -30,16 +29,15 @@ from protocol.transport.sources import Sources
 from protocol.wire import auth
 from protocol.wire.api import Assignment, Heartbeat, SubmissionRequest
 from protocol.wire.assignments import MAX_LEAVES_PER_BATCH, Leaf, bitmap_of, jobs_of, pack_leaves, unpack_leaves
-from protocol.wire.rules import decode_rules
-from protocol.wire.units import parse_shape
+from protocol.wire.rules import Rules, decode_rules
 from worker.engine import Engine
 from worker.hardware import describe
 from worker.outbox import Outbox
-from worker.prover import Deployed, Finished, Task, Work, finish, tasks_of
+from worker.producer import SECONDS, Producer
+from worker.prover import Deployed, Finished, Work
 from worker.settings import WorkerSettings
 
 ROLLOUTS = Counter("assize_worker_rollouts", "Rollouts generated and proved")
-SECONDS = Histogram("assize_worker_seconds", "Seconds by part of a round", ["part"])
 
 PREFETCH_SECONDS = 0.2
 HOUSEKEEPING_SECONDS = 5.0
@@ -47,9 +45,12 @@ FIRST_HEARTBEAT_SECONDS = 0.5
 CLOSE_SECONDS = 5.0
 OWN_SUBMISSION_SHARE = 0.25
 
+Produce = Callable[[Engine, Rules, Environment, Deployed], Producer]
+"""What makes a worker's producer once rules and deployment are known: ``Producer`` itself, or one that cheats."""
+
 
 class Worker:
-    """One node of one run. ``engine`` generates; everything else follows from the chain."""
+    """One node of one run. ``engine`` generates, ``produce`` makes what turns that into artifacts."""
 
     def __init__(
         self,
@@ -59,18 +60,20 @@ class Worker:
         client: CoordinatorClient,
         sender: Sender,
         engine: Engine,
+        produce: Produce = Producer,
     ) -> None:
         self.settings, self.signer, self.chain, self.client = settings, signer, chain, client
-        self.sender, self.engine = sender, engine
+        self.sender = sender
         self.log = structlog.get_logger("worker")
         self.outbox = Outbox(settings.state_dir / "rounds")
         self.deployed = Deployed(chain.chain_id, chain.deployment.address_of("Rounds"))
         self.hardware = describe()
         self.stopped = threading.Event()
         self.threads: list[threading.Thread] = []
-        self.loaded: int | None = None
         self.next_housekeeping = 0.0
         self._take_part()
+        tasks = environment(self.rules.environment.name, self.rules.environment.params)
+        self.producer = produce(engine, self.rules, tasks, self.deployed)
 
     def _take_part(self) -> None:
         """Reads from the chain who this node is and what it agreed to."""
@@ -90,7 +93,6 @@ class Worker:
                 f"join with `assize run join {self.settings.run} {self.node}`"
             )
         self.rules = decode_rules(self.client.rules(self.terms.rules_hash), self.terms.rules_hash)
-        self.environment = environment(self.rules.environment.name, self.rules.environment.params)
         authority = Authority(self.chain.chain_id, self.chain.deployment.address_of("Market"), self.terms.trainer)
         sources = Sources(self.client.run(self.settings.run).sources)
         folder = self.settings.state_dir / "checkpoints"
@@ -119,10 +121,6 @@ class Worker:
         for assignment in assignments:
             self._work_on(assignment)
         return bool(assignments)
-
-    def complete(self, tasks: Sequence[Task]) -> list[Completion]:
-        """Generates the completions of ``tasks``, in their order."""
-        return self.engine.generate([task.request for task in tasks], self.stopped)
 
     def _work_on(self, assignment: Assignment) -> None:
         work = self._checked(assignment)
@@ -178,15 +176,11 @@ class Worker:
         part = Work(
             work.round, work.node, missing, work.beacon, work.policy_version, work.manifest_root, work.max_units
         )
-        tasks = tasks_of(part, self.deployed, self.rules, self.environment, self.engine.model)
-        with SECONDS.labels("generate").time():
-            completions = self.complete(tasks)
-        with SECONDS.labels("prove").time():
-            finished = finish(part, self.deployed, self.shape, tasks, completions)
+        finished = self.producer.make(part, self.stopped)
         for job in finished:
             self.outbox.put_artifact(work.round, job.job, job.file)
         self._sign(work, finished)
-        ROLLOUTS.inc(len(tasks))
+        ROLLOUTS.inc(len(finished) * self.rules.rollouts_per_job)
 
     def _sign(self, work: Work, finished: Sequence[Finished]) -> None:
         leaves = [Leaf(job.job, job.units, job.root) for job in finished]
@@ -212,15 +206,8 @@ class Worker:
                 self.client.submit(round_, submission)
 
     def _load(self, version: int, root: bytes) -> None:
-        if version == self.loaded:
-            return
-        directory = self.checkpoints.directory(version, root)
-        if self.loaded is None:
-            self.engine.load(directory)
-            self.shape = parse_shape(json.loads((directory / "config.json").read_text()))
-        else:
-            self.engine.swap(directory)
-        self.loaded = version
+        if version != self.producer.loaded:
+            self.producer.load(version, self.checkpoints.directory(version, root))
 
     def _prefetch(self) -> None:
         held = -1

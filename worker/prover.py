@@ -78,17 +78,11 @@ def tasks_of(work: Work, deployed: Deployed, rules: Rules, environment: Environm
     return tasks
 
 
-def finish(
-    work: Work,
-    deployed: Deployed,
-    shape: ModelShape,
-    tasks: Sequence[Task],
-    completions: Sequence[Completion],
-) -> list[Finished]:
-    """Proves all completions at once and makes an artifact of each job's share of them."""
+def prove(tasks: Sequence[Task], completions: Sequence[Completion]) -> list[Rollout]:
+    """Returns the rollouts, all of them proved at once."""
     lengths = [len(completion.hidden_TH) for completion in completions]
     proofs = build_proofs_batch(torch.cat([completion.hidden_TH for completion in completions]), lengths)
-    rollouts = [
+    return [
         Rollout(
             prompt_tokens=task.request.prompt_tokens,
             output_tokens=completion.output_tokens,
@@ -98,15 +92,27 @@ def finish(
         )
         for task, completion, chunks in zip(tasks, completions, proofs, strict=True)
     ]
+
+
+def claim(work: Work, deployed: Deployed, shape: ModelShape, artifact: Artifact) -> tuple[bytes, int]:
+    """Returns the root to sign and the units to claim: those of the tokens, and no more than a job pays."""
+    done = sum(units(shape, len(rollout.prompt_tokens), len(rollout.output_tokens)) for rollout in artifact.rollouts)
+    return artifact_root(deployed.chain_id, deployed.rounds, artifact), capped(done, work.max_units)
+
+
+def finish(
+    work: Work,
+    deployed: Deployed,
+    shape: ModelShape,
+    tasks: Sequence[Task],
+    completions: Sequence[Completion],
+) -> list[Finished]:
+    """Proves all completions at once and makes an artifact of each job's share of them."""
+    rollouts = prove(tasks, completions)
     per_job = len(rollouts) // len(work.jobs)
-    return [
-        _finished(work, deployed, shape, job, tuple(rollouts[place * per_job : (place + 1) * per_job]))
-        for place, job in enumerate(work.jobs)
-    ]
-
-
-def _finished(work: Work, deployed: Deployed, shape: ModelShape, job: int, rollouts: tuple[Rollout, ...]) -> Finished:
-    artifact = Artifact(work.round, job, work.node, work.manifest_root, rollouts)
-    done = sum(units(shape, len(rollout.prompt_tokens), len(rollout.output_tokens)) for rollout in rollouts)
-    root = artifact_root(deployed.chain_id, deployed.rounds, artifact)
-    return Finished(job, encode(artifact), root, capped(done, work.max_units))
+    finished = []
+    for place, job in enumerate(work.jobs):
+        part = tuple(rollouts[place * per_job : (place + 1) * per_job])
+        artifact = Artifact(work.round, job, work.node, work.manifest_root, part)
+        finished.append(Finished(job, encode(artifact), *claim(work, deployed, shape, artifact)))
+    return finished

@@ -10,14 +10,15 @@ from protocol.node import telemetry
 from protocol.node.daemon import Daemon
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire.rules import decode_rules
-from worker.daemon import Worker
+from worker.daemon import Produce, Worker
+from worker.producer import Producer
 from worker.settings import WorkerSettings
 from worker.transformers_engine import TransformersEngine
 
 INTERVAL_SECONDS = 0.05
 
 
-def build(settings: WorkerSettings, kind: type[Worker] = Worker) -> Worker:
+def build(settings: WorkerSettings, produce: Produce = Producer) -> Worker:
     """Connects to chain and coordinator and returns the worker; ``Misconfigured`` says what is missing."""
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     wallet = settings.wallet()
@@ -27,15 +28,15 @@ def build(settings: WorkerSettings, kind: type[Worker] = Worker) -> Worker:
     rules = decode_rules(client.rules(rules_hash), rules_hash)
     engine = TransformersEngine(rules.model.dtype, settings.device)
     sender = Sender(chain, wallet, settings.state_dir / "sender.db")
-    return kind(settings, wallet, chain, client, sender, engine)
+    return Worker(settings, wallet, chain, client, sender, engine, produce)
 
 
-def serve(settings: WorkerSettings, kind: type[Worker] = Worker) -> int:
+def serve(settings: WorkerSettings, produce: Produce = Producer) -> int:
     """Works until stopped; returns the exit code."""
     telemetry.configure("worker", settings.log_level)
     telemetry.serve_metrics(settings.metrics_port)
     torch.set_grad_enabled(False)
-    worker = build(settings, kind)
+    worker = build(settings, produce)
     worker.start_background()
     daemon = Daemon("worker", worker.tick, INTERVAL_SECONDS, settings.state_dir / "health.json", close=worker.close)
     return daemon.run()

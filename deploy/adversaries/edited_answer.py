@@ -11,11 +11,11 @@ from dataclasses import replace
 from protocol.environments.environment import Environment, Problem
 from protocol.tensor.decode import Completion
 from protocol.tensor.model import Model
-from worker.daemon import Worker
+from worker.producer import Producer
 from worker.prover import Task
 
 
-class Adversary(Worker):
+class EditedAnswer(Producer):
     """See above."""
 
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:

@@ -20,7 +20,7 @@ from tests.coordinator.swarm import RULES
 from tests.worker.farm import Farm, serve, wait_for
 from worker.daemon import Worker
 from worker.outbox import Outbox
-from worker.prover import Finished, Work, finish, tasks_of
+from worker.prover import Finished, Work
 
 
 def liar(farm: Farm, assignment: Assignment, **lies: object) -> str:
@@ -134,7 +134,7 @@ def test_signatures_the_coordinator_lost_are_sent_again_not_made_again(farm: Far
     second = farm.worker(coordinator_url=liar(farm, assignment))
     assert second.tick() is True
     assert {job: second.outbox.artifact(assignment.round, job) for job in assignment.jobs} == kept
-    assert second.loaded is None, "nothing had to be generated"
+    assert second.producer.loaded is None, "nothing had to be generated"
 
 
 def made(farm: Farm, worker: Worker, assignment: Assignment) -> list[Finished]:
@@ -142,8 +142,7 @@ def made(farm: Farm, worker: Worker, assignment: Assignment) -> list[Finished]:
     worker._load(0, farm.root)
     beacon = bytes.fromhex(assignment.beacon[2:])
     work = Work(assignment.round, worker.node, tuple(assignment.jobs), beacon, 0, farm.root, worker.terms.max_units)
-    tasks = tasks_of(work, worker.deployed, worker.rules, worker.environment, worker.engine.model)
-    return finish(work, worker.deployed, worker.shape, tasks, worker.complete(tasks))
+    return worker.producer.make(work)
 
 
 def test_a_round_that_is_over_is_forgotten(farm: Farm) -> None:

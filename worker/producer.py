@@ -1,0 +1,89 @@
+"""Makes the artifacts of assigned jobs, step by step: what a worker does between an assignment and its signature.
+
+It knows no chain and no coordinator: everything it needs comes with the work. Whoever wants to see what the market
+makes of a worker that does one step otherwise overrides that step.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Event
+
+from prometheus_client import Histogram
+
+from protocol.environments.environment import Environment
+from protocol.tensor.decode import Completion
+from protocol.wire.rollout import Artifact, Rollout, encode
+from protocol.wire.rules import Rules
+from protocol.wire.units import ModelShape, parse_shape
+from worker import prover
+from worker.engine import Engine
+from worker.prover import Deployed, Finished, Task, Work
+
+SECONDS = Histogram("assize_worker_seconds", "Seconds by part of a round", ["part"])
+
+
+class Producer:
+    """Jobs of one run. ``load`` a version first, then ``make`` as often as there is work."""
+
+    shape: ModelShape
+
+    def __init__(self, engine: Engine, rules: Rules, environment: Environment, deployed: Deployed) -> None:
+        self.engine, self.rules, self.environment, self.deployed = engine, rules, environment, deployed
+        self.loaded: int | None = None
+        self.cancelled = Event()
+
+    def load(self, version: int, directory: Path) -> None:
+        """Takes up a policy version, in place where one is loaded. ``Misconfigured`` where it does not load."""
+        if version == self.loaded:
+            return
+        if self.loaded is None:
+            self.engine.load(directory)
+            self.shape = parse_shape(json.loads((directory / "config.json").read_text()))
+        else:
+            self.engine.swap(directory)
+        self.loaded = version
+
+    def make(self, work: Work, cancel: Event | None = None) -> list[Finished]:
+        """Carries out every job of ``work``, in their order; ``Unavailable`` soon after ``cancel`` is set."""
+        self.cancelled = cancel or Event()
+        tasks = self.tasks(work)
+        with SECONDS.labels("generate").time():
+            completions = self.complete(tasks)
+        with SECONDS.labels("prove").time():
+            rollouts = self.prove(tasks, completions)
+            size = self.rules.rollouts_per_job
+            parts = [tuple(rollouts[start : start + size]) for start in range(0, len(rollouts), size)]
+            return [self.finish(work, job, part) for job, part in zip(work.jobs, parts, strict=True)]
+
+    def tasks(self, work: Work) -> list[Task]:
+        """The rollouts to make, in (job, rollout) order."""
+        return prover.tasks_of(work, self.deployed, self.rules, self.environment, self.engine.model)
+
+    def complete(self, tasks: Sequence[Task]) -> list[Completion]:
+        """The completions of ``tasks``, in their order."""
+        return self.engine.generate([task.request for task in tasks], self.cancelled)
+
+    def prove(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[Rollout]:
+        """The rollouts with their proofs, in the order of ``tasks``."""
+        return prover.prove(tasks, completions)
+
+    def finish(self, work: Work, job: int, rollouts: tuple[Rollout, ...]) -> Finished:
+        """One job's file and what is claimed for it."""
+        artifact = self.artifact(work, job, rollouts)
+        root, units = self.claim(work, artifact)
+        return Finished(job, self.encode(artifact), root, units)
+
+    def artifact(self, work: Work, job: int, rollouts: tuple[Rollout, ...]) -> Artifact:
+        """The artifact of one job."""
+        return Artifact(work.round, job, work.node, work.manifest_root, rollouts)
+
+    def encode(self, artifact: Artifact) -> bytes:
+        """The artifact's file; ``Rejected`` where no validator could read it."""
+        return encode(artifact)
+
+    def claim(self, work: Work, artifact: Artifact) -> tuple[bytes, int]:
+        """The root that is signed and the units that are claimed."""
+        return prover.claim(work, self.deployed, self.shape, artifact)
