@@ -18,7 +18,7 @@ from protocol.tensor.proofs import distances_batch
 from protocol.wire.evidence import F32, Finding, JobEvidence, Measurements
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import Artifact
-from protocol.wire.rules import Rules
+from protocol.wire.rules import Rules, Sequential
 from protocol.wire.sampling import noise_key
 from protocol.wire.seeds import prompt_seed
 from protocol.wire.toploc import Distance
@@ -26,6 +26,7 @@ from protocol.wire.units import ModelShape
 from validator import checks
 from validator.claims import Claim
 from validator.prefill import DTYPES, Completed, Prefill, prefill
+from validator.statistics import log_likelihood_ratios
 from validator.verdict import reason_of
 
 
@@ -170,7 +171,7 @@ def _conclude(
         *checks.check_units(claim, artifact, policy.shape),
     ]
     rewards_N = _rewards(policy, rules, environment, reading.problems, artifact)
-    measurements = measurements_of(part, reported_S, rewards_N, distances)
+    measurements = measurements_of(part, reported_S, rewards_N, distances, rules.sequential)
     return Judgement(claim, _evidence(claim, findings, measurements, checks.job_units(artifact, policy.shape)))
 
 
@@ -183,21 +184,28 @@ def _rewards(
 
 
 def measurements_of(
-    part: Prefill, reported_S: F32, rewards_N: F32, distances: Sequence[Sequence[Distance]]
+    part: Prefill,
+    reported_S: F32,
+    rewards_N: F32,
+    distances: Sequence[Sequence[Distance]],
+    sequential: Sequential,
 ) -> Measurements:
     """Returns the columns of the evidence; ``distances`` may be empty, where the proofs were malformed."""
     starts_N = np.cumsum(part.lengths_N) - part.lengths_N
     difference_S = np.abs(reported_S - part.logprobs_S)
     pieces = np.split(difference_S, starts_N[1:])
+    ratios_S = log_likelihood_ratios(part.margins_S, part.gaps_S, sequential)
     flat = [distance for chunks in distances for distance in chunks]
     counts = [len(chunks) for chunks in distances] or [0] * len(part.lengths_N)
     return Measurements(
         tokens_N=part.lengths_N.astype(np.uint32),
         rewards_N=rewards_N,
         flips_N=np.add.reduceat((part.margins_S > 0).astype(np.uint32), starts_N),
+        up_N=np.add.reduceat((part.leads_S > 0).astype(np.uint32), starts_N),
         margin_max_N=checks.segment_max(part.margins_S, part.lengths_N),
         margin_sum_N=np.add.reduceat(part.margins_S, starts_N),
         gap_min_N=np.minimum.reduceat(part.gaps_S, starts_N),
+        llr_N=np.add.reduceat(ratios_S, starts_N).astype(np.float32),
         logprob_median_N=np.array([np.sort(piece)[len(piece) // 2] for piece in pieces], np.float32),
         logprob_max_N=checks.segment_max(difference_S, part.lengths_N),
         chunks_N=np.array(counts, np.uint32),

@@ -47,6 +47,7 @@ class Prefill:
     gaps_S      logits between the seeded choice and the runner-up
     logprobs_S  natural log of each token's probability at the rules' temperature
     chosen_S    the seeded choice
+    leads_S     raw logits by which each token is likelier than the seeded choice, 0 where it is that choice
     hidden_SH   bf16, what the LM head saw
     """
 
@@ -55,6 +56,7 @@ class Prefill:
     gaps_S: F32
     logprobs_S: F32
     chosen_S: I32
+    leads_S: F32
     hidden_SH: torch.Tensor
 
     def slice(self, start: int, stop: int) -> Prefill:
@@ -67,6 +69,7 @@ class Prefill:
             self.gaps_S[rows],
             self.logprobs_S[rows],
             self.chosen_S[rows],
+            self.leads_S[rows],
             self.hidden_SH[rows],
         )
 
@@ -80,9 +83,9 @@ def prefill(model: Model, sequences: Sequence[Completed], temperature: float, he
         hidden_SH = hidden_UH.to(device="cpu", dtype=torch.bfloat16)[rows_S]
     if not np.isfinite(scored).all():
         raise Unavailable("the policy gives logits that are not finite: abstain")
-    margins_S, gaps_S, logprobs_S = (np.ascontiguousarray(scored[:, column]) for column in range(3))
+    margins_S, gaps_S, logprobs_S, leads_S = (np.ascontiguousarray(scored[:, column]) for column in range(4))
     # Token ids below 2^24 are exact in fp32; a vocabulary that large does not exist.
-    return Prefill(lengths_N, margins_S, gaps_S, logprobs_S, scored[:, 3].astype(np.int32), hidden_SH)
+    return Prefill(lengths_N, margins_S, gaps_S, logprobs_S, scored[:, 4].astype(np.int32), leads_S, hidden_SH)
 
 
 def probe(model: Model) -> None:
@@ -159,7 +162,7 @@ def _score(
     temperature: float,
     head_dtype: torch.dtype,
 ) -> torch.Tensor:
-    """Margin, gap, logprob and seeded choice of each sampled token, fp32 (S, 4)."""
+    """Margin, gap, logprob, lead and seeded choice of each sampled token, fp32 (S, 5)."""
     lengths = [len(one.output_tokens) for one in sequences]
     keys_S2 = np.repeat(np.array([one.noise_key for one in sequences], dtype=np.int64), lengths, axis=0)
     positions_S = np.concatenate([np.arange(length) for length in lengths])
@@ -190,11 +193,14 @@ def _score_rows(
     logits_RV: torch.Tensor, noise_RV: torch.Tensor, tokens_R1: torch.Tensor, temperature: float
 ) -> torch.Tensor:
     scale = temperature if temperature > 0 else 1.0
-    logprobs_R = (logits_RV.gather(1, tokens_R1) / scale)[:, 0] - (logits_RV / scale).logsumexp(-1)
+    sampled_R = logits_RV.gather(1, tokens_R1)[:, 0]
+    logprobs_R = sampled_R / scale - (logits_RV / scale).logsumexp(-1)
     scores_RV = noise_RV.mul_(float(np.float32(temperature))).add_(logits_RV)
     best_R2, index_R2 = scores_RV.topk(2, dim=-1)
     margins_R = best_R2[:, 0] - scores_RV.gather(1, tokens_R1)[:, 0]
-    return torch.stack([margins_R, best_R2[:, 0] - best_R2[:, 1], logprobs_R, index_R2[:, 0].float()], dim=1)
+    leads_R = sampled_R - logits_RV.gather(1, index_R2[:, :1])[:, 0]
+    gaps_R = best_R2[:, 0] - best_R2[:, 1]
+    return torch.stack([margins_R, gaps_R, logprobs_R, leads_R, index_R2[:, 0].float()], dim=1)
 
 
 # MAX_TOKENS: padded positions a forward pass takes. On one core 2048 is fastest (0.40 s for 32,000 positions of the

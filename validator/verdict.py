@@ -12,6 +12,7 @@ SEVERITY = (
     Reason.DUPLICATE,
     Reason.WRONG_PROMPT,
     Reason.SAMPLING_FRAUD,
+    Reason.SEQUENCE,
     Reason.UNAVAILABLE,
     Reason.STALE_BEACON,
     Reason.WRONG_ROOT,

@@ -58,9 +58,11 @@ class Measurements:
     tokens_N          sampled tokens
     rewards_N         recomputed rewards
     flips_N           tokens that were not the seeded choice
+    up_N              those of them that are likelier than the seeded choice
     margin_max_N      largest margin, in logits
     margin_sum_N      sum of the margins
     gap_min_N         least gap of a seeded choice to its runner-up
+    llr_N             log-likelihood ratio of the choices: a noisier engine over an honest one, in nats
     logprob_median_N  median of |reported − recomputed|, in nats
     logprob_max_N     largest of them
     chunks_N          chunks
@@ -70,9 +72,11 @@ class Measurements:
     tokens_N: U32
     rewards_N: F32
     flips_N: U32
+    up_N: U32
     margin_max_N: F32
     margin_sum_N: F32
     gap_min_N: F32
+    llr_N: F32
     logprob_median_N: F32
     logprob_max_N: F32
     chunks_N: U32
@@ -80,7 +84,7 @@ class Measurements:
     null_C: F32
 
 
-COUNTS = ("tokens_N", "flips_N", "chunks_N")
+COUNTS = ("tokens_N", "flips_N", "up_N", "chunks_N")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Why a job was not accepted: one byte on chain, one sentence for people.
 
 Codes never change meaning; new ones are appended. ``FRAUD`` names the only reasons that may cost a bond: an exact
-mismatch of provenance, or a sampling margin no honest engine gives.
+mismatch of provenance, a sampling margin no honest engine gives, or a node's whole record at the stated budget.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ class Reason(IntEnum):
     ACTIVATIONS = 11
     LOGPROBS = 12
     UNITS = 13
+    SEQUENCE = 14
     ABSTAIN = 0xFF
 
 
-FRAUD = frozenset({Reason.WRONG_PROMPT, Reason.DUPLICATE, Reason.SAMPLING_FRAUD})
+FRAUD = frozenset({Reason.WRONG_PROMPT, Reason.DUPLICATE, Reason.SAMPLING_FRAUD, Reason.SEQUENCE})
 
 SENTENCES: dict[Reason, str] = {
     Reason.ACCEPTED: "every check passed",
@@ -46,5 +47,6 @@ SENTENCES: dict[Reason, str] = {
     Reason.ACTIVATIONS: "the activation proofs do not match the policy's hidden states",
     Reason.LOGPROBS: "the reported logprobs are not those of the policy",
     Reason.UNITS: "the claimed work units are not those of the verified tokens",
+    Reason.SEQUENCE: "the node's settled jobs together show what no honest node's would at the stated budget",
     Reason.ABSTAIN: "the juror could not judge and abstained",
 }

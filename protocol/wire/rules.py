@@ -7,6 +7,7 @@ chain, nodes join at it, and validators refuse any other bytes.
 from __future__ import annotations
 
 import json
+import math
 from typing import Any, Literal
 
 from eth_utils import keccak
@@ -22,10 +23,14 @@ class _Frozen(BaseModel):
 
 
 class ModelRules(_Frozen):
-    """The policy's number formats. ``head_dtype`` is that of the raw logits before they are widened to float32."""
+    """The policy's number formats, and the engines whose honest noise the thresholds leave room for.
+
+    ``head_dtype`` is that of the raw logits before they are widened to float32.
+    """
 
     dtype: Literal["float32", "bfloat16"]
     head_dtype: Literal["float32", "bfloat16"]
+    worker_engines: tuple[Literal["transformers", "vllm"], ...] = Field(default=("transformers",), min_length=1)
 
 
 class EnvironmentRules(_Frozen):
@@ -54,6 +59,31 @@ class Thresholds(_Frozen):
     toploc_null_ratio: float = Field(default=0.3, gt=0, lt=1)
 
 
+class Sequential(_Frozen):
+    """The test over all of a node's jobs, for cheats too slight to show in one.
+
+    sigma, ratio     standard deviation in logits of the noise on a choice, between honest engines, and how many times
+                     that the alternative assumes
+    floor, outlier   least probability that a choice is carried over, however clear it was: for an honest engine, and
+                     under the alternative
+    false_alarm      highest probability that an honest node is condemned within ``horizon_jobs`` of its jobs
+    void_budget      share of an honest node's jobs that are void or missing, at most
+    """
+
+    sigma: float = Field(gt=0)
+    ratio: float = Field(default=3.0, gt=1)
+    floor: float = Field(default=1e-6, gt=0, lt=0.5)
+    outlier: float = Field(default=1e-4, gt=0, lt=0.5)
+    false_alarm: float = Field(default=1e-6, gt=0, lt=1)
+    horizon_jobs: int = Field(default=1_000_000, ge=1)
+    void_budget: float = Field(default=0.01, gt=0, lt=1)
+
+    @property
+    def bound(self) -> float:
+        """What evidence must reach, in nats, to condemn: one of three tests may start at any of the horizon's jobs."""
+        return math.log(3 * self.horizon_jobs / self.false_alarm)
+
+
 class Rules(_Frozen):
     """Everything a worker and a validator must agree on. ``temperature`` 0 is greedy; at most 1.5."""
 
@@ -66,6 +96,7 @@ class Rules(_Frozen):
     max_tokens: int = Field(ge=1, le=131072)
     async_level: int = Field(ge=0, le=16)
     thresholds: Thresholds
+    sequential: Sequential
 
     @property
     def rollouts_per_job(self) -> int:

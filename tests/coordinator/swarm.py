@@ -24,7 +24,7 @@ from protocol.wire import api, auth, rollout
 from protocol.wire.assignments import Leaf, jobs_of, pack_leaves
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import Artifact, Rollout
-from protocol.wire.rules import EnvironmentRules, ModelRules, Rules, Thresholds, encode_rules, rules_hash
+from protocol.wire.rules import EnvironmentRules, ModelRules, Rules, Sequential, Thresholds, encode_rules, rules_hash
 from protocol.wire.votes import commitment, vote_on
 from tests.conftest import TOKEN, Anvil
 
@@ -43,6 +43,7 @@ RULES = Rules(
     thresholds=Thresholds(
         sampling_void=0.1, sampling_fraud=1.0, logprob_median=0.1, logprob_tail=0.5, toploc=0.1, toploc_mean=0.05
     ),
+    sequential=Sequential(sigma=1e-3),
 )
 
 

@@ -14,7 +14,7 @@ from protocol.environments.arithmetic import Arithmetic
 from protocol.tensor.decode import decode
 from protocol.wire.rollout import Artifact, artifact_root, encode
 from protocol.wire.rollout import decode as decode_artifact
-from protocol.wire.rules import EnvironmentRules, ModelRules, Rules, Thresholds
+from protocol.wire.rules import EnvironmentRules, ModelRules, Rules, Sequential, Thresholds
 from trainer.builtin import character_tokenizer
 from validator.claims import Claim
 from validator.judge import Judgement, Policy, Submitted, judge
@@ -38,6 +38,7 @@ RULES = Rules(
     max_tokens=44,
     async_level=1,
     thresholds=THRESHOLDS,
+    sequential=Sequential(sigma=1e-4),
 )
 
 

@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 
 from protocol.errors import Rejected
 from protocol.node.wallet import Wallet
-from protocol.wire.evidence import Evidence, Finding, JobEvidence, Measurements, SignedEvidence, parse_signed, sign
+from protocol.wire.evidence import (
+    COUNTS,
+    Evidence,
+    Finding,
+    JobEvidence,
+    Measurements,
+    SignedEvidence,
+    parse_signed,
+    sign,
+)
 from protocol.wire.reasons import Reason
 
 KEY = Wallet("juror", b"\x07" * 32)
@@ -43,7 +52,7 @@ def measurements(draw: st.DrawFn) -> Measurements:
 
     def column(name: str) -> Any:
         size = c if name.endswith("_C") else n
-        if name in ("tokens_N", "flips_N", "chunks_N"):
+        if name in COUNTS:
             return np.array(draw(st.lists(counts, min_size=size, max_size=size)), np.uint32)
         return np.array(draw(st.lists(floats, min_size=size, max_size=size)), F32)
 

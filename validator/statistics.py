@@ -1,0 +1,35 @@
+"""How much a job's choices speak for a noisier engine than an honest one. PURE.
+
+An honest engine differs from the verifier by small numerical noise on every score. A choice that led by a gap g is
+carried over to another token with probability Phi(-g / sigma); one that was carried over fell short by a margin m. The
+alternative has ``ratio`` times the noise, and now and then an outlier of any size.
+
+Axes: S sampled tokens.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from protocol.wire.rules import Sequential
+
+F32 = NDArray[np.float32]
+F64 = NDArray[np.float64]
+
+
+def log_likelihood_ratios(margins_S: F32, gaps_S: F32, sequential: Sequential) -> F64:
+    """Returns log p1/p0 of each token's choice, in nats; ``margins_S`` is 0 where the token is the seeded choice."""
+    flipped_S = margins_S > 0
+    distance_S = np.where(flipped_S, margins_S, gaps_S).astype(np.float64)
+    honest_S = _carried(distance_S, sequential.sigma, sequential.floor)
+    noisy_S = _carried(distance_S, sequential.sigma * sequential.ratio, sequential.outlier)
+    ratios_S: F64 = np.where(flipped_S, np.log(noisy_S / honest_S), np.log1p(-noisy_S) - np.log1p(-honest_S))
+    return ratios_S
+
+
+def _carried(distance_S: F64, sigma: float, least: float) -> F64:
+    """Probability that noise carries a choice over ``distance_S``; at most a half, as sigma is never infinite."""
+    normal: F64 = torch.special.ndtr(torch.from_numpy(-distance_S / sigma)).numpy()
+    return np.maximum(normal, least)
