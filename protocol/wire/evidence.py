@@ -175,9 +175,10 @@ def parse_signed(data: bytes, root: bytes | None = None) -> SignedEvidence:
     """
     try:
         signed = _signed(_load(data))
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+        canonical = signed.canonical
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise Rejected("the evidence does not have the fields of its format") from error
-    if signed.canonical != data:
+    if canonical != data:
         raise Rejected("the evidence is not in its canonical form")
     if root is not None and signed.evidence.root != root:
         raise Rejected(f"the evidence hashes to 0x{signed.evidence.root.hex()}, not to 0x{root.hex()}")
@@ -271,8 +272,8 @@ def _job(value: dict[str, Any]) -> JobEvidence:
         units_claimed=int(value["units_claimed"]),
         units_counted=None if counted is None else int(counted),
         findings=tuple(
-            Finding(Reason(reason), str(detail), rollout, float(observed), float(limit))
-            for reason, detail, rollout, observed, limit in value["findings"]
+            Finding(Reason(code), str(detail), None if rollout is None else int(rollout), float(observed), float(limit))
+            for code, detail, rollout, observed, limit in value["findings"]
         ),
         measurements=None if columns is None else _columns(columns),
     )
@@ -282,7 +283,7 @@ def _columns(value: dict[str, str]) -> Measurements:
     if set(value) != set(Measurements.__slots__):
         raise Rejected("the evidence lacks a column, or has one too many")
     try:
-        return Measurements(
+        measurements = Measurements(
             **{
                 name: np.frombuffer(base64.b64decode(text, validate=True), dtype=_dtype(name))
                 for name, text in value.items()
@@ -290,6 +291,19 @@ def _columns(value: dict[str, str]) -> Measurements:
         )
     except binascii.Error as error:
         raise Rejected("a column of the evidence is not base64") from error
+    _check_columns(measurements)
+    return measurements
+
+
+def _check_columns(measurements: Measurements) -> None:
+    """Columns of one axis are of one length and finite, so that whoever reads a bundle may compute with it."""
+    chunks = int(measurements.chunks_N.sum(dtype=np.uint64))
+    for name in Measurements.__slots__:
+        column, wanted = getattr(measurements, name), len(measurements.tokens_N) if name.endswith("_N") else chunks
+        if len(column) != wanted:
+            raise Rejected(f"column {name} of the evidence has {len(column)} values, not {wanted}")
+        if not np.isfinite(column).all():
+            raise Rejected(f"column {name} of the evidence is not finite")
 
 
 def _dtype(name: str) -> str:

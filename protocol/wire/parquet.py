@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from protocol.errors import Rejected
+from protocol.errors import Rejected, Unavailable
 from protocol.wire.reasons import Reason
 from protocol.wire.thrift import BINARY, I32, I64, LIST, STRUCT, Field, Items, Value, read_struct, write_struct
 
@@ -91,7 +91,7 @@ def read(
     """Returns the table and the footer's key-value pairs; raises `Rejected` (SHAPE) for anything but the pinned layout.
 
     ``schema`` has fields of int32, float32, binary or string, or lists of those, none nullable. Memory stays under a
-    small multiple of ``max_uncompressed_bytes`` whatever the bytes are.
+    small multiple of ``max_uncompressed_bytes`` whatever the bytes are; raises ``Unavailable`` where there is less.
     """
     pages_end = _check_frame(data, max_file_bytes)
     footer, _ = read_struct(data[pages_end:-8])
@@ -102,6 +102,8 @@ def read(
     try:
         table = pq.ParquetFile(pa.BufferReader(proved), pre_buffer=False).read_row_group(0, use_threads=False)
         table.validate(full=True)
+    except MemoryError as error:  # pyarrow's is an ArrowException too; what was proved above fits any validator
+        raise Unavailable("there is not enough memory to read an artifact: abstain") from error
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _bad(f"has pages that cannot be read ({type(error).__name__})") from error
     if table.num_rows != rows or not table.schema.equals(schema):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -46,12 +47,15 @@ def bundle(jobs: tuple[JobEvidence, ...]) -> Evidence:
 
 @st.composite
 def measurements(draw: st.DrawFn) -> Measurements:
-    n, c = draw(st.integers(1, 4)), draw(st.integers(0, 5))
+    chunks = draw(st.lists(st.integers(0, 3), min_size=1, max_size=4))
+    n, c = len(chunks), sum(chunks)
     floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
     counts = st.integers(0, 2**32 - 1)
 
     def column(name: str) -> Any:
         size = c if name.endswith("_C") else n
+        if name == "chunks_N":
+            return np.array(chunks, np.uint32)
         if name in COUNTS:
             return np.array(draw(st.lists(counts, min_size=size, max_size=size)), np.uint32)
         return np.array(draw(st.lists(floats, min_size=size, max_size=size)), F32)
@@ -129,3 +133,18 @@ def test_a_mangled_bundle_is_refused(data: st.DataObject) -> None:
 
 
 EMPTY_JOB = JobEvidence(0, 1, bytes(32), Reason.SHAPE, 5, None, (Finding(Reason.SHAPE, "x", None, 1.0, 2.0),), None)
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "1e999"])
+def test_numbers_that_are_none_are_refused(number: str) -> None:
+    with pytest.raises(Rejected):
+        parse_signed(sign(bundle((EMPTY_JOB,)), KEY).canonical.replace(b"1.0,2.0", f"1.0,{number}".encode()))
+
+
+@pytest.mark.parametrize(("name", "values"), [("llr_N", [0.0, 1.0]), ("rel_C", [0.5]), ("llr_N", [float("inf")])])
+def test_columns_nobody_can_compute_with_are_refused(name: str, values: list[float]) -> None:
+    columns = {one: np.zeros(1, np.uint32 if one in COUNTS else F32) for one in Measurements.__slots__}
+    columns |= {"rel_C": np.zeros(0, F32), "null_C": np.zeros(0, F32)} | {name: np.array(values, F32)}
+    job = replace(EMPTY_JOB, measurements=Measurements(**columns))
+    with pytest.raises(Rejected, match=name):
+        parse_signed(sign(bundle((job,)), KEY).canonical)
