@@ -1,7 +1,9 @@
 """Seeded sampling on torch tensors: the bits of ``protocol.wire.sampling``, on any device.
 
 Everything is wrapping integer arithmetic, exact int-to-fp32 conversion, table look-ups, and one fp32 product that is
-exact, so neither the device nor a compiler that fuses multiply and add can change a bit of the noise.
+exact, so neither the device nor a compiler that fuses multiply and add can change a bit of the noise. (T·G is rounded
+before it is added to a logit; nothing here fuses those two.) On CPUs it is one loop of machine code, see
+``protocol.tensor.noise_kernel``; the torch operations below serve other devices, and hosts where numba does not load.
 
 Axes: B rollouts, T positions, V vocabulary, K key words (2), N Philox blocks of four tokens.
 """
@@ -9,6 +11,8 @@ Axes: B rollouts, T positions, V vocabulary, K key words (2), N Philox blocks of
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,8 +38,7 @@ def gumbel_noise(
     rollout, (B, T) for several, or a range that holds for all. Returns fp32 on ``device``: (B, V), or (B, T, V) for
     the latter two.
     """
-    keys_B2 = torch.as_tensor(np.asarray(keys_B2, dtype=np.int64) if isinstance(keys_B2, np.ndarray) else keys_B2)
-    keys_B2 = keys_B2.to(device=device, dtype=torch.int64)
+    keys_B2 = _int64(keys_B2, device)
     if isinstance(positions, range):
         positions = torch.tensor(list(positions), dtype=torch.int64).expand(len(keys_B2), -1)
     positions = positions.to(device=device, dtype=torch.int64)
@@ -57,9 +60,13 @@ def perturb(
     any integer dtype, ``temperatures_B`` numbers from 0 to 1.5, which the caller has checked: looking at them here
     would make a CPU wait for its GPU.
     """
-    scores_BV = logits_BV.to(torch.float32).contiguous()
-    noise_BV = gumbel_noise(keys_B2, torch.as_tensor(positions_B), scores_BV.shape[1], scores_BV.device)
-    temperatures_B = torch.as_tensor(temperatures_B).to(device=scores_BV.device, dtype=torch.float32)
+    scores_BV, device = logits_BV.to(torch.float32).contiguous(), logits_BV.device
+    keys_B2, positions_B = _int64(keys_B2, device), _int64(positions_B, device)
+    temperatures_B = torch.as_tensor(temperatures_B).to(device=device, dtype=torch.float32)
+    if device.type == "cpu" and (kernel := _cpu_kernel()):
+        kernel(scores_BV.numpy(), keys_B2.numpy(), positions_B.numpy(), temperatures_B.numpy(), _lines())
+        return scores_BV
+    noise_BV = _noise_rows(keys_B2, positions_B, scores_BV.shape[1])
     return scores_BV.add_(noise_BV.mul_(temperatures_B[:, None]))
 
 
@@ -110,7 +117,17 @@ def _scores(logits_BV: Tensor, noise_BV: Tensor, temperature: float) -> Tensor:
 
 
 def _noise_rows(keys_NK: Tensor, positions_N: Tensor, vocab: int) -> Tensor:
-    """Noise (N, V) of N rows, each with its own key and position, a cacheful at a time."""
+    """Noise (N, V) of N rows, each with its own key and position."""
+    if keys_NK.device.type == "cpu" and (kernel := _cpu_kernel()):
+        noise_NV = torch.zeros(len(positions_N), vocab)
+        ones_N = np.ones(len(positions_N), dtype=np.float32)
+        kernel(noise_NV.numpy(), keys_NK.numpy(), positions_N.numpy(), ones_N, _lines())
+        return noise_NV
+    return _noise_rows_by_torch(keys_NK, positions_N, vocab)
+
+
+def _noise_rows_by_torch(keys_NK: Tensor, positions_N: Tensor, vocab: int) -> Tensor:
+    """As ``_noise_rows``, a cacheful at a time."""
     blocks = torch.arange(-(-vocab // 4), dtype=torch.int64, device=keys_NK.device)
     noise_NV = torch.empty(len(positions_N), vocab, dtype=torch.float32, device=keys_NK.device)
     rows = max(1, (CPU_BLOCKS if keys_NK.device.type == "cpu" else CUDA_BLOCKS) // max(1, len(blocks)))
@@ -122,6 +139,27 @@ def _noise_rows(keys_NK: Tensor, positions_N: Tensor, vocab: int) -> Tensor:
         bits = torch.stack([word.to(torch.int32) for word in words], dim=-1)
         noise_NV[chunk] = gumbel(bits).flatten(1)[:, :vocab]
     return noise_NV
+
+
+def _int64(numbers: Tensor | NDArray[Any], device: torch.device | str) -> Tensor:
+    tensor = torch.from_numpy(numbers.astype(np.int64)) if isinstance(numbers, np.ndarray) else numbers
+    return tensor.to(device=device, dtype=torch.int64)
+
+
+@functools.cache
+def _cpu_kernel() -> Callable[..., None] | None:
+    try:
+        from protocol.tensor.noise_kernel import perturb_rows
+    except ImportError:
+        return None
+    return perturb_rows
+
+
+@functools.cache
+def _lines() -> NDArray[np.float32]:
+    """Base and slope of each line of the Gumbel table side by side, (L, 2)."""
+    table = sampling.gumbel_table()
+    return np.ascontiguousarray(np.stack([table.base, table.slope], axis=1))
 
 
 @functools.cache

@@ -36,6 +36,19 @@ def test_noise_agrees_with_the_reference_to_the_bit(device, keys, start, count, 
     assert same_bits(noise.gumbel_noise(keys, span, vocab, device), sampling.gumbel_noise(keys, span, vocab))
 
 
+@settings(deadline=None)
+@given(
+    keys=st.lists(st.tuples(WORD, WORD), min_size=1, max_size=4),
+    start=st.integers(0, 2**32 - 8),
+    vocab=st.integers(1, 5000),
+)
+def test_torch_operations_and_the_compiled_loop_agree_to_the_bit(keys, start, vocab):
+    keys_N2, positions_N = torch.tensor(keys), torch.arange(start, start + len(keys))
+    compiled = noise.gumbel_noise(keys_N2, positions_N, vocab)
+    assert same_bits(compiled, noise._noise_rows_by_torch(keys_N2, positions_N, vocab).numpy())
+    assert same_bits(compiled, sampling.gumbel_noise(np.array(keys, dtype=np.uint32), positions_N.numpy(), vocab))
+
+
 @pytest.mark.parametrize("device", DEVICES)
 @given(st.lists(WORD, min_size=1, max_size=64))
 def test_gumbel_agrees_with_the_reference_to_the_bit(device, words):
@@ -55,8 +68,9 @@ def test_every_segment_of_the_table_agrees_with_the_reference(device):
 def test_rows_wider_than_a_cacheful_agree_with_the_reference(device):
     keys = sampling.noise_keys(b"\x05" * 32, [0, 1])
     positions = np.array([0, 2**32 - 1], dtype=np.uint32)
-    tensor = noise.gumbel_noise(keys, torch.tensor(positions.astype(np.int64)), 151_936, device)
-    assert same_bits(tensor, sampling.gumbel_noise(keys, positions, 151_936))
+    for vocab in (2047, 2048, 2050, 151_936, 262_144):
+        tensor = noise.gumbel_noise(keys, torch.tensor(positions.astype(np.int64)), vocab, device)
+        assert same_bits(tensor, sampling.gumbel_noise(keys, positions, vocab))
 
 
 def test_keys_may_come_as_a_tensor_and_positions_as_a_matrix():

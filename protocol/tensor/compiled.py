@@ -1,0 +1,64 @@
+"""Machine code for the few loops that neither torch nor numpy runs in one pass, made by numba where they first run.
+
+No compiler is needed on the host. What was compiled is kept beside the source, or in the user's cache directory where
+that cannot be written (``NUMBA_CACHE_DIR`` names another), so that a machine compiles once; where nothing can be
+written every process compiles anew. Importing numba takes half a second: modules of kernels are imported late.
+
+Each function is compiled for one signature and refuses others. Arithmetic is IEEE, in the order written: neither
+``fastmath`` nor contraction of a product and a sum, so the bits are numpy's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numba
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def compiled(signature: str) -> Callable[[Function], Function]:
+    """Compiles a function for ``signature``, in numba's notation, unless the cache holds it already."""
+
+    def compile_for_signature(function: Function) -> Function:
+        dispatcher = _dispatcher(function)
+        with _alone_in(dispatcher.stats.cache_path):
+            dispatcher.compile(signature)
+        dispatcher.disable_compile()
+        kernel: Function = dispatcher
+        return kernel
+
+    return compile_for_signature
+
+
+def inlined(function: Function) -> Function:
+    """Marks a function that compiled ones of the same file call."""
+    called: Function = numba.njit(**_OPTIONS)(function)
+    return called
+
+
+_OPTIONS = {"nogil": True, "error_model": "numpy"}
+
+
+def _dispatcher(function: Callable[..., Any]) -> Any:
+    try:
+        return numba.njit(cache=True, **_OPTIONS)(function)
+    except RuntimeError:  # nowhere to keep what is compiled
+        return numba.njit(**_OPTIONS)(function)
+
+
+@contextlib.contextmanager
+def _alone_in(directory: str | None) -> Iterator[None]:
+    """Lets one process at a time compile into ``directory``: those that started with it find its work done."""
+    if directory is None:
+        yield
+        return
+    path = Path(directory)
+    path.mkdir(parents=True, exist_ok=True)
+    with (path / "compiling.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
