@@ -1,6 +1,7 @@
 """The validator: follows rounds, judges them as soon as their artifacts are there, votes when it sits.
 
     follow ──> prepare (fetch artifacts and weights, judge) ──> commit (journal first) ──> reveal ──> publish evidence
+      └──> what settled rounds say of the nodes ─────────────────┘
 
 Each tick does all of it for every round in progress. With as many seats as validators a seat is certain, so judging
 begins when the first submission stands on chain, and the vote is ready by the draw. An appeal is one more round, under
@@ -25,6 +26,7 @@ from protocol.wire.votes import abstention, commitment
 from validator.desk import Desk, Trial
 from validator.duties import Duty, duty, must_decide, overdue
 from validator.errands import Errands
+from validator.history import History
 from validator.journal import Ballot, Journal, JournalledVote
 from validator.judge import Judgement
 from validator.rounds import FollowedRound, Rounds
@@ -56,12 +58,14 @@ class Validator:
         runs: Runs,
         desk: Desk,
         errands: Errands,
+        history: History,
         reserve_seconds: float = 3.0,
         patience_seconds: float = 20.0,
         nudge_seconds: float = 5.0,
     ) -> None:
         self._chain, self._node, self._signer, self._sender = chain, node, signer, sender
         self._journal, self._runs, self._desk, self._errands = journal, runs, desk, errands
+        self._history = history
         self._reserve_seconds, self._patience_seconds = reserve_seconds, patience_seconds
         self._nudge_seconds = nudge_seconds
         self._tail, self._rounds = Tail(chain), Rounds()
@@ -76,6 +80,7 @@ class Validator:
         duties = [(one, duty(one, self._node, one.certain(self._node), self._now())) for one in live]
         trials = [self._trial(one) for one, due in duties if due in (Duty.PREPARE, Duty.COMMIT)]
         worked = self._desk.work([trial for trial in trials if trial is not None])
+        self._history.follow(self._rounds.settled)
         for one, due in duties:
             if due is Duty.COMMIT:
                 self._commit(one)
@@ -146,6 +151,8 @@ class Validator:
         # One silent store must not hold up everybody's verdict until the deadline.
         impatient = late or self._now() > followed.closed_at + self._patience_seconds
         if trial is not None and (trial.judged or (impatient and self._desk.settle_missing(trial))):
+            if not (impatient or self._history.complete(followed)):
+                return None
             return self._vote(trial, self.findings(trial))
         if late or (trial is not None and trial.docket.impossible):
             return self._abstain(followed)
@@ -153,7 +160,7 @@ class Validator:
 
     def findings(self, trial: Trial) -> list[Judgement]:
         """What is found of each submitted job, ascending."""
-        return trial.judgements
+        return self._history.weigh(trial, trial.judgements)
 
     def _vote(self, trial: Trial, judgements: Sequence[Judgement]) -> JournalledVote:
         signed = bundles.sign(self._evidence(trial, judgements), self._signer)

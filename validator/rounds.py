@@ -5,7 +5,8 @@ PURE. A reorganisation is answered by folding anew: nothing here is stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from protocol.chain.events import (
@@ -13,7 +14,9 @@ from protocol.chain.events import (
     CheckpointPublished,
     CommitteeDrawn,
     CommitteeRedrawn,
+    KeyRotated,
     Log,
+    NodeRegistered,
     RevealStarted,
     RoundClosed,
     RoundOpened,
@@ -27,7 +30,11 @@ from protocol.chain.events import (
     VoteRevealed,
 )
 from protocol.chain.structs import RunTerms
+from protocol.errors import Rejected
 from protocol.wire.assignments import LEAF_BYTES, Leaf, jobs_in, unpack_leaves
+from protocol.wire.reasons import Reason
+from protocol.wire.votes import Vote, reasons_of
+from validator.record import SettledRound, Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +48,33 @@ class SubmittedLeaf:
     claimed_before: bool
 
 
+@dataclass(frozen=True, slots=True)
+class RevealedVote:
+    """A vote as it was revealed, and the key that revealed it."""
+
+    vote: Vote
+    key: str
+
+
 @dataclass(slots=True)
 class FollowedRound:
     """One trial: of a round, or of one job of it on appeal.
 
-    number    what votes on it go by: the round's, or the appeal's own
-    opened    how the round was opened; seeds, prompts and policy follow from this one, on appeal too
-    beacon    hash of the block that opened it
-    terms     the run's, as they stood then
-    deadline  end of the present phase, in unix seconds
-    barred    validators that get no seat: on appeal, those who sat before
-    jurors    those of the present attempt
+    number     what votes on it go by: the round's, or the appeal's own
+    opened     how the round was opened; seeds, prompts and policy follow from this one, on appeal too
+    opened_in  the block that did
+    beacon     its hash
+    terms      the run's, as they stood then
+    deadline   end of the present phase, in unix seconds
+    barred     validators that get no seat: on appeal, those who sat before
+    jurors     those of the present attempt
+    votes      revealed, by attempt and juror
+    fraud      jobs found fraudulent, as the tally says
     """
 
     number: int
     opened: RoundOpened
+    opened_in: int
     beacon: bytes
     terms: RunTerms
     deadline: int
@@ -68,6 +87,8 @@ class FollowedRound:
     revealing: bool = False
     committed: set[int] = field(default_factory=set)
     revealed: set[int] = field(default_factory=set)
+    votes: dict[tuple[int, int], RevealedVote] = field(default_factory=dict)
+    fraud: int = 0
     over: bool = False
 
     @property
@@ -88,11 +109,13 @@ class FollowedRound:
 
 class Rounds:
     """Every round that has not ended (all of them where ``keep_ended``), the runs and checkpoints they name, and every
-    artifact root ever claimed."""
+    artifact root ever claimed. ``settled``: what nodes' records are made from, in the order the rounds settled."""
 
     def __init__(self, keep_ended: bool = False) -> None:
         self._keep_ended = keep_ended
         self.live: dict[int, FollowedRound] = {}
+        self.settled: list[SettledRound] = []
+        self.keys: dict[int, str] = {}
         self.runs: dict[int, RunTerms] = {}
         self._announced: dict[int, TermsAnnounced] = {}
         self.manifest_roots: dict[tuple[int, int], bytes] = {}
@@ -105,6 +128,8 @@ class Rounds:
 
     def _fold_one(self, log: Log) -> None:
         match log.event:
+            case NodeRegistered(node=node, key=key) | KeyRotated(node=node, key=key):
+                self.keys[node] = key
             case RunOpened(run=run, terms=terms, manifest_root=root):
                 self.runs[run] = terms
                 self.manifest_roots[run, 0] = root
@@ -116,18 +141,29 @@ class Rounds:
             case RoundOpened() as opened:
                 self._take_effect(opened.run, log.timestamp)
                 self.live[opened.round] = FollowedRound(
-                    opened.round, opened, log.block_hash, self.runs[opened.run], opened.deadline
+                    opened.round, opened, log.block_number, log.block_hash, self.runs[opened.run], opened.deadline
                 )
             case AppealOpened() as appeal:
                 self._appeal(appeal, log.timestamp)
-            case RoundSettled(round=number) | RoundVoided(round=number) if not self._keep_ended:
-                self.live.pop(number, None)
+            case RoundSettled(round=number):
+                if not self.live[number].appeal:
+                    self.settled.append(_settled(self.live[number], log.block_number))
+                self._end(number)
+            case RoundVoided(round=number):
+                self._end(number)
             case Submitted() as submitted:
                 self._submit(submitted)
             case event:
                 followed = self.live.get(getattr(event, "round", 0))
+                if isinstance(event, VoteRevealed) and followed is not None:
+                    vote = Vote(event.accept, event.fraud, event.reasons, event.evidence_root)
+                    followed.votes[event.attempt, event.juror] = RevealedVote(vote, self.keys.get(event.juror, ""))
                 if followed is not None:
                     _advance(followed, event, log.timestamp)
+
+    def _end(self, number: int) -> None:
+        if not self._keep_ended:
+            self.live.pop(number, None)
 
     def _take_effect(self, run: int, timestamp: int) -> None:
         announced = self._announced.get(run)
@@ -140,6 +176,7 @@ class Rounds:
         self.live[appeal.appeal] = FollowedRound(
             appeal.appeal,
             first.opened,
+            first.opened_in,
             first.beacon,
             first.terms,
             appeal.deadline,
@@ -174,8 +211,40 @@ def _advance(followed: FollowedRound, event: object, timestamp: int) -> None:
             followed.revealing, followed.deadline = True, deadline
         case VoteRevealed(juror=juror):
             followed.revealed.add(juror)
-        case RoundTallied():
-            followed.over = True
+        case RoundTallied(fraud=fraud):
+            followed.fraud, followed.over = fraud, True
         case CommitteeRedrawn(attempt=attempt, deadline=deadline):
             followed.attempt, followed.jurors, followed.deadline = attempt, (), deadline
             followed.revealing, followed.committed, followed.revealed = False, set(), set()
+
+
+def _settled(followed: FollowedRound, block: int) -> SettledRound:
+    """What a node's record is made from; of the committee's majority, not of what came of it on appeal."""
+    said = {juror: one for (attempt, juror), one in followed.votes.items() if attempt == followed.attempt}
+    voting = {juror: one for juror, one in said.items() if not one.vote.abstains}
+    return SettledRound(
+        round=followed.number,
+        beacon=followed.beacon,
+        run=followed.opened.run,
+        rules_hash=followed.terms.rules_hash,
+        attempt=followed.attempt,
+        settled_in=block,
+        statements=tuple(Statement(juror, one.key, one.vote.evidence_root) for juror, one in sorted(voting.items())),
+        nodes={job: followed.leaves[job].node for job in followed.jobs},
+        condemned=_condemned(followed, [one.vote for one in voting.values()]),
+    )
+
+
+def _condemned(followed: FollowedRound, votes: Sequence[Vote]) -> frozenset[int]:
+    """The nodes of jobs that a majority of the seats found fraudulent by the node's record."""
+    by_record = Counter(job for vote in votes for job, reason in _reasons(vote, followed) if reason is Reason.SEQUENCE)
+    majority = (len(followed.jurors) + 1) // 2
+    jobs = [job for job, count in by_record.items() if count >= majority and followed.fraud >> job & 1]
+    return frozenset(followed.leaves[job].node for job in jobs)
+
+
+def _reasons(vote: Vote, followed: FollowedRound) -> Iterable[tuple[int, Reason]]:
+    try:
+        return reasons_of(vote, followed.submitted or 0).items()
+    except Rejected:  # a code that nobody knows
+        return ()

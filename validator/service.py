@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 
 from protocol.chain.client import Chain
+from protocol.chain.deployment import Deployment
 from protocol.chain.sender import Sender
 from protocol.chain.structs import Role
 from protocol.errors import Misconfigured
@@ -12,10 +15,12 @@ from protocol.node.daemon import Daemon
 from protocol.node.telemetry import configure, serve_metrics
 from protocol.node.wallet import Wallet
 from protocol.transport.coordinator import CoordinatorClient
+from validator.bundles import Bundles
 from validator.daemon import Validator
 from validator.desk import Desk
 from validator.errands import Errands
 from validator.fetching import Fetching
+from validator.history import History
 from validator.journal import Journal
 from validator.runs import Runs
 from validator.settings import ValidatorSettings
@@ -32,6 +37,15 @@ def node_of(chain: Chain, wallet: Wallet) -> int:
     if reader.node(node).role is not Role.VALIDATOR:
         raise Misconfigured(f"node {node} of key {wallet.address} is a worker, not a validator: use another key")
     return node
+
+
+def history_of(client: CoordinatorClient, journal: Journal, deployment: Deployment, directory: Path) -> History:
+    """Returns the record of all nodes; its own bundles a juror has in its journal, the others' lie with the run."""
+
+    def bundle(root: bytes) -> bytes:
+        return journal.evidence(root) or client.evidence(root)
+
+    return History(Bundles(bundle, deployment.chain_id, deployment.rounds, directory))
 
 
 def serve(settings: ValidatorSettings, kind: type[Validator] = Validator) -> int:
@@ -53,6 +67,7 @@ def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Dae
     journal = Journal(settings.state_dir)
     fetching, errands = Fetching(), Errands(client, journal, node, settings.heartbeat_seconds)
     runs = Runs(client, deployment, settings.state_dir / "weights", settings.sources, settings.device)
+    history = history_of(client, journal, deployment, settings.state_dir)
     validator = kind(
         chain=chain,
         node=node,
@@ -62,13 +77,14 @@ def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Dae
         runs=runs,
         desk=Desk(fetching),
         errands=errands,
+        history=history,
         reserve_seconds=settings.reserve_seconds,
         patience_seconds=settings.patience_seconds,
         nudge_seconds=settings.nudge_seconds,
     )
 
     def close() -> None:
-        for part in (fetching, errands, runs, journal, client, chain):
+        for part in (fetching, errands, history, runs, journal, client, chain):
             part.close()
 
     health_file = settings.state_dir / "health.json"

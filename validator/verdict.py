@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from protocol.wire.evidence import Finding
+from protocol.wire.evidence import Finding, JobEvidence
 from protocol.wire.reasons import Reason
 from protocol.wire.votes import Vote, abstention, vote_on
 
@@ -30,6 +31,12 @@ SEVERITY = (
 def reason_of(findings: Sequence[Finding]) -> Reason:
     """Returns the most serious reason found, ``ACCEPTED`` where nothing was."""
     return min((finding.reason for finding in findings), key=SEVERITY.index, default=Reason.ACCEPTED)
+
+
+def burdened(evidence: JobEvidence, finding: Finding) -> JobEvidence:
+    """Returns the evidence with one more finding, and the reason that follows."""
+    findings = (*evidence.findings, finding)
+    return replace(evidence, findings=findings, reason=reason_of(findings))
 
 
 def vote_of(reasons: Mapping[int, Reason], evidence_root: bytes, appeal: bool = False) -> Vote:

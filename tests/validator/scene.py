@@ -31,6 +31,7 @@ from validator.errands import Errands
 from validator.fetching import Fetching
 from validator.journal import Journal
 from validator.runs import Runs
+from validator.service import history_of
 from validator.settings import ValidatorSettings
 from worker.prover import Deployed, Finished, Work, finish, tasks_of
 
@@ -111,7 +112,9 @@ class Scene:
         self.coordinator.send(
             f"submit-{opened.round}", calls.submit(deployment, opened.round, self.assignments, [signed])
         )
-        self.coordinator.send(f"close-{opened.round}", calls.close_round(deployment, opened.round, self.assignments))
+        if self.chain.latest().round(opened.round).state is State.OPEN:
+            call = calls.close_round(deployment, opened.round, self.assignments)
+            self.coordinator.send(f"close-{opened.round}", call)
 
     def settings(self, directory: Path) -> ValidatorSettings:
         """Settings of a validator whose key nobody made."""
@@ -179,12 +182,23 @@ class Cast:
             errands = Errands(client, journal, node, heartbeat_seconds=3600)
             runs = Runs(client, deployment, directory / "weights", (origin_url,))
             sender = Sender(own, key, directory / "sender.sqlite")
+            history = history_of(client, journal, deployment, directory)
             made = Validator(
-                own, node, key, sender, journal, runs, Desk(fetching), errands, patience_seconds=4, nudge_seconds=0.1
+                own,
+                node,
+                key,
+                sender,
+                journal,
+                runs,
+                Desk(fetching),
+                errands,
+                history,
+                patience_seconds=4,
+                nudge_seconds=0.1,
             )
 
             def close() -> None:
-                for part in (sender, fetching, errands, runs, journal, client, own):
+                for part in (sender, fetching, errands, history, runs, journal, client, own):
                     part.close()
 
             return made, close

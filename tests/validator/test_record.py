@@ -1,0 +1,239 @@
+"""The test over a node's settled jobs: what it condemns, how soon, and whom it leaves alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.wire.evidence import Measurements
+from protocol.wire.reasons import Reason
+from protocol.wire.rules import Sequential
+from validator.record import (
+    Bundle,
+    Ratios,
+    Records,
+    SettledRound,
+    Standing,
+    Statement,
+    finding_on,
+    lopsidedness,
+    median_of,
+    ratios_of,
+    standing_after,
+)
+from validator.statistics import log_likelihood_ratios
+
+NODE, OTHER = 7, 8
+JURORS = (1, 2, 3)
+SEQUENTIAL = Sequential(sigma=0.01)
+NOTHING = Ratios(0.0, 0.0, 0.0)
+
+
+def settled(number: int, jobs: int = 1, node: int = NODE, condemned: bool = False) -> SettledRound:
+    """A round of ``jobs`` jobs, all of one node, that settled in block 10 × ``number``."""
+    return SettledRound(
+        round=number,
+        beacon=b"\x0b" * 32,
+        run=1,
+        rules_hash=b"\x01" * 32,
+        attempt=0,
+        settled_in=10 * number,
+        statements=tuple(Statement(juror, "0x", bytes([juror]) * 32) for juror in JURORS),
+        nodes=dict.fromkeys(range(jobs), node),
+        condemned=frozenset({node} if condemned else ()),
+    )
+
+
+def agreeing(*choices: float) -> dict[int, Bundle]:
+    """Three bundles that say the same of each job."""
+    said = {job: Ratios(x, 0.0, 0.0) for job, x in enumerate(choices)}
+    return {juror: said for juror in JURORS}  # noqa: C420  # of read-only mappings
+
+
+def ratios() -> st.SearchStrategy[float]:
+    """What a job may say, in nats."""
+    return st.floats(-50, 50, allow_nan=False)
+
+
+@given(st.lists(ratios(), max_size=30))
+def test_a_standing_is_the_best_case_over_all_runs_of_jobs_that_end_now(xs: list[float]) -> None:
+    standing = Standing()
+    for x in xs:
+        standing = standing.after(Ratios(x, 0.0, 0.0))
+    best = max((sum(xs[start:]) for start in range(len(xs))), default=0.0)
+    assert standing.choices == pytest.approx(max(0.0, best), abs=1e-6)
+
+
+@given(st.lists(st.lists(ratios(), min_size=1, max_size=3), max_size=8))
+def test_rounds_and_the_jobs_in_them_count_in_their_order(rounds: list[list[float]]) -> None:
+    records, one_by_one = Records(), Standing()
+    for number, jobs in enumerate(rounds, 1):
+        records.settle(settled(number, len(jobs)), agreeing(*jobs))
+        for x in jobs:
+            one_by_one = one_by_one.after(Ratios(x, 0.0, 0.0))
+    assert records.before(NODE, 10 * len(rounds) + 1) == one_by_one
+
+
+@given(st.lists(ratios(), min_size=1, max_size=8), st.integers(0, 100))
+def test_only_rounds_settled_in_an_earlier_block_count(xs: list[float], block: int) -> None:
+    records, standing = Records(), Standing()
+    for number, x in enumerate(xs, 1):
+        records.settle(settled(number), agreeing(x))
+        if 10 * number < block:
+            standing = standing.after(Ratios(x, 0.0, 0.0))
+    assert records.before(NODE, block) == standing
+    assert records.before(OTHER, block) == Standing()
+
+
+@given(st.lists(ratios(), min_size=1, max_size=6), st.data())
+def test_a_restart_with_the_same_bundles_comes_to_the_same(xs: list[float], data: st.DataObject) -> None:
+    def fold() -> Records:
+        records = Records()
+        for number, x in enumerate(xs, 1):
+            records.settle(settled(number), agreeing(x))
+        return records
+
+    block = data.draw(st.integers(0, 10 * len(xs) + 5))
+    assert fold().before(NODE, block) == fold().before(NODE, block)
+
+
+def test_after_a_condemnation_the_record_starts_anew() -> None:
+    records = Records()
+    for number, (x, condemned) in enumerate([(30.0, False), (30.0, True), (2.0, False)], 1):
+        records.settle(settled(number, condemned=condemned), agreeing(x))
+    assert [records.before(NODE, 10 * number + 1).choices for number in (1, 2, 3)] == [30.0, 0.0, 2.0]
+
+
+@given(ratios(), ratios())
+def test_one_lying_juror_of_three_says_nothing_that_an_honest_one_does_not(honest: float, lie: float) -> None:
+    bundles = agreeing(honest)
+    bundles[2] = {0: Ratios(lie, lie, lie)}
+    assert standing_after(Standing(), NODE, settled(1), bundles).choices == max(0.0, honest)
+
+
+def test_lost_bundles_leave_what_a_majority_says_and_otherwise_nothing() -> None:
+    bundles = agreeing(5.0)
+    two = {juror: bundles[juror] for juror in (1, 2)}
+    assert standing_after(Standing(), NODE, settled(1), two).choices == 5.0
+    two[2] = {0: Ratios(1e6, 0.0, 0.0)}
+    assert standing_after(Standing(), NODE, settled(1), two).choices == 5.0, "in doubt the lower one"
+    assert standing_after(Standing(3.0), NODE, settled(1), {1: bundles[1]}) == Standing(3.0)
+    assert standing_after(Standing(3.0), NODE, settled(1), {}) == Standing(3.0)
+    unread: dict[int, Bundle] = {**bundles, 2: {}, 3: {}}
+    assert standing_after(Standing(3.0), NODE, settled(1), unread) == Standing(3.0), "what two could not measure"
+
+
+def test_a_committee_of_one_is_its_own_majority() -> None:
+    alone = replace(settled(1), statements=(Statement(1, "0x", b""),))
+    assert standing_after(Standing(), NODE, alone, {1: {0: Ratios(2.0, 0.0, 0.0)}}).choices == 2.0
+    assert median_of([], 0) is None
+
+
+def test_each_test_has_its_own_median() -> None:
+    said = [Ratios(1.0, 9.0, 5.0), Ratios(2.0, 8.0, 4.0), Ratios(3.0, 7.0, 6.0)]
+    assert median_of(said, 3) == Ratios(2.0, 8.0, 5.0)
+
+
+def test_what_is_held_against_a_node_names_its_test_and_the_bound() -> None:
+    bound = SEQUENTIAL.bound
+    assert bound == pytest.approx(math.log(3e12))
+    assert finding_on(Standing(bound - 0.01, bound - 1, 0.0), bound) is None
+    finding = finding_on(Standing(1.0, bound, 0.0), bound)
+    assert finding is not None
+    assert (finding.reason, finding.observed, finding.limit) == (Reason.SEQUENCE, bound, bound)
+    assert "likelier" in finding.detail
+
+
+def test_a_bundle_says_what_its_columns_add_up_to() -> None:
+    counts, zeros = np.array([3, 1], np.uint32), np.zeros(2, np.float32)
+    measured = Measurements(
+        **dict.fromkeys(Measurements.__slots__, zeros)
+        | {
+            "tokens_N": counts,
+            "chunks_N": counts,
+            "flips_N": counts,
+            "up_N": np.array([2, 0], np.uint32),
+            "llr_N": np.array([1.5, -0.25], np.float32),
+        }
+    )
+    said = ratios_of(measured)
+    assert said.choices == 1.25
+    assert said.upward == said.downward == pytest.approx(2 * math.log(1.8) + 2 * math.log(0.2))
+
+
+def honest_job(rng: np.random.Generator, tokens: int, sigma: float) -> Ratios:
+    """One job of an engine whose scores differ from the verifier's by ``sigma`` on each choice."""
+    gaps = rng.exponential(1.0, tokens).astype(np.float32)
+    shift = rng.normal(0.0, sigma, tokens).astype(np.float32)
+    flipped = shift > gaps
+    margins = np.where(flipped, np.maximum(shift - gaps, 1e-6), 0.0).astype(np.float32)
+    llr = float(log_likelihood_ratios(margins, gaps, SEQUENTIAL).sum())
+    flips = int(flipped.sum())
+    up = int(rng.binomial(flips, 0.5))
+    return Ratios(llr, lopsidedness(up, flips - up), lopsidedness(flips - up, up))
+
+
+def jobs_until(rng: np.random.Generator, bound: float, most: int, sigma: float, tokens: int = 200) -> int | None:
+    standing = Standing()
+    for number in range(1, most + 1):
+        standing = standing.after(honest_job(rng, tokens, sigma))
+        if standing.foremost[1] >= bound:
+            return number
+    return None
+
+
+def test_honest_nodes_are_condemned_no_more_often_than_the_budget_says() -> None:
+    """At a budget large enough to be measured: 0.2 within 30 jobs, 100 nodes."""
+    loose = Sequential(sigma=SEQUENTIAL.sigma, false_alarm=0.2, horizon_jobs=30)
+    alarms = [jobs_until(np.random.default_rng(seed), loose.bound, 30, SEQUENTIAL.sigma) for seed in range(100)]
+    condemned = sum(alarm is not None for alarm in alarms)
+    assert condemned <= 0.2 * 100
+
+
+def test_a_sign_test_alone_keeps_its_budget_where_flips_are_even() -> None:
+    rng, bound, alarms = np.random.default_rng(3), math.log(100 / 0.1), 0
+    for _ in range(300):
+        standing = Standing()
+        for _ in range(100):
+            up, flips = int(rng.binomial(2, 0.5)), 2
+            standing = standing.after(Ratios(0.0, lopsidedness(up, flips - up), lopsidedness(flips - up, up)))
+            if standing.foremost[1] >= bound:
+                alarms += 1
+                break
+    assert alarms <= 0.1 * 300
+
+
+@pytest.mark.parametrize(("times", "tokens"), [(2.0, 200), (3.0, 60), (5.0, 20)])
+def test_a_noisier_engine_is_condemned_about_when_the_drift_says(times: float, tokens: int) -> None:
+    rng = np.random.default_rng(11)
+    sigma = times * SEQUENTIAL.sigma
+    drift = float(np.mean([honest_job(rng, tokens, sigma).choices for _ in range(400)]))
+    assert drift > 0
+    found = [jobs_until(rng, SEQUENTIAL.bound, 2_000, sigma, tokens) for _ in range(40)]
+    assert None not in found
+    predicted = SEQUENTIAL.bound / drift
+    assert float(np.mean([number for number in found if number])) == pytest.approx(predicted, rel=0.3)
+
+
+def test_flips_all_one_way_are_condemned_within_the_flips_it_takes() -> None:
+    standing, flips = Standing(), 0
+    while standing.foremost[1] < SEQUENTIAL.bound:
+        flips += 1
+        standing = standing.after(Ratios(0.0, lopsidedness(1, 0), lopsidedness(0, 1)))
+    assert flips == math.ceil(SEQUENTIAL.bound / math.log(1.8)) == 49
+    assert standing.foremost[0] == "upward"
+
+
+def test_records_of_a_node_grow_with_its_own_rounds_only() -> None:
+    records = Records()
+    for number in range(1, 5):
+        records.settle(settled(number, node=NODE if number % 2 else OTHER), agreeing(1.0))
+    blocks = [10 * number + 1 for number in range(5)]
+    assert [records.before(NODE, block).choices for block in blocks] == [0, 1, 1, 2, 2]
+    assert all(later >= earlier for earlier, later in pairwise(records.before(OTHER, b).choices for b in blocks))
