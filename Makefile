@@ -8,12 +8,13 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test test-python test-contracts lint bench-tax bench-gas contracts-coverage contracts-deep contracts-mutants contracts-slither abi clean
+.PHONY: help demo test test-python test-contracts lint bench-tax bench-gas fuzz contracts-coverage contracts-deep contracts-mutants contracts-slither abi clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one)"
 	@echo "make test            set up, run every test and check"
 	@echo "make bench-tax       the market against a bare loop: the trust tax"
 	@echo "make bench-gas       gas of every verb, and all-in for each verified job"
+	@echo "make fuzz            a million inputs over every parser   (RUNS=20000 SEED=7 TARGET=artifact)"
 	@echo "make contracts-coverage   lines and branches of contracts/src that the tests reach"
 	@echo "make contracts-deep       the contracts' invariants, 10,000 runs of 64 calls   (RUNS=500 SEED=7)"
 	@echo "make contracts-mutants    small faults in the contracts, each of which the tests must find"
@@ -45,6 +46,9 @@ bench-tax: .venv/.localnet contracts/node_modules/.stamp
 bench-gas: .venv/.localnet contracts/node_modules/.stamp
 	@$(BIN)/python -m deploy.bench_gas
 
+fuzz: .venv/.fuzz
+	@$(BIN)/python -m tests.fuzz $(if $(RUNS),--runs $(RUNS)) --seed $(SEED) $(if $(TARGET),--target "$(TARGET)")
+
 contracts-coverage: contracts/node_modules/.stamp
 	@contracts/coverage
 
@@ -70,6 +74,10 @@ abi: .venv/.test contracts/node_modules/.stamp
 .venv/.test: pyproject.toml deploy/constraints.txt | .venv/bin/python
 	$(BIN)/pip install -q -c deploy/constraints.txt -e '.[test]'
 	@touch $@ .venv/.localnet
+
+.venv/.fuzz: pyproject.toml deploy/constraints.txt | .venv/.test
+	$(BIN)/pip install -q -c deploy/constraints.txt -e '.[fuzz]'
+	@touch $@
 
 .venv/audit/.stamp: contracts/slither-requirements.txt | .venv/bin/python
 	$(PYTHON) -m venv .venv/audit

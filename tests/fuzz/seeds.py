@@ -1,0 +1,133 @@
+"""Valid encodings, made by our own encoders: where every mutation starts from."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from protocol.node.wallet import Wallet
+from protocol.wire import evidence, manifest
+from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
+from protocol.wire.evidence import COUNTS, Evidence, Finding, JobEvidence, Measurements
+from protocol.wire.manifest import Manifest, ManifestFile
+from protocol.wire.proof import ENTRIES, Proof
+from protocol.wire.reasons import Reason
+from protocol.wire.rollout import Artifact, Rollout, encode
+from protocol.wire.rules import EnvironmentRules, ModelRules, Rules, Sequential, Thresholds, encode_rules
+
+CHAIN_ID = 31337
+ROUNDS = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
+KEY = Wallet("fuzz", b"\x07" * 32)
+
+
+def proofs(count: int, seed: int = 0) -> list[bytes]:
+    """Well-formed proofs of nothing in particular."""
+    chance = np.random.default_rng(seed)
+    moduli = [65497, 65495, 40009]
+    return [Proof(moduli[n % 3], tuple(chance.integers(0, 65497, ENTRIES).tolist())).encode() for n in range(count)]
+
+
+def artifacts() -> list[bytes]:
+    """Files of one to five rollouts, with and without proofs."""
+    return [encode(_artifact(*shape)) for shape in ((1, 1, 0), (1, 3, 1), (2, 9, 1), (3, 20, 2), (5, 70, 3))]
+
+
+def _artifact(count: int, tokens: int, chunks: int) -> Artifact:
+    chance = np.random.default_rng(count)
+    made = tuple(
+        Rollout(
+            chance.integers(0, 19, 4),
+            chance.integers(0, 19, tokens),
+            -chance.random(tokens),
+            tuple(proofs(chunks, n)),
+            "stop" if n % 2 else "length",
+        )
+        for n in range(count)
+    )
+    return Artifact(5, 3, 7, b"\x01" * 32, made)
+
+
+def manifests() -> list[bytes]:
+    """Manifests of an empty file, of one chunk, and of several files."""
+    return [one.canonical for one in _manifests()]
+
+
+def signed_manifests() -> list[bytes]:
+    """The same, signed."""
+    return [manifest.sign(one, 1, CHAIN_ID, ROUNDS, KEY).canonical for one in _manifests()]
+
+
+def _manifests() -> list[Manifest]:
+    digest = manifest.hash_chunk(b"x")
+    several = (ManifestFile("config.json", 700, (digest,)), ManifestFile("model.safetensors", 3000, (digest,) * 3))
+    return [
+        Manifest(0, 1024, (ManifestFile("empty", 0, ()),)),
+        Manifest(7, 1 << 20, (ManifestFile("a", 5, (digest,)),)),
+        Manifest(9, 1024, several),
+    ]
+
+
+def bundles() -> list[bytes]:
+    """Signed evidence: of no job, of one that could not be read, of one measured."""
+    unread = JobEvidence(0, 1, bytes(32), Reason.SHAPE, 5, None, (Finding(Reason.SHAPE, "x", None, 1.0, 2.5),), None)
+    measured = JobEvidence(1, 2, b"\x02" * 32, Reason.ACCEPTED, 1 << 60, 1 << 60, (), _measured(3, 2))
+    return [evidence.sign(_bundle(jobs), KEY).canonical for jobs in ((), (unread,), (unread, measured))]
+
+
+def _bundle(jobs: tuple[JobEvidence, ...]) -> Evidence:
+    return Evidence(
+        chain_id=CHAIN_ID,
+        rounds=ROUNDS,
+        run=1,
+        round=2**70,
+        attempt=0,
+        juror=3,
+        policy_version=4,
+        manifest_root=b"\x01" * 32,
+        rules_hash=b"\x02" * 32,
+        thresholds=(("sampling_fraud", None), ("sampling_void", 0.01)),
+        jobs=jobs,
+    )
+
+
+def _measured(rollouts: int, chunks: int) -> Measurements:
+    chance = np.random.default_rng(1)
+    columns = {}
+    for name in Measurements.__slots__:
+        size = rollouts * chunks if name.endswith("_C") else rollouts
+        columns[name] = chance.random(size).astype(np.float32)
+        if name in COUNTS:
+            columns[name] = np.full(size, chunks, np.uint32)
+    return Measurements(**columns)
+
+
+def rules() -> list[bytes]:
+    """Rules with and without a fraud bound, in both number formats."""
+    thresholds = Thresholds(
+        sampling_void=0.01, sampling_fraud=0.5, logprob_median=1e-3, logprob_tail=1e-2, toploc=0.01, toploc_mean=0.005
+    )
+    made = Rules(
+        model=ModelRules(dtype="float32", head_dtype="float32"),
+        environment=EnvironmentRules(name="arithmetic", params={"digits": 2}),
+        groups_per_job=4,
+        samples_per_group=4,
+        temperature=1.0,
+        max_tokens=44,
+        async_level=1,
+        thresholds=thresholds,
+        sequential=Sequential(sigma=1e-4),
+    )
+    changed = made.model_copy(
+        update={
+            "model": ModelRules(dtype="bfloat16", head_dtype="bfloat16"),
+            "environment": EnvironmentRules(name="arithmetic"),
+            "thresholds": thresholds.model_copy(update={"sampling_fraud": None}),
+        }
+    )
+    return [encode_rules(made), encode_rules(changed)]
+
+
+def packed() -> list[bytes]:
+    """Packed assignments, leaves and reasons, each behind the byte that says which."""
+    leaves = [Leaf(job, 1 << 40, bytes([job]) * 32) for job in (0, 3, 255)]
+    listings = [Listing(1, 1), Listing(9, 200), Listing(4, 55)]
+    return [b"\x00" + pack_assignments(listings), b"\x01" + pack_leaves(leaves), b"\x02\x07" + bytes([4, 255])]
