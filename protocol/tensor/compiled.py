@@ -2,7 +2,8 @@
 
 No compiler is needed on the host. What was compiled is kept beside the source, or in the user's cache directory where
 that cannot be written (``NUMBA_CACHE_DIR`` names another), so that a machine compiles once; where nothing can be
-written every process compiles anew. Importing numba takes half a second: modules of kernels are imported late.
+written every process compiles anew. Importing numba and loading what is kept takes half a second, so a module of
+kernels is imported by the first call that needs it, through ``kernels``.
 
 Each function is compiled for one signature and refuses others. Arithmetic is IEEE, in the order written: neither
 ``fastmath`` nor contraction of a product and a sum, so the bits are numpy's.
@@ -12,13 +13,23 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
+import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numba
-
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+@functools.cache
+def kernels(name: str) -> Any | None:
+    """Returns the module ``protocol.tensor.<name>_kernel``, or ``None`` where numba does not load on this host."""
+    try:
+        import numba  # noqa: F401
+    except ImportError:
+        return None
+    return importlib.import_module(f"protocol.tensor.{name}_kernel")
 
 
 def compiled(signature: str) -> Callable[[Function], Function]:
@@ -37,6 +48,8 @@ def compiled(signature: str) -> Callable[[Function], Function]:
 
 def inlined(function: Function) -> Function:
     """Marks a function that compiled ones of the same file call."""
+    import numba
+
     called: Function = numba.njit(**_OPTIONS)(function)
     return called
 
@@ -45,6 +58,8 @@ _OPTIONS = {"nogil": True, "error_model": "numpy"}
 
 
 def _dispatcher(function: Callable[..., Any]) -> Any:
+    import numba
+
     try:
         return numba.njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:  # nowhere to keep what is compiled

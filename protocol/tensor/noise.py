@@ -11,7 +11,6 @@ Axes: B rollouts, T positions, V vocabulary, K key words (2), N Philox blocks of
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from protocol.tensor.compiled import kernels
 from protocol.wire import sampling
 
 LOW32 = 0xFFFFFFFF
@@ -63,8 +63,8 @@ def perturb(
     scores_BV, device = logits_BV.to(torch.float32).contiguous(), logits_BV.device
     keys_B2, positions_B = _int64(keys_B2, device), _int64(positions_B, device)
     temperatures_B = torch.as_tensor(temperatures_B).to(device=device, dtype=torch.float32)
-    if device.type == "cpu" and (kernel := _cpu_kernel()):
-        kernel(scores_BV.numpy(), keys_B2.numpy(), positions_B.numpy(), temperatures_B.numpy(), _lines())
+    if device.type == "cpu" and (kernel := kernels("noise")):
+        kernel.perturb_rows(scores_BV.numpy(), keys_B2.numpy(), positions_B.numpy(), temperatures_B.numpy(), _lines())
         return scores_BV
     noise_BV = _noise_rows(keys_B2, positions_B, scores_BV.shape[1])
     return scores_BV.add_(noise_BV.mul_(temperatures_B[:, None]))
@@ -118,10 +118,10 @@ def _scores(logits_BV: Tensor, noise_BV: Tensor, temperature: float) -> Tensor:
 
 def _noise_rows(keys_NK: Tensor, positions_N: Tensor, vocab: int) -> Tensor:
     """Noise (N, V) of N rows, each with its own key and position."""
-    if keys_NK.device.type == "cpu" and (kernel := _cpu_kernel()):
+    if keys_NK.device.type == "cpu" and (kernel := kernels("noise")):
         noise_NV = torch.zeros(len(positions_N), vocab)
         ones_N = np.ones(len(positions_N), dtype=np.float32)
-        kernel(noise_NV.numpy(), keys_NK.numpy(), positions_N.numpy(), ones_N, _lines())
+        kernel.perturb_rows(noise_NV.numpy(), keys_NK.numpy(), positions_N.numpy(), ones_N, _lines())
         return noise_NV
     return _noise_rows_by_torch(keys_NK, positions_N, vocab)
 
@@ -144,15 +144,6 @@ def _noise_rows_by_torch(keys_NK: Tensor, positions_N: Tensor, vocab: int) -> Te
 def _int64(numbers: Tensor | NDArray[Any], device: torch.device | str) -> Tensor:
     tensor = torch.from_numpy(numbers.astype(np.int64)) if isinstance(numbers, np.ndarray) else numbers
     return tensor.to(device=device, dtype=torch.int64)
-
-
-@functools.cache
-def _cpu_kernel() -> Callable[..., None] | None:
-    try:
-        from protocol.tensor.noise_kernel import perturb_rows
-    except ImportError:
-        return None
-    return perturb_rows
 
 
 @functools.cache

@@ -1,42 +1,29 @@
 """TOPLOC proofs and distances of many rollouts at once, from hidden states on any device.
 
-Selection runs where the hidden states are; ``protocol.wire.toploc`` lays the polynomials, a few thousand numbers. Equal
-magnitudes are taken in order of position, so every device selects the same entries.
+Selection runs where the hidden states are. The polynomials, a few thousand numbers, are laid and measured by compiled
+loops, or by ``protocol.wire.toploc`` where numba does not load: the same numbers either way.
 
-Axes: N rows of all rollouts, T rows of one, H hidden size, C chunks, R rows of the longest chunk, F = R * H, K entries.
+Axes: N rows of all rollouts, T rows of one, H hidden size, C chunks, E entries of each, K those compared, F fields of a
+proof, G guesses, X figures of a distance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import functools
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from protocol.errors import Rejected
-from protocol.wire import toploc
+from protocol.errors import Misconfigured, Rejected, Unavailable
+from protocol.tensor.compiled import kernels
+from protocol.tensor.selection import Chunks, Selected, cut, select, values_at
+from protocol.wire import polynomial, toploc
 from protocol.wire.polynomial import F64, I64
-from protocol.wire.proof import ENTRIES, Proofs
+from protocol.wire.proof import ENTRIES, PROOF_BYTES, Proofs
 from protocol.wire.toploc import CHUNK_ROWS, Distance
-
-MAGNITUDE_BITS = 15
-CHUNKS_AT_ONCE = 128
-
-
-@dataclass(frozen=True, slots=True)
-class _Chunks:
-    """Chunks of a batch as bf16 bits, int16 (C, F), short ones filled up with zeros.
-
-    ``rows`` is each chunk's number of rows, ``rollouts`` and ``indices`` say which chunk of which rollout it is.
-    """
-
-    bits_CF: Tensor
-    hidden: int
-    rows: list[int]
-    rollouts: list[int]
-    indices: list[int]
 
 
 def build_proofs(hidden_TH: Tensor, size: int = CHUNK_ROWS) -> list[bytes]:
@@ -51,13 +38,13 @@ def build_proofs_batch(hidden_NH: Tensor, lengths: Sequence[int], size: int = CH
     of all rollouts one after another; anything but bf16 is rounded to it first. Raises ``Misconfigured`` where they
     are not finite.
     """
-    chunks = _cut(hidden_NH, lengths, size)
+    chunks = cut(hidden_NH, lengths, size)
+    selected = select(chunks, ENTRIES)
+    if _missing_or_not_finite(selected):
+        raise Misconfigured(toploc.NOT_FINITE)
     proofs: list[list[bytes]] = [[] for _ in lengths]
-    built: dict[int, bytes] = {}
-    for members, entries in _top_entries(chunks, ENTRIES):
-        built.update(zip(members, toploc.build_from_entries(entries).encode(), strict=True))
-    for chunk, rollout in enumerate(chunks.rollouts):
-        proofs[rollout].append(built[chunk])
+    for rollout, encoded in zip(chunks.rollouts, _lay(selected), strict=True):
+        proofs[rollout].append(encoded)
     return proofs
 
 
@@ -83,68 +70,87 @@ def distances_batch(
     is honestly equal. Raises ``Rejected`` for a wrong number of proofs or one that does not decode, ``Unavailable``
     where the verifier's own rows are not finite.
     """
-    chunks = _cut(hidden_NH, lengths, size)
+    chunks = cut(hidden_NH, lengths, size)
     decoded = _decode(chunks, proofs, len(lengths))
-    guesses_from = _previous_chunks(chunks, previous)
-    measured: dict[int, Distance] = {}
-    for members, entries in _top_entries(chunks, toploc.REACH):
-        positions_CK = entries.positions_CK[:, :ENTRIES]
-        guesses_CK = [] if previous is None else [_values_at(chunks, [guesses_from[c] for c in members], positions_CK)]
-        if template_H is not None:
-            guesses_CK.append(template_H.double().cpu().numpy()[positions_CK % chunks.hidden])
-        found = toploc.distances_from_entries(entries, decoded.take(members), guesses_CK)
-        measured.update(zip(members, found, strict=True))
+    selected = select(chunks, toploc.REACH)
+    if _missing_or_not_finite(selected):
+        raise Unavailable(toploc.OWN_NOT_FINITE)
+    guesses_GCK = _guesses(chunks, selected.positions_CE[:, :ENTRIES], template_H, previous)
     by_rollout: list[list[Distance]] = [[] for _ in lengths]
-    for chunk, rollout in enumerate(chunks.rollouts):
-        by_rollout[rollout].append(measured[chunk])
+    for rollout, distance in zip(chunks.rollouts, _measure(selected, decoded, guesses_GCK), strict=True):
+        by_rollout[rollout].append(distance)
     return by_rollout
 
 
-def _cut(hidden_NH: Tensor, lengths: Sequence[int], size: int) -> _Chunks:
-    """Lays the chunks of all rollouts side by side."""
-    if sum(lengths) != len(hidden_NH):
-        raise ValueError(f"{len(hidden_NH)} rows cannot be rollouts of {sum(lengths)} in all")
-    starts, rows, rollouts, indices, offset = [], [], [], [], 0
-    for rollout, length in enumerate(lengths):
-        for index, (start, stop) in enumerate(toploc.chunk_spans(length, size)):
-            starts.append(offset + start)
-            rows.append(stop - start)
-            rollouts.append(rollout)
-            indices.append(index)
-        offset += length
-    bits_NH = hidden_NH.detach().to(torch.bfloat16).contiguous().view(torch.int16)
-    absent_1H = torch.zeros_like(bits_NH[:1])
-    span_R, rows_C = np.arange(max(rows, default=0)), np.array(rows, dtype=np.int64)
-    source_CR = np.where(span_R < rows_C[:, None], np.array(starts, dtype=np.int64)[:, None] + span_R, len(bits_NH))
-    bits_CRH = torch.cat([bits_NH, absent_1H])[torch.from_numpy(source_CR).to(bits_NH.device)]
-    return _Chunks(bits_CRH.flatten(1), hidden_NH.shape[1], rows, rollouts, indices)
+def _missing_or_not_finite(selected: Selected) -> bool:
+    """Whether a chunk is empty or has a number that is not finite, which would be larger than any that is."""
+    return bool((selected.counts_C == 0).any() or (selected.bits_CE[:, 0] & 0x7F80 == 0x7F80).any())
 
 
-def _top_entries(chunks: _Chunks, count: int) -> Iterator[tuple[list[int], toploc.Entries]]:
-    """Yields the numbers and top entries of a few chunks at a time, all of which have equally many."""
-    available = [min(count, rows * chunks.hidden) for rows in chunks.rows]
-    for width in sorted(set(available)):
-        members = [chunk for chunk, entries in enumerate(available) if entries == width]
-        for start in range(0, len(members), CHUNKS_AT_ONCE):
-            batch = members[start : start + CHUNKS_AT_ONCE]
-            yield batch, _select(chunks, batch, width)
+def _lay(selected: Selected) -> list[bytes]:
+    """The encoded proof of each chunk."""
+    kernel = kernels("proof")
+    fields_CF = _fields_by_numpy(selected) if kernel is None else _fields(kernel, selected)
+    encoded = fields_CF.astype(">u2").tobytes()
+    return [encoded[start : start + PROOF_BYTES] for start in range(0, len(encoded), PROOF_BYTES)]
 
 
-def _select(chunks: _Chunks, members: list[int], count: int) -> toploc.Entries:
-    """Sorts by magnitude, then position, in one key: | magnitude 15 | F - 1 - position |; absent rows come last."""
-    bits_CF = chunks.bits_CF[members]
-    last = bits_CF.shape[1] - 1
-    position_bits = last.bit_length()
-    dtype = torch.int32 if MAGNITUDE_BITS + position_bits < 32 else torch.int64
-    from_end_F = torch.arange(last, -1, -1, dtype=dtype, device=bits_CF.device)
-    keys_CF = bits_CF.to(dtype).bitwise_and_(0x7FFF).bitwise_left_shift_(position_bits).bitwise_or_(from_end_F)
-    keys_CK = keys_CF.topk(count, dim=1).values.to(torch.int64)
-    positions_CK = last - (keys_CK & ((1 << position_bits) - 1))
-    bits_CK = bits_CF.gather(1, positions_CK).to(torch.int64) & 0xFFFF
-    return toploc.Entries(positions_CK.cpu().numpy(), bits_CK.cpu().numpy())
+def _fields(kernel: Any, selected: Selected) -> NDArray[np.uint16]:
+    """Modulus and coefficients of each chunk's proof."""
+    fields_CF = np.empty((len(selected.counts_C), 1 + ENTRIES), dtype=np.uint16)
+    entries = selected.positions_CE, selected.bits_CE, selected.counts_C
+    if kernel.lay(*entries, _inverses(), fields_CF) < len(fields_CF):
+        raise Misconfigured(toploc.POSITIONS_COLLIDE)
+    return fields_CF
 
 
-def _decode(chunks: _Chunks, proofs: Sequence[Sequence[bytes]], rollouts: int) -> Proofs:
+def _fields_by_numpy(selected: Selected) -> NDArray[np.uint16]:
+    fields_CF = np.empty((len(selected.counts_C), 1 + ENTRIES), dtype=np.uint16)
+    for members, entries in selected.by_count(ENTRIES):
+        laid = toploc.build_from_entries(entries)
+        fields_CF[members] = np.column_stack([laid.moduli_C, laid.coefficients_CD])
+    return fields_CF
+
+
+def _measure(selected: Selected, proofs: Proofs, guesses_GCK: F64) -> list[Distance]:
+    """The distance of each chunk's proof from the verifier's entries."""
+    kernel = kernels("proof")
+    if kernel is None:
+        return _measure_by_numpy(selected, proofs, guesses_GCK)
+    figures_CX = np.empty((len(selected.counts_C), 6))
+    entries = selected.positions_CE, selected.bits_CE, selected.counts_C
+    kernel.measure(*entries, proofs.moduli_C, proofs.coefficients_CD, guesses_GCK, figures_CX)
+    return [
+        Distance(rel, null, int(mismatches), mantissa_mean, mantissa_median, canonical != 0)
+        for rel, null, mismatches, mantissa_mean, mantissa_median, canonical in figures_CX.tolist()
+    ]
+
+
+def _measure_by_numpy(selected: Selected, proofs: Proofs, guesses_GCK: F64) -> list[Distance]:
+    distances: dict[int, Distance] = {}
+    for members_C, entries in selected.by_count(toploc.REACH):
+        members, compared = members_C.tolist(), min(entries.positions_CK.shape[1], ENTRIES)
+        found = toploc.distances_from_entries(entries, proofs.take(members), list(guesses_GCK[:, members, :compared]))
+        distances.update(zip(members, found, strict=True))
+    return [distances[chunk] for chunk in range(len(selected.counts_C))]
+
+
+@functools.cache
+def _inverses() -> NDArray[np.uint16]:
+    return polynomial.inverses().astype(np.uint16)
+
+
+def _guesses(
+    chunks: Chunks, positions_CK: I64, template_H: Tensor | None, previous: Sequence[int | None] | None
+) -> F64:
+    """What a forger could know of the numbers compared, (G, C, K)."""
+    guesses_CK = [] if previous is None else [values_at(chunks, _previous_chunks(chunks, previous), positions_CK)]
+    if template_H is not None:
+        guesses_CK.append(template_H.double().cpu().numpy()[positions_CK % chunks.hidden])
+    return np.stack(guesses_CK) if guesses_CK else np.empty((0, *positions_CK.shape))
+
+
+def _decode(chunks: Chunks, proofs: Sequence[Sequence[bytes]], rollouts: int) -> Proofs:
     """Reads every chunk's proof; raises ``Rejected`` naming the first rollout whose proofs are wrong."""
     if len(proofs) != rollouts:
         raise Rejected(f"proofs are given for {len(proofs)} rollouts, there are {rollouts}")
@@ -167,21 +173,10 @@ def _decode_of(rollout: int, proofs: Sequence[bytes]) -> None:
         raise Rejected(f"rollout {rollout}: {error}", error.reason) from error
 
 
-def _previous_chunks(chunks: _Chunks, previous: Sequence[int | None] | None) -> list[int]:
+def _previous_chunks(chunks: Chunks, previous: Sequence[int | None]) -> list[int]:
     """For each chunk, the number of the same chunk of the rollout named as previous; -1 where there is none."""
-    if previous is None:
-        return []
     number = {key: chunk for chunk, key in enumerate(zip(chunks.rollouts, chunks.indices, strict=True))}
     return [
         number.get((-1 if (other := previous[rollout]) is None else other, index), -1)
         for rollout, index in zip(chunks.rollouts, chunks.indices, strict=True)
     ]
-
-
-def _values_at(chunks: _Chunks, sources: list[int], positions_CK: I64) -> F64:
-    """Values of other chunks at flat positions, float64; NaN where they have no such row, or there is no source."""
-    there_C = np.maximum(sources, 0)
-    positions = torch.from_numpy(positions_CK).to(chunks.bits_CF.device)
-    bits_CK = chunks.bits_CF[there_C.tolist()].gather(1, positions)
-    filled_C = np.where(np.array(sources) < 0, 0, np.array(chunks.rows)[there_C] * chunks.hidden)
-    return np.where(positions_CK < filled_C[:, None], bits_CK.view(torch.bfloat16).double().cpu().numpy(), np.nan)

@@ -29,10 +29,10 @@ def interpolate(x_CK: I64, y_CK: I64, coefficients: int) -> F64:
     """
     x_KC, d_KC = np.ascontiguousarray(x_CK.T), np.ascontiguousarray(y_CK.T).astype(np.float64)
     _reduce(d_KC)
-    inverses, count = _inverses(), len(x_KC)
+    inverse_R, count = inverses(), len(x_KC)
     for k in range(1, count):
         # A negative difference indexes the table from its end, where the inverse of its residue stands.
-        inverse = inverses[x_KC[k:] - x_KC[:-k]]
+        inverse = inverse_R[x_KC[k:] - x_KC[:-k]]
         d_KC[k:] = _reduce((d_KC[k:] - d_KC[k - 1 : -1] + PRIME) * inverse)
     q_DC = np.zeros((coefficients, x_KC.shape[1]))
     minus_x_KC = (PRIME - x_KC).astype(np.float64)
@@ -88,8 +88,8 @@ def _reduce(values: F64) -> F64:
 
 
 @functools.cache
-def _inverses() -> F64:
-    """Inverse of each residue modulo p at its index (0 at 0), by Fermat's little theorem."""
+def inverses() -> F64:
+    """Returns the inverse of each residue modulo p at its index (0 at 0), by Fermat's little theorem."""
     power, result = np.arange(PRIME, dtype=np.float64), np.ones(PRIME)
     for bit in bin(PRIME - 2)[:1:-1]:
         result = _reduce(result * power) if bit == "1" else result

@@ -34,6 +34,10 @@ SHORTEST_SPAN = 8  # shorter spans are too noisy to stand alone
 CORE, REACH = ENTRIES // 2, ENTRIES * 2  # what every, and what any, honest top 128 holds
 NO_MANTISSA = 2.0**64  # the reference's mantissa error where no exponent agrees
 
+NOT_FINITE = "hidden states are missing or not finite: check the model's weights and dtype"
+OWN_NOT_FINITE = "the verifier's own hidden states are missing or not finite: abstain"
+POSITIONS_COLLIDE = f"this model cannot be proved: every modulus above {MODULUS_FLOOR} makes positions collide"
+
 
 @dataclass(frozen=True, slots=True)
 class Distance:
@@ -89,7 +93,7 @@ def build(rows_TH: U16) -> Proof:
 def build_from_entries(entries: Entries) -> Proofs:
     """Returns the proofs of C chunks from their top entries; raises ``Misconfigured`` as ``build`` does."""
     if entries.bits_CK.shape[1] == 0 or not _all_finite(entries.bits_CK):
-        raise Misconfigured("hidden states are missing or not finite: check the model's weights and dtype")
+        raise Misconfigured(NOT_FINITE)
     moduli_C = canonical_moduli(entries.positions_CK)
     positions_CK = entries.positions_CK % moduli_C[:, None]
     return Proofs(moduli_C, polynomial.interpolate(positions_CK, entries.bits_CK, ENTRIES))
@@ -102,7 +106,7 @@ def canonical_moduli(positions_CK: I64) -> I64:
     """
     moduli_C = _largest_moduli(positions_CK, MODULUS_FLOOR)
     if not moduli_C.all():
-        raise Misconfigured(f"this model cannot be proved: every modulus above {MODULUS_FLOOR} makes positions collide")
+        raise Misconfigured(POSITIONS_COLLIDE)
     return moduli_C
 
 
@@ -148,7 +152,7 @@ def distances_from_entries(entries: Entries, proofs: Proofs, guesses_CK: Sequenc
     ``guesses_CK`` are values a forger could know at the first 128: the least distance of any enters ``null``.
     """
     if entries.bits_CK.shape[1] == 0 or not _all_finite(entries.bits_CK):
-        raise Unavailable("the verifier's own hidden states are missing or not finite: abstain")
+        raise Unavailable(OWN_NOT_FINITE)
     positions_CK, own_bits_CK = entries.positions_CK[:, :ENTRIES], entries.bits_CK[:, :ENTRIES]
     claimed_bits_CK = _evaluate_bits(proofs, positions_CK)
     own_CK = _decode_bf16(own_bits_CK)

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.errors import Misconfigured, Rejected, Unavailable
-from protocol.tensor import proofs
+from protocol.tensor import proofs, selection
+from protocol.tensor.compiled import kernels
 from protocol.wire import toploc
-from protocol.wire.proof import Proof
+from protocol.wire.proof import Proof, Proofs
 
 torch.set_num_threads(1)
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
@@ -52,6 +53,54 @@ def test_proofs_and_distances_of_a_batch_are_those_of_the_reference(device, leng
         for index, chunk in enumerate(own[number]):
             proof, guess = Proof.decode(built[number][index]), before[index] if index < len(before) else None
             assert measured[number][index] == toploc.distance(chunk, proof, template.numpy(), guess)
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    lengths=st.lists(st.integers(1, 45), min_size=1, max_size=4),
+    width=st.sampled_from([1, 7, 64, 300]),
+    values=st.sampled_from([1, 2, 9, 1000]),
+    count=st.sampled_from([1, 128, 256]),
+    seed=st.integers(0, 1000),
+)
+def test_compiled_selection_takes_what_torch_and_the_reference_take(lengths, width, values, count, seed):
+    rows = (hidden(sum(lengths), width, seed).float() * values).round().bfloat16()  # few values: many ties
+    cut = selection.cut(rows, lengths, 32)
+    compiled = selection.select(cut, count)
+    by_torch = selection.Selected(
+        *(np.zeros_like(each) for each in (compiled.positions_CE, compiled.bits_CE)), compiled.counts_C
+    )
+    selection._select_by_torch(cut, by_torch)
+    assert np.array_equal(compiled.positions_CE, by_torch.positions_CE)
+    assert np.array_equal(compiled.bits_CE, by_torch.bits_CE)
+    for chunk, (start, stop) in enumerate(zip(cut.starts_C, cut.stops_C, strict=True)):
+        entries = toploc.top_entries(bits(rows[start:stop]), count)
+        assert compiled.positions_CE[chunk, : compiled.counts_C[chunk]].tolist() == entries.positions_CK[0].tolist()
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    rows=st.integers(1, 64),
+    width=st.sampled_from([1, 3, 64, 4096]),
+    seed=st.integers(0, 1000),
+    forged=st.booleans(),
+    modulus=st.integers(32_769, 65_497),
+)
+def test_compiled_polynomials_and_distances_are_numpys_to_the_last_bit(rows, width, seed, forged, modulus):
+    chosen = selection.select(selection.cut(hidden(rows, width, seed), [rows], 32), toploc.REACH)
+    kernel, count = kernels("proof"), len(chosen.counts_C)
+    first = selection.Selected(
+        chosen.positions_CE[:, :128].copy(), chosen.bits_CE[:, :128].copy(), np.minimum(chosen.counts_C, 128)
+    )
+    fields = proofs._fields(kernel, first)
+    assert np.array_equal(fields, proofs._fields_by_numpy(first))
+    random = np.random.default_rng(seed)
+    if forged:
+        fields = random.integers(0, 65_497, fields.shape).astype(np.uint16)
+        fields[:, 0] = modulus
+    claimed = Proofs(fields[:, 0].astype(np.int64), fields[:, 1:].astype(np.float64))
+    guesses = random.choice([0.0, 1.0, -2.5, np.nan, np.inf], (2, count, 128))
+    assert proofs._measure(chosen, claimed, guesses) == proofs._measure_by_numpy(chosen, claimed, guesses)
 
 
 def test_one_rollout_is_a_batch_of_one():
