@@ -1,20 +1,44 @@
-"""A tiny policy with random weights, honest jobs made with it, and a judge for them."""
+"""A tiny policy with random weights, honest jobs made with it, a judge for them, and all of it on a real chain."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import http.server
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 import torch
+import uvicorn
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from protocol.chain import calls
+from protocol.chain.client import Chain
+from protocol.chain.structs import Role
 from protocol.environments.arithmetic import Arithmetic
+from protocol.node.wallet import Wallet
 from protocol.tensor.decode import decode
+from protocol.transport.chunks import ChunkStore
+from protocol.transport.shardcast import publish
+from protocol.transport.shardcast_server import create_app
+from protocol.wire import manifest
 from protocol.wire.rollout import Artifact, artifact_root, encode
 from protocol.wire.rollout import decode as decode_artifact
-from protocol.wire.rules import EnvironmentRules, ModelRules, Rules, Sequential, Thresholds
+from protocol.wire.rules import (
+    EnvironmentRules,
+    ModelRules,
+    Rules,
+    Sequential,
+    Thresholds,
+    encode_rules,
+    rules_hash,
+)
+from tests.conftest import Anvil
+from tests.validator.scene import Cast, Scene
 from trainer.builtin import character_tokenizer
 from validator.claims import Claim
 from validator.judge import Judgement, Policy, Submitted, judge
@@ -145,3 +169,87 @@ def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def court(model_directory: Path) -> Court:
     """The tiny policy and its rules."""
     return Court(load_policy(model_directory, RULES), RULES, Arithmetic(2))
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    """Files without a word; what is put there is kept."""
+
+    def do_PUT(self) -> None:
+        """Keeps a file and says under which root."""
+        data = self.rfile.read(int(self.headers["Content-Length"]))
+        Path(self.translate_path(self.path)).write_bytes(data)
+        answer = json.dumps({"root": self.path.rsplit("/", 1)[1]}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def file_server(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A directory and the URL it is served under."""
+    directory = tmp_path / "files"
+    for name in ("rules", "artifacts", "evidence"):
+        (directory / name).mkdir(parents=True)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(directory)))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    yield directory, f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def origin(tmp_path: Path) -> Iterator[tuple[ChunkStore, str]]:
+    """A store of weights and the URL it is served under."""
+    store, listener = ChunkStore(tmp_path / "origin"), socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(
+        uvicorn.Config(create_app(store), log_level="error", ws="none", timeout_graceful_shutdown=1)
+    )
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    yield store, f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server.should_exit = True
+    thread.join(10)
+    listener.close()
+
+
+@pytest.fixture
+def cast(chain: Chain, anvil: Anvil, make_wallet: Callable[[str], Wallet], tmp_path: Path) -> Iterator[Cast]:
+    """Registers parties; closes what they hold."""
+    closing: list[Callable[[], None]] = []
+    yield Cast(chain, anvil.url, make_wallet, tmp_path, closing)
+    for close in closing:
+        close()
+
+
+@pytest.fixture
+def make_scene(
+    cast: Cast,
+    court: Court,
+    model_directory: Path,
+    file_server: tuple[Path, str],
+    origin: tuple[ChunkStore, str],
+) -> Callable[..., Scene]:
+    """Opens a run whose votes may take ``commit_seconds``; ``rules`` and ``offered`` replace rules and terms."""
+    chain, make_wallet = cast.chain, cast.make_wallet
+
+    def make(commit_seconds: int = 600, validators: int = 3, rules: Rules | None = None, **offered: int) -> Scene:
+        judging = court if rules is None else replace(court, rules=rules)
+        encoded, (files, url), (store, origin_url) = encode_rules(judging.rules), file_server, origin
+        (files / "rules" / f"0x{rules_hash(encoded).hex()}").write_bytes(encoded)
+        trainer, coordinator = make_wallet("trainer"), cast.sender("coordinator")
+        owner, worker, worker_node = cast.node("worker", Role.WORKER)
+        jurors = [cast.juror(f"juror-{index}", url, origin_url) for index in range(validators)]
+        root = manifest.from_directory(model_directory, 0).root
+        run = cast.run(judging, trainer, coordinator, root, commit_seconds, **offered)
+        publish(model_directory, run, 0, chain.chain_id, chain.deployment.market, trainer, store)
+        owner.send("join", calls.join(chain.deployment, run, worker_node, rules_hash(encoded)))
+        cast.closing.extend((lambda juror=juror: juror.close()) for juror in jurors)
+        return Scene(chain, judging, coordinator, worker, worker_node, run, root, jurors, files, url, origin_url)
+
+    return make

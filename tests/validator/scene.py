@@ -5,15 +5,16 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from protocol.chain import calls
 from protocol.chain.actions import buy_credits, drip, event_in, fund_run, open_run, register_node
 from protocol.chain.client import Chain
 from protocol.chain.events import RoundOpened, VoteRevealed
 from protocol.chain.sender import Sender
-from protocol.chain.structs import Role, RunTerms, State, Submission
+from protocol.chain.structs import Role, RunTerms, SettledLeaves, State, Submission
 from protocol.chain.tail import Rollback, Tail
 from protocol.node.wallet import Wallet
 from protocol.tensor.decode import decode
@@ -24,16 +25,19 @@ from protocol.wire.rollout import artifact_root, encode
 from protocol.wire.rollout import decode as decode_artifact
 from protocol.wire.rules import encode_rules, rules_hash
 from tests.conftest import TOKEN
-from tests.validator.conftest import Court
 from validator.daemon import Validator
 from validator.desk import Desk
 from validator.errands import Errands
 from validator.fetching import Fetching
 from validator.journal import Journal
+from validator.rounds import FollowedRound
 from validator.runs import Runs
 from validator.service import history_of
 from validator.settings import ValidatorSettings
 from worker.prover import Deployed, Finished, Work, finish, tasks_of
+
+if TYPE_CHECKING:
+    from tests.validator.conftest import Court
 
 JOBS, MAX_UNITS = 2, 1 << 40
 
@@ -66,6 +70,7 @@ class Scene:
     files: Path
     url: str
     origin_url: str
+    followed: dict[int, FollowedRound] = field(default_factory=dict)
 
     def open(self) -> RoundOpened:
         """Opens a round in which the worker has every job."""
@@ -75,15 +80,14 @@ class Scene:
         self.beacon = receipt.block_hash
         return event_in(receipt, RoundOpened)
 
-    def work(self, opened: RoundOpened) -> list[Finished]:
-        """The worker's honest jobs."""
+    def work(self, opened: RoundOpened, network: Any = None) -> list[Finished]:
+        """The worker's jobs, honest unless it decodes with another ``network`` than the policy's."""
         court, deployment = self.court, self.chain.deployment
         work = Work(opened.round, self.worker_node, (0, 1), self.beacon, 0, self.manifest_root, MAX_UNITS)
         deployed = Deployed(deployment.chain_id, deployment.rounds)
         tasks = tasks_of(work, deployed, court.rules, court.environment, court.policy.model)
-        return finish(
-            work, deployed, court.policy.shape, tasks, decode(court.policy.model.network, [t.request for t in tasks])
-        )
+        completions = decode(network or court.policy.model.network, [task.request for task in tasks])
+        return finish(work, deployed, court.policy.shape, tasks, completions)
 
     def edit(self, job: Finished) -> Finished:
         """The same job with one token exchanged, signed as if it were honest."""
@@ -103,7 +107,7 @@ class Scene:
         for job in jobs:
             if job.job in kept:
                 (self.files / "artifacts" / f"0x{job.root.hex()}").write_bytes(job.file)
-        leaves = pack_leaves([Leaf(job.job, job.units, job.root) for job in jobs])
+        self.leaves = leaves = pack_leaves([Leaf(job.job, job.units, job.root) for job in jobs])
         uri = f"{self.url}/artifacts/"
         message = submission(
             deployment.chain_id, deployment.rounds, opened.round, self.worker_node, self.beacon, leaves, uri
@@ -115,6 +119,21 @@ class Scene:
         if self.chain.latest().round(opened.round).state is State.OPEN:
             call = calls.close_round(deployment, opened.round, self.assignments)
             self.coordinator.send(f"close-{opened.round}", call)
+
+    def settle(self, opened: RoundOpened) -> None:
+        """Settles the round last opened, once every juror's evidence is published."""
+        roots = [revealed.evidence_root for revealed in self.reveals() if revealed.round == opened.round]
+        while not all((self.files / "evidence" / f"0x{root.hex()}").is_file() for root in roots):
+            self.tick()
+        leaves = [SettledLeaves(self.worker_node, self.leaves)]
+        call = calls.settle(self.chain.deployment, opened.round, 0, self.assignments, leaves)
+        self.coordinator.send(f"settle-{opened.round}", call)
+
+    def tick(self) -> None:
+        """Every validator works once."""
+        for juror in self.jurors:
+            juror.validator.tick()
+        time.sleep(0.01)
 
     def settings(self, directory: Path) -> ValidatorSettings:
         """Settings of a validator whose key nobody made."""
@@ -136,9 +155,7 @@ class Scene:
         give_up = time.monotonic() + seconds
         while self.chain.latest().round(round_).state < state:
             assert time.monotonic() < give_up, f"round {round_} is {self.chain.latest().round(round_).state.name}"
-            for juror in self.jurors:
-                juror.validator.tick()
-            time.sleep(0.01)
+            self.tick()
 
     def reveals(self) -> list[VoteRevealed]:
         """Every vote revealed so far."""

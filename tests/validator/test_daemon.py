@@ -5,111 +5,25 @@ Artifacts and rules lie on a plain file server, weights on an origin: validators
 
 from __future__ import annotations
 
-import functools
-import http.server
-import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import uvicorn
 
-from protocol.chain import calls
 from protocol.chain.actions import drip
 from protocol.chain.appealing import open_appeal
-from protocol.chain.client import Chain
-from protocol.chain.structs import Role, State
+from protocol.chain.structs import State
 from protocol.errors import Rejected
-from protocol.node.wallet import Wallet
-from protocol.transport.chunks import ChunkStore
-from protocol.transport.shardcast import publish
-from protocol.transport.shardcast_server import create_app
-from protocol.wire import evidence, manifest
+from protocol.wire import evidence
 from protocol.wire.reasons import Reason
-from protocol.wire.rules import encode_rules, rules_hash
 from protocol.wire.votes import abstention
-from tests.conftest import TOKEN, Anvil
-from tests.validator.conftest import Court
+from tests.conftest import TOKEN
 from tests.validator.scene import Cast, Scene
 from validator.inspection import inspect
 from validator.journal import Ballot, Journal
 from validator.preflight import examine
 from validator.report import rows, summary
-
-
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    """Files without a word."""
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-@pytest.fixture
-def file_server(tmp_path: Path) -> Iterator[tuple[Path, str]]:
-    """A directory and the URL it is served under."""
-    directory = tmp_path / "files"
-    for name in ("rules", "artifacts"):
-        (directory / name).mkdir(parents=True)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(directory)))
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    yield directory, f"http://127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-
-
-@pytest.fixture
-def origin(tmp_path: Path) -> Iterator[tuple[ChunkStore, str]]:
-    """A store of weights and the URL it is served under."""
-    store, listener = ChunkStore(tmp_path / "origin"), socket.socket()
-    listener.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(
-        uvicorn.Config(create_app(store), log_level="error", ws="none", timeout_graceful_shutdown=1)
-    )
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    yield store, f"http://127.0.0.1:{listener.getsockname()[1]}"
-    server.should_exit = True
-    thread.join(10)
-    listener.close()
-
-
-@pytest.fixture
-def cast(chain: Chain, anvil: Anvil, make_wallet: Callable[[str], Wallet], tmp_path: Path) -> Iterator[Cast]:
-    """Registers parties; closes what they hold."""
-    closing: list[Callable[[], None]] = []
-    yield Cast(chain, anvil.url, make_wallet, tmp_path, closing)
-    for close in closing:
-        close()
-
-
-@pytest.fixture
-def make_scene(
-    cast: Cast,
-    court: Court,
-    model_directory: Path,
-    file_server: tuple[Path, str],
-    origin: tuple[ChunkStore, str],
-) -> Callable[..., Scene]:
-    """Opens a run whose votes may take ``commit_seconds``; ``offered`` replaces terms."""
-    chain, make_wallet = cast.chain, cast.make_wallet
-
-    def make(commit_seconds: int = 600, validators: int = 3, **offered: int) -> Scene:
-        encoded, (files, url), (store, origin_url) = encode_rules(court.rules), file_server, origin
-        (files / "rules" / f"0x{rules_hash(encoded).hex()}").write_bytes(encoded)
-        trainer, coordinator = make_wallet("trainer"), cast.sender("coordinator")
-        owner, worker, worker_node = cast.node("worker", Role.WORKER)
-        jurors = [cast.juror(f"juror-{index}", url, origin_url) for index in range(validators)]
-        root = manifest.from_directory(model_directory, 0).root
-        run = cast.run(court, trainer, coordinator, root, commit_seconds, **offered)
-        publish(model_directory, run, 0, chain.chain_id, chain.deployment.market, trainer, store)
-        owner.send("join", calls.join(chain.deployment, run, worker_node, rules_hash(encoded)))
-        cast.closing.extend((lambda juror=juror: juror.close()) for juror in jurors)
-        return Scene(chain, court, coordinator, worker, worker_node, run, root, jurors, files, url, origin_url)
-
-    return make
 
 
 def test_validators_take_a_round_to_its_verdict_and_the_edited_job_is_fraud(make_scene: Callable[..., Scene]) -> None:

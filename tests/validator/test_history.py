@@ -1,0 +1,156 @@
+"""Real validators on a real chain hold a node's settled rounds against it: all alike, and no honest one's."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from protocol.chain.events import RoundOpened
+from protocol.chain.structs import State
+from protocol.wire import evidence
+from protocol.wire.reasons import Reason
+from protocol.wire.rules import Rules, Sequential, Thresholds
+from tests.validator.conftest import RULES, Court
+from tests.validator.scene import Scene
+from validator.journal import Journal
+from validator.record import Standing
+
+LENIENT = Thresholds(
+    sampling_void=1.0, logprob_median=0.5, logprob_tail=1.0, toploc=0.5, toploc_mean=0.5, toploc_null_ratio=0.95
+)
+"""Under these no job of the cheat is found wanting by itself."""
+
+TWO_ROUNDS = Sequential(sigma=1e-4, false_alarm=0.1, horizon_jobs=1000)
+
+
+def lenient(sequential: Sequential = TWO_ROUNDS) -> Rules:
+    return RULES.model_copy(update={"thresholds": LENIENT, "sequential": sequential})
+
+
+@pytest.fixture(scope="module")
+def slightly_off(court: Court) -> Any:
+    """The policy's network, each weight off by about a thousandth: what coarse quantisation does."""
+    network = copy.deepcopy(court.policy.model.network)
+    torch.manual_seed(1)
+    with torch.no_grad():
+        for weights in network.parameters():
+            weights.mul_(1 + 2e-3 * torch.randn_like(weights))
+    return network
+
+
+def judged(scene: Scene, network: Any = None) -> RoundOpened:
+    """A round from its opening to its tally."""
+    opened = scene.open()
+    scene.submit(opened, scene.work(opened, network), {0, 1})
+    scene.tick()
+    scene.followed[opened.round] = scene.jurors[0].validator._rounds.live[opened.round]
+    scene.tick_until(opened.round, State.TALLIED, 60)
+    return opened
+
+
+def standings(scene: Scene, opened: int) -> list[Standing]:
+    """Where the worker stands with each juror after all that has settled, once they have what they will have."""
+    found = []
+    for juror in scene.jurors:
+        juror.validator.tick()
+        followed = replace(scene.followed[opened], opened_in=1 << 60)
+        give_up = time.monotonic() + 5
+        while not juror.validator._history.complete(followed) and time.monotonic() < give_up:
+            juror.validator.tick()
+            time.sleep(0.01)
+        found.append(juror.validator._history.standing(followed, scene.worker_node))
+    return found
+
+
+def reasons_in(scene: Scene, opened: RoundOpened) -> list[bytes]:
+    return [revealed.reasons for revealed in scene.reveals() if revealed.round == opened.round]
+
+
+def suspect(scene: Scene, network: Any) -> float:
+    """Settles rounds of slight evidence until it reaches the bound; returns what it comes to."""
+    bound, reached = scene.court.rules.sequential.bound, 0.0
+    for _ in range(4):
+        opened = judged(scene, network)
+        assert reasons_in(scene, opened) == [b""] * 3, "no job is wanting by itself"
+        scene.settle(opened)
+        bundles = [juror.validator._journal.evidence(root) for juror, root in zip(*_roots(scene, opened), strict=True)]
+        llr = [float(job.measurements.llr_N.sum()) for job in evidence.parse_signed(bundles[0]).evidence.jobs]
+        for x in llr:
+            reached = max(0.0, reached + x)
+        if reached >= bound:
+            return reached
+    raise AssertionError(f"{reached} nats of {bound} after four rounds")
+
+
+def _roots(scene: Scene, opened: RoundOpened) -> tuple[list[Any], list[bytes]]:
+    by_node = {revealed.juror: revealed.evidence_root for revealed in scene.reveals() if revealed.round == opened.round}
+    return scene.jurors, [by_node[juror.node] for juror in scene.jurors]
+
+
+def test_slight_evidence_in_settled_rounds_condemns_in_the_next_and_every_juror_says_so(
+    make_scene: Callable[..., Scene], slightly_off: Any
+) -> None:
+    scene = make_scene(rules=lenient())
+    reached = suspect(scene, slightly_off)
+    opened = judged(scene)  # honest work this time: the record counts
+    assert reasons_in(scene, opened) == [bytes([Reason.SEQUENCE] * 2)] * 3
+    assert scene.chain.latest().round(opened.round).fraud == 0b11
+    for juror, root in zip(*_roots(scene, opened), strict=True):
+        signed = evidence.parse_signed(Journal(juror.directory).evidence(root), root)
+        for job in signed.evidence.jobs:
+            (finding,) = job.findings
+            assert finding.reason is Reason.SEQUENCE
+            assert finding.observed == pytest.approx(reached, abs=1e-3)
+            assert finding.limit == scene.court.rules.sequential.bound
+    scene.settle(opened)
+    assert standings(scene, opened.round) == [Standing()] * 3, "what it was condemned for is paid for"
+
+
+def test_an_honest_node_stands_near_zero_and_goes_on_being_accepted(make_scene: Callable[..., Scene]) -> None:
+    scene = make_scene(rules=lenient())
+    for _ in range(3):
+        opened = judged(scene)
+        scene.settle(opened)
+    assert scene.chain.latest().round(opened.round).accepted == 0b11
+    assert all(standing.foremost[1] < 1.0 for standing in standings(scene, opened.round))
+
+
+def lose_evidence(scene: Scene) -> None:
+    """Takes every bundle out of the store, and out of the jurors' own hands."""
+    for directory in (scene.files / "evidence", *(juror.directory / "evidence" for juror in scene.jurors)):
+        for path in directory.iterdir():
+            path.unlink()
+
+
+def test_lost_bundles_condemn_nobody_and_a_vote_does_not_wait_for_them(
+    make_scene: Callable[..., Scene], slightly_off: Any
+) -> None:
+    scene = make_scene(rules=lenient(Sequential(sigma=1e-4, false_alarm=0.5, horizon_jobs=1)))
+    opened = judged(scene, slightly_off)
+    scene.settle(opened)
+    lose_evidence(scene)
+    after = judged(scene)
+    assert scene.chain.latest().round(after.round).accepted == 0b11
+    scene.settle(after)
+    lose_evidence(scene)
+    assert standings(scene, after.round) == [Standing()] * 3
+
+
+def test_a_restart_keeps_what_was_learnt(make_scene: Callable[..., Scene], slightly_off: Any) -> None:
+    scene = make_scene(rules=lenient())
+    suspect(scene, slightly_off)
+    opened, _ = max(scene.followed.items())
+    before = standings(scene, opened)
+    assert len(set(before)) == 1
+    assert before[0].foremost[1] >= scene.court.rules.sequential.bound
+    lose_evidence(scene)
+    for juror in scene.jurors:
+        juror.close()
+        juror.validator, juror.close = juror.build()
+    assert standings(scene, opened) == before
