@@ -89,12 +89,9 @@ def test_company_in_the_batch_changes_no_token(engine: TransformersEngine) -> No
     assert [c.output_tokens for c in together] == [c.output_tokens for c in alone]
 
 
-def test_micro_batches_and_noise_in_pieces_change_no_token(
-    engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prompts_in_several_passes_change_no_token(engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = engine.generate(_requests())
-    monkeypatch.setattr(decoding, "MAX_ROWS", 3)
-    monkeypatch.setattr(decoding, "MAX_NOISE", 200)
+    monkeypatch.setattr(decoding, "PROMPT_TOKENS", {"cpu": 3})
     assert [c.output_tokens for c in engine.generate(_requests())] == [c.output_tokens for c in whole]
 
 

@@ -1,0 +1,119 @@
+"""What is asked of a decoder and what it gives; and both, of many rows at once, on the decoder's device.
+
+Axes: B rows that run, R slots, T positions, V vocabulary, H hidden size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from protocol.tensor.noise import perturb
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One completion to make. ``noise_key`` is Philox's key (two u32), ``temperature`` 0 (greedy) to 1.5."""
+
+    prompt_tokens: tuple[int, ...]
+    noise_key: tuple[int, int]
+    max_tokens: int
+    temperature: float
+    stop_token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What a request gave.
+
+    ``output_tokens``  the sampled tokens, the stop token included where it was sampled.
+    ``logprobs_T``     fp32, of the sampled tokens: log-softmax(logits / T) over the whole vocabulary (T = 1 if greedy).
+    ``hidden_TH``      bf16, what the LM head saw when it gave each token; row 0 is the last prompt token's.
+    ``finish_reason``  "stop" where the last token is the stop token, else "length".
+    """
+
+    output_tokens: tuple[int, ...]
+    logprobs_T: Tensor
+    hidden_TH: Tensor
+    finish_reason: Literal["stop", "length"]
+
+
+class Sampler:
+    """Requests of R slots and what they have so far. The first B slots run; some of those may have ended already.
+
+    A column behind the longest completion takes what rows that have ended go on to record.
+    """
+
+    def __init__(self, longest: int, hidden: int, device: torch.device) -> None:
+        self.device = device
+        self.keys_R2 = self._new((0, 2))
+        self.temperature_R = self._new((0,), torch.float32)
+        self.stop_R, self.limit_R, self.steps_R, self.last_R = (self._new((0,)) for _ in range(4))
+        self.running_R = self._new((0,), torch.bool)
+        self.tokens_RT = self._new((0, longest + 1))
+        self.logprobs_RT = self._new((0, longest + 1), torch.float32)
+        self.hidden_RTH = self._new((0, longest + 1, hidden), torch.bfloat16)
+
+    def _new(self, shape: tuple[int, ...], dtype: torch.dtype = torch.long) -> Tensor:
+        return torch.zeros(shape, dtype=dtype, device=self.device)
+
+    def reserve(self, slots: int) -> None:
+        """Makes room for ``slots`` rows; those there are stay."""
+        missing = slots - len(self.running_R)
+        if missing > 0:
+            for name, held in list(vars(self).items()):
+                if isinstance(held, Tensor):
+                    setattr(self, name, torch.cat([held, self._new((missing, *held.shape[1:]), held.dtype)]))
+
+    def place(self, slots: NDArray[np.int64], requests: Sequence[Request]) -> None:
+        """Begins ``requests`` in ``slots``; the last token of each one's prompt is the first to be fed."""
+        places = torch.from_numpy(slots).to(self.device)
+        for held, values in (
+            (self.keys_R2, [request.noise_key for request in requests]),
+            (self.temperature_R, [request.temperature for request in requests]),
+            (self.stop_R, [request.stop_token for request in requests]),
+            (self.limit_R, [request.max_tokens for request in requests]),
+            (self.last_R, [request.prompt_tokens[-1] for request in requests]),
+        ):
+            held[places] = torch.tensor(values, dtype=held.dtype, device=self.device)
+        self.steps_R[places] = 0
+        self.running_R[places] = True
+
+    def sample(self, logits_BV: Tensor, hidden_BH: Tensor) -> None:
+        """Chooses and records a token for each running row. ``logits_BV``, if fp32, is overwritten."""
+        rows = slice(len(logits_BV))
+        index_B, steps_B = torch.arange(len(logits_BV), device=self.device), self.steps_R[rows]
+        temperature_B = self.temperature_R[rows]
+        scaled_BV = logits_BV / torch.where(temperature_B == 0, 1.0, temperature_B)[:, None]
+        normalizer_B = scaled_BV.logsumexp(-1)
+        tokens_B = perturb(logits_BV, self.keys_R2[rows], steps_B, temperature_B).argmax(-1)
+        self.last_R[rows] = tokens_B
+        self.tokens_RT[index_B, steps_B] = tokens_B
+        self.logprobs_RT[index_B, steps_B] = scaled_BV.gather(1, tokens_B[:, None])[:, 0] - normalizer_B
+        self.hidden_RTH[index_B, steps_B] = hidden_BH.bfloat16()
+        steps_B += self.running_R[rows]
+        self.running_R[rows] &= (tokens_B != self.stop_R[rows]) & (steps_B < self.limit_R[rows])
+
+    def completion(self, slot: int) -> Completion:
+        """Returns what the request in ``slot``, which has ended, gave."""
+        length = int(self.steps_R[slot])
+        tokens = tuple(self.tokens_RT[slot, :length].tolist())
+        return Completion(
+            tokens,
+            self.logprobs_RT[slot, :length].to("cpu", copy=True),
+            self.hidden_RTH[slot, :length].to("cpu", copy=True),
+            "stop" if tokens[-1] == int(self.stop_R[slot]) else "length",
+        )
+
+    def move(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> None:
+        """Moves the rows of the slots ``sources`` to ``targets``."""
+        there, here = (torch.from_numpy(array).to(self.device) for array in (sources, targets))
+        for held in vars(self).values():
+            if isinstance(held, Tensor):
+                held[here] = held[there]
