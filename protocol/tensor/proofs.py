@@ -72,7 +72,8 @@ def distances_batch(
     """
     chunks = cut(hidden_NH, lengths, size)
     decoded = _decode(chunks, proofs, len(lengths))
-    selected = select(chunks, toploc.REACH)
+    # Only a modulus below p is judged by more entries than are compared.
+    selected = select(chunks, np.where(decoded.moduli_C < polynomial.PRIME, toploc.REACH, ENTRIES))
     if _missing_or_not_finite(selected):
         raise Unavailable(toploc.OWN_NOT_FINITE)
     guesses_GCK = _guesses(chunks, selected.positions_CE[:, :ENTRIES], template_H, previous)

@@ -71,15 +71,15 @@ def cut(hidden_NH: Tensor, lengths: Sequence[int], size: int) -> Chunks:
     return Chunks(bits_NH, starts_C, stops_C, rollouts, indices)
 
 
-def select(chunks: Chunks, count: int) -> Selected:
-    """Returns the ``count`` entries of each chunk largest in magnitude, or all it has."""
-    counts_C = np.minimum(count, (chunks.stops_C - chunks.starts_C) * chunks.hidden)
-    shape = len(counts_C), count
+def select(chunks: Chunks, wanted: int | I64) -> Selected:
+    """Returns the ``wanted`` entries of each chunk (or of all) largest in magnitude, or all it has."""
+    counts_C = np.minimum(wanted, (chunks.stops_C - chunks.starts_C) * chunks.hidden)
+    shape = len(counts_C), int(np.max(wanted, initial=1))
     selected = Selected(np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64), counts_C)
     if chunks.bits_NH.device.type == "cpu" and (kernel := kernels("selection")):
         starts_C, stops_C = chunks.starts_C * chunks.hidden, chunks.stops_C * chunks.hidden
         bits_N = chunks.bits_NH.numpy().reshape(-1)
-        kernel.select(bits_N, starts_C, stops_C, selected.positions_CE, selected.bits_CE)
+        kernel.select(bits_N, starts_C, stops_C, counts_C, selected.positions_CE, selected.bits_CE)
     else:
         _select_by_torch(chunks, selected)
     return selected

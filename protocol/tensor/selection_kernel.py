@@ -62,11 +62,11 @@ def keys_of(bits_N: I16, fine_G: I16, coarse_G: I16, bound: int, keys_Q: I64) ->
     return found
 
 
-@compiled("void(int16[::1], int64[::1], int64[::1], int64[:, ::1], int64[:, ::1])")
-def select(bits_N: I16, starts_C: I64, stops_C: I64, positions_CE: I64, bits_CE: I64) -> None:
-    """Writes position within the chunk and bf16 bits (below 2^16) of each chunk's E largest entries, or all it has.
+@compiled("void(int16[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1], int64[:, ::1])")
+def select(bits_N: I16, starts_C: I64, stops_C: I64, counts_C: I64, positions_CE: I64, bits_CE: I64) -> None:
+    """Writes position within the chunk and bf16 bits (below 2^16) of each chunk's ``counts_C`` largest entries.
 
-    Chunk c is the numbers ``starts_C[c]`` to ``stops_C[c]``. What lies beyond its entries is left as it was.
+    Chunk c is the numbers ``starts_C[c]`` to ``stops_C[c]``, at least as many. What lies beyond its entries is left as it was.
     """
     longest = 0
     for c in range(len(starts_C)):
@@ -74,7 +74,7 @@ def select(bits_N: I16, starts_C: I64, stops_C: I64, positions_CE: I64, bits_CE:
     keys_Q, fine, coarse = np.empty(longest, np.int64), np.empty(longest, np.int16), np.empty(longest, np.int16)
     for c in range(len(starts_C)):
         chunk = bits_N[starts_C[c] : stops_C[c]]
-        count = min(positions_CE.shape[1], len(chunk))
+        count = counts_C[c]
         coarse_G = coarse[: min(len(chunk), max(len(chunk) // (FINE * COARSE), SPARE * count))]
         fine_G = fine[: max(len(chunk) // FINE, len(coarse_G))]
         maxima_of(chunk, fine_G)
