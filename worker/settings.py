@@ -13,6 +13,7 @@ class WorkerSettings(NodeSettings):
     Args:
         coordinator_url: base URL of the run's coordinator.
         run: the run to work for; the node must have joined it.
+        engine: what generates; the run's rules name those it allows.
         device: where the engine computes.
         wait_seconds: how long one question for assignments may wait for an answer.
         heartbeat_seconds: time between heartbeats.
@@ -22,6 +23,7 @@ class WorkerSettings(NodeSettings):
 
     coordinator_url: str
     run: int
+    engine: Literal["transformers", "vllm"] = "transformers"
     device: Literal["cpu", "cuda"] = "cpu"
     wait_seconds: float = 2.0
     heartbeat_seconds: float = 5.0

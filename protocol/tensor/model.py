@@ -70,7 +70,7 @@ def load_model(directory: Path, dtype: torch.dtype) -> Model:
     ``Misconfigured`` where the directory holds no causal LM, no tokenizer, or a tokenizer without an end-of-text.
     """
     check_model_directory(directory)
-    tokenizer = _load_tokenizer(directory)
+    tokenizer = load_tokenizer(directory)
     try:
         network = AutoModelForCausalLM.from_pretrained(directory, local_files_only=True, dtype=dtype)
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
@@ -78,7 +78,8 @@ def load_model(directory: Path, dtype: torch.dtype) -> Model:
     return Model(network.eval(), tokenizer, tokenizer.eos_token_id)
 
 
-def _load_tokenizer(directory: Path) -> Any:
+def load_tokenizer(directory: Path) -> Any:
+    """The tokenizer alone. ``Misconfigured`` where it does not load or names no end-of-text."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:

@@ -33,7 +33,7 @@ def test_the_hardware_report_names_this_machine() -> None:
     hardware = describe()
     assert hardware.cpu_cores >= 1
     assert hardware.memory_bytes > 1 << 28
-    assert set(hardware.software) == {"torch", "transformers"}
+    assert set(hardware.software) >= {"torch", "transformers"}
     assert Hardware.model_validate_json(hardware.model_dump_json()) == hardware
 
 

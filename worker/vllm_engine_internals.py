@@ -1,0 +1,296 @@
+"""Whatever reaches into vLLM: the only file to look at when another version of it misbehaves.
+
+Tried on vLLM 0.32 (the CPU build). What is relied on beyond the documented: the offline engine steps in this process
+(no second one), its first model runner calls the model's ``logits_processor`` module once a step with one row per
+request of the batch, and then the custom logits processors with the rows in the same order.
+
+Axes: B requests in the running batch, S sampled tokens of all requests, V vocabulary, H hidden size.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from protocol.errors import Misconfigured
+from protocol.tensor.noise import perturb
+
+TRIED = (0, 32)
+SEEDED = "assize"
+"""Key in ``SamplingParams.extra_args`` under which a request's number, noise key and temperature travel."""
+
+os.environ.update(
+    VLLM_ENABLE_V1_MULTIPROCESSING="0",  # the hook and the noise live in this process
+    VLLM_USE_V2_MODEL_RUNNER="0",  # the second model runner calls no custom logits processors
+    VLLM_NO_USAGE_STATS="1",
+    VLLM_DO_NOT_TRACK="1",
+    DO_NOT_TRACK="1",
+    HF_HUB_OFFLINE="1",
+    VLLM_HOST_IP="127.0.0.1",  # else it asks the system which of its addresses leads to the Internet
+    GLOO_SOCKET_IFNAME="lo",
+    VLLM_CPU_OMP_THREADS_BIND="nobind",  # other workers and validators share the cores
+)
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """While vLLM is imported or started: its warnings are not ours, and this process keeps its threads and seeds."""
+    set_threads, threads = torch.set_num_threads, torch.get_num_threads()
+    python, numbers = random.getstate(), np.random.get_state()
+    try:
+        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        torch.set_num_threads = set_threads  # the CPU build puts a function that only complains in its place
+        torch.set_num_threads(threads)
+        random.setstate(python)
+        np.random.set_state(numbers)
+
+
+with _undisturbed():
+    import vllm
+    from vllm import EngineArgs, LLMEngine, SamplingParams
+    from vllm.model_executor.layers.logits_processor import LogitsProcessor as Head
+    from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
+    from vllm.platforms import current_platform
+    from vllm.triton_utils import dispatcher
+    from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, process_dict_updates
+
+
+def _attributes(value: object) -> dict[str, Any]:
+    """``vars``, for objects too that answer to ``__dict__`` with something else."""
+    found = vars(value)
+    return found if isinstance(found, dict) else {}
+
+
+# Starting, vLLM looks at every object of every module, and falls over llvmlite's library where numba is loaded.
+dispatcher.vars = _attributes
+
+
+def check_version(version: str = vllm.__version__) -> None:
+    """Raises ``Misconfigured`` where this file was not tried on the vLLM that is installed."""
+    found = tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
+    if found != TRIED:
+        tried = ".".join(map(str, TRIED))
+        raise Misconfigured(
+            f"vLLM {version} is installed, but this engine was tried on {tried} alone: install vllm=={tried}.0"
+        )
+
+
+@dataclass(slots=True)
+class _Row:
+    """A request in the running batch. ``output`` is vLLM's own list, which grows as tokens are sampled."""
+
+    request: int
+    key: tuple[int, int]
+    temperature: float
+    output: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What one step of the batch gave: row b belongs to ``requests_B[b]``, whose ``positions_B[b]``-th token it is."""
+
+    requests_B: list[int]
+    positions_B: list[int]
+    tokens_B: torch.Tensor
+    logprobs_B: torch.Tensor
+    hidden_BH: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """One request's tokens (T,), their fp32 logprobs (T,) and bf16 LM-head inputs (T, H), all on the CPU."""
+
+    tokens_T: torch.Tensor
+    logprobs_T: torch.Tensor
+    hidden_TH: torch.Tensor
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Collects the steps of one generation; ``hidden_BH`` is what the LM head was last given."""
+
+    hidden_BH: torch.Tensor = field(default_factory=lambda: torch.empty(0))
+    steps: list[_Step] = field(default_factory=list)
+
+    def by_request(self, requests: int) -> list[Sampled]:
+        """Returns what was sampled, request after request.
+
+        A row may have stood for the same token several times: a prompt that is run in pieces, or again after its
+        request had to give way, samples at the end of every piece, and only the last one counts.
+        """
+        request_S = np.concatenate([step.requests_B for step in self.steps])
+        position_S = np.concatenate([step.positions_B for step in self.steps])
+        order_S = np.lexsort((np.arange(len(request_S)), position_S, request_S))
+        request_S, position_S = request_S[order_S], position_S[order_S]
+        last_S = np.append((np.diff(request_S) != 0) | (np.diff(position_S) != 0), True)
+        kept, counts = torch.from_numpy(order_S[last_S]), np.bincount(request_S[last_S], minlength=requests).tolist()
+        tokens, logprobs, hidden = (
+            torch.cat([getattr(step, name) for step in self.steps]).cpu()[kept].split(counts)
+            for name in ("tokens_B", "logprobs_B", "hidden_BH")
+        )
+        return [Sampled(*parts) for parts in zip(tokens, logprobs, hidden, strict=True)]
+
+
+class SeededSampling(LogitsProcessor):  # type: ignore[misc]  # vLLM is untyped here
+    """Adds each request's noise to its row of logits, so that the greedy choice after it is the seeded one."""
+
+    recorder: Recorder
+
+    def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
+        self.device = device
+        self.rows: dict[int, _Row] = {}
+        self._arrange()
+
+    def is_argmax_invariant(self) -> bool:
+        return False
+
+    def update_state(self, batch_update: BatchUpdate | None) -> None:
+        """Follows the requests that came, went, or changed places."""
+        if process_dict_updates(self.rows, batch_update, _row):
+            self._arrange()
+
+    def _arrange(self) -> None:
+        rows = [self.rows[place] for place in sorted(self.rows)]
+        self.requests_B = [row.request for row in rows]
+        self.outputs_B = [row.output for row in rows]
+        self.keys_B2 = torch.tensor([row.key for row in rows], dtype=torch.int64, device=self.device)
+        self.temperatures_B = torch.tensor([row.temperature for row in rows], device=self.device)
+        self.divisors_B1 = torch.where(self.temperatures_B == 0, 1.0, self.temperatures_B)[:, None]
+        self.divides = any(row.temperature not in (0.0, 1.0) for row in rows)
+
+    def apply(self, logits_BV: torch.Tensor) -> torch.Tensor:
+        """Returns the scores that vLLM takes the argmax of, and records the row of each request."""
+        hidden_BH = self.recorder.hidden_BH
+        if not len(logits_BV) == len(hidden_BH) == len(self.requests_B):
+            raise Misconfigured(
+                f"vLLM {vllm.__version__} batches otherwise than this engine expects: install vllm 0.32"
+            )
+        positions_B = [len(output) for output in self.outputs_B]
+        scores_BV = logits_BV.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
+        scores_BV = perturb(scores_BV, self.keys_B2, torch.tensor(positions_B, device=self.device), self.temperatures_B)
+        tokens_B1 = scores_BV.argmax(-1, keepdim=True)
+        scaled_BV = logits_BV.float() / self.divisors_B1 if self.divides else logits_BV.float()
+        logprobs_B = scaled_BV.gather(1, tokens_B1)[:, 0] - scaled_BV.logsumexp(-1)
+        kept_BH = hidden_BH.to(torch.bfloat16, copy=True)
+        self.recorder.steps.append(_Step(self.requests_B, positions_B, tokens_B1[:, 0], logprobs_B, kept_BH))
+        return scores_BV
+
+
+def _row(params: SamplingParams, _prompt: object, output: list[int]) -> _Row:
+    request, *key, temperature = params.extra_args[SEEDED]
+    return _Row(request, (key[0], key[1]), temperature, output)
+
+
+class Core:
+    """A vLLM engine in this process with the noise in its sampler and a hook before its LM head."""
+
+    def __init__(self, directory: Path, dtype: str, max_rows: int, cache_bytes: int | None) -> None:
+        """Raises ``Misconfigured`` where vLLM refuses the model or lacks the memory."""
+        check_version()
+        self.recorder = Recorder()
+        arguments = EngineArgs(
+            model=str(directory),
+            dtype=dtype,
+            skip_tokenizer_init=True,
+            enforce_eager=True,
+            async_scheduling=False,  # a row's position is the length of its output, which must be up to date
+            max_num_seqs=max_rows,
+            kv_cache_memory_bytes=cache_bytes,
+            logits_processors=[type("Seeded", (SeededSampling,), {"recorder": self.recorder})],
+            disable_log_stats=True,
+            use_tqdm_on_load=False,
+        )
+        try:
+            with _undisturbed():
+                self.engine = LLMEngine.from_engine_args(arguments)
+                self.engine.apply_model(self._watch)
+                self._try()
+        except (ValueError, RuntimeError, OSError, KeyError, NotImplementedError) as error:
+            raise Misconfigured(f"vLLM does not run {directory}: {_first_line(error)}") from error
+        self.max_tokens: int = self.engine.model_config.max_model_len
+
+    def _try(self) -> None:
+        """Generates a token: what this machine's kernels lack shows now, not in the first round."""
+        self.add("try", 0, (0,), (0, 0), 1.0, 1, 0)
+        while not self.step():
+            pass
+        self.recorder.steps.clear()
+
+    def _watch(self, model: torch.nn.Module) -> None:
+        heads = [module for module in model.modules() if isinstance(module, Head)]
+        if len(heads) != 1 or heads[0].scale != 1.0 or heads[0].soft_cap is not None:
+            raise Misconfigured(
+                "this model changes its logits after the LM head, which rules of version 1 do not cover"
+            )
+        heads[0].register_forward_pre_hook(self._remember, with_kwargs=True)
+
+    def _remember(self, _module: object, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        self.recorder.hidden_BH = named["hidden_states"] if "hidden_states" in named else arguments[1]
+
+    def add(
+        self,
+        name: str,
+        number: int,
+        prompt_tokens: Sequence[int],
+        noise_key: tuple[int, int],
+        temperature: float,
+        max_tokens: int,
+        stop_token: int,
+    ) -> None:
+        """Queues a request; its row is recorded under ``number``."""
+        params = SamplingParams(
+            temperature=0.0,
+            max_tokens=max_tokens,
+            stop_token_ids=[stop_token],
+            ignore_eos=True,
+            detokenize=False,
+            extra_args={SEEDED: (number, *noise_key, temperature)},
+        )
+        (prompt,) = self.engine.renderer.render_cmpl([{"prompt_token_ids": list(prompt_tokens)}])
+        self.engine.add_request(name, prompt, params)
+
+    def step(self) -> list[tuple[str, list[int]]]:
+        """Gives every running request a token; the names and output tokens of those that ended with it."""
+        return [(done.request_id, list(done.outputs[0].token_ids)) for done in self.engine.step() if done.finished]
+
+    def abort(self, names: Sequence[str]) -> None:
+        """Forgets queued and running requests."""
+        self.engine.abort_request(list(names))
+
+    def reload(self, directory: Path) -> None:
+        """Takes the weights of ``directory`` over the present ones; what was cached of the old ones is forgotten."""
+        with _undisturbed():
+            self.engine.collective_rpc("reload_weights", kwargs={"weights_path": str(directory)})
+            self.engine.apply_model(_pack_heads)
+        if not self.engine.reset_prefix_cache():
+            raise Misconfigured("vLLM kept what it had cached under the old weights: start the worker again")
+
+    def close(self) -> None:
+        """Frees weights and cache."""
+        self.engine.engine_core.shutdown()
+
+
+def _pack_heads(model: torch.nn.Module) -> None:
+    """On CPUs an LM head computes with a packed copy, which vLLM forgets to renew where it is tied to the embedding."""
+    if current_platform.is_cpu():
+        for module in model.modules():
+            if isinstance(module, ParallelLMHead):
+                module.quant_method.process_weights_after_loading(module)
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
