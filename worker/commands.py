@@ -47,3 +47,21 @@ def doctor(settings: EnvFile = None, json: Annotated[bool, typer.Option("--json"
     show(rows, json, "doctor")
     if not all(finding.ok for finding in findings):
         raise SystemExit(EXIT_REFUSED)
+
+
+@app.command()
+@guard
+def generate(
+    rules: Annotated[Path, typer.Option("--rules", help="The run's rules; their thresholds do not matter.")],
+    model: Annotated[Path, typer.Option("--model", help="A model directory in Hugging Face's layout.")],
+    out: Annotated[Path, typer.Option("--out", help="An empty folder, or one that is not there.")],
+    engine: Annotated[str, typer.Option("--engine", help="What generates.")] = "transformers",
+    batches: Annotated[str, typer.Option("--batches", help="Rollouts decoded at a time, sizes by commas.")] = "64",
+    rollouts: Annotated[int, typer.Option("--rollouts", min=1, help="How many in all; whole jobs are made.")] = 512,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="What prompts and noise follow from.")] = 1,
+    device: Annotated[str, typer.Option("--device", help="cpu or cuda.")] = "cpu",
+) -> None:
+    """Generate rollouts of no round, for `assize validator calibrate` on this machine or another."""
+    from worker.specimens import generate_specimens, sizes
+
+    generate_specimens(rules, model, out, engine, sizes(batches), rollouts, seed, device)

@@ -1,0 +1,44 @@
+"""Rules are known by their hash: no other bytes will do."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.errors import Rejected
+from protocol.wire.rules import decode_rules, encode_rules, rules_hash
+from tests.coordinator.swarm import RULES
+
+ENCODED = encode_rules(RULES)
+
+
+def test_rules_are_read_back_from_their_canonical_form() -> None:
+    assert decode_rules(ENCODED, rules_hash(ENCODED)) == RULES
+
+
+def test_rules_of_another_hash_than_the_chains_are_refused_with_both() -> None:
+    looser = RULES.model_copy(update={"thresholds": RULES.thresholds.model_copy(update={"sampling_void": 9.0})})
+    other = encode_rules(looser)
+    with pytest.raises(Rejected, match=rules_hash(ENCODED).hex()) as refused:
+        decode_rules(other, rules_hash(ENCODED))
+    assert rules_hash(other).hex() in str(refused.value)
+
+
+@given(st.integers(0, len(ENCODED) - 1), st.integers(1, 255))
+def test_no_byte_of_rules_can_change_unseen(place: int, change: int) -> None:
+    changed = bytearray(ENCODED)
+    changed[place] ^= change
+    with pytest.raises(Rejected, match="hash to"):
+        decode_rules(bytes(changed), rules_hash(ENCODED))
+
+
+def test_rules_in_another_layout_are_refused() -> None:
+    with pytest.raises(Rejected, match="canonical"):
+        decode_rules(json.dumps(json.loads(ENCODED), indent=2).encode())
+    with pytest.raises(Rejected, match=r"thresholds\.sampling_void"):
+        decode_rules(ENCODED.replace(b'"sampling_void":', b'"sampling_void":-'))
+    with pytest.raises(Rejected, match="bytes"):
+        decode_rules(b" " * 70_000)
