@@ -15,7 +15,8 @@ class Candidate:
 
     ``free`` jobs it may still take (capacity less what is in flight); ``given`` jobs listed in its life; ``version``
     the checkpoint it has loaded, -1 for none; ``bonded`` in service, active and holding its bond; ``leased`` heard
-    from lately; ``judged`` and ``voided`` its late record; ``fraudulent`` jobs in its life; ``banned`` why, or empty.
+    from lately; ``neglect`` the evidence, in nats, of too many void and missing jobs; ``fraudulent`` jobs in its life;
+    ``banned`` why, or empty.
     """
 
     node: int
@@ -26,22 +27,17 @@ class Candidate:
     bonded: bool
     joined: bool
     leased: bool
-    judged: int
-    voided: int
+    neglect: float
     fraudulent: int
     banned: str
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Thresholds: versions a node may be behind, and the share of void jobs above which it is left out.
-
-    ``record_floor`` jobs must have been judged before the record counts.
-    """
+    """Thresholds: versions a node may be behind, and the evidence of neglect at which it is left out."""
 
     version_lag: int
-    void_rate: float
-    record_floor: int
+    neglect_bound: float
 
 
 def left_out(candidate: Candidate, newest: int, admission: Admission) -> str | None:
@@ -60,8 +56,11 @@ def left_out(candidate: Candidate, newest: int, admission: Admission) -> str | N
         return "has no weights loaded yet"
     if newest - candidate.version > admission.version_lag:
         return f"has loaded version {candidate.version}, the newest is {newest}"
-    if candidate.judged >= admission.record_floor and candidate.voided > admission.void_rate * candidate.judged:
-        return f"{candidate.voided} of its last {candidate.judged} jobs were void"
+    if candidate.neglect >= admission.neglect_bound:
+        return (
+            "more of its jobs were void or never handed in than the run's rules allow an honest node: "
+            f"evidence {candidate.neglect:.1f}, the bound is {admission.neglect_bound:.1f}"
+        )
     if candidate.free <= 0:
         return "is at capacity"
     return None

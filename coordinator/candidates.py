@@ -31,8 +31,7 @@ def candidate_of(node: Node, member: Member | None, run: Run, seen: Sightings, n
         bonded=not node.retired_at and node.active_at <= now and node.bond >= node.required and not node.revoked,
         joined=member is not None and member.rules_hash == run.rules_hash,
         leased=node.id in seen.leased,
-        judged=node.judged,
-        voided=node.voided,
+        neglect=node.neglect,
         fraudulent=node.fraudulent,
         banned=ban.why if ban and (not ban.until or now < ban.until) else "",
     )

@@ -149,6 +149,5 @@ def keep_rules(store: Store, rules: Rules) -> None:
 def _terms(settings: CoordinatorSettings, rules: Rules) -> OpeningTerms:
     ambition = Ambition(rules.async_level, settings.max_rounds, settings.last_version)
     digest = rules_hash(encode_rules(rules))
-    return OpeningTerms(
-        settings.run, digest, settings.jobs_per_round, settings.first_round_nodes, ambition, settings.admission
-    )
+    admission = settings.admission(rules.sequential)
+    return OpeningTerms(settings.run, digest, settings.jobs_per_round, settings.first_round_nodes, ambition, admission)

@@ -8,6 +8,7 @@ from sqlmodel import Session
 
 from coordinator import report
 from coordinator.assigned import assignments
+from coordinator.assignment import Admission
 from coordinator.bell import Bell
 from coordinator.gate import Gate
 from coordinator.intake import Intake
@@ -35,6 +36,7 @@ class Desk:
         self._settings = settings
         self._store = store
         self._deployment = deployment
+        self._admissions: dict[bytes, Admission] = {}
         self._leases = Leases(settings.redis_url, settings.run)
         self._bell = Bell(settings.redis_url, settings.run)
         limits = Limits(file_bytes=settings.max_artifact_bytes)
@@ -114,7 +116,17 @@ class Desk:
         self._note(heartbeat, now)
         leased = self._leases.held(now)
         with self._store.reading() as session:
-            return report.seen_as(session, self._settings.run, heartbeat.node, leased, self._settings.admission, now)
+            admission = self._admission(session)
+            return report.seen_as(session, self._settings.run, heartbeat.node, leased, admission, now)
+
+    def _admission(self, session: Session) -> Admission | None:
+        """Who is listed under the run's present rules; None while those are not known."""
+        run = session.get(Run, self._settings.run)
+        if run is None or (body := session.get(Rules, run.rules_hash)) is None:
+            return None
+        if body.hash not in self._admissions:
+            self._admissions[body.hash] = self._settings.admission(decode_rules(body.body, body.hash).sequential)
+        return self._admissions[body.hash]
 
     def _note(self, heartbeat: api.Heartbeat, now: float) -> None:
         row = Heartbeat(

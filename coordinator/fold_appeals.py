@@ -62,7 +62,6 @@ def _job_settled(market: Market, log: Log, event: on_chain.AppealedJobSettled) -
         node,
         in_flight=node.in_flight - 1,
         fraudulent=max(0, node.fraudulent + _more(Verdict.FRAUD, before, after)),
-        voided=max(0, node.voided + _more(Verdict.VOID, before, after)),
     )
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from coordinator.fold_appeals import APPEAL_HANDLERS
 from coordinator.market import Handler, Market
+from coordinator.neglect import neglect_after
 from coordinator.tables import Listing, Round, Seat, Submitted
 from protocol.chain import events as on_chain
 from protocol.chain.events import Log
 from protocol.chain.structs import State
 from protocol.wire.assignments import unpack_assignments, unpack_leaves
-
-RECORD_JOBS = 256
-"""A node's late record is halved when it holds this many judged jobs, so that what is long past counts less."""
+from protocol.wire.rules import Sequential
 
 
 def _opened(market: Market, log: Log, event: on_chain.RoundOpened) -> None:
@@ -119,14 +118,10 @@ def _tallied(market: Market, log: Log, event: on_chain.RoundTallied) -> None:
 
 
 def _judge(market: Market, round_: Round, listing: Listing) -> None:
-    """Puts the verdict on one listing's jobs on its node's record; a job never handed in counts as void."""
-    mask = (1 << listing.count) - 1 << listing.first
-    accepted, fraud = (round_.accepted & mask).bit_count(), (round_.fraud & mask).bit_count()
-    node = market.nodes[listing.node]
-    judged, voided = node.judged + listing.count, node.voided + listing.count - accepted - fraud
-    if judged >= RECORD_JOBS:
-        judged, voided = judged // 2, voided // 2
-    market.set(node, judged=judged, voided=voided, fraudulent=node.fraudulent + fraud)
+    """Puts the jobs of one listing that were found fraudulent on its node's record."""
+    node, fraud = market.nodes[listing.node], (round_.fraud & _mask(listing)).bit_count()
+    if fraud:
+        market.set(node, fraudulent=node.fraudulent + fraud)
 
 
 def _redrawn(market: Market, log: Log, event: on_chain.CommitteeRedrawn) -> None:
@@ -160,10 +155,27 @@ def _settled(market: Market, log: Log, event: on_chain.RoundSettled) -> None:
     if not round_.parent:
         run = market.runs[round_.run]
         market.set(run, rounds_settled=run.rounds_settled + 1)
+        _note_neglect(market, round_, market.budgets.get(run.rules_hash))
     for listing in market.listings[event.round]:
-        mask = (1 << listing.count) - 1 << listing.first
-        _free(market, listing.node, (mask & ~round_.submitted).bit_count())
+        _free(market, listing.node, (_mask(listing) & ~round_.submitted).bit_count())
     _forget(market, event.round)
+
+
+def _note_neglect(market: Market, round_: Round, budgets: Sequential | None) -> None:
+    """Puts what became of each node's jobs on its record; a round nobody handed anything in for tells of no node."""
+    if budgets is None or not round_.submitted:
+        return
+    jobs: dict[int, int] = {}
+    for listing in market.listings[round_.id]:
+        jobs[listing.node] = jobs.get(listing.node, 0) | _mask(listing)
+    for node_id, mask in jobs.items():
+        node, spoilt = market.nodes[node_id], bool(mask & ~(round_.accepted | round_.fraud))
+        market.set(node, neglect=neglect_after(node.neglect, mask.bit_count(), spoilt, budgets))
+
+
+def _mask(listing: Listing) -> int:
+    """The listing's jobs."""
+    return (1 << listing.count) - 1 << listing.first
 
 
 def _voided(market: Market, log: Log, event: on_chain.RoundVoided) -> None:

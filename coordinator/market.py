@@ -12,11 +12,15 @@ from sqlmodel import SQLModel
 from coordinator.tables import Admin, Announcement, Earning, Listing, Member, Node, Round, Run, Seat, Submitted
 from protocol.chain.events import Log
 from protocol.chain.structs import RunTerms
+from protocol.wire.rules import Sequential
 
 
 @dataclass(slots=True)
 class Market:
-    """The mirrored rows. ``live`` are the rounds that still hold anything; of others only the round itself is kept."""
+    """The mirrored rows. ``live`` are the rounds that still hold anything; of others only the round itself is kept.
+
+    ``budgets`` are what rules allow an honest node, by the hash of the rules, as far as they are known.
+    """
 
     admin: Admin = field(default_factory=Admin)
     runs: dict[int, Run] = field(default_factory=dict)
@@ -31,6 +35,7 @@ class Market:
     seats: dict[int, dict[tuple[int, int], Seat]] = field(default_factory=dict)
     touched: dict[int, SQLModel] = field(default_factory=dict)
     removed: list[Member | Announcement] = field(default_factory=list)
+    budgets: dict[bytes, Sequential] = field(default_factory=dict)
 
     def set(self, row: SQLModel, **values: Any) -> None:
         """Changes columns of ``row`` and notes that it must be written."""

@@ -18,6 +18,7 @@ from coordinator.tables import (
     Member,
     Node,
     Round,
+    Rules,
     Run,
     Seat,
     Submitted,
@@ -27,6 +28,7 @@ from protocol.chain.client import Chain
 from protocol.chain.structs import State
 from protocol.chain.tail import BlockEvents, Rollback, Tail
 from protocol.errors import Unavailable
+from protocol.wire.rules import Sequential, decode_rules
 
 
 class Mirror:
@@ -89,7 +91,8 @@ class Mirror:
 
     def _rebuild(self) -> None:
         """After a reorganisation: everything again from the first block, shown to readers in one step."""
-        self.market = Market()
+        with self._store.reading() as session:
+            self.market = Market(budgets=_budgets(session))
         self._tail = Tail(self._chain, None, self._confirmations)
         while answer := self._tail.poll():
             if isinstance(answer, Rollback):
@@ -119,6 +122,7 @@ def load(session: Session) -> Market:
         members={(row.run, row.node): row for row in session.exec(select(Member))},
         earnings={(row.run, row.owner): row for row in session.exec(select(Earning))},
         rounds={row.id: row for row in session.exec(select(Round).order_by(Round.id))},
+        budgets=_budgets(session),
     )
     market.live.update(row.id for row in market.rounds.values() if row.state < State.SETTLED or row.holding)
     for round_ in sorted(market.live):
@@ -134,3 +138,8 @@ def load(session: Session) -> Market:
         market.seats[round_] = {(seat.attempt, seat.juror): seat for seat in seats}
     session.expunge_all()
     return market
+
+
+def _budgets(session: Session) -> dict[bytes, Sequential]:
+    """What the rules known here allow, by hash."""
+    return {row.hash: decode_rules(row.body, row.hash).sequential for row in session.exec(select(Rules))}

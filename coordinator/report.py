@@ -54,11 +54,11 @@ def sightings(session: Session, leased: frozenset[int]) -> Sightings:
 
 
 def seen_as(
-    session: Session, run_id: int, node_id: int, leased: frozenset[int], admission: Admission, now: float
+    session: Session, run_id: int, node_id: int, leased: frozenset[int], admission: Admission | None, now: float
 ) -> HeartbeatReply:
     """How a node that just gave a heartbeat stands: alive, or why it is not listed."""
     run, node = session.get(Run, run_id), session.get(Node, node_id)
-    if run is None or node is None or node.role != Role.WORKER:
+    if run is None or node is None or node.role != Role.WORKER or admission is None:
         return HeartbeatReply(state="alive")
     member = session.get(Member, (run_id, node_id))
     candidate = candidate_of(node, member, run, sightings(session, leased), now)

@@ -9,6 +9,7 @@ from pydantic import Field
 from coordinator.assignment import Admission
 from coordinator.schedule import Patience
 from protocol.node.settings import NodeSettings, settings_config
+from protocol.wire.rules import Sequential
 
 
 class CoordinatorSettings(NodeSettings):
@@ -27,7 +28,7 @@ class CoordinatorSettings(NodeSettings):
         max_rounds, last_version: where to stop opening rounds; none by default.
         tick_seconds: pause between looks at the chain, which leaves that come in cut short.
         lease_seconds: how long a heartbeat keeps a node listable.
-        version_lag, void_rate, record_floor: see ``assignment.Admission``.
+        version_lag: see ``assignment.Admission``.
         relay_wait_seconds, relay_margin_seconds: see ``schedule.Patience``.
         confirmations: blocks before an event is believed.
         max_artifact_bytes, max_evidence_bytes: most bytes of one upload.
@@ -51,8 +52,6 @@ class CoordinatorSettings(NodeSettings):
     tick_seconds: float = Field(default=0.1, gt=0)
     lease_seconds: float = Field(default=15.0, gt=0)
     version_lag: int = Field(default=4, ge=0)
-    void_rate: float = Field(default=0.5, gt=0, le=1)
-    record_floor: int = Field(default=16, ge=1)
     relay_wait_seconds: float = Field(default=5.0, ge=0)
     relay_margin_seconds: float = Field(default=5.0, ge=0)
     confirmations: int = Field(default=0, ge=0)
@@ -64,10 +63,9 @@ class CoordinatorSettings(NodeSettings):
         """The database's URL."""
         return self.database_url or f"sqlite:///{self.state_dir / 'coordinator.db'}"
 
-    @property
-    def admission(self) -> Admission:
-        """Who is listed."""
-        return Admission(self.version_lag, self.void_rate, self.record_floor)
+    def admission(self, sequential: Sequential) -> Admission:
+        """Who is listed under a run's rules."""
+        return Admission(self.version_lag, sequential.neglect_bound)
 
     @property
     def patience(self) -> Patience:

@@ -107,7 +107,7 @@ class Announcement(SQLModel, table=True):
 class Node(SQLModel, table=True):
     """A node and its record. ``required`` is the bond it must hold to be listed.
 
-    Record: ``given`` jobs ever listed; of those judged lately, ``judged`` in all and ``voided``; ``fraudulent`` ever.
+    Record: ``given`` jobs ever listed; ``fraudulent`` ever; ``neglect`` as ``neglect.neglect_after`` has it.
     """
 
     __tablename__ = "nodes"
@@ -124,8 +124,7 @@ class Node(SQLModel, table=True):
     required: int = _word()
     revoked: bool = False
     given: int = Field(default=0, sa_type=BigInteger)
-    judged: int = 0
-    voided: int = 0
+    neglect: float = 0.0
     fraudulent: int = 0
     slashed: int = _word()
 

@@ -68,6 +68,7 @@ class Sequential(_Frozen):
                      under the alternative
     false_alarm      highest probability that an honest node is condemned within ``horizon_jobs`` of its jobs
     void_budget      share of an honest node's jobs that are void or missing, at most
+    outage_budget    share of its rounds that are spoilt whole besides: a restart, a reorganisation, a late machine
     """
 
     sigma: float = Field(gt=0)
@@ -77,11 +78,17 @@ class Sequential(_Frozen):
     false_alarm: float = Field(default=1e-6, gt=0, lt=1)
     horizon_jobs: int = Field(default=1_000_000, ge=1)
     void_budget: float = Field(default=0.01, gt=0, lt=1)
+    outage_budget: float = Field(default=0.02, gt=0, lt=1)
 
     @property
     def bound(self) -> float:
         """What evidence must reach, in nats, to condemn: one of three tests may start at any of the horizon's jobs."""
         return math.log(3 * self.horizon_jobs / self.false_alarm)
+
+    @property
+    def neglect_bound(self) -> float:
+        """What evidence of void and missing jobs must reach, in nats, to leave a node out: one test of its own."""
+        return math.log(self.horizon_jobs / self.false_alarm)
 
 
 class Rules(_Frozen):

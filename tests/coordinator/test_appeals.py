@@ -71,7 +71,7 @@ def test_a_worker_condemned_wrongly_is_restored_and_listed_again(swarm: Swarm, c
     assert swarm.client(worker).status().credits_wei[worker.owner.address] == str(2 * 1_000 * PRICE)
     with Store(swarm.settings().database).reading() as session:
         row = session.get(Node, worker.node)
-        assert (row.fraudulent, row.voided) == (0, 0)
+        assert (row.fraudulent, row.neglect) == (0, 0.0)
     assert mirror_differences(swarm) == []
 
 

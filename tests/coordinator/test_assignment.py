@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from coordinator.assignment import Admission, Candidate, left_out, share
 
-ADMISSION = Admission(version_lag=2, void_rate=0.5, record_floor=8)
+ADMISSION = Admission(version_lag=2, neglect_bound=27.6)
 ABLE = Candidate(
     node=1,
     capacity=8,
@@ -20,8 +20,7 @@ ABLE = Candidate(
     bonded=True,
     joined=True,
     leased=True,
-    judged=100,
-    voided=10,
+    neglect=10.0,
     fraudulent=0,
     banned="",
 )
@@ -76,7 +75,7 @@ def test_a_spare_job_goes_to_the_node_given_least_so_far() -> None:
         ({"leased": False}, "no heartbeat"),
         ({"version": -1}, "no weights"),
         ({"version": 2}, "has loaded version 2, the newest is 5"),
-        ({"judged": 8, "voided": 5}, "5 of its last 8 jobs were void"),
+        ({"neglect": 27.7}, "void or never handed in"),
         ({"free": 0}, "at capacity"),
     ],
 )
@@ -86,4 +85,4 @@ def test_each_shortcoming_is_named(change: dict[str, object], reason: str) -> No
 
 def test_an_able_node_is_not_left_out() -> None:
     assert left_out(ABLE, 5, ADMISSION) is None
-    assert left_out(replace(ABLE, judged=4, voided=4), 5, ADMISSION) is None, "too few jobs for a record"
+    assert left_out(replace(ABLE, neglect=27.5), 5, ADMISSION) is None, "not for what may be chance"

@@ -1,0 +1,116 @@
+"""Leaving out jobs, or spoiling them, is noticed in its time; an honest node's share of trouble is not held against it.
+
+The last test plays it out on a real chain.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.clockwork import Clockwork
+from coordinator.neglect import neglect_after, spoilt_rate
+from coordinator.store import Store
+from coordinator.tables import Node
+from protocol.wire.api import Heartbeat
+from protocol.wire.reasons import Reason
+from protocol.wire.rules import Sequential
+from tests.coordinator.swarm import JOBS, RULES, Swarm
+
+BUDGETS = Sequential(sigma=0.01)
+SHARES = st.integers(1, 256)
+
+
+def rounds_until(spoilt: list[bool], jobs: int, bound: float) -> int | None:
+    neglect = 0.0
+    for number, each in enumerate(spoilt, 1):
+        neglect = neglect_after(neglect, jobs, each, BUDGETS)
+        if neglect >= bound:
+            return number
+    return None
+
+
+@given(SHARES)
+def test_an_honest_round_is_no_evidence_on_average(jobs: int) -> None:
+    honest = spoilt_rate(jobs, BUDGETS)
+    start = 1_000.0
+    spoilt, fine = (math.exp(neglect_after(start, jobs, each, BUDGETS) - start) for each in (True, False))
+    assert honest * spoilt + (1 - honest) * fine == pytest.approx(1.0)
+    assert spoilt > 1 > fine
+
+
+@given(SHARES, st.floats(0, 100))
+def test_evidence_never_falls_below_nothing_and_is_finite(jobs: int, neglect: float) -> None:
+    for spoilt in (True, False):
+        after = neglect_after(neglect, jobs, spoilt, BUDGETS)
+        assert 0 <= after < math.inf
+
+
+@pytest.mark.parametrize(("jobs", "most"), [(1, 13), (4, 14), (8, 16), (16, 19)])
+def test_a_node_that_spoils_every_round_is_soon_left_out(jobs: int, most: int) -> None:
+    found = rounds_until([True] * 40, jobs, BUDGETS.neglect_bound)
+    assert found is not None
+    assert found <= most
+
+
+@pytest.mark.parametrize("jobs", [1, 4, 16])
+def test_at_the_budgets_an_honest_node_stays_listed_for_long(jobs: int) -> None:
+    rng = np.random.default_rng(jobs)
+    spoilt = rng.random(20_000) < spoilt_rate(jobs, BUDGETS)
+    assert rounds_until(spoilt.tolist(), jobs, BUDGETS.neglect_bound) is None
+
+
+def test_false_alarms_stay_within_a_budget_large_enough_to_be_measured() -> None:
+    bound, rate, alarms = math.log(200 / 0.2), spoilt_rate(4, BUDGETS), 0
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        alarms += rounds_until((rng.random(200) < rate).tolist(), 4, bound) is not None
+    assert alarms <= 0.2 * 200
+
+
+def test_leaving_out_one_disliked_job_in_every_third_round_is_noticed() -> None:
+    found = rounds_until([number % 3 == 0 for number in range(300)], 4, BUDGETS.neglect_bound)
+    assert found is not None
+
+
+@pytest.mark.parametrize("lost", [1, 2, 4])
+def test_a_killed_machine_that_misses_a_few_rounds_stays_listed(lost: int) -> None:
+    """What the local network's tests do to a worker, on top of one round in ten missed for slowness."""
+    spoilt = [number % 10 == 0 or 50 <= number < 50 + lost for number in range(200)]
+    assert rounds_until(spoilt, 5, BUDGETS.neglect_bound) is None
+
+
+def play(swarm: Swarm, clockwork: Clockwork, number: int) -> list[int]:
+    """A round from its opening to the version made from it; the first worker's jobs are void. Returns those."""
+    swarm.beat(number - 1)
+    clockwork.advance()
+    spoilt: list[int] = []
+    for worker in swarm.workers:
+        for assignment in swarm.client(worker).assignments(worker.node):
+            if assignment.round == number:
+                swarm.work(worker, assignment)
+                spoilt += assignment.jobs if worker is swarm.workers[0] else []
+    clockwork.advance()
+    swarm.vote(number, {job: Reason.SHAPE if job in spoilt else Reason.ACCEPTED for job in range(JOBS)})
+    clockwork.advance()
+    swarm.publish(number, number, sum(1 << job for job in range(JOBS) if job not in spoilt))
+    clockwork.advance()
+    return spoilt
+
+
+def test_a_node_that_spoils_its_jobs_is_left_out_and_told_why(swarm: Swarm, clockwork: Clockwork, api: str) -> None:
+    clockwork.advance()
+    rounds = next(number for number in range(1, 30) if not play(swarm, clockwork, number))
+    spoiler, honest = swarm.workers
+    reply = swarm.client(spoiler).heartbeat(Heartbeat(node=spoiler.node, version=rounds))
+    assert reply.state == "unlisted"
+    assert "void or never handed in than the run's rules allow" in reply.reasons[0]
+    assert swarm.client(honest).heartbeat(Heartbeat(node=honest.node, version=rounds)).state == "alive"
+    assert rounds <= 20
+    with Store(swarm.settings().database).reading() as session:
+        assert session.get(Node, honest.node).neglect == 0.0
+        assert session.get(Node, spoiler.node).neglect >= RULES.sequential.neglect_bound
