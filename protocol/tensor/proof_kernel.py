@@ -5,7 +5,8 @@ Import it late, see ``protocol.tensor.compiled``. The numbers are those of ``pro
 Residues modulo p = 2^16 - 39 are u32 below p, so that a product and a residue add up to less than 2^32, and reducing
 folds the upper half onto the lower: 2^16 = 39. Nothing divides.
 
-Axes: C chunks, E entries of each (K compared), D coefficients (128), R residues (p), G guesses, X figures.
+Axes: C chunks, E entries of each (K compared), D coefficients (128), R residues (p), G guesses, X figures, W
+entries and room beyond.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ U32 = NDArray[np.uint32]
 I64 = NDArray[np.int64]
 
 HALF, LOW, FOLD, P = np.uint32(16), np.uint32(0xFFFF), np.uint32(65536 - PRIME), np.uint32(PRIME)
+VECTORS = 32  # numbers a loop on vectors takes at once: four vectors of AVX2
+WIDE = ENTRIES + 2 * VECTORS
 
 
 @inlined
@@ -65,28 +68,29 @@ def largest_modulus(positions_K: I64, above: int, seen_R: U32, mark: int) -> tup
 
 
 @inlined
-def interpolate(x_K: U32, d_K: U32, inverses_R: U16, q_D: U32) -> None:
-    """Writes the coefficients of the polynomial through (x, d); ``d_K`` becomes its divided differences.
+def interpolate(count: int, x_W: U32, d_W: U32, inverses_R: U16, factor_W: U32, before_W: U32, q_W: U32) -> None:
+    """Writes the coefficients of the polynomial through ``count`` points (x, d); d becomes its divided differences.
 
-    What a loop overwrites it reads from a copy: a loop that reads its own results does not run on vectors.
+    What a loop overwrites it reads from a copy, since a loop that reads its own results does not run on vectors; and
+    it runs to a whole number of vectors, into numbers beyond the points that no point's depend on.
     """
-    count = len(x_K)
-    factor_K, before = np.empty(count, np.uint32), np.empty(len(q_D) + 1, np.uint32)
     for k in range(1, count):
-        near_K, far_K, d_above_K, d_below_K = x_K[k:], x_K[: count - k], d_K[k:], d_K[k - 1 : count - 1]
-        for i in range(count - k):
-            factor_K[i], before[i] = less(near_K[i], far_K[i]), d_below_K[i]
-        for i in range(count - k):
-            factor_K[i] = inverses_R[factor_K[i]]
-        for i in range(count - k):
-            d_above_K[i] = reduced(np.uint32(less(d_above_K[i], before[i]) * factor_K[i]))
-    q_D[:] = 0
+        width = (count - k + VECTORS - 1) // VECTORS * VECTORS
+        near_W, far_W, d_above_W, d_below_W = x_W[k:], x_W[:width], d_W[k:], d_W[k - 1 :]
+        for i in range(width):
+            factor_W[i], before_W[i] = less(near_W[i], far_W[i]), d_below_W[i]
+        for i in range(width):
+            factor_W[i] = inverses_R[factor_W[i]]
+        for i in range(width):
+            d_above_W[i] = reduced(np.uint32(less(d_above_W[i], before_W[i]) * factor_W[i]))
+    q_W[:] = 0
     for step in range(count):
-        minus_x, before[0] = np.uint32(P - x_K[count - 1 - step]), d_K[count - 1 - step]
-        for degree in range(step):
-            before[degree + 1] = q_D[degree]
-        for degree in range(step + 1):
-            q_D[degree] = reduced(np.uint32(np.uint32(q_D[degree] * minus_x) + before[degree]))
+        width = (step + VECTORS) // VECTORS * VECTORS
+        minus_x, before_W[0] = np.uint32(P - x_W[count - 1 - step]), d_W[count - 1 - step]
+        for degree in range(width):
+            before_W[degree + 1] = q_W[degree]
+        for degree in range(width):
+            q_W[degree] = reduced(np.uint32(np.uint32(q_W[degree] * minus_x) + before_W[degree]))
 
 
 @inlined
@@ -103,18 +107,19 @@ def evaluate(coefficients_D: F64, x_K: U32, value_K: U32) -> None:
 def lay(positions_CE: I64, bits_CE: I64, counts_C: I64, inverses_R: U16, fields_CF: U16) -> int:
     """Writes the fields of each chunk's proof, modulus and coefficients; returns how many chunks have a modulus."""
     seen_R, mark = np.zeros(PRIME, np.uint32), 0
+    x_W, d_W, q_W = np.zeros(WIDE, np.uint32), np.zeros(WIDE, np.uint32), np.zeros(WIDE, np.uint32)
+    factor_W, before_W = np.zeros(WIDE, np.uint32), np.zeros(WIDE, np.uint32)
     for c in range(len(counts_C)):
         count = counts_C[c]
         modulus, mark = largest_modulus(positions_CE[c, :count], MODULUS_FLOOR, seen_R, mark)
         if modulus == 0:
             return c
-        x_K, d_K, q_D = np.empty(count, np.uint32), np.empty(count, np.uint32), np.empty(ENTRIES, np.uint32)
         for k in range(count):
-            x_K[k], d_K[k] = positions_CE[c, k] % modulus, bits_CE[c, k] % PRIME
-        interpolate(x_K, d_K, inverses_R, q_D)
+            x_W[k], d_W[k] = positions_CE[c, k] % modulus, bits_CE[c, k] % PRIME
+        interpolate(count, x_W, d_W, inverses_R, factor_W, before_W, q_W)
         fields_CF[c, 0] = modulus
         for degree in range(ENTRIES):
-            fields_CF[c, 1 + degree] = q_D[degree]
+            fields_CF[c, 1 + degree] = q_W[degree]
     return len(counts_C)
 
 
