@@ -80,7 +80,7 @@ def run_bare(
     ``staleness`` is how many versions old the generating weights are (default: the recipe's async level); ``lose``
     says which groups of a round never reach the trainer.
     """
-    loop = _Loop(model_directory, environment, recipe, seed)
+    loop = Loop(model_directory, environment, recipe, seed)
     loop.staleness = recipe.async_level if staleness is None else staleness
     loop.problems, loop.lose = problems, lose
     before = loop.accuracy()
@@ -109,7 +109,7 @@ class _Clock:
         self.parts[name] += time.perf_counter() - start
 
 
-class _Loop:
+class Loop:
     """State of a bare run between rounds."""
 
     staleness: int

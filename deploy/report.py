@@ -8,6 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from deploy.adversaries import ADVERSARIES, Adversary
+
+DEFAULT = ADVERSARIES["edited-answer"]
 NEEDED_ACCURACY = 0.80
 NEEDED_GAIN = 0.30
 
@@ -44,22 +47,19 @@ class Outcome:
         return json.dumps(fields)
 
 
-def failures(outcome: Outcome, steps_wanted: int, judge_accuracy: bool) -> list[str]:
-    """Returns a sentence for each rule the run broke; empty where it passed. PURE."""
+def failures(outcome: Outcome, steps_wanted: int, judge_accuracy: bool, cheat: Adversary = DEFAULT) -> list[str]:
+    """Returns a sentence for each rule the run broke; empty where it passed. PURE.
+
+    What must become of the cheat depends on how it cheats: one whose jobs are fraud is slashed, one whose jobs are void
+    is not paid, and a short run may end before the record of one that is slight condemns it.
+    """
     rules = [
         (outcome.audit == "ok", f"the audit says {outcome.audit}"),
         (outcome.steps >= steps_wanted, f"{outcome.steps} steps were made, not {steps_wanted}"),
-        (outcome.cheat_slashed_wei > 0, "the cheat was not slashed"),
-        (
-            outcome.cheat_rounds_before_caught == 0,
-            f"the cheat got through {outcome.cheat_rounds_before_caught} judged rounds before it was caught",
-        ),
-        (
-            outcome.cheat_rollouts_trained == 0,
-            f"{outcome.cheat_rollouts_trained} of the cheat's rollouts were trained on",
-        ),
         (outcome.honest_slashed_wei == 0, f"honest workers were slashed {outcome.honest_slashed_wei} wei"),
     ]
+    if cheat.kind != "slight":
+        rules += _caught(outcome, cheat)
     if judge_accuracy:
         gain = outcome.accuracy_after - outcome.accuracy_before
         rules += [
@@ -70,6 +70,27 @@ def failures(outcome: Outcome, steps_wanted: int, judge_accuracy: bool) -> list[
             (gain >= NEEDED_GAIN, f"accuracy rose by {gain:.3f}, under {NEEDED_GAIN:.2f}"),
         ]
     return [sentence for holds, sentence in rules if not holds]
+
+
+def _caught(outcome: Outcome, cheat: Adversary) -> list[tuple[bool, str]]:
+    """What must become of a cheat that no job of which may pass, and what the sentence is where it does not."""
+    if cheat.ends == "fraud":
+        rules = [(outcome.cheat_slashed_wei > 0, "the cheat was not slashed")]
+    else:
+        rules = [(outcome.rollouts_void > 0, "no work of the cheat's was void")]
+    if cheat.begins_honest:
+        return rules
+    return [
+        *rules,
+        (
+            outcome.cheat_rounds_before_caught == 0,
+            f"the cheat got through {outcome.cheat_rounds_before_caught} judged rounds before it was caught",
+        ),
+        (
+            outcome.cheat_rollouts_trained == 0,
+            f"{outcome.cheat_rollouts_trained} of the cheat's rollouts were trained on",
+        ),
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from protocol.chain.tail import Rollback, Tail
 from protocol.wire.assignments import jobs_in
 
 OVER = ("settled", "void")
+REFUSED = ("fraud", "void")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +117,9 @@ class Scoreboard:
 
 
 def rounds_before_caught(jobs: list[facts.Job], rounds: list[facts.Round], cheats: set[int]) -> int:
-    """How many judged rounds with a cheat's work came before the first that found it fraudulent. PURE."""
+    """How many judged rounds with a cheat's work came before the first that did not accept it. PURE."""
     judged = {round_.round for round_ in rounds if round_.state in ("tallied", "settled")}
     theirs = [job for job in jobs if job.node in cheats and job.round in judged]
-    caught = {job.round for job in theirs if job.verdict == "fraud"}
+    caught = {job.round for job in theirs if job.verdict in REFUSED}
     first = min(caught, default=None)
     return len({job.round for job in theirs if first is None or job.round < first})

@@ -5,8 +5,9 @@ A worker that cheats is the real daemon with another ``Producer``; each override
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from protocol.errors import Misconfigured
 
@@ -14,23 +15,105 @@ if TYPE_CHECKING:
     from validator.daemon import Validator
     from worker.producer import Producer
 
+
+@dataclass(frozen=True, slots=True)
+class Adversary:
+    """A worker that cheats: module and class, and what is to be expected of it.
+
+    bytes    cheats without generating anything: no job of it may pass
+    gross    does other work than was asked for: no job of it may pass
+    slight   comes so near to honest work that single jobs pass: its evidence adds up
+
+    ``ends`` says what its jobs come to: fraud, which costs its bond, or void, which only pays nothing. One that
+    ``begins_honest`` needs work that was handed in before, its own or another's.
+    """
+
+    place: str
+    kind: Literal["bytes", "gross", "slight"]
+    ends: Literal["fraud", "void"] = "fraud"
+    begins_honest: bool = False
+
+    def producer(self) -> type[Producer]:
+        """Its class."""
+        return _named(self.place)
+
+
 ADVERSARIES = {
-    "edited-answer": "edited_answer.EditedAnswer",
+    "random-tokens": Adversary("sampling.RandomTokens", "bytes"),
+    "cached-answers": Adversary("sampling.CachedAnswers", "gross"),
+    "anothers-artifact": Adversary("replaying.AnothersArtifact", "bytes", begins_honest=True),
+    "anothers-rollouts": Adversary("replaying.AnothersRollouts", "bytes", begins_honest=True),
+    "anothers-answers": Adversary("replaying.AnothersAnswers", "bytes", begins_honest=True),
+    "earlier-round": Adversary("replaying.EarlierRound", "bytes", begins_honest=True),
+    "earlier-file": Adversary("replaying.EarlierFile", "bytes", begins_honest=True),
+    "stale-policy": Adversary("swapped.StalePolicy", "slight"),
+    "stale-policy-prefilled": Adversary("swapped.StalePolicyPrefilled", "slight"),
+    "sibling": Adversary("swapped.Sibling", "gross"),
+    "sibling-prefilled": Adversary("swapped.SiblingPrefilled", "gross"),
+    "smaller": Adversary("swapped.Smaller", "gross"),
+    "smaller-prefilled": Adversary("swapped.SmallerPrefilled", "gross"),
+    "int4": Adversary("swapped.Int4", "gross"),
+    "int4-prefilled": Adversary("swapped.Int4Prefilled", "gross"),
+    "int8": Adversary("swapped.Int8", "slight"),
+    "int8-prefilled": Adversary("swapped.Int8Prefilled", "slight"),
+    "fp8": Adversary("swapped.Fp8", "slight"),
+    "fp8-prefilled": Adversary("swapped.Fp8Prefilled", "slight"),
+    "other-dtype": Adversary("swapped.OtherDtype", "slight"),
+    "other-dtype-prefilled": Adversary("swapped.OtherDtypePrefilled", "slight"),
+    "speculative": Adversary("sampling.Speculative", "gross"),
+    "temperature-0.95": Adversary("sampling.Cooler", "slight"),
+    "temperature-1.05": Adversary("sampling.Hotter", "slight"),
+    "top-p": Adversary("sampling.TopP", "slight"),
+    "best-of-n": Adversary("sampling.BestOfN", "gross"),
+    "early-stop": Adversary("sampling.EarlyStop", "gross"),
+    "cut-short": Adversary("sampling.CutShort", "gross", "void"),
+    "refuses-to-stop": Adversary("sampling.RefusesToStop", "gross"),
+    "edited-answer": Adversary("edited_answer.EditedAnswer", "gross"),
+    "edited-token": Adversary("sampling.EditedToken", "gross"),
+    "one-bad-rollout": Adversary("sampling.OneBadRollout", "gross"),
+    "steering": Adversary("sampling.Steering", "slight"),
+    "constant-polynomial": Adversary("proving.ConstantPolynomial", "bytes", "void"),
+    "channel-template": Adversary("proving.ChannelTemplate", "bytes", "void"),
+    "other-prompts-proof": Adversary("proving.OtherPromptsProof", "bytes", "void"),
+    "random-proofs": Adversary("proving.RandomProofs", "bytes", "void"),
+    "negated-activations": Adversary("proving.NegatedActivations", "bytes", "void"),
+    "chosen-modulus": Adversary("proving.ChosenModulus", "bytes", "void"),
+    "another-modulus": Adversary("proving.AnotherModulus", "bytes", "void"),
+    "half-precision": Adversary("proving.HalfPrecision", "bytes", "void"),
+    "null-proofs": Adversary("proving.NullProofs", "bytes", "void"),
+    "no-proofs": Adversary("proving.NoProofs", "bytes", "void"),
+    "missing-proof": Adversary("proving.MissingProof", "bytes", "void"),
+    "extra-proof": Adversary("proving.ExtraProof", "bytes", "void"),
+    "coefficient-free": Adversary("proving.CoefficientFree", "bytes", "void"),
+    "oversized-proof": Adversary("proving.OversizedProof", "bytes", "void"),
+    "wrong-environment": Adversary("claiming.WrongEnvironment", "gross"),
+    "other-prompts": Adversary("claiming.OtherPrompts", "gross"),
+    "other-policy": Adversary("claiming.OtherPolicy", "bytes", "void"),
+    "wrong-logprobs": Adversary("claiming.WrongLogprobs", "bytes", "void"),
+    "inflated-units": Adversary("claiming.InflatedUnits", "bytes", "void"),
+    "truncated": Adversary("files.Truncated", "bytes", "void"),
+    "flipped-bits": Adversary("files.Flipped", "bytes", "void"),
+    "oversized": Adversary("files.Oversized", "bytes", "void"),
+    "too-many-rollouts": Adversary("files.TooManyRollouts", "bytes", "void"),
+    "zstd-bomb": Adversary("files.ZstdBomb", "bytes", "void"),
+    "snappy-bomb": Adversary("files.SnappyBomb", "bytes", "void"),
+    "dictionary-bomb": Adversary("files.DictionaryBomb", "bytes", "void"),
+    "thrift-bomb": Adversary("files.ThriftBomb", "bytes", "void"),
+    "lying-footer": Adversary("files.LyingFooter", "bytes", "void"),
 }
-"""Workers. Name on the command line to module and class."""
+"""Workers, by their name on the command line."""
 
 FAULTY_VALIDATORS = {
     "condemns-honest": "condemns_honest.Adversary",
 }
-"""Validators, likewise."""
+"""Validators. Name on the command line to module and class."""
 
 
 def adversary(name: str) -> type[Producer]:
     """Returns the producer of a worker that cheats. ``Misconfigured`` lists the names where there is no such one."""
     if name not in ADVERSARIES:
         raise Misconfigured(f"there is no adversary {name!r}; choose from {', '.join(sorted(ADVERSARIES))}")
-    kind: type[Producer] = _named(ADVERSARIES[name])
-    return kind
+    return ADVERSARIES[name].producer()
 
 
 def faulty_validator(name: str) -> type[Validator]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 from deploy.adversaries import FAULTY_VALIDATORS, adversary, faulty_validator
 from protocol.node.console import guard
@@ -16,10 +17,15 @@ def main() -> None:
 
 
 def _work(name: str) -> int:
+    from deploy.adversaries.listening import Listener
+    from deploy.adversaries.replaying import Thief
     from worker.service import serve
     from worker.settings import WorkerSettings
 
-    return serve(WorkerSettings.read(), adversary(name))
+    settings, kind = WorkerSettings.read(), adversary(name)
+    if issubclass(kind, Thief):
+        return serve(settings, partial(kind, overheard=Listener(settings.rpc_url, settings.addresses)))
+    return serve(settings, kind)
 
 
 def _validate(name: str) -> int:

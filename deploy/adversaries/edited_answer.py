@@ -16,13 +16,25 @@ from worker.prover import Task
 
 
 class EditedAnswer(Producer):
-    """See above."""
+    """Edits wrong final answers into right ones after generation, and recomputes nothing else.
+
+    ``untouched`` are the jobs of the last work, by place, in which there was nothing to edit.
+    """
+
+    untouched: frozenset[int] = frozenset()
 
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
-        return [
+        honest = super().complete(tasks)
+        found = [
             edited(self.engine.model, self.environment, task.problem, completion)
-            for task, completion in zip(tasks, super().complete(tasks), strict=True)
+            for task, completion in zip(tasks, honest, strict=True)
         ]
+        size = self.rules.rollouts_per_job
+        touched = {
+            n // size for n, (before, after) in enumerate(zip(honest, found, strict=True)) if before is not after
+        }
+        self.untouched = frozenset(range(len(tasks) // size)) - touched
+        return found
 
 
 def edited(model: Model, environment: Environment, problem: Problem, completion: Completion) -> Completion:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deploy.adversaries import ADVERSARIES
 from deploy.report import Metrics, Outcome, failures, write_report
 
 ETHER = 10**18
@@ -64,6 +65,22 @@ def test_a_shorter_run_is_judged_by_the_same_rules_less_the_accuracy(before: flo
     assert failures(outcome, 3, judge_accuracy=False) == []
     passes = after >= 0.80 and after - before >= 0.30
     assert (failures(outcome, 3, judge_accuracy=True) == []) == passes
+
+
+def test_a_cheat_whose_work_is_void_need_not_be_slashed_but_is_not_paid_either() -> None:
+    voided = replace(GOOD, cheat_slashed_wei=0, rollouts_void=64)
+    assert failures(voided, 60, True, ADVERSARIES["constant-polynomial"]) == []
+    (sentence,) = failures(replace(voided, rollouts_void=0), 60, True, ADVERSARIES["constant-polynomial"])
+    assert "void" in sentence
+    (sentence,) = failures(replace(voided, cheat_rollouts_trained=32), 60, True, ADVERSARIES["constant-polynomial"])
+    assert "trained" in sentence
+
+
+def test_a_cheat_that_begins_honest_may_be_trained_on_and_a_slight_one_may_pass() -> None:
+    honest_first = replace(GOOD, cheat_rollouts_trained=32, cheat_rounds_before_caught=1)
+    assert failures(honest_first, 60, True, ADVERSARIES["earlier-round"]) == []
+    assert failures(replace(honest_first, cheat_slashed_wei=0), 60, True, ADVERSARIES["earlier-round"])
+    assert failures(replace(honest_first, cheat_slashed_wei=0), 60, True, ADVERSARIES["stale-policy"]) == []
 
 
 def test_absence_penalties_are_no_failure_but_are_told() -> None:

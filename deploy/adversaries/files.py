@@ -1,0 +1,142 @@
+"""Workers whose files are broken, huge, or made to break whoever reads them. Their roots are those of honest work."""
+
+from __future__ import annotations
+
+import random
+import struct
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from protocol.wire.rollout import Artifact, Limits, encode
+from protocol.wire.thrift import I64, LIST, STRUCT, Field, Items, read_struct, write_struct
+from worker.producer import Producer
+
+MEBIBYTE = 1 << 20
+CLAIMED = 1 << 40
+SWOLLEN_TOKENS = 24 * MEBIBYTE
+NO_LIMITS = Limits(1 << 40, 1 << 40, prompt_tokens=1 << 30)
+
+
+class Breaking(Producer):
+    """Hands in what ``broken`` makes of the honest file."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.chance = random.Random(3)
+
+    def encode(self, artifact: Artifact) -> bytes:
+        return self.broken(artifact, super().encode(artifact))
+
+    def broken(self, artifact: Artifact, file: bytes) -> bytes:
+        """The bytes to hand in."""
+        raise NotImplementedError
+
+
+class Truncated(Breaking):
+    """Cuts its files off anywhere."""
+
+    def broken(self, artifact: Artifact, file: bytes) -> bytes:
+        return file[: self.chance.randrange(len(file))]
+
+
+class Flipped(Breaking):
+    """Changes a few bytes of its files anywhere."""
+
+    def broken(self, artifact: Artifact, file: bytes) -> bytes:
+        changed = bytearray(file)
+        for _ in range(4):
+            changed[self.chance.randrange(len(changed))] ^= 1 << self.chance.randrange(8)
+        return bytes(changed) if bytes(changed) != file else b"\x00" + file
+
+
+class Oversized(Breaking):
+    """Puts many megabytes of nothing before the footer."""
+
+    def broken(self, artifact: Artifact, file: bytes) -> bytes:
+        footer = 8 + int(struct.unpack("<I", file[-8:-4])[0])
+        return file[:-footer] + bytes(8 * MEBIBYTE) + file[-footer:]
+
+
+class TooManyRollouts(Breaking):
+    """Hands in each rollout many times over."""
+
+    def broken(self, artifact: Artifact, file: bytes) -> bytes:
+        return encode(replace(artifact, rollouts=artifact.rollouts * 16))
+
+
+class ZstdBomb(Breaking):
+    """Hands in prompts of zeros in the pinned layout: a small file that inflates to a hundred megabytes."""
+
+    def broken(self, artifact: Artifact, file: bytes) -> bytes:
+        return swollen_file("zstd", artifact)
+
+
+class SnappyBomb(Breaking):
+    """The same with snappy, whose sizes a reader must believe."""
+
+    def broken(self, artifact: Artifact, file: bytes) -> bytes:
+        return swollen_file("snappy", artifact)
+
+
+class DictionaryBomb(Breaking):
+    """The same by a dictionary and run lengths: a few kilobytes, not even compressed."""
+
+    def broken(self, artifact: Artifact, file: bytes) -> bytes:
+        return swollen_file("dictionary", artifact)
+
+
+class ThriftBomb(Breaking):
+    """Has a footer whose lists claim a trillion elements, or that nests without end."""
+
+    def broken(self, artifact: Artifact, file: bytes) -> bytes:
+        endless = b"\x19\xfc" + b"\xff" * 8 + b"\x7f" if self.chance.random() < 0.5 else b"\x1c" * 16_000
+        return b"PAR1" + endless + struct.pack("<I", len(endless)) + b"PAR1"
+
+
+class LyingFooter(Breaking):
+    """Keeps its pages and says in the footer that they hold a trillion values."""
+
+    def broken(self, artifact: Artifact, file: bytes) -> bytes:
+        size = int(struct.unpack("<I", file[-8:-4])[0])
+        footer, _ = read_struct(file[-8 - size : -8])
+        group = _fields(footer[4].value.values[0])  # type: ignore[union-attr]
+        chunk = _fields(group[1].value.values[0])  # type: ignore[union-attr]
+        meta = _fields(chunk[3].value) | {5: Field(I64, CLAIMED)}
+        chunk = chunk | {3: Field(STRUCT, meta)}
+        chunks = [chunk, *group[1].value.values[1:]]  # type: ignore[union-attr]
+        group = group | {1: Field(LIST, Items(STRUCT, chunks))}
+        lying = write_struct(footer | {4: Field(LIST, Items(STRUCT, [group]))})
+        return file[: -8 - size] + lying + struct.pack("<I", len(lying)) + b"PAR1"
+
+
+_BOMBS: dict[str, bytes] = {}
+
+
+def _fields(value: object) -> dict[int, Field]:
+    return dict(value)  # type: ignore[call-overload,no-any-return]
+
+
+def swollen_file(how: str, artifact: Artifact) -> bytes:
+    """A bomb of one of three kinds, made once."""
+    if how not in _BOMBS:
+        file = encode(swollen(artifact), NO_LIMITS)
+        options = {"snappy": {"compression": "snappy"}, "dictionary": {"compression": "none", "use_dictionary": True}}
+        _BOMBS[how] = rewritten(file, **options[how]) if how in options else file
+    return _BOMBS[how]
+
+
+def swollen(artifact: Artifact) -> Artifact:
+    """The artifact with a first prompt of many zeros."""
+    first = replace(artifact.rollouts[0], prompt_tokens=np.zeros(SWOLLEN_TOKENS, np.int32))
+    return replace(artifact, rollouts=(first, *artifact.rollouts[1:]))
+
+
+def rewritten(file: bytes, **options: Any) -> bytes:
+    """The same table, written with the library's own ``options``."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(pq.read_table(pa.BufferReader(file)), sink, **options)
+    return bytes(sink.getvalue())

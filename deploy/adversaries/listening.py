@@ -1,0 +1,47 @@
+"""What others handed in, as anybody can read it: leaves from the chain, files from the addresses they name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from deploy.adversaries.replaying import Overheard
+from protocol.chain.client import Chain
+from protocol.chain.events import Submitted
+from protocol.chain.tail import Rollback, Tail
+from protocol.errors import AssizeError
+from protocol.transport.blobs import HttpBlobs
+from protocol.wire.assignments import LEAF_BYTES, unpack_leaves
+
+LIMIT_BYTES = 16 << 20
+KEPT = 64
+"""Jobs remembered: more than a round has of one node."""
+
+
+class Listener:
+    """Call it for what has been handed in lately, oldest first. It fetches each file once."""
+
+    def __init__(self, rpc_url: str, addresses: Path) -> None:
+        self._tail, self._blobs = Tail(Chain.connect(rpc_url, addresses)), HttpBlobs()
+        self._heard: list[Overheard] = []
+
+    def __call__(self) -> Sequence[Overheard]:
+        """The last jobs that could be fetched, of whatever node."""
+        while blocks := self._tail.poll():
+            if isinstance(blocks, Rollback):
+                self._tail.cursor = blocks.cursor
+                continue
+            for event in (log.event for block in blocks for log in block.logs):
+                if isinstance(event, Submitted):
+                    self._hear(event)
+        self._heard = self._heard[-KEPT:]
+        return self._heard
+
+    def _hear(self, submitted: Submitted) -> None:
+        for start in range(0, len(submitted.leaves), LEAF_BYTES):
+            (leaf,) = unpack_leaves(submitted.leaves[start : start + LEAF_BYTES])
+            try:
+                file = self._blobs.get(submitted.uri, leaf.root, LIMIT_BYTES)
+            except AssizeError:
+                continue  # what nobody can have cannot be stolen
+            self._heard.append(Overheard(submitted.round, leaf.job, submitted.node, file, leaf.root))

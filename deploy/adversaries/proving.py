@@ -1,0 +1,209 @@
+"""Workers that sample honestly and prove something else: forged, empty, superfluous and malformed TOPLOC proofs.
+
+The forgers look at activations of earlier jobs only; of those they answer for they compute nothing.
+
+Axes: T rows, H hidden size, C chunks, K points.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from protocol.tensor.decode import Completion
+from protocol.tensor.proofs import build_proofs, build_proofs_batch
+from protocol.wire import polynomial
+from protocol.wire.polynomial import I64, PRIME
+from protocol.wire.proof import ENTRIES, Proof, Proofs
+from protocol.wire.rollout import Artifact, Limits, Rollout, encode
+from protocol.wire.toploc import chunk_spans
+from worker.producer import Producer
+from worker.prover import Task
+
+CHOSEN_MODULUS = 65479
+FIRST = 5
+"""Rollouts of the first job that a forger learns from."""
+
+
+class Forging(Producer):
+    """Replaces each rollout's proofs by what ``forge`` says."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.chance = random.Random(2)
+
+    def prove(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[Rollout]:
+        rollouts = super().prove(tasks, completions)
+        self.learn(completions)
+        return [
+            replace(rollout, proofs=tuple(self.forge(rollout, completion)))
+            for rollout, completion in zip(rollouts, completions, strict=True)
+        ]
+
+    def learn(self, completions: Sequence[Completion]) -> None:
+        """Keeps what a forger may know of the activations of other work."""
+
+    def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        """The proofs to hand in."""
+        raise NotImplementedError
+
+
+class Learned(Forging):
+    """Knows the activations of a few rollouts made before, ``seen_TH``."""
+
+    seen_TH: torch.Tensor | None = None
+
+    def learn(self, completions: Sequence[Completion]) -> None:
+        if self.seen_TH is None:
+            self.seen_TH = torch.cat([completion.hidden_TH for completion in completions[:FIRST]]).float()
+
+    @property
+    def known_TH(self) -> torch.Tensor:
+        """What was learnt."""
+        assert self.seen_TH is not None
+        return self.seen_TH
+
+
+class ConstantPolynomial(Learned):
+    """Proves a constant: the usual size of the largest activations."""
+
+    def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        largest_K = self.known_TH[:32].abs().flatten().topk(ENTRIES).values
+        constant = Proof(PRIME, (bits_of(largest_K.median()), *[0] * (ENTRIES - 1))).encode()
+        return [constant] * len(rollout.proofs)
+
+
+class ChannelTemplate(Learned):
+    """Proves the mean of each channel, as if every row were alike: the outlier channels nearly are."""
+
+    def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        return build_proofs(self.known_TH.mean(0).expand(len(rollout.output_tokens), -1).bfloat16())
+
+
+class OtherPromptsProof(Learned):
+    """Proves the activations of another prompt's completion."""
+
+    def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        rows = len(rollout.output_tokens)
+        repeated_TH = self.known_TH.repeat(-(-rows // len(self.known_TH)), 1)
+        return build_proofs(repeated_TH[:rows].bfloat16())
+
+
+class ChosenModulus(Learned):
+    """Chooses the hidden size as the modulus: every position falls on its channel, and the polynomial knows those."""
+
+    def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        mean_H = self.known_TH.mean(0)
+        return [channel_proof(mean_H)] * len(rollout.proofs)
+
+
+class AnotherModulus(Forging):
+    """Proves its true activations, but modulo a number of its own choosing."""
+
+    def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        spans = chunk_spans(len(completion.hidden_TH))
+        return [proof_modulo(completion.hidden_TH[start:stop], CHOSEN_MODULUS) for start, stop in spans]
+
+
+class NegatedActivations(Forging):
+    """Proves the negative of its activations, which the reference cannot tell from them."""
+
+    def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        return build_proofs(-completion.hidden_TH)
+
+
+class RandomProofs(Forging):
+    """Proves activations that were never computed."""
+
+    def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        random_TH = torch.randn(completion.hidden_TH.shape, generator=_generator(self.chance))
+        return build_proofs(random_TH.bfloat16())
+
+
+class HalfPrecision(Forging):
+    """Takes fp16 activations for bf16 ones, as an engine in fp16 would."""
+
+    def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        return build_proofs(completion.hidden_TH.half().view(torch.bfloat16))
+
+
+class NullProofs(Forging):
+    """Hands in the null proofs that the reference makes of any exception of its own."""
+
+    def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        return [bytes(2 + 2 * ENTRIES)] * len(rollout.proofs)
+
+
+class NoProofs(Forging):
+    """Hands in no proofs at all."""
+
+    def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        return []
+
+
+class MissingProof(Forging):
+    """Leaves out the last proof of each rollout that has more than one, else its only one."""
+
+    def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        return rollout.proofs[:-1]
+
+
+class ExtraProof(Forging):
+    """Hands in one proof too many for each rollout."""
+
+    def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        return (*rollout.proofs, rollout.proofs[-1])
+
+
+class CoefficientFree(Forging):
+    """Hands in proofs of a modulus and nothing else."""
+
+    def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        return [proof[:2] for proof in rollout.proofs]
+
+
+class OversizedProof(Forging):
+    """Hands in proofs with coefficients beyond the prime, and more of them than there are."""
+
+    def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        return [proof + b"\xff" * 64 for proof in rollout.proofs]
+
+    def encode(self, artifact: Artifact) -> bytes:
+        return encode(artifact, Limits(proof_bytes=1 << 10))
+
+
+def bits_of(value: torch.Tensor) -> int:
+    """The bf16 bits of a number."""
+    return int(value.bfloat16().reshape(1).view(torch.int16).item()) & 0xFFFF
+
+
+def channel_proof(mean_H: torch.Tensor) -> bytes:
+    """A proof modulo H, or the 128 largest channels of it, that gives each channel its mean wherever it stands."""
+    channels_K = mean_H.abs().topk(min(ENTRIES, len(mean_H))).indices
+    bits_K = mean_H[channels_K].bfloat16().view(torch.int16).long() & 0xFFFF
+    return _laid(channels_K.numpy(), bits_K.numpy(), len(mean_H))
+
+
+def proof_modulo(hidden_TH: torch.Tensor, modulus: int) -> bytes:
+    """The proof of a chunk with a modulus given rather than found."""
+    (honest,) = build_proofs_batch(hidden_TH, [len(hidden_TH)], size=1 << 30)
+    flat_F = hidden_TH.bfloat16().contiguous().view(torch.int16).flatten().long() & 0xFFFF
+    magnitudes_F = (flat_F & 0x7FFF).numpy()
+    positions_K = np.argsort(-magnitudes_F, kind="stable")[:ENTRIES].astype(np.int64)
+    if len(np.unique(positions_K % modulus)) < len(positions_K):
+        return honest[0]
+    return _laid(positions_K % modulus, flat_F.numpy()[positions_K], modulus)
+
+
+def _laid(x_K: I64, bits_K: I64, modulus: int) -> bytes:
+    coefficients_CD = polynomial.interpolate(x_K[None], bits_K[None], ENTRIES)
+    return Proofs(np.array([modulus]), coefficients_CD).encode()[0]
+
+
+def _generator(chance: random.Random) -> torch.Generator:
+    return torch.Generator().manual_seed(chance.getrandbits(48))

@@ -1,0 +1,105 @@
+"""What a run of the zoo consists of, and the processes that carry it out."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+
+from deploy.adversaries import ADVERSARIES
+from deploy.run_file import BUILTIN, read_run_file
+from deploy.zoo.honest import Honest, honest
+from deploy.zoo.models import policies
+from deploy.zoo.rows import Row, row_of
+from deploy.zoo.stage import Stage, one_thread
+from protocol.environments.arithmetic import Arithmetic
+from protocol.wire.rules import Rules
+from worker.engines import make_engine
+
+GROUPS = 2
+"""Of 8 samples: jobs of 16 rollouts, half the built-in run's."""
+BATCHES = {1: 1, 8: 4, 64: 16, 128: 19}
+"""Rollouts an honest worker decodes at a time, and its share of all honest rollouts, in fortieths."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheatTask:
+    """An adversary's row under the rules of a run file."""
+
+    run_file: Path
+    name: str
+    jobs: int
+
+
+@dataclass(frozen=True, slots=True)
+class HonestTask:
+    """An honest worker under the rules of a run file."""
+
+    run_file: Path
+    engine: str
+    batch: int
+    rollouts: int
+
+
+ZooTask = CheatTask | HonestTask
+
+
+def run_files() -> list[Path]:
+    """The built-in run's file first, then any other of the same task in another dtype."""
+    rules = read_run_file(BUILTIN).rules
+    others = [path for path in sorted(BUILTIN.parent.glob("*.toml")) if path != BUILTIN]
+    return [BUILTIN, *(path for path in others if _other_dtype(read_run_file(path).rules, rules))]
+
+
+def _other_dtype(other: Rules, rules: Rules) -> bool:
+    return other.environment == rules.environment and other.model.dtype != rules.model.dtype
+
+
+def plan(jobs: int, byte_jobs: int, rollouts: int, engines: Sequence[str], names: Sequence[str]) -> list[ZooTask]:
+    """The tasks: every adversary under the built-in rules, the slight ones under the others too, and honest workers."""
+    tasks: list[ZooTask] = []
+    for path in run_files():
+        for name in names:
+            kind = ADVERSARIES[name].kind
+            if path == BUILTIN or kind == "slight":
+                tasks.append(CheatTask(path, name, byte_jobs if kind == "bytes" else jobs))
+        for batch, share in BATCHES.items():
+            for engine in engines:
+                tasks.append(HonestTask(path, engine, batch, rollouts * share // (40 * len(engines))))
+    return tasks
+
+
+def carry_out(tasks: Sequence[ZooTask], processes: int) -> Iterator[Row | Honest]:
+    """Yields results as they come, each task in one of ``processes`` processes."""
+    with ProcessPoolExecutor(processes, get_context("spawn"), _begin) as pool:
+        futures: list[Future[Row | Honest]] = [pool.submit(work, task) for task in tasks]
+        for future in as_completed(futures):
+            yield future.result()
+
+
+def work(task: ZooTask) -> Row | Honest:
+    """Carries out one task."""
+    stage = stage_of(task.run_file)
+    if isinstance(task, HonestTask):
+        engine = make_engine(task.engine, stage.rules.model.dtype)
+        return honest(stage, task.engine, engine, task.batch, task.rollouts)
+    return row_of(stage, task.name, task.jobs)
+
+
+@cache
+def stage_of(run_file: Path) -> Stage:
+    """The stage of a run file's rules, in jobs of 16 rollouts."""
+    rules = read_run_file(run_file).rules.model_copy(update={"groups_per_job": GROUPS})
+    digits = rules.environment.params.get("digits", 3)
+    return Stage.of(rules, *policies(Arithmetic(int(str(digits)))))
+
+
+def _begin() -> None:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    logging.disable(logging.WARNING)
+    one_thread()

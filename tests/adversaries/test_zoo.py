@@ -1,0 +1,127 @@
+"""Every adversary is caught, or its evidence adds up; honest work before the same judge is neither."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from deploy.adversaries import ADVERSARIES
+from deploy.zoo.asking import Said
+from deploy.zoo.honest import honest
+from deploy.zoo.rows import Row, conclude, ratios_of_job
+from deploy.zoo.stage import Judged, Stage, passed
+from protocol.wire.evidence import Finding
+from protocol.wire.reasons import FRAUD, Reason
+from worker.transformers_engine import TransformersEngine
+
+GROSS_JOBS = 8
+SLIGHT_JOBS = 24
+FRAUDULENT = {
+    "random-tokens": Reason.SAMPLING_FRAUD,
+    "cached-answers": Reason.SAMPLING_FRAUD,
+    "anothers-artifact": Reason.DUPLICATE,
+    "anothers-rollouts": Reason.WRONG_PROMPT,
+    "anothers-answers": Reason.SAMPLING_FRAUD,
+    "earlier-round": Reason.WRONG_PROMPT,
+    "best-of-n": Reason.SAMPLING_FRAUD,
+    "edited-answer": Reason.SAMPLING_FRAUD,
+    "edited-token": Reason.SAMPLING_FRAUD,
+    "early-stop": Reason.SAMPLING_FRAUD,
+    "refuses-to-stop": Reason.SAMPLING_FRAUD,
+    "smaller-prefilled": Reason.SAMPLING_FRAUD,
+    "sibling-prefilled": Reason.SAMPLING_FRAUD,
+    "wrong-environment": Reason.WRONG_PROMPT,
+    "other-prompts": Reason.WRONG_PROMPT,
+}
+VOID = {
+    "constant-polynomial": Reason.ACTIVATIONS,
+    "channel-template": Reason.ACTIVATIONS,
+    "other-prompts-proof": Reason.ACTIVATIONS,
+    "negated-activations": Reason.ACTIVATIONS,
+    "chosen-modulus": Reason.SHAPE,
+    "another-modulus": Reason.SHAPE,
+    "null-proofs": Reason.SHAPE,
+    "no-proofs": Reason.SHAPE,
+    "coefficient-free": Reason.SHAPE,
+    "extra-proof": Reason.SHAPE,
+    "cut-short": Reason.ENDING,
+    "inflated-units": Reason.UNITS,
+    "wrong-logprobs": Reason.LOGPROBS,
+    "other-policy": Reason.WRONG_POLICY,
+    "oversized": Reason.SHAPE,
+    "zstd-bomb": Reason.SHAPE,
+    "snappy-bomb": Reason.SHAPE,
+    "dictionary-bomb": Reason.SHAPE,
+    "thrift-bomb": Reason.SHAPE,
+    "lying-footer": Reason.SHAPE,
+}
+
+
+def jobs_of(stage: Stage, name: str, count: int) -> list[Judged]:
+    return [one for part in stage.run(name, count) for one in part]
+
+
+def row(stage: Stage, name: str, judged: list[Judged]) -> Row:
+    return conclude(name, ADVERSARIES[name].kind, judged, stage, Said())
+
+
+@pytest.mark.parametrize("name", [name for name, entry in ADVERSARIES.items() if entry.kind != "slight"])
+def test_no_job_of_a_plain_cheat_passes(stage: Stage, name: str) -> None:
+    judged = jobs_of(stage, name, GROSS_JOBS)
+    assert judged, "it never cheated"
+    assert [one.judgement.reason for one in judged if passed(one)] == []
+    found = {one.judgement.reason for one in judged}
+    if name in FRAUDULENT:
+        assert found == {FRAUDULENT[name]}
+    if name in VOID:
+        assert found == {VOID[name]}
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in ADVERSARIES if ADVERSARIES[name].kind == "slight" and name != "steering"]
+)
+def test_evidence_against_a_slight_cheat_adds_up(stage: Stage, name: str) -> None:
+    judged = jobs_of(stage, name, SLIGHT_JOBS)
+    total = sum(ratios_of_job(one).choices for one in judged)
+    caught = sum(not passed(one) for one in judged)
+    assert caught or total > stage.rules.sequential.bound / 10
+
+
+def test_every_adversary_says_in_a_sentence_what_it_does() -> None:
+    for name, entry in ADVERSARIES.items():
+        first = (entry.producer().__doc__ or "").strip().splitlines()[0]
+        assert first, name
+
+
+def test_steering_gets_no_further_than_single_jobs_let_it(stage: Stage) -> None:
+    for one in jobs_of(stage, "steering", SLIGHT_JOBS):
+        measured = one.judgement.evidence.measurements
+        assert measured is not None
+        assert passed(one)
+        assert measured.margin_max_N.max() <= stage.rules.thresholds.sampling_void
+
+
+@pytest.mark.parametrize(("batch", "jobs"), [(1, 1), (8, 4), (64, 8)])
+def test_honest_work_is_accepted_at_any_batch_size_and_leaves_no_record(stage: Stage, batch: int, jobs: int) -> None:
+    found = honest(stage, "transformers", TransformersEngine(), batch, 16 * jobs)
+    assert (found.jobs, found.fraud, found.void) == (jobs, 0, 0)
+    assert found.highest < found.bound / 2
+
+
+def test_an_edited_token_is_exactly_one_choice_beyond_the_bound(stage: Stage) -> None:
+    limit = stage.rules.thresholds.sampling_fraud
+    assert limit is not None
+    for one in jobs_of(stage, "edited-token", GROSS_JOBS):
+        measured = one.judgement.evidence.measurements
+        assert measured is not None
+        assert measured.flips_N.sum() == 1
+        assert limit < measured.margin_max_N.max()
+
+
+def test_what_makes_the_reference_crash_is_a_finding_here(stage: Stage) -> None:
+    for name in ("null-proofs", "coefficient-free", "extra-proof", "half-precision"):
+        for one in jobs_of(stage, name, 2):
+            findings: tuple[Finding, ...] = one.judgement.evidence.findings
+            assert findings
+            assert one.judgement.reason not in FRAUD
+            assert np.isfinite([finding.observed for finding in findings]).all()
