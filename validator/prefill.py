@@ -1,16 +1,17 @@
 """One forward pass over whole sequences: what the policy says of every token a worker sampled.
 
-Sequences are sorted by length, padded on the right (a causal model never looks there, so no mask is needed) and run in
-micro-batches; the LM head sees only the rows that sampled a token. Each is then scored as ``protocol.wire.sampling``
-says, z = l + T·G, so margins compare with what any honest engine would have chosen.
+Nothing is padded, and what sequences begin with in common, a group's prompt first of all, is run once (see
+``protocol.tensor.packing``). The LM head sees only the tokens that were followed by a sampled one, each once. The
+logits of a few of them at a time are scored as ``protocol.wire.sampling`` says, z = l + T·G, so margins compare with
+what any honest engine would have chosen.
 
-Axes: N sequences, S sampled tokens of all of them one after another, U those of different sequences, B sequences and R
-rows of a micro-batch, T positions, V vocabulary, H hidden size.
+Axes: S sampled tokens of all sequences one after another, N nodes of a pack, Q sampled tokens of a pack, R of a part of
+it, U different nodes they follow, V vocabulary, H hidden size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,14 +20,17 @@ import torch
 from numpy.typing import NDArray
 
 from protocol.errors import Misconfigured, Unavailable
+from protocol.tensor.attention import check_attention, run
 from protocol.tensor.model import Model
-from protocol.tensor.noise import gumbel_noise
+from protocol.tensor.noise import perturb
+from protocol.tensor.packing import Pack, PackedLayout, pack
 
 F32 = NDArray[np.float32]
 I32 = NDArray[np.int32]
+I64 = NDArray[np.int64]
 
 MAX_TOKENS = {"cpu": 1 << 11, "cuda": 1 << 16}
-MAX_LOGITS = 1 << 22
+MAX_LOGITS = {"cpu": 1 << 18, "cuda": 1 << 27}
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -77,26 +81,44 @@ class Prefill:
 def prefill(model: Model, sequences: Sequence[Completed], temperature: float, head_dtype: torch.dtype) -> Prefill:
     """Runs the policy over every sequence. Raises ``Unavailable`` where it gives numbers that are not finite."""
     lengths_N = np.array([len(sequence.output_tokens) for sequence in sequences], dtype=np.int64)
+    # The last token is never fed: it sampled nothing.
+    fed = [np.concatenate([one.prompt_tokens, one.output_tokens[:-1]]) for one in sequences]
+    scores = _Scores(model, sequences, lengths_N, temperature, head_dtype)
     with torch.inference_mode():
-        hidden_UH, rows_S = _hidden(model, sequences)
-        scored = _score(model, sequences, hidden_UH, rows_S, temperature, head_dtype).cpu().numpy()
-        hidden_SH = hidden_UH.to(device="cpu", dtype=torch.bfloat16)[rows_S]
-    if not np.isfinite(scored).all():
+        for part in pack(fed, MAX_TOKENS[scores.device.type]):
+            layout = PackedLayout.of(part, scores.device)
+            output = run(model.network.base_model, layout, *part.inputs(scores.device))
+            scores.add(part, output[0][0])
+    if not np.isfinite(scores.numbers_4S).all():
         raise Unavailable("the policy gives logits that are not finite: abstain")
-    margins_S, gaps_S, logprobs_S, leads_S = (np.ascontiguousarray(scored[:, column]) for column in range(4))
-    # Token ids below 2^24 are exact in fp32; a vocabulary that large does not exist.
-    return Prefill(lengths_N, margins_S, gaps_S, logprobs_S, scored[:, 4].astype(np.int32), leads_S, hidden_SH)
+    margins_S, gaps_S, logprobs_S, leads_S = scores.numbers_4S
+    return Prefill(lengths_N, margins_S, gaps_S, logprobs_S, scores.chosen_S, leads_S, scores.hidden_SH)
 
 
 def probe(model: Model) -> None:
-    """Raises ``Misconfigured`` where the model does more to logits than its LM head: version 1 rules mean raw ones."""
-    network = model.network
+    """Raises ``Misconfigured`` where the policy cannot be prefilled as it would run by itself.
+
+    That is where it does more to logits than its LM head, for version 1 rules mean raw ones; and where it gives other
+    numbers for sequences that share what they begin with than for each alone.
+    """
+    check_attention(model.network)
+    vocabulary = model.network.config.vocab_size
+    sequences = [torch.arange(first, first + 6).remainder(vocabulary).int() for first in (0, 0, 3)]
+    sequences[1] = torch.cat([sequences[1][:3], sequences[2][:2]])
     with torch.inference_mode():
-        tokens_BT = torch.arange(4, device=_device(model))[None] % network.config.vocab_size
-        ours = network.get_output_embeddings()(network.base_model(input_ids=tokens_BT, use_cache=False)[0])
-        theirs = network(input_ids=tokens_BT, use_cache=False).logits
-    if not torch.allclose(ours.float(), theirs.float(), atol=1e-2, rtol=1e-2):
-        raise Misconfigured("this model changes its logits after the LM head, which rules of version 1 do not cover")
+        (part,) = pack([sequence.numpy() for sequence in sequences], 64)
+        device = _device(model)
+        hidden_NH = run(model.network.base_model, PackedLayout.of(part, device), *part.inputs(device))[0][0]
+        ours_NV = model.network.get_output_embeddings()(hidden_NH)
+        for member, nodes_T in zip(part.members_S, part.nodes_ST, strict=True):
+            tokens_1T = sequences[member][None].long().to(device)
+            theirs_TV = model.network(input_ids=tokens_1T, use_cache=False).logits[0]
+            ours_TV = ours_NV[torch.from_numpy(nodes_T[nodes_T >= 0]).to(device)]
+            if not torch.allclose(ours_TV.float(), theirs_TV.float(), atol=2e-2, rtol=2e-2):
+                raise Misconfigured(
+                    "this model gives other logits than its LM head, or others in company than alone, which rules of "
+                    "version 1 do not cover"
+                )
 
 
 def _device(model: Model) -> torch.device:
@@ -104,80 +126,73 @@ def _device(model: Model) -> torch.device:
     return device
 
 
-def _micro_batches(sequences: Sequence[Completed], most: int) -> Iterator[list[int]]:
-    """Indices by falling length, at most ``most`` padded positions together."""
-    sizes = [len(sequence.prompt_tokens) + len(sequence.output_tokens) for sequence in sequences]
-    batch: list[int] = []
-    for n in sorted(range(len(sequences)), key=sizes.__getitem__, reverse=True):
-        if batch and (len(batch) + 1) * sizes[batch[0]] > most:
-            yield batch
-            batch = []
-        batch.append(n)
-    if batch:
-        yield batch
+class _Scores:
+    """What is known of S sampled tokens, filled in pack by pack. Numbers: margin, gap, logprob, lead; see Prefill."""
 
+    def __init__(
+        self,
+        model: Model,
+        sequences: Sequence[Completed],
+        lengths_N: I64,
+        temperature: float,
+        head_dtype: torch.dtype,
+    ) -> None:
+        self.device, self.head = _device(model), model.network.get_output_embeddings()
+        self.temperature, self.head_dtype = temperature, head_dtype
+        self.prompts, self.lengths = [len(one.prompt_tokens) for one in sequences], lengths_N
+        self.starts = np.cumsum(lengths_N) - lengths_N
+        total = int(lengths_N.sum())
+        self.keys_S2 = np.repeat(np.array([one.noise_key for one in sequences], dtype=np.int64), lengths_N, axis=0)
+        self.positions_S = np.arange(total) - np.repeat(self.starts, lengths_N)
+        self.tokens_S = np.concatenate([one.output_tokens for one in sequences]).astype(np.int64)
+        self.numbers_4S = np.empty((4, total), dtype=np.float32)
+        self.chosen_S = np.empty(total, dtype=np.int32)
+        self.hidden_SH = torch.empty(total, self.head.weight.shape[1], dtype=torch.bfloat16)
 
-def _hidden(model: Model, sequences: Sequence[Completed]) -> tuple[torch.Tensor, torch.Tensor]:
-    """What the LM head sees: rows (U, H) of the different sequences, and which of them each sampled token needs, (S,).
+    def add(self, part: Pack, hidden_NH: torch.Tensor) -> None:
+        """Scores the sampled tokens of a pack's sequences, ``hidden_NH`` what the LM head sees of its nodes."""
+        places, nodes = self._sampled(part)
+        self.hidden_SH[torch.from_numpy(places)] = hidden_NH[self._there(nodes)].to("cpu", torch.bfloat16)
+        # In order of the nodes they follow, so that those which follow the same one are scored from the same logits.
+        order = np.argsort(nodes, kind="stable")
+        step = max(1, MAX_LOGITS[self.device.type] // self.head.weight.shape[0])
+        for start in range(0, len(order), step):
+            chosen = order[start : start + step]
+            different_U, row_R = np.unique(nodes[chosen], return_inverse=True)
+            logits_UV = _logits(self.head, hidden_NH[self._there(different_U)], self.head_dtype)
+            self._score(places[chosen], logits_UV, self._there(row_R) if len(different_U) < len(chosen) else None)
 
-    A group's samples often agree to the last token but one; what was fed is the same then, and is run once.
-    """
-    keys = [(one.prompt_tokens.tobytes(), one.output_tokens[:-1].tobytes()) for one in sequences]
-    different = list(dict(zip(keys, sequences, strict=True)).items())
-    lengths = [len(one.output_tokens) for _, one in different]
-    starts = np.cumsum(lengths) - lengths
-    hidden_UH = torch.empty(0)
-    for batch in _micro_batches([one for _, one in different], MAX_TOKENS[_device(model).type]):
-        hidden_RH = _hidden_rows(model, [different[n][1] for n in batch])
-        if not len(hidden_UH):
-            hidden_UH = hidden_RH.new_empty(sum(lengths), hidden_RH.shape[1])
-        rows = np.concatenate([np.arange(starts[n], starts[n] + lengths[n]) for n in batch])
-        hidden_UH[torch.from_numpy(rows).to(hidden_RH.device)] = hidden_RH
-    place = {key: (int(start), length) for (key, _), start, length in zip(different, starts, lengths, strict=True)}
-    rows_S = np.concatenate([np.arange(start, start + length) for start, length in (place[key] for key in keys)])
-    return hidden_UH, torch.from_numpy(rows_S)
+    def _sampled(self, part: Pack) -> tuple[I64, I64]:
+        """Which sampled tokens (Q,) a pack's sequences have, and the node that each of them follows."""
+        places, nodes = [], []
+        for member, nodes_T in zip(part.members_S.tolist(), part.nodes_ST, strict=True):
+            length, last = self.lengths[member], self.prompts[member] - 1
+            places.append(np.arange(self.starts[member], self.starts[member] + length))
+            nodes.append(nodes_T[last : last + length])
+        return np.concatenate(places), np.concatenate(nodes)
 
+    def _there(self, array: NDArray[Any]) -> torch.Tensor:
+        return torch.from_numpy(array).to(self.device)
 
-def _hidden_rows(model: Model, members: Sequence[Completed]) -> torch.Tensor:
-    """Last hidden states after the final norm at each position that sampled a token, (R, H), member after member."""
-    # The last token is never fed: it sampled nothing.
-    fed = [np.concatenate([member.prompt_tokens, member.output_tokens[:-1]]) for member in members]
-    width = max(len(tokens) for tokens in fed)
-    tokens_BT = np.zeros((len(fed), width), dtype=np.int64)
-    sampled_BT = np.zeros((len(fed), width), dtype=bool)
-    for b, (tokens, member) in enumerate(zip(fed, members, strict=True)):
-        tokens_BT[b, : len(tokens)] = tokens
-        sampled_BT[b, len(member.prompt_tokens) - 1 : len(tokens)] = True
-    device = _device(model)
-    hidden_BTH = model.network.base_model(input_ids=torch.from_numpy(tokens_BT).to(device), use_cache=False)[0]
-    rows: torch.Tensor = hidden_BTH[torch.from_numpy(sampled_BT).to(device)]
-    return rows
-
-
-def _score(
-    model: Model,
-    sequences: Sequence[Completed],
-    hidden_UH: torch.Tensor,
-    rows_S: torch.Tensor,
-    temperature: float,
-    head_dtype: torch.dtype,
-) -> torch.Tensor:
-    """Margin, gap, logprob, lead and seeded choice of each sampled token, fp32 (S, 5)."""
-    lengths = [len(one.output_tokens) for one in sequences]
-    keys_S2 = np.repeat(np.array([one.noise_key for one in sequences], dtype=np.int64), lengths, axis=0)
-    positions_S = np.concatenate([np.arange(length) for length in lengths])
-    tokens_S = np.concatenate([one.output_tokens for one in sequences]).astype(np.int64)
-    device = hidden_UH.device
-    keys, positions, tokens = (torch.from_numpy(array).to(device) for array in (keys_S2, positions_S, tokens_S))
-    head, rows = model.network.get_output_embeddings(), rows_S.to(device)
-    step = max(1, MAX_LOGITS // head.weight.shape[0])
-    parts = []
-    for start in range(0, len(rows), step):
-        part = slice(start, start + step)
-        logits_RV = _logits(head, hidden_UH[rows[part]], head_dtype)
-        noise_RV = gumbel_noise(keys[part], positions[part], logits_RV.shape[1], device)
-        parts.append(_score_rows(logits_RV, noise_RV, tokens[part, None], temperature))
-    return torch.cat(parts)
+    def _score(self, places_R: I64, logits_UV: torch.Tensor, row_R: torch.Tensor | None) -> None:
+        """``row_R`` says which of the logits each token was chosen from, where it is not one each."""
+        tokens_R = self._there(self.tokens_S[places_R])
+        scale = self.temperature or 1.0
+        logprobs_UV = (logits_UV / scale).log_softmax(-1)
+        if row_R is None:
+            row_R, scores_RV = torch.arange(len(tokens_R), device=self.device), logits_UV
+        else:
+            scores_RV = logits_UV[row_R]
+        keys_R2, positions_R = self._there(self.keys_S2[places_R]), self._there(self.positions_S[places_R])
+        temperature_R = torch.full(tokens_R.shape, self.temperature, device=self.device)
+        scores_RV = perturb(scores_RV, keys_R2, positions_R, temperature_R)
+        best_R, chosen_R = scores_RV.max(-1)
+        margins_R = best_R - scores_RV.gather(1, tokens_R[:, None])[:, 0]
+        gaps_R = best_R - scores_RV.scatter_(1, chosen_R[:, None], -torch.inf).amax(-1)
+        logprobs_R = logprobs_UV[row_R, tokens_R]
+        leads_R = scale * (logprobs_R - logprobs_UV[row_R, chosen_R])
+        self.numbers_4S[:, places_R] = torch.stack([margins_R, gaps_R, logprobs_R, leads_R]).cpu().numpy()
+        self.chosen_S[places_R] = chosen_R.cpu().numpy()
 
 
 def _logits(head: Any, hidden_RH: torch.Tensor, head_dtype: torch.dtype) -> torch.Tensor:
@@ -189,20 +204,6 @@ def _logits(head: Any, hidden_RH: torch.Tensor, head_dtype: torch.dtype) -> torc
     return logits.float()
 
 
-def _score_rows(
-    logits_RV: torch.Tensor, noise_RV: torch.Tensor, tokens_R1: torch.Tensor, temperature: float
-) -> torch.Tensor:
-    scale = temperature if temperature > 0 else 1.0
-    sampled_R = logits_RV.gather(1, tokens_R1)[:, 0]
-    logprobs_R = sampled_R / scale - (logits_RV / scale).logsumexp(-1)
-    scores_RV = noise_RV.mul_(float(np.float32(temperature))).add_(logits_RV)
-    best_R2, index_R2 = scores_RV.topk(2, dim=-1)
-    margins_R = best_R2[:, 0] - scores_RV.gather(1, tokens_R1)[:, 0]
-    leads_R = sampled_R - logits_RV.gather(1, index_R2[:, :1])[:, 0]
-    gaps_R = best_R2[:, 0] - best_R2[:, 1]
-    return torch.stack([margins_R, gaps_R, logprobs_R, leads_R, index_R2[:, 0].float()], dim=1)
-
-
-# MAX_TOKENS: padded positions a forward pass takes. On one core 2048 is fastest (0.40 s for 32,000 positions of the
-# built-in model, 0.68 s at 8192): beyond that activations leave the cache.
-# MAX_LOGITS: 2^22 fp32 numbers, 16 MiB, several times over while rows are scored.
+# MAX_TOKENS: nodes a forward pass takes; beyond that its activations leave a processor's cache.
+# MAX_LOGITS: fp32 numbers scored at once, 1 MiB on a processor, 512 MiB on an accelerator; scoring holds about three
+# times as much.
