@@ -43,21 +43,42 @@ def check(
     settings: EnvFile = None,
     json: Json = False,
 ) -> None:
-    """Judge one artifact by hand and print what was found; exit 1 where it is not accepted."""
+    """Judge one artifact by hand and print the evidence, check by check; exit 1 where it is not accepted."""
     from protocol.errors import Misconfigured
+    from validator.display import show_inspection
     from validator.inspection import inspect
-    from validator.report import rows, summary
     from validator.settings import ValidatorSettings
 
     if not artifact.is_file():
         raise Misconfigured(f"there is no file {artifact}")
-    judgement = inspect(ValidatorSettings.read(settings), artifact.read_bytes(), round_, job, model)
-    if json:
-        show({**summary(judgement), "findings": rows(judgement)}, True)
-    else:
-        show(summary(judgement), False, f"job {judgement.claim.job} of round {judgement.claim.round}")
-        show(rows(judgement), False, "findings")
-    if judgement.reason:
+    inspection = inspect(ValidatorSettings.read(settings), artifact.read_bytes(), round_, job, model)
+    show_inspection(inspection, json)
+    if inspection.reason:
+        raise SystemExit(EXIT_REFUSED)
+
+
+@app.command()
+@guard
+def replay(
+    bundle: Annotated[Path, typer.Argument(help="A juror's signed evidence, as the coordinator serves it.")],
+    artifacts: Annotated[
+        Path | None, typer.Option("--artifacts", help="A folder of artifacts by root; else they are fetched.")
+    ] = None,
+    model: Annotated[Path | None, typer.Option("--model", help="The round's weights; else they are fetched.")] = None,
+    settings: EnvFile = None,
+    json: Json = False,
+) -> None:
+    """Judge again what a juror judged and compare; exit 1 where verdicts differ or the bundle is contradicted."""
+    from protocol.errors import Misconfigured
+    from validator.display import show_replay
+    from validator.replay import replay as replay_bundle
+    from validator.settings import ValidatorSettings
+
+    if not bundle.is_file():
+        raise Misconfigured(f"there is no file {bundle}")
+    replayed = replay_bundle(ValidatorSettings.read(settings), bundle.read_bytes(), artifacts, model)
+    show_replay(replayed, json)
+    if not replayed.confirmed:
         raise SystemExit(EXIT_REFUSED)
 
 

@@ -57,6 +57,10 @@ class History:
             for statement in settled.statements
         ) and not any(settled.settled_in < followed.opened_in for settled in waiting[AHEAD:])
 
+    def whole(self, followed: FollowedRound) -> bool:
+        """Whether nothing that counts for a round is missing, nor was given up on."""
+        return not any(settled.settled_in < followed.opened_in for settled in self._past(followed).waiting)
+
     def standing(self, followed: FollowedRound, node: int) -> Standing:
         """Returns where ``node`` stood when the round opened, by what is there now."""
         past = self._past(followed)

@@ -1,63 +1,93 @@
-"""What ``assize validator check`` does: one artifact, by hand, as the daemon would."""
+"""What ``assize validator check`` does: one artifact, by hand, as the daemon would, and then token by token."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
-from protocol.chain.client import Chain
-from protocol.chain.tail import Rollback, Tail
-from protocol.errors import Rejected, Unavailable
-from protocol.transport.coordinator import CoordinatorClient
-from protocol.wire.rollout import DEFAULT_LIMITS, decode
-from validator.desk import Docket, Trial
-from validator.judge import Judgement, Submitted, judge
-from validator.rounds import FollowedRound, Rounds
-from validator.runs import Runs
+from protocol.errors import Rejected
+from protocol.wire.reasons import Reason
+from protocol.wire.rollout import DEFAULT_LIMITS, Artifact, decode
+from protocol.wire.rules import Rules
+from protocol.wire.sampling import noise_key
+from validator import checks
+from validator.archive import Archive
+from validator.claims import Claim
+from validator.judge import Judgement, Policy, Submitted, judge, problems_of
+from validator.prefill import DTYPES, Completed, Prefill, prefill
+from validator.record import Standing
+from validator.rounds import FollowedRound
+from validator.runs import RunContext
 from validator.settings import ValidatorSettings
-from validator.weights import load_policy
 
-WAIT_SECONDS = 120.0
+
+@dataclass(frozen=True, slots=True)
+class CloseUp:
+    """An artifact that could be run, and what the policy says of each of its tokens."""
+
+    artifact: Artifact
+    prefill: Prefill
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """A judgement and what it rests on.
+
+    close_up  None where the artifact could not be run
+    standing  where the node's record stood when the round opened
+    whole     whether every bundle that counts for the record could be had
+    """
+
+    judgement: Judgement
+    rules: Rules
+    close_up: CloseUp | None
+    standing: Standing
+    whole: bool
+
+    @property
+    def reason(self) -> Reason:
+        """The verdict."""
+        return self.judgement.reason
 
 
 def inspect(
     settings: ValidatorSettings, data: bytes, round_: int, job: int | None = None, model: Path | None = None
-) -> Judgement:
+) -> Inspection:
     """Judges ``data`` as the artifact of ``job`` (None: the one it names) of a round, whatever state that is in.
 
     ``model`` is a directory that holds the round's weights; None fetches them as the daemon does. Raises ``Rejected``
     where the round or the job was never submitted, ``Unavailable`` where something is out of reach.
     """
-    with ExitStack() as stack:
-        chain = stack.enter_context(closing(Chain.connect(settings.rpc_url, settings.addresses)))
-        rounds = _all_rounds(chain)
-        followed = rounds.live.get(round_)
-        if followed is None:
-            raise Rejected(f"the chain has no round {round_}")
-        client = stack.enter_context(closing(CoordinatorClient(settings.coordinator_url)))
-        directory = settings.state_dir / "weights"
-        runs = stack.enter_context(
-            closing(Runs(client, chain.deployment, directory, settings.sources, settings.device))
-        )
-        wanted, run, version = _job(followed, data, job), followed.opened.run, followed.opened.policy_version
-        context = runs.context(run, followed.terms)
-        trial = Trial(followed, context, rounds.manifest_roots[run, version], Docket())
-        if model is not None:
-            policy = load_policy(model, context.rules, settings.device)
-        else:
-            policy = context.weights.wait_for(version, trial.manifest_root, WAIT_SECONDS)
-        (judgement,) = judge(policy, context.rules, context.environment, [Submitted(trial.claim(wanted), data)])
-        return judgement
+    with closing(Archive(settings, model)) as archive:
+        trial = archive.trial(round_)
+        claim = trial.claim(_job(trial.followed, data, job))
+        policy, context = archive.policy(trial), trial.context
+        judgements = judge(policy, context.rules, context.environment, [Submitted(claim, data)])
+        history, whole = archive.history(trial.followed)
+        (judgement,) = history.weigh(trial, judgements)
+        standing = history.standing(trial.followed, claim.node)
+        return Inspection(judgement, context.rules, look_closer(policy, context, claim, data), standing, whole)
 
 
-def _all_rounds(chain: Chain) -> Rounds:
-    tail, rounds = Tail(chain), Rounds(keep_ended=True)
-    while answer := tail.poll():
-        if isinstance(answer, Rollback):
-            raise Unavailable("the chain was reorganised meanwhile: try again")
-        for found in answer:
-            rounds.fold(found.logs)
-    return rounds
+def look_closer(policy: Policy, context: RunContext, claim: Claim, data: bytes) -> CloseUp | None:
+    """Runs the artifact once more and keeps what is said of each token; None where it cannot be run."""
+    rules = context.rules
+    problems = problems_of(rules, context.environment, claim)
+    try:
+        artifact = checks.read_artifact(claim, data, checks.artifact_limits(rules, [one.prompt for one in problems]))
+    except Rejected:
+        return None
+    if checks.check_shape(artifact, rules, policy.vocabulary):
+        return None
+    sequences = [
+        Completed(rollout.prompt_tokens, rollout.output_tokens, noise_key(claim.seed, n))
+        for n, rollout in enumerate(artifact.rollouts)
+    ]
+    return CloseUp(
+        artifact, prefill(policy.model, sequences, rules.temperature, DTYPES[rules.model.head_dtype]), policy
+    )
 
 
 def _job(followed: FollowedRound, data: bytes, job: int | None) -> int:

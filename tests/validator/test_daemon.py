@@ -9,21 +9,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from protocol.chain.actions import drip
 from protocol.chain.appealing import open_appeal
 from protocol.chain.structs import State
-from protocol.errors import Rejected
 from protocol.wire import evidence
 from protocol.wire.reasons import Reason
 from protocol.wire.votes import abstention
 from tests.conftest import TOKEN
 from tests.validator.scene import Cast, Scene
-from validator.inspection import inspect
 from validator.journal import Ballot, Journal
 from validator.preflight import examine
-from validator.report import rows, summary
 
 
 def test_validators_take_a_round_to_its_verdict_and_the_edited_job_is_fraud(make_scene: Callable[..., Scene]) -> None:
@@ -126,26 +121,6 @@ def test_an_appeal_whose_artifact_is_gone_decides_nothing(make_scene: Callable[.
     scene.tick_until(appeal, State.VOID, 90)
     assert {revealed.reasons for revealed in scene.reveals() if revealed.round == appeal} <= {b"\xff"}
     assert scene.chain.latest().round(opened.round).accepted == 0b10
-
-
-def test_checking_by_hand_finds_what_the_daemon_finds(make_scene: Callable[..., Scene], tmp_path: Path) -> None:
-    scene = make_scene()
-    opened = scene.open()
-    honest, edited = scene.work(opened)
-    lie = scene.edit(edited)
-    scene.submit(opened, [honest, lie], {0, 1})
-    settings = scene.settings(tmp_path)
-    assert inspect(settings, honest.file, opened.round).reason is Reason.ACCEPTED
-    judgement = inspect(settings, lie.file, opened.round)
-    assert judgement.reason is Reason.SAMPLING_FRAUD
-    assert summary(judgement)["verdict"] == "sampling_fraud"
-    assert rows(judgement)[0]["observed"] > rows(judgement)[0]["limit"]
-    assert inspect(settings, b"garbage", opened.round, job=0).reason is Reason.SHAPE
-    assert inspect(settings, edited.file, opened.round).reason is Reason.WRONG_ROOT
-    with pytest.raises(Rejected, match="no round 99"):
-        inspect(settings, honest.file, 99)
-    with pytest.raises(Rejected, match="nobody submitted job 7"):
-        inspect(settings, honest.file, opened.round, job=7)
 
 
 def test_preflight_names_what_is_missing(make_scene: Callable[..., Scene], tmp_path: Path) -> None:
