@@ -56,6 +56,7 @@ class Sampler:
         self.temperature_R = self._new((0,), torch.float32)
         self.stop_R, self.limit_R, self.steps_R, self.last_R = (self._new((0,)) for _ in range(4))
         self.running_R = self._new((0,), torch.bool)
+        self.divides = False
         self.tokens_RT = self._new((0, longest + 1))
         self.logprobs_RT = self._new((0, longest + 1), torch.float32)
         self.hidden_RTH = self._new((0, longest + 1, hidden), torch.bfloat16)
@@ -83,6 +84,7 @@ class Sampler:
         ):
             held[places] = torch.tensor(values, dtype=held.dtype, device=self.device)
         self.steps_R[places] = 0
+        self.divides |= any(request.temperature not in (0.0, 1.0) for request in requests)
         self.running_R[places] = True
 
     def sample(self, logits_BV: Tensor, hidden_BH: Tensor) -> None:
@@ -90,15 +92,22 @@ class Sampler:
         rows = slice(len(logits_BV))
         index_B, steps_B = torch.arange(len(logits_BV), device=self.device), self.steps_R[rows]
         temperature_B = self.temperature_R[rows]
-        scaled_BV = logits_BV / torch.where(temperature_B == 0, 1.0, temperature_B)[:, None]
-        normalizer_B = scaled_BV.logsumexp(-1)
-        tokens_B = perturb(logits_BV, self.keys_R2[rows], steps_B, temperature_B).argmax(-1)
+        scaled_BV = (
+            logits_BV / torch.where(temperature_B == 0, 1.0, temperature_B)[:, None] if self.divides else logits_BV
+        )
+        logprobs_BV = scaled_BV.log_softmax(-1)
+        tokens_B = self.choose(logits_BV, logprobs_BV)
         self.last_R[rows] = tokens_B
         self.tokens_RT[index_B, steps_B] = tokens_B
-        self.logprobs_RT[index_B, steps_B] = scaled_BV.gather(1, tokens_B[:, None])[:, 0] - normalizer_B
+        self.logprobs_RT[index_B, steps_B] = logprobs_BV[index_B, tokens_B]
         self.hidden_RTH[index_B, steps_B] = hidden_BH.bfloat16()
         steps_B += self.running_R[rows]
         self.running_R[rows] &= (tokens_B != self.stop_R[rows]) & (steps_B < self.limit_R[rows])
+
+    def choose(self, logits_BV: Tensor, logprobs_BV: Tensor) -> Tensor:
+        """Returns the tokens (B,) that the rows' noise determines. May overwrite ``logits_BV``."""
+        rows = slice(len(logits_BV))
+        return perturb(logits_BV, self.keys_R2[rows], self.steps_R[rows], self.temperature_R[rows]).argmax(-1)
 
     def completion(self, slot: int) -> Completion:
         """Returns what the request in ``slot``, which has ended, gave."""

@@ -38,15 +38,17 @@ def decode(
     requests: Sequence[Request],
     cancelled: Callable[[], bool] = lambda: False,
     max_rows: int = MAX_ROWS,
+    sampler: type[Sampler] = Sampler,
 ) -> list[Completion]:
     """Complete every request, in their order, at most ``max_rows`` at a time.
 
+    Another ``sampler`` chooses tokens otherwise, to be compared with.
     Raises ``Unavailable`` as soon as ``cancelled`` says so, ``Misconfigured`` for a model whose rows cannot share a
     batch.
     """
     check_attention(model)
     with torch.inference_mode(), _head_input(model) as head_input:
-        return _Decoder(model, head_input, requests, cancelled, max_rows).run()
+        return _Decoder(model, head_input, requests, cancelled, max_rows, sampler).run()
 
 
 class _head_input:
@@ -77,6 +79,7 @@ class _Decoder:
         requests: Sequence[Request],
         cancelled: Callable[[], bool],
         max_rows: int,
+        sampler: type[Sampler],
     ) -> None:
         self.model, self.head_input, self.requests = model, head_input, requests
         self.cancelled, self.max_rows = cancelled, max_rows
@@ -87,7 +90,7 @@ class _Decoder:
         self.waiting = deque(order)
         self.done: dict[int, Completion] = {}
         longest = max((request.max_tokens for request in requests), default=0)
-        self.sampler = Sampler(longest, model.get_output_embeddings().weight.shape[1], self.device)
+        self.sampler = sampler(longest, model.get_output_embeddings().weight.shape[1], self.device)
         self.slots = Slots(self.device)
         self.request_B: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self.most_positions = _most_bytes(self.device) // _position_bytes(model)
