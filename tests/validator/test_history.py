@@ -6,20 +6,28 @@ import copy
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from protocol.chain.actions import drip
+from protocol.chain.appealing import open_appeal
 from protocol.chain.events import RoundOpened
-from protocol.chain.structs import State
+from protocol.chain.structs import RunTerms, State
+from protocol.errors import Unavailable
 from protocol.wire import evidence
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import Rules, Sequential, Thresholds
+from tests.conftest import TOKEN
 from tests.validator.conftest import RULES, Court
-from tests.validator.scene import Scene
+from tests.validator.scene import Cast, Scene
+from validator.bundles import WAIT_SECONDS, Bundles
+from validator.history import History
 from validator.journal import Journal
-from validator.record import Standing
+from validator.record import Ratios, SettledRound, Standing, Statement
+from validator.rounds import FollowedRound
 
 LENIENT = Thresholds(
     sampling_void=1.0, logprob_median=0.5, logprob_tail=1.0, toploc=0.5, toploc_mean=0.5, toploc_null_ratio=0.95
@@ -54,13 +62,13 @@ def judged(scene: Scene, network: Any = None) -> RoundOpened:
     return opened
 
 
-def standings(scene: Scene, opened: int) -> list[Standing]:
+def standings(scene: Scene, opened: int, seconds: float = 10.0) -> list[Standing]:
     """Where the worker stands with each juror after all that has settled, once they have what they will have."""
     found = []
     for juror in scene.jurors:
         juror.validator.tick()
         followed = replace(scene.followed[opened], opened_in=1 << 60)
-        give_up = time.monotonic() + 5
+        give_up = time.monotonic() + seconds
         while not juror.validator._history.complete(followed) and time.monotonic() < give_up:
             juror.validator.tick()
             time.sleep(0.01)
@@ -139,7 +147,7 @@ def test_lost_bundles_condemn_nobody_and_a_vote_does_not_wait_for_them(
     assert scene.chain.latest().round(after.round).accepted == 0b11
     scene.settle(after)
     lose_evidence(scene)
-    assert standings(scene, after.round) == [Standing()] * 3
+    assert standings(scene, after.round, 0.5) == [Standing()] * 3
 
 
 def test_a_restart_keeps_what_was_learnt(make_scene: Callable[..., Scene], slightly_off: Any) -> None:
@@ -154,3 +162,106 @@ def test_a_restart_keeps_what_was_learnt(make_scene: Callable[..., Scene], sligh
         juror.close()
         juror.validator, juror.close = juror.build()
     assert standings(scene, opened) == before
+
+
+def test_on_appeal_the_record_is_that_of_the_round_appealed_against(
+    make_scene: Callable[..., Scene], cast: Cast, slightly_off: Any
+) -> None:
+    one_round = Sequential(sigma=1e-4, false_alarm=0.5, horizon_jobs=1)
+    offered = {"validators": 4, "committee": 1, "appeal_seats": 3, "challenge_seconds": 3600}
+    scene = make_scene(rules=lenient(one_round), **offered)
+    opened = judged(scene, slightly_off)
+    scene.chain.rpc.call("evm_increaseTime", hex(3601))
+    scene.chain.rpc.call("evm_mine")
+    scene.settle(opened)
+    condemned = judged(scene)
+    assert scene.chain.latest().round(condemned.round).fraud == 0b11
+    appellant = cast.sender("appellant")
+    drip(appellant, TOKEN, "drip")
+    appeal = open_appeal(appellant, condemned.round, 0, "appeal").appeal
+    scene.tick_until(appeal, State.SETTLED, 60)
+    assert scene.chain.latest().round(condemned.round).fraud == 0b11
+    votes = [revealed for revealed in scene.reveals() if revealed.round == appeal]
+    assert [vote.reasons for vote in votes] == [bytes([Reason.SEQUENCE])] * 3
+
+
+class Store:
+    """Bundles by root, in memory; each says the same of job 0."""
+
+    def __init__(self, directory: Path) -> None:
+        self.now, self.there = 100.0, set[bytes]()
+        self.bundles = Bundles(lambda root: b"", 1, "0x", directory, lambda: self.now)
+        self.bundles._learn = self._learn  # type: ignore[method-assign]
+
+    def _learn(self, settled: SettledRound, statement: Statement) -> dict[int, Ratios]:
+        if statement.root not in self.there:
+            raise Unavailable("not there")
+        return {0: Ratios(statement.root[0], 0.0, 0.0)}
+
+    def put(self, settled: SettledRound) -> None:
+        self.there.update(statement.root for statement in settled.statements)
+
+
+def past(number: int, rules_hash: bytes = b"\x02" * 32) -> SettledRound:
+    """A settled round whose one job speaks with as many nats as its number."""
+    statement = Statement(4, "", bytes([number]) * 32)
+    return SettledRound(number, bytes(32), 1, rules_hash, 0, 10 * number, (statement,), {0: 7}, frozenset())
+
+
+def opened_in(block: int) -> FollowedRound:
+    terms = RunTerms("", "", b"\x02" * 32, 1, 1, 1, 3, 5, 600, 600, 600, 600, 60)
+    return FollowedRound(9, RoundOpened(9, 1, 0, 0, 1, 1, 0, 0, b""), block, bytes(32), terms, 0)
+
+
+def follow(history: History, settled: list[SettledRound], looks: int = 60) -> None:
+    for _ in range(looks):
+        history.follow(settled)
+        time.sleep(0.002)
+
+
+def test_rounds_count_in_order_up_to_the_opening_and_of_these_rules_alone(tmp_path: Path) -> None:
+    store, settled = Store(tmp_path), [past(1), past(2, b"\x03" * 32), past(3), past(4)]
+    history = History(store.bundles)
+    for one in settled:
+        store.put(one)
+    followed = opened_in(40)
+    assert history.complete(followed), "nothing was followed yet"
+    follow(history, settled)
+    assert history.complete(followed)
+    assert history.standing(followed, 7).choices == 1.0 + 3.0, "settled in block 40: too late"
+    assert history.standing(opened_in(41), 7).choices == 8.0
+    history.close()
+
+
+def test_what_is_awaited_holds_a_vote_back_for_a_while_and_counts_once_it_comes(tmp_path: Path) -> None:
+    store, settled, followed = Store(tmp_path), [past(1), past(2)], opened_in(100)
+    history = History(store.bundles)
+    store.put(settled[1])
+    history.complete(followed)
+    follow(history, settled)
+    assert not history.complete(followed)
+    store.now += WAIT_SECONDS
+    assert history.complete(followed)
+    assert not history.whole(followed)
+    assert history.standing(followed, 7).choices == 2.0, "what is there counts"
+    store.put(settled[0])
+    for _ in range(10):
+        store.now += 11.0
+        follow(history, settled, 5)
+    assert history.whole(followed)
+    assert history.standing(followed, 7).choices == 3.0
+    history.close()
+
+
+def test_after_a_reorganisation_the_record_follows_the_other_chain(tmp_path: Path) -> None:
+    store, followed = Store(tmp_path), opened_in(100)
+    first, other = [past(1), past(2)], [past(1), past(5)]
+    for one in (*first, *other):
+        store.put(one)
+    history = History(store.bundles)
+    history.complete(followed)
+    follow(history, first)
+    assert history.standing(followed, 7).choices == 3.0
+    follow(history, other)
+    assert history.standing(followed, 7).choices == 6.0
+    history.close()
