@@ -39,7 +39,7 @@ def main() -> None:
     """Runs the zoo and shows what came of it; the last line is JSON."""
     options = _options()
     insist_on_toploc()
-    console.print("preparing the models")
+    print("preparing the models", flush=True)
     prepare(Arithmetic(3))
     tasks = plan(options.jobs, options.byte_jobs, options.honest, options.engines, options.names)
     rows: list[Row] = []
@@ -48,7 +48,7 @@ def main() -> None:
     for done, found in enumerate(carry_out(tasks, options.processes), 1):
         (rows if isinstance(found, Row) else honest).append(found)  # type: ignore[arg-type]
         what = found.name if isinstance(found, Row) else f"honest, {found.engine} by {found.batch}"
-        console.print(f"{done}/{len(tasks)}  {what}, {time.monotonic() - started:.0f} s")
+        print(f"{done}/{len(tasks)}  {what}, {time.monotonic() - started:.0f} s", flush=True)
     show(rows, honest)
 
 

@@ -18,7 +18,7 @@ from deploy.zoo.models import policies
 from deploy.zoo.rows import Row, row_of
 from deploy.zoo.stage import Stage, one_thread
 from protocol.environments.arithmetic import Arithmetic
-from protocol.wire.rules import Rules
+from protocol.wire.rules import Rules, decode_rules
 from worker.engines import make_engine
 
 GROUPS = 2
@@ -29,18 +29,18 @@ BATCHES = {1: 1, 8: 4, 64: 16, 128: 19}
 
 @dataclass(frozen=True, slots=True)
 class CheatTask:
-    """An adversary's row under the rules of a run file."""
+    """An adversary's row under the rules of a file."""
 
-    run_file: Path
+    rules: Path
     name: str
     jobs: int
 
 
 @dataclass(frozen=True, slots=True)
 class HonestTask:
-    """An honest worker under the rules of a run file."""
+    """An honest worker under the rules of a file."""
 
-    run_file: Path
+    rules: Path
     engine: str
     batch: int
     rollouts: int
@@ -49,21 +49,26 @@ class HonestTask:
 ZooTask = CheatTask | HonestTask
 
 
-def run_files() -> list[Path]:
-    """The built-in run's file first, then any other of the same task in another dtype."""
-    rules = read_run_file(BUILTIN).rules
-    others = [path for path in sorted(BUILTIN.parent.glob("*.toml")) if path != BUILTIN]
-    return [BUILTIN, *(path for path in others if _other_dtype(read_run_file(path).rules, rules))]
+def rules_in(path: Path) -> Rules:
+    """The rules of a run file, or of a file of calibrated rules."""
+    return read_run_file(path).rules if path.suffix == ".toml" else decode_rules(path.read_bytes())
 
 
-def _other_dtype(other: Rules, rules: Rules) -> bool:
+def rule_files() -> list[Path]:
+    """The built-in run's file first, then calibrated rules for the same task in another dtype."""
+    rules = rules_in(BUILTIN)
+    return [BUILTIN, *(path for path in sorted(BUILTIN.parent.glob("*rules*.json")) if _other_dtype(path, rules))]
+
+
+def _other_dtype(path: Path, rules: Rules) -> bool:
+    other = rules_in(path)
     return other.environment == rules.environment and other.model.dtype != rules.model.dtype
 
 
 def plan(jobs: int, byte_jobs: int, rollouts: int, engines: Sequence[str], names: Sequence[str]) -> list[ZooTask]:
     """The tasks: every adversary under the built-in rules, the slight ones under the others too, and honest workers."""
     tasks: list[ZooTask] = []
-    for path in run_files():
+    for path in rule_files():
         for name in names:
             kind = ADVERSARIES[name].kind
             if path == BUILTIN or kind == "slight":
@@ -84,7 +89,7 @@ def carry_out(tasks: Sequence[ZooTask], processes: int) -> Iterator[Row | Honest
 
 def work(task: ZooTask) -> Row | Honest:
     """Carries out one task."""
-    stage = stage_of(task.run_file)
+    stage = stage_of(task.rules)
     if isinstance(task, HonestTask):
         engine = make_engine(task.engine, stage.rules.model.dtype)
         return honest(stage, task.engine, engine, task.batch, task.rollouts)
@@ -92,11 +97,11 @@ def work(task: ZooTask) -> Row | Honest:
 
 
 @cache
-def stage_of(run_file: Path) -> Stage:
-    """The stage of a run file's rules, in jobs of 16 rollouts."""
-    rules = read_run_file(run_file).rules.model_copy(update={"groups_per_job": GROUPS})
-    digits = rules.environment.params.get("digits", 3)
-    return Stage.of(rules, *policies(Arithmetic(int(str(digits)))))
+def stage_of(rules: Path) -> Stage:
+    """The stage of the rules in a file, in jobs of 16 rollouts."""
+    found = rules_in(rules).model_copy(update={"groups_per_job": GROUPS})
+    digits = found.environment.params.get("digits", 3)
+    return Stage.of(found, *policies(Arithmetic(int(str(digits)))))
 
 
 def _begin() -> None:

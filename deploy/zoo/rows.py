@@ -18,7 +18,7 @@ from validator.record import Ratios, ratios_of
 
 SHOWN_JOBS = 32
 """So many jobs of each adversary are shown to the package."""
-BYTES_ROUNDS = 8
+BYTES_ROUNDS = 64
 """Rounds of honest work that byte-level cheats are made of, over and over."""
 
 

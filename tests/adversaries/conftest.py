@@ -11,7 +11,7 @@ import torch
 
 from deploy.adversaries.models import Kind
 from deploy.run_file import read_run_file
-from deploy.zoo.stage import Stage, one_thread
+from deploy.zoo.stage import Stage
 from protocol.environments.arithmetic import Arithmetic
 from protocol.environments.environment import Environment
 from protocol.tensor.model import load_model
@@ -33,7 +33,6 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Stage:
     make_builtin(directory / "sibling", 2, ENVIRONMENT, warmup)
     make_builtin(directory / "smaller", 3, ENVIRONMENT, replace(warmup, hidden=32, intermediate=64, layers=1))
     _step(directory / "older", directory / "policy")
-    one_thread()
     rules = read_run_file().rules
     rules = rules.model_copy(update={"groups_per_job": 2})
     stage = Stage.of(rules, directory / "older", directory / "policy")
