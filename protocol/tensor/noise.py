@@ -3,7 +3,8 @@
 Everything is wrapping integer arithmetic, exact int-to-fp32 conversion, table look-ups, and one fp32 product that is
 exact, so neither the device nor a compiler that fuses multiply and add can change a bit of the noise. (T·G is rounded
 before it is added to a logit; nothing here fuses those two.) On CPUs it is one loop of machine code, see
-``protocol.tensor.noise_kernel``; the torch operations below serve other devices, and hosts where numba does not load.
+``protocol.tensor.noise_kernel``, on CUDA one kernel, see ``protocol.tensor.noise_triton``; the torch operations below
+serve other devices, and hosts where numba or triton does not load.
 
 Axes: B rollouts, T positions, V vocabulary, K key words (2), N Philox blocks of four tokens.
 """
@@ -11,6 +12,8 @@ Axes: B rollouts, T positions, V vocabulary, K key words (2), N Philox blocks of
 from __future__ import annotations
 
 import functools
+import os
+import shutil
 from typing import Any
 
 import numpy as np
@@ -63,11 +66,22 @@ def perturb(
     scores_BV, device = logits_BV.to(torch.float32).contiguous(), logits_BV.device
     keys_B2, positions_B = _int64(keys_B2, device), _int64(positions_B, device)
     temperatures_B = torch.as_tensor(temperatures_B).to(device=device, dtype=torch.float32)
-    if device.type == "cpu" and (kernel := kernels("noise")):
-        kernel.perturb_rows(scores_BV.numpy(), keys_B2.numpy(), positions_B.numpy(), temperatures_B.numpy(), _lines())
+    if _perturb_rows(scores_BV, keys_B2, positions_B, temperatures_B):
         return scores_BV
-    noise_BV = _noise_rows(keys_B2, positions_B, scores_BV.shape[1])
+    noise_BV = _noise_rows_by_torch(keys_B2, positions_B, scores_BV.shape[1])
     return scores_BV.add_(noise_BV.mul_(temperatures_B[:, None]))
+
+
+def _perturb_rows(logits_NV: Tensor, keys_NK: Tensor, positions_N: Tensor, temperatures_N: Tensor) -> bool:
+    """Perturbs fp32 rows in place by the device's kernel; false where it has none."""
+    rows = logits_NV, keys_NK, positions_N, temperatures_N
+    if logits_NV.device.type == "cpu" and (kernel := kernels("noise")):
+        kernel.perturb_rows(*(tensor.numpy() for tensor in rows), _lines())
+        return True
+    if logits_NV.device.type == "cuda" and (kernel := _triton()):
+        kernel.perturb_rows(*rows, _table(logits_NV.device))
+        return True
+    return False
 
 
 def philox4x32(counters: tuple[Tensor, Tensor, Tensor, Tensor], keys: tuple[Tensor, Tensor]) -> list[Tensor]:
@@ -118,10 +132,9 @@ def _scores(logits_BV: Tensor, noise_BV: Tensor, temperature: float) -> Tensor:
 
 def _noise_rows(keys_NK: Tensor, positions_N: Tensor, vocab: int) -> Tensor:
     """Noise (N, V) of N rows, each with its own key and position."""
-    if keys_NK.device.type == "cpu" and (kernel := kernels("noise")):
-        noise_NV = torch.zeros(len(positions_N), vocab)
-        ones_N = np.ones(len(positions_N), dtype=np.float32)
-        kernel.perturb_rows(noise_NV.numpy(), keys_NK.numpy(), positions_N.numpy(), ones_N, _lines())
+    noise_NV = torch.zeros(len(positions_N), vocab, device=keys_NK.device)
+    ones_N = torch.ones(len(positions_N), device=keys_NK.device)
+    if _perturb_rows(noise_NV, keys_NK, positions_N, ones_N):
         return noise_NV
     return _noise_rows_by_torch(keys_NK, positions_N, vocab)
 
@@ -144,6 +157,18 @@ def _noise_rows_by_torch(keys_NK: Tensor, positions_N: Tensor, vocab: int) -> Te
 def _int64(numbers: Tensor | NDArray[Any], device: torch.device | str) -> Tensor:
     tensor = torch.from_numpy(numbers.astype(np.int64)) if isinstance(numbers, np.ndarray) else numbers
     return tensor.to(device=device, dtype=torch.int64)
+
+
+@functools.cache
+def _triton() -> Any | None:
+    """The kernel for CUDA, or ``None`` where triton or the C compiler it starts kernels with is not installed."""
+    if not (os.environ.get("CC") or shutil.which("clang") or shutil.which("gcc")):
+        return None
+    try:
+        from protocol.tensor import noise_triton
+    except ImportError:
+        return None
+    return noise_triton
 
 
 @functools.cache

@@ -66,7 +66,8 @@ def keys_of(bits_N: I16, fine_G: I16, coarse_G: I16, bound: int, keys_Q: I64) ->
 def select(bits_N: I16, starts_C: I64, stops_C: I64, counts_C: I64, positions_CE: I64, bits_CE: I64) -> None:
     """Writes position within the chunk and bf16 bits (below 2^16) of each chunk's ``counts_C`` largest entries.
 
-    Chunk c is the numbers ``starts_C[c]`` to ``stops_C[c]``, at least as many. What lies beyond its entries is left as it was.
+    Chunk c is the numbers ``starts_C[c]`` to ``stops_C[c]``, at least as many. What lies beyond its
+    entries is left as it was.
     """
     longest = 0
     for c in range(len(starts_C)):

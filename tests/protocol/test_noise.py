@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -115,6 +119,29 @@ def test_perturbed_logits_agree_with_the_reference_to_the_bit(device, rows, voca
     scores = noise.perturb(given_BV, keys, positions, temperatures)
     assert same_bits(scores, expected)
     assert (scores is given_BV) == (dtype == torch.float32)
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="triton, a gigabyte, comes with torch's CUDA builds only")
+def test_the_kernel_for_cuda_agrees_with_the_reference_to_the_bit_when_interpreted():
+    environment = os.environ | {"TRITON_INTERPRET": "1"}
+    subprocess.run([sys.executable, "-c", INTERPRETED], env=environment, check=True, timeout=300)
+
+
+INTERPRETED = """
+import numpy as np
+import torch
+from protocol.tensor import noise, noise_triton
+from protocol.wire import sampling
+
+keys, positions = sampling.noise_keys(b"\\x05" * 32, range(3)), np.array([0, 2**32 - 1, 77])
+temperatures, table = np.array([1.0, 0.7, 0.0], dtype=np.float32), noise._table(torch.device("cpu"))
+for vocab in (1, 64, 1023, 1024, 1025, 5000):
+    logits = torch.randn(3, vocab)
+    expected = logits.numpy() + temperatures[:, None] * sampling.gumbel_noise(keys, positions, vocab)
+    rows = (torch.from_numpy(array) for array in (keys.astype(np.int64), positions, temperatures))
+    noise_triton.perturb_rows(logits, *rows, table)
+    assert np.array_equal(logits.numpy().view(np.uint32), expected.view(np.uint32)), vocab
+"""
 
 
 def test_logits_are_perturbed_where_they_lie_only_if_that_is_possible():
