@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from coordinator.fold_appeals import APPEAL_HANDLERS
 from coordinator.market import Handler, Market
-from coordinator.neglect import neglect_after
+from coordinator.neglect import Neglect, Share, neglect_after
 from coordinator.tables import Listing, Round, Seat, Submitted
 from protocol.chain import events as on_chain
 from protocol.chain.events import Log
@@ -169,8 +169,10 @@ def _note_neglect(market: Market, round_: Round, budgets: Sequential | None) -> 
     for listing in market.listings[round_.id]:
         jobs[listing.node] = jobs.get(listing.node, 0) | _mask(listing)
     for node_id, mask in jobs.items():
-        node, spoilt = market.nodes[node_id], bool(mask & ~(round_.accepted | round_.fraud))
-        market.set(node, neglect=neglect_after(node.neglect, mask.bit_count(), spoilt, budgets))
+        node, lost = market.nodes[node_id], mask & ~(round_.accepted | round_.fraud)
+        became = Share(mask.bit_count(), (mask & round_.submitted).bit_count(), lost.bit_count())
+        after = neglect_after(Neglect(node.neglect, node.absent), became, budgets)
+        market.set(node, neglect=after.evidence, absent=after.absent)
 
 
 def _mask(listing: Listing) -> int:

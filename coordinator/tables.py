@@ -107,7 +107,7 @@ class Announcement(SQLModel, table=True):
 class Node(SQLModel, table=True):
     """A node and its record. ``required`` is the bond it must hold to be listed.
 
-    Record: ``given`` jobs ever listed; ``fraudulent`` ever; ``neglect`` as ``neglect.neglect_after`` has it.
+    Record: ``given`` jobs ever listed; ``fraudulent`` ever; ``neglect`` and ``absent`` as in ``neglect.Neglect``.
     """
 
     __tablename__ = "nodes"
@@ -125,6 +125,7 @@ class Node(SQLModel, table=True):
     revoked: bool = False
     given: int = Field(default=0, sa_type=BigInteger)
     neglect: float = 0.0
+    absent: bool = False
     fraudulent: int = 0
     slashed: int = _word()
 

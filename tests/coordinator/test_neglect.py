@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.clockwork import Clockwork
-from coordinator.neglect import neglect_after, spoilt_rate
+from coordinator.neglect import Neglect, Share, neglect_after, spoilt_rate
 from coordinator.store import Store
 from coordinator.tables import Node
 from protocol.wire.api import Heartbeat
@@ -25,34 +25,38 @@ BUDGETS = Sequential(sigma=0.01)
 SHARES = st.integers(1, 256)
 
 
-def rounds_until(spoilt: list[bool], jobs: int, bound: float) -> int | None:
-    neglect = 0.0
-    for number, each in enumerate(spoilt, 1):
-        neglect = neglect_after(neglect, jobs, each, BUDGETS)
-        if neglect >= bound:
+def share(jobs: int, spoilt: bool) -> Share:
+    """One job of the share void, or none."""
+    return Share(jobs, jobs, int(spoilt))
+
+
+def rounds_until(shares: list[Share], bound: float) -> int | None:
+    neglect = Neglect()
+    for number, each in enumerate(shares, 1):
+        neglect = neglect_after(neglect, each, BUDGETS)
+        if neglect.evidence >= bound:
             return number
     return None
 
 
 @given(SHARES)
 def test_an_honest_round_is_no_evidence_on_average(jobs: int) -> None:
-    honest = spoilt_rate(jobs, BUDGETS)
-    start = 1_000.0
-    spoilt, fine = (math.exp(neglect_after(start, jobs, each, BUDGETS) - start) for each in (True, False))
+    honest, start = spoilt_rate(jobs, BUDGETS), Neglect(1_000.0)
+    after = [neglect_after(start, share(jobs, spoilt), BUDGETS).evidence for spoilt in (True, False)]
+    spoilt, fine = (math.exp(each - start.evidence) for each in after)
     assert honest * spoilt + (1 - honest) * fine == pytest.approx(1.0)
     assert spoilt > 1 > fine
 
 
-@given(SHARES, st.floats(0, 100))
-def test_evidence_never_falls_below_nothing_and_is_finite(jobs: int, neglect: float) -> None:
-    for spoilt in (True, False):
-        after = neglect_after(neglect, jobs, spoilt, BUDGETS)
-        assert 0 <= after < math.inf
+@given(SHARES, st.floats(0, 100), st.booleans())
+def test_evidence_never_falls_below_nothing_and_is_finite(jobs: int, evidence: float, absent: bool) -> None:
+    for became in (share(jobs, True), share(jobs, False), Share(jobs, 0, jobs)):
+        assert 0 <= neglect_after(Neglect(evidence, absent), became, BUDGETS).evidence < math.inf
 
 
 @pytest.mark.parametrize(("jobs", "most"), [(1, 13), (4, 14), (8, 16), (16, 19)])
 def test_a_node_that_spoils_every_round_is_soon_left_out(jobs: int, most: int) -> None:
-    found = rounds_until([True] * 40, jobs, BUDGETS.neglect_bound)
+    found = rounds_until([share(jobs, True)] * 40, BUDGETS.neglect_bound)
     assert found is not None
     assert found <= most
 
@@ -61,27 +65,36 @@ def test_a_node_that_spoils_every_round_is_soon_left_out(jobs: int, most: int) -
 def test_at_the_budgets_an_honest_node_stays_listed_for_long(jobs: int) -> None:
     rng = np.random.default_rng(jobs)
     spoilt = rng.random(20_000) < spoilt_rate(jobs, BUDGETS)
-    assert rounds_until(spoilt.tolist(), jobs, BUDGETS.neglect_bound) is None
+    assert rounds_until([share(jobs, bool(each)) for each in spoilt], BUDGETS.neglect_bound) is None
 
 
 def test_false_alarms_stay_within_a_budget_large_enough_to_be_measured() -> None:
     bound, rate, alarms = math.log(200 / 0.2), spoilt_rate(4, BUDGETS), 0
     rng = np.random.default_rng(1)
     for _ in range(200):
-        alarms += rounds_until((rng.random(200) < rate).tolist(), 4, bound) is not None
+        alarms += rounds_until([share(4, bool(each)) for each in rng.random(200) < rate], bound) is not None
     assert alarms <= 0.2 * 200
 
 
 def test_leaving_out_one_disliked_job_in_every_third_round_is_noticed() -> None:
-    found = rounds_until([number % 3 == 0 for number in range(300)], 4, BUDGETS.neglect_bound)
-    assert found is not None
+    left_out = [Share(4, 3, 1) if number % 3 == 0 else share(4, False) for number in range(300)]
+    assert rounds_until(left_out, BUDGETS.neglect_bound) is not None
 
 
-@pytest.mark.parametrize("lost", [1, 2, 4])
-def test_a_killed_machine_that_misses_a_few_rounds_stays_listed(lost: int) -> None:
+def test_picking_whole_rounds_is_noticed_though_an_outage_counts_once() -> None:
+    down, up = Share(4, 0, 4), share(4, False)
+    assert rounds_until([down] * 1_000, BUDGETS.neglect_bound) is None
+    assert rounds_until([down, up] * 60, BUDGETS.neglect_bound) is not None
+    assert rounds_until([down, down, up] * 60, BUDGETS.neglect_bound) is not None
+    assert neglect_after(Neglect(5.0, True), share(4, True), BUDGETS).evidence > 5.0, "back, and void"
+
+
+@pytest.mark.parametrize("lost", [1, 6, 20])
+def test_a_killed_machine_stays_listed_also_where_it_is_slow(lost: int) -> None:
     """What the local network's tests do to a worker, on top of one round in ten missed for slowness."""
-    spoilt = [number % 10 == 0 or 50 <= number < 50 + lost for number in range(200)]
-    assert rounds_until(spoilt, 5, BUDGETS.neglect_bound) is None
+    down, up = Share(5, 0, 5), share(5, False)
+    shares = [down if number % 10 == 0 or number % 50 < lost else up for number in range(400)]
+    assert rounds_until(shares, BUDGETS.neglect_bound) is None
 
 
 def play(swarm: Swarm, clockwork: Clockwork, number: int) -> list[int]:
