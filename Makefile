@@ -11,7 +11,7 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo test test-python test-contracts lint bench-tax bench-gas bench-engines bench-toploc vllm fuzz contracts-coverage contracts-deep contracts-mutants contracts-slither abi clean
+.PHONY: help demo calibrate test test-python test-contracts lint bench-tax bench-gas bench-engines bench-toploc vllm fuzz contracts-coverage contracts-deep contracts-mutants contracts-slither abi clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one)"
 	@echo "make test            set up, run every test and check"
@@ -21,6 +21,7 @@ help:
 	@echo "make bench-toploc    proofs built and verified, against the reference package; what they cost a worker"
 	@echo "make vllm            install the second engine (make test does; ENGINE=vllm make demo, too)"
 	@echo "make fuzz            a million inputs over every parser   (RUNS=20000 SEED=7 TARGET=artifact)"
+	@echo "make calibrate       the built-in run's rules, measured from nothing   (DTYPE=bfloat16 ENGINES=transformers,vllm)"
 	@echo "make contracts-coverage   lines and branches of contracts/src that the tests reach"
 	@echo "make contracts-deep       the contracts' invariants, 10,000 runs of 64 calls   (RUNS=500 SEED=7)"
 	@echo "make contracts-mutants    small faults in the contracts, each of which the tests must find"
@@ -56,6 +57,9 @@ bench-toploc: .venv/.localnet $(TOPLOC)
 	@$(BIN)/python -m deploy.bench_toploc
 
 vllm: .venv/.vllm
+
+calibrate: .venv/.localnet
+	@$(BIN)/python -m deploy.calibrate_builtin $(if $(DTYPE),--dtype $(DTYPE)) $(if $(ENGINES),--engines $(ENGINES))
 
 bench-gas: .venv/.localnet contracts/node_modules/.stamp
 	@$(BIN)/python -m deploy.bench_gas

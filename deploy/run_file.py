@@ -1,4 +1,7 @@
-"""A run file: the rules all agree on, the terms the requester offers, the recipe the trainer follows."""
+"""A run file: the rules all agree on, the terms the requester offers, the recipe the trainer follows.
+
+``rules`` is a table, or names a file of calibrated rules beside the run file (``assize validator calibrate``).
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from protocol.chain.structs import RunTerms
-from protocol.errors import Misconfigured
-from protocol.wire.rules import Rules
+from protocol.errors import Misconfigured, Rejected
+from protocol.wire.rules import Rules, decode_rules
 from trainer.config import Recipe
 from trainer.settings import read_recipe
 
@@ -71,10 +74,20 @@ def read_run_file(path: Path = BUILTIN) -> RunFile:
     except (OSError, ValueError) as error:  # ValueError: no TOML, or no text at all
         raise Misconfigured(f"cannot read the run file {path}: {error}") from error
     try:
-        rules = Rules.model_validate(tables.get("rules", {}))
+        rules = _rules(path, tables.get("rules", {}))
         terms = Terms.model_validate(tables.get("terms", {}))
         return RunFile(path, rules, terms, read_recipe(path))
     except ValidationError as error:
         first = error.errors()[0]
         where = f"{error.title.lower()}.{'.'.join(map(str, first['loc']))}"
         raise Misconfigured(f"{path}: {where}: {first['msg']}") from error
+
+
+def _rules(path: Path, given: object) -> Rules:
+    """The rules in the run file, or in the calibrated file beside it that it names."""
+    if not isinstance(given, str):
+        return Rules.model_validate(given)
+    try:
+        return decode_rules((path.parent / given).read_bytes())
+    except (OSError, Rejected) as error:
+        raise Misconfigured(f"{path}: rules: cannot read {path.parent / given}: {error}") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsons
 from pathlib import Path
 from typing import Annotated
 
@@ -97,33 +96,48 @@ def preflight(settings: EnvFile = None, json: Json = False) -> None:
 
 @app.command()
 @guard
-def measure(
-    model: Annotated[Path, typer.Option("--model", help="A model directory in Hugging Face's layout.")],
-    rollouts: Annotated[int, typer.Option("--rollouts", help="Rollouts for each batch size.")] = 512,
-    out: Annotated[Path | None, typer.Option("--out", help="Write the measurement there, as JSON.")] = None,
-    environment: Annotated[str, typer.Option("--environment", help="Whose prompts to use.")] = "arithmetic",
-    params: Annotated[str, typer.Option("--params", help="The environment's parameters, as JSON.")] = "{}",
-    batches: Annotated[str, typer.Option("--batches", help="Batch sizes to decode at.")] = "1,8,64,512",
-    temperature: Annotated[float, typer.Option("--temperature", min=0.0, max=1.5)] = 1.0,
-    max_tokens: Annotated[int, typer.Option("--max-tokens", min=1)] = 64,
-    dtype: Annotated[str, typer.Option("--dtype", help="float32 or bfloat16.")] = "float32",
+def calibrate(
+    out: Annotated[Path, typer.Option("--out", help="Where the rules go; the report is written beside them.")],
+    model: Annotated[list[Path], typer.Option("--model", help="A model directory; repeat it for later versions.")],
+    rollouts: Annotated[int, typer.Option("--rollouts", min=0, help="Honest rollouts of each model by each engine.")],
+    engines: Annotated[str, typer.Option("--engines", help="Worker engines, by commas.")] = "transformers",
+    run_file: Annotated[
+        Path | None, typer.Option("--run-file", help="Whose [rules] to calibrate; the built-in run's if left out.")
+    ] = None,
+    batches: Annotated[str, typer.Option("--batches", help="Rollouts decoded at a time.")] = "1,8,64,512",
+    dtype: Annotated[str | None, typer.Option("--dtype", help="float32 or bfloat16, of model and head.")] = None,
+    max_tokens: Annotated[int | None, typer.Option("--max-tokens", min=1, help="In place of the run file's.")] = None,
+    made: Annotated[
+        list[Path] | None, typer.Option("--made", help="Honest specimens from elsewhere (`assize worker generate`).")
+    ] = None,
+    against: Annotated[
+        list[str] | None, typer.Option("--against", help="NAME=FOLDER: specimens of a cheat, to see how it shows.")
+    ] = None,
+    void_rate: Annotated[float, typer.Option("--void-rate", help="Share of honest jobs that may be void.")] = 1e-3,
+    headroom: Annotated[
+        float, typer.Option("--headroom", help="Factor for processors and weights that were not measured.")
+    ] = 2.0,
+    picture: Annotated[
+        Path | None, typer.Option("--picture", help="Draw honest and cheating jobs there (PNG).")
+    ] = None,
+    raw: Annotated[Path | None, typer.Option("--raw", help="Keep every token's numbers there (npz).")] = None,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", help="Make specimens there, and take those that are there already.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="What prompts and noise follow from.")] = 1,
+    json: Json = False,
 ) -> None:
-    """Measure honest rollouts at several batch sizes and propose thresholds from them."""
-    import torch
+    """Measure honest rollouts and write the rules that follow: thresholds at stated error rates."""
+    import sys
 
-    from protocol.environments.registry import environment as environment_of
-    from validator.measure import measure as measure_honest
+    from validator.calibration import command as calibration
 
-    torch.set_num_threads(1)
-    sizes = [int(size) for size in batches.split(",")]
-    command = (
-        f"assize validator measure --model {model.name} --rollouts {rollouts} --environment {environment}"
-        f" --params '{params}' --batches {batches} --temperature {temperature:g}"
-        f" --max-tokens {max_tokens} --dtype {dtype}"
+    options = calibration.Options(
+        *(tuple(model), tuple(engines.split(",")), rollouts, batches, out, run_file, dtype, max_tokens),
+        *(tuple(made or ()), tuple(against or ()), void_rate, headroom, picture, raw, keep, seed),
+        calibration.typed(sys.argv[1:]),
     )
-    tasks = environment_of(environment, jsons.loads(params))
-    measured = measure_honest(model, tasks, rollouts, sizes, temperature, max_tokens, dtype, command)
-    document = jsons.dumps(measured.to_json(), indent=2) + "\n"
-    if out is not None:
-        out.write_text(document)
-    print(document, end="")
+    result = calibration.calibrate(options, lambda line: print(line, file=sys.stderr, flush=True))
+    show(calibration.summary(result, options), json, "calibration")
+    if not json:
+        show(calibration.table(result), False, "how jobs look under these rules")

@@ -1,0 +1,131 @@
+"""``make calibrate``: the rules of the built-in run, measured from nothing: models, honest rollouts, cheats, picture.
+
+Models are those of two seeds, as they are made and after all steps of the bare loop, since weights are trained on while
+their rules stand. They are kept in ``.calibration`` and made once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from deploy.adversaries import adversary
+from deploy.adversaries.models import make_once
+from deploy.bare_loop import Loop
+from deploy.run_file import BUILTIN
+from protocol.environments.arithmetic import Arithmetic
+from protocol.environments.registry import environment
+from protocol.node.console import guard
+from protocol.wire.rules import Rules
+from trainer.builtin import Warmup
+from trainer.config import Recipe
+from validator.calibration.draft import draft
+from worker.engines import make_engine
+from worker.specimens import NOWHERE, make_specimens
+
+ROOT = Path(__file__).resolve().parent.parent
+KEPT_IN = ROOT / ".calibration"
+SEEDS = (1, 2)
+CHEATS = {
+    "bfloat16": "other-dtype",
+    "int8": "int8",
+    "fp8": "fp8",
+    "temperature 0.95": "temperature-0.95",
+    "one step older": "stale-policy",
+}
+"""Shown beside honest work, by what the picture calls them."""
+
+CHEATING_ROLLOUTS, CHEATING_SEED = 512, 99
+COMMON_BATCH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """Directories: of the policies, and of the version before the last one of them."""
+
+    policies: tuple[Path, ...]
+    older: Path
+
+
+@guard
+def main() -> None:
+    """Makes what is missing, then calibrates; options after ``--`` are those of `assize validator calibrate`."""
+    parser = argparse.ArgumentParser(prog="python -m deploy.calibrate_builtin", description=__doc__)
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--engines", default="transformers")
+    parser.add_argument("--rollouts", type=int, default=5000, help="of each model by each engine")
+    parser.add_argument("more", nargs="*", help="after --: options of `assize validator calibrate`")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    rules = draft(BUILTIN, given.dtype, None, tuple(given.engines.split(",")))
+    tasks = environment(rules.environment.name, rules.environment.params)
+    assert isinstance(tasks, Arithmetic)
+    models = make_models(tasks)
+    against = [f"{shown}={folder}" for shown, folder in make_cheats(rules, models).items()]
+    name = "builtin" if given.dtype == "float32" else f"builtin-{given.dtype}"
+    runs = BUILTIN.parent
+    words: list[object] = ["--run-file", BUILTIN, "--dtype", given.dtype, "--engines", given.engines]
+    words += ["--rollouts", given.rollouts, "--out", runs / f"{name}-rules.json"]
+    words += ["--picture", runs / f"{name}-calibration.png"]
+    words += ["--keep", KEPT_IN / f"{given.dtype}-honest"]
+    words += [word for model in models.policies for word in ("--model", model)]
+    words += [word for each in against for word in ("--against", each)]
+    line = [sys.executable, "-m", "assize", "validator", "calibrate", *map(str, words), *given.more]
+    raise SystemExit(subprocess.run(line, cwd=ROOT, check=False).returncode)
+
+
+def make_models(tasks: Arithmetic) -> Models:
+    """Makes the models that are not there yet."""
+    recipe = Recipe.builtin()
+    found: list[Path] = []
+    for seed in SEEDS:
+        first = make_once(KEPT_IN / f"seed{seed}-v0", seed, tasks, Warmup())
+        last, older = (KEPT_IN / f"seed{seed}-v{version}" for version in (recipe.steps, recipe.steps - 1))
+        if not last.is_dir():
+            print(f"training {first.name} for {recipe.steps} steps", file=sys.stderr, flush=True)
+            train(first, tasks, recipe, seed, {recipe.steps: last, recipe.steps - 1: older})
+        found += [first, last]
+    return Models(tuple(found), older)
+
+
+def train(first: Path, tasks: Arithmetic, recipe: Recipe, seed: int, kept: dict[int, Path]) -> None:
+    """Trains with the bare loop, and keeps the versions named in ``kept``."""
+    with torch.enable_grad():
+        loop = Loop(first, tasks, recipe, seed)
+        loop.staleness, loop.lose = recipe.async_level, lambda round_, group: False
+        for step in range(1, max(kept) + 1):
+            loop.advance(measured=False)
+            if step in kept:
+                loop.policy.save_weights(kept[step])
+
+
+def make_cheats(rules: Rules, models: Models) -> dict[str, Path]:
+    """Has every cheat make specimens, and returns their folders by the name to show."""
+    return {shown: make_cheat(rules, models, shown, name) for shown, name in CHEATS.items()}
+
+
+def make_cheat(rules: Rules, models: Models, shown: str, name: str) -> Path:
+    """One cheat's specimens, made anew: of the last policy, which it knows, and the version before."""
+    folder = KEPT_IN / f"{rules.model.dtype}-{name}"
+    shutil.rmtree(folder, ignore_errors=True)
+    print(f"a cheat generates {CHEATING_ROLLOUTS} rollouts: {shown}", file=sys.stderr, flush=True)
+    torch.set_grad_enabled(False)
+    tasks = environment(rules.environment.name, rules.environment.params)
+    producer = adversary(name)(make_engine("transformers", rules.model.dtype), rules, tasks, NOWHERE)
+    policy = models.policies[-1]
+    for version, directory in enumerate((models.older, policy)):
+        producer.load(version, directory)
+    batches: Sequence[int] = [COMMON_BATCH]
+    make_specimens(producer, policy, shown, batches, CHEATING_ROLLOUTS, CHEATING_SEED, folder)
+    return folder
+
+
+if __name__ == "__main__":
+    main()

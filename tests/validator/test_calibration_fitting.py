@@ -1,0 +1,172 @@
+"""Thresholds lie beyond honest noise, as far as they say, and not much farther."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from protocol.wire.reasons import Reason
+from protocol.wire.rules import Rules
+from tests.validator.conftest import RULES
+from validator.calibration.fitting import ENOUGH_TOKENS, Fitted, fit
+from validator.calibration.measuring import Job
+from validator.calibration.noise import by_prompt, carried, distinct, evidence_of, mean_upper, noise, sigma_above
+from validator.calibration.power import power, reason_under, steering, verdicts
+from validator.statistics import log_likelihood_ratios
+
+SIGMA = 0.01
+RULES_HERE = RULES.model_copy(update={"samples_per_group": 2, "groups_per_job": 4})
+TOKENS = 40
+
+
+def job(generator: np.random.Generator, sigma: float = SIGMA, rules: Rules = RULES_HERE, tokens: int = TOKENS) -> Job:
+    """A job between two scores a random distance apart, in an engine whose scores differ by ``sigma``."""
+    size = rules.rollouts_per_job
+    lengths_N = np.full(size, tokens)
+    count = size * tokens
+    gap_S = generator.exponential(0.5, count)
+    noise_S = generator.normal(0.0, sigma, count)
+    flipped_S = noise_S > gap_S
+    p_S = generator.uniform(0.05, 0.85, count)
+    chunks_N = np.full(size, 2)
+    rel_C = np.abs(generator.normal(0.01, 0.002, 2 * size))
+    recomputed_S = np.log(p_S)
+    return Job(
+        *("transformers", "model", 8, lengths_N),
+        *(np.where(flipped_S, gap_S, 0).astype(np.float32), gap_S.astype(np.float32)),
+        np.where(flipped_S & (generator.random(count) < 0.5), gap_S, 0).astype(np.float32),
+        (recomputed_S + (1 - p_S) * noise_S / math.sqrt(2)).astype(np.float32),
+        recomputed_S.astype(np.float32),
+        *(rel_C.astype(np.float32), np.full(2 * size, 0.5, np.float32), chunks_N),
+    )
+
+
+def jobs(count: int, sigma: float = SIGMA, seed: int = 1) -> list[Job]:
+    generator = np.random.default_rng(seed)
+    return [job(generator, sigma) for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Fitted:
+    return fit(jobs(400), RULES_HERE, 0.05, 1.0)
+
+
+def test_honest_jobs_that_were_not_fitted_are_void_no_more_often_than_stated(fitted: Fitted) -> None:
+    others = verdicts(jobs(400, seed=2), fitted.rules)
+    assert others.fraud == 0
+    assert others.void_rate <= 0.05
+    assert others.void_interval[0] <= others.void_rate <= others.void_interval[1]
+
+
+def test_a_noisier_engine_is_void_and_gathers_evidence(fitted: Fitted) -> None:
+    noisier = power("noisier", jobs(60, 12 * SIGMA, 3), fitted.rules)
+    assert noisier.condemned > 0.9
+    assert noisier.tokens_to_99 is not None
+    assert noisier.jobs_to_99 is not None
+    assert 0.3 < noisier.upwards < 0.7
+    assert power("honest", jobs(60), fitted.rules).jobs_to_99 is None
+
+
+def test_too_few_tokens_make_nothing_fraud_and_say_so(fitted: Fitted) -> None:
+    assert fitted.rules.thresholds.sampling_fraud is None
+    assert fitted.no_fraud_because is not None
+    assert f"{ENOUGH_TOKENS:,}" in fitted.no_fraud_because
+
+
+def test_a_million_honest_tokens_give_a_bound_on_fraud_that_honest_noise_keeps() -> None:
+    generator, rules = np.random.default_rng(4), RULES_HERE
+    honest = [job(generator, tokens=1250) for _ in range(100)]
+    found = fit(honest, rules, 0.05, 1.0).rules.thresholds
+    assert found.sampling_fraud is not None
+    # Beyond it a normal noise goes less than once in a million jobs; all tokens are counted as if they led by nothing.
+    each_job = rules.rollouts_per_job * 1250 * math.erfc(found.sampling_fraud / SIGMA / math.sqrt(2))
+    assert each_job < 1e-6
+    assert found.sampling_void <= found.sampling_fraud < 100 * SIGMA
+
+
+def test_headroom_widens_every_bound_and_fraud_twice() -> None:
+    honest = jobs(60)
+    one, two = (fit(honest, RULES_HERE, 0.05, headroom).rules for headroom in (1.0, 2.0))
+    for name in ("sampling_void", "logprob_median", "logprob_tail", "toploc_mean"):
+        assert getattr(two.thresholds, name) == pytest.approx(2 * getattr(one.thresholds, name), rel=0.1)
+    assert two.thresholds.toploc == one.thresholds.toploc
+    assert two.sequential.sigma == pytest.approx(2 * one.sequential.sigma, rel=0.1)
+
+
+def test_the_noise_of_scores_is_read_off_the_logprobs() -> None:
+    generator = np.random.default_rng(5)
+    (made,) = [job(generator, tokens=4000)]
+    found_S = noise(made, 1.0)
+    assert found_S.std() > 0
+    assert math.isclose(math.sqrt(float((found_S**2).mean())), SIGMA, rel_tol=0.02)
+    assert noise(made, 0.5) == pytest.approx(found_S / 2)
+
+
+def test_sigma_is_wide_enough_for_normal_noise_and_not_thrice_as_wide() -> None:
+    generator = np.random.default_rng(6)
+    found = sigma_above(np.abs(generator.normal(0.0, SIGMA, 200_000)), 1e-6)
+    assert SIGMA <= found < 3 * SIGMA
+    heavy = sigma_above(np.abs(generator.standard_t(4, 200_000)) * SIGMA, 1e-6)
+    assert heavy > 2 * found
+
+
+def test_evidence_of_honest_jobs_has_a_mean_of_one_at_most(fitted: Fitted) -> None:
+    assert fitted.sigma_holds
+    mean, upper = mean_upper(evidence_of(jobs(300, seed=7), fitted.rules.sequential))
+    assert mean <= upper <= 1.0
+    rows = carried(jobs(300, seed=7), fitted.rules.sequential.sigma)
+    assert sum(row["carried"] for row in rows) <= sum(row["expected"] for row in rows)
+
+
+def test_what_rollouts_of_one_prompt_share_counts_once() -> None:
+    (made,) = jobs(1)
+    values_S = noise(made, 1.0)
+    tokens = TOKENS * RULES_HERE.samples_per_group
+    assert by_prompt(made, values_S, 2).tolist() == [
+        values_S[start : start + tokens].max() for start in range(0, len(values_S), tokens)
+    ]
+    twin = replace(
+        made,
+        reported_S=np.concatenate([made.reported_S[:TOKENS]] * 8),
+        recomputed_S=np.concatenate([made.recomputed_S[:TOKENS]] * 8),
+    )
+    assert len(distinct(twin, noise(twin, 1.0), 8)) == TOKENS
+
+
+def test_steering_within_the_rules_costs_what_the_report_says(fitted: Fitted) -> None:
+    honest = jobs(50, seed=8)
+    room = steering(honest, fitted.rules)
+    assert 0 < room.within_sequence <= room.within_void
+    gaps_S = np.concatenate([each.gaps_S for each in honest])
+    nearest = np.sort(gaps_S)[: int(room.within_sequence * len(gaps_S) / 1000)]
+    kept_S = np.sort(gaps_S)[len(nearest) :]
+    evidence = log_likelihood_ratios(nearest, nearest, fitted.rules.sequential).sum()
+    evidence += log_likelihood_ratios(np.zeros_like(kept_S), kept_S, fitted.rules.sequential).sum()
+    assert evidence <= 0
+
+
+def test_reasons_are_those_of_the_checks(fitted: Fitted) -> None:
+    (made,) = jobs(1)
+    limits = fitted.rules.thresholds
+    assert reason_under(made, fitted.rules) is Reason.ACCEPTED
+    far = replace(made, margins_S=np.full_like(made.margins_S, 2 * limits.sampling_void))
+    assert reason_under(far, fitted.rules) is Reason.SAMPLING_VOID
+    apart = replace(made, reported_S=made.recomputed_S - 2 * limits.logprob_tail)
+    assert reason_under(apart, fitted.rules) is Reason.LOGPROBS
+    moved = replace(made, rel_C=np.full_like(made.rel_C, 2 * limits.toploc))
+    assert reason_under(moved, fitted.rules) is Reason.ACTIVATIONS
+
+
+def test_total_variation_is_read_off_reported_logprobs(fitted: Fitted) -> None:
+    generator = np.random.default_rng(9)
+    (made,) = jobs(1)
+    count = len(made.margins_S)
+    first_S = generator.random(count) < 0.7  # the maker's q = (0.7, 0.3), the policy's p = (0.6, 0.4)
+    reported_S = np.log(np.where(first_S, 0.7, 0.3)).astype(np.float32)
+    recomputed_S = np.log(np.where(first_S, 0.6, 0.4)).astype(np.float32)
+    found = power("other", [replace(made, reported_S=reported_S, recomputed_S=recomputed_S)], fitted.rules)
+    assert found.total_variation == pytest.approx(0.1, abs=0.02)
+    assert found.entropy == pytest.approx(-0.7 * math.log(0.7) - 0.3 * math.log(0.3), abs=0.05)

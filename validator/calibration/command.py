@@ -1,0 +1,256 @@
+"""``assize validator calibrate``: has specimens made, measures them, fits, judges, and writes what came of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from protocol.errors import Misconfigured
+from protocol.tensor.directory import check_model_directory
+from protocol.wire.rules import Rules, encode_rules, rules_hash
+from protocol.wire.specimens import INDEX, Specimens
+from validator.calibration.draft import draft
+from validator.calibration.fitting import fit
+from validator.calibration.measuring import Job, measure, read_specimens
+from validator.calibration.picture import draw
+from validator.calibration.power import steering
+from validator.calibration.report import Calibration, weights_hash
+from validator.judge import Policy
+from validator.weights import load_policy
+
+HELD_OUT = 4
+"""One job in so many is judged by the rules without having been fitted to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a person may choose; see ``assize validator calibrate --help``."""
+
+    models: tuple[Path, ...]
+    engines: tuple[str, ...]
+    rollouts: int
+    batches: str
+    out: Path
+    run_file: Path | None = None
+    dtype: str | None = None
+    max_tokens: int | None = None
+    made: tuple[Path, ...] = ()
+    against: tuple[str, ...] = ()
+    void_rate: float = 1e-3
+    headroom: float = 2.0
+    picture: Path | None = None
+    raw: Path | None = None
+    keep: Path | None = None
+    seed: int = 1
+    command: str = ""
+
+    @property
+    def report(self) -> Path:
+        """Where the report goes: beside the rules."""
+        return self.out.with_name(self.out.stem.removesuffix("-rules") + "-calibration.json")
+
+
+@dataclass
+class _Bench:
+    """The policies that specimens may be of, by the hash of their weights; one is loaded at a time."""
+
+    rules: Rules
+    say: Callable[[str], None]
+    directories: dict[bytes, Path] = field(default_factory=dict)
+    loaded: tuple[bytes, Policy] | None = None
+
+    def add(self, directory: Path) -> None:
+        check_model_directory(directory)
+        self.directories[weights_hash(sorted(directory.glob("*.safetensors")))] = directory
+
+    def measure(self, folder: Path, name: str | None = None) -> list[Job]:
+        """Measures a folder with the policy it names."""
+        specimens = read_specimens(folder)
+        if specimens.weights not in self.directories:
+            raise Misconfigured(f"{folder} was made for other weights: give their directory too, with --model")
+        if self.loaded is None or self.loaded[0] != specimens.weights:
+            policy = load_policy(self.directories[specimens.weights], self.rules)
+            self.loaded = specimens.weights, policy
+        seen, told = [0], [0]
+
+        def tell(tokens: int) -> None:
+            seen[0] += tokens
+            if seen[0] // 100_000 > told[0]:
+                told[0] = seen[0] // 100_000
+                self.say(f"{folder.name}: {seen[0]:,} tokens measured")
+
+        return measure(self.loaded[1], self.rules, folder, name, tell)
+
+
+def calibrate(options: Options, say: Callable[[str], None]) -> Calibration:
+    """Does all of it, and writes rules, report and what else was asked for. ``Misconfigured`` says what will not do."""
+    torch.set_num_threads(1)
+    torch.set_grad_enabled(False)
+    _check(options)
+    rules = draft(options.run_file, options.dtype, options.max_tokens, options.engines)
+    bench = _Bench(rules, say)
+    for directory in options.models:
+        bench.add(directory)
+    specimens: list[Specimens] = []
+    jobs: list[Job] = []
+    with tempfile.TemporaryDirectory(prefix="assize-specimens-") as made:
+        for folder in (*_make(options, rules, options.keep or Path(made), say), *options.made):
+            specimens.append(read_specimens(folder))
+            jobs += bench.measure(folder)
+    against = {name: bench.measure(folder, name) for name, folder in map(_named, options.against)}
+    say("fitting")
+    honest = [job for n, job in enumerate(jobs) if n % HELD_OUT != HELD_OUT - 1]
+    held_out = [job for n, job in enumerate(jobs) if n % HELD_OUT == HELD_OUT - 1]
+    fitted = fit(honest, rules, options.void_rate, options.headroom)
+    result = Calibration(
+        fitted, honest, held_out, against, specimens, options.void_rate, options.headroom, options.command
+    )
+    _write(options, result)
+    return result
+
+
+def _check(options: Options) -> None:
+    """Refuses what would only fail after an hour."""
+    if not options.models:
+        raise Misconfigured("give at least one model directory, with --model")
+    if not options.engines or set(options.engines) - {"transformers", "vllm"}:
+        raise Misconfigured(f"engines are transformers and vllm, by commas, not {','.join(options.engines)!r}")
+    if not 0 < options.void_rate < 1:
+        raise Misconfigured(
+            f"the share of honest jobs that may be void lies between 0 and 1, not at {options.void_rate}"
+        )
+    if options.headroom < 1:
+        raise Misconfigured(f"headroom widens what was measured: it is 1 or more, not {options.headroom}")
+    if options.rollouts == 0 and not options.made:
+        raise Misconfigured("there is nothing to measure: give --rollouts, or --made with specimens from elsewhere")
+    for path in (options.out, options.picture, options.raw):
+        if path is not None and not path.absolute().parent.is_dir():
+            raise Misconfigured(f"{path} cannot be written: there is no folder {path.parent}")
+    for text in options.against:
+        read_specimens(_named(text)[1])
+
+
+def _named(text: str) -> tuple[str, Path]:
+    name, separator, folder = text.partition("=")
+    if not separator or not name:
+        raise Misconfigured(f"--against takes a name and a folder of specimens, NAME=FOLDER, not {text!r}")
+    return name, Path(folder)
+
+
+def _make(options: Options, rules: Rules, root: Path, say: Callable[[str], None]) -> Iterator[Path]:
+    """Has each engine make specimens of each model, one folder each, and yields it once it is full.
+
+    A folder kept from before is taken as it is where it was made under the same rules.
+    """
+    if options.rollouts == 0:
+        return
+    root.mkdir(parents=True, exist_ok=True)
+    written = root / "rules.json"
+    written.write_bytes(encode_rules(rules))
+    for model in options.models:
+        for engine in options.engines:
+            folder = root / f"{model.name}-{engine}"
+            if (folder / INDEX).is_file() and read_specimens(folder).rules_hash == rules_hash(encode_rules(rules)):
+                say(f"{folder} is there from before")
+                yield folder
+                continue
+            shutil.rmtree(folder, ignore_errors=True)
+            seed = hashlib.sha256(f"{options.seed} {model.name} {engine}".encode()).digest()[:4]
+            words = ["--rules", written, "--model", model, "--out", folder, "--engine", engine]
+            words += ["--batches", options.batches, "--rollouts", options.rollouts]
+            words += ["--seed", int.from_bytes(seed, "big")]
+            say(f"{engine} generates {options.rollouts} rollouts of {model.name}")
+            _worker(["worker", "generate", *map(str, words)], say)
+            yield folder
+
+
+def _worker(words: Sequence[str], say: Callable[[str], None]) -> None:
+    """Runs a worker's command: services meet through files, and an engine belongs in a process of its own."""
+    with tempfile.TemporaryFile("w+") as complaints:
+        line = [sys.executable, "-m", "assize", *words]
+        with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=complaints, text=True) as child:
+            assert child.stdout is not None
+            for told in child.stdout:
+                say(told.rstrip())
+        if child.returncode:
+            complaints.seek(0)
+            last = ([text for text in complaints.read().splitlines() if text.strip()] or ["it said nothing"])[-1]
+            raise Misconfigured(f"the worker could not generate: {last.removeprefix('assize: ')}")
+
+
+def _write(options: Options, result: Calibration) -> None:
+    options.out.write_bytes(encode_rules(result.rules))
+    options.report.write_text(json.dumps(result.to_json(), indent=1) + "\n")
+    if options.raw is not None:
+        np.savez_compressed(options.raw, **_columns(result))
+    if options.picture is not None:
+        draw(result, options.picture)
+
+
+def _columns(result: Calibration) -> dict[str, Any]:
+    """Every number behind the report: by token, by chunk, and which job each belongs to."""
+    jobs = [*result.everything, *(job for each in result.against.values() for job in each)]
+    tokens, chunks = ("margins_S", "gaps_S", "leads_S", "reported_S", "recomputed_S"), ("rel_C", "null_C")
+    columns = {name: np.concatenate([getattr(job, name) for job in jobs]) for name in (*tokens, *chunks)}
+    columns["lengths_JN"] = np.stack([job.lengths_N for job in jobs])
+    columns["chunks_JN"] = np.stack([job.chunks_N for job in jobs])
+    return columns | {name: np.array([getattr(job, name) for job in jobs]) for name in ("maker", "model", "batch")}
+
+
+def summary(result: Calibration, options: Options) -> dict[str, Any]:
+    """What a person reads first."""
+    everything, held_out = result.verdicts()
+    low, high = everything.void_interval
+    sequential, room = result.sequential(), asdict(steering(result.everything, result.rules))
+    return {
+        "rules": str(options.out),
+        "rules_hash": rules_hash(encode_rules(result.rules)),
+        "report": str(options.report),
+        **result.rules.thresholds.model_dump(),
+        "sigma": result.rules.sequential.sigma,
+        "mean exp(evidence), upper": sequential["mean_exp_evidence_upper"],
+        "no fraud because": result.fitted.no_fraud_because,
+        "honest rollouts": everything.rollouts,
+        "honest tokens": everything.tokens,
+        "honest jobs fraud": everything.fraud,
+        "honest jobs void": f"{everything.void} of {everything.jobs} (95% interval {low:.2g} to {high:.2g})",
+        "held-out jobs void": f"{held_out.void} of {held_out.jobs}",
+        "steering, tokens of 1,000": f"{room['within_void']:.3g}, {room['within_sequence']:.3g} unnoticed",
+    }
+
+
+def table(result: Calibration) -> list[dict[str, str]]:
+    """How honest and cheating jobs look under the rules, a row each, for a terminal."""
+    return [
+        {
+            "jobs": each.maker,
+            "condemned": f"{each.condemned:.1%}",
+            "flips/1000": f"{each.flips_per_1000:.3g}",
+            "up": f"{each.upwards:.0%}" if each.flips_per_1000 else "-",
+            "tokens to 99%": f"{each.tokens_to_99:,.0f}" if each.tokens_to_99 else "-",
+            "jobs to 99%": f"{each.jobs_to_99:.3g}" if each.jobs_to_99 else "-",
+            "entropy": f"{each.entropy:.3g}",
+            "TV": f"{each.total_variation:.2g}",
+        }
+        for each in result.powers()
+    ]
+
+
+def typed(words: Sequence[str]) -> str:
+    """Returns a command as the report states it: of paths, their last part, wherever files happen to lie."""
+    shown = []
+    for word in words:
+        name, equals, path = word.partition("=") if "=" in word and not word.startswith("-") else ("", "", word)
+        shown.append(name + equals + (Path(path).name if "/" in path else path))
+    return "assize " + " ".join(f"'{word}'" if " " in word else word for word in shown)

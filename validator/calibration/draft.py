@@ -1,0 +1,60 @@
+"""The rules that are to be calibrated: everything but thresholds, from a run file or the built-in run's."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from protocol.errors import Misconfigured, Rejected
+from protocol.wire.rules import Rules, Thresholds, decode_rules
+
+BUILTIN: dict[str, Any] = {
+    "model": {"dtype": "float32", "head_dtype": "float32"},
+    "environment": {"name": "arithmetic", "params": {"digits": 3}},
+    "groups_per_job": 4,
+    "samples_per_group": 8,
+    "temperature": 1.0,
+    "max_tokens": 64,
+    "async_level": 2,
+}
+"""What the built-in run asks for, where no run file is given."""
+
+UNKNOWN = Thresholds(
+    sampling_void=1.0, logprob_median=1.0, logprob_tail=1.0, toploc=1.0, toploc_mean=1.0, toploc_null_ratio=0.99
+)
+"""Stand where a measurement belongs; nothing is judged by them."""
+
+
+def draft(run_file: Path | None, dtype: str | None, max_tokens: int | None, engines: tuple[str, ...]) -> Rules:
+    """Returns rules without meaning in their thresholds. ``Misconfigured`` names the field that will not do."""
+    table = dict(BUILTIN) if run_file is None else _table(run_file)
+    table |= {} if max_tokens is None else {"max_tokens": max_tokens}
+    model = dict(table.get("model", {}))
+    model |= {} if dtype is None else {"dtype": dtype, "head_dtype": dtype}
+    table |= {"model": model | {"worker_engines": engines}, "thresholds": UNKNOWN.model_dump()}
+    table |= {"sequential": table.get("sequential", {}) | {"sigma": 1.0}}
+    try:
+        return Rules.model_validate(table)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise Misconfigured(f"{run_file or 'the options'}: rules.{where}: {first['msg']}") from error
+
+
+def _table(run_file: Path) -> dict[str, Any]:
+    """[rules] of a run file, or the rules it names."""
+    try:
+        rules = tomllib.loads(run_file.read_text()).get("rules")
+    except (OSError, ValueError) as error:
+        raise Misconfigured(f"cannot read the run file {run_file}: {error}") from error
+    if isinstance(rules, dict):
+        return rules
+    if not isinstance(rules, str):
+        raise Misconfigured(f"{run_file} has no [rules], and names no file of them")
+    try:
+        return decode_rules((run_file.parent / rules).read_bytes()).model_dump(mode="json")
+    except (OSError, Rejected) as error:
+        raise Misconfigured(f"cannot read the rules {run_file.parent / rules}: {error}") from error

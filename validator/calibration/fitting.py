@@ -1,0 +1,166 @@
+"""Thresholds from honest jobs: each lies where a fitted tail says honest work goes at the stated rate. PURE.
+
+A job has six ways to be void (margin, logprobs' median and tail, distance of a chunk, its share of the best forgery's,
+mean distance); each gets a sixth of the stated rate. Makers are fitted apart, the widest law holds for all. What
+rollouts of one prompt do is alike, so a prompt is a unit, and a job as many of them as it has groups.
+
+Axes: U units, J jobs, P prompts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.wire.proof import ENTRIES
+from protocol.wire.rules import Rules, Thresholds
+from validator.calibration.measuring import Job
+from validator.calibration.noise import by_prompt, distinct, noise, sigma_above, widened
+from validator.calibration.tails import Tail, tail
+from validator.checks import TAIL
+
+F64 = NDArray[np.float64]
+
+VOID_CHECKS = 6
+FRAUD_RATE = 1e-6
+"""Honest jobs found fraudulent, at most."""
+
+ENOUGH_TOKENS = 1_000_000
+"""Honest tokens, without which nothing is fraud."""
+
+SWAP = 1 / ENTRIES
+"""Distance that an entry adds which rounding has carried out of the top 128."""
+
+SWAPS = 2
+HIGHEST_NULL_RATIO = 0.9
+STEPS = {"float32": 2.0**-19, "bfloat16": 2.0**-4}
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """One law: of ``what``, for ``maker``; ``lead`` is what was added to its bound (swaps, or a step of rounding)."""
+
+    what: str
+    maker: str
+    tail: Tail
+    lead: float = 0.0
+
+    @property
+    def value(self) -> float:
+        """Where a threshold lies before headroom."""
+        return self.tail.bound + self.lead
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """The rules' numbers, what they follow from, and why nothing is fraud where that is so."""
+
+    rules: Rules
+    fits: tuple[Fit, ...]
+    sigma_measured: float
+    sigma_holds: bool
+    no_fraud_because: str | None
+
+
+def fit(jobs: Sequence[Job], rules: Rules, void_rate: float, headroom: float) -> Fitted:
+    """Fits every threshold to honest ``jobs``.
+
+    ``void_rate`` is the share of honest jobs that may be void. Every bound is multiplied by ``headroom`` (the one on
+    fraud twice) for processors and weights that were not measured; ratios are not.
+    """
+    makers = sorted({job.maker for job in jobs})
+    fits = [one for maker in makers for one in _fits([j for j in jobs if j.maker == maker], rules, void_rate, maker)]
+    largest = {what: max(one.value for one in fits if one.what == what) for what in {one.what for one in fits}}
+    why = _no_fraud(jobs, [one for one in fits if one.what == "noise, fraud"])
+    step = STEPS[rules.model.head_dtype] if rules.model.dtype == "float32" else 0.0
+    void = headroom * max(largest["sampling_void"], step)
+    fraud = headroom**2 * max(largest["noise, fraud"], step)
+    thresholds = Thresholds(
+        sampling_void=_rounded(void),
+        sampling_fraud=None if why else _rounded(max(fraud, void)),
+        logprob_median=_rounded(headroom * max(largest["logprob_median"], step)),
+        logprob_tail=_rounded(headroom * max(largest["logprob_tail"], step)),
+        toploc=_rounded(largest["toploc"]),
+        toploc_mean=_rounded(headroom * largest["toploc_mean"]),
+        toploc_null_ratio=min(HIGHEST_NULL_RATIO, _rounded(largest["toploc_null_ratio"])),
+    )
+    measured = max(_sigma([job for job in jobs if job.maker == maker], rules) for maker in makers)
+    sequential, holds = widened(jobs, rules, headroom * max(measured, step))
+    sequential = sequential.model_copy(update={"sigma": _rounded(sequential.sigma)})
+    found = rules.model_copy(update={"thresholds": thresholds, "sequential": sequential})
+    return Fitted(Rules.model_validate(found.model_dump()), tuple(fits), measured, holds, why)
+
+
+def _no_fraud(jobs: Sequence[Job], fits: Sequence[Fit]) -> str | None:
+    tokens = sum(len(job.margins_S) for job in jobs)
+    if tokens < ENOUGH_TOKENS:
+        return f"{tokens:,} honest tokens were measured, fraud takes {ENOUGH_TOKENS:,}"
+    poor = [one.maker for one in fits if not one.tail.reliable]
+    return f"the noise of {poor[0]} has too heavy a tail, or too few values in it, to bound" if poor else None
+
+
+def _fits(jobs: Sequence[Job], rules: Rules, void_rate: float, maker: str) -> list[Fit]:
+    """Every law of one maker."""
+    samples, prompts = rules.samples_per_group, rules.groups_per_job
+    rate = void_rate / VOID_CHECKS
+
+    def of_prompts(values: Callable[[Job], NDArray[np.floating]], rate: float) -> Tail:
+        return tail(np.concatenate([by_prompt(job, values(job), samples) for job in jobs]), rate / prompts)
+
+    def of_chunks(values: Callable[[Job], NDArray[np.floating]]) -> Tail:
+        return tail(np.concatenate([_chunks_by_prompt(job, values(job), samples) for job in jobs]), rate / prompts)
+
+    def of_jobs(value: Callable[[Job], float]) -> Tail:
+        return tail(np.array([value(job) for job in jobs]), rate)
+
+    margin = of_prompts(lambda job: job.margins_S, rate)
+    apart = of_prompts(lambda job: noise(job, rules.temperature), rate)
+    chunks = np.mean([int(job.chunks_N.sum()) for job in jobs])
+    return [
+        Fit("margin", maker, margin),
+        Fit("noise, void", maker, apart),
+        Fit("sampling_void", maker, margin if margin.reliable else apart),
+        Fit("noise, fraud", maker, of_prompts(lambda job: noise(job, rules.temperature), FRAUD_RATE)),
+        Fit("logprob_median", maker, of_jobs(lambda job: float(np.median(job.apart_S)))),
+        Fit("logprob_tail", maker, of_jobs(lambda job: float(np.percentile(job.apart_S, TAIL)))),
+        _with_swaps(Fit("toploc", maker, of_chunks(lambda job: job.rel_C)), SWAPS * SWAP),
+        _with_swaps(
+            Fit("toploc_null_ratio", maker, of_chunks(lambda job: job.rel_C / job.null_C)),
+            SWAPS * SWAP / min(float(job.null_C.min()) for job in jobs),
+        ),
+        _with_swaps(
+            Fit("toploc_mean", maker, of_jobs(lambda job: float(job.rel_C.mean()))), SWAPS * SWAP * samples / chunks
+        ),
+    ]
+
+
+def _with_swaps(fit: Fit, room: float) -> Fit:
+    """The fit with so much of a lead that what was seen has ``room`` above it, whatever the law says."""
+    return Fit(fit.what, fit.maker, fit.tail, max(0.0, fit.tail.largest + room - fit.tail.bound))
+
+
+def _chunks_by_prompt(job: Job, values_C: NDArray[np.floating], samples: int) -> F64:
+    starts_N = np.cumsum(job.chunks_N) - job.chunks_N
+    return np.maximum.reduceat(values_C, starts_N).reshape(-1, samples).max(axis=1).astype(np.float64)
+
+
+def _sigma(jobs: Sequence[Job], rules: Rules) -> float:
+    values = [distinct(job, noise(job, rules.temperature), rules.samples_per_group) for job in jobs]
+    return sigma_above(np.concatenate(values), rules.sequential.floor)
+
+
+def _rounded(value: float) -> float:
+    """Two digits, upwards: nobody reads more of a bound."""
+    if value <= 0:
+        return float(np.finfo(np.float32).tiny)
+    digits = 1 - int(np.floor(np.log10(value)))
+    return float(f"{np.ceil(value * 10.0**digits - 1e-9) / 10.0**digits:.2g}")
+
+
+# SWAPS: one swapped entry more than were seen is what so few units cannot rule out; a second comes on top.
+# HIGHEST_NULL_RATIO: a forgery lies at 1 or above.
+# STEPS: the rounding step of a logit between 16 and 32. In float32 so much may lie between two engines of which these
+# measurements happen to see nothing; bfloat16 shows its steps on every token.

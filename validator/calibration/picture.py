@@ -1,0 +1,108 @@
+"""Honest and cheating jobs with the threshold between them, in one picture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.errors import Misconfigured
+from validator.calibration.measuring import Job
+from validator.calibration.noise import noise
+from validator.calibration.report import Calibration
+from validator.checks import TAIL
+
+F64 = NDArray[np.float64]
+
+HONEST, LIMIT = "#1a1a1a", "#b3261e"
+CHEATS = ("#2f6db3", "#d98324", "#3d9a5f", "#8b5fb8", "#b0566f", "#6b7a89")
+SIZE_INCHES, DOTS = (13.0, 4.6), 110
+POINTS = 400
+
+
+def draw(calibration: Calibration, path: Path) -> None:
+    """Writes the picture as PNG. ``Misconfigured`` where there is no matplotlib."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise Misconfigured(
+            "a picture takes matplotlib: pip install 'assize[localnet]', or leave --picture out"
+        ) from error
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    limits, temperature = calibration.rules.thresholds, calibration.rules.temperature
+    figure, axes = pyplot.subplots(1, 3, figsize=SIZE_INCHES, layout="constrained")
+    margins, logprobs, toploc = axes
+    _panel(margins, calibration, lambda jobs: _joined(jobs, lambda job: job.margins_S), "tokens")
+    _curve(
+        margins,
+        _joined(calibration.everything, lambda job: noise(job, temperature)),
+        HONEST,
+        "honest noise on a score",
+        ":",
+    )
+    _limit(margins, limits.sampling_void, "void")
+    if limits.sampling_fraud is not None:
+        _limit(margins, limits.sampling_fraud, "fraud")
+    margins.set(title="How far a token falls short of the seeded choice", xlabel="margin, logits")
+    _panel(logprobs, calibration, lambda jobs: np.array([np.percentile(job.apart_S, TAIL) for job in jobs]), "jobs")
+    _limit(logprobs, limits.logprob_tail, "void")
+    logprobs.set(title="Logprobs, reported against recomputed", xlabel=f"{TAIL:g}th percentile of a job, nats")
+    _panel(toploc, calibration, lambda jobs: _joined(jobs, lambda job: job.rel_C), "chunks")
+    _limit(toploc, limits.toploc, "void")
+    toploc.set(title="TOPLOC distance of a chunk", xlabel="mean relative error of 128 entries")
+    handles, labels = margins.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(8, len(labels)), frameon=False)
+    figure.savefig(path, dpi=DOTS, pil_kwargs={"optimize": True})
+    pyplot.close(figure)
+
+
+def _panel(axis: Any, calibration: Calibration, values: Callable[[list[Job]], F64], unit: str) -> None:
+    """One statistic of everyone: the share of ``unit`` that lie beyond each value, both on a logarithmic scale."""
+    _curve(axis, values(calibration.everything), HONEST, "honest", "-", 2.6)
+    for (name, jobs), colour in zip(calibration.against.items(), CHEATS * 3, strict=False):
+        _curve(axis, values(jobs), colour, name)
+    axis.set(xscale="log", yscale="log", ylabel=f"share of {unit} beyond")
+    axis.grid(alpha=0.25, linewidth=0.5)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def _curve(axis: Any, values: F64, colour: str, name: str, style: str = "-", width: float = 1.5) -> None:
+    """Share of values beyond x, for x above 0; a curve of nothing still has its name in the legend."""
+    ordered = np.sort(values[values > 0])[::-1]
+    shares = np.arange(1, len(ordered) + 1) / max(1, len(values))
+    kept = np.unique(np.geomspace(1, max(1, len(ordered)), POINTS).astype(int)) - 1
+    kept = kept[kept < len(ordered)]
+    marker = "o" if 0 < len(kept) < 8 else None
+    axis.plot(
+        ordered[kept],
+        shares[kept],
+        color=colour,
+        label=name,
+        linestyle=style,
+        linewidth=width,
+        marker=marker,
+        markersize=3,
+    )
+
+
+def _limit(axis: Any, value: float, name: str) -> None:
+    axis.axvline(value, color=LIMIT, linewidth=1.2, linestyle="--")
+    axis.annotate(
+        f" {name} {value:g}",
+        (value, 1.0),
+        xycoords=("data", "axes fraction"),
+        va="top",
+        color=LIMIT,
+        fontsize=8,
+        rotation=90,
+        ha="right",
+    )
+
+
+def _joined(jobs: list[Job], values: Callable[[Job], NDArray[np.floating]]) -> F64:
+    return np.concatenate([values(job) for job in jobs]).astype(np.float64)

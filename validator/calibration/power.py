@@ -1,0 +1,136 @@
+"""What the rules let pass, and how soon a cheat shows. PURE.
+
+Axes: S sampled tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from protocol.wire.reasons import Reason
+from protocol.wire.rules import Rules
+from protocol.wire.toploc import Distance
+from validator import checks
+from validator.calibration.intervals import interval
+from validator.calibration.measuring import Job
+from validator.calibration.noise import evidence_of
+from validator.statistics import log_likelihood_ratios
+from validator.verdict import reason_of
+
+SURE = math.log(100.0)
+"""Expected events after which at least one has happened, 99 times of 100."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """What the validator's checks make of honest jobs; ``void_interval`` is Clopper and Pearson's, 95%."""
+
+    jobs: int
+    rollouts: int
+    tokens: int
+    fraud: int
+    void: int
+    void_rate: float
+    void_interval: tuple[float, float]
+    reasons: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Steering:
+    """Choices of 1,000 that somebody may make otherwise.
+
+    within_void     runner-up no further than a token may fall short before its job is void
+    within_sequence of those, the nearest ones, as long as evidence does not grow on the average
+    """
+
+    within_void: float
+    within_sequence: float
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """How one maker's jobs look under the rules.
+
+    flips_per_1000, upwards     tokens off the seeded choice, and the share of them that are likelier than it
+    rate                        share of tokens that alone void a job
+    tokens_to_99                ln 100 / rate; None where none was seen
+    jobs_to_99                  by the sequential test: its bound over the mean evidence of a job; None where that falls
+    condemned                   share of jobs that are void or fraud
+    entropy, total_variation    nats a token, and mean distance of the maker's distribution from the policy's, read off
+                                the logprobs it reports
+    """
+
+    maker: str
+    tokens: int
+    flips_per_1000: float
+    upwards: float
+    rate: float
+    tokens_to_99: float | None
+    jobs_to_99: float | None
+    condemned: float
+    entropy: float
+    total_variation: float
+
+
+def verdicts(jobs: Sequence[Job], rules: Rules) -> Verdicts:
+    """Judges every job by the validator's checks."""
+    reasons: dict[str, int] = {}
+    for job in jobs:
+        reason = reason_under(job, rules)
+        if reason:
+            reasons[reason.name.lower()] = reasons.get(reason.name.lower(), 0) + 1
+    fraud = reasons.get(Reason.SAMPLING_FRAUD.name.lower(), 0)
+    void = sum(reasons.values()) - fraud
+    rollouts, tokens = sum(len(job.lengths_N) for job in jobs), sum(len(job.margins_S) for job in jobs)
+    return Verdicts(len(jobs), rollouts, tokens, fraud, void, void / len(jobs), interval(void, len(jobs)), reasons)
+
+
+def reason_under(job: Job, rules: Rules) -> Reason:
+    """What a validator finds wrong with a measured job; ``Reason.ACCEPTED`` where nothing."""
+    distances = [Distance(float(r), float(n), 0, 0.0, 0.0, True) for r, n in zip(job.rel_C, job.null_C, strict=True)]
+    findings = [
+        *checks.check_sampling(job.margins_S, job.lengths_N, rules.thresholds),
+        *checks.check_activations([distances], rules.thresholds),
+        *checks.check_logprobs(job.reported_S, job.recomputed_S, rules.thresholds),
+    ]
+    return reason_of(findings)
+
+
+def steering(jobs: Sequence[Job], rules: Rules) -> Steering:
+    """Measures the room that the rules leave on honest jobs."""
+    gaps_S = np.concatenate([job.gaps_S for job in jobs])
+    order_S = np.argsort(gaps_S)
+    gaps_S = gaps_S[order_S]
+    near = gaps_S <= rules.thresholds.sampling_void
+    still_S = log_likelihood_ratios(np.zeros_like(gaps_S), gaps_S, rules.sequential)
+    taken_S = log_likelihood_ratios(np.maximum(gaps_S, np.finfo(np.float32).tiny), gaps_S, rules.sequential)
+    gained_S = still_S.sum() + np.cumsum(taken_S - still_S)
+    within = int((near & (gained_S <= 0)).sum())
+    return Steering(1000 * float(near.mean()), 1000 * within / len(gaps_S))
+
+
+def power(maker: str, jobs: Sequence[Job], rules: Rules) -> Power:
+    """Measures one maker's jobs."""
+    margins_S = np.concatenate([job.margins_S for job in jobs])
+    leads_S = np.concatenate([job.leads_S for job in jobs])
+    reported_S = np.concatenate([job.reported_S for job in jobs]).astype(np.float64)
+    recomputed_S = np.concatenate([job.recomputed_S for job in jobs]).astype(np.float64)
+    flips, rate = int((margins_S > 0).sum()), float((margins_S > rules.thresholds.sampling_void).mean())
+    drift = float(evidence_of(jobs, rules.sequential).mean())
+    return Power(
+        maker=maker,
+        tokens=len(margins_S),
+        flips_per_1000=1000 * flips / len(margins_S),
+        upwards=float((leads_S > 0).sum()) / flips if flips else 0.0,
+        rate=rate,
+        tokens_to_99=SURE / rate if rate else None,
+        jobs_to_99=rules.sequential.bound / drift if drift > 0 else None,
+        condemned=sum(bool(reason_under(job, rules)) for job in jobs) / len(jobs),
+        entropy=-float(reported_S.mean()),
+        # E over the maker's own draws of (1 - p/q)+ is the total variation between its q and the policy's p.
+        total_variation=float(np.maximum(0.0, -np.expm1(np.minimum(0.0, recomputed_S - reported_S))).mean()),
+    )

@@ -1,0 +1,229 @@
+"""What a calibration leaves beside the rules: bands, laws, intervals, machine, command."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import platform
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+from protocol.wire.rules import Rules, encode_rules, rules_hash
+from protocol.wire.specimens import Specimens
+from validator.calibration.fitting import FRAUD_RATE, Fitted
+from validator.calibration.intervals import CONFIDENCE, interval
+from validator.calibration.measuring import Job
+from validator.calibration.noise import carried, evidence_of, mean_upper, noise
+from validator.calibration.power import Power, Verdicts, power, steering, verdicts
+from validator.checks import TAIL
+
+FORMAT = "assize/calibration/1"
+DIGITS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """What honest rollouts of one kind measured; ``kind`` says of which."""
+
+    kind: dict[str, str | int]
+    rollouts: int
+    tokens: int
+    flips: int
+    upwards: int
+    margin_max: float
+    noise_max: float
+    logprob_median: float
+    logprob_tail: float
+    logprob_max: float
+    toploc_max: float
+    toploc_mean: float
+    null_least: float
+    null_ratio_max: float
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Everything there is to say: the honest jobs, those held out from the fits, and cheating ones by name."""
+
+    fitted: Fitted
+    honest: list[Job]
+    held_out: list[Job]
+    against: dict[str, list[Job]]
+    specimens: list[Specimens]
+    void_rate: float
+    headroom: float
+    command: str
+
+    @property
+    def rules(self) -> Rules:
+        """The calibrated rules."""
+        return self.fitted.rules
+
+    @property
+    def everything(self) -> list[Job]:
+        """Honest jobs, fitted to or held out."""
+        return [*self.honest, *self.held_out]
+
+    def verdicts(self) -> tuple[Verdicts, Verdicts]:
+        """Of all honest jobs, and of those held out."""
+        return verdicts(self.everything, self.rules), verdicts(self.held_out, self.rules)
+
+    def powers(self) -> list[Power]:
+        """Honest jobs, then the cheating ones."""
+        return [power(name, jobs, self.rules) for name, jobs in {"honest": self.everything, **self.against}.items()]
+
+    def to_json(self) -> dict[str, Any]:
+        """The report, rounded to what is meant."""
+        everything, held_out = self.verdicts()
+        document: dict[str, Any] = {
+            "format": FORMAT,
+            "command": self.command,
+            "rules_hash": "0x" + rules_hash(encode_rules(self.rules)).hex(),
+            "rules": self.rules.model_dump(mode="json"),
+            "verifier": machine(),
+            "specimens": [_described(each) for each in self.specimens],
+            "stated": {
+                "confidence": CONFIDENCE,
+                "void_rate_a_job": self.void_rate,
+                "fraud_rate_a_job": FRAUD_RATE if self.rules.thresholds.sampling_fraud else 0.0,
+                "no_fraud_because": self.fitted.no_fraud_because,
+                "headroom": self.headroom,
+            },
+            "laws": [
+                {"what": one.what, "maker": one.maker, **asdict(one.tail), "lead": one.lead} for one in self.fitted.fits
+            ],
+            "sequential": self.sequential(),
+            "honest": asdict(everything),
+            "held_out": asdict(held_out),
+            "steering_per_1000": asdict(steering(self.everything, self.rules)),
+            "power": [asdict(each) for each in self.powers()],
+            "bands": [asdict(band) for band in bands(self.everything, self.rules)],
+        }
+        rounded: dict[str, Any] = _rounded(document)
+        return rounded
+
+    def sequential(self) -> dict[str, Any]:
+        """What the test over many jobs rests on."""
+        mean, upper = mean_upper(evidence_of(self.everything, self.rules.sequential))
+        flips, up = _flips(self.everything)
+        return {
+            "sigma_measured": self.fitted.sigma_measured,
+            "sigma": self.rules.sequential.sigma,
+            "mean_exp_evidence": mean,
+            "mean_exp_evidence_upper": upper,
+            "holds": upper <= 1.0,
+            "flips": flips,
+            "upwards": up,
+            "upwards_interval": interval(up, flips) if flips else None,
+            "carried": carried(self.everything, self.rules.sequential.sigma),
+        }
+
+
+def bands(jobs: Sequence[Job], rules: Rules) -> list[Band]:
+    """Returns bands by maker, model and batch size, then by maker and length."""
+    kinds = sorted({(job.maker, job.model, job.batch) for job in jobs})
+    found = []
+    for maker, model, batch in kinds:
+        part = [job for job in jobs if (job.maker, job.model, job.batch) == (maker, model, batch)]
+        everything = [np.ones(len(job.lengths_N), bool) for job in part]
+        found.append(_band({"maker": maker, "model": model, "batch": batch}, part, everything, rules))
+    for maker in sorted({job.maker for job in jobs}):
+        part = [job for job in jobs if job.maker == maker]
+        longest = max(int(job.lengths_N.max()) for job in part)
+        for power_ in range(3, longest.bit_length() + 1):
+            low, high = (1 << power_ - 1) if power_ > 3 else 1, (1 << power_) - 1
+            inside = [(job.lengths_N >= low) & (job.lengths_N <= high) for job in part]
+            if any(each.any() for each in inside):
+                found.append(_band({"maker": maker, "tokens": f"{low}-{high}"}, part, inside, rules))
+    return found
+
+
+def _band(
+    kind: dict[str, str | int], jobs: Sequence[Job], inside: Sequence[np.ndarray[Any, Any]], rules: Rules
+) -> Band:
+    pairs = list(zip(jobs, inside, strict=True))
+    tokens = [np.repeat(inside_N, job.lengths_N) for job, inside_N in pairs]
+    chunks = [np.repeat(inside_N, job.chunks_N) for job, inside_N in pairs]
+
+    def of_tokens(name: str) -> np.ndarray[Any, Any]:
+        return np.concatenate([getattr(job, name)[kept] for job, kept in zip(jobs, tokens, strict=True)])
+
+    def of_chunks(name: str) -> np.ndarray[Any, Any]:
+        return np.concatenate([getattr(job, name)[kept] for job, kept in zip(jobs, chunks, strict=True)])
+
+    margins_S, apart_S, rel_C, null_C = (
+        of_tokens("margins_S"),
+        of_tokens("apart_S"),
+        of_chunks("rel_C"),
+        of_chunks("null_C"),
+    )
+    noises_S = np.concatenate([noise(job, rules.temperature)[kept] for job, kept in zip(jobs, tokens, strict=True)])
+    return Band(
+        kind=kind,
+        rollouts=int(sum(each.sum() for each in inside)),
+        tokens=len(margins_S),
+        flips=int((margins_S > 0).sum()),
+        upwards=int((of_tokens("leads_S") > 0).sum()),
+        margin_max=float(margins_S.max()),
+        noise_max=float(noises_S.max()),
+        logprob_median=float(np.median(apart_S)),
+        logprob_tail=float(np.percentile(apart_S, TAIL)),
+        logprob_max=float(apart_S.max()),
+        toploc_max=float(rel_C.max()),
+        toploc_mean=float(rel_C.mean()),
+        null_least=float(null_C.min()),
+        null_ratio_max=float((rel_C / null_C).max()),
+    )
+
+
+def machine() -> dict[str, str]:
+    """What the verifier ran on."""
+    return {
+        "processor": platform.machine(),
+        "kernels": torch.backends.cpu.get_cpu_capability(),
+        "threads": str(torch.get_num_threads()),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+    }
+
+
+def weights_hash(paths: Iterable[Any]) -> bytes:
+    """SHA-256 over files of weights, one after another: what specimens name."""
+    digest = hashlib.sha256()
+    for path in paths:
+        digest.update(path.read_bytes())
+    return digest.digest()
+
+
+def _flips(jobs: Sequence[Job]) -> tuple[int, int]:
+    return sum(int((job.margins_S > 0).sum()) for job in jobs), sum(int((job.leads_S > 0).sum()) for job in jobs)
+
+
+def _described(specimens: Specimens) -> dict[str, Any]:
+    """Specimens without the jobs' numbers."""
+    batches = {str(batch.size): len(batch.jobs) for batch in specimens.batches}
+    weights = specimens.weights.hex()
+    return {
+        "maker": specimens.maker,
+        "model": specimens.model,
+        "weights_sha256": weights,
+        "seed": specimens.seed,
+        "machine": specimens.machine,
+        "jobs_by_batch": batches,
+    }
+
+
+def _rounded(value: Any) -> Any:
+    """Numbers to ``DIGITS`` digits; what is not finite has no place in JSON."""
+    if isinstance(value, dict):
+        return {str(key): _rounded(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(each) for each in value]
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+    return value
