@@ -34,6 +34,20 @@ def run(settings: EnvFile = None) -> None:
 
 @app.command()
 @guard
+def background(settings: EnvFile = None) -> None:
+    """Judge for a daemon on this machine's device, taking jobs from its queue (ASSIZE_VALIDATOR_QUEUE_URL).
+
+    Run one for each GPU, with a state folder of its own. It needs the queue, the coordinator and sources of weights,
+    and no key: commitments, deadlines and votes stay with the daemon. Start and stop as many as you like at any time.
+    """
+    from validator.service import serve_background
+    from validator.settings import BackgroundSettings
+
+    raise SystemExit(serve_background(BackgroundSettings.read(settings)))
+
+
+@app.command()
+@guard
 def check(
     artifact: Annotated[Path, typer.Argument(help="The artifact's file.")],
     round_: Annotated[int, typer.Option("--round", help="The round it was submitted in.")],

@@ -5,6 +5,7 @@ Whatever goes wrong here is this side's: it is logged and counted, and held agai
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -15,7 +16,7 @@ from protocol.wire.reasons import Reason
 from validator.checks import artifact_limits
 from validator.claims import Claim
 from validator.fetching import Fetching
-from validator.judge import Judgement, Submitted, judge, problems_of
+from validator.judge import Judgement, Submitted, judge, judge_unread, problems_of
 from validator.rounds import FollowedRound
 from validator.runs import RunContext
 
@@ -86,16 +87,42 @@ class Trial:
         return self.context.weights.prepare(self.followed.opened.policy_version, self.manifest_root)
 
 
-class Desk:
-    """Judges what is ready, all jobs of one policy version in one prefill."""
+class Bench(ABC):
+    """Where rounds are judged: in this process (`Desk`) or by whoever takes tasks from a queue (`QueuedDesk`)."""
 
-    def __init__(self, fetching: Fetching) -> None:
-        self._fetching = fetching
+    def __init__(self) -> None:
         self._dockets: dict[tuple[int, bytes], Docket] = {}
 
     def docket(self, followed: FollowedRound) -> Docket:
         """Returns what there is on a round; a reorganised round is another one."""
         return self._dockets.setdefault((followed.number, followed.beacon), Docket())
+
+    @abstractmethod
+    def work(self, trials: Sequence[Trial]) -> bool:
+        """Moves the judging of ``trials`` on; returns whether there was anything to do."""
+
+    @abstractmethod
+    def settle_missing(self, trial: Trial) -> bool:
+        """Judges what has not come as unavailable, if something of the round has: then it is not us.
+
+        Returns whether the round is judged now; where it is not, the juror abstains.
+        """
+
+    def keep(self, rounds: Sequence[FollowedRound]) -> None:
+        """Forgets every round but these."""
+        kept = {(followed.number, followed.beacon) for followed in rounds}
+        self._dockets = {key: docket for key, docket in self._dockets.items() if key in kept}
+
+    def close(self) -> None:  # noqa: B027
+        """Lets go of what this bench alone holds."""
+
+
+class Desk(Bench):
+    """Judges what is ready in this process, all jobs of one policy version in one prefill."""
+
+    def __init__(self, fetching: Fetching) -> None:
+        super().__init__()
+        self._fetching = fetching
 
     def work(self, trials: Sequence[Trial]) -> bool:
         """Fetches and judges what it can; returns whether there was anything to judge."""
@@ -110,24 +137,18 @@ class Desk:
         return bool(groups)
 
     def settle_missing(self, trial: Trial) -> bool:
-        """Judges what has not come as unavailable, if something of the round has: then it is not us.
-
-        Returns whether the round is judged now; where it is not, the juror abstains.
-        """
+        """See ``Bench``."""
         missing = trial.waiting
         came = [claim for claim in missing if self._look(trial, claim) is not None]
         fetched = any(judgement.reason is not Reason.UNAVAILABLE for judgement in trial.docket.judged.values())
-        if trial.docket.impossible or came or not fetched or not trial.weights_there():
-            return trial.judged
-        finding = Finding(Reason.UNAVAILABLE, "no answer within the time there was to judge")
-        _judge([(trial, Submitted(claim, finding)) for claim in missing])
+        if not (trial.docket.impossible or came or not fetched or not trial.weights_there()):
+            settle(trial, missing)
         return trial.judged
 
     def keep(self, rounds: Sequence[FollowedRound]) -> None:
-        """Forgets every round but these."""
-        kept = {(followed.number, followed.beacon) for followed in rounds}
+        """Forgets every round but these, and what was fetched for it."""
+        super().keep(rounds)
         self._fetching.keep({followed.opened.round for followed in rounds})
-        self._dockets = {key: docket for key, docket in self._dockets.items() if key in kept}
 
     def _ready(self, trial: Trial) -> list[Submitted]:
         """Jobs whose bytes are here and that are not judged yet; starts the fetch of the others."""
@@ -152,8 +173,20 @@ def _judge(jobs: Sequence[tuple[Trial, Submitted]]) -> None:
         log.error("judging_failed", round=first.followed.number, error=repr(error), exc_info=True)
         return
     for (trial, _), judgement in zip(jobs, judgements, strict=True):
-        trial.docket.judged[judgement.claim.job] = judgement
-        _tell(judgement)
+        record(trial, judgement)
+
+
+def settle(trial: Trial, missing: Sequence[Claim]) -> None:
+    """Judges ``missing`` as unavailable."""
+    finding = Finding(Reason.UNAVAILABLE, "no answer within the time there was to judge")
+    for claim in missing:
+        record(trial, judge_unread(claim, finding))
+
+
+def record(trial: Trial, judgement: Judgement) -> None:
+    """Puts a judgement into the docket of its round."""
+    trial.docket.judged[judgement.claim.job] = judgement
+    _tell(judgement)
 
 
 def _tell(judgement: Judgement) -> None:

@@ -90,6 +90,11 @@ def judge(policy: Policy, rules: Rules, environment: Environment, jobs: Sequence
     return [_conclude(policy, rules, environment, reading, measured.get(id(reading))) for reading in readings]
 
 
+def judge_unread(claim: Claim, finding: Finding) -> Judgement:
+    """Returns the judgement of a job whose artifact never came: ``finding`` says so, and no model has a part in it."""
+    return Judgement(claim, _evidence(claim, [finding], None, None))
+
+
 def problems_of(rules: Rules, environment: Environment, claim: Claim) -> list[Problem]:
     """Returns the problems that follow from the job's seed, one for each group."""
     seed = claim.seed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,35 @@ RETRY_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
+class Grounds:
+    """What judging rests on: rules with the hash that stands on chain, the environment they name, weights."""
+
+    rules: Rules
+    environment: Environment
+    weights: Weights
+
+
+def grounds_of(
+    client: CoordinatorClient,
+    run: int,
+    rules_hash: bytes,
+    authority: Authority,
+    directory: Path,
+    sources: tuple[str, ...],
+    device: str,
+) -> Grounds:
+    """Learns the grounds of ``run`` from the coordinator; ``sources`` win over the relays it names.
+
+    Raises ``Unavailable``; ``Rejected`` for rules of another hash; ``Misconfigured`` for an environment this version
+    does not know.
+    """
+    rules = decode_rules(client.rules(rules_hash), rules_hash)
+    tasks = environment(rules.environment.name, rules.environment.params)
+    weights = Weights(run, rules, Sources(sources or _named_sources(client, run)), authority, directory, device)
+    return Grounds(rules, tasks, weights)
+
+
+@dataclass(frozen=True, slots=True)
 class RunContext:
     """A run under its rules; ``rules_hash`` is what stands on chain, ``max_units`` the most it pays for a job."""
 
@@ -34,6 +63,7 @@ class RunContext:
     rules: Rules
     environment: Environment
     weights: Weights
+    authority: Authority
 
 
 class Runs:
@@ -46,7 +76,10 @@ class Runs:
         directory: Path,
         sources: tuple[str, ...] = (),
         device: str = "cpu",
+        announce: Callable[[RunContext, int, bytes], None] | None = None,
     ) -> None:
+        """``announce`` is told of the newest version of a run where others than this process will need its weights."""
+        self._announce = announce
         self._client, self._deployment, self._directory = client, deployment, directory
         self._sources, self._device = sources, device
         self._again_at = 0.0
@@ -76,7 +109,10 @@ class Runs:
         """Starts fetching the newest version of each run that is known, so that it is there before its first round."""
         for (run, _), known in self._known.items():
             newest = max(version for of_run, version in manifest_roots if of_run == run)
-            known.weights.prepare(newest, manifest_roots[run, newest])
+            if self._announce is not None:
+                self._announce(known, newest, manifest_roots[run, newest])
+            else:
+                known.weights.prepare(newest, manifest_roots[run, newest])
 
     def close(self) -> None:
         """Ends every fetch of weights."""
@@ -84,23 +120,25 @@ class Runs:
             known.weights.close()
 
     def _learn(self, run: int, terms: RunTerms) -> RunContext:
-        rules = decode_rules(self._client.rules(terms.rules_hash), terms.rules_hash)
-        tasks = environment(rules.environment.name, rules.environment.params)
-        sources = Sources(self._sources or self._named_sources(run))
-        authority = Authority(self._deployment.chain_id, self._deployment.market, terms.trainer)
-        weights = Weights(run, rules, sources, authority, self._directory, self._device)
+        deployment = self._deployment
+        authority = Authority(deployment.chain_id, deployment.market, terms.trainer)
+        grounds = grounds_of(
+            self._client, run, terms.rules_hash, authority, self._directory, self._sources, self._device
+        )
         return RunContext(
-            chain_id=self._deployment.chain_id,
-            rounds_address=self._deployment.rounds,
+            chain_id=deployment.chain_id,
+            rounds_address=deployment.rounds,
             run=run,
             max_units=terms.max_units,
             rules_hash=terms.rules_hash,
-            rules=rules,
-            environment=tasks,
-            weights=weights,
+            rules=grounds.rules,
+            environment=grounds.environment,
+            weights=grounds.weights,
+            authority=authority,
         )
 
-    def _named_sources(self, run: int) -> tuple[str, ...]:
-        """The relays; the origin only where there are none, since it has to serve the relays."""
-        described = self._client.run(run)
-        return tuple(described.sources) or ((described.origin,) if described.origin else ())
+
+def _named_sources(client: CoordinatorClient, run: int) -> tuple[str, ...]:
+    """The relays; the origin only where there are none, since it has to serve the relays."""
+    described = client.run(run)
+    return tuple(described.sources) or ((described.origin,) if described.origin else ())

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -15,15 +18,21 @@ from protocol.node.daemon import Daemon
 from protocol.node.telemetry import configure, serve_metrics
 from protocol.node.wallet import Wallet
 from protocol.transport.coordinator import CoordinatorClient
+from validator.background import sender, work
 from validator.bundles import Bundles
+from validator.checker import Checker
 from validator.daemon import Validator
-from validator.desk import Desk
+from validator.desk import Bench, Desk
 from validator.errands import Errands
+from validator.exchange import Exchange
 from validator.fetching import Fetching
 from validator.history import History
 from validator.journal import Journal
-from validator.runs import Runs
-from validator.settings import ValidatorSettings
+from validator.queued_desk import JOBS_PER_ORDER, QueuedDesk
+from validator.runs import RunContext, Runs
+from validator.settings import BackgroundSettings, ValidatorSettings
+
+Announce = Callable[[RunContext, int, bytes], None]
 
 
 def node_of(chain: Chain, wallet: Wallet) -> int:
@@ -48,6 +57,51 @@ def history_of(client: CoordinatorClient, journal: Journal, deployment: Deployme
     return History(Bundles(bundle, deployment.chain_id, deployment.rounds, directory))
 
 
+def bench_of(queue_url: str, fetching: Fetching, jobs_per_order: int = JOBS_PER_ORDER) -> tuple[Bench, Announce | None]:
+    """Returns where rounds are judged, and who is to be told of new weights: background workers where there is a queue.
+
+    A queue that does not answer is no reason not to start: votes that stand in the journal must be revealed.
+    """
+    if not queue_url:
+        return Desk(fetching), None
+    desk = QueuedDesk(Exchange(queue_url), sender(queue_url), jobs_per_order)
+    return desk, desk.announce
+
+
+def serve_background(settings: BackgroundSettings) -> int:
+    """Takes orders from the queue until stopped; returns the exit code.
+
+    Raises ``Misconfigured`` where another worker holds the state folder; ``Unavailable`` where Redis does not answer.
+    """
+    configure("validator-background", settings.log_level)
+    serve_metrics(settings.metrics_port)
+    torch.set_num_threads(1)
+    exchange = Exchange(settings.queue_url)
+    exchange.check()
+    with held(settings.state_dir):
+        client = CoordinatorClient(settings.coordinator_url)
+        checker = Checker(exchange, client, settings.state_dir / "weights", settings.sources, settings.device)
+        checker.start()
+        try:
+            return work(settings.queue_url, checker)
+        finally:
+            checker.close()
+
+
+@contextmanager
+def held(state_dir: Path) -> Iterator[None]:
+    """Keeps a state folder for this process alone, for as long as the block lasts."""
+    state_dir.mkdir(parents=True, exist_ok=True)
+    with (state_dir / "background.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise Misconfigured(
+                f"another background worker uses {state_dir}: give this one an ASSIZE_VALIDATOR_STATE_DIR of its own"
+            ) from error
+        yield
+
+
 def serve(settings: ValidatorSettings, kind: type[Validator] = Validator) -> int:
     """Runs until stopped; returns the exit code."""
     configure("validator", settings.log_level)
@@ -66,7 +120,8 @@ def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Dae
     client = CoordinatorClient(settings.coordinator_url, wallet, deployment.chain_id, deployment.rounds)
     journal = Journal(settings.state_dir)
     fetching, errands = Fetching(), Errands(client, journal, node, settings.heartbeat_seconds)
-    runs = Runs(client, deployment, settings.state_dir / "weights", settings.sources, settings.device)
+    desk, announce = bench_of(settings.queue_url, fetching)
+    runs = Runs(client, deployment, settings.state_dir / "weights", settings.sources, settings.device, announce)
     history = history_of(client, journal, deployment, settings.state_dir)
     validator = kind(
         chain=chain,
@@ -75,7 +130,7 @@ def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Dae
         sender=Sender(chain, wallet, settings.state_dir / "sender.sqlite"),
         journal=journal,
         runs=runs,
-        desk=Desk(fetching),
+        desk=desk,
         errands=errands,
         history=history,
         reserve_seconds=settings.reserve_seconds,
@@ -84,7 +139,7 @@ def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Dae
     )
 
     def close() -> None:
-        for part in (fetching, errands, history, runs, journal, client, chain):
+        for part in (fetching, errands, history, runs, journal, client, chain, desk):
             part.close()
 
     health_file = settings.state_dir / "health.json"

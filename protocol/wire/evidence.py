@@ -185,6 +185,23 @@ def parse_signed(data: bytes, root: bytes | None = None) -> SignedEvidence:
     return signed
 
 
+def encode_job(job: JobEvidence) -> bytes:
+    """Returns one job's part of a bundle, canonical as the bundle is."""
+    return _dump(_job_json(job))
+
+
+def decode_job(data: bytes) -> JobEvidence:
+    """Returns the job's part in ``data``; raises ``Rejected`` for any bytes that are not its canonical form."""
+    try:
+        job = _job(_load(data))
+        canonical = encode_job(job)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        raise Rejected("the evidence of a job does not have the fields of its format") from error
+    if canonical != data:
+        raise Rejected("the evidence of a job is not in its canonical form")
+    return job
+
+
 def _dump(value: dict[str, Any]) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
 

@@ -235,16 +235,26 @@ def make_scene(
     file_server: tuple[Path, str],
     origin: tuple[ChunkStore, str],
 ) -> Callable[..., Scene]:
-    """Opens a run whose votes may take ``commit_seconds``; ``rules`` and ``offered`` replace rules and terms."""
+    """Opens a run whose votes may take ``commit_seconds``; ``rules`` and ``offered`` replace rules and terms.
+
+    With a ``queue_url`` others judge for every validator but the last.
+    """
     chain, make_wallet = cast.chain, cast.make_wallet
 
-    def make(commit_seconds: int = 600, validators: int = 3, rules: Rules | None = None, **offered: int) -> Scene:
+    def make(
+        commit_seconds: int = 600,
+        validators: int = 3,
+        rules: Rules | None = None,
+        queue_url: str = "",
+        **offered: int,
+    ) -> Scene:
         judging = court if rules is None else replace(court, rules=rules)
         encoded, (files, url), (store, origin_url) = encode_rules(judging.rules), file_server, origin
         (files / "rules" / f"0x{rules_hash(encoded).hex()}").write_bytes(encoded)
         trainer, coordinator = make_wallet("trainer"), cast.sender("coordinator")
         owner, worker, worker_node = cast.node("worker", Role.WORKER)
-        jurors = [cast.juror(f"juror-{index}", url, origin_url) for index in range(validators)]
+        queues = [queue_url] * (validators - 1) + [""]
+        jurors = [cast.juror(f"juror-{index}", url, origin_url, queue) for index, queue in enumerate(queues)]
         root = manifest.from_directory(model_directory, 0).root
         run = cast.run(judging, trainer, coordinator, root, commit_seconds, **offered)
         publish(model_directory, run, 0, chain.chain_id, chain.deployment.market, trainer, store)

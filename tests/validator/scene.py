@@ -27,13 +27,12 @@ from protocol.wire.rollout import decode as decode_artifact
 from protocol.wire.rules import encode_rules, rules_hash
 from tests.conftest import TOKEN
 from validator.daemon import Validator
-from validator.desk import Desk
 from validator.errands import Errands
 from validator.fetching import Fetching
 from validator.journal import Journal
 from validator.rounds import FollowedRound
 from validator.runs import Runs
-from validator.service import history_of
+from validator.service import bench_of, history_of
 from validator.settings import ValidatorSettings
 from worker.prover import Deployed, Finished, Work, finish, tasks_of
 
@@ -195,8 +194,11 @@ class Cast:
         drip(owner, 100 * TOKEN, "drip")
         return owner, key, register_node(owner, key, role, JOBS if role is Role.WORKER else 1, "register").node
 
-    def juror(self, name: str, url: str, origin_url: str) -> Juror:
-        """A validator over a directory of its own, which knows rules by ``url`` and weights by ``origin_url``."""
+    def juror(self, name: str, url: str, origin_url: str, queue_url: str = "") -> Juror:
+        """A validator over a directory of its own, which knows rules by ``url`` and weights by ``origin_url``.
+
+        With a ``queue_url`` others judge for it, one job an order.
+        """
         _, key, node = self.node(name, Role.VALIDATOR)
         directory, deployment = self.directory / name, self.chain.deployment
 
@@ -204,7 +206,8 @@ class Cast:
             client = CoordinatorClient(url, key, deployment.chain_id, deployment.rounds)
             own, journal, fetching = Chain(self.rpc_url, deployment), Journal(directory), Fetching()
             errands = Errands(client, journal, node, heartbeat_seconds=3600)
-            runs = Runs(client, deployment, directory / "weights", (origin_url,))
+            desk, announce = bench_of(queue_url, fetching, jobs_per_order=1)
+            runs = Runs(client, deployment, directory / "weights", (origin_url,), announce=announce)
             sender = Sender(own, key, directory / "sender.sqlite")
             history = history_of(client, journal, deployment, directory)
             made = Validator(
@@ -214,7 +217,7 @@ class Cast:
                 sender,
                 journal,
                 runs,
-                Desk(fetching),
+                desk,
                 errands,
                 history,
                 patience_seconds=4,
@@ -222,7 +225,7 @@ class Cast:
             )
 
             def close() -> None:
-                for part in (sender, fetching, errands, history, runs, journal, client, own):
+                for part in (sender, fetching, errands, history, runs, journal, client, own, desk):
                     part.close()
 
             return made, close

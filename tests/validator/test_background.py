@@ -1,0 +1,287 @@
+"""Judging by background workers: real processes on a real Redis, killed, overtaken and forgotten.
+
+Two validators have their jobs judged through the queue and one judges in its own process, so every verdict is one that
+both ways of judging came to. Artifacts lie behind a gate, which holds a worker at its job for as long as needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import redis
+
+from protocol.chain.structs import State
+from protocol.wire import evidence
+from protocol.wire.reasons import Reason
+from tests.conftest import ROOT, free_port
+from tests.coordinator.conftest import redis_process, redis_url
+from tests.validator.conftest import Quiet
+from tests.validator.scene import Scene
+from validator.journal import Journal
+
+__all__ = ["redis_process", "redis_url"]
+
+PATIENCE_SECONDS = 240.0
+
+
+class Gate(Quiet):
+    """Serves artifacts while the gate is open."""
+
+    open = threading.Event()
+
+    def do_GET(self) -> None:
+        """Waits where somebody asks for an artifact."""
+        if self.path.startswith("/artifacts/"):
+            self.open.wait(PATIENCE_SECONDS)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # whoever asked was killed meanwhile
+            super().do_GET()
+
+
+@pytest.fixture
+def file_server(tmp_path: Path) -> Iterator[tuple[Path, str]]:
+    """A directory and the URL it is served under, artifacts behind the gate."""
+    directory = tmp_path / "files"
+    for name in ("rules", "artifacts", "evidence"):
+        (directory / name).mkdir(parents=True)
+    Gate.open.set()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Gate, directory=str(directory)))
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    yield directory, f"http://127.0.0.1:{server.server_address[1]}"
+    Gate.open.set()
+    server.shutdown()
+    server.server_close()
+
+
+class Crew:
+    """Background workers of one queue, each a process with a folder of its own."""
+
+    def __init__(self, scene: Scene, queue_url: str, directory: Path) -> None:
+        self.redis = redis.Redis.from_url(queue_url)
+        self._directory, self._processes = directory, list[subprocess.Popen[bytes]]()
+        self._environment = os.environ | {
+            "ASSIZE_VALIDATOR_QUEUE_URL": queue_url,
+            "ASSIZE_VALIDATOR_COORDINATOR_URL": scene.url,
+            "ASSIZE_VALIDATOR_SOURCES": f'["{scene.origin_url}"]',
+        }
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """One more worker."""
+        number = len(self._processes)
+        folder = self._directory / f"background-{number}"
+        with (self._directory / f"background-{number}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "assize", "validator", "background"],
+                env=self._environment | {"ASSIZE_VALIDATOR_STATE_DIR": str(folder)},
+                cwd=ROOT,
+                stdout=log,
+                stderr=log,
+            )
+        self._processes.append(process)
+        return process
+
+    @property
+    def leases(self) -> int:
+        """Jobs that somebody is at."""
+        return len(self.redis.keys("assize:validator:lease:*"))
+
+    def end(self) -> None:
+        """Ends them all."""
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            process.wait(PATIENCE_SECONDS)
+        self.redis.close()
+
+    @property
+    def said(self) -> str:
+        """What they logged."""
+        return "".join(path.read_text() for path in sorted(self._directory.glob("background-*.log")))
+
+
+@pytest.fixture
+def crew(tmp_path: Path, redis_url: str) -> Iterator[Callable[[Scene], Crew]]:
+    """Makes the crew of a scene."""
+    made: list[Crew] = []
+
+    def make(scene: Scene) -> Crew:
+        made.append(Crew(scene, redis_url, tmp_path))
+        return made[-1]
+
+    yield make
+    Gate.open.set()
+    for one in made:
+        one.end()
+
+
+def until(scene: Scene, true: Callable[[], bool], crew: Crew) -> None:
+    """Lets the validators work until something holds."""
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while not true():
+        assert time.monotonic() < give_up, crew.said[-4000:]
+        for juror in scene.jurors:
+            juror.validator.tick()
+        time.sleep(0.02)
+
+
+def tallied(scene: Scene, round_: int) -> bool:
+    """Whether the votes are counted."""
+    return scene.chain.latest().round(round_).state >= State.TALLIED
+
+
+def judged(scene: Scene) -> dict[int, tuple[evidence.JobEvidence, ...]]:
+    """What each juror found, as it was signed."""
+    found = {}
+    for revealed in scene.reveals():
+        juror = next(one for one in scene.jurors if one.node == revealed.juror)
+        data = Journal(juror.directory).evidence(revealed.evidence_root)
+        assert data is not None
+        found[juror.node] = evidence.parse_signed(data, revealed.evidence_root).evidence.jobs
+    assert len(found) == 3
+    return found
+
+
+def assert_all_found(scene: Scene, *reasons: Reason) -> None:
+    """Three jurors came to ``reasons``; those who had the jobs judged by others hold the same evidence, to the byte."""
+    found = judged(scene)
+    assert {tuple(job.reason for job in jobs) for jobs in found.values()} == {reasons}
+    first, second = ([evidence.encode_job(job) for job in found[juror.node]] for juror in scene.jurors[:2])
+    assert first == second
+
+
+def test_two_workers_share_the_jobs_and_the_verdict_is_that_of_a_daemon_alone(
+    make_scene: Callable[..., Scene], crew: Callable[[Scene], Crew], redis_url: str
+) -> None:
+    scene = make_scene(queue_url=redis_url)
+    workers = crew(scene)
+    workers.start()
+    workers.start()
+    opened = scene.open()
+    honest, edited = scene.work(opened)
+    Gate.open.clear()
+    scene.submit(opened, [honest, scene.edit(edited)], {0, 1})
+    until(scene, lambda: workers.leases == 2, workers)  # each takes one order at a time
+    Gate.open.set()
+    until(scene, lambda: tallied(scene, opened.round), workers)
+    assert_all_found(scene, Reason.ACCEPTED, Reason.SAMPLING_FRAUD)
+    assert workers.said.count('"jobs": 1') + workers.said.count("jobs=1") == 2, workers.said
+
+
+def test_what_a_killed_worker_was_at_another_takes_up(
+    make_scene: Callable[..., Scene], crew: Callable[[Scene], Crew], redis_url: str
+) -> None:
+    scene = make_scene(queue_url=redis_url)
+    workers = crew(scene)
+    first = workers.start()
+    opened = scene.open()
+    Gate.open.clear()
+    scene.submit(opened, scene.work(opened), {0, 1})
+    until(scene, lambda: workers.leases == 1, workers)
+    first.send_signal(signal.SIGKILL)
+    first.wait(10)
+    Gate.open.set()
+    workers.start()
+    until(scene, lambda: tallied(scene, opened.round), workers)
+    assert_all_found(scene, Reason.ACCEPTED, Reason.ACCEPTED)
+
+
+def test_a_daemon_started_again_in_the_middle_commits_the_same_vote(
+    make_scene: Callable[..., Scene], crew: Callable[[Scene], Crew], redis_url: str
+) -> None:
+    scene = make_scene(queue_url=redis_url)
+    workers = crew(scene)
+    workers.start()
+    opened = scene.open()
+    Gate.open.clear()
+    scene.submit(opened, scene.work(opened), {0, 1})
+    until(scene, lambda: workers.leases == 1, workers)
+    for juror in scene.jurors[:2]:
+        juror.close()
+        juror.validator, juror.close = juror.build()
+    Gate.open.set()
+    until(scene, lambda: tallied(scene, opened.round), workers)
+    assert_all_found(scene, Reason.ACCEPTED, Reason.ACCEPTED)
+
+
+def test_what_redis_forgets_is_ordered_again(
+    make_scene: Callable[..., Scene], crew: Callable[[Scene], Crew], redis_url: str
+) -> None:
+    scene = make_scene(queue_url=redis_url)
+    workers = crew(scene)
+    opened = scene.open()
+    scene.submit(opened, scene.work(opened), {0, 1})
+    until(scene, lambda: workers.redis.llen("assize-validator") > 0, workers)
+    workers.redis.flushall()
+    Gate.open.clear()
+    workers.start()
+    until(scene, lambda: workers.leases == 1, workers)
+    workers.redis.flushall()
+    Gate.open.set()
+    until(scene, lambda: tallied(scene, opened.round), workers)
+    assert_all_found(scene, Reason.ACCEPTED, Reason.ACCEPTED)
+
+
+def test_a_job_whose_store_is_silent_is_void_where_the_rest_can_be_had(
+    make_scene: Callable[..., Scene], crew: Callable[[Scene], Crew], redis_url: str
+) -> None:
+    scene = make_scene(queue_url=redis_url)
+    workers = crew(scene)
+    workers.start()
+    opened = scene.open()
+    scene.submit(opened, scene.work(opened), {1})
+    until(scene, lambda: tallied(scene, opened.round), workers)
+    assert_all_found(scene, Reason.UNAVAILABLE, Reason.ACCEPTED)
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_without_workers_or_without_redis_validators_abstain_in_time(
+    make_scene: Callable[..., Scene], redis_url: str, there: bool
+) -> None:
+    scene = make_scene(queue_url=redis_url if there else f"redis://127.0.0.1:{free_port()}/0", commit_seconds=6)
+    opened = scene.open()
+    scene.submit(opened, scene.work(opened), {0, 1})
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while len(scene.reveals()) < 3:
+        assert time.monotonic() < give_up
+        for juror in scene.jurors:
+            juror.validator.tick()
+        time.sleep(0.02)
+    own = scene.jurors[-1].node
+    assert {revealed.reasons for revealed in scene.reveals() if revealed.juror != own} == {b"\xff"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "words"),
+    [
+        ({"QUEUE_URL": ""}, 2, "ASSIZE_VALIDATOR_QUEUE_URL"),
+        ({"QUEUE_URL": "redis://127.0.0.1:1/0"}, 3, "the queue's Redis does not answer"),
+        ({"QUEUE_URL": "http://127.0.0.1:1"}, 2, "cannot be used"),
+        ({"NO_SUCH": "1"}, 2, "unknown setting"),
+    ],
+)
+def test_wrong_settings_end_a_worker_with_one_sentence(
+    tmp_path: Path, changes: dict[str, str], code: int, words: str
+) -> None:
+    settings = {"COORDINATOR_URL": "http://127.0.0.1:1", "STATE_DIR": str(tmp_path)} | changes
+    process = subprocess.run(
+        [sys.executable, "-m", "assize", "validator", "background"],
+        env=os.environ | {f"ASSIZE_VALIDATOR_{name}": value for name, value in settings.items()},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert process.returncode == code, process.stderr
+    assert words in process.stderr
+    assert "Traceback" not in process.stderr
