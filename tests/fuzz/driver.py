@@ -21,8 +21,8 @@ import atheris
 with atheris.instrument_imports(include=["protocol"]):
     from tests.fuzz.targets import TARGETS
 
-CAP_BYTES = 256 << 20
-"""Address space that parsing may take beyond what the idle process has: 64 times the largest artifact's columns."""
+CAP_BYTES = 64 << 20
+"""Address space that parsing may take beyond what the idle process has, the fuzzer's own corpus included."""
 RESIDENT_LIMIT_MIB = 768
 TIMEOUT_SECONDS = 5
 REPORT_EVERY = 1000

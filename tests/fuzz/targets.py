@@ -25,7 +25,7 @@ from tests.fuzz.changes import Change, by_bytes
 from tests.fuzz.changing_json import change_json
 from tests.fuzz.changing_parquet import change_parquet
 
-LIMITS = rollout.Limits(file_bytes=1 << 20, uncompressed_bytes=4 << 20)
+LIMITS = rollout.Limits(file_bytes=64 << 10, uncompressed_bytes=256 << 10)
 """Bounds of the size that the rules of a small run give."""
 
 ROWS_TH = (np.random.default_rng(3).normal(size=(32, 64)).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
@@ -137,13 +137,13 @@ def packed(data: bytes) -> None:
 TARGETS: dict[str, Target] = {
     target.name: target
     for target in (
-        Target("artifact", artifact, seeds.artifacts, change_parquet, 0.2, 8 << 10),
-        Target("evidence", bundle, seeds.bundles, change_json, 0.25),
-        Target("signed manifest", signed_manifest, seeds.signed_manifests, change_json, 0.15),
-        Target("manifest", plain_manifest, seeds.manifests, change_json, 0.15),
-        Target("rules", rules, seeds.rules, change_json, 0.1, 4 << 10),
+        Target("artifact", artifact, seeds.artifacts, change_parquet, 0.08, 8 << 10),
+        Target("evidence", bundle, seeds.bundles, change_json, 0.2),
+        Target("signed manifest", signed_manifest, seeds.signed_manifests, change_json, 0.17),
+        Target("manifest", plain_manifest, seeds.manifests, change_json, 0.17),
+        Target("rules", rules, seeds.rules, change_json, 0.15, 4 << 10),
         Target("proof", proof, lambda: [b"".join(seeds.proofs(n)) for n in (1, 2, 5)], by_bytes, 0.05, 2 << 10),
-        Target("packed", packed, seeds.packed, by_bytes, 0.1, 2 << 10),
+        Target("packed", packed, seeds.packed, by_bytes, 0.18, 2 << 10),
     )
 }
 
