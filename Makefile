@@ -11,7 +11,7 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo calibrate test test-python test-contracts lint bench-tax bench-gas bench-engines bench-toploc vllm fuzz contracts-coverage contracts-deep contracts-mutants contracts-slither abi clean
+.PHONY: help demo calibrate test test-python test-contracts lint bench-tax bench-gas bench-engines bench-toploc vllm zoo fuzz contracts-coverage contracts-deep contracts-mutants contracts-slither abi clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one)"
 	@echo "make test            set up, run every test and check"
@@ -20,6 +20,7 @@ help:
 	@echo "make bench-engines   vLLM against transformers: who generates, who verifies, how far apart"
 	@echo "make bench-toploc    proofs built and verified, against the reference package; what they cost a worker"
 	@echo "make vllm            install the second engine (make test does; ENGINE=vllm make demo, too)"
+	@echo "make zoo             sixty ways to cheat before the judge, beside the reference package; honest work too   (JOBS=30)"
 	@echo "make fuzz            a million inputs over every parser   (RUNS=20000 SEED=7 TARGET=artifact)"
 	@echo "make calibrate       the built-in run's rules, measured from nothing   (DTYPE=bfloat16 ENGINES=transformers,vllm)"
 	@echo "make contracts-coverage   lines and branches of contracts/src that the tests reach"
@@ -55,6 +56,9 @@ bench-engines: .venv/.localnet .venv/.vllm
 
 bench-toploc: .venv/.localnet $(TOPLOC)
 	@$(BIN)/python -m deploy.bench_toploc
+
+zoo: .venv/.localnet .venv/.vllm $(TOPLOC)
+	@JOBS=$(JOBS) $(BIN)/python -m deploy.zoo
 
 vllm: .venv/.vllm
 

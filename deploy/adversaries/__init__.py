@@ -53,7 +53,7 @@ ADVERSARIES = {
     "smaller": Adversary("swapped.Smaller", "gross"),
     "smaller-prefilled": Adversary("swapped.SmallerPrefilled", "gross"),
     "int4": Adversary("swapped.Int4", "gross"),
-    "int4-prefilled": Adversary("swapped.Int4Prefilled", "gross"),
+    "int4-prefilled": Adversary("swapped.Int4Prefilled", "slight"),
     "int8": Adversary("swapped.Int8", "slight"),
     "int8-prefilled": Adversary("swapped.Int8Prefilled", "slight"),
     "fp8": Adversary("swapped.Fp8", "slight"),
