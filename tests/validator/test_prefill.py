@@ -5,12 +5,24 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import (
+    GraniteConfig,
+    GraniteForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+)
 
-from protocol.errors import Unavailable
+from protocol.errors import Misconfigured, Unavailable
 from protocol.tensor.decode import Request, decode
+from protocol.tensor.model import Model
 from protocol.wire.sampling import gumbel_noise, margin
 from tests.validator.conftest import Court
-from validator.prefill import Completed, prefill
+from validator import prefill as prefilling
+from validator.prefill import Completed, prefill, probe
 
 
 def completed(court: Court, count: int) -> tuple[list[Completed], list[np.ndarray]]:
@@ -79,3 +91,78 @@ def test_sequences_that_differ_in_the_last_token_or_the_noise_are_told_apart(cou
         alone, part = prefill(court.policy.model, [sequence], 1.0, torch.float32), together.slice(n, n + 1)
         np.testing.assert_allclose(part.margins_S, alone.margins_S, atol=1e-4)
         np.testing.assert_allclose(part.logprobs_S, alone.logprobs_S, atol=1e-4)
+
+
+torch.set_num_threads(1)
+SIZES = {
+    "vocab_size": 7,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "initializer_range": 0.3,
+}
+NETWORKS = [
+    LlamaForCausalLM(LlamaConfig(**SIZES)).eval(),
+    MistralForCausalLM(MistralConfig(**SIZES, sliding_window=4)).eval(),
+]
+TOKENS = st.lists(st.integers(0, 6), min_size=1, max_size=9)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([[1], [1, 2], [1, 2, 3, 3], [4, 4]]), TOKENS), min_size=1, max_size=9), st.data()
+)
+@settings(max_examples=30, deadline=None)
+def test_sequences_that_share_what_they_begin_with_are_as_in_a_plain_pass_of_each(
+    pairs: list[tuple[list[int], list[int]]], data: st.DataObject
+) -> None:
+    network, temperature = data.draw(st.sampled_from(NETWORKS)), data.draw(st.sampled_from([0.0, 0.7, 1.0]))
+    sequences = [
+        Completed(np.array(prompt, np.int32), np.array(output, np.int32), (n, 5))
+        for n, (prompt, output) in enumerate(pairs)
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prefilling, "MAX_TOKENS", {"cpu": data.draw(st.sampled_from([1, 6, 100]))})
+        patch.setattr(prefilling, "MAX_LOGITS", {"cpu": data.draw(st.sampled_from([1, 30, 10_000]))})
+        together = prefill(Model(network, None, 0), sequences, temperature, torch.float32)
+    for n, one in enumerate(sequences):
+        part, length = together.slice(n, n + 1), len(one.output_tokens)
+        fed = torch.from_numpy(np.concatenate([one.prompt_tokens, one.output_tokens[:-1]])).long()[None]
+        with torch.inference_mode():
+            output = network(input_ids=fed, output_hidden_states=True, use_cache=False)
+        logits_TV, hidden_TH = output.logits[0, -length:], output.hidden_states[-1][0, -length:]
+        noise_TV = torch.from_numpy(gumbel_noise(np.array([one.noise_key], np.uint32), range(length), 7)[0])
+        scores_TV = logits_TV + np.float32(temperature) * noise_TV
+        taken_T1 = torch.from_numpy(one.output_tokens).long()[:, None]
+        top_T2 = scores_TV.topk(2).values
+        logprobs_T = (logits_TV / (temperature or 1.0)).log_softmax(-1).gather(1, taken_T1)[:, 0]
+        np.testing.assert_allclose(part.logprobs_S, logprobs_T, atol=1e-4)
+        np.testing.assert_allclose(part.margins_S, top_T2[:, 0] - scores_TV.gather(1, taken_T1)[:, 0], atol=1e-4)
+        np.testing.assert_allclose(part.gaps_S, top_T2[:, 0] - top_T2[:, 1], atol=1e-4)
+        leads_T = (
+            logits_TV.gather(1, taken_T1)[:, 0]
+            - logits_TV.gather(1, torch.from_numpy(part.chosen_S).long()[:, None])[:, 0]
+        )
+        np.testing.assert_allclose(part.leads_S, leads_T, atol=1e-4)
+        torch.testing.assert_close(part.hidden_SH.float(), hidden_TH.bfloat16().float(), atol=0.04, rtol=0.02)
+
+
+def test_worker_and_validator_choose_the_very_same_tokens_at_fp32() -> None:
+    requests = [Request((1, 2, 3)[: 1 + n % 3], (n, 1), 40, 1.0, 0) for n in range(48)]
+    done = decode(NETWORKS[0], requests, max_rows=20)
+    sequences = [
+        Completed(np.array(request.prompt_tokens, np.int32), np.array(one.output_tokens, np.int32), request.noise_key)
+        for request, one in zip(requests, done, strict=True)
+    ]
+    checked = prefill(Model(NETWORKS[0], None, 0), sequences, 1.0, torch.float32)
+    np.testing.assert_array_equal(checked.chosen_S, np.concatenate([one.output_tokens for one in sequences]))
+    assert checked.margins_S.max() == 0
+    assert checked.leads_S.max() == 0
+
+
+def test_a_model_that_changes_its_logits_is_refused(court: Court) -> None:
+    probe(court.policy.model)
+    scaled = GraniteForCausalLM(GraniteConfig(**SIZES, logits_scaling=4.0)).eval()
+    with pytest.raises(Misconfigured, match="other logits than its LM head"):
+        probe(Model(scaled, None, 0))
