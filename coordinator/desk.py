@@ -64,7 +64,8 @@ class Desk:
         now = time.time()
         leased = self._leased(now)
         with self._store.reading() as session:
-            return report.status(session, self._settings.run, leased, self._settings.lease_seconds, now)
+            admission = self._admission(session)
+            return report.status(session, self._settings.run, leased, self._settings.lease_seconds, admission, now)
 
     def describe(self, run_id: int) -> api.RunDescription:
         """What a node needs to take part. Raises ``Refused`` for runs that are not driven here."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 
@@ -18,7 +19,14 @@ LATE_LEASES = 4
 """Lease lengths without a heartbeat after which a node counts as dead rather than late."""
 
 
-def status(session: Session, run_id: int, leased: frozenset[int], lease_seconds: float, now: float) -> StatusReport:
+def status(
+    session: Session,
+    run_id: int,
+    leased: frozenset[int],
+    lease_seconds: float,
+    admission: Admission | None,
+    now: float,
+) -> StatusReport:
     """The live counts of a run. Raises ``Refused`` while the mirror has not seen the run."""
     run = session.get(Run, run_id)
     cursor = session.get(Cursor, 1)
@@ -26,7 +34,7 @@ def status(session: Session, run_id: int, leased: frozenset[int], lease_seconds:
         raise missing(f"run {run_id} was not seen on chain yet")
     live = select(func.count()).where(Round.run == run_id, Round.parent == 0, col(Round.state) < State.SETTLED)
     nodes = list(session.exec(select(Node).order_by(col(Node.id))))
-    seen = sightings(session, leased)
+    seen, bound = sightings(session, leased), math.inf if admission is None else admission.neglect_bound
     return StatusReport(
         run=run_id,
         head=cursor.number,
@@ -42,7 +50,7 @@ def status(session: Session, run_id: int, leased: frozenset[int], lease_seconds:
         reserved_wei=str(run.reserved),
         credits_wei={row.owner: str(row.amount) for row in session.exec(select(Earning).where(Earning.run == run_id))},
         slashed_wei=_slashed(nodes),
-        nodes=[_node_status(node, seen, lease_seconds, now) for node in nodes],
+        nodes=[_node_status(node, seen, lease_seconds, bound, now) for node in nodes],
         waiting=standing.waiting if (standing := session.get(Standing, run_id)) else "",
     )
 
@@ -75,24 +83,25 @@ def _slashed(nodes: Iterable[Node]) -> dict[str, str]:
     return {owner: str(amount) for owner, amount in totals.items() if amount}
 
 
-def _node_status(node: Node, seen: Sightings, lease_seconds: float, now: float) -> NodeStatus:
+def _node_status(node: Node, seen: Sightings, lease_seconds: float, bound: float, now: float) -> NodeStatus:
     heartbeat = seen.heartbeats.get(node.id)
     silent = None if heartbeat is None else max(0.0, now - heartbeat.heard_at)
     return NodeStatus(
         node=node.id,
         role="worker" if node.role == Role.WORKER else "validator",
         owner=node.owner,
-        state=_state(node, seen, silent, lease_seconds),
+        state=_state(node, seen, silent, lease_seconds, bound),
         version=None if heartbeat is None or heartbeat.version < 0 else heartbeat.version,
         last_seen_seconds=silent,
     )
 
 
-def _state(node: Node, seen: Sightings, silent: float | None, lease_seconds: float) -> NodeState:
+def _state(node: Node, seen: Sightings, silent: float | None, lease_seconds: float, bound: float) -> NodeState:
     if node.id in seen.bans:
         return "banned"
     if silent is None or silent > LATE_LEASES * lease_seconds:
         return "dead"
     if silent > lease_seconds:
         return "late"
-    return "unlisted" if node.retired_at or node.revoked or node.fraudulent or node.bond < node.required else "alive"
+    barred = node.retired_at or node.revoked or node.fraudulent or node.neglect >= bound
+    return "unlisted" if barred or node.bond < node.required else "alive"

@@ -79,8 +79,9 @@ class Validator:
         live = list(self._rounds.live.values())
         duties = [(one, duty(one, self._node, one.certain(self._node), self._now())) for one in live]
         trials = [self._trial(one) for one, due in duties if due in (Duty.PREPARE, Duty.COMMIT)]
-        worked = self._desk.work([trial for trial in trials if trial is not None])
-        self._history.follow(self._rounds.settled)
+        ready = [trial for trial in trials if trial is not None]
+        self._history.follow(self._rounds.settled, [trial.followed for trial in ready])
+        worked = self._desk.work(ready)
         for one, due in duties:
             if due is Duty.COMMIT:
                 self._commit(one)

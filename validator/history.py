@@ -7,7 +7,7 @@ the same bundles holds the same. Where a vote cannot wait, what is not there cou
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -39,10 +39,15 @@ class History:
         self._settled: Sequence[SettledRound] = ()
         self._pasts: dict[tuple[int, bytes], _Past] = {}
 
-    def follow(self, settled: Sequence[SettledRound]) -> None:
-        """Takes note of the rounds settled so far; another list means that the chain was reorganised."""
+    def follow(self, settled: Sequence[SettledRound], trying: Iterable[FollowedRound] = ()) -> None:
+        """Takes note of the rounds settled so far; another list means that the chain was reorganised.
+
+        Of runs other than those of the rounds that are being tried, or ever were, nothing is fetched.
+        """
         if settled is not self._settled:
             self._settled, self._pasts = settled, {key: _Past() for key in self._pasts}
+        for followed in trying:
+            self._past(followed)
         for key, past in self._pasts.items():
             self._take_note(past, key)
             self._take_in(past)

@@ -123,6 +123,7 @@ def test_a_node_that_spoils_its_jobs_is_left_out_and_told_why(swarm: Swarm, cloc
     assert reply.state == "unlisted"
     assert "void or never handed in than the run's rules allow" in reply.reasons[0]
     assert swarm.client(honest).heartbeat(Heartbeat(node=honest.node, version=rounds)).state == "alive"
+    assert {seen.node: seen.state for seen in swarm.client(honest).status().nodes}[spoiler.node] == "unlisted"
     assert rounds <= 20
     with Store(swarm.settings().database).reading() as session:
         assert session.get(Node, honest.node).neglect == 0.0

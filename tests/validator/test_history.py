@@ -27,6 +27,7 @@ from validator.bundles import WAIT_SECONDS, Bundles
 from validator.history import History
 from validator.journal import Journal
 from validator.record import Ratios, SettledRound, Standing, Statement
+from validator.replay import replay, sentences
 from validator.rounds import FollowedRound
 
 LENIENT = Thresholds(
@@ -102,7 +103,7 @@ def _roots(scene: Scene, opened: RoundOpened) -> tuple[list[Any], list[bytes]]:
 
 
 def test_slight_evidence_in_settled_rounds_condemns_in_the_next_and_every_juror_says_so(
-    make_scene: Callable[..., Scene], slightly_off: Any
+    make_scene: Callable[..., Scene], slightly_off: Any, tmp_path: Path
 ) -> None:
     scene = make_scene(rules=lenient())
     reached = suspect(scene, slightly_off)
@@ -116,6 +117,9 @@ def test_slight_evidence_in_settled_rounds_condemns_in_the_next_and_every_juror_
             assert finding.reason is Reason.SEQUENCE
             assert finding.observed == pytest.approx(reached, abs=1e-3)
             assert finding.limit == scene.court.rules.sequential.bound
+    replayed = replay(scene.settings(tmp_path), signed.canonical)
+    assert replayed.confirmed, list(sentences(replayed))
+    assert {found for _, _, found in replayed.reasons} == {Reason.SEQUENCE}
     scene.settle(opened)
     assert standings(scene, opened.round) == [Standing()] * 3, "what it was condemned for is paid for"
 
