@@ -89,10 +89,22 @@ def prefill(model: Model, sequences: Sequence[Completed], temperature: float, he
             layout = PackedLayout.of(part, scores.device)
             output = run(model.network.base_model, layout, *part.inputs(scores.device))
             scores.add(part, output[0][0])
-    if not np.isfinite(scores.numbers_4S).all():
-        raise Unavailable("the policy gives logits that are not finite: abstain")
-    margins_S, gaps_S, logprobs_S, leads_S = scores.numbers_4S
-    return Prefill(lengths_N, margins_S, gaps_S, logprobs_S, scores.chosen_S, leads_S, scores.hidden_SH)
+    return scores.result()
+
+
+def score(
+    model: Model,
+    sequences: Sequence[Completed],
+    hidden_SH: torch.Tensor,
+    temperature: float,
+    head_dtype: torch.dtype,
+) -> Prefill:
+    """As ``prefill``, from what another engine says the LM head saw of every sampled token, in the model's dtype."""
+    lengths_N = np.array([len(sequence.output_tokens) for sequence in sequences], dtype=np.int64)
+    scores = _Scores(model, sequences, lengths_N, temperature, head_dtype)
+    with torch.inference_mode():
+        scores.add_rows(hidden_SH)
+    return scores.result()
 
 
 def probe(model: Model) -> None:
@@ -161,6 +173,20 @@ class _Scores:
             different_U, row_R = np.unique(nodes[chosen], return_inverse=True)
             logits_UV = _logits(self.head, hidden_NH[self._there(different_U)], self.head_dtype)
             self._score(places[chosen], logits_UV, self._there(row_R) if len(different_U) < len(chosen) else None)
+
+    def add_rows(self, hidden_SH: torch.Tensor) -> None:
+        """Scores every sampled token, ``hidden_SH`` what the LM head saw before each."""
+        self.hidden_SH.copy_(hidden_SH)
+        step = max(1, MAX_LOGITS[self.device.type] // self.head.weight.shape[0])
+        for places in np.split(np.arange(len(hidden_SH)), range(step, len(hidden_SH), step)):
+            self._score(places, _logits(self.head, hidden_SH[self._there(places)], self.head_dtype), None)
+
+    def result(self) -> Prefill:
+        """What was found. Raises ``Unavailable`` where it is not finite."""
+        if not np.isfinite(self.numbers_4S).all():
+            raise Unavailable("the policy gives logits that are not finite: abstain")
+        margins_S, gaps_S, logprobs_S, leads_S = self.numbers_4S
+        return Prefill(self.lengths, margins_S, gaps_S, logprobs_S, self.chosen_S, leads_S, self.hidden_SH)
 
     def _sampled(self, part: Pack) -> tuple[I64, I64]:
         """Which sampled tokens (Q,) a pack's sequences have, and the node that each of them follows."""

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
 from threading import Event
+from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
+import torch
 from safetensors import SafetensorError, safe_open
 
 from protocol.errors import Misconfigured, Unavailable
-from protocol.tensor.decode import Completion, Request
+from protocol.tensor.completions import Completion, Request
 from protocol.tensor.directory import check_model_directory
 from protocol.tensor.model import Model, load_tokenizer
+from worker.vllm_engine_steps import Sampled
 
 if TYPE_CHECKING:
-    from worker.vllm_engine_internals import Core, Sampled
+    from worker.vllm_engine_internals import Core
 
 MAX_ROWS = 256
 CPU_CACHE_BYTES = 1 << 30
@@ -37,8 +41,9 @@ class VllmEngine:
         max_rows: int = MAX_ROWS,
         cache_bytes: int | None = None,
     ) -> None:
-        """Raises ``Misconfigured`` where vLLM is not installed."""
+        """Imports vLLM, which takes some ten seconds. ``Misconfigured`` where it is missing or of another version."""
         check_installed()
+        _internals().check_version()
         self._dtype, self._max_rows = dtype, max_rows
         self._cache_bytes = CPU_CACHE_BYTES if cache_bytes is None and device == "cpu" else cache_bytes
         self._model: Model | None = None
@@ -55,12 +60,10 @@ class VllmEngine:
 
     def load(self, directory: Path) -> None:
         """Load a model directory."""
-        from worker.vllm_engine_internals import Core
-
         check_model_directory(directory)
         tokenizer, shapes = load_tokenizer(directory), _shapes(directory)
         self.close()
-        self._core = Core(directory, self._dtype, self._max_rows, self._cache_bytes)
+        self._core = _internals().Core(directory, self._dtype, self._max_rows, self._cache_bytes)
         self._shapes, self._model = shapes, Model(None, tokenizer, tokenizer.eos_token_id)
 
     def swap(self, directory: Path) -> None:
@@ -72,8 +75,15 @@ class VllmEngine:
             raise Misconfigured(f"{directory} does not hold the weights of this model: fetch it again")
         self._core.reload(directory)
 
+    def hidden_states(self, request: Request, output_tokens: Sequence[int]) -> torch.Tensor:
+        """What the LM head sees before each of ``output_tokens``, (T, H) in the engine's dtype, by one prefill."""
+        if self._core is None:
+            raise Misconfigured("the engine has no model yet: load a model directory first")
+        fed = [*request.prompt_tokens, *output_tokens[:-1]]
+        return self._core.hidden_states(fed)[len(request.prompt_tokens) - 1 : len(fed)]
+
     def close(self) -> None:
-        """Frees what vLLM holds."""
+        """Frees weights and cache; ``load`` may follow."""
         if self._core is not None:
             self._core.close()
         self._core = self._model = None
@@ -126,11 +136,15 @@ class VllmEngine:
 
 
 def check_installed() -> None:
-    """Raises ``Misconfigured`` where vLLM is not installed. Does not import it."""
+    """Raises ``Misconfigured`` where vLLM is not installed."""
     if importlib.util.find_spec("vllm") is None:
         raise Misconfigured(
             "vLLM is not installed: run `make vllm`, or set ASSIZE_WORKER_ENGINE=transformers to work without it"
         )
+
+
+def _internals() -> ModuleType:
+    return importlib.import_module("worker.vllm_engine_internals")
 
 
 def _completion(request: Request, output: Sequence[int], sampled: Sampled) -> Completion:

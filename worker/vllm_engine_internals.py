@@ -4,17 +4,18 @@ Tried on vLLM 0.32 (the CPU build). What is relied on beyond the documented: the
 (no second one), its first model runner calls the model's ``logits_processor`` module once a step with one row per
 request of the batch, and then the custom logits processors with the rows in the same order.
 
-Axes: B requests in the running batch, S sampled tokens of all requests, V vocabulary, H hidden size.
+Axes: B requests in the running batch, V vocabulary, T positions, H hidden size.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import random
 import warnings
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ import torch
 
 from protocol.errors import Misconfigured
 from protocol.tensor.noise import perturb
+from worker.vllm_engine_steps import Recorder, Step
 
 TRIED = (0, 32)
 SEEDED = "assize"
@@ -99,52 +101,6 @@ class _Row:
     output: list[int]
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
-    """What one step of the batch gave: row b belongs to ``requests_B[b]``, whose ``positions_B[b]``-th token it is."""
-
-    requests_B: list[int]
-    positions_B: list[int]
-    tokens_B: torch.Tensor
-    logprobs_B: torch.Tensor
-    hidden_BH: torch.Tensor
-
-
-@dataclass(frozen=True, slots=True)
-class Sampled:
-    """One request's tokens (T,), their fp32 logprobs (T,) and bf16 LM-head inputs (T, H), all on the CPU."""
-
-    tokens_T: torch.Tensor
-    logprobs_T: torch.Tensor
-    hidden_TH: torch.Tensor
-
-
-@dataclass(slots=True)
-class Recorder:
-    """Collects the steps of one generation; ``hidden_BH`` is what the LM head was last given."""
-
-    hidden_BH: torch.Tensor = field(default_factory=lambda: torch.empty(0))
-    steps: list[_Step] = field(default_factory=list)
-
-    def by_request(self, requests: int) -> list[Sampled]:
-        """Returns what was sampled, request after request.
-
-        A row may have stood for the same token several times: a prompt that is run in pieces, or again after its
-        request had to give way, samples at the end of every piece, and only the last one counts.
-        """
-        request_S = np.concatenate([step.requests_B for step in self.steps])
-        position_S = np.concatenate([step.positions_B for step in self.steps])
-        order_S = np.lexsort((np.arange(len(request_S)), position_S, request_S))
-        request_S, position_S = request_S[order_S], position_S[order_S]
-        last_S = np.append((np.diff(request_S) != 0) | (np.diff(position_S) != 0), True)
-        kept, counts = torch.from_numpy(order_S[last_S]), np.bincount(request_S[last_S], minlength=requests).tolist()
-        tokens, logprobs, hidden = (
-            torch.cat([getattr(step, name) for step in self.steps]).cpu()[kept].split(counts)
-            for name in ("tokens_B", "logprobs_B", "hidden_BH")
-        )
-        return [Sampled(*parts) for parts in zip(tokens, logprobs, hidden, strict=True)]
-
-
 class SeededSampling(LogitsProcessor):  # type: ignore[misc]  # vLLM is untyped here
     """Adds each request's noise to its row of logits, so that the greedy choice after it is the seeded one."""
 
@@ -186,7 +142,7 @@ class SeededSampling(LogitsProcessor):  # type: ignore[misc]  # vLLM is untyped 
         scaled_BV = logits_BV.float() / self.divisors_B1 if self.divides else logits_BV.float()
         logprobs_B = scaled_BV.gather(1, tokens_B1)[:, 0] - scaled_BV.logsumexp(-1)
         kept_BH = hidden_BH.to(torch.bfloat16, copy=True)
-        self.recorder.steps.append(_Step(self.requests_B, positions_B, tokens_B1[:, 0], logprobs_B, kept_BH))
+        self.recorder.steps.append(Step(self.requests_B, positions_B, tokens_B1[:, 0], logprobs_B, kept_BH))
         return scores_BV
 
 
@@ -196,11 +152,12 @@ def _row(params: SamplingParams, _prompt: object, output: list[int]) -> _Row:
 
 
 class Core:
-    """A vLLM engine in this process with the noise in its sampler and a hook before its LM head."""
+    """A vLLM engine in this process with ``processor`` in its sampler and a hook before its LM head."""
+
+    processor = SeededSampling
 
     def __init__(self, directory: Path, dtype: str, max_rows: int, cache_bytes: int | None) -> None:
         """Raises ``Misconfigured`` where vLLM refuses the model or lacks the memory."""
-        check_version()
         self.recorder = Recorder()
         arguments = EngineArgs(
             model=str(directory),
@@ -210,13 +167,15 @@ class Core:
             async_scheduling=False,  # a row's position is the length of its output, which must be up to date
             max_num_seqs=max_rows,
             kv_cache_memory_bytes=cache_bytes,
-            logits_processors=[type("Seeded", (SeededSampling,), {"recorder": self.recorder})],
+            logits_processors=[type("Seeded", (self.processor,), {"recorder": self.recorder})],
             disable_log_stats=True,
             use_tqdm_on_load=False,
         )
         try:
             with _undisturbed():
                 self.engine = LLMEngine.from_engine_args(arguments)
+                # Collected, it would end what all engines of this process share; ``close`` frees what is its own.
+                self.engine.engine_core._finalizer.detach()
                 self.engine.apply_model(self._watch)
                 self._try()
         except (ValueError, RuntimeError, OSError, KeyError, NotImplementedError) as error:
@@ -271,6 +230,20 @@ class Core:
         """Forgets queued and running requests."""
         self.engine.abort_request(list(names))
 
+    def hidden_states(self, tokens: Sequence[int]) -> torch.Tensor:
+        """What the LM head would see after each of ``tokens``, (T, H), from a prefill of them alone."""
+        parts: list[torch.Tensor] = []
+        hooks = self.engine.apply_model(lambda model: model.register_forward_hook(_keep_output(parts)))
+        try:
+            self.engine.reset_prefix_cache()  # what is cached is not run
+            self.add("prefill", 0, tokens, (0, 0), 0.0, 1, 0)
+            while not self.step():
+                pass
+        finally:
+            hooks[0].remove()
+            self.recorder.steps.clear()
+        return torch.cat(parts)
+
     def reload(self, directory: Path) -> None:
         """Takes the weights of ``directory`` over the present ones; what was cached of the old ones is forgotten."""
         with _undisturbed():
@@ -281,7 +254,17 @@ class Core:
 
     def close(self) -> None:
         """Frees weights and cache."""
-        self.engine.engine_core.shutdown()
+        self.engine.collective_rpc(_free)
+        gc.unfreeze()  # vLLM froze everything it had allocated when it started
+        gc.collect()
+
+
+def _keep_output(parts: list[torch.Tensor]) -> Callable[[Any, Any, torch.Tensor], None]:
+    return lambda _module, _arguments, output: parts.append(output.clone())
+
+
+def _free(worker: Any) -> None:
+    worker.model_runner.shutdown()
 
 
 def _pack_heads(model: torch.nn.Module) -> None:

@@ -104,18 +104,18 @@ def test_company_in_the_batch_changes_no_token(engine: VllmEngine) -> None:
     assert _tokens(engine.generate(requests)) == [engine.generate([one])[0].output_tokens for one in requests]
 
 
-def test_prompts_run_in_pieces_and_requests_that_gave_way_change_no_token(
-    directories: list[Path], reference: TransformersEngine
+@pytest.mark.parametrize(("shortest", "blocks"), [(100, 16), (200, 64)])
+def test_prompts_run_in_pieces_and_requests_that_give_way_change_no_token(
+    directories: list[Path], reference: TransformersEngine, shortest: int, blocks: int
 ) -> None:
-    """Prompts of more tokens than one step takes, and a cache of 16 blocks for 24 requests of two blocks each."""
-    cramped = VllmEngine(max_rows=24, cache_bytes=16 * BLOCK_BYTES)
+    """A cache of 16 blocks for 24 requests that grow beyond one; prompts of more tokens than one step takes."""
+    cramped = VllmEngine(max_rows=24, cache_bytes=blocks * BLOCK_BYTES)
     cramped.load(directories[0])
-    prompts = [tuple(3 + (11 * n + i) % 20 for i in range(100 + n)) for n in range(24)]
-    requests = [Request(prompt, (n, n), 120, 0.9, STOP) for n, prompt in enumerate(prompts)]
+    prompts = [tuple(3 + (11 * n + i) % 20 for i in range(shortest + n)) for n in range(24)]
+    requests = [Request(prompt, (n, n), 30, 0.9, STOP) for n, prompt in enumerate(prompts)]
     completions = cramped.generate(requests)
     cramped.close()
     assert _tokens(completions) == _tokens(reference.generate(requests))
-    assert max(len(completion.output_tokens) for completion in completions) > 28
 
 
 def test_completions_end_at_the_stop_token_or_at_their_limit(engine: VllmEngine) -> None:
@@ -142,6 +142,15 @@ def test_a_validator_finds_nothing_in_the_rollouts(engine: VllmEngine, directori
     assert found.margins_S.max() == 0
     reported_S = torch.cat([completion.logprobs_T for completion in completions]).numpy()
     assert np.abs(found.logprobs_S - reported_S).max() < 2e-5
+
+
+def test_a_prefill_by_vllm_sees_what_its_decoding_saw(engine: VllmEngine) -> None:
+    requests = _requests(6)
+    for request, completion in zip(requests, engine.generate(requests), strict=True):
+        hidden_TH = engine.hidden_states(request, completion.output_tokens)
+        assert hidden_TH.shape == completion.hidden_TH.shape
+        assert torch.allclose(hidden_TH.bfloat16().float(), completion.hidden_TH.float(), atol=0.02)
+    assert _tokens(engine.generate(requests)) == _tokens(engine.generate(requests))
 
 
 def test_swapping_weights_is_like_loading_the_other_model(directories: list[Path], engine: VllmEngine) -> None:

@@ -1,0 +1,57 @@
+"""What the steps of vLLM's batch gave, sorted out by request. Knows nothing of vLLM.
+
+Axes: B requests in the running batch, S sampled tokens of all requests, T those of one, H hidden size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one step of the batch gave: row b belongs to ``requests_B[b]``, whose ``positions_B[b]``-th token it is."""
+
+    requests_B: list[int]
+    positions_B: list[int]
+    tokens_B: torch.Tensor
+    logprobs_B: torch.Tensor
+    hidden_BH: torch.Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """One request's tokens (T,), their fp32 logprobs (T,) and bf16 LM-head inputs (T, H), all on the CPU."""
+
+    tokens_T: torch.Tensor
+    logprobs_T: torch.Tensor
+    hidden_TH: torch.Tensor
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Collects the steps of one generation; ``hidden_BH`` is what the LM head was last given."""
+
+    hidden_BH: torch.Tensor = field(default_factory=lambda: torch.empty(0))
+    steps: list[Step] = field(default_factory=list)
+
+    def by_request(self, requests: int) -> list[Sampled]:
+        """Returns what was sampled, request after request.
+
+        A row may have stood for the same token several times: a prompt that is run in pieces, or again after its
+        request had to give way, samples at the end of every piece, and only the last one counts.
+        """
+        request_S = np.concatenate([step.requests_B for step in self.steps])
+        position_S = np.concatenate([step.positions_B for step in self.steps])
+        order_S = np.lexsort((np.arange(len(request_S)), position_S, request_S))
+        request_S, position_S = request_S[order_S], position_S[order_S]
+        last_S = np.append((np.diff(request_S) != 0) | (np.diff(position_S) != 0), True)
+        kept, counts = torch.from_numpy(order_S[last_S]), np.bincount(request_S[last_S], minlength=requests).tolist()
+        tokens, logprobs, hidden = (
+            torch.cat([getattr(step, name) for step in self.steps]).cpu()[kept].split(counts)
+            for name in ("tokens_B", "logprobs_B", "hidden_BH")
+        )
+        return [Sampled(*parts) for parts in zip(tokens, logprobs, hidden, strict=True)]
