@@ -6,10 +6,11 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
+from deploy.adversaries import ADVERSARIES
 from protocol.errors import Misconfigured
 from protocol.node.console import EXIT_REFUSED, guard, show
 
@@ -23,7 +24,10 @@ Seed = Annotated[int, typer.Option(help="Fixes the model and the held-out proble
 Steps = Annotated[int | None, typer.Option(min=1, help="Checkpoints to make; the run file's number by default.")]
 RunFilePath = Annotated[Path, typer.Option("--run-file", help="Rules, terms and recipe, as TOML.")]
 ModelPath = Annotated[Path | None, typer.Option("--model", help="A Hugging Face causal LM directory to start from.")]
-Adversary = Annotated[str, typer.Option("--adversary", help="How the third worker cheats.")]
+Adversary = Annotated[
+    str, typer.Option("--adversary", help=f"How the third worker cheats: {', '.join(ADVERSARIES)}.", metavar="NAME")
+]
+Engine = Annotated[Literal["transformers", "vllm"], typer.Option("--engine", help="What the second worker runs.")]
 Port = Annotated[int | None, typer.Option(help="A port of your choice; a free one by default.")]
 
 DEFAULT_ROOT = HERE.parent / ".localnet"
@@ -45,6 +49,7 @@ def run(
     run_file: RunFilePath = BUILTIN,
     model: ModelPath = None,
     adversary: Adversary = "edited-answer",
+    engine: Engine = "transformers",
     target_accuracy: Annotated[float | None, typer.Option(help="End at the first measurement this good.")] = None,
     evaluate_every: Annotated[int, typer.Option(min=0, help="Measure held-out accuracy each so many steps.")] = 10,
     faulty: Annotated[
@@ -71,6 +76,7 @@ def run(
         model.absolute() if model else None,
         target_accuracy=target_accuracy,
         evaluate_every=evaluate_every,
+        engine=engine,
     )
     _end_on_signals()
     with Supervisor(root) as supervisor, View(steps or 0) as view:
@@ -118,6 +124,7 @@ def up(
     run_file: RunFilePath = BUILTIN,
     model: ModelPath = None,
     adversary: Adversary = "edited-answer",
+    engine: Engine = "transformers",
     chain_port: Port = None,
     coordinator_port: Port = None,
     ledger_port: Port = None,
@@ -140,6 +147,7 @@ def up(
         chain_port,
         coordinator_port,
         ledger_port,
+        engine=engine,
     )
     _end_on_signals()
     with Supervisor(root) as supervisor, View(0) as view:

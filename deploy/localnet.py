@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 import time
@@ -9,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from deploy import services
+from deploy.adversaries import ADVERSARIES
 from deploy.establish import Established, establish
 from deploy.live import View
 from deploy.parties import Party, faulty_committee, parties
@@ -48,6 +50,7 @@ class Options:
     evaluate_every: int = 10
     target_accuracy: float | None = None
     faulty_committee: bool = False
+    engine: str = "transformers"
 
 
 class Localnet:
@@ -71,8 +74,16 @@ class Localnet:
         self.parties: tuple[Party, ...] = (
             faulty_committee(ROUNDS_UNSETTLED * jobs)
             if options.faulty_committee
-            else parties(options.adversary, ROUNDS_AHEAD * jobs)
+            else parties(options.adversary, ROUNDS_AHEAD * jobs, options.engine)
         )
+        self._check_engine()
+
+    def _check_engine(self) -> None:
+        """Before anything starts: a worker that cannot would only say so a minute later."""
+        if self.options.engine == "vllm" and importlib.util.find_spec("vllm") is None:
+            raise Misconfigured("vLLM is not installed: run `make vllm` first")
+        if self.options.engine not in self.run_file.rules.model.worker_engines:
+            raise Misconfigured(f"{self.options.run_file} does not allow {self.options.engine}: see its worker_engines")
 
     def start(self, endless: bool) -> None:
         """Brings everything up; ``endless`` runs have no last version."""
@@ -169,7 +180,8 @@ class Localnet:
         verdict = self.audit()
         outcome = self.outcome(verdict)
         wanted = self.steps if self.options.target_accuracy is None else 1
-        broken = failures(outcome, wanted, judge_accuracy=self.steps >= self.run_file.recipe.steps)
+        cheat = ADVERSARIES[self.options.adversary]
+        broken = failures(outcome, wanted, self.steps >= self.run_file.recipe.steps, cheat)
         cpu_seconds = {name: round(used[name] - started_with.get(name, 0.0), 2) for name in used}
         write_report(self.layout.root / "report", outcome, self.metrics(), broken, cpu_seconds)
         return outcome, broken

@@ -39,7 +39,7 @@ SCRYPT_N = 1 << 12
 class Party:
     """One node's owner and session key. ``capacity`` is in jobs in flight; 1 for validators.
 
-    ``purse`` is what the owner has beside the bond, in token wei.
+    ``purse`` is what the owner has beside the bond, in token wei; ``engine`` is what a worker generates with.
     """
 
     name: str
@@ -47,6 +47,7 @@ class Party:
     capacity: int = 1
     adversary: str | None = None
     purse: int = 0
+    engine: str = "transformers"
 
     @property
     def owner(self) -> str:
@@ -64,11 +65,11 @@ class Party:
         return BOND_PER_JOB * self.capacity if self.role == "worker" else VALIDATOR_BOND
 
 
-def parties(adversary: str, jobs_in_flight: int) -> tuple[Party, ...]:
-    """Two honest workers, one that cheats in the way named, and three validators."""
+def parties(adversary: str, jobs_in_flight: int, engine: str = "transformers") -> tuple[Party, ...]:
+    """Two honest workers, the second on ``engine``, one that cheats in the way named, and three validators."""
     return (
         Party("worker-1", "worker", jobs_in_flight),
-        Party("worker-2", "worker", jobs_in_flight),
+        Party("worker-2", "worker", jobs_in_flight, engine=engine),
         Party("cheat", "worker", jobs_in_flight, adversary),
         Party("validator-1", "validator"),
         Party("validator-2", "validator"),

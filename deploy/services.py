@@ -172,7 +172,12 @@ def ledger(layout: Layout) -> Service:
 def worker(layout: Layout, party: Party) -> Service:
     """An honest worker, or one that cheats."""
     settings = layout.settings(
-        "ASSIZE_WORKER_", party.name, party.key, run=layout.run, coordinator_url=layout.coordinator_url
+        "ASSIZE_WORKER_",
+        party.name,
+        party.key,
+        run=layout.run,
+        coordinator_url=layout.coordinator_url,
+        engine=party.engine,
     )
     if party.adversary is not None:
         return Service(party.name, (sys.executable, "-m", "deploy.adversaries", party.adversary), settings)
