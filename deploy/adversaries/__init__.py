@@ -60,7 +60,7 @@ ADVERSARIES = {
     "fp8-prefilled": Adversary("swapped.Fp8Prefilled", "slight"),
     "other-dtype": Adversary("swapped.OtherDtype", "slight"),
     "other-dtype-prefilled": Adversary("swapped.OtherDtypePrefilled", "slight"),
-    "speculative": Adversary("sampling.Speculative", "gross"),
+    "speculative": Adversary("sampling.Speculative", "slight"),
     "temperature-0.95": Adversary("sampling.Cooler", "slight"),
     "temperature-1.05": Adversary("sampling.Hotter", "slight"),
     "top-p": Adversary("sampling.TopP", "slight"),

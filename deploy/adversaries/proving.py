@@ -21,7 +21,7 @@ from protocol.wire import polynomial
 from protocol.wire.polynomial import I64, PRIME
 from protocol.wire.proof import ENTRIES, Proof, Proofs
 from protocol.wire.rollout import Artifact, Limits, Rollout, encode
-from protocol.wire.toploc import chunk_spans
+from protocol.wire.toploc import CHUNK_ROWS, chunk_spans
 from worker.producer import Producer
 from worker.prover import Task
 
@@ -73,7 +73,7 @@ class ConstantPolynomial(Learned):
     """Proves a constant: the usual size of the largest activations."""
 
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
-        largest_K = self.known_TH[:32].abs().flatten().topk(ENTRIES).values
+        largest_K = self.known_TH[:CHUNK_ROWS].abs().flatten().topk(ENTRIES).values
         constant = Proof(PRIME, (bits_of(largest_K.median()), *[0] * (ENTRIES - 1))).encode()
         return [constant] * len(rollout.proofs)
 
@@ -98,8 +98,7 @@ class ChosenModulus(Learned):
     """Chooses the hidden size as the modulus: every position falls on its channel, and the polynomial knows those."""
 
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
-        mean_H = self.known_TH.mean(0)
-        return [channel_proof(mean_H)] * len(rollout.proofs)
+        return [channel_proof(usual_largest(self.known_TH))] * len(rollout.proofs)
 
 
 class AnotherModulus(Forging):
@@ -182,11 +181,19 @@ def bits_of(value: torch.Tensor) -> int:
     return int(value.bfloat16().reshape(1).view(torch.int16).item()) & 0xFFFF
 
 
-def channel_proof(mean_H: torch.Tensor) -> bytes:
-    """A proof modulo H, or the 128 largest channels of it, that gives each channel its mean wherever it stands."""
-    channels_K = mean_H.abs().topk(min(ENTRIES, len(mean_H))).indices
-    bits_K = mean_H[channels_K].bfloat16().view(torch.int16).long() & 0xFFFF
-    return _laid(channels_K.numpy(), bits_K.numpy(), len(mean_H))
+def usual_largest(seen_TH: torch.Tensor) -> torch.Tensor:
+    """Each channel's mean over its largest entries, (H,): of those that stand among the largest of a chunk."""
+    largest_TH = seen_TH.abs() >= seen_TH[:CHUNK_ROWS].abs().flatten().topk(ENTRIES).values[-1]
+    usual = seen_TH[largest_TH].abs().mean()
+    sums_H, counts_H = (seen_TH * largest_TH).sum(0), largest_TH.sum(0)
+    return torch.where(counts_H > 0, sums_H / counts_H.clamp(min=1), usual)
+
+
+def channel_proof(value_H: torch.Tensor) -> bytes:
+    """A proof modulo H that gives each channel, or the 128 largest of them, its value wherever it stands."""
+    channels_K = value_H.abs().topk(min(ENTRIES, len(value_H))).indices
+    bits_K = value_H[channels_K].bfloat16().view(torch.int16).long() & 0xFFFF
+    return _laid(channels_K.numpy(), bits_K.numpy(), len(value_H))
 
 
 def proof_modulo(hidden_TH: torch.Tensor, modulus: int) -> bytes:
