@@ -40,10 +40,13 @@ def background(settings: EnvFile = None) -> None:
     Run one for each GPU, with a state folder of its own. It needs the queue, the coordinator and sources of weights,
     and no key: commitments, deadlines and votes stay with the daemon. Start and stop as many as you like at any time.
     """
-    from validator.service import serve_background
     from validator.settings import BackgroundSettings
 
-    raise SystemExit(serve_background(BackgroundSettings.read(settings)))
+    read = BackgroundSettings.read(settings)  # before torch is loaded, which takes a while
+
+    from validator.service import serve_background
+
+    raise SystemExit(serve_background(read))
 
 
 @app.command()

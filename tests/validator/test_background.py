@@ -6,8 +6,10 @@ both ways of judging came to. Artifacts lie behind a gate, which holds a worker 
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import functools
+import json
 import os
 import signal
 import subprocess
@@ -29,6 +31,7 @@ from tests.coordinator.conftest import redis_process, redis_url
 from tests.validator.conftest import Quiet
 from tests.validator.scene import Scene
 from validator.journal import Journal
+from validator.orders import decode_order
 
 __all__ = ["redis_process", "redis_url"]
 
@@ -244,6 +247,26 @@ def test_a_job_whose_store_is_silent_is_void_where_the_rest_can_be_had(
     assert_all_found(scene, Reason.UNAVAILABLE, Reason.ACCEPTED)
 
 
+def test_answers_that_are_none_are_this_sides_failure(make_scene: Callable[..., Scene], redis_url: str) -> None:
+    scene = make_scene(queue_url=redis_url)
+    queue = redis.Redis.from_url(redis_url)
+    opened = scene.open()
+    scene.submit(opened, scene.work(opened), {0, 1})
+    give_up = time.monotonic() + PATIENCE_SECONDS
+    while len(scene.reveals()) < 3:
+        assert time.monotonic() < give_up
+        for juror in scene.jurors:
+            juror.validator.tick()
+        while (message := queue.rpop("assize-validator")) is not None:
+            ((text,), _, _) = json.loads(base64.b64decode(json.loads(message)["body"]))
+            for key in decode_order(text).keys:
+                queue.set(f"assize:validator:answer:{key}", b"judged:{}")
+        time.sleep(0.02)
+    queue.close()
+    own = scene.jurors[-1].node
+    assert {revealed.reasons for revealed in scene.reveals() if revealed.juror != own} == {b"\xff"}
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_without_workers_or_without_redis_validators_abstain_in_time(
     make_scene: Callable[..., Scene], redis_url: str, there: bool
@@ -280,7 +303,7 @@ def test_wrong_settings_end_a_worker_with_one_sentence(
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
     )
     assert process.returncode == code, process.stderr
     assert words in process.stderr
