@@ -31,7 +31,7 @@ FORGERIES = (
     "chosen-modulus",
     "another-modulus",
 )
-console = Console(width=150)
+console = Console(width=180)
 
 
 @guard
