@@ -152,7 +152,11 @@ class Bundles:
 
     def _kept(self, key: Key) -> Bundle | None:
         query = "SELECT jobs FROM bundles WHERE round = ? AND beacon = ? AND juror = ? AND root = ?"
-        row = self._db.execute(query, key).fetchone()
+        try:
+            row = self._db.execute(query, key).fetchone()
+        except sqlite3.Error as error:  # then it is fetched
+            log.warning("history_not_read", error=str(error))
+            return None
         return None if row is None else {int(job): Ratios(*ratios) for job, ratios in json.loads(row[0]).items()}
 
     def _keep(self, key: Key, bundle: Bundle) -> None:
