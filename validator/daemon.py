@@ -23,7 +23,7 @@ from protocol.errors import AssizeError, Rejected
 from protocol.wire import evidence as bundles
 from protocol.wire.auth import Signer
 from protocol.wire.votes import abstention, commitment
-from validator.desk import Desk, Trial
+from validator.desk import Bench, Trial
 from validator.duties import Duty, duty, must_decide, overdue
 from validator.errands import Errands
 from validator.history import History
@@ -56,7 +56,7 @@ class Validator:
         sender: Sender,
         journal: Journal,
         runs: Runs,
-        desk: Desk,
+        desk: Bench,
         errands: Errands,
         history: History,
         reserve_seconds: float = 3.0,
