@@ -176,6 +176,7 @@ class Core:
                 self.engine = LLMEngine.from_engine_args(arguments)
                 # Collected, it would end what all engines of this process share; ``close`` frees what is its own.
                 self.engine.engine_core._finalizer.detach()
+                self.vocabulary: int = self.engine.model_config.get_vocab_size()
                 self.engine.apply_model(self._watch)
                 self._try()
         except (ValueError, RuntimeError, OSError, KeyError, NotImplementedError) as error:
@@ -214,7 +215,8 @@ class Core:
         params = SamplingParams(
             temperature=0.0,
             max_tokens=max_tokens,
-            stop_token_ids=[stop_token],
+            # vLLM refuses a stop token that no vocabulary has, which is how to ask for all of max_tokens.
+            stop_token_ids=[stop_token] if 0 <= stop_token < self.vocabulary else [],
             ignore_eos=True,
             detokenize=False,
             extra_args={SEEDED: (number, *noise_key, temperature)},

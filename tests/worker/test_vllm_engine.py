@@ -196,6 +196,13 @@ def test_cancelling_ends_generation_and_leaves_nothing_behind(engine: VllmEngine
     assert _tokens(engine.generate(_requests(30))) == before
 
 
+def test_a_stop_token_of_no_vocabulary_ends_nothing(engine: VllmEngine, reference: TransformersEngine) -> None:
+    requests = [Request((5, 6, 7), (n, n), 60, 1.0, 25) for n in range(4)]
+    completions = engine.generate(requests)
+    assert {len(completion.output_tokens) for completion in completions} == {60}
+    assert _tokens(completions) == _tokens(reference.generate(requests))
+
+
 def test_no_requests_give_no_completions(engine: VllmEngine) -> None:
     assert engine.generate([]) == []
 
