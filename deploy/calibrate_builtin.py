@@ -1,7 +1,7 @@
 """``make calibrate``: the rules of the built-in run, measured from nothing: models, honest rollouts, cheats, picture.
 
-Models are those of two seeds, as they are made and after all steps of the bare loop, since weights are trained on while
-their rules stand. They are kept in ``.calibration`` and made once.
+Models are those of two seeds, as they are made, after a few and after all steps of the bare loop, since weights are
+trained on while their rules stand. They are kept in ``.calibration`` and ``.zoo`` and made once.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from deploy.adversaries import adversary
 from deploy.adversaries.models import make_once
 from deploy.bare_loop import Loop
 from deploy.run_file import BUILTIN
+from deploy.zoo.models import policies
 from protocol.environments.arithmetic import Arithmetic
 from protocol.environments.registry import environment
 from protocol.node.console import guard
@@ -42,15 +43,16 @@ CHEATS = {
 }
 """Shown beside honest work, by what the picture calls them."""
 
-CHEATING_ROLLOUTS, CHEATING_SEED = 512, 99
+CHEATING_ROLLOUTS, CHEATING_SEED = 1024, 99
 COMMON_BATCH = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """Directories: of the policies, and of the version before the last one of them."""
+    """Directories: of the policies, of the one that cheats are asked for, and of the version before it."""
 
     policies: tuple[Path, ...]
+    cheated: Path
     older: Path
 
 
@@ -60,7 +62,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m deploy.calibrate_builtin", description=__doc__)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--engines", default="transformers")
-    parser.add_argument("--rollouts", type=int, default=5000, help="of each model by each engine")
+    parser.add_argument("--rollouts", type=int, default=4000, help="of each model by each engine")
     parser.add_argument("more", nargs="*", help="after --: options of `assize validator calibrate`")
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -87,23 +89,23 @@ def make_models(tasks: Arithmetic) -> Models:
     found: list[Path] = []
     for seed in SEEDS:
         first = make_once(KEPT_IN / f"seed{seed}-v0", seed, tasks, Warmup())
-        last, older = (KEPT_IN / f"seed{seed}-v{version}" for version in (recipe.steps, recipe.steps - 1))
+        last = KEPT_IN / f"seed{seed}-v{recipe.steps}"
         if not last.is_dir():
             print(f"training {first.name} for {recipe.steps} steps", file=sys.stderr, flush=True)
-            train(first, tasks, recipe, seed, {recipe.steps: last, recipe.steps - 1: older})
+            train(first, tasks, recipe, seed, last)
         found += [first, last]
-    return Models(tuple(found), older)
+    older, cheated = policies(tasks)
+    return Models((*found, cheated), cheated, older)
 
 
-def train(first: Path, tasks: Arithmetic, recipe: Recipe, seed: int, kept: dict[int, Path]) -> None:
-    """Trains with the bare loop, and keeps the versions named in ``kept``."""
+def train(first: Path, tasks: Arithmetic, recipe: Recipe, seed: int, last: Path) -> None:
+    """Trains with the bare loop, and keeps what comes of it."""
     with torch.enable_grad():
         loop = Loop(first, tasks, recipe, seed)
         loop.staleness, loop.lose = recipe.async_level, lambda round_, group: False
-        for step in range(1, max(kept) + 1):
+        for _ in range(recipe.steps):
             loop.advance(measured=False)
-            if step in kept:
-                loop.policy.save_weights(kept[step])
+        loop.policy.save_weights(last)
 
 
 def make_cheats(rules: Rules, models: Models) -> dict[str, Path]:
@@ -112,18 +114,17 @@ def make_cheats(rules: Rules, models: Models) -> dict[str, Path]:
 
 
 def make_cheat(rules: Rules, models: Models, shown: str, name: str) -> Path:
-    """One cheat's specimens, made anew: of the last policy, which it knows, and the version before."""
+    """One cheat's specimens, made anew: asked for one policy, it knows the version before as well."""
     folder = KEPT_IN / f"{rules.model.dtype}-{name}"
     shutil.rmtree(folder, ignore_errors=True)
     print(f"a cheat generates {CHEATING_ROLLOUTS} rollouts: {shown}", file=sys.stderr, flush=True)
     torch.set_grad_enabled(False)
     tasks = environment(rules.environment.name, rules.environment.params)
     producer = adversary(name)(make_engine("transformers", rules.model.dtype), rules, tasks, NOWHERE)
-    policy = models.policies[-1]
-    for version, directory in enumerate((models.older, policy)):
+    for version, directory in enumerate((models.older, models.cheated)):
         producer.load(version, directory)
     batches: Sequence[int] = [COMMON_BATCH]
-    make_specimens(producer, policy, shown, batches, CHEATING_ROLLOUTS, CHEATING_SEED, folder)
+    make_specimens(producer, models.cheated, shown, batches, CHEATING_ROLLOUTS, CHEATING_SEED, folder)
     return folder
 
 

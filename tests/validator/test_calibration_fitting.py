@@ -11,7 +11,7 @@ import pytest
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import Rules
 from tests.validator.conftest import RULES
-from validator.calibration.fitting import ENOUGH_TOKENS, Fitted, fit
+from validator.calibration.fitting import ENOUGH_TOKENS, SWAP, Fitted, fit
 from validator.calibration.measuring import Job
 from validator.calibration.noise import by_prompt, carried, distinct, evidence_of, mean_upper, noise, sigma_above
 from validator.calibration.power import power, reason_under, steering, verdicts
@@ -90,10 +90,23 @@ def test_a_million_honest_tokens_give_a_bound_on_fraud_that_honest_noise_keeps()
 def test_headroom_widens_every_bound_and_fraud_twice() -> None:
     honest = jobs(60)
     one, two = (fit(honest, RULES_HERE, 0.05, headroom).rules for headroom in (1.0, 2.0))
-    for name in ("sampling_void", "logprob_median", "logprob_tail", "toploc_mean"):
+    for name in ("sampling_void", "logprob_median", "logprob_tail"):
         assert getattr(two.thresholds, name) == pytest.approx(2 * getattr(one.thresholds, name), rel=0.1)
     assert two.thresholds.toploc == one.thresholds.toploc
     assert two.sequential.sigma == pytest.approx(2 * one.sequential.sigma, rel=0.1)
+
+
+def test_swaps_that_are_rare_are_counted_and_get_no_more_room_than_their_rate_asks_for() -> None:
+    still = [replace(each, rel_C=np.zeros_like(each.rel_C)) for each in jobs(250)]
+    moved_C = np.zeros_like(still[0].rel_C)
+    moved_C[0] = SWAP
+    once = [replace(still[0], rel_C=moved_C), *still[1:]]
+    none, one = (fit(each, RULES_HERE, 1e-3, 1.0).rules.thresholds for each in (still, once))
+    assert SWAP < none.toploc <= one.toploc < 4 * SWAP
+    assert one.toploc / 0.5 <= one.toploc_null_ratio < 4 * SWAP / 0.5 + 0.01
+    assert none.toploc_mean < none.toploc
+    often = [replace(each, rel_C=SWAP * np.random.default_rng(1).poisson(1, 16).astype(np.float32)) for each in still]
+    assert fit(often, RULES_HERE, 1e-3, 1.0).rules.thresholds.toploc > one.toploc
 
 
 def test_the_noise_of_scores_is_read_off_the_logprobs() -> None:

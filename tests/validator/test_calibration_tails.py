@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from validator.calibration.intervals import interval, least, most
+from validator.calibration.intervals import beyond, interval, least, most, most_events
 from validator.calibration.tails import F64, tail
 
 RATE = 1e-7
@@ -80,3 +80,12 @@ def test_the_interval_covers_the_true_share_19_times_of_20() -> None:
         low, high = interval(seen, 300)
         within += low <= 0.02 <= high
     assert within >= 185
+
+
+@pytest.mark.parametrize("seen", [0, 1, 5, 40])
+def test_events_bound_a_poisson_law_as_exactly(seen: int) -> None:
+    mean = most_events(seen)
+    law = [math.exp(-mean + k * math.log(mean) - math.lgamma(k + 1)) for k in range(seen + 1)]
+    assert math.fsum(law) == pytest.approx(0.05)
+    assert beyond(seen, mean) == pytest.approx(0.95)
+    assert beyond(3, 0.0) == 0.0

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from protocol.wire.proof import ENTRIES
 from protocol.wire.rules import Rules, Thresholds
+from validator.calibration.intervals import beyond, most_events
 from validator.calibration.measuring import Job
 from validator.calibration.noise import by_prompt, distinct, noise, sigma_above, widened
 from validator.calibration.tails import Tail, tail
@@ -34,14 +35,14 @@ ENOUGH_TOKENS = 1_000_000
 SWAP = 1 / ENTRIES
 """Distance that an entry adds which rounding has carried out of the top 128."""
 
-SWAPS = 2
+RARE = 0.05
 HIGHEST_NULL_RATIO = 0.9
 STEPS = {"float32": 2.0**-19, "bfloat16": 2.0**-4}
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """One law: of ``what``, for ``maker``; ``lead`` is what was added to its bound (swaps, or a step of rounding)."""
+    """One law: of ``what``, for ``maker``; ``lead`` is what counting swaps adds to its bound, or takes from it."""
 
     what: str
     maker: str
@@ -69,10 +70,15 @@ def fit(jobs: Sequence[Job], rules: Rules, void_rate: float, headroom: float) ->
     """Fits every threshold to honest ``jobs``.
 
     ``void_rate`` is the share of honest jobs that may be void. Every bound is multiplied by ``headroom`` (the one on
-    fraud twice) for processors and weights that were not measured; ratios are not.
+    fraud twice) for processors and weights that were not measured; so is how often entries are swapped, but distances
+    themselves are not.
     """
     makers = sorted({job.maker for job in jobs})
-    fits = [one for maker in makers for one in _fits([j for j in jobs if j.maker == maker], rules, void_rate, maker)]
+    fits = [
+        one
+        for maker in makers
+        for one in _fits([j for j in jobs if j.maker == maker], rules, void_rate, headroom, maker)
+    ]
     largest = {what: max(one.value for one in fits if one.what == what) for what in {one.what for one in fits}}
     why = _no_fraud(jobs, [one for one in fits if one.what == "noise, fraud"])
     step = STEPS[rules.model.head_dtype] if rules.model.dtype == "float32" else 0.0
@@ -84,7 +90,7 @@ def fit(jobs: Sequence[Job], rules: Rules, void_rate: float, headroom: float) ->
         logprob_median=_rounded(headroom * max(largest["logprob_median"], step)),
         logprob_tail=_rounded(headroom * max(largest["logprob_tail"], step)),
         toploc=_rounded(largest["toploc"]),
-        toploc_mean=_rounded(headroom * largest["toploc_mean"]),
+        toploc_mean=_rounded(largest["toploc_mean"]),
         toploc_null_ratio=min(HIGHEST_NULL_RATIO, _rounded(largest["toploc_null_ratio"])),
     )
     measured = max(_sigma([job for job in jobs if job.maker == maker], rules) for maker in makers)
@@ -102,7 +108,7 @@ def _no_fraud(jobs: Sequence[Job], fits: Sequence[Fit]) -> str | None:
     return f"the noise of {poor[0]} has too heavy a tail, or too few values in it, to bound" if poor else None
 
 
-def _fits(jobs: Sequence[Job], rules: Rules, void_rate: float, maker: str) -> list[Fit]:
+def _fits(jobs: Sequence[Job], rules: Rules, void_rate: float, headroom: float, maker: str) -> list[Fit]:
     """Every law of one maker."""
     samples, prompts = rules.samples_per_group, rules.groups_per_job
     rate = void_rate / VOID_CHECKS
@@ -110,15 +116,11 @@ def _fits(jobs: Sequence[Job], rules: Rules, void_rate: float, maker: str) -> li
     def of_prompts(values: Callable[[Job], NDArray[np.floating]], rate: float) -> Tail:
         return tail(np.concatenate([by_prompt(job, values(job), samples) for job in jobs]), rate / prompts)
 
-    def of_chunks(values: Callable[[Job], NDArray[np.floating]]) -> Tail:
-        return tail(np.concatenate([_chunks_by_prompt(job, values(job), samples) for job in jobs]), rate / prompts)
-
     def of_jobs(value: Callable[[Job], float]) -> Tail:
         return tail(np.array([value(job) for job in jobs]), rate)
 
     margin = of_prompts(lambda job: job.margins_S, rate)
     apart = of_prompts(lambda job: noise(job, rules.temperature), rate)
-    chunks = np.mean([int(job.chunks_N.sum()) for job in jobs])
     return [
         Fit("margin", maker, margin),
         Fit("noise, void", maker, apart),
@@ -126,20 +128,41 @@ def _fits(jobs: Sequence[Job], rules: Rules, void_rate: float, maker: str) -> li
         Fit("noise, fraud", maker, of_prompts(lambda job: noise(job, rules.temperature), FRAUD_RATE)),
         Fit("logprob_median", maker, of_jobs(lambda job: float(np.median(job.apart_S)))),
         Fit("logprob_tail", maker, of_jobs(lambda job: float(np.percentile(job.apart_S, TAIL)))),
-        _with_swaps(Fit("toploc", maker, of_chunks(lambda job: job.rel_C)), SWAPS * SWAP),
-        _with_swaps(
-            Fit("toploc_null_ratio", maker, of_chunks(lambda job: job.rel_C / job.null_C)),
-            SWAPS * SWAP / min(float(job.null_C.min()) for job in jobs),
-        ),
-        _with_swaps(
-            Fit("toploc_mean", maker, of_jobs(lambda job: float(job.rel_C.mean()))), SWAPS * SWAP * samples / chunks
-        ),
+        *_distances(jobs, rules, rate, headroom, maker),
     ]
 
 
-def _with_swaps(fit: Fit, room: float) -> Fit:
-    """The fit with so much of a lead that what was seen has ``room`` above it, whatever the law says."""
-    return Fit(fit.what, fit.maker, fit.tail, max(0.0, fit.tail.largest + room - fit.tail.bound))
+def _distances(jobs: Sequence[Job], rules: Rules, rate: float, headroom: float, maker: str) -> list[Fit]:
+    """Laws of chunk, share of the best forgery's, and mean.
+
+    Where entries are swapped in few prompts, swaps are counted: a tail through so few steps would reach anywhere.
+    """
+    samples, prompts = rules.samples_per_group, rules.groups_per_job
+    swaps_P = np.concatenate([_chunks_by_prompt(job, np.rint(job.rel_C / SWAP), samples) for job in jobs])
+    chunk_P = np.concatenate([_chunks_by_prompt(job, job.rel_C, samples) for job in jobs])
+    ratio_P = np.concatenate([_chunks_by_prompt(job, job.rel_C / job.null_C, samples) for job in jobs])
+    mean_J = np.array([float(job.rel_C.mean()) for job in jobs])
+    found = [tail(chunk_P, rate / prompts), tail(ratio_P, rate / prompts), tail(mean_J, rate)]
+    values = [one.bound for one in found]
+    if (swaps_P > 0).mean() < RARE:
+        each = headroom * most_events(int(swaps_P.sum())) / len(swaps_P)
+        one, job_ = _swaps(each, rate / prompts), _swaps(each * prompts, rate)
+        below = float((chunk_P - SWAP * swaps_P).max())
+        least_null = min(float(job.null_C.min()) for job in jobs)
+        chunks = float(np.mean([int(job.chunks_N.sum()) for job in jobs]))
+        reach = (max(one, float(swaps_P.max())) + 0.5) * SWAP + below
+        values = [reach, reach / least_null, (job_ + 0.5) * SWAP * samples / chunks + below]
+    names = ("toploc", "toploc_null_ratio", "toploc_mean")
+    pairs = zip(names, found, values, strict=True)
+    return [Fit(name, maker, law, value - law.bound) for name, law, value in pairs]
+
+
+def _swaps(mean: float, rate: float) -> int:
+    """Returns how many swaps are exceeded with a probability of at most ``rate``."""
+    allowed = 0
+    while beyond(allowed, mean) > rate:
+        allowed += 1
+    return allowed
 
 
 def _chunks_by_prompt(job: Job, values_C: NDArray[np.floating], samples: int) -> F64:
@@ -160,7 +183,7 @@ def _rounded(value: float) -> float:
     return float(f"{np.ceil(value * 10.0**digits - 1e-9) / 10.0**digits:.2g}")
 
 
-# SWAPS: one swapped entry more than were seen is what so few units cannot rule out; a second comes on top.
+# RARE: share of prompts with a swap below which swaps are counted, with half a swap of room, not fitted.
 # HIGHEST_NULL_RATIO: a forgery lies at 1 or above.
 # STEPS: the rounding step of a logit between 16 and 32. In float32 so much may lie between two engines of which these
 # measurements happen to see nothing; bfloat16 shows its steps on every token.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 CONFIDENCE = 0.95
@@ -24,6 +26,23 @@ def most(seen: int, of: int, doubt: float = 1 - CONFIDENCE) -> float:
 def least(seen: int, of: int, doubt: float = 1 - CONFIDENCE) -> float:
     """Returns the Clopper-Pearson lower bound."""
     return 1.0 - most(of - seen, of, doubt)
+
+
+def most_events(seen: int, doubt: float = 1 - CONFIDENCE) -> float:
+    """Returns the upper bound of a Poisson law's mean of which ``seen`` events came."""
+    low, high = float(seen), 2.0 * seen + 20.0
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if 1.0 - beyond(seen, middle) > doubt else (low, middle)
+    return high
+
+
+def beyond(events: int, mean: float) -> float:
+    """Probability of more than ``events`` under a Poisson law of ``mean``."""
+    i = np.arange(events + 1, events + 60 + int(10 * mean), dtype=np.float64)
+    first = -mean + (events + 1) * math.log(mean) - math.lgamma(events + 2) if mean > 0 else -math.inf
+    logs = first + np.concatenate([[0.0], np.cumsum(np.log(mean / i[1:]))]) if mean > 0 else np.array([-math.inf])
+    return float(np.exp(logs).sum())
 
 
 def interval(seen: int, of: int) -> tuple[float, float]:

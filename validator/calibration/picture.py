@@ -21,6 +21,8 @@ HONEST, LIMIT = "#1a1a1a", "#b3261e"
 CHEATS = ("#2f6db3", "#d98324", "#3d9a5f", "#8b5fb8", "#b0566f", "#6b7a89")
 SIZE_INCHES, DOTS = (13.0, 4.6), 110
 POINTS = 400
+AS_FAR_AS_SHOWN = 1e3
+TITLE, ROOM = 11, 3.0
 
 
 def draw(calibration: Calibration, path: Path) -> None:
@@ -45,16 +47,20 @@ def draw(calibration: Calibration, path: Path) -> None:
         "honest noise on a score",
         ":",
     )
+    if not any((job.margins_S > 0).any() for job in calibration.everything):
+        tokens = sum(len(job.margins_S) for job in calibration.everything)
+        told = f"of {tokens:,}\nhonest tokens\nnone is off the\nseeded choice"
+        margins.text(0.03, 0.05, told, transform=margins.transAxes, fontsize=8, color=HONEST)
     _limit(margins, limits.sampling_void, "void")
     if limits.sampling_fraud is not None:
         _limit(margins, limits.sampling_fraud, "fraud")
-    margins.set(title="How far a token falls short of the seeded choice", xlabel="margin, logits")
+    _describe(margins, "How far a token falls short of the seeded choice", "margin, logits")
     _panel(logprobs, calibration, lambda jobs: np.array([np.percentile(job.apart_S, TAIL) for job in jobs]), "jobs")
     _limit(logprobs, limits.logprob_tail, "void")
-    logprobs.set(title="Logprobs, reported against recomputed", xlabel=f"{TAIL:g}th percentile of a job, nats")
+    _describe(logprobs, "Logprobs, reported against recomputed", f"{TAIL:g}th percentile of a job, nats")
     _panel(toploc, calibration, lambda jobs: _joined(jobs, lambda job: job.rel_C), "chunks")
     _limit(toploc, limits.toploc, "void")
-    toploc.set(title="TOPLOC distance of a chunk", xlabel="mean relative error of 128 entries")
+    _describe(toploc, "TOPLOC distance of a chunk", "mean relative error of 128 entries")
     handles, labels = margins.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(8, len(labels)), frameon=False)
     figure.savefig(path, dpi=DOTS, pil_kwargs={"optimize": True})
@@ -90,17 +96,27 @@ def _curve(axis: Any, values: F64, colour: str, name: str, style: str = "-", wid
     )
 
 
+def _describe(axis: Any, title: str, label: str) -> None:
+    """Title and label, and no more of the axis than curves take, with room for the limits."""
+    reach = [float(x) for line in axis.get_lines() for x in np.atleast_1d(line.get_xdata()) if x > 0]
+    axis.set_xlim(min(reach) / ROOM, max(reach) * ROOM)
+    axis.set_title(title, fontsize=TITLE)
+    axis.set_xlabel(label)
+
+
 def _limit(axis: Any, value: float, name: str) -> None:
     axis.axvline(value, color=LIMIT, linewidth=1.2, linestyle="--")
+    axis.axvspan(value, AS_FAR_AS_SHOWN, color=LIMIT, alpha=0.04, linewidth=0)
+    place = {"xy": (value, 0.02), "xycoords": ("data", "axes fraction"), "xytext": (-3, 0)}
     axis.annotate(
-        f" {name} {value:g}",
-        (value, 1.0),
-        xycoords=("data", "axes fraction"),
-        va="top",
+        f"{name} beyond {value:g}",
+        **place,
+        textcoords="offset points",
+        va="bottom",
+        ha="right",
         color=LIMIT,
         fontsize=8,
         rotation=90,
-        ha="right",
     )
 
 
