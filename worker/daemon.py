@@ -117,6 +117,8 @@ class Worker:
     def tick(self) -> bool:
         """Works through what is assigned now. Returns whether there was anything."""
         self._keep_house_if_due()
+        if self.producer.loaded is None:
+            self._load_newest()
         assignments = self.client.assignments(self.node, int(self.settings.wait_seconds))
         for assignment in assignments:
             self._work_on(assignment)
@@ -209,6 +211,12 @@ class Worker:
         if version != self.producer.loaded:
             self.producer.load(version, self.checkpoints.directory(version, root))
 
+    def _load_newest(self) -> None:
+        """Before anything is assigned: a node is listed once it could begin at once, and some engines start slowly."""
+        reader = self.chain.latest()
+        version = reader.run(self.settings.run).version
+        self._load(version, reader.manifest_root(self.settings.run, version))
+
     def _prefetch(self) -> None:
         held = -1
         while not self.stopped.wait(PREFETCH_SECONDS):
@@ -223,10 +231,10 @@ class Worker:
                 self.stopped.wait(1.0)
 
     def _beat(self) -> None:
-        """Says that the node is up, and once what keeps it from being listed; soon again while no weights are here."""
+        """Says that the node is up, and once what keeps it from being listed; soon again while no version is loaded."""
         told: list[str] = []
         while not self.stopped.is_set():
-            version = self.checkpoints.newest()
+            version = None if self.producer.loaded is None else self.checkpoints.newest()
             try:
                 reply = self.client.heartbeat(Heartbeat(node=self.node, version=version, hardware=self.hardware))
                 if reply.reasons != told:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from fastapi import Request
 from fastapi.responses import Response
+from prometheus_client import REGISTRY
 from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 
@@ -57,9 +58,10 @@ def test_what_is_assigned_is_made_proved_uploaded_signed_and_relayed(farm: Farm)
             assert leaf.units > 0
 
 
-def test_alone_it_fetches_weights_says_that_it_is_up_and_is_listed(farm: Farm) -> None:
+def test_alone_it_loads_the_weights_says_that_it_is_up_and_is_listed(farm: Farm) -> None:
     worker = farm.worker()
     worker.start_background()
+    assert worker.tick() is False
     client = farm.swarm.client(farm.party)
     wait_for(lambda: any(n.node == farm.party.node and n.version == 0 for n in client.status().nodes))
     farm.clockwork.advance()
@@ -132,9 +134,10 @@ def test_signatures_the_coordinator_lost_are_sent_again_not_made_again(farm: Far
     first.close()
     # It forgets: the same round is asked for again, as after its database was restored.
     second = farm.worker(coordinator_url=liar(farm, assignment))
+    generated = REGISTRY.get_sample_value("assize_worker_rollouts_total")
     assert second.tick() is True
     assert {job: second.outbox.artifact(assignment.round, job) for job in assignment.jobs} == kept
-    assert second.producer.loaded is None, "nothing had to be generated"
+    assert REGISTRY.get_sample_value("assize_worker_rollouts_total") == generated, "nothing had to be generated"
 
 
 def made(farm: Farm, worker: Worker, assignment: Assignment) -> list[Finished]:
