@@ -1,0 +1,36 @@
+"""A run is learnt once, and only under the very rules whose hash stands on chain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import Rejected
+from protocol.transport.coordinator import CoordinatorClient
+from protocol.wire.rules import encode_rules
+from tests.validator.scene import Scene
+from validator.runs import Runs
+
+
+def runs_of(scene: Scene, directory: Path) -> Runs:
+    deployment = scene.chain.deployment
+    client = CoordinatorClient(scene.url, scene.jurors[0].key, deployment.chain_id, deployment.rounds)
+    return Runs(client, deployment, directory, (scene.origin_url,))
+
+
+def test_rules_of_another_hash_than_the_chains_are_refused(make_scene: Callable[..., Scene], tmp_path: Path) -> None:
+    scene = make_scene(validators=1)
+    terms = scene.chain.latest().run(scene.run).terms
+    looser = scene.court.rules.thresholds.model_copy(update={"sampling_void": 9.0})
+    other = encode_rules(scene.court.rules.model_copy(update={"thresholds": looser}))
+    served = scene.files / "rules" / f"0x{terms.rules_hash.hex()}"
+    right = served.read_bytes()
+    served.write_bytes(other)
+    with closing(runs_of(scene, tmp_path / "one")) as runs, pytest.raises(Rejected, match="hash"):
+        runs.context(scene.run, terms)
+    served.write_bytes(right)
+    with closing(runs_of(scene, tmp_path / "two")) as runs:
+        assert runs.context(scene.run, terms).rules == scene.court.rules
