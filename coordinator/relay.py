@@ -20,7 +20,7 @@ from protocol.chain.structs import Refusal, State, Submission
 log = structlog.get_logger()
 
 SENTENCES = {
-    Refusal.MALFORMED: "its leaves are not whole, none, or not ascending by job",
+    Refusal.MALFORMED: "it has no leaves, or they do not ascend by job",
     Refusal.NOT_ASSIGNED: "one of its jobs is another node's, or none of the round",
     Refusal.ALREADY_SUBMITTED: "one of its jobs was submitted before",
     Refusal.BAD_SIGNATURE: "it is not signed by the node's key over these fields",

@@ -53,7 +53,7 @@ def step_of(
 
 def _step_of(round_: Round, jurors: Sequence[Seat], submitted: Iterable[Submitted], now: int) -> Step | None:
     match State(round_.state):
-        case State.OPEN if round_.submitted == (1 << round_.jobs) - 1 or now > round_.deadline:
+        case State.OPEN if now > round_.deadline:  # with all of its jobs in, the last submission has closed it
             return Step(Verb.CLOSE, round_.id)
         case State.CLOSED:
             return Step(Verb.DRAW, round_.id, round_.attempt)
@@ -70,7 +70,10 @@ def _step_of(round_: Round, jurors: Sequence[Seat], submitted: Iterable[Submitte
 
 
 def _voted(round_: Round, jurors: Sequence[Seat], now: int) -> bool:
-    """True where no seat may commit or reveal any more, or none has anything left to reveal."""
+    """True where no seat may commit or reveal any more, or none has anything left to reveal.
+
+    The last reveal of a round tallies it; that of an appeal does not.
+    """
     committed = [seat for seat in jurors if seat.commitment]
     if round_.revealing:
         return all(seat.revealed for seat in committed) or now > round_.deadline
@@ -88,8 +91,8 @@ class Patience:
 def batch_of(round_: Round, claims: Sequence[Claim], patience: Patience, now: float) -> tuple[Claim, ...]:
     """Returns the claims to send as one batch now, oldest first; none while waiting for more is better.
 
-    A round cannot close before all of it is in, so nothing is lost by sending one transaction for all its nodes. What
-    does not come is not waited for longer than ``patience``. Claims for jobs that are on chain already are left out.
+    A round goes on once all of it is in, so nothing is lost by sending one transaction for all its nodes, which closes
+    it. What does not come is not waited for longer than ``patience``. Claims for jobs on chain already are left out.
     """
     taken, chosen, leaves = round_.submitted, [], 0
     for claim in sorted(claims, key=lambda claim: claim.received_at):

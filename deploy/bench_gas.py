@@ -26,7 +26,7 @@ MOST_JOBS = 256
 NODES = 16
 TARGETS = {(3, 64): 25_000, (3, 256): 15_000}
 DRAW_TARGET = 150_000
-ORDER = ("open", "submit", "close", "draw", "commit", "reveal", "tally", "settle")
+ORDER = ("open", "submit", "draw", "commit", "reveal", "settle")
 
 REPLACED = (
     "The system this replaces, measured the same way: 239,693 a file submitted (290,993 for a node's first), 409,508\n"

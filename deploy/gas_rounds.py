@@ -63,18 +63,20 @@ class GasRound:
         self.vote = vote_on({job: self._judgement(job) for job in range(self.jobs)}, secrets.token_bytes(32))
 
     def run_to_verdict(self) -> None:
-        """Opens, submits, closes, and has the committee decide."""
+        """Opens, submits, and has the committee decide: the last batch closes the round."""
         coordinator = self.network.coordinator
         run = self.network.runs[self.committee]
         self._send("open", coordinator, calls.open_round(self.at, run, 1, 0, self.assignments))
         self.batches = self._batches()
         for batch in self.batches:
             self._send("submit", coordinator, calls.submit(self.at, self.number, self.assignments, batch))
-        self._send("close", coordinator, calls.close_round(self.at, self.number, self.assignments))
         self.judge(self.number, self.vote, "")
 
     def judge(self, number: int, vote: Vote, prefix: str) -> None:
-        """Draws the committee of a round or an appeal and has all its seats vote the same."""
+        """Draws the committee of a round or an appeal and has all its seats vote the same.
+
+        The last reveal tallies a round; an appeal's tally is a call of its own.
+        """
         coordinator = self.network.coordinator
         self._send(f"{prefix}draw", coordinator, calls.draw(self.at, number))
         seated = [self.network.validators[seat.node] for seat in self.network.reader.latest().seats(number)]
@@ -85,7 +87,8 @@ class GasRound:
         for juror in seated:
             call = calls.reveal(self.at, number, vote.accept, vote.fraud, vote.reasons, vote.evidence_root, salt)
             self._send(f"{prefix}reveal", juror.key.address, call)
-        self._send(f"{prefix}tally", coordinator, calls.tally(self.at, number))
+        if number != self.number:
+            self._send(f"{prefix}tally", coordinator, calls.tally(self.at, number))
 
     def settle(self) -> None:
         """Waits the challenge window out and settles every batch."""

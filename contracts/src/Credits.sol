@@ -4,9 +4,10 @@ pragma solidity ^0.8.28;
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
 import {Multicall} from "@openzeppelin/contracts/utils/Multicall.sol";
-import {ICredits, Payment} from "./interfaces/ICredits.sol";
+import {ICredits} from "./interfaces/ICredits.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
 import {ExactTransfer} from "./libraries/ExactTransfer.sol";
+import {Payments} from "./libraries/Payments.sol";
 import {Permits} from "./libraries/Permits.sol";
 
 /// @title Credits
@@ -83,15 +84,14 @@ contract Credits is ICredits, Multicall {
     }
 
     /// @inheritdoc ICredits
-    function earnAll(uint256 run, uint256 round, Payment[] calldata payments) external onlyMarket {
-        uint256 total = 0;
-        for (uint256 i; i < payments.length; ++i) {
-            Payment calldata payment = payments[i];
-            uint256 amount = payment.amount;
+    function earnAll(uint256 run, uint256 round, bytes calldata payments) external onlyMarket returns (uint256 total) {
+        uint256 count = payments.length / Payments.PAYMENT_BYTES;
+        for (uint256 i; i < count; ++i) {
+            (address owner, uint32 node, uint256 amount) = Payments.read(payments, i);
             if (amount == 0) continue;
             total += amount;
-            balanceOf[payment.owner] += amount;
-            emit CreditsEarned(payment.owner, run, round, payment.node, amount);
+            balanceOf[owner] += amount;
+            emit CreditsEarned(owner, run, round, node, amount);
         }
         totalLocked -= total;
     }

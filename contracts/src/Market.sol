@@ -2,7 +2,7 @@
 pragma solidity ^0.8.28;
 
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
-import {ICredits, Payment} from "./interfaces/ICredits.sol";
+import {ICredits} from "./interfaces/ICredits.sol";
 import {Consumption, IMarket, MarketTerms, Run, RunTerms} from "./interfaces/IMarket.sol";
 import {IRegistry, Role} from "./interfaces/IRegistry.sol";
 import {IRounds} from "./interfaces/IRounds.sol";
@@ -21,6 +21,7 @@ contract Market is IMarket {
 
     /// Most seats of a committee.
     uint256 private constant MAX_COMMITTEE = 15;
+    uint256 private constant WORD_BITS = 256;
     /// Most jobs of one round.
     uint256 private constant MAX_JOBS = 256;
 
@@ -39,6 +40,8 @@ contract Market is IMarket {
     mapping(uint256 run => mapping(bytes32 rulesHash => bool)) private _rulesUsed;
     /// @inheritdoc IMarket
     mapping(uint256 run => mapping(uint32 node => bytes32)) public joinedAt;
+    /// The same, node n as bit n % 256 of word n / 256: those listed together are read together.
+    mapping(uint256 run => mapping(bytes32 rulesHash => mapping(uint256 => uint256))) private _members;
     /// @inheritdoc IMarket
     mapping(uint256 run => mapping(uint32 version => bytes32)) public manifestRootOf;
 
@@ -121,6 +124,7 @@ contract Market is IMarket {
         bytes32 present = _terms(run).rulesHash;
         if (rulesHash != present) revert WrongRules(rulesHash, present);
         joinedAt[run][node] = rulesHash;
+        _members[run][rulesHash][node / WORD_BITS] |= _bitOf(node);
         emit NodeJoined(run, node, rulesHash);
     }
 
@@ -128,7 +132,9 @@ contract Market is IMarket {
     function leave(uint256 run, uint32 node) external {
         _known(run);
         _requireOwner(node);
+        bytes32 rulesHash = joinedAt[run][node];
         delete joinedAt[run][node];
+        _members[run][rulesHash][node / WORD_BITS] &= ~_bitOf(node);
         emit NodeLeft(run, node);
     }
 
@@ -170,13 +176,10 @@ contract Market is IMarket {
     }
 
     /// @inheritdoc IMarket
-    function payAll(uint256 run, uint256 round, Payment[] calldata payments) external onlyRounds {
-        uint256 total = 0;
-        for (uint256 i; i < payments.length; ++i) {
-            total += payments[i].amount;
-        }
-        _runs[run].reserved -= total.toUint128();
-        credits.earnAll(run, round, payments);
+    // Credits are ours, fixed at deployment, and call nobody.
+    // slither-disable-next-line reentrancy-no-eth
+    function payAll(uint256 run, uint256 round, bytes calldata payments) external onlyRounds {
+        _runs[run].reserved -= credits.earnAll(run, round, payments).toUint128();
     }
 
     /// @inheritdoc IMarket
@@ -207,19 +210,26 @@ contract Market is IMarket {
 
     /// @inheritdoc IMarket
     function requireJoined(uint256 run, bytes32 rulesHash, bytes calldata assignments) external view {
-        mapping(uint32 => bytes32) storage joined = joinedAt[run];
+        mapping(uint256 => uint256) storage members = _members[run][rulesHash];
+        uint256 at = Assignments.first(assignments) / WORD_BITS;
+        uint256 word = members[at];
         uint256 length = Assignments.listings(assignments);
         for (uint256 i; i < length; ++i) {
             // How many jobs a node is given is for the registry to check.
             // slither-disable-next-line unused-return
             (uint32 node,) = Assignments.read(assignments, i);
-            if (joined[node] != rulesHash) revert NotJoined(run, node);
+            if (node / WORD_BITS != at) (at, word) = (node / WORD_BITS, members[node / WORD_BITS]);
+            if (word & _bitOf(node) == 0) revert NotJoined(run, node);
         }
     }
 
     /// @inheritdoc IMarket
     function terms() external view returns (MarketTerms memory) {
         return MarketTerms(NOTICE, MAX_ROUND);
+    }
+
+    function _bitOf(uint32 node) private pure returns (uint256) {
+        return uint256(1) << (node % WORD_BITS);
     }
 
     function _inEffect(Announcement storage announced) private view returns (bool) {

@@ -13,6 +13,7 @@ import {ICredits} from "./interfaces/ICredits.sol";
 import {Cause, IRegistry, Node, RegistryTerms, Role} from "./interfaces/IRegistry.sol";
 import {Assignments} from "./libraries/Assignments.sol";
 import {ExactTransfer} from "./libraries/ExactTransfer.sol";
+import {Loads} from "./libraries/Loads.sol";
 import {Permits} from "./libraries/Permits.sol";
 
 /// @title Registry
@@ -23,21 +24,24 @@ contract Registry is IRegistry, EIP712, Multicall {
     using Permits for IERC20;
     using SafeCast for uint256;
 
-    /// A node as stored: what listing it reads and writes is one slot, its key another.
-    /// @param servesFrom  when a worker in service may be listed from, a timestamp (until 2106); 0 while it may not
+    /// A node as stored, less its load: its owner is one slot, its key another, its bond the third.
     struct Record {
         address owner;
         uint32 capacity;
-        uint32 inFlight;
-        uint32 servesFrom;
-        address key;
         Role role;
         uint8 slot;
         bool revoked;
         bool withdrawn;
+        address key;
         uint40 activeAt;
-        uint128 bond;
         uint40 retiredAt;
+        uint128 bond;
+    }
+
+    /// The node that a key was ever bound to, and whether it still is.
+    struct Binding {
+        uint32 node;
+        bool present;
     }
 
     bytes32 private constant NODE_BINDING =
@@ -58,10 +62,9 @@ contract Registry is IRegistry, EIP712, Multicall {
     uint16 public slotCount;
     /// Latest activation among validators: once it has passed, all that serve are active.
     uint40 private _lastActiveAt;
-    /// @inheritdoc IRegistry
-    uint256 public totalBonded;
-    /// @inheritdoc IRegistry
-    uint256 public treasuryBalance;
+    /// All bonds, and what was slashed and neither swept nor awarded: one word, as a slash moves from the one to the other.
+    uint128 private _bonded;
+    uint128 private _slashed;
     /// Bitmap of slots that hold a node, until its bond is withdrawn.
     uint256 private _taken;
     /// Bitmap of slots whose validator is in service and holds its bond, active or not yet.
@@ -69,9 +72,11 @@ contract Registry is IRegistry, EIP712, Multicall {
     uint32[256] private _nodeAt;
     uint40[256] private _activeAt;
     mapping(uint32 => Record) private _nodes;
+    /// Jobs in flight and readiness of the workers, see `Loads`.
+    mapping(uint256 => uint256) private _loads;
     mapping(address => Role) private _roleOf;
-    /// Node a key was ever bound to: a key that was rotated out or withdrawn stays spent, so that no signature outlives it.
-    mapping(address => uint32) private _boundTo;
+    /// A key that was rotated out or withdrawn stays spent, so that no signature outlives it.
+    mapping(address => Binding) private _boundTo;
 
     constructor(IERC20 token_, IAdmin admin_, ICredits credits_, address rounds_, RegistryTerms memory terms_)
         EIP712("Assize Registry", "1")
@@ -105,18 +110,17 @@ contract Registry is IRegistry, EIP712, Multicall {
         _nodes[node] = Record({
             owner: msg.sender,
             capacity: capacity,
-            inFlight: 0,
-            servesFrom: role == Role.Worker ? uint256(activeAt).toUint32() : 0,
-            key: key,
             role: role,
             slot: slot,
             revoked: false,
             withdrawn: false,
+            key: key,
             activeAt: activeAt,
-            bond: bond,
-            retiredAt: 0
+            retiredAt: 0,
+            bond: bond
         });
-        totalBonded += bond;
+        if (role == Role.Worker) Loads.start(_loads, node, capacity, uint256(activeAt).toUint32());
+        _bonded += bond;
         emit NodeRegistered(node, msg.sender, key, role, slot, capacity, bond, activeAt);
         token.take(msg.sender, bond);
     }
@@ -128,8 +132,8 @@ contract Registry is IRegistry, EIP712, Multicall {
         if (stored.retiredAt != 0) revert AlreadyRetired(node);
         uint128 bond = stored.bond + amount;
         stored.bond = bond;
-        totalBonded += amount;
-        _recordService(stored);
+        _bonded += amount;
+        _recordService(node, stored);
         emit BondToppedUp(node, stored.owner, amount, bond);
         token.take(msg.sender, amount);
     }
@@ -140,7 +144,7 @@ contract Registry is IRegistry, EIP712, Multicall {
         if (stored.retiredAt != 0) revert AlreadyRetired(node);
         uint40 retiredAt = block.timestamp.toUint40();
         stored.retiredAt = retiredAt;
-        _recordService(stored);
+        _recordService(node, stored);
         emit NodeRetired(node, msg.sender, retiredAt, retiredAt + UNBONDING_DELAY);
     }
 
@@ -150,14 +154,13 @@ contract Registry is IRegistry, EIP712, Multicall {
         if (stored.retiredAt == 0) revert NotRetired(node);
         if (stored.withdrawn) revert AlreadyWithdrawn(node);
         uint256 withdrawableAt = uint256(stored.retiredAt) + UNBONDING_DELAY;
-        if (block.timestamp < withdrawableAt || stored.inFlight != 0) {
-            revert StillBonded(node, withdrawableAt, stored.inFlight);
-        }
+        uint32 inFlight = _inFlight(node, stored);
+        if (block.timestamp < withdrawableAt || inFlight != 0) revert StillBonded(node, withdrawableAt, inFlight);
         amount = stored.bond;
         stored.bond = 0;
         stored.withdrawn = true;
-        stored.key = address(0);
-        totalBonded -= amount;
+        _unbindKey(stored);
+        _bonded -= amount.toUint128();
         if (stored.role == Role.Validator) _freeSlot(stored.slot);
         emit BondWithdrawn(node, msg.sender, amount);
         token.safeTransfer(msg.sender, amount);
@@ -168,9 +171,10 @@ contract Registry is IRegistry, EIP712, Multicall {
         Record storage stored = _owned(node);
         if (stored.withdrawn) revert AlreadyWithdrawn(node);
         _bindKey(node, msg.sender, key, stored.role, stored.capacity, deadline, keySignature);
+        _unbindKey(stored);
         stored.key = key;
         stored.revoked = false;
-        _recordService(stored);
+        _recordService(node, stored);
         emit KeyRotated(node, msg.sender, key);
     }
 
@@ -180,9 +184,9 @@ contract Registry is IRegistry, EIP712, Multicall {
         if (stored.withdrawn) revert AlreadyWithdrawn(node);
         if (stored.revoked) revert AlreadyRevoked(node);
         address key = stored.key;
-        stored.key = address(0);
+        _unbindKey(stored);
         stored.revoked = true;
-        _recordService(stored);
+        _recordService(node, stored);
         emit KeyRevoked(node, msg.sender, key);
     }
 
@@ -193,9 +197,9 @@ contract Registry is IRegistry, EIP712, Multicall {
 
     /// @inheritdoc IRegistry
     function sweep() external returns (uint256 amount) {
-        amount = treasuryBalance;
+        amount = _slashed;
         if (amount == 0) revert ZeroAmount();
-        treasuryBalance = 0;
+        _slashed = 0;
         address treasury = admin.treasury();
         emit TreasurySwept(treasury, amount);
         token.safeTransfer(treasury, amount);
@@ -204,25 +208,40 @@ contract Registry is IRegistry, EIP712, Multicall {
     /// @inheritdoc IRegistry
     function reserveJobs(bytes calldata assignments) external onlyRounds returns (uint256 jobs) {
         uint256 length = Assignments.listings(assignments);
+        uint256 index = Loads.indexOf(Assignments.first(assignments));
+        uint256 word = _loads[index];
         for (uint256 i; i < length; ++i) {
             (uint32 node, uint256 count) = Assignments.read(assignments, i);
-            jobs += count;
-            Record storage stored = _known(node);
-            (uint256 from, uint256 inFlight, uint32 capacity) =
-                (stored.servesFrom, stored.inFlight + count, stored.capacity);
-            if (from == 0 || block.timestamp < from) revert NotListable(node);
-            // At most the capacity, so it fits.
-            // forge-lint: disable-next-line(unsafe-typecast)
-            if (inFlight > capacity) revert OverCapacity(node, inFlight.toUint32(), capacity);
-            stored.inFlight = inFlight.toUint32();
+            if (Loads.indexOf(node) != index) (index, word) = _turn(index, word, node);
+            (uint256 room, uint256 from) = Loads.read(word, node);
+            if (from == 0 || block.timestamp < from || count > room) _refuse(node, room, from, count);
+            unchecked {
+                word -= Loads.jobs(node, count);
+                jobs += count;
+            }
         }
+        _loads[index] = word;
     }
 
     /// @inheritdoc IRegistry
-    function freeJobs(uint32 node, uint32 jobs) external onlyRounds returns (address owner) {
-        Record storage stored = _known(node);
-        stored.inFlight -= jobs;
-        return stored.owner;
+    function freeJobs(bytes calldata assignments) external onlyRounds returns (address[] memory owners) {
+        uint256 length = Assignments.listings(assignments);
+        owners = new address[](length);
+        uint256 index = Loads.indexOf(Assignments.first(assignments));
+        uint256 word = _loads[index];
+        for (uint256 i; i < length; ++i) {
+            (uint32 node, uint256 count) = Assignments.read(assignments, i);
+            if (Loads.indexOf(node) != index) (index, word) = _turn(index, word, node);
+            Record storage stored = _nodes[node];
+            owners[i] = stored.owner;
+            (uint256 room,) = Loads.read(word, node);
+            // Never more than were put in flight: a node's room would run over into its neighbour's.
+            assert(room + count <= stored.capacity);
+            unchecked {
+                word += Loads.jobs(node, count);
+            }
+        }
+        _loads[index] = word;
     }
 
     /// @inheritdoc IRegistry
@@ -236,20 +255,31 @@ contract Registry is IRegistry, EIP712, Multicall {
         taken = Math.min(amount, bond);
         // At most the bond, so it fits.
         // forge-lint: disable-next-line(unsafe-typecast)
-        bond -= uint128(taken);
+        uint128 part = uint128(taken);
+        bond -= part;
         stored.bond = bond;
-        totalBonded -= taken;
-        _recordService(stored);
-        treasuryBalance += taken;
+        _bonded -= part;
+        _slashed += part;
+        _recordService(node, stored);
         emit NodeSlashed(node, stored.owner, round, cause, taken, bond);
     }
 
     /// @inheritdoc IRegistry
     function award(address owner, uint256 round, uint256 amount) external onlyRounds {
-        treasuryBalance -= amount;
+        _slashed -= amount.toUint128();
         emit SlashesAwarded(owner, round, amount);
         token.safeTransfer(address(credits), amount);
         credits.grant(owner, round, amount);
+    }
+
+    /// @inheritdoc IRegistry
+    function totalBonded() external view returns (uint256) {
+        return _bonded;
+    }
+
+    /// @inheritdoc IRegistry
+    function treasuryBalance() external view returns (uint256) {
+        return _slashed;
     }
 
     /// @inheritdoc IRegistry
@@ -260,7 +290,7 @@ contract Registry is IRegistry, EIP712, Multicall {
             role: stored.role,
             slot: stored.slot,
             capacity: stored.capacity,
-            inFlight: stored.inFlight,
+            inFlight: _inFlight(node, stored),
             activeAt: stored.activeAt,
             retiredAt: stored.retiredAt,
             bond: stored.bond,
@@ -272,8 +302,8 @@ contract Registry is IRegistry, EIP712, Multicall {
 
     /// @inheritdoc IRegistry
     function nodeByKey(address key) external view returns (uint32) {
-        uint32 node = _boundTo[key];
-        return _nodes[node].key == key ? node : 0;
+        Binding storage bound = _boundTo[key];
+        return bound.present ? bound.node : 0;
     }
 
     /// @inheritdoc IRegistry
@@ -297,6 +327,14 @@ contract Registry is IRegistry, EIP712, Multicall {
         key = _nodes[node].key;
         // None bound: revoked or withdrawn, unless there is no such node.
         if (key == address(0)) _known(node);
+    }
+
+    /// @inheritdoc IRegistry
+    function keysOf(uint32[] calldata nodes) external view returns (address[] memory keys) {
+        keys = new address[](nodes.length);
+        for (uint256 i; i < nodes.length; ++i) {
+            keys[i] = _nodes[nodes[i]].key;
+        }
     }
 
     /// @inheritdoc IRegistry
@@ -328,12 +366,30 @@ contract Registry is IRegistry, EIP712, Multicall {
         if (stored.owner != msg.sender) revert NotOwner(node, stored.owner, msg.sender);
     }
 
-    function _bonded(Record storage stored) private view returns (bool) {
+    /// Keeps the word of loads that was worked on and takes up that of `node`.
+    function _turn(uint256 index, uint256 word, uint32 node) private returns (uint256, uint256) {
+        _loads[index] = word;
+        index = Loads.indexOf(node);
+        return (index, _loads[index]);
+    }
+
+    function _inFlight(uint32 node, Record storage stored) private view returns (uint32) {
+        return stored.role == Role.Worker ? stored.capacity - Loads.roomOf(_loads, node) : 0;
+    }
+
+    /// Why a node cannot be listed for so many jobs.
+    function _refuse(uint32 node, uint256 room, uint256 servesFrom, uint256 count) private view {
+        uint32 capacity = _known(node).capacity;
+        if (servesFrom == 0 || block.timestamp < servesFrom) revert NotListable(node);
+        revert OverCapacity(node, (capacity - room + count).toUint32(), capacity);
+    }
+
+    function _isBonded(Record storage stored) private view returns (bool) {
         return stored.retiredAt == 0 && !stored.revoked && stored.bond >= requiredBond(stored.role, stored.capacity);
     }
 
     function _listable(Record storage stored) private view returns (bool) {
-        return block.timestamp >= stored.activeAt && _bonded(stored);
+        return block.timestamp >= stored.activeAt && _isBonded(stored);
     }
 
     /// An owner has one role for life; a validator is one ticket.
@@ -357,13 +413,19 @@ contract Registry is IRegistry, EIP712, Multicall {
         bytes calldata signature
     ) private {
         if (block.timestamp > deadline) revert SignatureExpired(deadline, block.timestamp);
-        if (_boundTo[key] != 0) revert KeyInUse(key, _boundTo[key]);
+        uint32 user = _boundTo[key].node;
+        if (user != 0) revert KeyInUse(key, user);
         bytes32 digest = _hashTypedDataV4(keccak256(abi.encode(NODE_BINDING, owner, key, role, capacity, deadline)));
         // A failed recovery answers no address; why it failed changes nothing.
         // slither-disable-next-line unused-return
         (address recovered,,) = ECDSA.tryRecoverCalldata(digest, signature);
         if (recovered == address(0) || recovered != key) revert BadKeySignature(recovered, key);
-        _boundTo[key] = node;
+        _boundTo[key] = Binding(node, true);
+    }
+
+    function _unbindKey(Record storage stored) private {
+        _boundTo[stored.key].present = false;
+        stored.key = address(0);
     }
 
     /// Takes the lowest free slot.
@@ -387,14 +449,14 @@ contract Registry is IRegistry, EIP712, Multicall {
     }
 
     /// Keeps who serves in step with a node's bond, key and retirement.
-    function _recordService(Record storage stored) private {
+    function _recordService(uint32 node, Record storage stored) private {
         if (stored.role == Role.Worker) {
-            stored.servesFrom = _bonded(stored) ? uint256(stored.activeAt).toUint32() : 0;
+            Loads.setServesFrom(_loads, node, _isBonded(stored) ? uint256(stored.activeAt).toUint32() : 0);
             return;
         }
         // A round that nobody ended may slash one that left: its slot may be another's by now.
         if (stored.withdrawn) return;
         uint256 bit = uint256(1) << stored.slot;
-        _serving = _bonded(stored) ? _serving | bit : _serving & ~bit;
+        _serving = _isBonded(stored) ? _serving | bit : _serving & ~bit;
     }
 }

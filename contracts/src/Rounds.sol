@@ -4,9 +4,9 @@ pragma solidity ^0.8.28;
 import {Address} from "@openzeppelin/contracts/utils/Address.sol";
 import {IMarket} from "./interfaces/IMarket.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
-import {Appeal, IRounds, ISettlement, Round, RoundsTerms, Seat, SettledLeaves} from "./interfaces/IRounds.sol";
+import {Appeal, IRounds, ISettlement, Round, RoundsTerms, Seat, State} from "./interfaces/IRounds.sol";
 import {Judging} from "./rounds/Judging.sol";
-import {Committee, RoundsBase} from "./rounds/RoundsBase.sol";
+import {Committee, Docket, Record, RoundsBase} from "./rounds/RoundsBase.sol";
 import {Submitting} from "./rounds/Submitting.sol";
 import {Settlement} from "./Settlement.sol";
 
@@ -26,12 +26,12 @@ contract Rounds is Submitting, Judging {
     }
 
     /// @inheritdoc ISettlement
-    function appeal(uint256, uint8, uint8, SettledLeaves[] calldata) external returns (uint256) {
+    function appeal(uint256, uint8, uint8, bytes calldata) external returns (uint256) {
         return abi.decode(_settlement(msg.data), (uint256));
     }
 
     /// @inheritdoc ISettlement
-    function settle(uint256, uint8, bytes calldata, SettledLeaves[] calldata) external {
+    function settle(uint256, uint8, bytes calldata, bytes calldata) external {
         _settlement(msg.data);
     }
 
@@ -51,8 +51,45 @@ contract Rounds is Submitting, Judging {
     }
 
     /// @inheritdoc IRounds
-    function roundOf(uint256 round) external view returns (Round memory) {
-        return _rounds[round];
+    function roundOf(uint256 round) external view returns (Round memory shown) {
+        Record storage stored = _rounds[round];
+        shown.state = stored.state;
+        shown.attempt = stored.attempt;
+        shown.committee = stored.committee;
+        shown.revealing = stored.revealing;
+        shown.jobs = stored.jobs;
+        shown.batches = stored.batches;
+        shown.committed = stored.committed;
+        shown.revealed = stored.revealed;
+        shown.abstained = stored.abstained;
+        shown.policyVersion = stored.policyVersion;
+        shown.deadline = stored.deadline;
+        shown.run = stored.run;
+        shown.submitted = _submitted(stored);
+        (shown.accepted, shown.fraud) = _verdict(stored);
+        shown.consumed = _consumed(stored);
+        if (stored.docket != 0) _show(_docketOf(stored), shown);
+        else if (stored.state == State.Settled) shown.settledBatches = stored.batches;
+    }
+
+    function _show(Docket storage docket, Round memory shown) private view {
+        shown.slotCount = uint16(docket.lastSlot) + 1;
+        shown.settledBatches = docket.settledBatches;
+        shown.openedAt = docket.openedAt;
+        shown.maxUnits = docket.maxUnits;
+        shown.openBlock = docket.openBlock;
+        shown.closeBlock = docket.closeBlock;
+        shown.appealSeats = docket.appealSeats;
+        shown.pricePerUnit = docket.pricePerUnit;
+        shown.jurorFee = docket.jurorFee;
+        shown.reserved = docket.reserved;
+        shown.drawSeconds = docket.drawSeconds;
+        shown.commitSeconds = docket.commitSeconds;
+        shown.revealSeconds = docket.revealSeconds;
+        shown.challengeSeconds = docket.challengeSeconds;
+        shown.assignmentsHash = docket.assignmentsHash;
+        shown.eligible = docket.eligible;
+        if (docket.appeals != 0) (shown.appealed, shown.appeals) = (docket.appealed, docket.appeals - 1);
     }
 
     /// @inheritdoc IRounds
@@ -62,17 +99,18 @@ contract Rounds is Submitting, Judging {
 
     /// @inheritdoc IRounds
     function seatsOf(uint256 round) external view returns (Seat[] memory seats) {
-        Round storage stored = _rounds[round];
-        Committee storage committee = _committees[round][stored.attempt];
-        bool drawn = committee.jurors[0] != 0;
+        Record storage stored = _rounds[round];
+        uint256 submitted = _submitted(stored);
+        Committee storage committee = _docketOf(stored).committee;
+        bool drawn = stored.state == State.Voting || stored.state == State.Tallied;
         seats = new Seat[](drawn ? stored.committee : 0);
         for (uint256 i; i < seats.length; ++i) {
             seats[i].node = committee.jurors[i];
             seats[i].revealed = _has(stored.revealed, i);
             seats[i].abstained = _has(stored.abstained, i);
             if (seats[i].revealed) {
-                (seats[i].accept, seats[i].fraud) = _voteOf(committee, i, stored.submitted);
-            } else {
+                (seats[i].accept, seats[i].fraud) = _voteOf(committee, i, submitted);
+            } else if (_has(stored.committed, i)) {
                 seats[i].commitment = bytes32(committee.words[i]);
             }
         }

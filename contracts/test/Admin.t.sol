@@ -50,12 +50,12 @@ contract AdminTest is Appeals {
         uint256 round = openRound(fourEach());
         _pause();
         mine(1);
-        rounds.submit(round, fourEach(), bothSubmissions(round, UNITS));
-        rounds.close(round, fourEach());
+        rounds.submit(round, fourEach(), packed(bothSubmissions(round, UNITS)));
+        closeDue(round, fourEach());
         mine(1);
         rounds.draw(round);
         vote(round, all(3, Choice.Fraud));
-        rounds.tally(round);
+        tallyDue(round);
         tried(appealed(round), Choice.Accept);
         settleAll(round);
         requireEnded(round);

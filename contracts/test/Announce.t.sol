@@ -77,11 +77,11 @@ contract AnnounceTest is Scenario {
         uint256 round = submittedRound(10);
         pass(300);
         vm.assertEq(market.runOf(run).terms.pricePerUnit, 5 * PRICE);
-        rounds.close(round, fourEach());
+        closeDue(round, fourEach());
         mine(1);
         rounds.draw(round);
         voteAll(round, 255, 0);
-        rounds.tally(round);
+        tallyDue(round);
         settleRound(round, 10);
         requireState(round, State.Settled);
         vm.assertEq(credits.balanceOf(ownerNamed("worker", 0)), 4 * 10 * PRICE);

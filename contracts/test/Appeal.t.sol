@@ -3,12 +3,13 @@ pragma solidity ^0.8.28;
 
 import {ICredits} from "../src/interfaces/ICredits.sol";
 import {IMarket} from "../src/interfaces/IMarket.sol";
-import {Appeal, IRoundsFacts, Round, SettledLeaves, State, Submission, Verdict} from "../src/interfaces/IRounds.sol";
+import {Appeal, IRoundsFacts, Round, State, Verdict} from "../src/interfaces/IRounds.sol";
 import {Appeals, Choice} from "./Appeals.sol";
+import {Submission} from "./Scenario.sol";
 
 /// @title Asking for another trial of one job
 contract AppealTest is Appeals {
-    function _refuse(uint256 round, uint8 job, uint8 batch, SettledLeaves[] memory items, bytes memory error) private {
+    function _refuse(uint256 round, uint8 job, uint8 batch, bytes memory items, bytes memory error) private {
         vm.expectRevert(error);
         vm.prank(appellant);
         rounds.appeal(round, job, batch, items);
@@ -69,7 +70,7 @@ contract AppealTest is Appeals {
             seated |= uint256(1) << registry.nodeOf(jurors[i]).slot;
         }
         vote(round, all(3, Choice.Fraud));
-        rounds.tally(round);
+        tallyDue(round);
         uint256 number = appealed(round);
         vm.assertEq(rounds.roundOf(number).eligible, 511 & ~seated);
         vm.setBlockhash(rounds.roundOf(number).closeBlock, second);
@@ -85,7 +86,7 @@ contract AppealTest is Appeals {
         uint256 round = judged(Choice.Fraud);
         uint256 deadline = rounds.roundOf(round).deadline;
         (early, late) = (bound(early, 1, CHALLENGE), bound(late, 0, 365 days));
-        SettledLeaves[] memory batch = batchOf(round);
+        bytes memory batch = batchOf(round);
         bytes memory assignments = fourEach();
         vm.warp(deadline - early);
         vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.TooEarly.selector, deadline, deadline - early));
@@ -99,18 +100,24 @@ contract AppealTest is Appeals {
     /// A tally that came very late leaves no time for another trial: the verdict stands, it does not lapse.
     function testFuzz_verdictTalliedTooLateToTryAgainStands(uint256 late) public {
         uint256 round = drawnRound(UNITS);
-        vote(round, all(3, Choice.Fraud));
+        uint32[] memory jurors = jurorsOf(round);
+        bytes memory reasons = reasonsFor(round, 254);
+        for (uint256 i; i < 3; ++i) {
+            commitVote(round, jurors[i], 254, 1, reasons);
+        }
+        revealVote(round, jurors[0], 254, 1, reasons);
+        revealVote(round, jurors[1], 254, 1, reasons);
         Round memory stored = rounds.roundOf(round);
-        uint256 latest = uint256(stored.openedAt) + MAX_ROUND
-            - 2 * (uint256(stored.drawSeconds) + stored.commitSeconds + stored.revealSeconds);
+        uint256 latest = uint256(stored.openedAt) + MAX_ROUND - 2
+            * (uint256(stored.drawSeconds) + stored.commitSeconds + stored.revealSeconds);
         late = bound(late, 1, 365 days);
         vm.warp(latest);
         uint256 before = vm.snapshotState();
-        rounds.tally(round);
+        tallyDue(round);
         appealBy(appellant, round, 0);
         vm.revertToState(before);
         vm.warp(latest + late);
-        rounds.tally(round);
+        tallyDue(round);
         bytes memory error = abi.encodeWithSelector(IRoundsFacts.TooLate.selector, latest, latest + late);
         _refuse(round, 0, 0, batchOf(round), error);
         settleAll(round);
@@ -143,7 +150,7 @@ contract AppealTest is Appeals {
     function test_jobIsAppealedOnceAndEachOnItsOwn() public {
         uint256 round = judged(Choice.Fraud);
         appealBy(appellant, round, 0);
-        SettledLeaves[] memory batch = batchOf(round);
+        bytes memory batch = batchOf(round);
         _refuse(round, 0, 0, batch, abi.encodeWithSelector(IRoundsFacts.AlreadyAppealed.selector, round, 0));
         vm.assertEq(appealBy(appellant, round, 7), 3);
         vm.assertEq(rounds.appealAt(3).node, workers[1]);
@@ -157,7 +164,7 @@ contract AppealTest is Appeals {
         uint256 round = judged(Choice.Fraud);
         uint256 number = appealed(round);
         tried(number, Choice.Accept);
-        SettledLeaves[] memory batch = batchOf(round);
+        bytes memory batch = batchOf(round);
         _refuse(round, 0, 0, batch, abi.encodeWithSelector(IRoundsFacts.AlreadyAppealed.selector, round, 0));
         _refuse(number, 0, 0, batch, abi.encodeWithSelector(IRoundsFacts.WrongState.selector, number, State.Settled));
     }
@@ -166,16 +173,16 @@ contract AppealTest is Appeals {
         uint256 round = openRound(fourEach());
         Submission[] memory first = one(submission(round, workers[0], leavesOf(0, 4, UNITS)));
         Submission[] memory second = one(submission(round, workers[1], leavesOf(4, 3, UNITS)));
-        rounds.submit(round, fourEach(), first);
-        rounds.submit(round, fourEach(), second);
+        rounds.submit(round, fourEach(), packed(first));
+        rounds.submit(round, fourEach(), packed(second));
         pass(601);
-        rounds.close(round, fourEach());
+        closeDue(round, fourEach());
         mine(1);
         rounds.draw(round);
         vote(round, all(3, Choice.Accept));
-        rounds.tally(round);
+        tallyDue(round);
         bytes32 stored = rounds.batchDigest(round, 1);
-        bytes32 given = keccak256(abi.encode(settled(first)));
+        bytes32 given = keccak256(settled(first));
         _refuse(round, 0, 1, settled(first), abi.encodeWithSelector(IRoundsFacts.WrongBatch.selector, 1, given, stored));
         _refuse(
             round, 0, 9, settled(first), abi.encodeWithSelector(IRoundsFacts.WrongBatch.selector, 9, given, bytes32(0))
@@ -189,7 +196,7 @@ contract AppealTest is Appeals {
 
     function test_roundWithoutAVerdictIsNotAppealed() public {
         uint256 round = drawnRound(UNITS);
-        SettledLeaves[] memory batch = batchOf(round);
+        bytes memory batch = batchOf(round);
         _refuse(round, 0, 0, batch, abi.encodeWithSelector(IRoundsFacts.WrongState.selector, round, State.Voting));
         _refuse(9, 0, 0, batch, abi.encodeWithSelector(IRoundsFacts.WrongState.selector, 9, State.None));
     }
@@ -198,7 +205,7 @@ contract AppealTest is Appeals {
         have = bound(have, 1, DEPOSIT - 1);
         uint256 round = judged(Choice.Fraud);
         buy(stranger, have);
-        SettledLeaves[] memory batch = batchOf(round);
+        bytes memory batch = batchOf(round);
         vm.expectRevert(abi.encodeWithSelector(ICredits.CreditTooSmall.selector, stranger, have, DEPOSIT));
         vm.prank(stranger);
         rounds.appeal(round, 0, 0, batch);
@@ -209,7 +216,7 @@ contract AppealTest is Appeals {
         uint256 number = appealed(judged(Choice.Fraud));
         bytes memory assignments = fourEach();
         vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongState.selector, number, State.Closed));
-        rounds.submit(number, assignments, new Submission[](0));
+        rounds.submit(number, assignments, packed(new Submission[](0)));
         vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongState.selector, number, State.Closed));
         rounds.close(number, assignments);
         vm.warp(rounds.roundOf(number).deadline + 1);

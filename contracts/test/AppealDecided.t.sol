@@ -33,7 +33,7 @@ contract AppealDecidedTest is Appeals {
     function test_honestWorkerCondemnedIsRestoredAndTheMajorityPays() public {
         uint256 round = judged(Choice.Fraud);
         uint256 trial = appealed(round);
-        tried(trial, Choice.Accept);
+        uint32[] memory jurors = tried(trial, Choice.Accept);
         vm.assertEq(registry.nodeOf(workers[0]).bond, 8 * BOND_PER_JOB);
         vm.assertEq(credits.balanceOf(ownerNamed("worker", 0)), UNITS * PRICE);
         for (uint256 i; i < 3; ++i) {
@@ -42,7 +42,7 @@ contract AppealDecidedTest is Appeals {
         vm.assertEq(credits.balanceOf(appellant), before + APPEAL_BOUNTY);
         vm.assertEq(registry.treasuryBalance(), 3 * OVERTURN_PENALTY - FEES - APPEAL_BOUNTY);
         for (uint256 i; i < SEATS; ++i) {
-            vm.assertEq(credits.balanceOf(registry.ownerOf(jurorsOf(trial)[i])), JUROR_FEE);
+            vm.assertEq(credits.balanceOf(registry.ownerOf(jurors[i])), JUROR_FEE);
         }
         vm.assertEq(rounds.roundOf(round).accepted, 255);
         requireState(trial, State.Settled);
@@ -137,7 +137,7 @@ contract AppealDecidedTest is Appeals {
         Choice[] memory split = all(3, Choice.Accept);
         (split[1], split[2]) = (Choice.Fraud, Choice.Void);
         vote(round, split);
-        rounds.tally(round);
+        tallyDue(round);
         vm.assertEq(rounds.roundOf(round).accepted | rounds.roundOf(round).fraud, 254);
         uint256 trial = appealed(round);
         rounds.draw(trial);
@@ -180,12 +180,12 @@ contract AppealDecidedTest is Appeals {
     /// Jurors without a bond cannot pay, and where the job is paid in full its share is spent: the appellant bears the fees.
     function test_feesNobodyCanPayStayWithTheAppellant() public {
         uint256 round = openRound(fourEach());
-        rounds.submit(round, fourEach(), bothSubmissions(round, MAX_UNITS));
-        rounds.close(round, fourEach());
+        rounds.submit(round, fourEach(), packed(bothSubmissions(round, MAX_UNITS)));
+        closeDue(round, fourEach());
         mine(1);
         rounds.draw(round);
         vote(round, all(3, Choice.Fraud));
-        rounds.tally(round);
+        tallyDue(round);
         _leaveOf(round, 0);
         vm.prank(appellant);
         uint256 trial = rounds.appeal(round, 0, 0, settled(bothSubmissions(round, MAX_UNITS)));
@@ -204,15 +204,15 @@ contract AppealDecidedTest is Appeals {
         Choice[] memory split = all(3, Choice.Fraud);
         split[1] = Choice.Accept;
         vote(round, split);
-        rounds.tally(round);
+        tallyDue(round);
         uint256 trial = appealed(round);
         Choice[] memory second = all(SEATS, Choice.Accept);
         second[4] = Choice.Fraud;
-        tried(trial, second);
+        uint32[] memory jurors = tried(trial, second);
         vm.assertEq(_bond(round, 0), VALIDATOR_BOND - OVERTURN_PENALTY);
         vm.assertEq(_bond(round, 1), VALIDATOR_BOND);
         vm.assertEq(_bond(round, 2), VALIDATOR_BOND - OVERTURN_PENALTY);
-        vm.assertEq(credits.balanceOf(registry.ownerOf(jurorsOf(trial)[4])), 0);
+        vm.assertEq(credits.balanceOf(registry.ownerOf(jurors[4])), 0);
         vm.assertEq(registry.treasuryBalance(), 2 * OVERTURN_PENALTY - 4 * JUROR_FEE - APPEAL_BOUNTY);
     }
 }

@@ -97,7 +97,7 @@ contract AppealUndecidedTest is Appeals {
         for (uint256 i; i < 2; ++i) {
             rounds.draw(trial);
             pass(201);
-            rounds.tally(trial);
+            tallyDue(trial);
             mine(1);
         }
         _requireUndecided(0);

@@ -44,7 +44,7 @@ contract AppealVotesTest is Appeals {
         uint256 before = credits.balanceOf(appellant);
         uint256 round = drawnRound(UNITS);
         vote(round, first);
-        rounds.tally(round);
+        tallyDue(round);
         if (!_quorate(first)) return requireState(round, State.Closed);
         Verdict against = _verdict(first);
         uint256 trial = appealed(round);

@@ -3,9 +3,10 @@ pragma solidity ^0.8.28;
 
 import {Consumption} from "../src/interfaces/IMarket.sol";
 import {Cause, IRegistry} from "../src/interfaces/IRegistry.sol";
-import {IRoundsFacts, SettledLeaves, State, Submission, Verdict} from "../src/interfaces/IRounds.sol";
+import {IRoundsFacts, State, Verdict} from "../src/interfaces/IRounds.sol";
 import {Log} from "./Base.sol";
 import {Appeals, Choice} from "./Appeals.sol";
+import {Submission} from "./Scenario.sol";
 
 /// @title What an appeal does to the round it is about, and what it leaves alone
 contract AppealedRoundTest is Appeals {
@@ -57,7 +58,7 @@ contract AppealedRoundTest is Appeals {
             vote(trial, all(SEATS, last));
             vm.warp(rounds.roundOf(round).deadline);
             rounds.settle(round, 0, fourEach(), batchOf(round));
-            rounds.tally(trial);
+            tallyDue(trial);
             rounds.finish(round, fourEach());
         } else {
             tried(trial, last);
@@ -75,13 +76,13 @@ contract AppealedRoundTest is Appeals {
     function test_submissionWhollyUnderAppealIsNotSettledTwice() public {
         uint256 round = openRound(fourEach());
         Submission[] memory items = one(submission(round, workers[0], leaf(0, UNITS)));
-        rounds.submit(round, fourEach(), items);
+        rounds.submit(round, fourEach(), packed(items));
         pass(601);
-        rounds.close(round, fourEach());
+        closeDue(round, fourEach());
         mine(1);
         rounds.draw(round);
         vote(round, all(3, Choice.Accept));
-        rounds.tally(round);
+        tallyDue(round);
         vm.prank(appellant);
         uint256 trial = rounds.appeal(round, 0, 0, settled(items));
         mine(1);
@@ -100,7 +101,7 @@ contract AppealedRoundTest is Appeals {
         Choice[] memory split = all(3, Choice.Fraud);
         split[1] = Choice.Accept;
         vote(round, split);
-        rounds.tally(round);
+        tallyDue(round);
         uint32[] memory jurors = jurorsOf(round);
         tried(appealed(round), Choice.Accept);
         settleAll(round);
@@ -230,7 +231,7 @@ contract AppealedRoundTest is Appeals {
         market.refund(run, market.runOf(run).escrow);
         vm.stopPrank();
         tried(trial, Choice.Accept);
-        SettledLeaves[] memory batch = batchOf(round);
+        bytes memory batch = batchOf(round);
         vm.warp(rounds.roundOf(round).deadline);
         rounds.settle(round, 0, fourEach(), batch);
         requireEnded(round);

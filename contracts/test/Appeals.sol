@@ -3,8 +3,8 @@ pragma solidity ^0.8.28;
 
 import {RunTerms} from "../src/interfaces/IMarket.sol";
 import {Role} from "../src/interfaces/IRegistry.sol";
-import {SettledLeaves, State, Submission} from "../src/interfaces/IRounds.sol";
-import {Scenario} from "./Scenario.sol";
+import {State} from "../src/interfaces/IRounds.sol";
+import {Scenario, Submission} from "./Scenario.sol";
 
 /// What a juror does about the job in question.
 enum Choice {
@@ -46,7 +46,7 @@ abstract contract Appeals is Scenario {
         terms.challengeSeconds = CHALLENGE;
     }
 
-    function batchOf(uint256 round) internal view returns (SettledLeaves[] memory) {
+    function batchOf(uint256 round) internal view returns (bytes memory) {
         return settled(bothSubmissions(round, UNITS));
     }
 
@@ -92,11 +92,11 @@ abstract contract Appeals is Scenario {
     function judged(Choice choice) internal returns (uint256 round) {
         round = drawnRound(UNITS);
         vote(round, all(3, choice));
-        rounds.tally(round);
+        tallyDue(round);
     }
 
     function appealBy(address who, uint256 round, uint8 job) internal returns (uint256) {
-        SettledLeaves[] memory batch = batchOf(round);
+        bytes memory batch = batchOf(round);
         vm.prank(who);
         return rounds.appeal(round, job, 0, batch);
     }
@@ -106,14 +106,16 @@ abstract contract Appeals is Scenario {
         mine(1);
     }
 
-    function tried(uint256 trial, Choice[] memory choices) internal {
+    /// Answers who sat there, as an ended trial does not tell.
+    function tried(uint256 trial, Choice[] memory choices) internal returns (uint32[] memory jurors) {
         rounds.draw(trial);
+        jurors = jurorsOf(trial);
         vote(trial, choices);
-        rounds.tally(trial);
+        tallyDue(trial);
     }
 
-    function tried(uint256 trial, Choice choice) internal {
-        tried(trial, all(SEATS, choice));
+    function tried(uint256 trial, Choice choice) internal returns (uint32[] memory jurors) {
+        return tried(trial, all(SEATS, choice));
     }
 
     function settleAll(uint256 round) internal {

@@ -5,20 +5,24 @@ import {IRoundsFacts, Round, State} from "../src/interfaces/IRounds.sol";
 import {Scenario} from "./Scenario.sol";
 
 contract CloseTest is Scenario {
-    function test_anyoneClosesOnceAllIsIn() public {
-        uint256 round = submittedRound(10);
+    function test_lastSubmissionClosesTheRound() public {
+        uint256 round = openRound(fourEach());
+        mine(1);
+        rounds.submit(round, fourEach(), packed(one(submission(round, workers[1], leavesOf(4, 4, 10)))));
+        requireState(round, State.Open);
         vm.expectEmit(address(rounds));
         emit IRoundsFacts.RoundClosed(round, 255, uint40(block.timestamp + 300));
         vm.prank(stranger);
-        rounds.close(round, fourEach());
+        rounds.submit(round, fourEach(), packed(one(submission(round, workers[0], leavesOf(0, 4, 10)))));
         Round memory stored = rounds.roundOf(round);
         requireState(round, State.Closed);
         vm.assertEq(stored.closeBlock, block.number);
+        vm.assertEq(stored.deadline, block.timestamp + 300);
     }
 
     function testFuzz_incompleteRoundWaitsForItsDeadline(uint256 early) public {
         uint256 round = openRound(fourEach());
-        rounds.submit(round, fourEach(), one(submission(round, workers[0], leaf(0, 1))));
+        rounds.submit(round, fourEach(), packed(one(submission(round, workers[0], leaf(0, 1)))));
         uint256 deadline = rounds.roundOf(round).deadline;
         early = bound(early, 0, 600);
         vm.warp(deadline - early);

@@ -33,7 +33,6 @@ contract DrawTest is Scenario {
 
     function test_seedIsNotReadyInTheClosingBlock() public {
         uint256 round = submittedRound(10);
-        rounds.close(round, fourEach());
         vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.SeedNotReady.selector, block.number));
         rounds.draw(round);
     }

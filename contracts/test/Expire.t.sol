@@ -63,7 +63,7 @@ contract ExpireTest is Scenario {
     function test_drawAfterTheLongestRoundEndsIt() public {
         uint256 round = drawnRound(10);
         vm.warp(uint256(rounds.roundOf(round).openedAt) + MAX_ROUND + 1);
-        rounds.tally(round);
+        tallyDue(round);
         requireState(round, State.Closed);
         mine(1);
         rounds.draw(round);

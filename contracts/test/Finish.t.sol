@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-import {IRoundsFacts, State, Submission} from "../src/interfaces/IRounds.sol";
+import {IRoundsFacts, State} from "../src/interfaces/IRounds.sol";
 import {Appeals, Choice} from "./Appeals.sol";
+import {Submission} from "./Scenario.sol";
 
 contract FinishTest is Appeals {
     function _refuse(uint256 round, uint256 batches, uint256 appeals) private {
@@ -19,7 +20,7 @@ contract FinishTest is Appeals {
         vote(trial, all(SEATS, Choice.Accept));
         settleAll(round);
         _refuse(round, 0, 1);
-        rounds.tally(trial);
+        tallyDue(trial);
         uint128 left = rounds.roundOf(round).reserved;
         // Three jurors are still to be paid: seven of eight of their bits agree with the last verdict.
         vm.expectEmit(address(rounds));
@@ -54,13 +55,13 @@ contract FinishTest is Appeals {
     function test_finishFreesMissingJobs() public {
         uint256 round = openRound(fourEach());
         Submission[] memory items = one(submission(round, workers[0], leavesOf(0, 2, UNITS)));
-        rounds.submit(round, fourEach(), items);
+        rounds.submit(round, fourEach(), packed(items));
         pass(601);
-        rounds.close(round, fourEach());
+        closeDue(round, fourEach());
         mine(1);
         rounds.draw(round);
         vote(round, all(3, Choice.Fraud));
-        rounds.tally(round);
+        tallyDue(round);
         vm.prank(appellant);
         uint256 trial = rounds.appeal(round, 0, 0, settled(items));
         mine(1);
@@ -70,7 +71,7 @@ contract FinishTest is Appeals {
         rounds.settle(round, 0, fourEach(), settled(items));
         vm.assertEq(registry.nodeOf(workers[0]).inFlight, 3);
         vm.assertEq(registry.nodeOf(workers[1]).inFlight, 4);
-        rounds.tally(trial);
+        tallyDue(trial);
         rounds.finish(round, fourEach());
         requireEnded(round);
     }

@@ -3,8 +3,8 @@ pragma solidity ^0.8.28;
 
 import {Consumption} from "../src/interfaces/IMarket.sol";
 import {Role} from "../src/interfaces/IRegistry.sol";
-import {SettledLeaves, Submission} from "../src/interfaces/IRounds.sol";
 import {Appeals} from "./Appeals.sol";
+import {Submission} from "./Scenario.sol";
 
 /// forge's own: keeps the gas of the last call under a name.
 interface Meter {
@@ -13,7 +13,8 @@ interface Meter {
 
 /// @title GasTest: what each verb takes at fixed sizes, for the snapshot that `contracts/gas` compares
 /// @notice Sixteen workers of sixteen owners with four jobs each, job 0 fraudulent, a committee of three. Nothing is fuzzed.
-/// forge measures each call as a transaction of its own there (`--isolate`).
+/// A round has ended before, whose storage the next one uses again. forge measures each call as a transaction of its own there
+/// (`--isolate`).
 contract GasTest is Appeals {
     uint256 private constant WORKERS = 16;
     uint256 private constant EACH = 4;
@@ -31,6 +32,15 @@ contract GasTest is Appeals {
             if (i >= 2) joinRun(run, workers[i]);
             assignments = bytes.concat(assignments, listing(workers[i], EACH));
         }
+        uint256 before = _opened();
+        mine(1);
+        Submission[] memory items = _submissions(before);
+        rounds.submit(before, assignments, packed(items));
+        mine(1);
+        rounds.draw(before);
+        voteAll(before, ACCEPT | 1, 0);
+        pass(CHALLENGE);
+        rounds.settle(before, 0, assignments, settled(items));
     }
 
     function test_gasOfARound() public {
@@ -49,7 +59,7 @@ contract GasTest is Appeals {
 
     function test_gasOfAnAppeal() public {
         (uint256 round, Submission[] memory items) = _tallied();
-        SettledLeaves[] memory batch = settled(items);
+        bytes memory batch = settled(items);
         vm.prank(appellant);
         uint256 appealed = rounds.appeal(round, 0, 0, batch);
         _measured("appeal");
@@ -68,8 +78,10 @@ contract GasTest is Appeals {
     function test_gasOfAVoidRound() public {
         uint256 round = _opened();
         mine(1);
-        rounds.submit(round, assignments, _submissions(round));
+        rounds.submit(round, assignments, packed(one(_submissions(round)[0])));
+        pass(601);
         rounds.close(round, assignments);
+        _measured("close");
         pass(MAX_ROUND + 1);
         rounds.expire(round);
         _measured("expire");
@@ -117,21 +129,35 @@ contract GasTest is Appeals {
         round = rounds.open(run, 1, 0, assignments);
     }
 
+    function test_gasOfATally() public {
+        uint256 round = _drawn();
+        uint32[] memory jurors = jurorsOf(round);
+        for (uint256 i; i < 2; ++i) {
+            commitVote(round, jurors[i], ACCEPT, 1, hex"08");
+        }
+        pass(201);
+        revealVote(round, jurors[0], ACCEPT, 1, hex"08");
+        pass(101);
+        rounds.tally(round);
+        _measured("tally");
+    }
+
     function _tallied() private returns (uint256 round, Submission[] memory items) {
+        round = _drawn();
+        items = _submissions(round);
+        _vote(round);
+    }
+
+    function _drawn() private returns (uint256 round) {
         round = _opened();
         _measured("open");
         mine(1);
-        items = _submissions(round);
-        rounds.submit(round, assignments, items);
+        bytes memory parts = packed(_submissions(round));
+        rounds.submit(round, assignments, parts);
         _measured("submit");
-        rounds.close(round, assignments);
-        _measured("close");
         mine(1);
         rounds.draw(round);
         _measured("draw");
-        _vote(round);
-        rounds.tally(round);
-        _measured("tally");
     }
 
     function _vote(uint256 round) private {
@@ -142,8 +168,9 @@ contract GasTest is Appeals {
         _measured("last commit");
         for (uint256 i; i < jurors.length; ++i) {
             revealVote(round, jurors[i], ACCEPT, 1, hex"08");
+            if (i == 0) _measured("reveal");
         }
-        _measured("reveal");
+        _measured("last reveal");
     }
 
     function _submissions(uint256 round) private view returns (Submission[] memory items) {

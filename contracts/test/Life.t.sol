@@ -3,11 +3,11 @@ pragma solidity ^0.8.28;
 
 import {Consumption, MarketTerms} from "../src/interfaces/IMarket.sol";
 import {Role} from "../src/interfaces/IRegistry.sol";
-import {IRoundsFacts, SettledLeaves, State, Submission} from "../src/interfaces/IRounds.sol";
+import {IRoundsFacts, State} from "../src/interfaces/IRounds.sol";
 import {Market} from "../src/Market.sol";
 import {Rounds} from "../src/Rounds.sol";
 import {Settlement} from "../src/Settlement.sol";
-import {Scenario} from "./Scenario.sol";
+import {Scenario, Submission} from "./Scenario.sol";
 
 contract LifeTest is Scenario {
     /// An honest worker and a cheat from registration to withdrawal: every token that came in is where it should be.
@@ -63,13 +63,13 @@ contract LifeTest is Scenario {
         bytes memory assignments = listing(node, 256);
         uint256 round = openRound(assignments);
         for (uint256 i; i < 4; ++i) {
-            rounds.submit(round, assignments, _part(round, node, i));
+            rounds.submit(round, assignments, packed(_part(round, node, i)));
         }
-        rounds.close(round, assignments);
+        closeDue(round, assignments);
         mine(1);
         rounds.draw(round);
         voteAll(round, type(uint256).max, 0);
-        rounds.tally(round);
+        tallyDue(round);
         for (uint256 i; i < 4; ++i) {
             rounds.settle(round, uint8(i), assignments, settled(_part(round, node, i)));
         }
@@ -89,14 +89,14 @@ contract LifeTest is Scenario {
         bytes memory assignments = listing(node, 256);
         uint256 round = openRound(assignments);
         for (uint256 job; job < 256; ++job) {
-            rounds.submit(round, assignments, one(submission(round, node, leaf(uint8(job), 10))));
+            rounds.submit(round, assignments, packed(one(submission(round, node, leaf(uint8(job), 10)))));
         }
         vm.assertEq(rounds.roundOf(round).batches, 256);
-        rounds.close(round, assignments);
+        closeDue(round, assignments);
         mine(1);
         rounds.draw(round);
         voteAll(round, type(uint256).max, 0);
-        rounds.tally(round);
+        tallyDue(round);
         for (uint256 job; job < 256; ++job) {
             Submission[] memory items = one(submission(round, node, leaf(uint8(job), 10)));
             rounds.settle(round, uint8(job), assignments, settled(items));
@@ -124,7 +124,7 @@ contract LifeTest is Scenario {
     function test_settlementCalledDirectlyMovesNothing() public {
         uint256 round = talliedRound(10, 255, 0);
         Settlement half = Settlement(vm.computeCreateAddress(address(rounds), 1));
-        SettledLeaves[] memory batch = settled(bothSubmissions(round, 10));
+        bytes memory batch = settled(bothSubmissions(round, 10));
         bytes memory assignments = fourEach();
         bytes memory unknown = abi.encodeWithSelector(IRoundsFacts.WrongState.selector, round, State.None);
         vm.expectRevert(unknown);

@@ -48,7 +48,7 @@ contract PublishTest is Scenario {
         vm.prank(trainer);
         market.publish(run, 1, ROOT, _of(round, 1));
         voteAll(round, 255, 0);
-        rounds.tally(round);
+        tallyDue(round);
         Consumption[] memory twice = new Consumption[](2);
         (twice[0], twice[1]) = (Consumption(round, 3), Consumption(round, 2));
         vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.AlreadyConsumed.selector, round, 2));

@@ -4,9 +4,10 @@ pragma solidity ^0.8.28;
 import {ICredits} from "../src/interfaces/ICredits.sol";
 import {RunTerms} from "../src/interfaces/IMarket.sol";
 import {IRegistry, Role} from "../src/interfaces/IRegistry.sol";
-import {IRoundsFacts, Refusal, SettledLeaves, State, Submission} from "../src/interfaces/IRounds.sol";
+import {IRoundsFacts, Refusal, State} from "../src/interfaces/IRounds.sol";
 import {Log} from "./Base.sol";
 import {Appeals, Choice} from "./Appeals.sol";
+import {Submission} from "./Scenario.sol";
 
 /// @title Bugs that other marketplaces of this kind were deployed with, each kept out by a test named after what it prevents
 contract RegressionsTest is Appeals {
@@ -34,7 +35,7 @@ contract RegressionsTest is Appeals {
             choices[i] = Choice.Accept;
         }
         vote(round, choices);
-        rounds.tally(round);
+        tallyDue(round);
         requireState(round, State.Tallied);
         vm.assertEq(rounds.roundOf(round).accepted, 255);
         settleAll(round);
@@ -72,14 +73,14 @@ contract RegressionsTest is Appeals {
         Submission memory thief = submission(round, workers[1], seen.leaves);
         bytes memory assignments = fourEach();
         vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.NothingTaken.selector, Refusal.NotAssigned));
-        rounds.submit(round, assignments, one(thief));
+        rounds.submit(round, assignments, packed(one(thief)));
         Submission memory renamed = submission(round, workers[0], seen.leaves);
         renamed.signature = thief.signature;
         vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.NothingTaken.selector, Refusal.BadSignature));
-        rounds.submit(round, assignments, one(renamed));
+        rounds.submit(round, assignments, packed(one(renamed)));
         // The very bytes, sent by the thief first, are the honest worker's claim all the same.
         vm.prank(stranger);
-        rounds.submit(round, fourEach(), one(seen));
+        rounds.submit(round, fourEach(), packed(one(seen)));
         vm.assertEq(rounds.roundOf(round).submitted, 15);
     }
 
@@ -92,7 +93,7 @@ contract RegressionsTest is Appeals {
         uint256 round = drawnRound(UNITS);
         uint256[9] memory earned = _earnings();
         voteAll(round, 0, 255);
-        rounds.tally(round);
+        tallyDue(round);
         settleAll(round);
         vm.assertEq(before, JUROR_FEE);
         vm.assertEq(registry.treasuryBalance(), 8 * FRAUD_SLASH);
@@ -113,7 +114,7 @@ contract RegressionsTest is Appeals {
     function testFuzz_workNobodyJudgedIsNeverPaid(uint256 passed) public {
         passed = bound(passed, 301, 365 days);
         uint256 round = closedRound(UNITS);
-        SettledLeaves[] memory batch = batchOf(round);
+        bytes memory batch = batchOf(round);
         bytes memory assignments = fourEach();
         vm.warp(block.timestamp + passed);
         vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongState.selector, round, State.Closed));

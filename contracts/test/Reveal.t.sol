@@ -87,6 +87,7 @@ contract RevealTest is Scenario {
 
     function test_nobodyRevealsBeforeCommittingEnds() public {
         commitVote(round, jurors[0], 255, 0, "");
+        commitVote(round, jurors[2], 255, 0, "");
         uint256 deadline = rounds.roundOf(round).deadline;
         vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.TooEarly.selector, deadline, block.timestamp));
         revealVote(round, jurors[0], 255, 0, "");

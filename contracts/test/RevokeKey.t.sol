@@ -2,8 +2,8 @@
 pragma solidity ^0.8.28;
 
 import {IRegistry, Role} from "../src/interfaces/IRegistry.sol";
-import {IRoundsFacts, Refusal, Submission} from "../src/interfaces/IRounds.sol";
-import {Scenario} from "./Scenario.sol";
+import {IRoundsFacts, Refusal} from "../src/interfaces/IRounds.sol";
+import {Scenario, Submission} from "./Scenario.sol";
 
 contract RevokeKeyTest is Scenario {
     function _revoke(uint32 node) private returns (address owner) {
@@ -35,7 +35,7 @@ contract RevokeKeyTest is Scenario {
         Submission[] memory items = one(submission(round, workers[0], leaf(0, 1)));
         _revoke(workers[0]);
         vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.NothingTaken.selector, Refusal.BadSignature));
-        rounds.submit(round, assignments, items);
+        rounds.submit(round, assignments, packed(items));
     }
 
     /// An unreadable signature recovers to nobody, which must not pass for a key that is gone.
@@ -46,7 +46,7 @@ contract RevokeKeyTest is Scenario {
         Submission[] memory items = one(submission(round, workers[0], leaf(0, 1)));
         items[0].signature = new bytes(65);
         vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.NothingTaken.selector, Refusal.BadSignature));
-        rounds.submit(round, assignments, items);
+        rounds.submit(round, assignments, packed(items));
     }
 
     function test_validatorWithoutAKeyIsNotDrawnAndItsSeatIsAbsent() public {
@@ -60,7 +60,7 @@ contract RevokeKeyTest is Scenario {
         vm.prank(thief);
         rounds.commit(round, keccak256("vote"));
         pass(201);
-        rounds.tally(round);
+        tallyDue(round);
         vm.assertEq(registry.nodeOf(juror).bond, VALIDATOR_BOND - ABSENCE_PENALTY);
     }
 

@@ -3,8 +3,17 @@ pragma solidity ^0.8.28;
 
 import {RunTerms} from "../src/interfaces/IMarket.sol";
 import {Role} from "../src/interfaces/IRegistry.sol";
-import {Seat, SettledLeaves, State, Submission} from "../src/interfaces/IRounds.sol";
+import {Seat, State} from "../src/interfaces/IRounds.sol";
 import {Deployment} from "./Deployment.sol";
+
+/// One worker's signed part of a batch.
+struct Submission {
+    uint32 node;
+    bytes32 beacon;
+    bytes leaves;
+    string uri;
+    bytes signature;
+}
 
 /// @title Scenario: a small market ready for its first round
 /// @notice Three validators of three owners, two workers of two owners (capacity 8 each), one funded run with a committee of
@@ -135,11 +144,26 @@ abstract contract Scenario is Deployment {
         items[0] = item;
     }
 
-    function settled(Submission[] memory items) internal pure returns (SettledLeaves[] memory leaves) {
-        leaves = new SettledLeaves[](items.length);
+    /// A batch as it is submitted.
+    function packed(Submission[] memory items) internal pure returns (bytes memory parts) {
         for (uint256 i; i < items.length; ++i) {
-            leaves[i] = SettledLeaves(items[i].node, items[i].leaves);
+            Submission memory item = items[i];
+            bytes memory uri = bytes(item.uri);
+            parts = bytes.concat(
+                parts, _taken(item), abi.encodePacked(item.beacon, uint16(uri.length), uri, item.signature)
+            );
         }
+    }
+
+    /// The same as it was taken: what settling and appealing resupply.
+    function settled(Submission[] memory items) internal pure returns (bytes memory parts) {
+        for (uint256 i; i < items.length; ++i) {
+            parts = bytes.concat(parts, _taken(items[i]));
+        }
+    }
+
+    function _taken(Submission memory item) private pure returns (bytes memory) {
+        return abi.encodePacked(item.node, uint8(item.leaves.length / 41), item.leaves);
     }
 
     function bothSubmissions(uint256 round, uint64 units) internal view returns (Submission[] memory items) {
@@ -196,16 +220,15 @@ abstract contract Scenario is Deployment {
         }
     }
 
-    /// A round with all eight jobs submitted in one batch.
+    /// A round with all eight jobs submitted in one batch, which closes it.
     function submittedRound(uint64 units) internal returns (uint256 round) {
         round = openRound(fourEach());
         mine(1);
-        rounds.submit(round, fourEach(), bothSubmissions(round, units));
+        rounds.submit(round, fourEach(), packed(bothSubmissions(round, units)));
     }
 
     function closedRound(uint64 units) internal returns (uint256 round) {
         round = submittedRound(units);
-        rounds.close(round, fourEach());
         mine(1);
     }
 
@@ -217,7 +240,16 @@ abstract contract Scenario is Deployment {
     function talliedRound(uint64 units, uint256 accept, uint256 fraud) internal returns (uint256 round) {
         round = drawnRound(units);
         voteAll(round, accept, fraud);
-        rounds.tally(round);
+    }
+
+    /// Closes a round to which something is missing.
+    function closeDue(uint256 round, bytes memory assignments) internal {
+        if (rounds.roundOf(round).state == State.Open) rounds.close(round, assignments);
+    }
+
+    /// Tallies what the last reveal did not: a trial, or a committee of which a seat is absent.
+    function tallyDue(uint256 round) internal {
+        if (rounds.roundOf(round).state == State.Voting) rounds.tally(round);
     }
 
     function settleRound(uint256 round, uint64 units) internal {

@@ -3,9 +3,9 @@ pragma solidity ^0.8.28;
 
 import {ICredits} from "../src/interfaces/ICredits.sol";
 import {Cause, IRegistry} from "../src/interfaces/IRegistry.sol";
-import {IRoundsFacts, Round, SettledLeaves, State, Submission} from "../src/interfaces/IRounds.sol";
+import {IRoundsFacts, Round, State} from "../src/interfaces/IRounds.sol";
 import {Bitmaps} from "../src/libraries/Bitmaps.sol";
-import {Scenario} from "./Scenario.sol";
+import {Scenario, Submission} from "./Scenario.sol";
 
 contract SettleTest is Scenario {
     function _owner(uint256 index) private pure returns (address) {
@@ -63,7 +63,7 @@ contract SettleTest is Scenario {
             uint256 accept = i == 2 ? odd : truth;
             revealVote(round, jurors[i], accept, 0, reasonsFor(round, accept));
         }
-        rounds.tally(round);
+        tallyDue(round);
         settleRound(round, 10);
         uint256 agree = 8 - Bitmaps.count(uint256(truth) ^ odd);
         vm.assertEq(credits.balanceOf(registry.ownerOf(jurors[0])), JUROR_FEE);
@@ -74,13 +74,13 @@ contract SettleTest is Scenario {
         uint256 round = openRound(fourEach());
         Submission[] memory first = one(submission(round, workers[0], leavesOf(0, 4, 10)));
         Submission[] memory second = one(submission(round, workers[1], leavesOf(4, 4, 10)));
-        rounds.submit(round, fourEach(), first);
-        rounds.submit(round, fourEach(), second);
-        rounds.close(round, fourEach());
+        rounds.submit(round, fourEach(), packed(first));
+        rounds.submit(round, fourEach(), packed(second));
+        closeDue(round, fourEach());
         mine(1);
         rounds.draw(round);
         voteAll(round, 255, 0);
-        rounds.tally(round);
+        tallyDue(round);
         rounds.settle(round, 1, fourEach(), settled(second));
         vm.assertEq(credits.balanceOf(_owner(1)), 120);
         vm.assertEq(registry.nodeOf(workers[0]).inFlight, 4);
@@ -93,18 +93,19 @@ contract SettleTest is Scenario {
     function test_batchIsSettledOnceAndAsSubmitted() public {
         uint256 round = openRound(fourEach());
         Submission[] memory first = one(submission(round, workers[0], leavesOf(0, 4, 10)));
-        rounds.submit(round, fourEach(), first);
-        rounds.submit(round, fourEach(), one(submission(round, workers[1], leavesOf(4, 4, 10))));
-        rounds.close(round, fourEach());
+        rounds.submit(round, fourEach(), packed(first));
+        rounds.submit(round, fourEach(), packed(one(submission(round, workers[1], leavesOf(4, 4, 10)))));
+        closeDue(round, fourEach());
         mine(1);
         rounds.draw(round);
         voteAll(round, 255, 0);
-        rounds.tally(round);
+        tallyDue(round);
         bytes memory assignments = fourEach();
-        SettledLeaves[] memory richer = settled(first);
-        richer[0].leaves = leavesOf(0, 4, 11);
+        first[0].leaves = leavesOf(0, 4, 11);
+        bytes memory richer = settled(first);
+        first[0].leaves = leavesOf(0, 4, 10);
         bytes32 stored = rounds.batchDigest(round, 0);
-        bytes32 given = keccak256(abi.encode(richer));
+        bytes32 given = keccak256(richer);
         vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongBatch.selector, 0, given, stored));
         rounds.settle(round, 0, assignments, richer);
         vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongBatch.selector, 2, given, bytes32(0)));
@@ -117,13 +118,13 @@ contract SettleTest is Scenario {
     function test_missingJobsAreUnpaidAndFreed() public {
         uint256 round = openRound(fourEach());
         Submission[] memory items = one(submission(round, workers[0], leavesOf(1, 2, 10)));
-        rounds.submit(round, fourEach(), items);
+        rounds.submit(round, fourEach(), packed(items));
         pass(601);
-        rounds.close(round, fourEach());
+        closeDue(round, fourEach());
         mine(1);
         rounds.draw(round);
         voteAll(round, type(uint256).max, 0);
-        rounds.tally(round);
+        tallyDue(round);
         vm.assertEq(rounds.roundOf(round).accepted, 6);
         rounds.settle(round, 0, fourEach(), settled(items));
         vm.assertEq(credits.balanceOf(_owner(0)), 60);
@@ -156,7 +157,7 @@ contract SettleTest is Scenario {
     /// Work that no committee judged is not paid when its window lapses.
     function test_unjudgedWorkIsNotPaid() public {
         uint256 round = closedRound(10);
-        SettledLeaves[] memory batch = settled(bothSubmissions(round, 10));
+        bytes memory batch = settled(bothSubmissions(round, 10));
         bytes memory assignments = fourEach();
         pass(30 days);
         vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongState.selector, round, State.Closed));
@@ -165,14 +166,14 @@ contract SettleTest is Scenario {
 
     function test_appealsAreNotOffered() public {
         uint256 round = talliedRound(10, 255, 0);
-        SettledLeaves[] memory batch = settled(bothSubmissions(round, 10));
+        bytes memory batch = settled(bothSubmissions(round, 10));
         vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.AppealsNotOffered.selector, round));
         rounds.appeal(round, 0, 0, batch);
     }
 
     function test_settlementNeedsAVerdict() public {
         uint256 round = drawnRound(10);
-        SettledLeaves[] memory batch = settled(bothSubmissions(round, 10));
+        bytes memory batch = settled(bothSubmissions(round, 10));
         bytes memory assignments = fourEach();
         vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongState.selector, round, State.Voting));
         rounds.settle(round, 0, assignments, batch);

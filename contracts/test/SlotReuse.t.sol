@@ -20,7 +20,7 @@ contract SlotReuseTest is Scenario {
         uint32 newcomer = registerNode(Role.Validator, ownerNamed("newcomer", 0), 1);
         vm.assertEq(registry.nodeAt(slot), newcomer);
         pass(ACTIVATION);
-        rounds.tally(round);
+        tallyDue(round);
         vm.assertTrue(registry.isListable(newcomer), "listable");
         vm.assertTrue((registry.eligible() >> slot) & 1 == 1, "still drawn on");
     }

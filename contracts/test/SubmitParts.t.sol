@@ -2,8 +2,8 @@
 pragma solidity ^0.8.28;
 
 import {Role} from "../src/interfaces/IRegistry.sol";
-import {IRoundsFacts, Refusal, SettledLeaves, State, Submission} from "../src/interfaces/IRounds.sol";
-import {Scenario} from "./Scenario.sol";
+import {IRoundsFacts, Refusal, State} from "../src/interfaces/IRounds.sol";
+import {Scenario, Submission} from "./Scenario.sol";
 
 /// @title Batches of which a part is bad: it is left out, and the rest is taken as if it had come alone
 contract SubmitPartsTest is Scenario {
@@ -16,7 +16,7 @@ contract SubmitPartsTest is Scenario {
     }
 
     function _bad(Refusal kind) private view returns (Submission memory item) {
-        if (kind == Refusal.Malformed) return submission(round, workers[0], hex"00");
+        if (kind == Refusal.Malformed) return submission(round, workers[0], "");
         if (kind == Refusal.NotAssigned) return submission(round, workers[0], leaf(4, 1));
         if (kind == Refusal.AlreadySubmitted) return submission(round, workers[0], leaf(0, 1));
         item = submission(round, workers[0], leaf(2, 1));
@@ -42,25 +42,25 @@ contract SubmitPartsTest is Scenario {
     }
 
     function _judge() private {
-        rounds.close(round, fourEach());
+        closeDue(round, fourEach());
         mine(1);
         rounds.draw(round);
         voteAll(round, type(uint256).max, 0);
-        rounds.tally(round);
+        tallyDue(round);
     }
 
     function testFuzz_badPartOfEachKindLeavesTheOthersUnharmed(uint8 kindSeed, uint8 placeSeed) public {
         Refusal kind = Refusal(bound(kindSeed, 1, 4));
         uint256 place = placeSeed % 3;
         Submission[] memory first = one(submission(round, workers[0], leaf(0, 10)));
-        rounds.submit(round, fourEach(), first);
+        rounds.submit(round, fourEach(), packed(first));
         Submission[] memory items = _mixed(_bad(kind), place);
         vm.expectEmit(address(rounds));
         emit IRoundsFacts.SubmissionRefused(round, workers[0], place, kind);
-        rounds.submit(round, fourEach(), items);
+        rounds.submit(round, fourEach(), packed(items));
         Submission[] memory good = _good(items, place);
         vm.assertEq(rounds.roundOf(round).submitted, 0xf1);
-        vm.assertEq(rounds.batchDigest(round, 1), keccak256(abi.encode(settled(good))));
+        vm.assertEq(rounds.batchDigest(round, 1), keccak256(settled(good)));
         pass(601);
         _judge();
         rounds.settle(round, 1, fourEach(), settled(good));
@@ -74,12 +74,12 @@ contract SubmitPartsTest is Scenario {
     /// What was refused is no part of the batch: it is neither settled with it nor in its digest.
     function test_refusedPartIsNotSettled() public {
         Submission[] memory items = _mixed(_bad(Refusal.BadSignature), 1);
-        rounds.submit(round, fourEach(), items);
+        rounds.submit(round, fourEach(), packed(items));
         pass(601);
         _judge();
-        SettledLeaves[] memory whole = settled(items);
+        bytes memory whole = settled(items);
         bytes memory assignments = fourEach();
-        bytes32 given = keccak256(abi.encode(whole));
+        bytes32 given = keccak256(whole);
         bytes32 stored = rounds.batchDigest(round, 0);
         vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongBatch.selector, 0, given, stored));
         rounds.settle(round, 0, assignments, whole);
@@ -90,7 +90,7 @@ contract SubmitPartsTest is Scenario {
         (items[0], items[1]) = (_bad(Refusal.NotAssigned), _bad(Refusal.Malformed));
         bytes memory assignments = fourEach();
         vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.NothingTaken.selector, Refusal.NotAssigned));
-        rounds.submit(round, assignments, items);
+        rounds.submit(round, assignments, packed(items));
         vm.assertEq(rounds.roundOf(round).batches, 0);
         vm.assertEq(rounds.batchDigest(round, 0), bytes32(0));
     }
@@ -100,15 +100,15 @@ contract SubmitPartsTest is Scenario {
         (items[0], items[1]) = (submission(round, workers[0], leaf(1, 5)), submission(round, workers[0], leaf(1, 9)));
         vm.expectEmit(address(rounds));
         emit IRoundsFacts.SubmissionRefused(round, workers[0], 1, Refusal.AlreadySubmitted);
-        rounds.submit(round, fourEach(), items);
+        rounds.submit(round, fourEach(), packed(items));
         Submission[] memory good = one(items[0]);
-        vm.assertEq(rounds.batchDigest(round, 0), keccak256(abi.encode(settled(good))));
+        vm.assertEq(rounds.batchDigest(round, 0), keccak256(settled(good)));
     }
 
     /// A refused part spends nothing: its node may hand the same jobs in again, rightly.
     function test_refusedPartCanBeHandedInAgain() public {
-        rounds.submit(round, fourEach(), _mixed(_bad(Refusal.BadSignature), 0));
-        rounds.submit(round, fourEach(), one(submission(round, workers[0], leaf(2, 1))));
+        rounds.submit(round, fourEach(), packed(_mixed(_bad(Refusal.BadSignature), 0)));
+        rounds.submit(round, fourEach(), packed(one(submission(round, workers[0], leaf(2, 1)))));
         vm.assertEq(rounds.roundOf(round).submitted, 0xf4);
     }
 
@@ -123,6 +123,6 @@ contract SubmitPartsTest is Scenario {
         items[0] = submission(round, node, leavesOf(0, 64, 1));
         items[1] = submission(round, workers[0], leaf(0, 1));
         vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.TooManyLeaves.selector, 65));
-        rounds.submit(round, assignments, items);
+        rounds.submit(round, assignments, packed(items));
     }
 }

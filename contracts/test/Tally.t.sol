@@ -20,12 +20,13 @@ contract TallyTest is Scenario {
         for (uint256 i; i < 3; ++i) {
             commitVote(round, jurors[i], accepts[i], frauds[i], reasonsFor(round, accepts[i]));
         }
-        for (uint256 i; i < 3; ++i) {
+        for (uint256 i; i < 2; ++i) {
             revealVote(round, jurors[i], accepts[i], frauds[i], reasonsFor(round, accepts[i]));
         }
+        requireState(round, State.Voting);
     }
 
-    function testFuzz_verdictIsTheMajorityOfEachJob(uint8[3] memory accept8, uint8[3] memory fraud8) public {
+    function testFuzz_lastRevealTalliesTheMajorityOfEachJob(uint8[3] memory accept8, uint8[3] memory fraud8) public {
         uint256[3] memory accepts;
         uint256[3] memory frauds;
         for (uint256 i; i < 3; ++i) {
@@ -34,10 +35,12 @@ contract TallyTest is Scenario {
         _vote(accepts, frauds);
         uint256 accepted = (accepts[0] & accepts[1]) | (accepts[0] & accepts[2]) | (accepts[1] & accepts[2]);
         uint256 fraud = (frauds[0] & frauds[1]) | (frauds[0] & frauds[2]) | (frauds[1] & frauds[2]);
+        bytes memory reasons = reasonsFor(round, accepts[2]);
+        address key = keyAddress(jurors[2]);
         vm.expectEmit(address(rounds));
         emit IRoundsFacts.RoundTallied(round, 0, accepted, fraud, uint40(block.timestamp));
-        vm.prank(stranger);
-        rounds.tally(round);
+        vm.prank(key);
+        rounds.reveal(round, accepts[2], frauds[2], reasons, EVIDENCE, SALT);
         requireState(round, State.Tallied);
         vm.assertEq(rounds.roundOf(round).accepted, accepted);
         vm.assertEq(rounds.roundOf(round).fraud, fraud);
@@ -99,6 +102,7 @@ contract TallyTest is Scenario {
         commitVote(round, jurors[2], 0, 0, reasons);
         revealVote(round, jurors[1], 255, 0, "");
         revealVote(round, jurors[2], 0, 0, reasons);
+        requireState(round, State.Voting);
         pass(101);
         rounds.tally(round);
         vm.assertEq(rounds.roundOf(round).accepted, 0);
@@ -111,7 +115,6 @@ contract TallyTest is Scenario {
         revealVote(round, jurors[0], 0, 0, hex"ff");
         revealVote(round, jurors[1], 255, 0, "");
         revealVote(round, jurors[2], 255, 0, "");
-        rounds.tally(round);
         vm.assertEq(rounds.roundOf(round).accepted, 255);
         vm.assertEq(registry.treasuryBalance(), 0);
     }
@@ -120,12 +123,13 @@ contract TallyTest is Scenario {
         address paid = registry.ownerOf(jurors[0]);
         commitVote(round, jurors[0], 255, 0, "");
         pass(201);
-        revealVote(round, jurors[0], 255, 0, "");
+        address key = keyAddress(jurors[0]);
         vm.expectEmit(address(rounds));
         emit IRoundsFacts.JurorSettled(round, jurors[0], 0, JUROR_FEE);
         vm.expectEmit(address(rounds));
         emit IRoundsFacts.CommitteeRedrawn(round, 1, uint40(block.timestamp + 300));
-        rounds.tally(round);
+        vm.prank(key);
+        rounds.reveal(round, 255, 0, "", EVIDENCE, SALT);
         vm.assertEq(credits.balanceOf(paid), JUROR_FEE);
         vm.assertEq(registry.treasuryBalance(), 2 * ABSENCE_PENALTY);
         requireState(round, State.Closed);
@@ -152,7 +156,6 @@ contract TallyTest is Scenario {
         mine(1);
         rounds.draw(round);
         voteAll(round, 255, 0);
-        rounds.tally(round);
         requireState(round, State.Tallied);
         settleRound(round, 10);
         requireState(round, State.Settled);
@@ -166,7 +169,6 @@ contract TallyTest is Scenario {
         for (uint256 i; i < 3; ++i) {
             revealVote(round, jurors[i], 0, 0, hex"ff");
         }
-        rounds.tally(round);
         requireState(round, State.Closed);
         vm.assertEq(registry.treasuryBalance(), 0);
         vm.assertEq(credits.balanceOf(registry.ownerOf(jurors[0])), 0);
@@ -181,5 +183,20 @@ contract TallyTest is Scenario {
         vm.warp(deadline + 101);
         rounds.tally(round);
         requireState(round, State.Closed);
+    }
+
+    /// With the committing over, whoever has not committed cannot come any more: the last who can reveal tallies, for the absent
+    /// as well.
+    function test_lastRevealTalliesWithoutTheAbsent() public {
+        commitVote(round, jurors[0], 255, 0, "");
+        commitVote(round, jurors[2], 255, 0, "");
+        pass(201);
+        revealVote(round, jurors[2], 255, 0, "");
+        requireState(round, State.Voting);
+        revealVote(round, jurors[0], 255, 0, "");
+        requireState(round, State.Tallied);
+        vm.assertEq(registry.treasuryBalance(), ABSENCE_PENALTY);
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongState.selector, round, State.Tallied));
+        rounds.tally(round);
     }
 }

@@ -2,9 +2,9 @@
 pragma solidity ^0.8.28;
 
 import {Role} from "../src/interfaces/IRegistry.sol";
-import {SettledLeaves, Submission} from "../src/interfaces/IRounds.sol";
+
 import {Draw} from "../src/libraries/Draw.sol";
-import {Scenario} from "./Scenario.sol";
+import {Scenario, Submission} from "./Scenario.sol";
 
 /// @title Golden vectors that Python shares
 /// @notice Everything rendered here went through the contracts: the signatures were accepted by them, the commitment was
@@ -49,7 +49,7 @@ contract VectorsTest is Scenario {
     function _renderSubmission() private {
         uint256 round = openRound(fourEach());
         Submission[] memory items = bothSubmissions(round, 12_345);
-        rounds.submit(round, fourEach(), items);
+        rounds.submit(round, fourEach(), packed(items));
         Submission memory item = items[0];
         _add('  "submission": {\n');
         _place(round);
@@ -64,19 +64,23 @@ contract VectorsTest is Scenario {
     }
 
     function _renderBatch() private {
-        SettledLeaves[] memory batch = settled(bothSubmissions(1, 12_345));
+        Submission[] memory batch = bothSubmissions(1, 12_345);
         _add('  "batch": {\n    "submissions": [');
         for (uint256 i; i < batch.length; ++i) {
             if (i != 0) _add(", ");
-            _add(string.concat("[", vm.toString(uint256(batch[i].node)), ', "', vm.toString(batch[i].leaves), '"]'));
+            _add(string.concat("[", vm.toString(uint256(batch[i].node)), ', "', vm.toString(batch[i].leaves)));
+            _add(string.concat('", "', vm.toString(batch[i].beacon), '", "', batch[i].uri, '", "'));
+            _add(string.concat(vm.toString(batch[i].signature), '"]'));
         }
         _add("],\n");
+        _text("signed", vm.toString(packed(batch)));
+        _text("taken", vm.toString(settled(batch)));
         _last("digest", vm.toString(rounds.batchDigest(1, 0)));
     }
 
     function _renderCommitment() private {
         uint256 round = 1;
-        rounds.close(round, fourEach());
+        closeDue(round, fourEach());
         mine(1);
         rounds.draw(round);
         uint32 juror = jurorsOf(round)[0];

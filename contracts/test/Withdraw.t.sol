@@ -49,7 +49,7 @@ contract WithdrawTest is Scenario {
         vm.expectRevert(abi.encodeWithSelector(IRegistry.StillBonded.selector, node, at, 4));
         vm.prank(owner);
         registry.withdraw(node);
-        rounds.close(1, fourEach());
+        closeDue(1, fourEach());
         vm.prank(owner);
         registry.withdraw(node);
     }
@@ -113,8 +113,21 @@ contract WithdrawTest is Scenario {
         vm.expectRevert(refusal);
         registry.reserveJobs(listing(workers[0], 1));
         vm.expectRevert(refusal);
-        registry.freeJobs(workers[0], 1);
+        registry.freeJobs(listing(workers[0], 1));
         vm.expectRevert(refusal);
         registry.slash(workers[0], 1, Cause.Fraud, 1);
+    }
+
+    /// Whoever counts them: a node's room must not run over into that of the node beside it.
+    function test_noMoreIsTakenOutOfFlightThanIsThere() public {
+        bytes memory one_ = listing(workers[0], 1);
+        vm.prank(address(rounds));
+        registry.reserveJobs(one_);
+        vm.prank(address(rounds));
+        registry.freeJobs(one_);
+        vm.expectRevert(abi.encodeWithSignature("Panic(uint256)", 1));
+        vm.prank(address(rounds));
+        registry.freeJobs(one_);
+        vm.assertEq(registry.nodeOf(workers[0]).inFlight, 0);
     }
 }

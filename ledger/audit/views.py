@@ -51,23 +51,27 @@ ROUND_FIELDS = (
     "run",
     "policy_version",
     "jobs",
-    "slot_count",
-    "eligible",
+    "committee",
     "attempt",
     "batches",
-    "opened_at",
     "deadline",
-    "open_block",
-    "close_block",
     "reserved",
     "submitted",
     "accepted",
     "fraud",
     "consumed",
+)
+LIVE_FIELDS = (
+    "slot_count",
+    "eligible",
+    "opened_at",
+    "open_block",
+    "close_block",
     "appealed",
     "appeals",
     *FROZEN,
 )
+"""What the contracts keep of a round only until it ends: its storage is used again."""
 APPEAL_FIELDS = ("round", "job", "node", "units", "appellant", "deposit")
 
 
@@ -157,6 +161,8 @@ class Views:
         self._equal("Rounds", "roundCount", "rounds", self._reader.round_count(), len(rounds))
         for round_, view in self._ask("Rounds", "roundOf", keys, rounds):
             self._fields("Rounds.roundOf", round_.round, ROUND_FIELDS, view, round_)
+            if round_.state not in ("settled", "void"):
+                self._fields("Rounds.roundOf", round_.round, LIVE_FIELDS, view, round_)
             self._equal("Rounds.roundOf", round_.round, "state", view.state.name.lower(), round_.state)
             self._batches(round_, view.settled_batches)
         for round_, seats in self._ask("Rounds", "seatsOf", keys, rounds):
@@ -186,7 +192,8 @@ class Views:
         self._equal("Admin", "paused", "paused", self._reader.paused(), admin.paused)
 
     def _seats(self, round_: Round, views: Sequence[Any]) -> None:
-        seats = seats_of(self._book, round_.round, round_.attempt)
+        seated = round_.state in ("voting", "tallied")
+        seats = seats_of(self._book, round_.round, round_.attempt) if seated else ()
         jurors = tuple(seat.juror for seat in seats)
         self._equal("Rounds.seatsOf", round_.round, "jurors", tuple(view.node for view in views), jurors)
         for view, seat in zip(views, seats, strict=False):

@@ -126,9 +126,9 @@ def appeal_numbered(chain: Chain, number: int) -> tuple[Appeal, Round]:
     return appeal, reader.round(number)
 
 
-def decision_on(chain: Chain, number: int, since_block: int) -> AppealDecided | None:
-    """What an appeal came to; None while it is undecided. ``since_block``: a block not after its opening."""
-    found = _events(chain, AppealDecided, number, since_block)
+def decision_on(chain: Chain, number: int) -> AppealDecided | None:
+    """What an appeal came to; None while it is undecided."""
+    found = _events(chain, AppealDecided, number, chain.deployment.start_block)
     return found[0] if found and isinstance(found[0], AppealDecided) else None
 
 
@@ -137,14 +137,14 @@ def _check_round(round: int, stored: Round) -> None:
         raise Rejected(f"there is no round {round}")
     if not stored.jobs:
         raise Rejected(f"{round} is the number of an appeal, and an appeal is final")
-    if not stored.appeal_seats:
-        raise Rejected(f"run {stored.run} offers no appeals")
     if stored.state is State.VOID:
         raise Rejected(f"round {round} ended without a verdict: there is nothing to appeal against")
     if stored.state is State.SETTLED:
         raise Rejected(f"the time to appeal in round {round} is over: it is settled")
     if stored.state is not State.TALLIED:
         raise Rejected(f"round {round} has no verdict yet; appeal once it is tallied")
+    if not stored.appeal_seats:
+        raise Rejected(f"run {stored.run} offers no appeals")
 
 
 def _over(round: int, stored: Round) -> Rejected:

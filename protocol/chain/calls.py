@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from protocol.chain import abi
 from protocol.chain.deployment import Deployment
-from protocol.chain.structs import Consumption, Role, RunTerms, SettledLeaves, Submission
+from protocol.chain.structs import Consumption, Role, RunTerms, SettledLeaves, Submission, pack_parts, pack_submissions
+
+REVEAL_GAS = 1_000_000
+"""More than a reveal takes that tallies for fifteen seats: the absent slashed, the others paid, all drawn again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One transaction to be: receiver, calldata, what a person is shown, native wei sent along."""
+    """One transaction to be: receiver, calldata, what a person is shown, native wei sent along.
+
+    ``least_gas``: its gas limit is at least that, as it may do more when it is mined than when it was simulated.
+    """
 
     to: str
     data: bytes
     description: str
     value: int = 0
+    least_gas: int = 0
 
 
 def call(deployment: Deployment, contract: str, function: str, *arguments: Any) -> Call:
@@ -152,7 +159,7 @@ def open_round(deployment: Deployment, run: int, step: int, policy_version: int,
 
 def submit(deployment: Deployment, round: int, assignments: bytes, submissions: Sequence[Submission]) -> Call:
     """Submits a batch of signed leaves."""
-    return call(deployment, "Rounds", "submit", round, assignments, tuple(submissions))
+    return call(deployment, "Rounds", "submit", round, assignments, pack_submissions(submissions))
 
 
 def close_round(deployment: Deployment, round: int, assignments: bytes) -> Call:
@@ -173,8 +180,9 @@ def commit(deployment: Deployment, round: int, commitment: bytes) -> Call:
 def reveal(
     deployment: Deployment, round: int, accept: int, fraud: int, reasons: bytes, evidence_root: bytes, salt: bytes
 ) -> Call:
-    """Reveals a vote."""
-    return call(deployment, "Rounds", "reveal", round, accept, fraud, reasons, evidence_root, salt)
+    """Reveals a vote. The last of a round tallies it, and nobody knows beforehand which that is."""
+    made = call(deployment, "Rounds", "reveal", round, accept, fraud, reasons, evidence_root, salt)
+    return replace(made, least_gas=REVEAL_GAS)
 
 
 def tally(deployment: Deployment, round: int) -> Call:
@@ -184,14 +192,14 @@ def tally(deployment: Deployment, round: int) -> Call:
 
 def appeal(deployment: Deployment, round: int, job: int, batch: int, submissions: Sequence[SettledLeaves]) -> Call:
     """Tries one job again; the batch that holds it is resupplied as for ``settle``."""
-    return call(deployment, "Rounds", "appeal", round, job, batch, tuple(submissions))
+    return call(deployment, "Rounds", "appeal", round, job, batch, pack_parts(submissions))
 
 
 def settle(
     deployment: Deployment, round: int, batch: int, assignments: bytes, submissions: Sequence[SettledLeaves]
 ) -> Call:
     """Pays and slashes for one batch."""
-    return call(deployment, "Rounds", "settle", round, batch, assignments, tuple(submissions))
+    return call(deployment, "Rounds", "settle", round, batch, assignments, pack_parts(submissions))
 
 
 def finish(deployment: Deployment, round: int, assignments: bytes) -> Call:

@@ -165,7 +165,7 @@ class Sender:
             if isinstance(answer, RpcFault):
                 raise reverted(answer) or answer
         returned, gas, header, balance, mined = answers
-        limit = int(gas, 16) * (100 + GAS_MARGIN_PERCENT) // 100
+        limit = max(int(gas, 16) * (100 + GAS_MARGIN_PERCENT) // 100, call.least_gas)
         bid = self._bid(block_of(header).base_fee)
         self._afford(call.value + limit * bid, int(balance, 16))
         return Simulation(call.description, limit, bid, bytes.fromhex(returned[2:]), int(mined, 16))

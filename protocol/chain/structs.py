@@ -6,8 +6,16 @@ times are unix seconds.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+
+from protocol.errors import Rejected
+from protocol.wire.assignments import LEAF_BYTES
+
+SIGNATURE_BYTES = 65
+MAX_COUNT = 2**8 - 1
+MAX_URI_BYTES = 2**16 - 1
 
 
 class Role(IntEnum):
@@ -181,17 +189,8 @@ class Appeal:
 
 
 @dataclass(frozen=True, slots=True)
-class Payment:
-    """What the owner of one node is paid in a round."""
-
-    node: int
-    owner: str
-    amount: int
-
-
-@dataclass(frozen=True, slots=True)
 class Submission:
-    """One worker's signed part of a batch."""
+    """One worker's signed part of a batch. No struct of the contracts: they read parts packed."""
 
     node: int
     beacon: bytes
@@ -202,10 +201,36 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class SettledLeaves:
-    """The node and its leaves as they were submitted."""
+    """One part of a batch as it was taken: the node and its leaves. No struct of the contracts either."""
 
     node: int
     leaves: bytes
+
+
+def pack_submissions(submissions: Iterable[Submission]) -> bytes:
+    """A batch as it is submitted, for each part, big-endian:
+
+        uint32 node ‖ uint8 count ‖ leaves ‖ bytes32 beacon ‖ uint16 length ‖ uri of that length ‖ signature of 65 bytes
+
+    Raises ``Rejected`` for what does not fit that: no chain would take it.
+    """
+    return b"".join(_pack_submission(submission) for submission in submissions)
+
+
+def _pack_submission(submission: Submission) -> bytes:
+    uri = submission.uri.encode()
+    whole = len(submission.leaves) % LEAF_BYTES == 0 and len(submission.leaves) // LEAF_BYTES <= MAX_COUNT
+    if not whole or len(uri) > MAX_URI_BYTES or len(submission.signature) != SIGNATURE_BYTES:
+        raise Rejected(f"a part of node {submission.node} cannot be packed: leaves, uri or signature of a wrong length")
+    taken = pack_parts([SettledLeaves(submission.node, submission.leaves)])
+    return taken + submission.beacon + len(uri).to_bytes(2, "big") + uri + submission.signature
+
+
+def pack_parts(parts: Iterable[SettledLeaves]) -> bytes:
+    """A batch as settling and appealing resupply it: ``uint32 node ‖ uint8 count ‖ leaves`` for each part."""
+    return b"".join(
+        part.node.to_bytes(4, "big") + bytes([len(part.leaves) // LEAF_BYTES]) + part.leaves for part in parts
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,9 +296,6 @@ STRUCTS: dict[str, type] = {
         MarketTerms,
         RoundsTerms,
         Appeal,
-        Payment,
-        Submission,
-        SettledLeaves,
         Round,
         Seat,
     )

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -301,3 +302,9 @@ def test_a_dry_simulation_tells_cost_and_call_and_sends_nothing(sender: Sender, 
     assert simulation.max_cost > 0
     assert sent_by(anvil, sender.address) == 0
     assert json.dumps(simulation.gas)
+
+
+def test_a_call_that_may_do_more_once_mined_gets_the_gas_it_names(sender: Sender, chain: Chain) -> None:
+    drip = calls.drip(chain.deployment, sender.address, TOKEN)
+    assert sender.simulate(replace(drip, least_gas=1_000_000)).gas == 1_000_000
+    assert sender.simulate(drip).gas == sender.simulate(replace(drip, least_gas=1)).gas < 1_000_000

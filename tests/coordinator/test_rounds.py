@@ -144,8 +144,12 @@ def mirror_differences(swarm: Swarm) -> list[str]:
                 same(f"run {number} {term.name}", getattr(run, term.name), getattr(on_chain.terms, term.name))
     for number, round_ in market.rounds.items():
         stored = reader.round(number)
-        names = ("run", "state", "policy_version", "jobs", "slot_count", "attempt", "deadline", "open_block")
-        for name in (*names, "opened_at", "submitted", "accepted", "fraud", "consumed", "appealed", "appeals"):
+        names = ["run", "state", "policy_version", "jobs", "attempt", "deadline"]
+        names += ["submitted", "accepted", "fraud", "consumed"]
+        if stored.state not in (State.SETTLED, State.VOID):
+            # What the contracts keep of a round only until it ends.
+            names += ["slot_count", "open_block", "opened_at", "appealed", "appeals"]
+        for name in names:
             same(f"round {number} {name}", getattr(round_, name), getattr(stored, name))
     same("rounds", len(market.rounds), reader.round_count())
     store.close()

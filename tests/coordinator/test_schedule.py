@@ -49,7 +49,6 @@ def seats(*flags: str) -> list[Seat]:
 @pytest.mark.parametrize(
     ("round_", "jurors", "now", "verb"),
     [
-        (a_round(State.OPEN, submitted=0b1111), [], 50, Verb.CLOSE),
         (a_round(State.OPEN, submitted=0b0111), [], 100, None),
         (a_round(State.OPEN, submitted=0b0111), [], 101, Verb.CLOSE),
         (a_round(State.CLOSED), [], 50, Verb.DRAW),

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from protocol.chain import calls
 from protocol.chain.calls import Call
 from protocol.chain.events import AppealOpened
-from protocol.chain.structs import Consumption, Role, RunTerms, SettledLeaves
+from protocol.chain.structs import Consumption, Role, RunTerms, SettledLeaves, State, pack_parts, pack_submissions
 from protocol.node.wallet import Wallet
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
 from protocol.wire.reasons import Reason
@@ -83,7 +83,7 @@ def condemn(dispute: Dispute) -> None:
     for worker, jobs in parts:
         leaves = pack_leaves([Leaf(job, MAX_UNITS - 3 + job, bytes([job + 1]) * 32) for job in jobs])
         submission = market.signed(dispute.round, worker, leaves)
-        dispute.tick("submit", dispute.round, dispute.assignments, [submission])
+        dispute.tick("submit", dispute.round, dispute.assignments, pack_submissions([submission]))
         dispute.batches.append([SettledLeaves(worker.node, leaves)])
     market.pass_time(WINDOW + 1)
     dispute.tick("close", dispute.round, dispute.assignments)
@@ -111,7 +111,8 @@ def judge(dispute: Dispute, number: int, judgements: Mapping[int, Reason], votin
         market.pass_time(WINDOW + 1)
     for node in nodes[:voting]:
         market.reveal(number, dispute.validators[node], vote)
-    dispute.tick("tally", number)
+    if market.chain.latest().round(number).state is State.VOTING:
+        dispute.tick("tally", number)
     return nodes
 
 
@@ -137,7 +138,7 @@ def hear(dispute: Dispute) -> None:
 def settle(dispute: Dispute) -> None:
     """The batches are settled while one appeal is still pending."""
     for batch in (1, 0):
-        dispute.tick("settle", dispute.round, batch, dispute.assignments, dispute.batches[batch])
+        dispute.tick("settle", dispute.round, batch, dispute.assignments, pack_parts(dispute.batches[batch]))
 
 
 def finish(dispute: Dispute) -> None:
@@ -167,10 +168,9 @@ def one_job(dispute: Dispute) -> bytes:
 
 
 def submit_one(dispute: Dispute, round_: int) -> list[SettledLeaves]:
-    """Submits the job of such a round and closes it; returns the batch."""
+    """Submits the job of such a round, which closes it; returns the batch."""
     worker, leaves = dispute.workers[0], pack_leaves([Leaf(0, MAX_UNITS, b"\x09" * 32)])
-    dispute.tick("submit", round_, one_job(dispute), [dispute.market.signed(round_, worker, leaves)])
-    dispute.tick("close", round_, one_job(dispute))
+    dispute.tick("submit", round_, one_job(dispute), pack_submissions([dispute.market.signed(round_, worker, leaves)]))
     return [SettledLeaves(worker.node, leaves)]
 
 
@@ -206,7 +206,7 @@ def accept(dispute: Dispute, round_: int) -> None:
     dispute.tick("draw", round_)
     judge(dispute, round_, {0: OK})
     dispute.market.pass_time(WINDOW + 1)
-    dispute.tick("settle", round_, 0, one_job(dispute), batch)
+    dispute.tick("settle", round_, 0, one_job(dispute), pack_parts(batch))
 
 
 CHAPTERS = (condemn, dispute_all, hear, settle, finish, sweep_twice)

@@ -257,8 +257,6 @@ def without_jurors(story: Story) -> None:
     market.commit(round_, first, abstention())
     market.pass_time(WINDOW + 1)
     market.reveal(round_, first, abstention())
-    market.pass_time(WINDOW + 1)
-    market.send(story.coordinator, calls.tally(market.deployment, round_))
     market.send(story.coordinator, calls.draw(market.deployment, round_))
     market.pass_time(2 * WINDOW + 2)
     market.send(story.coordinator, calls.tally(market.deployment, round_))

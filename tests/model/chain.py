@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 from protocol.chain.abi import functions
 from protocol.chain.deployment import Deployment
 from protocol.chain.reverts import decode_revert
 from protocol.chain.rpc import Request, Rpc, RpcFault
+from protocol.chain.structs import pack_parts, pack_submissions
 from tests.model.transaction import Refused, Transaction
 from tests.model.views import Question
 
@@ -16,6 +18,9 @@ HISTORY = "0x0000F90827F1C53a10cb7A02335B175320002935"
 """The contract that keeps block hashes (EIP-2935)."""
 HISTORY_WINDOW, OPCODE_WINDOW = 8191, 256
 GAS = 20_000_000
+
+PACKED: dict[str, Callable[[Any], bytes]] = {"submit": pack_submissions, "settle": pack_parts, "appeal": pack_parts}
+"""How verbs of rounds take the batch that is their last argument."""
 
 
 class Contracts:
@@ -52,6 +57,9 @@ class Contracts:
 
     def call(self, tx: Transaction, contract: str, verb: str, *arguments: Any) -> Refused | None:
         """Mines a block with this transaction alone; returns the error it reverted with."""
+        if contract == "Rounds" and verb in PACKED:
+            *arguments, parts = arguments
+            arguments = (*arguments, PACKED[verb](parts))
         data = "0x" + functions(contract)[verb].encode(*arguments).hex()
         sent = {"from": tx.sender, "to": self.deployment.address_of(contract), "data": data, "gas": hex(GAS)}
         self.rpc.call("anvil_setNextBlockTimestamp", tx.now)

@@ -16,7 +16,7 @@ Arguments = tuple[Any, ...]
 
 GUARDED: tuple[tuple[str, str, Arguments], ...] = (
     ("Registry", "reserveJobs", (bytes([0, 0, 0, 1, 0]),)),
-    ("Registry", "freeJobs", (1, 1)),
+    ("Registry", "freeJobs", (bytes([0, 0, 0, 1, 0]),)),
     ("Registry", "slash", (1, 1, Cause.FRAUD, 100)),
     ("Registry", "award", (EVERYBODY[0], 1, 100)),
     ("Market", "reserve", (1, 1, 100)),
@@ -114,7 +114,7 @@ class HostileRules(Rules):
         own = [job for job, owner in enumerate(round.assignees) if owner == node]
         jobs = chance.pick((own, own[:1], own[1:], [0, 1], list(range(70)), [UNKNOWN], []))
         leaves = leaves_for(jobs, 30)
-        leaves = chance.pick((leaves, leaves, leaves, leaves[:-1], leaves + leaves))
+        leaves = chance.pick((leaves, leaves, leaves, b"", leaves + leaves))
         key = chance.pick((self.model.registry.nodes[node].key, next(iter(KEYS))))
         at = self.twins.contracts.deployment
         key = key if key in KEYS else next(iter(KEYS))

@@ -62,14 +62,19 @@ class Judging(Submitting):
         if given != seat.commitment:
             raise Refused("WrongReveal", given, seat.commitment)
         seat.vote = self._vote(voted, bits_in(accept), bits_in(fraud), reasons)
+        if voted.voted and not voted.appeal:
+            self._tally(tx, voted)
 
     def tally(self, tx: Transaction, round: int) -> None:
         voted = self._in(round, State.VOTING)
         self._check_voted(tx, voted)
+        self._tally(tx, voted)
+
+    def _tally(self, tx: Transaction, voted: Round) -> None:
         for seat in voted.seats:
             if seat.vote is None:
                 penalty = self.terms.absence_penalty
-                self.registry.slash(tx.by(self.address), seat.juror, round, Cause.ABSENCE, penalty)
+                self.registry.slash(tx.by(self.address), seat.juror, voted.number, Cause.ABSENCE, penalty)
         if sum(seat.votes for seat in voted.seats) < voted.threshold:
             self._fail_quorum(tx, voted)
             return
@@ -120,11 +125,10 @@ class Judging(Submitting):
 
     def _check_voted(self, tx: Transaction, round: Round) -> None:
         """Nothing can come any more: all who committed revealed, or the time to is over."""
-        committed = [seat for seat in round.seats if seat.commitment is not None]
-        if round.revealing and all(seat.vote for seat in committed):
+        if round.voted:
             return
         deadline = round.deadline
-        if committed and not round.revealing:
+        if any(seat.commitment is not None for seat in round.seats) and not round.revealing:
             deadline += round.terms.reveal_seconds
         if tx.now <= deadline:
             raise Refused("TooEarly", deadline, tx.now)

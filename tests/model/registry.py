@@ -129,9 +129,10 @@ class Registry:
             listed.in_flight += jobs
         return sum(jobs for _, jobs in listings(assignments))
 
-    def free_jobs(self, tx: Transaction, node: int, jobs: int) -> None:
+    def free_jobs(self, tx: Transaction, assignments: bytes) -> None:
         self._only_rounds(tx)
-        self.known(node).in_flight -= jobs
+        for node, jobs in listings(assignments):
+            self.known(node).in_flight -= jobs
 
     def slash(self, tx: Transaction, node: int, round: int, cause: int, amount: int) -> int:
         self._only_rounds(tx)

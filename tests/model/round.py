@@ -92,7 +92,17 @@ class Round:
 
     @property
     def assignments_hash(self) -> bytes:
-        return NO_HASH if self.freed or self.appeal else keccak(self.assignments)
+        return NO_HASH if self.ended or self.appeal else keccak(self.assignments)
+
+    @property
+    def ended(self) -> bool:
+        """Whether the contracts have forgotten what only a round that goes on needs."""
+        return self.freed or self.state == State.SETTLED or (self.appeal is not None and self.state == State.VOID)
+
+    @property
+    def voted(self) -> bool:
+        """Whether all who committed have revealed, and nobody can commit any more."""
+        return self.revealing and all(seat.vote for seat in self.seats if seat.commitment is not None)
 
     @property
     def unsettled(self) -> int:
@@ -103,7 +113,7 @@ class Round:
 
     def digest(self, batch: int) -> bytes:
         """What stands on chain of a batch: zero where there is none, or it was settled."""
-        kept = self.batches[batch] if batch < len(self.batches) else None
+        kept = self.batches[batch] if batch < len(self.batches) and not self.ended else None
         return digest_of(kept) if kept is not None else NO_HASH
 
 
@@ -122,7 +132,8 @@ def leaves_in(packed: bytes) -> list[Leaf]:
 
 
 def digest_of(batch: Sequence[SettledLeaves]) -> bytes:
-    return keccak(encode(["(uint32,bytes)[]"], [[(part.node, part.leaves) for part in batch]]))
+    heads = [part.node.to_bytes(4, "big") + bytes([len(part.leaves) // LEAF_BYTES]) for part in batch]
+    return keccak(b"".join(head + part.leaves for head, part in zip(heads, batch, strict=True)))
 
 
 def bitmap(bits: set[int]) -> int:

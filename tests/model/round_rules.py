@@ -103,7 +103,9 @@ class RoundRules(Rules):
         if chance.rarely(12):
             missing = set(range(len(round.assignees)))
         self._submit(chance, round, missing)
-        if len(self.now(round).submitted) < len(round.assignees) and not chance.rarely():
+        if self.now(round).state == State.CLOSED:
+            return
+        if not chance.rarely():
             self.twins.wait(round.deadline + 1)
         self.twins.do(chance.pick(EVERYBODY), "Rounds", "close", round.number, round.assignments)
 
@@ -138,7 +140,7 @@ class RoundRules(Rules):
         )
 
     def hold_vote(self, chance: Chance, round: Round, truth: dict[int, Verdict], behaviours: list[str]) -> None:
-        """The whole committee, seat by seat as it behaves, and the tally."""
+        """The whole committee, seat by seat as it behaves, and the tally where the last reveal is not one."""
         votes = [self._ballot(round, truth, behaviour) for behaviour in behaviours]
         seats = list(zip(round.seats, behaviours, votes, strict=True))
         for seat, behaviour, vote in seats:
@@ -148,8 +150,9 @@ class RoundRules(Rules):
         for seat, behaviour, vote in seats:
             if behaviour not in ("silent", "absent", "hide"):
                 self.twins.do(self._key(seat), "Rounds", "reveal", round.number, *vote, EVIDENCE, SALT)
-        self._wait_to_tally(round)
-        self.twins.do(chance.pick(EVERYBODY), "Rounds", "tally", round.number)
+        if self.now(round).state == State.VOTING:
+            self._wait_to_tally(round)
+            self.twins.do(chance.pick(EVERYBODY), "Rounds", "tally", round.number)
 
     def _truth(self, chance: Chance, round: Round) -> Verdict:
         """What the job deserves; in an appeal the verdict is confirmed about as often as not."""
@@ -180,11 +183,9 @@ class RoundRules(Rules):
 
     def _wait_to_tally(self, round: Round) -> None:
         present = self.now(round)
-        committed = [seat for seat in present.seats if seat.commitment is not None]
-        if present.state == State.VOTING and not (present.revealing and all(seat.vote for seat in committed)):
-            self.twins.wait(
-                present.deadline + present.terms.reveal_seconds * (bool(committed) and not present.revealing) + 1
-            )
+        committed = any(seat.commitment is not None for seat in present.seats)
+        if not present.voted:
+            self.twins.wait(present.deadline + present.terms.reveal_seconds * (committed and not present.revealing) + 1)
 
     def settle_or_appeal(self, chance: Chance, round: Round) -> None:
         """What follows from a verdict, in the next file."""

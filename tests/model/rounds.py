@@ -91,7 +91,7 @@ class Rounds(Settling):
         """Returns what the job's pay leaves of its share of the escrow."""
         parent.verdicts[made.job] = verdict
         units = min(made.units, parent.terms.max_units) if verdict == Verdict.ACCEPTED else 0
-        self.registry.free_jobs(tx.by(self.address), made.node, 1)
+        self._free_jobs(tx, made.node, 1)
         self._pay(tx, parent, made.node, units * parent.terms.price_per_unit)
         self._slash_fraud(tx, parent.number, made.node, int(verdict == Verdict.FRAUD))
         return (parent.terms.max_units - units) * parent.terms.price_per_unit

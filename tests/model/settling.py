@@ -65,7 +65,7 @@ class Settling(Judging):
         accepted = [leaf for leaf in leaves if round.verdicts[leaf.job] == Verdict.ACCEPTED]
         fraud = [leaf for leaf in leaves if round.verdicts[leaf.job] == Verdict.FRAUD]
         units = sum(min(leaf.units, round.terms.max_units) for leaf in accepted)
-        self.registry.free_jobs(tx.by(self.address), part.node, len(leaves))
+        self._free_jobs(tx, part.node, len(leaves))
         self._pay(tx, round, part.node, units * round.terms.price_per_unit)
         self._slash_fraud(tx, round.number, part.node, len(fraud))
 
@@ -74,4 +74,4 @@ class Settling(Judging):
         self._end(tx, round, State.SETTLED)
         for job, node in enumerate(round.assignees):
             if job not in round.submitted:
-                self.registry.free_jobs(tx.by(self.address), node, 1)
+                self._free_jobs(tx, node, 1)

@@ -66,16 +66,16 @@ class Submitting:
         if not taken:
             raise Refused("NothingTaken", refusals[0] if refusals else Refusal.NONE)
         filled.batches.append(taken)
+        if len(filled.submitted) == len(filled.assignees):
+            self._close(tx, filled)
 
     def close(self, tx: Transaction, round: int, assignments: bytes) -> None:
         closed = self._in(round, State.OPEN)
-        if len(closed.submitted) < len(closed.assignees) and tx.now <= closed.deadline:
+        if tx.now <= closed.deadline:
             raise Refused("TooEarly", closed.deadline, tx.now)
         self._check_assignments(closed, assignments)
         if closed.submitted:
-            closed.state = State.CLOSED
-            closed.deadline = tx.now + closed.terms.draw_seconds
-            closed.close_block = tx.block
+            self._close(tx, closed)
         else:
             self._end(tx, closed, State.VOID)
             self._free(tx, closed)
@@ -124,6 +124,15 @@ class Submitting:
         self.market.release(tx.by(self.address), round.run, round.number, round.reserved)
         round.reserved = 0
 
+    def _close(self, tx: Transaction, round: Round) -> None:
+        round.state = State.CLOSED
+        round.deadline = tx.now + round.terms.draw_seconds
+        round.close_block = tx.block
+
+    def _free_jobs(self, tx: Transaction, node: int, jobs: int) -> None:
+        if jobs:
+            self.registry.free_jobs(tx.by(self.address), node.to_bytes(4, "big") + bytes([jobs - 1]))
+
     def _pay(self, tx: Transaction, round: Round, node: int, amount: int) -> None:
         round.reserved -= amount
         owner = self.registry.nodes[node].owner
@@ -132,7 +141,7 @@ class Submitting:
     def _free(self, tx: Transaction, round: Round) -> None:
         """Takes every job of a void round out of flight, once."""
         for node in round.assignees:
-            self.registry.free_jobs(tx.by(self.address), node, 1)
+            self._free_jobs(tx, node, 1)
         round.freed = True
 
     def _in(self, round: int, state: State) -> Round:

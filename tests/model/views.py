@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from protocol.chain import structs
-from protocol.chain.structs import Appeal, Role, RunTerms, Verdict
+from protocol.chain.structs import Appeal, Role, RunTerms, State, Verdict
 from tests.model.market import Run
 from tests.model.protocol import Protocol
 from tests.model.registry import Node
@@ -17,6 +18,13 @@ Question = tuple[str, str, tuple[Any, ...]]
 """Contract, view, arguments."""
 
 NO_TERMS = RunTerms(NOBODY, NOBODY, NO_HASH, *[0] * 10)
+FORGOTTEN = (
+    *("slot_count", "opened_at", "max_units", "open_block", "close_block", "appeal_seats", "appeals", "price_per_unit"),
+    *("juror_fee", "reserved", "draw_seconds", "commit_seconds", "reveal_seconds", "challenge_seconds", "eligible"),
+    "appealed",
+)
+"""What the contracts do not keep of a round that ended."""
+
 NO_APPEAL = Appeal(0, 0, Verdict.VOID, 0, 0, NOBODY, 0)
 
 
@@ -87,7 +95,8 @@ def _rounds(model: Protocol) -> Iterator[tuple[Question, Any]]:
     yield ("Rounds", "roundCount", ()), len(model.rounds.rounds)
     for number, round in model.rounds.rounds.items():
         yield ("Rounds", "roundOf", (number,)), _round(round)
-        yield ("Rounds", "seatsOf", (number,)), tuple(_seat(seat) for seat in round.seats)
+        seats = round.seats if round.state in (State.VOTING, State.TALLIED) else ()
+        yield ("Rounds", "seatsOf", (number,)), tuple(_seat(seat) for seat in seats)
         yield ("Rounds", "appealAt", (number,)), round.appeal or NO_APPEAL
         for batch in range(len(round.batches) + 1):
             yield ("Rounds", "batchDigest", (number, batch)), round.digest(batch)
@@ -96,6 +105,11 @@ def _rounds(model: Protocol) -> Iterator[tuple[Question, Any]]:
 
 
 def _round(round: Round) -> structs.Round:
+    shown = _whole(round)
+    return replace(shown, **dict.fromkeys(FORGOTTEN, 0), assignments_hash=NO_HASH) if round.ended else shown
+
+
+def _whole(round: Round) -> structs.Round:
     terms = round.terms
     return structs.Round(
         state=round.state,

@@ -10,7 +10,7 @@ import pytest
 from protocol.chain import calls
 from protocol.chain.client import Chain
 from protocol.chain.events import RoundOpened
-from protocol.chain.structs import Submission
+from protocol.chain.structs import State, Submission
 from protocol.node.wallet import Wallet
 from protocol.wire import auth
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
@@ -55,10 +55,11 @@ def judged(swarm: Swarm) -> int:
 
 
 def try_it(swarm: Swarm, number: int, reasons: dict[int, Reason]) -> None:
-    """Draws, votes and tallies."""
+    """Draws and votes; tallies an appeal, which its last reveal does not."""
     swarm.send(swarm.coordinator, calls.draw(swarm.chain.deployment, number))
     swarm.vote(number, reasons)
-    swarm.send(swarm.coordinator, calls.tally(swarm.chain.deployment, number))
+    if swarm.chain.latest().round(number).state is State.VOTING:
+        swarm.send(swarm.coordinator, calls.tally(swarm.chain.deployment, number))
 
 
 def pass_time(swarm: Swarm, seconds: int) -> None:

@@ -16,7 +16,7 @@ from protocol.chain import calls
 from protocol.chain.client import Chain
 from protocol.chain.events import CheckpointPublished, RoundOpened
 from protocol.chain.sender import Sender
-from protocol.chain.structs import Submission
+from protocol.chain.structs import State, Submission
 from protocol.chain.tail import Rollback, Tail
 from protocol.environments.arithmetic import Arithmetic
 from protocol.environments.environment import Problem
@@ -112,7 +112,7 @@ class Scene:
         return round_
 
     def unjudged(self, jobs: int, version: int = 0, answers: Sequence[str] = (RIGHT, WRONG)) -> int:
-        """A round whose work is done, closed and not judged."""
+        """A round whose work is done: all of it is in, which closes it. It is not judged."""
         swarm, deployment, worker = self.swarm, self.chain.deployment, self.swarm.workers[0]
         assignments = pack_assignments([Listing(worker.node, jobs)])
         opening = calls.open_round(deployment, swarm.run, 1, version, assignments)
@@ -126,15 +126,15 @@ class Scene:
         )
         signed = Submission(worker.node, receipt.block_hash, leaves, uri, worker.key.sign_typed(message))
         swarm.send(swarm.coordinator, calls.submit(deployment, opened.round, assignments, [signed]))
-        swarm.send(swarm.coordinator, calls.close_round(deployment, opened.round, assignments))
         return opened.round
 
     def judge(self, round_: int, reasons: Mapping[int, Reason]) -> None:
-        """Draws a committee, which votes as said, and tallies."""
+        """Draws a committee, which votes as said; tallies an appeal, which its last reveal does not."""
         swarm, deployment = self.swarm, self.chain.deployment
         swarm.send(swarm.coordinator, calls.draw(deployment, round_))
         swarm.vote(round_, reasons)
-        swarm.send(swarm.coordinator, calls.tally(deployment, round_))
+        if self.chain.latest().round(round_).state is State.VOTING:
+            swarm.send(swarm.coordinator, calls.tally(deployment, round_))
 
     def artifact(self, round_: int, job: int, beacon: bytes, answers: Sequence[str]) -> Artifact:
         """One group's completions: answers only, right and wrong ones."""

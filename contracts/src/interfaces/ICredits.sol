@@ -4,13 +4,6 @@ pragma solidity ^0.8.28;
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {IRegistry} from "./IRegistry.sol";
 
-/// What the owner of one node is paid in a round.
-struct Payment {
-    uint32 node;
-    address owner;
-    uint128 amount;
-}
-
 /// @title Credits: what each owner has earned
 /// @notice One credit is one wei of the token held here. Credits are bought, locked in a run's escrow, earned by verified
 /// work or by judging, spent on one's own runs, or redeemed; they move in no other way, and are paid out only to whoever asks
@@ -48,8 +41,9 @@ interface ICredits {
     function unlock(address owner, uint256 run, uint256 amount) external;
     /// Market only: credits of a run are paid for work or for judging.
     function earn(address owner, uint256 run, uint256 round, uint32 node, uint256 amount) external;
-    /// Market only: as `earn` for each payment; one of nothing is passed over.
-    function earnAll(uint256 run, uint256 round, Payment[] calldata payments) external;
+    /// Market only: as `earn` for each payment; one of nothing is passed over. Returns what they are in all.
+    /// @param payments  packed, 40 bytes each: address owner, uint32 node, uint128 amount (big-endian)
+    function earnAll(uint256 run, uint256 round, bytes calldata payments) external returns (uint256 total);
     /// Registry only, once the tokens are here: new credits of `owner`.
     function grant(address owner, uint256 round, uint256 amount) external;
 

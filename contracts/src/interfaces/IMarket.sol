@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-import {ICredits, Payment} from "./ICredits.sol";
+import {ICredits} from "./ICredits.sol";
 import {IRegistry} from "./IRegistry.sol";
 
 /// What a requester fixes when it opens a run.
@@ -131,8 +131,8 @@ interface IMarket {
     function release(uint256 run, uint256 round, uint128 amount) external;
     /// Rounds only: pays reserved credits to the owner of a node.
     function pay(uint256 run, uint256 round, uint32 node, address owner, uint128 amount) external;
-    /// Rounds only: as `pay` for each payment; one of nothing is passed over.
-    function payAll(uint256 run, uint256 round, Payment[] calldata payments) external;
+    /// Rounds only: as `pay` for each payment, packed as `Credits.earnAll` takes them; one of nothing is passed over.
+    function payAll(uint256 run, uint256 round, bytes calldata payments) external;
     /// Rounds only: takes a deposit on `round` from `owner`'s free credits; counts as reserved.
     function deposit(uint256 run, uint256 round, address owner, uint128 amount) external;
     /// Rounds only: gives reserved credits of `round` to `to`.

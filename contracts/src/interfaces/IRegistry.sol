@@ -138,8 +138,9 @@ interface IRegistry {
     /// Rounds only: counts the jobs of packed assignments in flight; refuses a node that is not listable or would pass its
     /// capacity. Returns how many they are in all.
     function reserveJobs(bytes calldata assignments) external returns (uint256 jobs);
-    /// Rounds only: counts `jobs` fewer in flight. Returns the node's owner, to whom its pay goes.
-    function freeJobs(uint32 node, uint32 jobs) external returns (address owner);
+    /// Rounds only: counts the jobs of packed assignments as no longer in flight. Returns the owner of each listed node, to whom
+    /// its pay goes.
+    function freeJobs(bytes calldata assignments) external returns (address[] memory owners);
     /// Rounds only: moves min(amount, bond), unbonding or not, to what the treasury is owed. Returns what was taken.
     function slash(uint32 node, uint256 round, Cause cause, uint256 amount) external returns (uint256 taken);
     /// Rounds only: turns `amount` of what was slashed into credits of `owner`.
@@ -158,6 +159,8 @@ interface IRegistry {
     function ownerOf(uint32 node) external view returns (address);
     /// The session key; zero while it is revoked and once the bond is withdrawn. Reverts `UnknownNode` for an id never given.
     function keyOf(uint32 node) external view returns (address);
+    /// The session keys of many nodes; zero where there is no such node as well.
+    function keysOf(uint32[] calldata nodes) external view returns (address[] memory);
     /// Bitmap of the slots whose validator may be drawn now: in service, active, holding its bond and a key.
     function eligible() external view returns (uint256 slots);
     /// The validator at a slot; 0 where it is free. A slot is freed when its bond is withdrawn, so that it keeps its node

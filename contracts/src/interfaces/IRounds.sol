@@ -22,7 +22,7 @@ enum State {
 /// Why a part of a batch was left out.
 enum Refusal {
     None,
-    /// Not whole leaves, none, or not ascending by job.
+    /// No leaves, or not ascending by job.
     Malformed,
     /// A job of another node, or of none.
     NotAssigned,
@@ -71,29 +71,9 @@ struct Appeal {
     uint128 deposit;
 }
 
-/// One worker's signed part of a batch.
-/// @param node       the worker
-/// @param beacon     hash of the opening block as the worker saw it
-/// @param leaves     packed, 41 bytes each: uint8 job, uint64 units, bytes32 artifactRoot (big-endian), ascending by job
-/// @param uri        where the artifacts can be fetched
-/// @param signature  by the node key, EIP-712
-///                   `Submission(uint256 round,uint32 node,bytes32 beacon,bytes leaves,string uri)`
-///                   in the domain ("Assize Rounds", "1", chain id, Rounds)
-struct Submission {
-    uint32 node;
-    bytes32 beacon;
-    bytes leaves;
-    string uri;
-    bytes signature;
-}
-
-/// What settle needs of one submission: the node and its leaves as they were submitted.
-struct SettledLeaves {
-    uint32 node;
-    bytes leaves;
-}
-
-/// A round as stored: the fields are ordered so that what is written together shares a storage slot.
+/// A round. What only its going on needs is kept until it ends, and zero from there on (events tell it for good): slotCount,
+/// appeals, openedAt, maxUnits, openBlock, closeBlock, appealSeats, pricePerUnit, jurorFee, the windows, assignmentsHash, eligible
+/// and appealed. A round that ended void after its close has ended when its jobs are freed.
 /// Bit j of a bitmap of jobs stands for job j; bit i of a bitmap of seats for seat i of the present committee.
 /// @param state            where the round stands
 /// @param attempt          0, or 1 after a redraw
@@ -286,6 +266,8 @@ interface IRoundsFacts {
     error TooLate(uint256 deadline, uint256 now_);
     error TooEarly(uint256 deadline, uint256 now_);
     error TooManyLeaves(uint256 given);
+    /// The last part of a batch would need more bytes than there are.
+    error BatchCutOff(uint256 length, uint256 need);
     error SeedNotReady(uint256 seedBlock);
     error NotSeated(uint256 round, uint32 juror);
     error AlreadyCommitted(uint32 juror);
@@ -312,7 +294,7 @@ interface IRoundsFacts {
     function roundCount() external view returns (uint256);
     /// The number under which a job's appeal is tried; 0 where it was not appealed.
     function appealOf(uint256 round, uint8 job) external view returns (uint256 appealed);
-    /// keccak256(abi.encode(SettledLeaves[])) of the batch as submitted; zero once settled.
+    /// keccak256 of the batch, packed as `settle` takes it; zero once settled.
     function batchDigest(uint256 round, uint8 batch) external view returns (bytes32);
     function admin() external view returns (IAdmin);
     function registry() external view returns (IRegistry);
@@ -325,13 +307,11 @@ interface ISettlement is IRoundsFacts {
     /// Tries one job again before a larger committee. Refused past the challenge window, and where the round was tallied so late
     /// that the trial and its redraw could outlast MAX_ROUND. The batch that holds it is resupplied as for `settle`. Takes the deposit
     /// from the caller's free credits.
-    function appeal(uint256 round, uint8 job, uint8 batch, SettledLeaves[] calldata submissions)
-        external
-        returns (uint256 appealed);
+    function appeal(uint256 round, uint8 job, uint8 batch, bytes calldata parts) external returns (uint256 appealed);
     /// Pays and slashes for one batch, resupplied as it was taken, once the challenge window is over. Leaves out jobs that were
     /// appealed. The last batch ends the round as `finish` does where no appeal is pending.
-    function settle(uint256 round, uint8 batch, bytes calldata assignments, SettledLeaves[] calldata submissions)
-        external;
+    /// @param parts  the batch as it was taken, packed
+    function settle(uint256 round, uint8 batch, bytes calldata assignments, bytes calldata parts) external;
     /// Ends a round of which every batch is settled and every appeal decided: jurors are paid, missing jobs freed, what is left of
     /// the reserve released. Anyone may.
     function finish(uint256 round, bytes calldata assignments) external;
@@ -344,7 +324,8 @@ interface ISettlement is IRoundsFacts {
 /// @title Rounds: assignment, submission, verdict, settlement
 /// @notice The life of a round: open, submit, close, draw, commit, reveal, tally, (appeal), settle. Calldata in, digest stored:
 /// what an auditor needs travels in calldata and events; storage holds what later calls check. Anyone may move a round on
-/// once its deadline has passed, and `close`, `draw`, `tally` and `settle` as soon as there is nothing to wait for.
+/// once its deadline has passed, and `draw` and `settle` as soon as there is nothing to wait for; the last submission closes, and
+/// the last reveal tallies.
 /// A job not submitted in time is missing: neither accepted nor fraudulent, and unpaid.
 ///
 /// Appeals: within the challenge window anyone may dispute the verdict on one submitted job, once, by a deposit of
@@ -363,6 +344,13 @@ interface ISettlement is IRoundsFacts {
 /// appeal's committee decides over it. MAX_ROUND (`Market.terms().maxRoundSeconds`) after it opened, anyone can end a round that
 /// has no verdict; every phase also has a way on of its own when its deadline has passed.
 ///
+/// Packed batches, one part for each node, big-endian. As submitted: `uint32 node, uint8 count, count leaves, bytes32 beacon,
+/// uint16 length, uri of that length, 65 bytes signature`. As taken, without the parts left out, which is what `settle` and
+/// `appeal` are resupplied with and what the digest is of: `uint32 node, uint8 count, count leaves`.
+/// A leaf is 41 bytes: `uint8 job, uint64 units, bytes32 artifactRoot`; a part has them ascending by job. The beacon is the hash of
+/// the opening block as the worker saw it, the uri says where the artifacts can be fetched, and the signature is by the node key,
+/// EIP-712 `Submission(uint256 round,uint32 node,bytes32 beacon,bytes leaves,string uri)` in the domain ("Assize Rounds", "1",
+/// chain id, this contract).
 /// Packed assignments: for each node 5 bytes, `uint32 node, uint8 count - 1` (big-endian). Jobs are numbered in that order.
 /// Commitment: keccak256(abi.encode(chainId, address(this), round, attempt, juror, accept, fraud, keccak256(reasons),
 /// evidenceRoot, salt)) with juror the validator's node id (uint32), attempt uint8.
@@ -378,16 +366,21 @@ interface IRounds is ISettlement {
     function open(uint256 run, uint64 step, uint32 policyVersion, bytes calldata assignments)
         external
         returns (uint256 round);
-    /// Takes a batch of at most 64 leaves in all, one part for each node. A part that is malformed, not its node's to submit,
-    /// submitted already or not signed by the node key is left out; refused where that leaves nothing. Sent by anyone.
-    function submit(uint256 round, bytes calldata assignments, Submission[] calldata submissions) external;
-    /// Once every job is in, or past the deadline. With nothing submitted the round is void at once.
+    /// Takes a batch of at most 64 leaves in all, one signed part for each node. A part that is malformed, not its node's to
+    /// submit, submitted already or not signed by the node key is left out; refused where that leaves nothing. Sent by anyone.
+    /// With the last of the round's jobs it closes the round: the draw's seed comes from the very block of this call or a later
+    /// one, whose hash nobody knows yet.
+    function submit(uint256 round, bytes calldata assignments, bytes calldata parts) external;
+    /// Past the deadline, of a round to which something is missing (the last submission closes one that is whole). With nothing
+    /// submitted the round is void at once.
     function close(uint256 round, bytes calldata assignments) external;
     /// Seats the committee from the hash of the seed block. Past the deadline it ends the round as void instead.
     function draw(uint256 round) external;
     /// By a seated validator's node key.
     function commit(uint256 round, bytes32 commitment) external;
-    /// By a seated validator's node key, once all have committed or past the commit deadline.
+    /// By a seated validator's node key, once all have committed or past the commit deadline. The last reveal that can come tallies
+    /// the round, as `tally` does. It does not tally an appeal: what follows from that moves tokens, and no reveal shall fail where
+    /// a token does.
     function reveal(
         uint256 round,
         uint256 accept,
@@ -396,14 +389,15 @@ interface IRounds is ISettlement {
         bytes32 evidenceRoot,
         bytes32 salt
     ) external;
-    /// Once all who committed have revealed, or past the reveal deadline. Absent seats pay the penalty. Without a quorum its
-    /// revealers are paid in full and every seat is drawn again, once; then the round is void.
+    /// Past the reveal deadline, or of an appeal as soon as all who committed have revealed. Absent seats pay the penalty. Without
+    /// a quorum its revealers are paid in full and every seat is drawn again, once; then the round is void.
     function tally(uint256 round) external;
     /// Ends a round that has no verdict MAX_ROUND after it opened, as void; of an appeal, as undecided. Anyone may.
     function expire(uint256 round) external;
     function roundOf(uint256 round) external view returns (Round memory);
     /// Zeros where `appealed` is not the number of an appeal.
     function appealAt(uint256 appealed) external view returns (Appeal memory);
+    /// While it is voted on, and until the round ends; none otherwise.
     function seatsOf(uint256 round) external view returns (Seat[] memory);
     function terms() external view returns (RoundsTerms memory);
 }

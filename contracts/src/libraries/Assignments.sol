@@ -21,6 +21,13 @@ library Assignments {
         return packed.length / LISTING_BYTES;
     }
 
+    /// The node listed first; where none is, any.
+    function first(bytes calldata packed) internal pure returns (uint32 node) {
+        assembly ("memory-safe") {
+            node := shr(224, calldataload(packed.offset))
+        }
+    }
+
     /// The listing at `index`, which the caller keeps below `listings`.
     function read(bytes calldata packed, uint256 index) internal pure returns (uint32 node, uint256 count) {
         uint256 listing;
@@ -30,6 +37,42 @@ library Assignments {
         // The top four bytes are the node, the next one the count.
         // forge-lint: disable-next-line(unsafe-typecast)
         return (uint32(listing >> 224), uint256(uint8(listing >> 216)) + 1);
+    }
+
+    /// Memory for `count` listings and what writing the last of them touches.
+    function room(uint256 count) internal pure returns (bytes memory packed) {
+        packed = new bytes(count * LISTING_BYTES + 32);
+        cut(packed, count);
+    }
+
+    /// The node of the listing at `index`, which the caller keeps below how many there are.
+    function nodeIn(bytes memory packed, uint256 index) internal pure returns (uint32 node) {
+        assembly ("memory-safe") {
+            node := shr(224, mload(add(add(packed, 32), mul(index, LISTING_BYTES))))
+        }
+    }
+
+    /// Writes a listing of `count` jobs, 1 to 256, at `index` of packed ones, which the caller keeps within them.
+    function write(bytes memory packed, uint256 index, uint32 node, uint256 count) internal pure {
+        uint256 listing = uint256(node) << 8 | (count - 1);
+        assembly ("memory-safe") {
+            let at := add(add(packed, 32), mul(index, LISTING_BYTES))
+            let kept := and(mload(at), not(shl(216, 0xffffffffff)))
+            mstore(at, or(kept, shl(216, listing)))
+        }
+    }
+
+    /// Shortens packed listings to the first `count`.
+    function cut(bytes memory packed, uint256 count) internal pure {
+        assembly ("memory-safe") {
+            mstore(packed, mul(count, LISTING_BYTES))
+        }
+    }
+
+    /// Moves to the listing that holds `job`; where it is `node`'s, returns where it ends, else 0.
+    function endFor(Place memory at, bytes calldata packed, uint32 node, uint256 job) internal pure returns (uint256) {
+        if ((job < at.first || job >= at.end) && !seek(at, packed, job)) return 0;
+        return at.node == node ? at.end : 0;
     }
 
     /// Moves to the listing that holds `job`; false where none does. Jobs asked for in ascending order cost one step a listing.

@@ -9,20 +9,20 @@ pragma solidity ^0.8.28;
 library Leaves {
     uint256 internal constant LEAF_BYTES = 41;
 
-    /// How many leaves there are, or none where the length is not whole.
-    function count(bytes calldata leaves) internal pure returns (uint256) {
-        return leaves.length % LEAF_BYTES == 0 ? leaves.length / LEAF_BYTES : 0;
+    /// The job of the leaf that starts at `start`, which the caller keeps within the leaves.
+    function jobAt(bytes calldata leaves, uint256 start) internal pure returns (uint256 job) {
+        assembly ("memory-safe") {
+            job := byte(0, calldataload(add(leaves.offset, start)))
+        }
     }
 
-    /// The leaf at `index`, which the caller keeps below `count`.
-    function read(bytes calldata leaves, uint256 index) internal pure returns (uint8 job, uint64 units) {
-        uint256 head;
-        // Unchecked reads: a slice costs ten times as much, and this is done for every leaf twice.
+    /// The leaf that starts at `start`, which the caller keeps within the leaves.
+    function read(bytes calldata leaves, uint256 start) internal pure returns (uint256 job, uint256 units) {
+        // Unchecked reads: a slice costs ten times as much, and this is done for every leaf.
         assembly ("memory-safe") {
-            head := calldataload(add(leaves.offset, mul(index, LEAF_BYTES)))
+            let head := calldataload(add(leaves.offset, start))
+            job := byte(0, head)
+            units := and(shr(184, head), 0xffffffffffffffff)
         }
-        // The top byte is the job, the next eight the units.
-        // forge-lint: disable-next-line(unsafe-typecast)
-        return (uint8(head >> 248), uint64(head >> 184));
     }
 }

@@ -3,10 +3,10 @@ pragma solidity ^0.8.28;
 
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {Cause} from "../interfaces/IRegistry.sol";
-import {IRounds, Round, State} from "../interfaces/IRounds.sol";
+import {IRounds, State} from "../interfaces/IRounds.sol";
 import {Bitmaps} from "../libraries/Bitmaps.sol";
 import {Draw} from "../libraries/Draw.sol";
-import {Committee, RoundsBase} from "./RoundsBase.sol";
+import {Committee, Docket, Record, RoundsBase} from "./RoundsBase.sol";
 
 /// @title Judging: from the draw of a committee to its verdict
 abstract contract Judging is IRounds, RoundsBase {
@@ -27,33 +27,29 @@ abstract contract Judging is IRounds, RoundsBase {
 
     /// @inheritdoc IRounds
     function draw(uint256 round) external {
-        Round storage stored = _in(round, State.Closed);
+        Record storage stored = _in(round, State.Closed);
         if (block.timestamp > stored.deadline || block.timestamp > _endsBy(stored)) return _fail(round, stored);
-        (uint256 seedBlock, bytes32 seed) = Draw.seedOf(stored.closeBlock);
+        Docket storage docket = _docketOf(stored);
+        (uint256 seedBlock, bytes32 seed) = Draw.seedOf(docket.closeBlock);
         if (seed == 0) revert SeedNotReady(seedBlock);
         uint8 attempt = stored.attempt;
-        uint8[] memory slots = Draw.slots(seed, attempt, stored.slotCount, stored.eligible, stored.committee);
-        uint32[] memory jurors = new uint32[](slots.length);
-        Committee storage committee = _committees[round][attempt];
-        for (uint256 seat; seat < slots.length; ++seat) {
-            jurors[seat] = registry.nodeAt(slots[seat]);
-            committee.jurors[seat] = jurors[seat];
-        }
+        uint32[] memory jurors = _seat(docket, seed, attempt, stored.committee);
+        uint40 deadline = _after(docket.commitSeconds);
         stored.state = State.Voting;
-        stored.deadline = _after(stored.commitSeconds);
-        emit CommitteeDrawn(round, attempt, seedBlock.toUint64(), seed, jurors, stored.deadline);
+        stored.deadline = deadline;
+        emit CommitteeDrawn(round, attempt, seedBlock.toUint64(), seed, jurors, deadline);
     }
 
     /// @inheritdoc IRounds
     function commit(uint256 round, bytes32 commitment) external {
-        Round storage stored = _in(round, State.Voting);
+        Record storage stored = _in(round, State.Voting);
         (Committee storage committee, uint256 seat, uint32 juror) = _seatOf(round, stored, msg.sender);
         if (_has(stored.committed, seat)) revert AlreadyCommitted(juror);
         if (stored.revealing || block.timestamp > stored.deadline) revert TooLate(stored.deadline, block.timestamp);
         committee.words[seat] = uint256(commitment);
         stored.committed = _with(stored.committed, seat);
         emit VoteCommitted(round, juror, stored.attempt, commitment);
-        if (stored.committed == _all(stored)) _startRevealing(round, stored, _after(stored.revealSeconds));
+        if (stored.committed == _all(stored)) _startRevealing(round, stored, _after(_docketOf(stored).revealSeconds));
     }
 
     /// @inheritdoc IRounds
@@ -70,32 +66,48 @@ abstract contract Judging is IRounds, RoundsBase {
 
     /// @inheritdoc IRounds
     function tally(uint256 round) external {
-        Round storage stored = _in(round, State.Voting);
+        Record storage stored = _in(round, State.Voting);
         _requireVoted(stored);
-        Committee storage committee = _committees[round][stored.attempt];
-        _penaliseAbsent(round, stored, committee);
-        uint256 quorum = (uint256(stored.committee) + 1) / 2;
-        if (Bitmaps.count(stored.revealed & ~stored.abstained) < quorum) return _failQuorum(round, stored, committee);
-        (uint256 accepted, uint256 fraud) = _majority(stored, committee, quorum);
-        stored.accepted = accepted;
-        stored.fraud = fraud;
-        stored.state = State.Tallied;
-        stored.deadline = _after(stored.challengeSeconds);
-        emit RoundTallied(round, stored.attempt, accepted, fraud, stored.deadline);
-        if (_isAppeal(stored)) _concludeAppeal(round, true);
+        _tally(round, stored);
     }
 
     /// @inheritdoc IRounds
     function expire(uint256 round) external {
-        Round storage stored = _rounds[round];
+        Record storage stored = _rounds[round];
         State state = stored.state;
         if (state != State.Open && state != State.Closed && state != State.Voting) revert WrongState(round, state);
         if (block.timestamp <= _endsBy(stored)) revert TooEarly(_endsBy(stored), block.timestamp);
         _fail(round, stored);
     }
 
+    function _seat(Docket storage docket, bytes32 seed, uint8 attempt, uint256 seats)
+        private
+        returns (uint32[] memory jurors)
+    {
+        uint8[] memory slots = Draw.slots(seed, attempt, uint256(docket.lastSlot) + 1, docket.eligible, seats);
+        jurors = new uint32[](slots.length);
+        for (uint256 seat; seat < slots.length; ++seat) {
+            jurors[seat] = registry.nodeAt(slots[seat]);
+            docket.committee.jurors[seat] = jurors[seat];
+        }
+    }
+
+    function _tally(uint256 round, Record storage stored) private {
+        Committee storage committee = _docketOf(stored).committee;
+        _penaliseAbsent(round, stored, committee);
+        uint256 quorum = (uint256(stored.committee) + 1) / 2;
+        if (Bitmaps.count(stored.revealed & ~stored.abstained) < quorum) return _failQuorum(round, stored, committee);
+        (uint256 accepted, uint256 fraud) = _majority(stored, committee, quorum);
+        uint40 deadline = _after(_docketOf(stored).challengeSeconds);
+        _setVerdict(stored, accepted, fraud);
+        stored.state = State.Tallied;
+        stored.deadline = deadline;
+        emit RoundTallied(round, stored.attempt, accepted, fraud, deadline);
+        if (_isAppeal(stored)) _concludeAppeal(round, true);
+    }
+
     /// Ends a round that came to no verdict.
-    function _fail(uint256 round, Round storage stored) private {
+    function _fail(uint256 round, Record storage stored) private {
         if (_isAppeal(stored)) _concludeAppeal(round, false);
         else _end(round, stored, State.Void);
     }
@@ -103,36 +115,36 @@ abstract contract Judging is IRounds, RoundsBase {
     /// Carries out what an appeal's committee decided, or that it decided nothing.
     function _concludeAppeal(uint256 appealed, bool decided) internal virtual;
 
-    function _startRevealing(uint256 round, Round storage stored, uint40 deadline) private {
+    function _startRevealing(uint256 round, Record storage stored, uint40 deadline) private {
         stored.revealing = true;
         stored.deadline = deadline;
         emit RevealStarted(round, stored.attempt, deadline);
     }
 
-    function _requireRevealing(uint256 round, Round storage stored) private {
+    function _requireRevealing(uint256 round, Record storage stored) private {
         uint40 deadline = stored.deadline;
         if (!stored.revealing) {
             if (block.timestamp <= deadline) revert TooEarly(deadline, block.timestamp);
             // Counted from the commit deadline, so that a late first reveal prolongs nothing.
-            deadline += stored.revealSeconds;
+            deadline += _docketOf(stored).revealSeconds;
             _startRevealing(round, stored, deadline);
         }
         if (block.timestamp > deadline) revert TooLate(deadline, block.timestamp);
     }
 
     /// Reverts while some seat may still commit or reveal.
-    function _requireVoted(Round storage stored) private view {
+    function _requireVoted(Record storage stored) private view {
         uint256 deadline = stored.deadline;
         if (stored.revealing) {
             if (stored.revealed == stored.committed) return;
         } else if (stored.committed != 0) {
-            deadline += stored.revealSeconds;
+            deadline += _docketOf(stored).revealSeconds;
         }
         if (block.timestamp <= deadline) revert TooEarly(deadline, block.timestamp);
     }
 
     function _open(uint256 round, Vote memory vote, bytes calldata reasons) private {
-        Round storage stored = _in(round, State.Voting);
+        Record storage stored = _in(round, State.Voting);
         _requireRevealing(round, stored);
         (Committee storage committee, uint256 seat, uint32 juror) = _seatOf(round, stored, msg.sender);
         if (!_has(stored.committed, seat)) revert NotCommitted(juror);
@@ -141,6 +153,8 @@ abstract contract Judging is IRounds, RoundsBase {
         if (given != bytes32(committee.words[seat])) revert WrongReveal(given, bytes32(committee.words[seat]));
         _record(stored, committee, seat, vote, reasons);
         _announceVote(round, juror, stored.attempt, vote, reasons);
+        // What an appeal's verdict entails moves tokens, and no juror's reveal shall depend on that: anyone tallies it.
+        if (stored.revealed == stored.committed && !_isAppeal(stored)) _tally(round, stored);
     }
 
     function _commitment(uint256 round, uint8 attempt, uint32 juror, Vote memory vote, bytes32 reasonsHash)
@@ -162,14 +176,14 @@ abstract contract Judging is IRounds, RoundsBase {
 
     /// Keeps a revealed vote, cut to the jobs submitted.
     function _record(
-        Round storage stored,
+        Record storage stored,
         Committee storage committee,
         uint256 seat,
         Vote memory vote,
         bytes calldata reasons
     ) private {
         (uint256 accept, uint256 fraud) = (vote.accept, vote.fraud);
-        uint256 submitted = stored.submitted;
+        uint256 submitted = _submitted(stored);
         if (accept & fraud != 0) revert OverlappingVerdict(accept & fraud);
         if (accept == 0 && fraud == 0 && reasons.length == 1 && reasons[0] == ABSTAIN) {
             stored.abstained = _with(stored.abstained, seat);
@@ -180,11 +194,11 @@ abstract contract Judging is IRounds, RoundsBase {
         stored.revealed = _with(stored.revealed, seat);
         (accept, fraud) = (accept & submitted, fraud & submitted);
         if (submitted >> 128 == 0) accept |= fraud << 128;
-        else if (fraud != 0) committee.fraud[seat] = fraud;
+        else committee.fraud[seat] = fraud;
         committee.words[seat] = accept;
     }
 
-    function _penaliseAbsent(uint256 round, Round storage stored, Committee storage committee) private {
+    function _penaliseAbsent(uint256 round, Record storage stored, Committee storage committee) private {
         for (uint256 seat; seat < stored.committee; ++seat) {
             if (_has(stored.revealed, seat)) continue;
             // What was taken, at most the bond, is told by the registry's own event.
@@ -193,46 +207,45 @@ abstract contract Judging is IRounds, RoundsBase {
         }
     }
 
-    function _majority(Round storage stored, Committee storage committee, uint256 quorum)
+    function _majority(Record storage stored, Committee storage committee, uint256 quorum)
         private
         view
         returns (uint256 accepted, uint256 fraud)
     {
+        uint256 submitted = _submitted(stored);
         uint256[] memory accepts = new uint256[](stored.committee);
         uint256[] memory frauds = new uint256[](stored.committee);
         for (uint256 seat; seat < accepts.length; ++seat) {
             // An unrevealed seat still holds its commitment; an abstention holds zeros.
             if (!_has(stored.revealed, seat)) continue;
-            (accepts[seat], frauds[seat]) = _voteOf(committee, seat, stored.submitted);
+            (accepts[seat], frauds[seat]) = _voteOf(committee, seat, submitted);
         }
         return (Bitmaps.atLeast(accepts, quorum), Bitmaps.atLeast(frauds, quorum));
     }
 
     /// Those who did their part are paid in full, as there is no verdict to agree with. Then a new committee, or the end.
-    function _failQuorum(uint256 round, Round storage stored, Committee storage committee) private {
+    function _failQuorum(uint256 round, Record storage stored, Committee storage committee) private {
+        uint256 fee = _docketOf(stored).jurorFee;
         for (uint256 seat; seat < stored.committee; ++seat) {
             if (!_has(stored.revealed & ~stored.abstained, seat)) continue;
             uint32 juror = committee.jurors[seat];
-            emit JurorSettled(round, juror, 0, stored.jurorFee);
-            _pay(round, stored, juror, registry.ownerOf(juror), stored.jurorFee);
+            emit JurorSettled(round, juror, 0, fee);
+            _pay(round, stored, juror, registry.ownerOf(juror), fee);
         }
         if (stored.attempt + 1 == ATTEMPTS) return _fail(round, stored);
         stored.attempt += 1;
-        stored.state = State.Closed;
         stored.revealing = false;
         (stored.committed, stored.revealed, stored.abstained) = (0, 0, 0);
-        stored.deadline = _after(stored.drawSeconds);
-        stored.closeBlock = block.number.toUint40();
-        emit CommitteeRedrawn(round, stored.attempt, stored.deadline);
+        emit CommitteeRedrawn(round, stored.attempt, _awaitDraw(stored));
     }
 
-    function _seatOf(uint256 round, Round storage stored, address key)
+    function _seatOf(uint256 round, Record storage stored, address key)
         private
         view
         returns (Committee storage committee, uint256 seat, uint32 juror)
     {
         juror = registry.nodeByKey(key);
-        committee = _committees[round][stored.attempt];
+        committee = _docketOf(stored).committee;
         uint256 seats = stored.committee;
         // An empty seat would hold node 0, which is what an unbound key answers: only drawn seats are searched.
         for (; seat < seats; ++seat) {
@@ -241,7 +254,7 @@ abstract contract Judging is IRounds, RoundsBase {
         revert NotSeated(round, juror);
     }
 
-    function _all(Round storage stored) private view returns (uint16) {
+    function _all(Record storage stored) private view returns (uint16) {
         return type(uint16).max >> (16 - stored.committee);
     }
 

@@ -2,14 +2,16 @@
 pragma solidity ^0.8.28;
 
 import {ECDSA} from "@openzeppelin/contracts/utils/cryptography/ECDSA.sol";
+import {MessageHashUtils} from "@openzeppelin/contracts/utils/cryptography/MessageHashUtils.sol";
 import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {IMarket, Run, RunTerms} from "../interfaces/IMarket.sol";
-import {IRounds, Refusal, Round, SettledLeaves, State, Submission} from "../interfaces/IRounds.sol";
+import {IRounds, Refusal, State} from "../interfaces/IRounds.sol";
 import {Assignments} from "../libraries/Assignments.sol";
 import {Bitmaps} from "../libraries/Bitmaps.sol";
 import {Leaves} from "../libraries/Leaves.sol";
-import {RoundsBase} from "./RoundsBase.sol";
+import {Parts} from "../libraries/Parts.sol";
+import {Docket, Record, RoundsBase} from "./RoundsBase.sol";
 
 /// @title Submitting: from opening a round to closing it
 abstract contract Submitting is IRounds, RoundsBase, EIP712 {
@@ -24,17 +26,20 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
 
     /// A batch while it is taken.
     /// @param at         the listing looked at last
-    /// @param batch      what was taken so far, `taken` of it
+    /// @param batch      packed, what was taken so far, of which it has room for all
+    /// @param end        bytes of it that are filled
     /// @param submitted  bitmap of the round's jobs submitted so far
-    /// @param leaves     leaves seen
+    /// @param domain     of the signatures
+    /// @param keys       of the nodes that the parts name
     /// @param first      why the first part was left out
     struct Intake {
         Assignments.Place at;
-        SettledLeaves[] batch;
+        bytes batch;
+        uint256 end;
         uint8 index;
         uint256 submitted;
-        uint256 leaves;
-        uint256 taken;
+        bytes32 domain;
+        address[] keys;
         Refusal first;
     }
 
@@ -46,58 +51,87 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
         returns (uint256 round)
     {
         RunTerms memory terms = _openTerms(run, policyVersion);
-        round = ++roundCount;
+        uint24 docket;
+        (round, docket) = _number();
         uint256 jobs = _list(run, terms.rulesHash, assignments);
         uint256 eligible = registry.eligible();
         uint256 seats = uint256(terms.committee) + terms.appealSeats;
         if (Bitmaps.count(eligible) < seats) revert TooFewValidators(Bitmaps.count(eligible), seats);
-        _store(round, run, terms, jobs, eligible);
-        Round storage stored = _rounds[round];
+        Record storage stored = _rounds[round];
+        stored.docket = docket;
         stored.policyVersion = policyVersion;
-        stored.assignmentsHash = keccak256(assignments);
-        market.reserve(run, round, stored.reserved);
-        _announce(round, stored, step, assignments);
+        uint128 reserved = _store(stored, run, terms, jobs, eligible);
+        _docketOf(stored).assignmentsHash = keccak256(assignments);
+        market.reserve(run, round, reserved);
+        _announceRound(round, stored, step, reserved, assignments);
     }
 
     /// @inheritdoc IRounds
-    function submit(uint256 round, bytes calldata assignments, Submission[] calldata submissions) external {
-        Round storage stored = _in(round, State.Open);
+    function submit(uint256 round, bytes calldata assignments, bytes calldata parts) external {
+        Record storage stored = _in(round, State.Open);
         if (block.timestamp > stored.deadline) revert TooLate(stored.deadline, block.timestamp);
         _requireAssignments(stored, assignments);
         // A struct in memory starts as zeros, which is what is meant.
         // slither-disable-next-line uninitialized-local
         Intake memory intake;
-        intake.batch = new SettledLeaves[](submissions.length);
+        _prepare(intake, parts);
         intake.index = uint256(stored.batches).toUint8();
-        intake.submitted = stored.submitted;
-        for (uint256 i; i < submissions.length; ++i) {
-            _take(round, intake, assignments, submissions[i], i);
+        intake.submitted = _submitted(stored);
+        uint256 start = 0;
+        for (uint256 place; start < parts.length; ++place) {
+            // Its node and the number of its leaves are read where they are looked at.
+            // slither-disable-next-line unused-return
+            (,, uint256 end) = Parts.measure(parts, start);
+            _take(round, intake, assignments, parts[start:end], place);
+            start = end;
         }
-        if (intake.leaves > MAX_LEAVES) revert TooManyLeaves(intake.leaves);
-        if (intake.taken == 0) revert NothingTaken(intake.first);
-        stored.submitted = intake.submitted;
+        if (intake.end == 0) revert NothingTaken(intake.first);
+        _setSubmitted(stored, intake.submitted);
         stored.batches = uint16(intake.index) + 1;
-        batchDigest[round][intake.index] = keccak256(abi.encode(_taken(intake)));
+        _docketOf(stored).digests[intake.index] = Parts.digest(intake.batch, intake.end);
+        if (intake.submitted == _listed(stored)) _close(round, stored, intake.submitted);
     }
 
     /// @inheritdoc IRounds
     function close(uint256 round, bytes calldata assignments) external {
-        Round storage stored = _in(round, State.Open);
-        uint256 submitted = stored.submitted;
-        bool complete = submitted == type(uint256).max >> (MAX_JOBS - stored.jobs);
-        if (!complete && block.timestamp <= stored.deadline) revert TooEarly(stored.deadline, block.timestamp);
+        Record storage stored = _in(round, State.Open);
+        if (block.timestamp <= stored.deadline) revert TooEarly(stored.deadline, block.timestamp);
         _requireAssignments(stored, assignments);
-        if (submitted == 0) {
-            stored.assignmentsHash = 0;
-            _end(round, stored, State.Void);
-            emit JobsFreed(round, stored.jobs);
-            _freeAllBut(0, assignments);
-            return;
+        uint256 submitted = _submitted(stored);
+        if (submitted != 0) return _close(round, stored, submitted);
+        _end(round, stored, State.Void);
+        _discharge(stored);
+        emit JobsFreed(round, stored.jobs);
+        _freeAllBut(0, assignments);
+    }
+
+    function _close(uint256 round, Record storage stored, uint256 submitted) private {
+        emit RoundClosed(round, submitted, _awaitDraw(stored));
+    }
+
+    function _listed(Record storage stored) private view returns (uint256) {
+        return type(uint256).max >> (MAX_JOBS - stored.jobs);
+    }
+
+    /// What a batch comes with: room for all of it, and the keys of the nodes it names, asked for at once. More leaves than one
+    /// may have, or a last part that is cut off, are refused before any is looked at.
+    function _prepare(Intake memory intake, bytes calldata parts) private view {
+        uint32[] memory nodes = new uint32[](parts.length / Parts.LEAST_SIGNED_BYTES);
+        (uint256 count, uint256 leaves, uint256 start) = (0, 0, 0);
+        while (start < parts.length) {
+            (uint32 node, uint256 more, uint256 end) = Parts.measure(parts, start);
+            if (end > parts.length) revert BatchCutOff(parts.length, end);
+            nodes[count++] = node;
+            leaves += more;
+            start = end;
         }
-        stored.state = State.Closed;
-        stored.deadline = _after(stored.drawSeconds);
-        stored.closeBlock = block.number.toUint40();
-        emit RoundClosed(round, submitted, stored.deadline);
+        if (leaves > MAX_LEAVES) revert TooManyLeaves(leaves);
+        assembly ("memory-safe") {
+            mstore(nodes, count)
+        }
+        intake.batch = Parts.room(count, leaves);
+        intake.keys = registry.keysOf(nodes);
+        intake.domain = _domainSeparatorV4();
     }
 
     function _openTerms(uint256 run, uint32 policyVersion) private view returns (RunTerms memory terms) {
@@ -118,104 +152,162 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
     }
 
     /// The market bounded the terms so that the reserve fits: both committees' fees and the most that the jobs can cost.
-    function _store(uint256 round, uint256 run, RunTerms memory terms, uint256 jobs, uint256 eligible) private {
-        Round storage stored = _rounds[round];
+    function _store(Record storage stored, uint256 run, RunTerms memory terms, uint256 jobs, uint256 eligible)
+        private
+        returns (uint128 reserved)
+    {
         stored.state = State.Open;
         stored.committee = terms.committee;
-        stored.appealSeats = terms.appealSeats;
         stored.jobs = jobs.toUint16();
-        stored.slotCount = registry.slotCount();
-        stored.openedAt = _after(0);
         stored.deadline = _after(terms.workSeconds);
         stored.run = run.toUint48();
-        stored.maxUnits = terms.maxUnits;
-        stored.openBlock = block.number.toUint40();
-        stored.pricePerUnit = terms.pricePerUnit;
-        stored.jurorFee = terms.jurorFee;
+        Docket storage docket = _docketOf(stored);
+        docket.openedAt = block.timestamp.toUint32();
+        docket.drawSeconds = terms.drawSeconds;
+        docket.commitSeconds = terms.commitSeconds;
+        docket.revealSeconds = terms.revealSeconds;
+        docket.challengeSeconds = terms.challengeSeconds;
+        // There are validators, 256 at most.
+        docket.lastSlot = uint256(registry.slotCount() - 1).toUint8();
+        docket.appealSeats = terms.appealSeats;
+        docket.appeals = 0;
+        docket.closeBlock = 0;
         uint256 work = jobs * terms.maxUnits * uint256(terms.pricePerUnit);
-        stored.reserved = (work + 2 * uint256(terms.committee) * terms.jurorFee).toUint128();
-        stored.drawSeconds = terms.drawSeconds;
-        stored.commitSeconds = terms.commitSeconds;
-        stored.revealSeconds = terms.revealSeconds;
-        stored.challengeSeconds = terms.challengeSeconds;
-        stored.eligible = eligible;
+        reserved = (work + 2 * uint256(terms.committee) * terms.jurorFee).toUint128();
+        docket.reserved = reserved;
+        docket.maxUnits = terms.maxUnits;
+        docket.openBlock = block.number.toUint40();
+        docket.settledBatches = 0;
+        docket.pricePerUnit = terms.pricePerUnit;
+        docket.jurorFee = terms.jurorFee;
+        docket.eligible = eligible;
     }
 
-    function _announce(uint256 round, Round storage stored, uint64 step, bytes calldata assignments) private {
+    function _announceRound(
+        uint256 round,
+        Record storage stored,
+        uint64 step,
+        uint128 reserved,
+        bytes calldata assignments
+    ) private {
         emit RoundOpened(
             round,
             stored.run,
             step,
             stored.policyVersion,
             stored.jobs,
-            stored.slotCount,
-            stored.reserved,
+            uint16(_docketOf(stored).lastSlot) + 1,
+            reserved,
             stored.deadline,
             assignments
         );
     }
 
     /// Adds one part of a batch to what is taken, or says why it is left out.
-    function _take(
-        uint256 round,
-        Intake memory intake,
-        bytes calldata assignments,
-        Submission calldata item,
-        uint256 place
-    ) private {
-        intake.leaves += Leaves.count(item.leaves);
-        (uint256 jobs, Refusal reason) = _jobsOf(intake, assignments, item.node, item.leaves);
-        if (reason == Refusal.None && !_signed(round, item)) reason = Refusal.BadSignature;
+    function _take(uint256 round, Intake memory intake, bytes calldata assignments, bytes calldata part, uint256 place)
+        private
+    {
+        // It is the whole part.
+        // slither-disable-next-line unused-return
+        (uint32 node, bytes calldata leaves,) = Parts.read(part, 0);
+        (uint256 jobs, Refusal reason) = _jobsOf(intake.at, assignments, node, leaves);
+        if (reason == Refusal.None) {
+            if (intake.submitted & jobs != 0) reason = Refusal.AlreadySubmitted;
+            else if (!_announceSigned(round, intake, node, leaves, place)) reason = Refusal.BadSignature;
+        }
         if (reason != Refusal.None) {
             if (place == 0) intake.first = reason;
-            emit SubmissionRefused(round, item.node, place, reason);
+            emit SubmissionRefused(round, node, place, reason);
             return;
         }
         intake.submitted |= jobs;
-        intake.batch[intake.taken++] = SettledLeaves(item.node, item.leaves);
-        emit Submitted(round, item.node, intake.index, item.beacon, item.leaves, item.uri, item.signature);
-    }
-
-    /// What was taken: the list is cut to it, so that nothing refused is in the digest.
-    function _taken(Intake memory intake) private pure returns (SettledLeaves[] memory batch) {
-        batch = intake.batch;
-        uint256 taken = intake.taken;
-        assembly ("memory-safe") {
-            mstore(batch, taken)
-        }
+        intake.end = Parts.append(intake.batch, intake.end, part, leaves.length);
     }
 
     /// The bitmap of one submission's jobs, or why it is left out.
-    function _jobsOf(Intake memory intake, bytes calldata assignments, uint32 node, bytes calldata leaves)
+    function _jobsOf(Assignments.Place memory at, bytes calldata assignments, uint32 node, bytes calldata leaves)
         private
         pure
         returns (uint256 jobs, Refusal)
     {
-        Assignments.Place memory at = intake.at;
-        uint256 count = Leaves.count(leaves);
-        if (count == 0) return (0, Refusal.Malformed);
-        for (uint256 i; i < count; ++i) {
-            // Units are read when they are paid.
-            // slither-disable-next-line unused-return
-            (uint8 job,) = Leaves.read(leaves, i);
+        if (leaves.length == 0) return (0, Refusal.Malformed);
+        // Of the listing that holds the leaf before; none at first.
+        uint256 end = 0;
+        for (uint256 start; start < leaves.length; start += Leaves.LEAF_BYTES) {
+            uint256 job = Leaves.jobAt(leaves, start);
             // Ascending: nothing at or above this job was seen.
             if (jobs >> job != 0) return (0, Refusal.Malformed);
-            if (job < at.first || job >= at.end) {
-                if (!at.seek(assignments, job)) return (0, Refusal.NotAssigned);
+            if (job >= end) {
+                end = at.endFor(assignments, node, job);
+                if (end == 0) return (0, Refusal.NotAssigned);
             }
-            if (at.node != node) return (0, Refusal.NotAssigned);
             jobs |= uint256(1) << job;
         }
-        return (jobs, intake.submitted & jobs == 0 ? Refusal.None : Refusal.AlreadySubmitted);
+        return (jobs, Refusal.None);
     }
 
-    function _signed(uint256 round, Submission calldata item) private view returns (bool) {
-        bytes32 content = keccak256(
-            abi.encode(SUBMISSION, round, item.node, item.beacon, keccak256(item.leaves), keccak256(bytes(item.uri)))
-        );
+    /// Where its node's key signed it, does what `emit Submitted(...)` would. Signature and event are over the same bytes, which
+    /// are laid out once, as the event has them: the compiler's ways would copy them four times for every part of a batch.
+    function _announceSigned(uint256 round, Intake memory intake, uint32 node, bytes calldata leaves, uint256 place)
+        private
+        returns (bool)
+    {
+        (bytes32 beacon, uint256 data, uint256 length) = _lay(leaves);
+        address key = intake.keys[place];
+        if (key == address(0) || _signer(round, intake.domain, node, beacon, data) != key) return false;
+        (bytes32 topic, uint256 index) = (Submitted.selector, intake.index);
+        assembly ("memory-safe") {
+            mstore(data, index)
+            mstore(add(data, 32), beacon)
+            log3(data, length, topic, round, node)
+        }
+        return true;
+    }
+
+    /// Who signed a part laid out at `data`; nobody where the signature is none.
+    function _signer(uint256 round, bytes32 domain, uint32 node, bytes32 beacon, uint256 data)
+        private
+        pure
+        returns (address signer)
+    {
+        bytes memory leaves;
+        bytes memory uri;
+        bytes memory signature;
+        assembly ("memory-safe") {
+            leaves := add(data, 160)
+            uri := add(data, mload(add(data, 96)))
+            signature := add(data, mload(add(data, 128)))
+        }
+        bytes32 content = keccak256(abi.encode(SUBMISSION, round, node, beacon, keccak256(leaves), keccak256(uri)));
         // A failed recovery answers no address; why it failed changes nothing.
         // slither-disable-next-line unused-return
-        (address recovered,,) = ECDSA.tryRecoverCalldata(_hashTypedDataV4(content), item.signature);
-        return recovered != address(0) && recovered == registry.keyOf(item.node);
+        (signer,,) = ECDSA.tryRecover(MessageHashUtils.toTypedDataHash(domain, content), signature);
+    }
+
+    /// The data of a `Submitted` event in memory of its own, less its first two words.
+    function _lay(bytes calldata leaves) private pure returns (bytes32 beacon, uint256 data, uint256 length) {
+        bytes calldata uri;
+        bytes calldata signature;
+        (beacon, uri, signature) = Parts.tail(leaves);
+        assembly ("memory-safe") {
+            // The length, then the bytes and zeros up to a whole word; returns where the next value goes.
+            function put(at, offset, size) -> next {
+                mstore(at, size)
+                at := add(at, 32)
+                calldatacopy(at, offset, size)
+                mstore(add(at, size), 0)
+                next := add(at, and(add(size, 31), not(31)))
+            }
+            data := mload(0x40)
+            mstore(add(data, 64), 160)
+            let at := put(add(data, 160), leaves.offset, leaves.length)
+            mstore(add(data, 96), sub(at, data))
+            at := put(at, uri.offset, uri.length)
+            mstore(add(data, 128), sub(at, data))
+            at := put(at, signature.offset, signature.length)
+            length := sub(at, data)
+            // What the zeros after the last value may have touched is not ours to leave there.
+            mstore(0x40, add(at, 32))
+        }
     }
 }

@@ -1,15 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-import {
-    IRounds,
-    IRoundsFacts,
-    ISettlement,
-    Round,
-    SettledLeaves,
-    State,
-    Verdict
-} from "../../src/interfaces/IRounds.sol";
+import {IRounds, IRoundsFacts, ISettlement, Round, State, Verdict} from "../../src/interfaces/IRounds.sol";
 import {World} from "./World.sol";
 
 /// @title Appellants: whoever disputes a verdict, rightly or not
@@ -64,10 +56,20 @@ abstract contract Appellants is World {
         uint256 batches = rounds.roundOf(round).batches;
         for (; batch < batches; ++batch) {
             if (rounds.batchDigest(round, batch) == 0) continue;
-            SettledLeaves[] memory parts = chronicle.batchOf(round, batch);
-            bytes memory leaves = parts[which % parts.length].leaves;
-            job = uint8(leaves[41 * (which / 8 % (leaves.length / 41))]);
+            job = _jobIn(chronicle.batchOf(round, batch), which);
             if ((jobs >> job) & 1 == 1) return (true, batch, job);
         }
+    }
+
+    /// One of the jobs of a packed batch.
+    function _jobIn(bytes memory parts, uint256 which) private pure returns (uint8) {
+        bytes memory jobs;
+        for (uint256 at; at < parts.length;) {
+            uint256 end = at + 5 + 41 * uint256(uint8(parts[at + 4]));
+            for (at += 5; at < end; at += 41) {
+                jobs = bytes.concat(jobs, parts[at]);
+            }
+        }
+        return uint8(jobs[which % jobs.length]);
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-import {IRoundsFacts, Round, SettledLeaves, State} from "../../src/interfaces/IRounds.sol";
+import {IRoundsFacts, Round, State} from "../../src/interfaces/IRounds.sol";
 import {Role} from "../../src/interfaces/IRegistry.sol";
 import {Bonds} from "./Bonds.sol";
 import {Log} from "./Recorder.sol";
@@ -23,6 +23,9 @@ struct History {
     uint256 consumed;
     uint256 tainted;
     uint256 appealed;
+    uint256 pricePerUnit;
+    uint256 maxUnits;
+    uint256 jurorFee;
     uint256 settled;
     uint256 credited;
     bytes assignments;
@@ -40,14 +43,14 @@ struct Ballot {
 abstract contract Histories is Bonds {
     mapping(uint256 round => History) internal _histories;
     mapping(uint256 round => mapping(uint256 attempt => Ballot[])) internal _ballots;
-    mapping(uint256 round => mapping(uint8 batch => SettledLeaves[])) internal _batches;
+    mapping(uint256 round => mapping(uint8 batch => bytes)) internal _batches;
     mapping(uint256 round => mapping(uint256 job => uint256)) internal _claimed;
 
     function historyOf(uint256 round) external view returns (History memory) {
         return _histories[round];
     }
 
-    function batchOf(uint256 round, uint8 batch) external view returns (SettledLeaves[] memory) {
+    function batchOf(uint256 round, uint8 batch) external view returns (bytes memory) {
         return _batches[round][batch];
     }
 
@@ -71,7 +74,10 @@ abstract contract Histories is Bonds {
             abi.decode(log.data, (uint64, uint32, uint16, uint16, uint128, uint40, bytes));
         History storage history = _histories[round];
         history.run = uint256(log.topics[2]);
-        history.committee = ROUNDS.roundOf(round).committee;
+        Round memory stored = ROUNDS.roundOf(round);
+        history.committee = stored.committee;
+        (history.pricePerUnit, history.maxUnits) = (stored.pricePerUnit, stored.maxUnits);
+        history.jurorFee = stored.jurorFee;
         history.assignments = assignments;
         _hold("no rounds while paused", !REGISTRY.admin().paused());
         _move(round, State.Open);
@@ -96,7 +102,8 @@ abstract contract Histories is Bonds {
             history.submitted |= uint256(1) << job;
             _claimed[round][job] = _unitsIn(leaves, at);
         }
-        _batches[round][batch].push(SettledLeaves(node, leaves));
+        bytes memory before = _batches[round][batch];
+        _batches[round][batch] = abi.encodePacked(before, node, uint8(leaves.length / 41), leaves);
         if (batch >= history.batches) history.batches = uint256(batch) + 1;
     }
 
@@ -149,7 +156,7 @@ abstract contract Histories is Bonds {
         _free(round, node, jobs);
         _credit(round, round, accepted);
         _hold("pay is units by price", units == _unitsOf(round, accepted));
-        _hold("pay is units by price", paid == units * ROUNDS.roundOf(round).pricePerUnit);
+        _hold("pay is units by price", paid == units * history.pricePerUnit);
         if (fraud != 0) _condemn(node, _count(fraud));
     }
 
@@ -184,8 +191,8 @@ abstract contract Histories is Bonds {
 
     function _juror(Log memory log, uint256 round) internal {
         (uint16 bits, uint256 paid) = abi.decode(log.data, (uint16, uint256));
-        Round memory stored = ROUNDS.roundOf(round);
-        _hold("a fee is at most the fee", paid <= stored.jurorFee && bits <= _count(stored.submitted));
+        History storage history = _histories[round];
+        _hold("a fee is at most the fee", paid <= history.jurorFee && bits <= _count(history.submitted));
     }
 
     function _finish(uint256 round) internal {
@@ -216,7 +223,7 @@ abstract contract Histories is Bonds {
     }
 
     function _unitsOf(uint256 round, uint256 jobs) internal view returns (uint256 units) {
-        uint256 most = ROUNDS.roundOf(round).maxUnits;
+        uint256 most = _histories[round].maxUnits;
         for (uint256 job; job < 256; ++job) {
             if ((jobs >> job) & 1 == 0) continue;
             units += _claimed[round][job] < most ? _claimed[round][job] : most;

@@ -5,7 +5,7 @@ import {Admin} from "../../src/Admin.sol";
 import {Credits} from "../../src/Credits.sol";
 import {Market} from "../../src/Market.sol";
 import {Registry} from "../../src/Registry.sol";
-import {ICredits, Payment} from "../../src/interfaces/ICredits.sol";
+import {ICredits} from "../../src/interfaces/ICredits.sol";
 import {Consumption, IMarket} from "../../src/interfaces/IMarket.sol";
 import {Cause, IRegistry, Node, Role} from "../../src/interfaces/IRegistry.sol";
 import {IRounds, IRoundsFacts, ISettlement, Round, State} from "../../src/interfaces/IRounds.sol";
@@ -33,13 +33,13 @@ abstract contract Intruders is World {
             abi.encodeCall(Registry.reserveJobs, (abi.encodePacked(node, uint8(0)))),
             notRounds
         );
-        _refused("free jobs", from, target, abi.encodeCall(Registry.freeJobs, (node, 0)), notRounds);
+        _refused("free jobs", from, target, abi.encodeCall(Registry.freeJobs, (listing(node, 1))), notRounds);
         target = address(credits);
         bytes4 notMarket = ICredits.NotMarket.selector;
         _refused("lock", from, target, abi.encodeCall(Credits.lock, (owner, run_, 0)), notMarket);
         _refused("unlock", from, target, abi.encodeCall(Credits.unlock, (from, run_, 0)), notMarket);
         _refused("earn", from, target, abi.encodeCall(Credits.earn, (from, run_, 1, node, 0)), notMarket);
-        bytes memory earnAll = abi.encodeCall(Credits.earnAll, (run_, 1, new Payment[](0)));
+        bytes memory earnAll = abi.encodeCall(Credits.earnAll, (run_, 1, ""));
         _refused("earn all", from, target, earnAll, notMarket);
         _refused("grant", from, target, abi.encodeCall(Credits.grant, (from, 1, 0)));
         target = address(market);
@@ -47,7 +47,7 @@ abstract contract Intruders is World {
         _refused("reserve", from, target, abi.encodeCall(Market.reserve, (run_, 1, 0)), notRounds);
         _refused("release", from, target, abi.encodeCall(Market.release, (run_, 1, 0)), notRounds);
         _refused("pay", from, target, abi.encodeCall(Market.pay, (run_, 1, node, from, 0)), notRounds);
-        bytes memory payAll = abi.encodeCall(Market.payAll, (run_, 1, new Payment[](0)));
+        bytes memory payAll = abi.encodeCall(Market.payAll, (run_, 1, ""));
         _refused("pay all", from, target, payAll, notRounds);
         _refused("deposit", from, target, abi.encodeCall(Market.deposit, (run_, 1, owner, 0)), notRounds);
         _refused("pay out", from, target, abi.encodeCall(Market.payOut, (run_, 1, from, 0)), notRounds);

@@ -4,7 +4,8 @@ pragma solidity ^0.8.28;
 import {Rounds} from "../../src/Rounds.sol";
 import {IMarket, Run} from "../../src/interfaces/IMarket.sol";
 import {IRegistry, Node} from "../../src/interfaces/IRegistry.sol";
-import {IRounds, IRoundsFacts, Round, State, Submission} from "../../src/interfaces/IRounds.sol";
+import {IRounds, IRoundsFacts, Round, State} from "../../src/interfaces/IRounds.sol";
+import {Submission} from "../Scenario.sol";
 import {World} from "./World.sol";
 
 /// @title Providers: the coordinator who lists, and the workers who submit
@@ -60,18 +61,21 @@ abstract contract Providers is World {
         items[0] = submission(round, validators[pick % 10], good[0].leaves);
         items[good.length + 1] = good[0];
         items[good.length + 2] = good[0];
-        items[good.length + 2].leaves = bytes.concat(good[0].leaves, hex"00");
+        items[good.length + 2].leaves = bytes.concat(good[0].leaves, good[0].leaves);
         bytes memory assignments = chronicle.assignmentsOf(round);
-        _do("submit spoiled", stranger, address(rounds), abi.encodeCall(IRounds.submit, (round, assignments, items)));
-        bytes memory again = abi.encodeCall(IRounds.submit, (round, assignments, good));
-        _refused("submit twice", coordinator, address(rounds), again, IRoundsFacts.NothingTaken.selector);
+        bytes memory spoiled = abi.encodeCall(IRounds.submit, (round, assignments, packed(items)));
+        _do("submit spoiled", stranger, address(rounds), spoiled);
+        bytes memory again = abi.encodeCall(IRounds.submit, (round, assignments, packed(good)));
+        bool open_ = rounds.roundOf(round).state == State.Open;
+        bytes4 why = open_ ? IRoundsFacts.NothingTaken.selector : IRoundsFacts.WrongState.selector;
+        _refused("submit twice", coordinator, address(rounds), again, why);
     }
 
     /// `skipped` is a bitmap of listings left out.
     function submit(uint256 round, uint256 skipped, uint256 pick) public told {
         Submission[] memory items = _missing(round, skipped, pick);
         require(items.length != 0, "nothing to submit");
-        bytes memory call = abi.encodeCall(IRounds.submit, (round, chronicle.assignmentsOf(round), items));
+        bytes memory call = abi.encodeCall(IRounds.submit, (round, chronicle.assignmentsOf(round), packed(items)));
         bool late = block.timestamp > rounds.roundOf(round).deadline;
         address sender = pick % 2 == 0 ? coordinator : registry.keyOf(items[0].node);
         if (late) _refused("submit late", sender, address(rounds), call, IRoundsFacts.TooLate.selector);

@@ -12,13 +12,16 @@ abstract contract RoundChecks is Checks {
             Round memory stored = rounds.roundOf(round);
             History memory told = chronicle.historyOf(round);
             eventsTellARound(stored, told);
+            docketsAreTheirRounds(stored, told);
             verdictsStayWithinWhatWasSubmitted(stored);
             trainedOnWasAccepted(stored, told);
-            appealsPendingAreUndecided(round, stored);
+            appealsPendingAreUndecided(round, told);
             batchesAreSettledOnce(round, stored);
             endedRoundsHoldNothing(stored);
             seatsAreDistinctAndEligible(round, stored);
-            if (stored.state == State.Tallied || stored.state == State.Settled) majorityIsCounting(round, stored);
+            if (stored.state == State.Tallied || stored.state == State.Settled) {
+                majorityIsCounting(round, stored, told);
+            }
         }
         jobsAreCreditedAtMostOnceByAQuorum();
         submissionsAreTheirNodes();
@@ -33,10 +36,29 @@ abstract contract RoundChecks is Checks {
         vm.assertEq(stored.accepted, told.accepted, "events tell what was accepted");
         vm.assertEq(stored.fraud, told.fraud, "events tell what was fraud");
         vm.assertEq(stored.consumed, told.consumed, "events tell what was trained on");
-        vm.assertEq(stored.appealed, told.appealed, "events tell what was appealed");
-        vm.assertEq(stored.appeals, told.appeals, "events tell the appeals pending");
         vm.assertEq(stored.batches, told.batches, "events tell the batches");
         vm.assertEq(stored.attempt, told.attempt, "events tell the attempt");
+    }
+
+    /// What a round needs until it ends is in a docket, which is used again: it must hold nothing of the round before.
+    function docketsAreTheirRounds(Round memory stored, History memory told) internal pure {
+        bool ended = stored.state == State.Settled || stored.state == State.Void;
+        if (stored.openedAt == 0) {
+            vm.assertTrue(ended, "a round has its docket until it ends");
+            vm.assertTrue(
+                stored.assignmentsHash == 0 && stored.eligible == 0 && stored.closeBlock == 0,
+                "an ended round has no docket"
+            );
+            return;
+        }
+        vm.assertTrue(stored.state != State.Settled, "a settled round has no docket");
+        vm.assertEq(stored.appealed, told.appealed, "events tell what was appealed");
+        vm.assertEq(stored.appeals, told.appeals, "events tell the appeals pending");
+        vm.assertEq(stored.jurorFee, told.jurorFee, "a docket has its round's fee");
+        vm.assertEq(stored.pricePerUnit, told.pricePerUnit, "a docket has its round's price");
+        vm.assertEq(stored.maxUnits, told.maxUnits, "a docket has its round's units");
+        bytes32 hash = told.parent == 0 ? keccak256(told.assignments) : bytes32(0);
+        vm.assertEq(stored.assignmentsHash, hash);
     }
 
     function verdictsStayWithinWhatWasSubmitted(Round memory stored) internal pure {
@@ -54,16 +76,16 @@ abstract contract RoundChecks is Checks {
         _never("trained on if accepted");
     }
 
-    function appealsPendingAreUndecided(uint256 round, Round memory stored) internal view {
+    function appealsPendingAreUndecided(uint256 round, History memory told) internal view {
         uint256 pending;
-        for (uint256 left = stored.appealed; left != 0; left &= left - 1) {
+        for (uint256 left = told.appealed; left != 0; left &= left - 1) {
             uint256 trial = rounds.appealOf(round, _lowest(left));
             Appeal memory made = rounds.appealAt(trial);
             vm.assertTrue(made.round == round && made.job == _lowest(left), "an appeal knows its job");
             State state = rounds.roundOf(trial).state;
             if (state != State.Settled && state != State.Void) ++pending;
         }
-        vm.assertEq(stored.appeals, pending, "appeals pending are the undecided");
+        vm.assertEq(told.appeals, pending, "appeals pending are the undecided");
     }
 
     function batchesAreSettledOnce(uint256 round, Round memory stored) internal view {
@@ -71,7 +93,9 @@ abstract contract RoundChecks is Checks {
         for (uint8 batch; batch < stored.batches; ++batch) {
             if (rounds.batchDigest(round, batch) != 0) ++unsettled;
         }
-        vm.assertEq(uint256(stored.batches) - stored.settledBatches, unsettled, "batches are settled once");
+        // A round that ended without a verdict has forgotten the batches that were never settled.
+        uint256 left = stored.openedAt == 0 ? 0 : uint256(stored.batches) - stored.settledBatches;
+        vm.assertEq(left, unsettled, "batches are settled once");
     }
 
     function endedRoundsHoldNothing(Round memory stored) internal pure {
@@ -107,9 +131,9 @@ abstract contract RoundChecks is Checks {
     }
 
     /// Job by job and vote by vote, from the votes as revealed; what an appeal decided is left to the appeal's own tally.
-    function majorityIsCounting(uint256 round, Round memory stored) internal view {
+    function majorityIsCounting(uint256 round, Round memory stored, History memory told) internal view {
         Ballot[] memory ballots = chronicle.ballotsOf(round);
-        for (uint256 left = stored.submitted & ~stored.appealed; left != 0; left &= left - 1) {
+        for (uint256 left = stored.submitted & ~told.appealed; left != 0; left &= left - 1) {
             uint256 bit = left & (~left + 1);
             (uint256 accepts, uint256 frauds) = (0, 0);
             for (uint256 i; i < ballots.length; ++i) {

@@ -76,9 +76,8 @@ abstract contract Strangers is World {
 
     function _close(uint256 round) internal {
         Round memory stored = rounds.roundOf(round);
-        bool complete = stored.submitted == type(uint256).max >> (256 - stored.jobs);
         bytes memory call = abi.encodeCall(IRounds.close, (round, chronicle.assignmentsOf(round)));
-        if (!complete && block.timestamp <= stored.deadline) {
+        if (block.timestamp <= stored.deadline) {
             _warpTo(stored.deadline);
             _refused("close early", stranger, address(rounds), call, IRoundsFacts.TooEarly.selector);
             _warpTo(uint256(stored.deadline) + 1);

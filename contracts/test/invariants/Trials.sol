@@ -56,7 +56,8 @@ abstract contract Trials is Histories {
         trial.state = State.Closed;
         trial.committee = ROUNDS.roundOf(appealed).committee;
         uint256 most = trial.committee + (trial.committee - 1) / 2;
-        uint256 fee = ROUNDS.roundOf(round).jurorFee;
+        uint256 fee = parent.jurorFee;
+        trial.jurorFee = fee;
         _hold("a deposit covers bond and fees", deposit == ROUNDS.terms().appealBond + most * fee);
     }
 
@@ -74,7 +75,7 @@ abstract contract Trials is Histories {
             _credit(round, ROUNDS.appealOf(round, job), bit);
             _hold("pay is units by price", units == _unitsOf(round, bit));
         }
-        _hold("pay is units by price", paid == units * ROUNDS.roundOf(round).pricePerUnit);
+        _hold("pay is units by price", paid == units * parent.pricePerUnit);
         _hold("only accepted work is paid", verdict == Verdict.Accepted || paid == 0);
         if (verdict == Verdict.Fraud) _condemn(node, 1);
     }

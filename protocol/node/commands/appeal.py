@@ -96,7 +96,7 @@ def show_appeal(
 
     with connected(rpc, addresses) as chain:
         appeal, trial = appealing.appeal_numbered(chain, number)
-        decision = appealing.decision_on(chain, number, trial.close_block)
+        decision = appealing.decision_on(chain, number)
     came_to = (
         {"decided": None}
         if decision is None
