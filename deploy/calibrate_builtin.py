@@ -43,7 +43,7 @@ CHEATS = {
 }
 """Shown beside honest work, by what the picture calls them."""
 
-CHEATING_ROLLOUTS, CHEATING_SEED = 1024, 99
+CHEATING_ROLLOUTS, CHEATING_SEED = 512, 99
 COMMON_BATCH = 64
 
 
@@ -62,7 +62,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m deploy.calibrate_builtin", description=__doc__)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     parser.add_argument("--engines", default="transformers")
-    parser.add_argument("--rollouts", type=int, default=4000, help="of each model by each engine")
+    parser.add_argument("--rollouts", type=int, default=3200, help="of each model by each engine")
     parser.add_argument("more", nargs="*", help="after --: options of `assize validator calibrate`")
     given = parser.parse_args()
     torch.set_num_threads(1)
@@ -113,12 +113,12 @@ def make_cheats(rules: Rules, models: Models) -> dict[str, Path]:
     return {shown: make_cheat(rules, models, shown, name) for shown, name in CHEATS.items()}
 
 
+@torch.no_grad()
 def make_cheat(rules: Rules, models: Models, shown: str, name: str) -> Path:
     """One cheat's specimens, made anew: asked for one policy, it knows the version before as well."""
     folder = KEPT_IN / f"{rules.model.dtype}-{name}"
     shutil.rmtree(folder, ignore_errors=True)
     print(f"a cheat generates {CHEATING_ROLLOUTS} rollouts: {shown}", file=sys.stderr, flush=True)
-    torch.set_grad_enabled(False)
     tasks = environment(rules.environment.name, rules.environment.params)
     producer = adversary(name)(make_engine("transformers", rules.model.dtype), rules, tasks, NOWHERE)
     for version, directory in enumerate((models.older, models.cheated)):

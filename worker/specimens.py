@@ -132,6 +132,7 @@ def _at_once(batch: Batch, per_job: int) -> list[tuple[int, ...]]:
     return [batch.jobs[start : start + count] for start in range(0, len(batch.jobs), count)]
 
 
+@torch.no_grad()
 def generate_specimens(
     rules_file: Path,
     model: Path,
@@ -144,7 +145,6 @@ def generate_specimens(
 ) -> None:
     """What `assize worker generate` does: honest specimens, and a line for each tenth of them."""
     torch.set_num_threads(1)
-    torch.set_grad_enabled(False)
     check_model_directory(model)
     rules = _read_rules(rules_file)
     environment = environment_of(rules.environment.name, rules.environment.params)

@@ -93,10 +93,10 @@ class _Bench:
         return measure(self.loaded[1], self.rules, folder, name, tell)
 
 
+@torch.no_grad()
 def calibrate(options: Options, say: Callable[[str], None]) -> Calibration:
     """Does all of it, and writes rules, report and what else was asked for. ``Misconfigured`` says what will not do."""
     torch.set_num_threads(1)
-    torch.set_grad_enabled(False)
     _check(options)
     rules = draft(options.run_file, options.dtype, options.max_tokens, options.engines)
     bench = _Bench(rules, say)
