@@ -125,6 +125,8 @@ def deploy_on(anvil: Anvil) -> Deployment:
 def anvil(anvil_process: Anvil, deployment: Deployment) -> Iterator[Anvil]:
     """The session's chain with the contracts on it; whatever the test does is reverted."""
     snapshot = anvil_process.rpc.call("evm_snapshot")
+    # A revert sets the chain's clock back to the snapshot's, which by now may lie a whole work phase in the past.
+    anvil_process.rpc.call("anvil_setTime", int(time.time()))
     yield anvil_process
     anvil_process.rpc.call("evm_revert", snapshot)
 

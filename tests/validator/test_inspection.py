@@ -68,7 +68,9 @@ def test_checking_by_hand_finds_what_the_daemon_finds(make_scene: Callable[..., 
     seen = worst(inspection)
     assert seen is not None
     middle = max(seen["tokens"], key=lambda token: token["margin"])
-    assert (middle["position"], middle["margin"]) == (2, seen["largest margin (logits)"])
+    # The edit is at position 2; what follows it was sampled after another token, and may fall shorter still.
+    assert middle["position"] >= 2
+    assert middle["margin"] == seen["largest margin (logits)"]
     assert middle["token"] != middle["seeded choice"]
     garbage = inspect(settings, b"garbage", opened.round, job=0)
     assert garbage.reason is Reason.SHAPE
