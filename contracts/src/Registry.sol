@@ -234,6 +234,8 @@ contract Registry is IRegistry, EIP712, Multicall {
             if (Loads.indexOf(node) != index) (index, word) = _turn(index, word, node);
             Record storage stored = _nodes[node];
             owners[i] = stored.owner;
+            // From when it may be listed does not matter any more.
+            // slither-disable-next-line unused-return
             (uint256 room,) = Loads.read(word, node);
             // Never more than were put in flight: a node's room would run over into its neighbour's.
             assert(room + count <= stored.capacity);

@@ -34,6 +34,8 @@ abstract contract Settling is ISettlement, RoundsBase {
     }
 
     /// @inheritdoc ISettlement
+    // Registry, market and credits are ours, fixed at deployment, and call nobody but each other and the token.
+    // slither-disable-next-line reentrancy-no-eth
     function settle(uint256 round, uint8 batch, bytes calldata assignments, bytes calldata parts) external {
         Record storage stored = _in(round, State.Tallied);
         if (block.timestamp < stored.deadline) revert TooEarly(stored.deadline, block.timestamp);
@@ -95,6 +97,8 @@ abstract contract Settling is ISettlement, RoundsBase {
         return uint256(stored.batches) - docket.settledBatches + _appealsPending(docket);
     }
 
+    // Registry, market and credits are ours, fixed at deployment, and call nobody but each other and the token.
+    // slither-disable-next-line reentrancy-no-eth
     function _finish(uint256 round, Record storage stored, bytes calldata assignments) private {
         _payJurors(round, stored);
         _end(round, stored, State.Settled);
