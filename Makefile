@@ -23,7 +23,7 @@ help:
 	@echo "make vllm            install the second engine (make test does; ENGINE=vllm make demo, too)"
 	@echo "make zoo             sixty ways to cheat before the judge, beside the reference package; honest work too   (JOBS=30)"
 	@echo "make fuzz            a million inputs over every parser   (RUNS=20000 SEED=7 TARGET=artifact)"
-	@echo "make calibrate       the built-in run's rules, measured from nothing   (DTYPE=bfloat16 ENGINES=transformers,vllm)"
+	@echo "make calibrate       the built-in run's rules, measured from nothing   (DTYPE=bfloat16)"
 	@echo "make contracts-coverage   lines and branches of contracts/src that the tests reach"
 	@echo "make contracts-deep       the contracts' invariants, 10,000 runs of 64 calls   (RUNS=500 SEED=7)"
 	@echo "make contracts-mutants    small faults in the contracts, each of which the tests must find"
@@ -66,8 +66,8 @@ zoo: .venv/.localnet .venv/.vllm $(TOPLOC)
 
 vllm: .venv/.vllm
 
-calibrate: .venv/.localnet
-	@$(BIN)/python -m deploy.calibrate_builtin $(if $(DTYPE),--dtype $(DTYPE)) $(if $(ENGINES),--engines $(ENGINES))
+calibrate: .venv/.localnet .venv/.vllm
+	@$(BIN)/python -m deploy.calibrate_builtin $(if $(DTYPE),--dtype $(DTYPE))
 
 bench-gas: .venv/.localnet contracts/node_modules/.stamp
 	@$(BIN)/python -m deploy.bench_gas

@@ -61,7 +61,7 @@ def main() -> None:
     """Makes what is missing, then calibrates; options after ``--`` are those of `assize validator calibrate`."""
     parser = argparse.ArgumentParser(prog="python -m deploy.calibrate_builtin", description=__doc__)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
-    parser.add_argument("--engines", default="transformers")
+    parser.add_argument("--engines", default="transformers,vllm")
     parser.add_argument("--rollouts", type=int, default=3200, help="of each model by each engine")
     parser.add_argument("more", nargs="*", help="after --: options of `assize validator calibrate`")
     given = parser.parse_args()
