@@ -13,8 +13,18 @@ from protocol.wire.rules import Rules
 from tests.validator.conftest import RULES
 from validator.calibration.fitting import ENOUGH_TOKENS, SWAP, Fitted, fit
 from validator.calibration.measuring import Job
-from validator.calibration.noise import by_prompt, carried, distinct, evidence_of, mean_upper, noise, sigma_above
+from validator.calibration.noise import (
+    by_prompt,
+    carried,
+    distinct,
+    evidence_of,
+    mean_upper,
+    noise,
+    sigma_above,
+    sigma_of_carried,
+)
 from validator.calibration.power import power, reason_under, steering, verdicts
+from validator.calibration.tails import tail
 from validator.statistics import log_likelihood_ratios
 
 SIGMA = 0.01
@@ -124,6 +134,23 @@ def test_sigma_is_wide_enough_for_normal_noise_and_not_thrice_as_wide() -> None:
     assert SIGMA <= found < 3 * SIGMA
     heavy = sigma_above(np.abs(generator.standard_t(4, 200_000)) * SIGMA, 1e-6)
     assert heavy > 2 * found
+
+
+def test_sigma_follows_from_the_choices_that_were_carried_over_where_they_are_enough() -> None:
+    found = sigma_of_carried(jobs(400, seed=8), RULES_HERE.samples_per_group, 1e-6)
+    assert found is not None
+    assert SIGMA <= found < 3 * SIGMA
+    assert sigma_of_carried(jobs(20, SIGMA / 100, seed=9), RULES_HERE.samples_per_group, 1e-6) is None
+
+
+def test_noise_that_comes_in_steps_is_not_taken_for_a_heavy_tail() -> None:
+    generator = np.random.default_rng(10)
+    smooth_U = np.abs(generator.normal(0.0, 1.0, 2000))
+    stepped_U = np.round(smooth_U) * (1 + 1e-3 * generator.random(2000))
+    smooth, stepped = tail(smooth_U, 1e-6), tail(stepped_U, 1e-6, 1.0)
+    assert smooth.bound < stepped.bound < 2 * smooth.bound
+    assert tail(stepped_U, 1e-6).bound > 3 * stepped.bound
+    assert stepped.largest == stepped_U.max()
 
 
 def test_evidence_of_honest_jobs_has_a_mean_of_one_at_most(fitted: Fitted) -> None:

@@ -9,6 +9,7 @@ Axes: U units, J jobs, P prompts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from protocol.wire.proof import ENTRIES
 from protocol.wire.rules import Rules, Thresholds
 from validator.calibration.intervals import beyond, most_events
 from validator.calibration.measuring import Job
-from validator.calibration.noise import by_prompt, distinct, noise, sigma_above, widened
+from validator.calibration.noise import by_prompt, distinct, noise, sigma_above, sigma_of_carried, widened
 from validator.calibration.tails import Tail, tail
 from validator.checks import TAIL
 
@@ -37,7 +38,7 @@ SWAP = 1 / ENTRIES
 
 RARE = 0.05
 HIGHEST_NULL_RATIO = 0.9
-STEPS = {"float32": 2.0**-19, "bfloat16": 2.0**-4}
+STEPS = {"float32": 2.0**-19, "bfloat16": 2.0**-3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def fit(jobs: Sequence[Job], rules: Rules, void_rate: float, headroom: float) ->
     ]
     largest = {what: max(one.value for one in fits if one.what == what) for what in {one.what for one in fits}}
     why = _no_fraud(jobs, [one for one in fits if one.what == "noise, fraud"])
-    step = STEPS[rules.model.head_dtype] if rules.model.dtype == "float32" else 0.0
+    step = STEPS[rules.model.head_dtype if rules.model.dtype == "float32" else "float32"]
     void = headroom * max(largest["sampling_void"], step)
     fraud = headroom**2 * max(largest["noise, fraud"], step)
     thresholds = Thresholds(
@@ -113,19 +114,20 @@ def _fits(jobs: Sequence[Job], rules: Rules, void_rate: float, headroom: float, 
     samples, prompts = rules.samples_per_group, rules.groups_per_job
     rate = void_rate / VOID_CHECKS
 
-    def of_prompts(values: Callable[[Job], NDArray[np.floating]], rate: float) -> Tail:
-        return tail(np.concatenate([by_prompt(job, values(job), samples) for job in jobs]), rate / prompts)
+    def of_prompts(values: Callable[[Job], NDArray[np.floating]], rate: float, step: float = 0.0) -> Tail:
+        return tail(np.concatenate([by_prompt(job, values(job), samples) for job in jobs]), rate / prompts, step)
 
     def of_jobs(value: Callable[[Job], float]) -> Tail:
         return tail(np.array([value(job) for job in jobs]), rate)
 
+    step = _noise_step(rules)
     margin = of_prompts(lambda job: job.margins_S, rate)
-    apart = of_prompts(lambda job: noise(job, rules.temperature), rate)
+    apart = of_prompts(lambda job: noise(job, rules.temperature), rate, step)
     return [
         Fit("margin", maker, margin),
         Fit("noise, void", maker, apart),
         Fit("sampling_void", maker, margin if margin.reliable else apart),
-        Fit("noise, fraud", maker, of_prompts(lambda job: noise(job, rules.temperature), FRAUD_RATE)),
+        Fit("noise, fraud", maker, of_prompts(lambda job: noise(job, rules.temperature), FRAUD_RATE, step)),
         Fit("logprob_median", maker, of_jobs(lambda job: float(np.median(job.apart_S)))),
         Fit("logprob_tail", maker, of_jobs(lambda job: float(np.percentile(job.apart_S, TAIL)))),
         *_distances(jobs, rules, rate, headroom, maker),
@@ -142,7 +144,8 @@ def _distances(jobs: Sequence[Job], rules: Rules, rate: float, headroom: float, 
     chunk_P = np.concatenate([_chunks_by_prompt(job, job.rel_C, samples) for job in jobs])
     ratio_P = np.concatenate([_chunks_by_prompt(job, job.rel_C / job.null_C, samples) for job in jobs])
     mean_J = np.array([float(job.rel_C.mean()) for job in jobs])
-    found = [tail(chunk_P, rate / prompts), tail(ratio_P, rate / prompts), tail(mean_J, rate)]
+    # Unless swaps are counted, distances are a sum of steps of a swap.
+    found = [tail(chunk_P, rate / prompts, SWAP), tail(ratio_P, rate / prompts), tail(mean_J, rate)]
     values = [one.bound for one in found]
     if (swaps_P > 0).mean() < RARE:
         each = headroom * most_events(int(swaps_P.sum())) / len(swaps_P)
@@ -171,8 +174,17 @@ def _chunks_by_prompt(job: Job, values_C: NDArray[np.floating], samples: int) ->
 
 
 def _sigma(jobs: Sequence[Job], rules: Rules) -> float:
-    values = [distinct(job, noise(job, rules.temperature), rules.samples_per_group) for job in jobs]
-    return sigma_above(np.concatenate(values), rules.sequential.floor)
+    """By the noise on scores, or by the choices it carried over where they are enough: they are what is judged."""
+    samples, floor = rules.samples_per_group, rules.sequential.floor
+    values = [distinct(job, noise(job, rules.temperature), samples) for job in jobs]
+    above = sigma_above(np.concatenate(values), floor, _noise_step(rules))
+    carried = sigma_of_carried(jobs, samples, floor)
+    return above if carried is None else min(above, carried)
+
+
+def _noise_step(rules: Rules) -> float:
+    """Step in which the noise on a choice, in logits, comes at most."""
+    return math.sqrt(2.0) * STEPS[rules.model.head_dtype]
 
 
 def _rounded(value: float) -> float:
@@ -186,4 +198,4 @@ def _rounded(value: float) -> float:
 # RARE: share of prompts with a swap below which swaps are counted, with half a swap of room, not fitted.
 # HIGHEST_NULL_RATIO: a forgery lies at 1 or above.
 # STEPS: the rounding step of a logit between 16 and 32. In float32 so much may lie between two engines of which these
-# measurements happen to see nothing; bfloat16 shows its steps on every token.
+# measurements happen to see nothing; bfloat16 shows its own on every token, though logprobs are float32 there too.

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.wire.rules import Rules, Sequential
-from validator.calibration.intervals import most
+from validator.calibration.intervals import most, most_events
 from validator.calibration.measuring import Job
 from validator.calibration.tails import tail
 from validator.statistics import log_likelihood_ratios
@@ -30,6 +30,8 @@ CERTAIN = 0.9
 
 LEVELS = 60
 ONE_SIGMA = 0.16
+SEEN_TO = 10.0
+BISECTIONS, GROUPS = 40, 200
 WIDER = 1.1
 WIDENINGS = 120
 
@@ -57,11 +59,11 @@ def distinct(job: Job, values_S: F64, samples: int) -> F64:
     return values_S[first][p_D <= CERTAIN]
 
 
-def sigma_above(noise_D: F64, floor: float) -> float:
+def sigma_above(noise_D: F64, floor: float, step: float = 0.0) -> float:
     """Returns the least sigma whose normal law carries choices over at least as often as noise does, anywhere.
 
-    Where the law falls below ``floor`` nothing is asked; where data end, the bound of the tail is. Noise carries a
-    choice one way, so half of it counts.
+    Where the law falls below ``floor`` nothing is asked; where data end, the bound of the tail is, of noise in steps of
+    ``step``. Noise carries a choice one way, so half of it counts.
     """
     ordered_D = np.sort(noise_D)[::-1]
     count, normal = len(ordered_D), NormalDist()
@@ -72,9 +74,45 @@ def sigma_above(noise_D: F64, floor: float) -> float:
         share = most(int(k), count) / 2
         if floor < share < ONE_SIGMA:
             needed.append(float(ordered_D[k - 1]) / -normal.inv_cdf(share))
-    end = tail(noise_D, 2 * floor)
+    end = tail(noise_D, 2 * floor, step)
     needed.append(end.bound / -normal.inv_cdf(floor))
     return max(needed)
+
+
+def sigma_of_carried(jobs: Sequence[Job], samples: int, floor: float) -> float | None:
+    """Returns the least sigma whose normal law carries choices over at least as often as was seen, at any distance.
+
+    None where too few were for a law of them. Where data end, what ``floor`` of the choices that are not certain go
+    beyond is asked.
+    """
+    margins_S = np.concatenate([job.margins_S for job in jobs]).astype(np.float64)
+    gaps_S = np.concatenate([job.gaps_S for job in jobs]).astype(np.float64)
+    largest_P = np.concatenate([by_prompt(job, job.margins_S, samples) for job in jobs])
+    uncertain = sum(int((np.exp(job.recomputed_S) <= CERTAIN).sum()) for job in jobs)
+    law, normal = tail(largest_P, floor * uncertain / len(largest_P)), NormalDist()
+    if not law.reliable:
+        return None
+    carried_D = np.sort(margins_S[margins_S > 0])[::-1]
+    distance_S = np.where(margins_S > 0, margins_S, gaps_S)
+    near_S = np.sort(distance_S[distance_S <= SEEN_TO * carried_D[0]])
+    needed = [law.bound / -normal.inv_cdf(floor)]
+    for k in np.unique(np.geomspace(1, len(carried_D), LEVELS).astype(int)):
+        events, beyond_S = most_events(int(k)), near_S[np.searchsorted(near_S, carried_D[k - 1]) :]
+        if events < ONE_SIGMA * len(beyond_S):
+            needed.append(_sigma_that_carries(beyond_S, events))
+    return max(needed)
+
+
+def _sigma_that_carries(ordered_S: F64, events: float) -> float:
+    """The sigma with which that many of the choices, fewer than half, are carried over in the mean."""
+    ends = np.linspace(0, len(ordered_S), min(GROUPS, len(ordered_S)) + 1).astype(int)[1:]
+    farthest, sizes = ordered_S[ends - 1].tolist(), np.diff(ends, prepend=0).tolist()
+    low, high, normal = 0.0, 1e3 * farthest[-1], NormalDist()
+    for _ in range(BISECTIONS):
+        middle = (low + high) / 2
+        mean = sum(size * normal.cdf(-distance / middle) for distance, size in zip(farthest, sizes, strict=True))
+        low, high = (middle, high) if mean < events else (low, middle)
+    return high
 
 
 def evidence_of(jobs: Sequence[Job], sequential: Sequential) -> F64:
@@ -116,4 +154,5 @@ def carried(jobs: Sequence[Job], sigma: float) -> list[dict[str, float]]:
 
 
 # LEVELS: quantiles at which the two laws are compared. ONE_SIGMA: nearer to the middle the normal law is beyond doubt
-# wide enough, as sigma follows from its flank.
+# wide enough, as sigma follows from its flank. SEEN_TO: so many times the largest margin away nothing is carried over.
+# GROUPS: so many of like distance are counted together, each as the farthest of its group.

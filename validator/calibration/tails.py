@@ -20,6 +20,7 @@ from validator.calibration.intervals import CONFIDENCE, most
 F64 = NDArray[np.float64]
 
 SHAPES: F64 = np.concatenate([[1e-6], np.arange(0.02, 1.001, 0.02)])
+GOLDEN = (5**0.5 - 1) / 2
 SCALES: F64 = np.exp(np.linspace(np.log(0.15), np.log(2.5), 240))
 MOST_EXCEEDANCES, LEAST_EXCEEDANCES, LEAST_LEFT = 500, 20, 4
 DEVIANCE = 5.02
@@ -49,12 +50,16 @@ class Tail:
     reliable: bool
 
 
-def tail(values_U: F64, rate: float) -> Tail:
-    """Fits the law to ``values_U`` (not negative) and bounds what a unit exceeds with probability ``rate``."""
-    ordered_U = np.sort(np.asarray(values_U, dtype=np.float64))[::-1]
+def tail(values_U: F64, rate: float, step: float = 0.0) -> Tail:
+    """Fits the law to ``values_U`` (not negative) and bounds what a unit exceeds with probability ``rate``.
+
+    Values that come in steps of about ``step`` are spread over one, upwards: many that are almost equal and the next a
+    step away would pass for a heavy tail.
+    """
+    ordered_U = np.sort(spread(np.asarray(values_U, dtype=np.float64), step))[::-1]
     threshold = _threshold(ordered_U)
     excess_E = ordered_U[ordered_U > threshold] - threshold
-    largest = float(ordered_U[0]) if len(ordered_U) else 0.0
+    largest = float(np.max(values_U, initial=0.0))
     if len(excess_E) < LEAST_EXCEEDANCES:
         return Tail(rate, len(ordered_U), threshold, len(excess_E), 0.0, 0.0, largest, largest, largest, False)
     share = len(excess_E) / len(ordered_U)
@@ -69,6 +74,13 @@ def tail(values_U: F64, rate: float) -> Tail:
     shape, scale = float(SHAPES[g]), float(scales_L[best])
     reliable = shape < TOO_HEAVY and mean > 0
     return Tail(rate, len(ordered_U), threshold, len(excess_E), shape, scale, estimate, bound, largest, reliable)
+
+
+def spread(values_U: F64, step: float) -> F64:
+    """Returns values that lie evenly over ``step`` above what they were, those above 0 at least; the same each time."""
+    ranks_U = np.argsort(np.argsort(values_U, kind="stable"), kind="stable")
+    spread_U: F64 = values_U + step * np.where(values_U > 0, ranks_U * GOLDEN % 1.0, 0.0)
+    return spread_U
 
 
 def _threshold(ordered_U: F64) -> float:
