@@ -119,7 +119,7 @@ def calibrate(
     rollouts: Annotated[int, typer.Option("--rollouts", min=0, help="Honest rollouts of each model by each engine.")],
     engines: Annotated[str, typer.Option("--engines", help="Worker engines, by commas.")] = "transformers",
     run_file: Annotated[
-        Path | None, typer.Option("--run-file", help="Whose [rules] to calibrate; the built-in run's if left out.")
+        Path | None, typer.Option("--run-file", help="Whose rules to calibrate; the built-in run's if left out.")
     ] = None,
     batches: Annotated[str, typer.Option("--batches", help="Rollouts decoded at a time.")] = "1,8,64,512",
     dtype: Annotated[str | None, typer.Option("--dtype", help="float32 or bfloat16, of model and head.")] = None,
