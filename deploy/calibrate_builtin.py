@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 KEPT_IN = ROOT / ".calibration"
 SEEDS = (1, 2)
 CHEATS = {
-    "bfloat16": "other-dtype",
+    "other dtype": "other-dtype",
     "int8": "int8",
     "fp8": "fp8",
     "temperature 0.95": "temperature-0.95",
