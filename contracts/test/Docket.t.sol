@@ -141,6 +141,28 @@ contract DocketTest is Appeals {
         vm.assertEq(stored.settledBatches, 0);
     }
 
+    /// A round that ended void leaves the digests of batches behind that nobody settled.
+    function test_batchesThatNeverSettledAreGone() public {
+        uint256 before = openRound(listing(large, 129));
+        mine(1);
+        for (uint256 i; i < 3; ++i) {
+            rounds.submit(before, listing(large, 129), packed(_part(before, 129, i)));
+        }
+        vm.warp(rounds.roundOf(before).deadline + 1);
+        rounds.draw(before);
+        requireState(before, State.Void);
+        rounds.free(before, listing(large, 129));
+        uint256 round = openRound(listing(large, 129));
+        mine(1);
+        for (uint8 i; i < 3; ++i) {
+            vm.assertEq(rounds.batchDigest(before, i), bytes32(0));
+            vm.assertEq(rounds.batchDigest(round, i), bytes32(0));
+        }
+        rounds.submit(round, listing(large, 129), packed(_part(round, 129, 1)));
+        vm.assertTrue(rounds.batchDigest(round, 0) != 0, "its own");
+        vm.assertEq(rounds.batchDigest(round, 1), bytes32(0));
+    }
+
     function test_appealsOfAnEarlierRoundAreNone() public {
         uint256 before = judged(Choice.Fraud);
         uint256 trial = appealed(before);

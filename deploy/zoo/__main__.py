@@ -47,8 +47,7 @@ def main() -> None:
     started = time.monotonic()
     for done, found in enumerate(carry_out(tasks, options.processes), 1):
         (rows if isinstance(found, Row) else honest).append(found)  # type: ignore[arg-type]
-        what = found.name if isinstance(found, Row) else f"honest, {found.engine} by {found.batch}"
-        print(f"{done}/{len(tasks)}  {what}, {time.monotonic() - started:.0f} s", flush=True)
+        print(f"{done}/{len(tasks)}  {_told(found)}, {time.monotonic() - started:.0f} s", flush=True)
     show(rows, honest)
 
 
@@ -65,6 +64,14 @@ def _options() -> argparse.Namespace:
     options.byte_jobs = options.byte_jobs or options.jobs * BYTE_JOBS // JOBS
     options.honest = options.honest or options.jobs * ROLLOUTS // JOBS
     return options
+
+
+def _told(found: Row | Honest) -> str:
+    """What came of a task, for whoever is waiting."""
+    if isinstance(found, Row):
+        return f"{found.name} ({found.dtype}): {found.share:.4g} of {found.jobs} jobs caught, {found.fraud} condemned"
+    what = f"honest {found.engine} by {found.batch} ({found.dtype})"
+    return f"{what}: {found.rollouts} rollouts, {found.fraud} fraud, {found.void} of {found.jobs} void"
 
 
 def show(rows: Sequence[Row], honest: Sequence[Honest]) -> None:
