@@ -69,7 +69,7 @@ def _options() -> argparse.Namespace:
 def _told(found: Row | Honest) -> str:
     """What came of a task, for whoever is waiting."""
     if isinstance(found, Row):
-        return f"{found.name} ({found.dtype}): {found.share:.4g} of {found.jobs} jobs caught, {found.fraud} condemned"
+        return f"{found.name} ({found.dtype}): {found.caught} of {found.jobs} jobs caught, {found.fraud} condemned"
     what = f"honest {found.engine} by {found.batch} ({found.dtype})"
     return f"{what}: {found.rollouts} rollouts, {found.fraud} fraud, {found.void} of {found.jobs} void"
 
