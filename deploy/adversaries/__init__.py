@@ -49,7 +49,7 @@ ADVERSARIES = {
     "stale-policy": Adversary("swapped.StalePolicy", "slight"),
     "stale-policy-prefilled": Adversary("swapped.StalePolicyPrefilled", "slight"),
     "sibling": Adversary("swapped.Sibling", "gross"),
-    "sibling-prefilled": Adversary("swapped.SiblingPrefilled", "gross"),
+    "sibling-prefilled": Adversary("swapped.SiblingPrefilled", "slight"),
     "smaller": Adversary("swapped.Smaller", "gross"),
     "smaller-prefilled": Adversary("swapped.SmallerPrefilled", "gross"),
     "int4": Adversary("swapped.Int4", "gross"),
