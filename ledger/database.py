@@ -46,7 +46,7 @@ class Database:
 
     def __init__(self, where: str | Path, deployment: Deployment) -> None:
         self.where = str(where)
-        self._identity = json.dumps(deployment.to_json(), sort_keys=True)
+        self._identity = json.dumps(deployment.identity(), sort_keys=True)
         try:
             self._engine = _engine(self.where)
             METADATA.create_all(self._engine, tables=[_POSITION, _EVENT, *TABLES.values()])

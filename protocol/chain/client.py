@@ -1,4 +1,4 @@
-"""One connection to one deployment: blocks, and views pinned to a block."""
+"""One connection to one deployment: blocks, what of them is final, and views pinned to a block."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import Any
 
 from protocol.chain.block import Block, block_of
 from protocol.chain.contracts import Reader
-from protocol.chain.deployment import Deployment
+from protocol.chain.deployment import FINALIZED, Deployment
+from protocol.chain.endpoints import Endpoints
 from protocol.chain.rpc import TIMEOUT_SECONDS, Request, Rpc, RpcFault
 from protocol.errors import Unavailable
 
 
 class Chain:
-    """A deployment seen through one RPC endpoint.
+    """A deployment seen through an RPC endpoint, or several: URLs with commas between them, or connections.
+
+    Where there are several, one is asked until it is out of reach, and the others confirm what events it tells of.
 
     Building one checks that the endpoint serves the chain that the address file names, and that these contracts are
     there and belong together: everything after it may trust the addresses.
@@ -24,14 +27,22 @@ class Chain:
         Misconfigured: another chain, no contracts there, or contracts of different deployments.
     """
 
-    def __init__(self, rpc_url: str, deployment: Deployment, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        self.rpc = Rpc(rpc_url, timeout_seconds)
+    def __init__(
+        self, rpc: str | Sequence[Rpc], deployment: Deployment, timeout_seconds: float = TIMEOUT_SECONDS
+    ) -> None:
+        self._endpoints = Endpoints(_connections(rpc, timeout_seconds), deployment.verify)
+        self.rpc: Rpc = self._endpoints
         self.deployment = deployment
         try:
-            deployment.verify(self.rpc)
+            self.rpc.call("eth_chainId")  # whatever is asked first has the endpoint checked
         except BaseException:
             self.rpc.close()
             raise
+
+    @property
+    def witnesses(self) -> tuple[Rpc, ...]:
+        """Endpoints that can be asked for a second opinion."""
+        return self._endpoints.others
 
     @classmethod
     def connect(cls, rpc_url: str, addresses: Path) -> Chain:
@@ -46,6 +57,18 @@ class Chain:
     def head(self) -> Block:
         """The newest block the endpoint knows."""
         return self._block("latest")
+
+    def head_and_final(self) -> tuple[Block, int]:
+        """The newest block, and the height up to which blocks are final, in one round trip."""
+        depth = self.deployment.finality_depth
+        if depth is not None:
+            head = self.head()
+            return head, head.number - depth
+        headers = self.rpc.batch([Request("eth_getBlockByNumber", (tag, False)) for tag in ("latest", FINALIZED)])
+        if any(isinstance(header, RpcFault) or not header for header in headers):
+            raise Unavailable(f"the RPC at {self.rpc.url} does not say which block is {FINALIZED}")
+        newest, final = (block_of(header) for header in headers)
+        return newest, final.number
 
     def block(self, number: int) -> Block:
         """The canonical block at this height.
@@ -80,3 +103,9 @@ class Chain:
         if not header:
             raise Unavailable(f"the RPC at {self.rpc.url} does not know block {tag}")
         return block_of(header)
+
+
+def _connections(rpc: str | Sequence[Rpc], timeout_seconds: float) -> list[Rpc]:
+    if not isinstance(rpc, str):
+        return list(rpc)
+    return [Rpc(url.strip(), timeout_seconds) for url in rpc.split(",")]

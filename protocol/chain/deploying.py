@@ -64,7 +64,7 @@ def _deploy(w3: Web3, account: TransactionSigner, terms: ProtocolTerms, treasury
     arguments = _arguments(planned, terms, treasury, admin)
     for index, name in enumerate(ORDER):
         _create(w3, account, nonce + index, name, [abi.plain(argument) for argument in arguments[name]])
-    addresses = {name.lower(): address for name, address in planned.items()}
+    addresses: Any = {name.lower(): address for name, address in planned.items()}
     return Deployment(w3.eth.chain_id, int(start["number"]), bytes(start["hash"]), **addresses)
 
 

@@ -3,7 +3,8 @@
     {"chainId": 31337, "startBlock": 2, "startHash": "0x...", "contracts": {"Token": "0x...", ...}}
 
 ``startBlock`` is the newest block before the contracts came: there is nothing to read up to it, and its hash tells two
-chains of the same id apart.
+chains of the same id apart. ``"finality"`` may say when a block counts as final on this chain: after so many blocks (a
+number; 64 where nothing is said), or by the node's own ``"finalized"`` tag.
 """
 
 from __future__ import annotations
@@ -17,6 +18,11 @@ from typing import Any
 from protocol.chain.abi import CONTRACTS, checksummed, functions
 from protocol.chain.rpc import Request, Rpc, RpcFault
 from protocol.errors import Misconfigured
+
+FINALITY_DEPTH = 64
+"""Blocks after which a block is taken not to be reorganised away: two epochs of the beacon chain."""
+
+FINALIZED = "finalized"
 
 REFERENCES = (
     ("Registry", "rounds", "Rounds"),
@@ -38,7 +44,10 @@ REFERENCES = (
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """Addresses of the contracts on one chain; ``start_hash`` is the hash of block ``start_block``."""
+    """Addresses of the contracts on one chain; ``start_hash`` is the hash of block ``start_block``.
+
+    ``finality_depth`` is None where the node's ``finalized`` tag says what is final.
+    """
 
     chain_id: int
     start_block: int
@@ -49,6 +58,7 @@ class Deployment:
     market: str
     rounds: str
     credits: str
+    finality_depth: int | None = FINALITY_DEPTH
 
     def address_of(self, contract: str) -> str:
         """Address of the contract of this name."""
@@ -82,10 +92,16 @@ class Deployment:
         """The deployment an address file's JSON describes."""
         contracts = {name.lower(): checksummed(loaded["contracts"][name]) for name in CONTRACTS}
         start_hash = bytes.fromhex(loaded["startHash"].removeprefix("0x"))
-        return cls(int(loaded["chainId"]), int(loaded["startBlock"]), start_hash, **contracts)
+        depth = _finality(loaded.get("finality", FINALITY_DEPTH))
+        return cls(int(loaded["chainId"]), int(loaded["startBlock"]), start_hash, **contracts, finality_depth=depth)
 
     def to_json(self) -> dict[str, Any]:
         """What the address file holds."""
+        finality = FINALIZED if self.finality_depth is None else self.finality_depth
+        return self.identity() | ({} if finality == FINALITY_DEPTH else {"finality": finality})
+
+    def identity(self) -> dict[str, Any]:
+        """What tells this deployment from every other."""
         return {
             "chainId": self.chain_id,
             "startBlock": self.start_block,
@@ -149,3 +165,11 @@ class Deployment:
                     f"the address file mixes deployments: {name}.{getter}() at {self.address_of(name)} is {named}, "
                     f"not {self.address_of(other)}"
                 )
+
+
+def _finality(said: Any) -> int | None:
+    if said == FINALIZED:
+        return None
+    if not isinstance(said, int) or isinstance(said, bool) or said < 0:
+        raise ValueError(f'finality is a number of blocks or "{FINALIZED}", not {said!r}')
+    return said

@@ -18,6 +18,9 @@ from protocol.errors import Misconfigured, Unavailable
 TIMEOUT_SECONDS = 10.0
 """Longest wait for one answer; a node that is slower counts as out of reach."""
 
+MOST_IN_BATCH = 200
+"""Requests in one round trip; more are split. Providers allow from a hundred to a thousand."""
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -41,9 +44,11 @@ class RpcFault(Unavailable):
 class Rpc:
     """A connection to one RPC endpoint; ``round_trips`` counts what it cost. Safe to share between threads."""
 
-    def __init__(self, url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self, url: str, timeout_seconds: float = TIMEOUT_SECONDS, transport: httpx.BaseTransport | None = None
+    ) -> None:
         self.url = url
-        self._http = httpx.Client(timeout=timeout_seconds, trust_env=False)
+        self._http = httpx.Client(timeout=timeout_seconds, trust_env=False, transport=transport)
         self._ids = itertools.count(1)
         self.round_trips = 0
 
@@ -58,18 +63,21 @@ class Rpc:
         return _result(method, answer)
 
     def batch(self, requests: Sequence[Request]) -> list[Any]:
-        """Sends the requests in one round trip; results in their order, errors as ``RpcFault`` values in their place.
+        """Sends the requests together; results in their order, errors as ``RpcFault`` values in their place.
 
         Raises:
             Unavailable: nobody answered, or some answer is missing.
         """
-        if not requests:
-            return []
+        parts = [requests[start : start + MOST_IN_BATCH] for start in range(0, len(requests), MOST_IN_BATCH)]
+        return [answer for part in parts for answer in self._batch(part)]
+
+    def _batch(self, requests: Sequence[Request]) -> list[Any]:
         bodies = [self._body(request) for request in requests]
         answers = self._post(bodies)
         if not isinstance(answers, list):
-            return [_result(requests[0].method, answers)]
-        by_id = {answer.get("id"): answer for answer in answers}
+            _result(requests[0].method, answers)  # one error for all of them, as a rule
+            raise Unavailable(f"the RPC at {self.url} gave one answer to {len(requests)} requests")
+        by_id = {answer.get("id"): answer for answer in answers if isinstance(answer, dict)}
         missing = [request.method for request, body in zip(requests, bodies, strict=True) if body["id"] not in by_id]
         if missing:
             raise Unavailable(f"the RPC at {self.url} left {len(missing)} of {len(requests)} requests unanswered")
@@ -116,7 +124,9 @@ def _result_or_fault(method: str, answer: Any) -> Any:
         raise Unavailable(f"the RPC answered {method} with something that is not JSON-RPC")
     error = answer.get("error")
     if error is None:
-        return answer["result"]
+        return answer.get("result")
+    if not isinstance(error, dict):
+        raise Unavailable(f"the RPC refused {method} without saying why in JSON-RPC: {error!r:.80}")
     return RpcFault(method, int(error.get("code", 0)), str(error.get("message", "")), _revert_data(error.get("data")))
 
 

@@ -2,11 +2,16 @@
 
     cursor ──joint──> cursor+1 ... head - confirmations
       │                 │
-      │                 └─ within ``finality_depth`` of the head: every header is fetched, each names the one before it
-      │                    as its parent, and logs are asked for by block hash, so they cannot be of another fork
-      │                    deeper: logs come by range, as wide as the endpoint allows; the joint and the end are checked
+      │                 └─ not final yet: every header is fetched, each names the one before it as its parent, and logs
+      │                    are asked for by block hash, so they cannot be of another fork
+      │                    final: logs come by range, as wide as the endpoint allows, in one round trip with the headers
+      │                    of both ends: whoever answers has the last block, and it follows what was read before
       └─ remembers the hashes of the blocks before it, back to finality: after a reorganisation the newest one that is
          still canonical is where the caller goes back to
+
+Where there are several endpoints, the others are asked for the same events; one that lags is passed over, one that
+says otherwise stops the reading until they agree. What is missing is never taken for what was undone: only another
+block in a final one's place halts the tail.
 
 A caller with a database stores the cursor in the same transaction as what the events did, and passes the stored one to
 each ``poll``: if its transaction failed, it gets the same events again.
@@ -16,20 +21,20 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
+
+from eth_abi.exceptions import DecodingError
 
 from protocol.chain.block import Block, block_of
 from protocol.chain.client import Chain
 from protocol.chain.decoding import log_of
 from protocol.chain.events import Log
 from protocol.chain.rpc import Request, RpcFault
+from protocol.chain.witnesses import confirm_blocks, confirm_range
 from protocol.errors import Misconfigured, Unavailable
-
-FINALITY_DEPTH = 64
-"""Blocks after which a block is taken not to be reorganised away: two epochs of the beacon chain."""
 
 FIRST_RANGE = 1_000
 WIDEST_RANGE = 20_000
@@ -59,11 +64,10 @@ class Cursor:
         known = tuple((height, bytes.fromhex(digest)) for height, digest in ancestors)
         return cls(number, bytes.fromhex(block_hash), known)
 
-    def advanced(self, blocks: Iterable[Block], finality_depth: int) -> Cursor:
-        """The cursor after these blocks (ascending), remembering as far back as finality, and one block beyond."""
+    def advanced(self, blocks: Iterable[Block], final: int) -> Cursor:
+        """The cursor after these blocks (ascending), remembering those above height ``final``, and one more."""
         known = [*self.ancestors, (self.number, self.hash), *((block.number, block.hash) for block in blocks)]
         number, block_hash = known.pop()
-        final = number - finality_depth
         beyond = [entry for entry in known if entry[0] <= final][-1:]
         return Cursor(number, block_hash, tuple(beyond + [entry for entry in known if entry[0] > final]))
 
@@ -92,22 +96,14 @@ class Tail:
     """Follows one deployment's events. Not safe to share between threads.
 
     Args:
-        chain: the deployment.
+        chain: the deployment; when a block is final is its affair.
         start: the stored cursor; None reads from the deployment's first block.
         confirmations: blocks a block must be behind the head before its events are handed out.
-        finality_depth: blocks after which a reorganisation is a reason to halt.
     """
 
-    def __init__(
-        self,
-        chain: Chain,
-        start: Cursor | None = None,
-        confirmations: int = 0,
-        finality_depth: int = FINALITY_DEPTH,
-    ) -> None:
+    def __init__(self, chain: Chain, start: Cursor | None = None, confirmations: int = 0) -> None:
         self._chain = chain
         self._confirmations = confirmations
-        self._finality_depth = finality_depth
         self._range = FIRST_RANGE
         self.cursor = start or Cursor(chain.deployment.start_block, chain.deployment.start_hash)
         self._contract_of = chain.deployment.contract_names()
@@ -122,36 +118,44 @@ class Tail:
             cursor: where to go on from; None goes on after the last answer.
 
         Raises:
-            Unavailable: the RPC does not answer; nothing was skipped.
+            Unavailable: the RPC does not answer, or endpoints contradict each other; nothing was skipped.
             FinalityMoved: a block older than finality is gone.
         """
         if cursor is not None:
             self.cursor = cursor
-        head = self._chain.head()
+        try:
+            return self._poll(max_blocks)
+        except _Moved:
+            return []
+        except (KeyError, IndexError, TypeError, ValueError, DecodingError) as error:
+            raise Unavailable(
+                f"the RPC at {self._chain.rpc.url} answered with something else than was asked: {error!r}"
+            ) from error
+
+    def _poll(self, max_blocks: int) -> list[BlockEvents] | Rollback:
+        head, final = self._chain.head_and_final()
         if head.hash == self.cursor.hash:
             return []
         target = min(head.number - self._confirmations, self.cursor.number + max_blocks)
-        try:
-            if target <= self.cursor.number:
-                return self._behind(head)
-            return self._ahead(head, target)
-        except _Moved:
-            return []
+        if target <= self.cursor.number:
+            return self._behind(head)
+        if self.cursor.number + 1 < final:
+            return self._backfill(min(target, final), final)
+        return self._live(head, target, final)
 
     # Blocks after the cursor
 
-    def _ahead(self, head: Block, target: int) -> list[BlockEvents] | Rollback:
-        first_live = head.number - self._finality_depth
-        if self.cursor.number + 1 < first_live:
-            return self._backfill(min(target, first_live))
+    def _live(self, head: Block, target: int, final: int) -> list[BlockEvents] | Rollback:
         headers = self._headers(head, target)
         if headers[0].parent != self.cursor.hash:
             return self._roll_back()
         if any(child.parent != parent.hash for parent, child in pairwise(headers)):
             raise _Moved
-        logs = self._logs_by_hash(headers)
-        found = [BlockEvents(block, block_logs) for block, block_logs in zip(headers, logs, strict=True)]
-        self.cursor = self.cursor.advanced(headers, self._finality_depth)
+        requests = [self._logs_request(blockHash="0x" + block.hash.hex()) for block in headers]
+        answers = [_list_of(answer) for answer in self._chain.rpc.batch(requests)]
+        confirm_blocks(self._chain, headers, requests, answers)
+        found = [self._block(block, raws) for block, raws in zip(headers, answers, strict=True)]
+        self.cursor = self.cursor.advanced(headers, final)
         return [events for events in found if events.logs or events is found[-1]]
 
     def _headers(self, head: Block, target: int) -> list[Block]:
@@ -159,64 +163,51 @@ class Tail:
         if len(wanted) == 1 and target == head.number:
             return [head]
         headers = self._chain.blocks(wanted)
-        if len(headers) != len(wanted):
+        if [header.number for header in headers] != list(wanted):
             raise _Moved
         return headers
 
-    def _logs_by_hash(self, headers: Sequence[Block]) -> list[tuple[Log, ...]]:
-        addresses = list(self._chain.deployment.addresses)
-        answers = self._chain.rpc.batch(
-            [Request("eth_getLogs", ({"blockHash": "0x" + b.hash.hex(), "address": addresses},)) for b in headers]
-        )
-        for answer in answers:
-            if isinstance(answer, RpcFault):
-                raise answer
-        return [
-            tuple(log for log in (self._log(raw, block.timestamp) for raw in answer) if log)
-            for block, answer in zip(headers, answers, strict=True)
-        ]
-
-    def _backfill(self, last: int) -> list[BlockEvents] | Rollback:
+    def _backfill(self, last: int, final: int) -> list[BlockEvents] | Rollback:
         first = self.cursor.number + 1
         last = min(last, first + self._range - 1)
-        joint = self._chain.block(first)
-        if joint.parent != self.cursor.hash:
+        requests = [
+            _header_request(first),
+            self._logs_request(fromBlock=hex(first), toBlock=hex(last)),
+            _header_request(last),
+        ]
+        joint, raw_logs, end = self._chain.rpc.batch(requests)
+        if isinstance(raw_logs, RpcFault):
+            return self._narrow(last - first + 1, raw_logs)
+        if not joint or not end or isinstance(joint, RpcFault) or isinstance(end, RpcFault):
+            raise _Moved  # whoever answers now does not know the end of the range: its logs may be cut short
+        if block_of(joint).parent != self.cursor.hash:
             return self._roll_back()
-        raw_logs = self._logs_by_range(first, last)
-        if raw_logs is None:
-            return []
-        end = joint if last == first else self._chain.block(last)
-        found = self._grouped(raw_logs, end)
+        raws = _list_of(raw_logs)
+        confirm_range(self._chain, requests, raws, end)
+        found = self._grouped(raws, range(first, last + 1), block_of(end))
         self._range = min(self._range * 2, WIDEST_RANGE)
-        self.cursor = self.cursor.advanced([events.block for events in found], self._finality_depth)
+        self.cursor = self.cursor.advanced([events.block for events in found], final)
         return found
 
-    def _logs_by_range(self, first: int, last: int) -> list[dict[str, Any]] | None:
-        """Raw logs of a range; None where it was too wide for the endpoint, and is narrower from now on."""
-        wanted = {"fromBlock": hex(first), "toBlock": hex(last), "address": list(self._chain.deployment.addresses)}
-        try:
-            return list(self._chain.rpc.call("eth_getLogs", wanted))
-        except RpcFault:
-            if self._range == 1:
-                raise
-            self._range = max(1, (last - first + 1) // 2)
-            return None
+    def _narrow(self, width: int, fault: RpcFault) -> list[BlockEvents]:
+        """The range was too wide for the endpoint: the next is half as wide."""
+        if width == 1:
+            raise fault
+        self._range = max(1, width // 2)
+        return []
 
-    def _grouped(self, raw_logs: list[dict[str, Any]], end: Block) -> list[BlockEvents]:
+    def _grouped(self, raws: list[dict[str, Any]], blocks: range, end: Block) -> list[BlockEvents]:
         by_block: dict[int, list[dict[str, Any]]] = defaultdict(list)
-        for raw in raw_logs:
+        for raw in raws:
             by_block[int(raw["blockNumber"], 16)].append(raw)
         by_block.setdefault(end.number, [])
+        if any(number not in blocks for number in by_block):
+            raise ValueError("logs of blocks outside the range")
         times = self._timestamps(by_block, end)
-        return [self._sparse_block(number, by_block[number], times[number], end) for number in sorted(by_block)]
-
-    def _sparse_block(self, number: int, raws: list[dict[str, Any]], timestamp: int, end: Block) -> BlockEvents:
-        logs = tuple(log for log in (self._log(raw, timestamp) for raw in raws) if log)
-        if number == end.number:
-            if any(log.block_hash != end.hash for log in logs):
-                raise _Moved
-            return BlockEvents(end, logs)
-        return BlockEvents(Block(number, bytes.fromhex(raws[0]["blockHash"][2:]), None, timestamp), logs)
+        return [
+            self._block(end if number == end.number else _sparse(number, by_block[number], times[number]), of_block)
+            for number, of_block in sorted(by_block.items())
+        ]
 
     def _timestamps(self, by_block: dict[int, list[dict[str, Any]]], end: Block) -> dict[int, int]:
         """Block times, from the logs where the endpoint puts them there, else from headers in one round trip."""
@@ -228,10 +219,22 @@ class Tail:
             elif number != end.number:
                 missing.append(number)
         times |= {block.number: block.timestamp for block in self._chain.blocks(missing)}
+        if len(times) != len(by_block):
+            raise _Moved
         return times
 
-    def _log(self, raw: dict[str, Any], timestamp: int) -> Log | None:
-        return log_of(raw, self._contract_of[raw["address"].lower()], timestamp)
+    def _block(self, block: Block, raws: list[dict[str, Any]]) -> BlockEvents:
+        """A block with its logs, which must be of that very block, in order."""
+        places = [int(raw["logIndex"], 16) for raw in raws]
+        if any(bytes.fromhex(raw["blockHash"][2:]) != block.hash for raw in raws):
+            raise _Moved
+        if any(later <= earlier for earlier, later in pairwise(places)):
+            raise ValueError("logs out of order")
+        logs = (log_of(raw, self._contract_of[raw["address"].lower()], block.timestamp) for raw in raws)
+        return BlockEvents(block, tuple(log for log in logs if log))
+
+    def _logs_request(self, **where: str) -> Request:
+        return Request("eth_getLogs", (where | {"address": list(self._chain.deployment.addresses)},))
 
     # Blocks before it
 
@@ -245,7 +248,7 @@ class Tail:
     def _roll_back(self) -> Rollback:
         """Goes back to the newest block we know that is still canonical."""
         ancestors = self.cursor.ancestors
-        answers = self._chain.rpc.batch([Request("eth_getBlockByNumber", (hex(n), False)) for n, _ in ancestors])
+        answers = self._chain.rpc.batch([_header_request(number) for number, _ in ancestors])
         for index in reversed(range(len(ancestors))):
             answer = answers[index]
             if isinstance(answer, RpcFault):
@@ -257,10 +260,31 @@ class Tail:
         return self._halt()
 
     def _halt(self) -> Rollback:
-        oldest = self.cursor.ancestors[0][0] if self.cursor.ancestors else self.cursor.number
-        if self._chain.head().number < oldest:
-            raise Unavailable(f"the RPC at {self._chain.rpc.url} is behind block {oldest}, which it had shown before")
+        """No block we know is canonical here: halts where every endpoint has another in the oldest's place."""
+        oldest, known = (*self.cursor.ancestors, (self.cursor.number, self.cursor.hash))[0]
+        for endpoint in (self._chain.rpc, *self._chain.witnesses):
+            header = endpoint.call("eth_getBlockByNumber", hex(oldest), False)
+            if not header:
+                raise Unavailable(f"the RPC at {endpoint.url} does not know block {oldest}, which was read before")
+            if block_of(header).hash == known:
+                raise Unavailable(f"RPC endpoints disagree about block {oldest}, which is final")
         raise FinalityMoved(
             f"the chain at {self._chain.rpc.url} no longer holds block {oldest}, which was final: "
             "stop, compare with another RPC, and rebuild from the start block once the chain is settled"
         )
+
+
+def _header_request(number: int) -> Request:
+    return Request("eth_getBlockByNumber", (hex(number), False))
+
+
+def _sparse(number: int, raws: list[dict[str, Any]], timestamp: int) -> Block:
+    return Block(number, bytes.fromhex(raws[0]["blockHash"][2:]), None, timestamp)
+
+
+def _list_of(answer: Any) -> list[dict[str, Any]]:
+    if isinstance(answer, RpcFault):
+        raise answer
+    if not isinstance(answer, list):
+        raise TypeError("logs are a list")
+    return answer

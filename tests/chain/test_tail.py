@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from protocol.chain import calls
 from protocol.chain.client import Chain
 from protocol.chain.events import Dripped, Log, Transfer
+from protocol.chain.rpc import Rpc
 from protocol.chain.sender import Sender
 from protocol.chain.tail import BlockEvents, Cursor, FinalityMoved, Rollback, Tail
 from protocol.errors import Unavailable
@@ -48,6 +51,13 @@ def amounts(logs: list[Log]) -> list[int]:
     return [log.event.amount for log in logs if isinstance(log.event, Dripped)]
 
 
+@contextmanager
+def final_after(chain: Chain, depth: int | None) -> Iterator[Chain]:
+    """The same deployment where blocks are final so soon; by the node's tag where that is None."""
+    with closing(Chain(chain.rpc.url, replace(chain.deployment, finality_depth=depth))) as other:
+        yield other
+
+
 def drain(tail: Tail, max_blocks: int = 20_000) -> list[Log]:
     logs: list[Log] = []
     while found := tail.poll(max_blocks):
@@ -59,7 +69,8 @@ def drain(tail: Tail, max_blocks: int = 20_000) -> list[Log]:
 @pytest.mark.parametrize("max_blocks", [1, 4, 20_000])
 def test_every_event_comes_once_in_order(chain: Chain, faucet: Faucet, finality_depth: int, max_blocks: int) -> None:
     faucet.drip(9)
-    logs = drain(Tail(chain, finality_depth=finality_depth), max_blocks)
+    with final_after(chain, finality_depth) as other:
+        logs = drain(Tail(other), max_blocks)
     assert amounts(logs) == list(range(1, 10))
     assert [log.log_index for log in logs[-2:]] == [0, 1]
     assert isinstance(logs[-1].event, Transfer)
@@ -151,13 +162,24 @@ def test_a_shorter_chain_that_replaced_ours_rolls_back(chain: Chain, faucet: Fau
 
 
 def test_a_reorganisation_past_finality_halts(chain: Chain, faucet: Faucet, anvil: Anvil) -> None:
-    tail = Tail(chain, finality_depth=2)
-    faucet.drip(8)
-    drain(tail)
-    anvil.rpc.call("anvil_reorg", 6, [])
-    anvil.rpc.call("anvil_mine", hex(1))
-    with pytest.raises(FinalityMoved, match="which was final"):
-        tail.poll()
+    with final_after(chain, 2) as other:
+        tail = Tail(other)
+        faucet.drip(8)
+        drain(tail)
+        anvil.rpc.call("anvil_reorg", 6, [])
+        anvil.rpc.call("anvil_mine", hex(1))
+        with pytest.raises(FinalityMoved, match="which was final"):
+            tail.poll()
+
+
+def test_finality_by_the_nodes_own_tag_reads_the_same(chain: Chain, faucet: Faucet, anvil: Anvil) -> None:
+    faucet.drip(3)
+    anvil.rpc.call("anvil_mine", hex(70))
+    faucet.drip(3)
+    with final_after(chain, None) as other:
+        head, final = other.head_and_final()
+        assert 0 < final < head.number
+        assert amounts(drain(Tail(other))) == list(range(1, 7))
 
 
 def test_an_idle_poll_costs_one_request(chain: Chain) -> None:
@@ -169,14 +191,28 @@ def test_an_idle_poll_costs_one_request(chain: Chain) -> None:
 
 
 def test_an_rpc_that_is_gone_loses_nothing(chain: Chain, faucet: Faucet) -> None:
-    tail = Tail(chain)
+    rpc = Rpc(chain.rpc.url)
+    tail = Tail(Chain([rpc], chain.deployment))
     drain(tail)
     faucet.drip(2)
-    url, chain.rpc.url = chain.rpc.url, "http://127.0.0.1:1"
+    url, rpc.url = rpc.url, "http://127.0.0.1:1"
     with pytest.raises(Unavailable, match="no RPC answers"):
         tail.poll()
-    chain.rpc.url = url
+    rpc.url = url
     assert amounts(drain(tail)) == [1, 2]
+    rpc.close()
+
+
+def test_another_endpoint_steps_in_for_one_that_is_gone(chain: Chain, faucet: Faucet) -> None:
+    first, second = Rpc(chain.rpc.url), Rpc(chain.rpc.url)
+    tail = Tail(Chain([first, second], chain.deployment))
+    faucet.drip(1)
+    assert amounts(drain(tail)) == [1]
+    first.url = "http://127.0.0.1:1"
+    faucet.drip(2)
+    assert amounts(drain(tail)) == [2, 3]
+    first.close()
+    second.close()
 
 
 def test_a_hundred_blocks_a_second_are_caught_up_with_in_few_requests(chain: Chain, anvil: Anvil) -> None:
