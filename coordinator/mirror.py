@@ -106,8 +106,9 @@ class Mirror:
     def _write(self, session: Session) -> None:
         assert self._tail is not None
         rows, removed = self.market.take_changes()
-        for row in removed:
-            session.delete(session.merge(row))
+        for row in removed:  # which need not have been written yet: made and gone between two looks
+            keys = type(row).__table__.primary_key.columns  # type: ignore[attr-defined]
+            session.exec(delete(type(row)).where(*(key == getattr(row, key.name) for key in keys)))
         position = self._tail.cursor
         upsert(session, [*rows, Cursor(id=1, number=position.number, position=position.to_json())])
 

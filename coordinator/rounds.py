@@ -64,6 +64,7 @@ class Driver:
         """Does everything that is due now. Raises ``Unavailable`` where chain, database or Redis do not answer."""
         if self._sender.unfinished():
             self._sender.reconcile()  # after a crash: what was under way first, so that nothing is done twice
+        self._sender.tend()
         for _ in range(MOST_PASSES):
             market = self._mirror.follow()
             if self._run not in market.runs or not self._pass(market):

@@ -50,6 +50,10 @@ class Database:
         try:
             self._engine = _engine(self.where)
             METADATA.create_all(self._engine, tables=[_POSITION, _EVENT, *TABLES.values()])
+        except OperationalError as error:
+            if "locked" in str(error.orig):
+                raise Unavailable(f"the ledger's database {self.where} does not answer: {error.orig}") from error
+            raise Misconfigured(f"cannot open the ledger's database {self.where}: {error.orig}") from error
         except (SQLAlchemyError, ImportError, OSError) as error:
             reason = str(getattr(error, "orig", None) or error).splitlines()[0]
             raise Misconfigured(f"cannot open the ledger's database {self.where}: {reason}") from error

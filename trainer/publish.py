@@ -43,6 +43,7 @@ class Publisher:
         directory = self.folder / str(version) if version else self.model
         if not directory.exists():
             policy.save_weights(directory)
+        self.sender.tend()
         signed = shardcast.publish(
             directory,
             self.run,

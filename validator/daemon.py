@@ -75,6 +75,7 @@ class Validator:
 
     def tick(self) -> bool:
         """One pass over everything; returns whether there may be more to do at once."""
+        self._sender.tend()
         followed = self._follow()
         live = list(self._rounds.live.values())
         duties = [(one, duty(one, self._node, one.certain(self._node), self._now())) for one in live]

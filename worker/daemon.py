@@ -117,6 +117,7 @@ class Worker:
     def tick(self) -> bool:
         """Works through what is assigned now. Returns whether there was anything."""
         self._keep_house_if_due()
+        self.sender.tend()
         if self.producer.loaded is None:
             self._load_newest()
         assignments = self.client.assignments(self.node, int(self.settings.wait_seconds))

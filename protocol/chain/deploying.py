@@ -16,8 +16,9 @@ from web3.utils.address import get_create_address
 from protocol.chain import abi
 from protocol.chain.abi import checksummed
 from protocol.chain.deployment import Deployment
+from protocol.chain.fees import GWEI
 from protocol.chain.rpc import Rpc
-from protocol.chain.sender import GWEI, TransactionSigner
+from protocol.chain.sender import TransactionSigner
 from protocol.chain.structs import ProtocolTerms
 from protocol.errors import Rejected, Unavailable
 

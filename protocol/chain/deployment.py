@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from protocol.chain.abi import CONTRACTS, checksummed, functions
+from protocol.chain.reverts import reverted
 from protocol.chain.rpc import Request, Rpc, RpcFault
 from protocol.errors import Misconfigured
 
@@ -159,6 +160,8 @@ class Deployment:
         ]
         answers = rpc.batch([Request("eth_call", (call, "latest")) for call in calls])
         for (name, getter, other), answer in zip(checks, answers, strict=True):
+            if isinstance(answer, RpcFault) and reverted(answer) is None:
+                raise answer
             named = None if isinstance(answer, RpcFault) or len(answer) < 42 else checksummed("0x" + answer[-40:])
             if named != self.address_of(other):
                 raise Misconfigured(

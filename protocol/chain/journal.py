@@ -1,7 +1,7 @@
 """What a sender means to do and has done, on disk before the chain hears of it.
 
-    planned ──> signed ──> broadcast ──> mined
-       │           └───────────┴───────> failed
+    planned ──> signed ──> broadcast <──> mined ──> final
+       │           └───────────┴────────────┴─────> failed
        └─ a refused simulation removes the intent: nothing was signed, the same key may be tried again
 
 An intent is one effect on chain, named by its key. It may take several signed transactions (attempts) of one nonce,
@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
+from typing import Any
 
 from protocol.chain.calls import Call
-from protocol.errors import Misconfigured
+from protocol.errors import Misconfigured, Unavailable
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS belongs (to_whom TEXT PRIMARY KEY);
@@ -30,7 +31,8 @@ CREATE TABLE IF NOT EXISTS attempts (
 CREATE INDEX IF NOT EXISTS attempts_by_key ON attempts (key);
 """
 
-PLANNED, SIGNED, BROADCAST, MINED, FAILED = "planned", "signed", "broadcast", "mined", "failed"
+PLANNED, SIGNED, BROADCAST = "planned", "signed", "broadcast"
+MINED, FINAL, FAILED = "mined", "final", "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +60,21 @@ class Attempt:
     signed_at: float
 
 
+class _Connection(sqlite3.Connection):
+    """One whose failures are ours."""
+
+    def execute(self, *statement: Any) -> sqlite3.Cursor:
+        try:
+            return super().execute(*statement)
+        except sqlite3.OperationalError as error:
+            raise Unavailable(f"the journal of sent transactions does not answer: {error}") from error
+
+
 class Journal:
-    """The sqlite file behind a sender. Its caller keeps threads apart; every method is one transaction."""
+    """The sqlite file behind a sender. Its caller keeps threads apart; every method is one transaction.
+
+    Each raises ``Unavailable`` where the file is locked or the disk is full; nothing was written then.
+    """
 
     def __init__(self, path: Path, to_whom: str) -> None:
         """Opens or creates the journal; ``to_whom`` names the key and the chain it is for.
@@ -68,13 +83,14 @@ class Journal:
             Misconfigured: it cannot be written, or is another key's or another chain's.
         """
         try:
-            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=_Connection)
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute("PRAGMA synchronous=NORMAL")
             self._db.executescript(SCHEMA)
             self._db.execute("INSERT INTO belongs SELECT ? WHERE NOT EXISTS (SELECT * FROM belongs)", (to_whom,))
             (owner,) = self._db.execute("SELECT to_whom FROM belongs").fetchone()
-        except sqlite3.Error as error:
+        except (OSError, sqlite3.Error, Unavailable) as error:
             raise Misconfigured(f"cannot write the journal {path}: {error}") from error
         if owner != to_whom:
             raise Misconfigured(f"the journal {path} is of {owner}, not of {to_whom}; give another state directory")
@@ -88,16 +104,23 @@ class Journal:
         """Intents signed or broadcast, by nonce."""
         return self._intents("WHERE state IN (?, ?) ORDER BY nonce", SIGNED, BROADCAST)
 
-    def mined_from(self, block_number: int) -> list[Intent]:
-        """Intents mined in this block or later, by nonce."""
-        return self._intents("WHERE state = ? AND block_number >= ? ORDER BY nonce", MINED, block_number)
+    def mined(self) -> list[Intent]:
+        """Intents mined and not known to be final, by nonce."""
+        return self._intents("WHERE state = ? ORDER BY nonce", MINED)
+
+    def watched(self) -> bool:
+        """Whether any intent may still change: it is pending, or mined and not final."""
+        query = "SELECT 1 FROM intents WHERE state IN (?, ?, ?) LIMIT 1"
+        return self._number(query, SIGNED, BROADCAST, MINED) is not None
 
     def highest_nonce(self) -> int | None:
-        """The highest nonce of an intent that is not finished."""
-        (nonce,) = self._db.execute(
-            "SELECT max(nonce) FROM intents WHERE state IN (?, ?)", (SIGNED, BROADCAST)
-        ).fetchone()
-        return None if nonce is None else int(nonce)
+        """The highest nonce that was ever signed with."""
+        return self._number("SELECT max(nonce) FROM intents")
+
+    def has_mined(self, nonce: int) -> bool:
+        """Whether an intent with this nonce was mined."""
+        query = "SELECT 1 FROM intents WHERE state IN (?, ?) AND nonce = ?"
+        return self._number(query, MINED, FINAL, nonce) is not None
 
     def attempts(self, key: str) -> list[Attempt]:
         """The intent's signed transactions, oldest first."""
@@ -129,21 +152,15 @@ class Journal:
         self._db.execute("PRAGMA synchronous=NORMAL")
 
     def _write_signed(self, nonce: int, attempt: Attempt) -> None:
-        with self._db:
-            self._db.execute("BEGIN IMMEDIATE")
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
             self._db.execute("UPDATE intents SET state = ?, nonce = ? WHERE key = ?", (SIGNED, nonce, attempt.key))
-            self._db.execute(
-                "INSERT OR IGNORE INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (
-                    attempt.tx_hash,
-                    attempt.key,
-                    attempt.raw,
-                    attempt.gas,
-                    attempt.max_fee,
-                    attempt.priority_fee,
-                    attempt.signed_at,
-                ),
-            )
+            self._db.execute("INSERT OR IGNORE INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(attempt))
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
 
     def mark_broadcast(self, key: str) -> None:
         """An RPC has taken the newest transaction."""
@@ -153,6 +170,10 @@ class Journal:
         """It happened."""
         self._db.execute("UPDATE intents SET state = ?, block_number = ? WHERE key = ?", (MINED, block_number, key))
 
+    def mark_final(self, key: str, block_number: int) -> None:
+        """It happened, and cannot be undone."""
+        self._db.execute("UPDATE intents SET state = ?, block_number = ? WHERE key = ?", (FINAL, block_number, key))
+
     def mark_failed(self, key: str, failure: str) -> None:
         """It will not happen, and why."""
         self._db.execute("UPDATE intents SET state = ?, failure = ? WHERE key = ?", (FAILED, failure, key))
@@ -160,6 +181,10 @@ class Journal:
     def close(self) -> None:
         """Closes the file."""
         self._db.close()
+
+    def _number(self, query: str, *parameters: object) -> int | None:
+        row = self._db.execute(query, parameters).fetchone()
+        return None if row is None or row[0] is None else int(row[0])
 
     def _intents(self, where: str, *parameters: object) -> list[Intent]:
         rows = self._db.execute(

@@ -2,7 +2,8 @@
 
 One sender owns the nonces of one key. For each intent: simulate on the pending state, sign, write the signed bytes to
 the journal, broadcast, wait. After a crash the same bytes are broadcast again: a transaction of the same hash and nonce
-cannot take effect twice. Fees are EIP-1559 under a cap; what stays pending is replaced at a higher fee within that cap.
+cannot take effect twice. What stays pending is replaced at a higher fee; what a reorganisation undoes is sent again,
+until it is final; a nonce that nothing of ours holds any more is filled, since those after it wait for it.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from typing import Any, Protocol
 from eth_utils.crypto import keccak
 
 from protocol.chain.block import block_of
-from protocol.chain.calls import Call
+from protocol.chain.calls import Call, pay_native
 from protocol.chain.client import Chain
-from protocol.chain.journal import FAILED, MINED, Attempt, Intent, Journal
+from protocol.chain.fees import Fees
+from protocol.chain.journal import FAILED, FINAL, MINED, Attempt, Intent, Journal
 from protocol.chain.key_lock import hold_key
+from protocol.chain.nonces import user_of_nonce
 from protocol.chain.receipts import Receipt, receipt_of
 from protocol.chain.reverts import Reverted, decode_revert, reverted
 from protocol.chain.rpc import Request, RpcFault
@@ -30,30 +33,17 @@ from protocol.errors import Misconfigured, Rejected, Unavailable
 GAS_MARGIN_PERCENT = 25
 """Added to the estimate: state may move between estimate and inclusion."""
 
-BUMP_PERCENT = 15
-"""Added to both fees of a replacement; nodes ask for 10 at least."""
 
-REORG_DEPTH = 64
-"""Blocks within which a mined transaction may be undone, and is watched for at start."""
+class Clock(Protocol):
+    """Seconds that only go forward, and a way to let some pass. The ``time`` module is one."""
 
-GWEI = 10**9
+    def monotonic(self) -> float:
+        """Seconds since some moment."""
+        ...
 
-
-@dataclass(frozen=True, slots=True)
-class Fees:
-    """How a sender bids, in wei per gas and seconds.
-
-    Args:
-        cap: never bid more than this.
-        priority: tip to the block's producer.
-        resend_seconds: broadcast the same bytes again after this long without being mined.
-        replace_seconds: sign a replacement at higher fees after this long.
-    """
-
-    cap: int = 200 * GWEI
-    priority: int = GWEI
-    resend_seconds: float = 3.0
-    replace_seconds: float = 45.0
+    def sleep(self, seconds: float, /) -> None:
+        """Returns when so many have passed."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +86,7 @@ class Sender:
         fees: how to bid.
         poll_seconds: pause between looks for a receipt.
         wait_seconds: after this long without a receipt ``Unavailable`` is raised; the intent stays in the journal.
+        clock: what time goes by.
 
     Raises:
         Misconfigured: another process sends for this key, or the journal cannot be written.
@@ -109,13 +100,17 @@ class Sender:
         fees: Fees | None = None,
         poll_seconds: float = 0.025,
         wait_seconds: float = 120.0,
+        clock: Clock = time,
     ) -> None:
         self.chain = chain
         self.signer = signer
         self.fees = fees or Fees()
         self._poll_seconds = poll_seconds
         self._wait_seconds = wait_seconds
-        self._lock = hold_key(Path(journal_path), signer.address)
+        self._clock = clock
+        self._pending_since: dict[bytes, float] = {}
+        self._tended = clock.monotonic()
+        self._lock = hold_key(_identity(chain, signer.address))
         self._guard = threading.RLock()
         try:
             self._journal = Journal(Path(journal_path), _identity(chain, signer.address))
@@ -166,7 +161,7 @@ class Sender:
                 raise reverted(answer) or answer
         returned, gas, header, balance, mined = answers
         limit = max(int(gas, 16) * (100 + GAS_MARGIN_PERCENT) // 100, call.least_gas)
-        bid = self._bid(block_of(header).base_fee)
+        bid = self.fees.bid(block_of(header).base_fee)
         self._afford(call.value + limit * bid, int(balance, 16))
         return Simulation(call.description, limit, bid, bytes.fromhex(returned[2:]), int(mined, 16))
 
@@ -177,13 +172,26 @@ class Sender:
             )
 
     def reconcile(self) -> None:
-        """Makes journal and chain agree: what was signed is broadcast again, what a reorganisation undid as well."""
+        """Makes journal and chain agree: what a reorganisation undid is sent again, and what is pending is pressed.
+
+        Raises:
+            Unavailable: the RPC does not answer; nothing is lost.
+        """
         with self._guard:
-            undone_from = max(0, self.chain.head().number - REORG_DEPTH)
-            for intent in self._journal.mined_from(undone_from):
-                if self._receipt(intent.key) is None:
-                    self._journal.mark_broadcast(intent.key)
+            self._tended = self._clock.monotonic()
+            self._look_back()
             self._press_all(self._journal.unfinished())
+            self._fill_gaps()
+
+    def tend(self) -> None:
+        """``reconcile``, where anything is pending or may yet be undone, and some seconds have passed since the last.
+
+        A daemon calls this in every tick: what it has sent is watched until it is final.
+        """
+        with self._guard:
+            due = self._clock.monotonic() - self._tended > self.fees.resend_seconds
+            if due and self._journal.watched():
+                self.reconcile()
 
     def unfinished(self) -> list[Intent]:
         """Intents signed or broadcast and not mined."""
@@ -194,6 +202,18 @@ class Sender:
         """Closes the journal and lets another process send for this key."""
         self._journal.close()
         os.close(self._lock)
+
+    def _look_back(self) -> None:
+        """What is mined may be undone until it is final, however long nobody looked."""
+        mined = self._journal.mined()
+        if not mined:
+            return
+        _, final = self.chain.head_and_final()
+        for intent, receipt in zip(mined, self._receipts(mined), strict=True):
+            if receipt is None:
+                self._journal.mark_broadcast(intent.key)
+            elif receipt.block_number <= final:
+                self._journal.mark_final(intent.key, receipt.block_number)
 
     # Before the chain hears of it
 
@@ -212,20 +232,17 @@ class Sender:
         except Exception:
             self._journal.drop(key)
             raise
-        self._sign(
-            key,
-            call,
-            self._next_nonce(simulation.mined),
-            simulation.gas,
-            simulation.max_fee_per_gas,
-            self.fees.priority,
-        )
+        nonce = self._next_nonce(simulation.mined)
+        self._sign(key, call, nonce, simulation.gas, simulation.max_fee_per_gas, self.fees.priority)
         self._broadcast(key)
 
     def _next_nonce(self, mined: int) -> int:
-        """Contiguous: one after the newest in flight, else the first the chain has not seen."""
-        in_flight = self._journal.highest_nonce()
-        return mined if in_flight is None else max(mined, in_flight + 1)
+        """Contiguous: one after the newest of ours, or the first the chain has not seen.
+
+        The chain may show fewer than ours: an endpoint lags, or a reorganisation undid some, which are sent again.
+        """
+        newest = self._journal.highest_nonce()
+        return mined if newest is None else max(mined, newest + 1)
 
     def _sign(self, key: str, call: Call, nonce: int, gas: int, max_fee: int, priority_fee: int) -> None:
         transaction = {
@@ -241,15 +258,6 @@ class Sender:
         raw = self.signer.sign_transaction(transaction | ({"to": call.to} if call.to else {}))
         self._journal.sign(nonce, Attempt(keccak(raw), key, raw, gas, max_fee, priority_fee, time.time()))
 
-    def _bid(self, base_fee: int) -> int:
-        """Twice the base fee and the tip: enough for six full blocks in a row, within the cap."""
-        if base_fee + self.fees.priority > self.fees.cap:
-            raise Unavailable(
-                f"underpriced: gas costs {base_fee + self.fees.priority} wei now, the cap is {self.fees.cap}; "
-                "wait, or raise the cap"
-            )
-        return min(2 * base_fee + self.fees.priority, self.fees.cap)
-
     def _fields(self, call: Call) -> dict[str, Any]:
         fields = {"from": self.address, "data": "0x" + call.data.hex(), "value": hex(call.value)}
         return fields | ({"to": call.to} if call.to else {})
@@ -262,11 +270,11 @@ class Sender:
             self.chain.rpc.call("eth_sendRawTransaction", "0x" + raw.hex())
         except RpcFault as fault:
             if not _already_there(fault):
-                raise Unavailable(f"the RPC does not take the transaction: {fault.message}") from fault
+                raise _NotTaken(f"the RPC does not take the transaction: {fault.message}") from fault
         self._journal.mark_broadcast(key)
 
     def _wait(self, key: str) -> Receipt:
-        started = resent = time.monotonic()
+        started = self._clock.monotonic()
         while True:
             with self._guard:
                 intent = self._journal.intent(key)
@@ -274,16 +282,17 @@ class Sender:
                 receipt = self._settle(intent)
             if receipt is not None:
                 return receipt
-            now = time.monotonic()
+            now = self._clock.monotonic()
             if now - started > self._wait_seconds:
-                raise Unavailable(
-                    f"{intent.call.description} is not mined after {self._wait_seconds:.0f} s; it stays pending"
-                )
-            if now - resent > self.fees.resend_seconds:
-                resent = now
-                with self._guard:
-                    self._press_all(self._journal.unfinished())
-            time.sleep(self._poll_seconds)
+                raise Unavailable(self._why_pending(intent))
+            if now - self._tended > self.fees.resend_seconds:
+                self.reconcile()
+            self._clock.sleep(self._poll_seconds)
+
+    def _why_pending(self, intent: Intent) -> str:
+        bid, base_fee = self._journal.attempts(intent.key)[-1].max_fee, self.chain.head().base_fee
+        why = f"; underpriced: it bids {bid} wei, gas costs {base_fee}, the cap is {self.fees.cap}" * (bid < base_fee)
+        return f"{intent.call.description} is not mined after {self._wait_seconds:.0f} s; it stays pending{why}"
 
     def _settle(self, intent: Intent) -> Receipt | None:
         """The receipt, if there is one; raises where the intent has failed."""
@@ -296,21 +305,27 @@ class Sender:
             error = self._why_reverted(intent, receipt)
             self._journal.mark_failed(intent.key, f"{intent.call.description} was mined but {error}")
             raise error
-        if intent.state != MINED:
+        if intent.state not in (MINED, FINAL):
             self._journal.mark_mined(intent.key, receipt.block_number)
         return receipt
 
     def _receipt(self, key: str) -> Receipt | None:
-        attempts = self._journal.attempts(key)
+        intent = self._journal.intent(key)
+        return None if intent is None else self._receipts([intent])[0]
+
+    def _receipts(self, intents: Sequence[Intent]) -> list[Receipt | None]:
+        """Of each intent, that of whichever of its transactions was mined."""
+        attempts = [attempt for intent in intents for attempt in self._journal.attempts(intent.key)]
         answers = self.chain.rpc.batch(
-            [Request("eth_getTransactionReceipt", ("0x" + a.tx_hash.hex(),)) for a in attempts]
+            [Request("eth_getTransactionReceipt", ("0x" + attempt.tx_hash.hex(),)) for attempt in attempts]
         )
-        for answer in answers:
+        found: dict[str, Receipt] = {}
+        for attempt, answer in zip(attempts, answers, strict=True):
             if isinstance(answer, RpcFault):
                 raise answer
             if answer:
-                return receipt_of(answer, self.chain)
-        return None
+                found[attempt.key] = receipt_of(answer, self.chain)
+        return [found.get(intent.key) for intent in intents]
 
     def _press_all(self, intents: Sequence[Intent]) -> None:
         """Gets what is pending moving, oldest first, since a nonce waits for those before it.
@@ -321,31 +336,47 @@ class Sender:
             try:
                 if self._settle(intent) is None and not self._lost_nonce(intent):
                     self._press(intent)
-            except Rejected:
+            except (Rejected, _NotTaken):
                 continue
 
     def _press(self, intent: Intent) -> None:
         """The same bytes again, or after a while a higher bid."""
         attempt = self._journal.attempts(intent.key)[-1]
-        if time.time() - attempt.signed_at > self.fees.replace_seconds:
+        since = self._pending_since.setdefault(attempt.tx_hash, self._clock.monotonic())
+        if self._clock.monotonic() - since > self.fees.replace_seconds:
             self._replace(intent, attempt)
         self._broadcast(intent.key)
 
     def _lost_nonce(self, intent: Intent) -> bool:
-        """Fails the intent where the chain has used its nonce for something else."""
-        mined = int(self.chain.rpc.call("eth_getTransactionCount", self.address, "latest"), 16)
-        if intent.nonce is None or mined <= intent.nonce or self._receipt(intent.key) is not None:
+        """Fails the intent where the chain shows a transaction that is not ours with its nonce."""
+        assert intent.nonce is not None
+        user = user_of_nonce(self.chain.rpc, self.address, intent.nonce)
+        ours = {"0x" + attempt.tx_hash.hex() for attempt in self._journal.attempts(intent.key)}
+        if user is None or user in ours or self._receipt(intent.key) is not None:
             return False
-        what = f"nonce {intent.nonce} was taken by another program with this key"
+        what = f"nonce {intent.nonce} was taken by another program with this key, in transaction {user or 'long ago'}"
         self._journal.mark_failed(intent.key, f"{intent.call.description} was not sent: {what}")
         return True
 
     def _replace(self, intent: Intent, attempt: Attempt) -> None:
         assert intent.nonce is not None
-        max_fee = attempt.max_fee * (100 + BUMP_PERCENT) // 100 + 1
-        if max_fee <= self.fees.cap:
-            priority = attempt.priority_fee * (100 + BUMP_PERCENT) // 100 + 1
-            self._sign(intent.key, intent.call, intent.nonce, attempt.gas, max_fee, priority)
+        raised = self.fees.raised(attempt.max_fee, attempt.priority_fee)
+        if raised is not None:
+            self._sign(intent.key, intent.call, intent.nonce, attempt.gas, *raised)
+
+    def _fill_gaps(self) -> None:
+        """Uses nonces that nothing of ours holds: one another program took, in a block that was undone."""
+        held = {intent.nonce for intent in self._journal.unfinished()}
+        if not held:
+            return
+        mined = int(self.chain.rpc.call("eth_getTransactionCount", self.address, "latest"), 16)
+        for nonce in range(mined, max(filter(None, held), default=0)):
+            if nonce not in held and not self._journal.has_mined(nonce):
+                filler, key = pay_native(self.address, 0), f"gap/{nonce}"
+                simulation = self.simulate(filler)
+                self._journal.plan(key, filler)
+                self._sign(key, filler, nonce, simulation.gas, simulation.max_fee_per_gas, self.fees.priority)
+                self._broadcast(key)
 
     def _why_reverted(self, intent: Intent, receipt: Receipt) -> Reverted:
         """The same call on the block before says why, in most cases."""
@@ -354,6 +385,10 @@ class Sender:
         except RpcFault as fault:
             return reverted(fault) or decode_revert(b"")
         return Reverted("", {}, "reverted: the chain moved between simulation and inclusion")
+
+
+class _NotTaken(Unavailable):
+    """An RPC refuses a transaction for what it is, not for how things stand."""
 
 
 def _identity(chain: Chain, address: str) -> str:

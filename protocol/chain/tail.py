@@ -177,7 +177,8 @@ class Tail:
         ]
         joint, raw_logs, end = self._chain.rpc.batch(requests)
         if isinstance(raw_logs, RpcFault):
-            return self._narrow(last - first + 1, raw_logs)
+            self._narrow(last - first + 1, raw_logs)
+            return self._backfill(last, final)
         if not joint or not end or isinstance(joint, RpcFault) or isinstance(end, RpcFault):
             raise _Moved  # whoever answers now does not know the end of the range: its logs may be cut short
         if block_of(joint).parent != self.cursor.hash:
@@ -189,12 +190,11 @@ class Tail:
         self.cursor = self.cursor.advanced([events.block for events in found], final)
         return found
 
-    def _narrow(self, width: int, fault: RpcFault) -> list[BlockEvents]:
+    def _narrow(self, width: int, fault: RpcFault) -> None:
         """The range was too wide for the endpoint: the next is half as wide."""
         if width == 1:
             raise fault
-        self._range = max(1, width // 2)
-        return []
+        self._range = width // 2
 
     def _grouped(self, raws: list[dict[str, Any]], blocks: range, end: Block) -> list[BlockEvents]:
         by_block: dict[int, list[dict[str, Any]]] = defaultdict(list)

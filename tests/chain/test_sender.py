@@ -9,8 +9,9 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,8 +22,9 @@ import pytest
 from protocol.chain import calls
 from protocol.chain.client import Chain
 from protocol.chain.events import Dripped, Transfer
+from protocol.chain.fees import GWEI, Fees
 from protocol.chain.reverts import Reverted
-from protocol.chain.sender import GWEI, Fees, Sender
+from protocol.chain.sender import Sender
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.node.wallet import Keystores, Wallet
 from tests.conftest import ROOT, TOKEN, Anvil
@@ -119,8 +121,6 @@ def test_a_dropped_transaction_is_sent_again(sender: Sender, anvil: Anvil) -> No
 
 
 def wait_for(look: Callable[[], object]) -> object:
-    import time
-
     for _ in range(200):
         if found := look():
             return found
@@ -164,13 +164,29 @@ def test_a_key_without_gas_is_told_what_it_needs(chain: Chain, tmp_path: Path) -
 
 def test_two_senders_cannot_share_a_key(sender: Sender, chain: Chain, wallet: Wallet, tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match="another process already sends transactions of"):
-        Sender(chain, wallet, tmp_path / "other.sqlite")
+        Sender(chain, wallet, tmp_path / "another place" / "other.sqlite")
 
 
 def test_a_journal_of_another_key_is_refused(chain: Chain, make_wallet: MakeWallet, tmp_path: Path) -> None:
     Sender(chain, make_wallet("a"), tmp_path / "j.sqlite").close()
     with pytest.raises(Misconfigured, match="give another state directory"):
         Sender(chain, make_wallet("b"), tmp_path / "j.sqlite")
+
+
+def foreign(chain: Chain, wallet: Wallet, nonce: int) -> str:
+    """A transaction that another program sends with our key."""
+    fields = {
+        "type": 2,
+        "chainId": chain.chain_id,
+        "nonce": nonce,
+        "to": NOBODY,
+        "value": 7,
+        "data": b"",
+        "gas": 21_000,
+        "maxFeePerGas": 100 * GWEI,
+        "maxPriorityFeePerGas": GWEI,
+    }
+    return "0x" + wallet.sign_transaction(fields).hex()
 
 
 def test_a_nonce_taken_by_another_program_fails_the_intent(
@@ -181,18 +197,7 @@ def test_a_nonce_taken_by_another_program_fails_the_intent(
         with pytest.raises(Unavailable):
             sender.send("pay", calls.pay_native(NOBODY, 1))
         anvil.rpc.call("anvil_dropAllTransactions")
-        foreign = {
-            "type": 2,
-            "chainId": chain.chain_id,
-            "nonce": 0,
-            "to": NOBODY,
-            "value": 7,
-            "data": b"",
-            "gas": 21_000,
-            "maxFeePerGas": 100 * GWEI,
-            "maxPriorityFeePerGas": GWEI,
-        }
-        anvil.rpc.call("eth_sendRawTransaction", "0x" + wallet.sign_transaction(foreign).hex())
+        anvil.rpc.call("eth_sendRawTransaction", foreign(chain, wallet, 0))
         anvil.rpc.call("evm_mine")
     sender.reconcile()
     with pytest.raises(Rejected, match="nonce 0 was taken by another program"):
@@ -211,6 +216,66 @@ def test_what_a_reorganisation_undid_is_sent_again(chain: Chain, wallet: Wallet,
     assert sender.send("drip", drip).status == 1
     sender.close()
     assert chain.latest().balance_of(wallet.address) == TOKEN
+
+
+def test_an_intent_after_one_that_was_undone_leaves_it_its_nonce(sender: Sender, chain: Chain, anvil: Anvil) -> None:
+    first, second = calls.pay_native(NOBODY, 1), calls.pay_native(NOBODY, 2)
+    sender.send("first", first)
+    anvil.rpc.call("anvil_reorg", 1, [])
+    assert sent_by(anvil, sender.address) == 0
+    assert sender.send("second", second).status == 1
+    assert sender.send("first", first).status == 1
+    assert sent_by(anvil, sender.address) == 2
+    assert int(anvil.rpc.call("eth_getBalance", NOBODY, "latest"), 16) == 3
+
+
+def test_what_was_undone_is_sent_again_by_a_sender_that_is_tended(sender: Sender, chain: Chain, anvil: Anvil) -> None:
+    sender.send("pay", calls.pay_native(NOBODY, 1))
+    anvil.rpc.call("anvil_reorg", 1, [])
+    time.sleep(2 * QUICK.resend_seconds)
+    sender.tend()
+    assert sent_by(anvil, sender.address) == 1
+
+
+def test_a_sender_with_nothing_to_watch_asks_nothing(sender: Sender, chain: Chain, anvil: Anvil) -> None:
+    sender.send("pay", calls.pay_native(NOBODY, 1))
+    anvil.rpc.call("anvil_mine", hex(70))
+    time.sleep(2 * QUICK.resend_seconds)
+    sender.tend()
+    before = chain.rpc.round_trips
+    time.sleep(2 * QUICK.resend_seconds)
+    sender.tend()
+    assert chain.rpc.round_trips == before
+
+
+def test_a_nonce_that_a_reorganisation_set_free_is_filled(
+    chain: Chain, wallet: Wallet, anvil: Anvil, tmp_path: Path
+) -> None:
+    """Another program takes nonce 0, ours goes on with 1; then the other's transaction is undone and lost."""
+    hasty = Sender(chain, wallet, tmp_path / "j.sqlite", QUICK, wait_seconds=0.01)
+    with no_mining(anvil):
+        with pytest.raises(Unavailable):
+            hasty.send("lost", calls.pay_native(NOBODY, 1))
+        hasty.close()
+        anvil.rpc.call("anvil_dropAllTransactions")
+        anvil.rpc.call("eth_sendRawTransaction", foreign(chain, wallet, 0))
+        anvil.rpc.call("evm_mine")
+    sender = Sender(chain, wallet, tmp_path / "j.sqlite", QUICK)
+    assert sender.send("next", calls.pay_native(NOBODY, 2)).status == 1
+    anvil.rpc.call("anvil_reorg", 2, [])
+    anvil.rpc.call("anvil_dropAllTransactions")
+    assert sender.send("next", calls.pay_native(NOBODY, 2)).status == 1
+    assert sent_by(anvil, wallet.address) == 2
+    sender.close()
+
+
+def test_a_journal_that_another_program_locks_is_waited_for(sender: Sender, chain: Chain, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "journal.sqlite", isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(Unavailable, match="the journal of sent transactions does not answer: database is locked"):
+            sender.send("pay", calls.pay_native(NOBODY, 1))
+        other.execute("ROLLBACK")
+    assert sender.send("pay", calls.pay_native(NOBODY, 1)).status == 1
 
 
 CHILD = """

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pytest
 
 from protocol.chain import calls
@@ -213,6 +215,94 @@ def test_another_endpoint_steps_in_for_one_that_is_gone(chain: Chain, faucet: Fa
     assert amounts(drain(tail)) == [2, 3]
     first.close()
     second.close()
+
+
+class CutsShort(httpx.HTTPTransport):
+    """An endpoint that leaves out the last log of whatever it is asked."""
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        body = json.loads(super().handle_request(request).read())
+        answers = body if isinstance(body, list) else [body]
+        for answer in answers:
+            if isinstance(answer.get("result"), list):
+                answer["result"] = answer["result"][:-1]
+        return httpx.Response(200, json=body)
+
+
+@pytest.mark.parametrize("finality_depth", [64, 0], ids=["live", "backfill"])
+def test_endpoints_that_tell_different_events_of_a_block_stop_the_reading(
+    chain: Chain, faucet: Faucet, finality_depth: int
+) -> None:
+    faucet.drip(2)
+    honest, liar = Rpc(chain.rpc.url), Rpc(chain.rpc.url, transport=CutsShort())
+    deployment = replace(chain.deployment, finality_depth=finality_depth)
+    for order in ([honest, liar], [liar, honest]):
+        with pytest.raises(Unavailable, match="RPC endpoints disagree"):
+            Tail(Chain(order, deployment)).poll()
+    honest.close()
+    liar.close()
+
+
+def test_an_endpoint_that_lags_has_no_opinion(chain: Chain, faucet: Faucet, anvil: Anvil) -> None:
+    faucet.drip(2)
+    behind = chain.head().number - 1
+
+    class Lags(httpx.HTTPTransport):
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            asked, body = json.loads(request.read()), json.loads(super().handle_request(request).read())
+            for one, answer in zip(asked, body, strict=True) if isinstance(asked, list) else ():
+                logs = answer["result"] if one["method"] == "eth_getLogs" else []
+                if any(int(log["blockNumber"], 16) > behind for log in logs):
+                    answer["error"], answer["result"] = {"code": -32000, "message": "unknown block"}, None
+            return httpx.Response(200, json=body)
+
+    first, second = Rpc(chain.rpc.url), Rpc(chain.rpc.url, transport=Lags())
+    assert amounts(drain(Tail(Chain([first, second], chain.deployment)))) == [1, 2]
+    first.close()
+    second.close()
+
+
+def test_a_final_block_that_an_endpoint_does_not_know_is_no_reason_to_halt(
+    chain: Chain, faucet: Faucet, anvil: Anvil
+) -> None:
+    forgotten = -1
+
+    class Forgets(httpx.HTTPTransport):
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            asked, body = json.loads(request.read()), json.loads(super().handle_request(request).read())
+            listed = zip(asked, body, strict=True) if isinstance(asked, list) else [(asked, body)]
+            for one, answer in listed:
+                number = one["params"][0] if one["method"] == "eth_getBlockByNumber" else "latest"
+                if number != "latest" and int(number, 16) <= forgotten:
+                    answer["result"] = None
+            return httpx.Response(200, json=body)
+
+    faucet.drip(8)
+    with closing(Rpc(chain.rpc.url, transport=Forgets())) as rpc:
+        tail = Tail(Chain([rpc], replace(chain.deployment, finality_depth=2)))
+        drain(tail)
+        forgotten = chain.head().number - 1
+        anvil.rpc.call("anvil_reorg", 1, [])
+        anvil.rpc.call("anvil_mine", hex(1))
+        with pytest.raises(Unavailable, match="does not know block"):
+            tail.poll()
+        forgotten = -1
+        assert isinstance(tail.poll(), Rollback)
+
+
+def test_what_is_not_json_rpc_is_said_to_be_so(chain: Chain, faucet: Faucet) -> None:
+    class Nonsense(httpx.HTTPTransport):
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            if b"eth_getLogs" not in request.read():
+                return super().handle_request(request)
+            asked = json.loads(request.content)
+            return httpx.Response(200, json=[{"id": one["id"], "result": [{"address": 7}]} for one in asked])
+
+    faucet.drip(1)
+    rpc = Rpc(chain.rpc.url, transport=Nonsense())
+    with pytest.raises(Unavailable, match="answered with something else than was asked"):
+        drain(Tail(Chain([rpc], chain.deployment)))
+    rpc.close()
 
 
 def test_a_hundred_blocks_a_second_are_caught_up_with_in_few_requests(chain: Chain, anvil: Anvil) -> None:

@@ -16,7 +16,9 @@ from protocol.chain import calls
 from protocol.chain.calls import Call
 from protocol.chain.client import Chain
 from protocol.chain.events import NodeRegistered, RunOpened
-from protocol.chain.sender import Fees, Receipt, Sender
+from protocol.chain.fees import Fees
+from protocol.chain.receipts import Receipt
+from protocol.chain.sender import Sender
 from protocol.chain.structs import Consumption, Role, RunTerms
 from protocol.node.wallet import Wallet
 from protocol.transport.coordinator import CoordinatorClient

@@ -12,7 +12,9 @@ from protocol.chain.calls import Call
 from protocol.chain.client import Chain
 from protocol.chain.deployment import Deployment
 from protocol.chain.events import NodeRegistered, RoundOpened, RunOpened
-from protocol.chain.sender import Fees, Receipt, Sender
+from protocol.chain.fees import Fees
+from protocol.chain.receipts import Receipt
+from protocol.chain.sender import Sender
 from protocol.chain.structs import Consumption, Role, RunTerms, SettledLeaves, Submission
 from protocol.node.wallet import Wallet
 from protocol.wire import auth

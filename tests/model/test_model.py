@@ -12,23 +12,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, note, settings
-from hypothesis.stateful import rule, run_state_machine_as_test
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
 
-from protocol.chain.deploying import deploy
 from protocol.chain.structs import Consumption, Role, State, Verdict
-from protocol.node.wallet import Wallet
 from protocol.wire.assignments import Listing, pack_assignments
-from tests.conftest import Anvil
 from tests.model import parties
-from tests.model.chain import Contracts
-from tests.model.chance import SEED, Chance
-from tests.model.hostile_rules import HostileRules
-from tests.model.node_rules import NodeRules
+from tests.model.chance import Chance
+from tests.model.network import Network, open_network
 from tests.model.round import Round, bits_in, committee_slots
-from tests.model.run_rules import RunRules
 from tests.model.twins import Twins
-from tests.model.verdict_rules import VerdictRules
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "contracts.json").read_text())
 
@@ -56,34 +49,11 @@ VERBS = {
 ENDS = ("round settled", "round void", "redrawn", "appeal won", "appeal lost", "appeal undecided")
 
 
-class Network(VerdictRules, RunRules, NodeRules, HostileRules):
-    """One rule of many kinds: hypothesis leaves rules out of examples, and may not leave out what leads on."""
-
-    @rule(seed=SEED)
-    def step(self, seed: int) -> None:
-        chance = Chance(seed, self.twins.now)
-        ways = (
-            *[self.rounds_go_on] * 10,
-            *[self.somebody_meddles] * 3,
-            *[self.an_owner_acts] * 3,
-            *[self.a_requester_or_trainer_acts] * 3,
-            *[self.a_round_was_left_alone] * 2,
-        )
-        way = chance.pick(ways)
-        note(way.__name__)
-        way(chance)
-
-
 @pytest.fixture(scope="module")
 def twins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
-    """A chain that takes calls from anybody, and the contracts on it beside the model."""
-    anvil = Anvil(tmp_path_factory.mktemp("model"), "--auto-impersonate", "--timestamp", "1700000000")
-    deployer = Wallet("deployer", parties.SALT)
-    anvil.fund(deployer.address)
-    deployment = deploy(anvil.url, deployer, parties.TERMS, parties.TREASURY, parties.ADMIN)
-    Network.twins = Twins(Contracts(anvil.rpc, deployment))
-    yield Network.twins
-    anvil.stop()
+    """The contracts beside the model."""
+    with open_network(tmp_path_factory.mktemp("model")) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize("vector", VECTORS["draws"])

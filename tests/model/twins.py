@@ -35,16 +35,24 @@ class Twins:
         """What became of rounds and appeals."""
         self.not_before = 0
         self._populate()
-        self._saved = self.model.saved()
-        self._snapshot = contracts.rpc.call("evm_snapshot")
+        self._start = self.remember()
 
     def begin(self, history: bool) -> None:
         """Back to the common start."""
-        self.contracts.rpc.call("evm_revert", self._snapshot)
-        self._snapshot = self.contracts.rpc.call("evm_snapshot")
-        self.model, self.not_before = Protocol.restored(self._saved), 0
-        self.contracts.look()
+        self._start = self.return_to(self._start)
         self.contracts.keep_history(history)
+
+    def remember(self) -> tuple[str, bytes]:
+        """How things stand, for ``return_to``."""
+        return self.contracts.rpc.call("evm_snapshot"), self.model.saved()
+
+    def return_to(self, moment: tuple[str, bytes]) -> tuple[str, bytes]:
+        """Undoes all that came after; the chain forgets such a moment when it returns to it, so take the new one."""
+        snapshot, saved = moment
+        self.contracts.rpc.call("evm_revert", snapshot)
+        self.model, self.not_before = Protocol.restored(saved), 0
+        self.contracts.look()
+        return self.remember()
 
     @property
     def now(self) -> int:

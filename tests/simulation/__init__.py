@@ -1,0 +1,1 @@
+"""A seeded chain, its faults and its reorganisations, around the real reading, writing, mirroring and ledger code."""
