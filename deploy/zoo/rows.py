@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -68,7 +68,10 @@ class Row:
 def row_of(stage: Stage, name: str, jobs: int, toploc: bool = True) -> Row:
     """Puts an adversary through ``jobs`` jobs."""
     kind = ADVERSARIES[name].kind
-    judged = [one for part in stage.run(name, jobs, BYTES_ROUNDS if kind == "bytes" else None) for one in part]
+    judged: list[Judged] = []
+    for part in stage.run(name, jobs, BYTES_ROUNDS if kind == "bytes" else None):
+        for one in part:  # files may be large: only those that are shown are kept
+            judged.append(one if len(judged) < SHOWN_JOBS else replace(one, file=b""))
     said = ask(stage, judged[:SHOWN_JOBS]) if toploc else Said()
     return conclude(name, kind, judged, stage, said)
 

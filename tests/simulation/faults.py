@@ -13,7 +13,7 @@ RATES = {
     "rpc garbage": 0.02,
     "rpc internal error": 0.02,
     "rpc batch cut short": 0.01,
-    "logs cut short": 0.01,
+    "logs cut short": 0.05,
     "range too wide": 0.05,
     "endpoint lags": 0.15,
     "endpoint on a dead fork": 0.10,

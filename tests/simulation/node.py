@@ -18,7 +18,7 @@ from tests.simulation.faults import Faults, Killed
 from tests.simulation.world import Block, Payment, World
 
 CHAIN_ID = 31337
-LAGS = (0, 0, 1, 2, 5, 70)
+LAGS = (0, 0, 1, 2, 5, 70, 150)
 WIDEST_RANGE = 40
 COIN = 10**24
 GAS = 21_000
