@@ -1,7 +1,9 @@
 """A second opinion on logs: what other endpoints tell of the same blocks.
 
-An endpoint that is out of reach, or does not know the block (yet), has no opinion. One that tells other logs of the
-very same block lies, or the first does: nothing can say which, so nothing is taken until they agree.
+Logs that an endpoint leaves out leave no trace in the others. So where there are several endpoints, events are taken
+when a second one tells the same. One that is out of reach, or does not know the block (yet), has no opinion; one that
+tells other logs of the very same block lies, or the first does: nothing can say which, so nothing is taken until they
+agree.
 """
 
 from __future__ import annotations
@@ -23,28 +25,43 @@ def confirm_blocks(
     """Compares the logs of each block, asked for by its hash.
 
     Raises:
-        Unavailable: an endpoint tells others.
+        Unavailable: another endpoint tells others, or there are others and none knows one of the blocks.
     """
-    for witness in chain.witnesses:
-        for block, mine, theirs in zip(blocks, answers, _opinion(witness, requests), strict=True):
-            if isinstance(theirs, list) and _named(theirs) != _named(mine):
-                raise _disagreement(chain, witness, f"block {block.number} (0x{block.hash.hex()})", mine, theirs)
+    opinions = [_opinion(witness, requests) for witness in chain.witnesses]
+    for place, block in enumerate(blocks):
+        where = f"block {block.number} (0x{block.hash.hex()})"
+        told = [opinion[place] for opinion in opinions]
+        _compare(chain, where, answers[place], told)
 
 
 def confirm_range(chain: Chain, requests: Sequence[Request], raws: RawLogs, end: dict[str, Any]) -> None:
-    """Compares the logs of a range, where the other endpoint has the same block at its end.
+    """Compares the logs of a range with those of other endpoints that have the same block at its end.
 
     ``requests`` are for the header of the first block, the logs, and the header of the last block.
 
     Raises:
-        Unavailable: an endpoint tells others.
+        Unavailable: another endpoint tells others, or there are others and none has that block.
     """
+    told = []
     for witness in chain.witnesses:
         _, theirs, their_end = _opinion(witness, requests)
         same_end = isinstance(their_end, dict) and their_end.get("hash") == end["hash"]
-        if same_end and isinstance(theirs, list) and _named(theirs) != _named(raws):
-            where = f"blocks {int(requests[0].params[0], 16)} to {int(requests[2].params[0], 16)}"
-            raise _disagreement(chain, witness, where, raws, theirs)
+        told.append(theirs if same_end else None)
+    _compare(chain, f"blocks {int(requests[0].params[0], 16)} to {int(requests[2].params[0], 16)}", raws, told)
+
+
+def _compare(chain: Chain, where: str, mine: RawLogs, told: Sequence[Any]) -> None:
+    confirmed = not told
+    for witness, theirs in zip(chain.witnesses, told, strict=True):
+        if isinstance(theirs, list):
+            confirmed = True
+            if _named(theirs) != _named(mine):
+                raise Unavailable(
+                    f"RPC endpoints disagree: of {where}, {chain.rpc.url} tells {len(mine)} events, {witness.url} "
+                    f"tells {len(theirs)}, or others; nothing is read until they agree: leave out the one that is wrong"
+                )
+    if not confirmed:
+        raise Unavailable(f"no second RPC endpoint confirms what {chain.rpc.url} tells of {where}")
 
 
 def _opinion(witness: Rpc, requests: Sequence[Request]) -> list[Any]:
@@ -58,10 +75,3 @@ def _opinion(witness: Rpc, requests: Sequence[Request]) -> list[Any]:
 def _named(raws: RawLogs) -> list[tuple[str, str, tuple[str, ...], str]]:
     """What two endpoints must agree on."""
     return [(raw["blockHash"], raw["logIndex"], tuple(raw["topics"]), raw["data"]) for raw in raws]
-
-
-def _disagreement(chain: Chain, witness: Rpc, where: str, mine: RawLogs, theirs: RawLogs) -> Unavailable:
-    return Unavailable(
-        f"RPC endpoints disagree: of {where}, {chain.rpc.url} tells {len(mine)} events, {witness.url} tells "
-        f"{len(theirs)}, or others; nothing is read until they agree: leave out the one that is wrong"
-    )

@@ -206,15 +206,15 @@ def test_an_rpc_that_is_gone_loses_nothing(chain: Chain, faucet: Faucet) -> None
 
 
 def test_another_endpoint_steps_in_for_one_that_is_gone(chain: Chain, faucet: Faucet) -> None:
-    first, second = Rpc(chain.rpc.url), Rpc(chain.rpc.url)
-    tail = Tail(Chain([first, second], chain.deployment))
+    endpoints = [Rpc(chain.rpc.url) for _ in range(3)]
+    tail = Tail(Chain(endpoints, chain.deployment))
     faucet.drip(1)
     assert amounts(drain(tail)) == [1]
-    first.url = "http://127.0.0.1:1"
+    endpoints[0].url = "http://127.0.0.1:1"
     faucet.drip(2)
     assert amounts(drain(tail)) == [2, 3]
-    first.close()
-    second.close()
+    for rpc in endpoints:
+        rpc.close()
 
 
 class CutsShort(httpx.HTTPTransport):
@@ -243,23 +243,32 @@ def test_endpoints_that_tell_different_events_of_a_block_stop_the_reading(
     liar.close()
 
 
-def test_an_endpoint_that_lags_has_no_opinion(chain: Chain, faucet: Faucet, anvil: Anvil) -> None:
+class Lags(httpx.HTTPTransport):
+    """An endpoint that does not know blocks above ``newest`` by their hash."""
+
+    newest = 0
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        asked, body = json.loads(request.read()), json.loads(super().handle_request(request).read())
+        for one, answer in zip(asked, body, strict=True) if isinstance(asked, list) else ():
+            logs = answer["result"] if one["method"] == "eth_getLogs" else []
+            if any(int(log["blockNumber"], 16) > self.newest for log in logs):
+                answer["error"], answer["result"] = {"code": -32000, "message": "unknown block"}, None
+        return httpx.Response(200, json=body)
+
+
+def test_what_no_second_endpoint_knows_yet_waits_until_one_does(chain: Chain, faucet: Faucet) -> None:
     faucet.drip(2)
-    behind = chain.head().number - 1
-
-    class Lags(httpx.HTTPTransport):
-        def handle_request(self, request: httpx.Request) -> httpx.Response:
-            asked, body = json.loads(request.read()), json.loads(super().handle_request(request).read())
-            for one, answer in zip(asked, body, strict=True) if isinstance(asked, list) else ():
-                logs = answer["result"] if one["method"] == "eth_getLogs" else []
-                if any(int(log["blockNumber"], 16) > behind for log in logs):
-                    answer["error"], answer["result"] = {"code": -32000, "message": "unknown block"}, None
-            return httpx.Response(200, json=body)
-
-    first, second = Rpc(chain.rpc.url), Rpc(chain.rpc.url, transport=Lags())
+    lagging = Lags()
+    lagging.newest = chain.head().number - 1
+    first, second, third = Rpc(chain.rpc.url), Rpc(chain.rpc.url, transport=lagging), Rpc(chain.rpc.url)
+    with pytest.raises(Unavailable, match="no second RPC endpoint confirms"):
+        drain(Tail(Chain([first, second], chain.deployment)))
+    assert amounts(drain(Tail(Chain([first, second, third], chain.deployment)))) == [1, 2]
+    lagging.newest += 1
     assert amounts(drain(Tail(Chain([first, second], chain.deployment)))) == [1, 2]
-    first.close()
-    second.close()
+    for rpc in (first, second, third):
+        rpc.close()
 
 
 def test_a_final_block_that_an_endpoint_does_not_know_is_no_reason_to_halt(
