@@ -48,7 +48,7 @@ test-contracts: .venv/.test contracts/node_modules/.stamp
 	contracts/gas
 
 test-python: .venv/.test .venv/.vllm .venv/.triton $(TOPLOC) contracts/node_modules/.stamp
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 bench-tax: .venv/.localnet contracts/node_modules/.stamp
 	@$(BIN)/python -m deploy.bench_tax

@@ -32,9 +32,6 @@ def _opened_run(market: Market, log: Log, event: on_chain.RunOpened) -> None:
 
 
 def _announced(market: Market, log: Log, event: on_chain.TermsAnnounced) -> None:
-    replaced = market.announcements.pop(event.run, None)
-    if replaced is not None:
-        market.touched.pop(id(replaced), None)  # the new row takes its place
     market.announcements[event.run] = announcement_of(event.run, event.terms, event.effective_at)
     market.touch(market.announcements[event.run])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
@@ -13,6 +14,18 @@ from coordinator.tables import Admin, Announcement, Earning, Listing, Member, No
 from protocol.chain.events import Log
 from protocol.chain.structs import RunTerms
 from protocol.wire.rules import Sequential
+
+Identity = tuple[type[SQLModel], tuple[Any, ...]]
+
+
+def identity(row: SQLModel) -> Identity:
+    """The table of a row and its key there: two rows of one identity cannot both be written."""
+    return type(row), tuple(getattr(row, name) for name in _keys(type(row)))
+
+
+@functools.cache
+def _keys(table: type[SQLModel]) -> tuple[str, ...]:
+    return tuple(table.__table__.primary_key.columns.keys())  # type: ignore[attr-defined]  # SQLModel makes it
 
 
 @dataclass(slots=True)
@@ -33,7 +46,7 @@ class Market:
     listings: dict[int, list[Listing]] = field(default_factory=dict)
     submitted: dict[int, list[Submitted]] = field(default_factory=dict)
     seats: dict[int, dict[tuple[int, int], Seat]] = field(default_factory=dict)
-    touched: dict[int, SQLModel] = field(default_factory=dict)
+    touched: dict[Identity, SQLModel] = field(default_factory=dict)
     removed: list[Member | Announcement] = field(default_factory=list)
     budgets: dict[bytes, Sequential] = field(default_factory=dict)
 
@@ -45,11 +58,11 @@ class Market:
 
     def touch(self, row: SQLModel) -> None:
         """Notes that ``row`` must be written."""
-        self.touched[id(row)] = row
+        self.touched[identity(row)] = row
 
     def remove(self, row: Member | Announcement) -> None:
         """Notes that ``row`` must be deleted."""
-        self.touched.pop(id(row), None)
+        self.touched.pop(identity(row), None)
         self.removed.append(row)
 
     def take_effect(self, now: int) -> bool:

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from protocol.chain.rpc import Rpc, RpcFault
 
-REACH = 120
-"""Blocks looked back: nodes without an archive answer for the state of about 128."""
-
 
 def user_of_nonce(rpc: Rpc, address: str, nonce: int) -> str | None:
-    """Hash (0x-hex, lower case) of the mined transaction of ``address`` with this nonce; "" where it is too old to see.
+    """Hash (0x-hex, lower case) of the mined transaction of ``address`` with this nonce.
 
-    None where no such transaction is mined, or answers do not fit together: that is no proof of anything.
+    None where there is none, or the endpoint cannot show it: no archive, or answers that do not fit together. That is
+    no proof of anything.
     """
-    newest = int(rpc.call("eth_blockNumber"), 16)
-    oldest = max(0, newest - REACH)
+    oldest, newest = -1, int(rpc.call("eth_blockNumber"), 16)
     try:
         if _count(rpc, address, newest) <= nonce:
             return None
-        if _count(rpc, address, oldest) > nonce:
-            return ""
         while newest - oldest > 1:
             middle = (oldest + newest) // 2
             oldest, newest = (oldest, middle) if _count(rpc, address, middle) > nonce else (middle, newest)

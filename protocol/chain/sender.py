@@ -354,7 +354,7 @@ class Sender:
         ours = {"0x" + attempt.tx_hash.hex() for attempt in self._journal.attempts(intent.key)}
         if user is None or user in ours or self._receipt(intent.key) is not None:
             return False
-        what = f"nonce {intent.nonce} was taken by another program with this key, in transaction {user or 'long ago'}"
+        what = f"nonce {intent.nonce} was taken by another program with this key, in transaction {user}"
         self._journal.mark_failed(intent.key, f"{intent.call.description} was not sent: {what}")
         return True
 

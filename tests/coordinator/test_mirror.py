@@ -7,10 +7,15 @@ from pathlib import Path
 from sqlmodel import select
 
 from coordinator.clockwork import Clockwork, keep_rules
+from coordinator.fold import fold
+from coordinator.market import Market
 from coordinator.mirror import Mirror
 from coordinator.store import Store
-from coordinator.tables import MIRROR, Cursor
+from coordinator.tables import MIRROR, Announcement, Cursor, Member
+from protocol.chain.client import Chain
+from protocol.chain.events import Event, Log, NodeJoined, NodeLeft
 from protocol.wire.reasons import Reason
+from tests.conftest import Anvil
 from tests.coordinator.swarm import JOBS, RULES, Swarm
 
 
@@ -59,4 +64,28 @@ def test_what_a_reorganisation_undid_is_gone_from_the_mirror(
     assert not mirror.follow().rounds
     assert rows(store) == before
     assert mirror.market.nodes[swarm.workers[0].node].in_flight == 0
+    store.close()
+
+
+def at(event: Event, block: int) -> Log:
+    return Log(block, b"\1" * 32, b"\2" * 32, 0, 1_700_000_000 + block, event)
+
+
+def test_a_node_that_joined_twice_and_left_between_two_looks_is_not_written() -> None:
+    market = Market()
+    for block, rules in enumerate((b"\1" * 32, b"\2" * 32)):
+        fold(market, at(NodeJoined(1, 7, rules), block))
+    fold(market, at(NodeLeft(1, 7), 2))
+    rows, removed = market.take_changes()
+    assert rows == []
+    assert [(row.run, row.node) for row in removed if isinstance(row, Member)] == [(1, 7)]
+
+
+def test_what_came_and_went_between_two_looks_is_no_row_to_delete(chain: Chain, anvil: Anvil, tmp_path: Path) -> None:
+    store = Store(f"sqlite:///{tmp_path / 'mirror.db'}")
+    mirror = Mirror(chain, store)
+    mirror.follow().remove(Announcement(run=1, effective_at=5, terms="{}"))
+    anvil.rpc.call("evm_mine")
+    mirror.follow()
+    assert rows(store)["Announcement"] == []
     store.close()

@@ -83,17 +83,18 @@ class Endpoint(httpx.BaseTransport):
         heads = self.heads or [self.world.head]
         head = self.world.head if self.faults.healed else self.faults.chance.choice(heads)
         if isinstance(body, dict):
-            return self._answer(head, body)
-        answers = [self._answer(head, each) for each in body]
+            return self._answer(head, body, self.faults.strikes("rpc internal error"))
+        failing = self.faults.chance.randrange(len(body)) if self.faults.strikes("rpc internal error") else None
+        answers = [self._answer(head, each, place == failing) for place, each in enumerate(body)]
         if len(answers) > 1 and self.faults.strikes("rpc batch cut short"):
             answers.pop(self.faults.chance.randrange(len(answers)))
         self.faults.chance.shuffle(answers)
         return answers
 
-    def _answer(self, head: Block, body: dict[str, Any]) -> dict[str, Any]:
+    def _answer(self, head: Block, body: dict[str, Any], fails: bool) -> dict[str, Any]:
         frame = {"jsonrpc": "2.0", "id": body["id"]}
         try:
-            if self.faults.strikes("rpc internal error"):
+            if fails:
                 raise Refusal(-32603, "internal error")
             return frame | {"result": getattr(self, body["method"])(head, *body["params"])}
         except Refusal as refusal:

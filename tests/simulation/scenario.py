@@ -23,6 +23,8 @@ FIRST_BLOCKS = 180
 """Mined before anybody looks: most of them are final, and read by range."""
 DAYS = 100
 """Moments that the services live through while everything fails."""
+READS, PAYS = 0.6, 0.15
+"""How often each reader, and the payer, gets to do something in such a moment."""
 DEEP = (8, 30, 60)
 HEALING_BLOCKS = FINALITY_DEPTH + 6
 MOST_HEALING_STEPS = 60
@@ -103,7 +105,11 @@ class Scenario:
         with failing_databases(self.faults):
             for _ in range(DAYS):
                 self.pass_time()
-                self.chance.choice(self.actors).step()
+                for reader in (self.ledger, self.coordinator):
+                    if self.chance.random() < READS:
+                        reader.step()
+                if self.chance.random() < PAYS:
+                    self.payer.step()
             self.heal()
             self.compare()
             if self.outcome.seed % 10 == 0:
