@@ -7,55 +7,32 @@ Exit codes: 0 done, 1 the audit failed or there is no such thing, 2 misconfigure
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from pydantic import TypeAdapter
 
-from ledger import queries
+from ledger import inquiries, queries
 from ledger.audit import audit as make_audit
 from ledger.audit.report import Report
-from ledger.database import Database
 from ledger.facts import Appeal, Checkpoint, Credit, Fact, Node, Round, Slash
-from ledger.index import sync as synchronise
+from ledger.options import LOCAL, Addresses, AsJson, Db, NoSync, Rpc, opened
 from ledger.screen import screen, show_report, table_of
-from ledger.settings import LedgerSettings
-from protocol.chain.client import Chain
 from protocol.errors import Rejected
 from protocol.node.console import guard
 from protocol.transport.listening import listen
 
 app = typer.Typer(no_args_is_help=True, help="Rebuild and audit everything from the chain alone.")
 
-Rpc = Annotated[str, typer.Option("--rpc", envvar="ASSIZE_LEDGER_RPC_URL", help="JSON-RPC endpoint.")]
-Addresses = Annotated[
-    Path, typer.Option("--addresses", envvar="ASSIZE_LEDGER_ADDRESSES", help="Address file of the deployment.")
-]
-Db = Annotated[
-    str | None,
-    typer.Option("--db", envvar="ASSIZE_LEDGER_DATABASE", help="SQLite file or database URL; one is made otherwise."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: wei as strings, bytes in hexadecimal.")]
-NoSync = Annotated[bool, typer.Option("--no-sync", help="Do not read the chain first.")]
-LOCAL = "http://127.0.0.1:8545"
-
-
-@contextmanager
-def _opened(rpc: str, addresses: Path, db: str | None, no_sync: bool) -> Iterator[tuple[Chain, Database]]:
-    with LedgerSettings(rpc, addresses, db).opened() as (chain, database):
-        if not no_sync:
-            synchronise(chain, database)
-        yield chain, database
+app.add_typer(inquiries.app)
 
 
 @app.command()
 @guard
 def sync(addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False) -> None:
     """Read the chain up to its head."""
-    with _opened(rpc, addresses, db, no_sync=False) as (_, database), database.reading() as connection:
+    with opened(rpc, addresses, db, no_sync=False) as (_, database), database.reading() as connection:
         at = queries.at(connection)
         if as_json:
             print(json.dumps({"block_number": at.block_number, "block_hash": at.block_hash, "db": database.where}))
@@ -94,7 +71,7 @@ def rounds(
     """Rounds and their verdicts; or one round with submissions, votes, payments and slashes."""
     if round is None:
         return _list(Round, rpc, addresses, db, as_json, no_sync)
-    with _opened(rpc, addresses, db, no_sync) as (_, database), database.reading() as connection:
+    with opened(rpc, addresses, db, no_sync) as (_, database), database.reading() as connection:
         story = queries.round_story(connection, round)
     if story is None:
         raise Rejected(f"there is no round {round}")
@@ -135,7 +112,7 @@ def audit(
     addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False, no_sync: NoSync = False
 ) -> None:
     """Recompute everything from the chain's events; exit 1 where the database or the contracts say otherwise."""
-    with _opened(rpc, addresses, db, no_sync) as (chain, database):
+    with opened(rpc, addresses, db, no_sync) as (chain, database):
         report = make_audit(chain, database)
     if as_json:
         print(json.dumps({"audit": "ok" if report.ok else "failed", **TypeAdapter(Report).dump_python(report)}))
@@ -160,14 +137,14 @@ def serve(
     from ledger.api import create_app
     from ledger.follower import Follower
 
-    with _opened(rpc, addresses, db, no_sync=True) as (chain, database), listen(host, port) as listener:
+    with opened(rpc, addresses, db, no_sync=True) as (chain, database), listen(host, port) as listener:
         print(f"ledger at http://{host}:{listener.getsockname()[1]}", flush=True)
         config = uvicorn.Config(create_app(chain, database, Follower(chain, database)), log_level="warning")
         uvicorn.Server(config).run(sockets=[listener])
 
 
 def _list(kind: type[Fact], rpc: str, addresses: Path, db: str | None, as_json: bool, no_sync: bool) -> None:
-    with _opened(rpc, addresses, db, no_sync) as (_, database), database.reading() as connection:
+    with opened(rpc, addresses, db, no_sync) as (_, database), database.reading() as connection:
         facts = queries.every(connection, kind)
     if as_json:
         print(TypeAdapter(tuple[kind, ...]).dump_json(facts).decode())  # type: ignore[valid-type]

@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from ledger.book import Kind
 from ledger.facts import Fact, key_of
-from ledger.tables import METADATA, TABLES, PositionRow
+from ledger.tables import METADATA, TABLES, TABLES_VERSION, PositionRow
 from protocol.chain.deployment import Deployment
 from protocol.chain.tail import Cursor
 from protocol.errors import Misconfigured, Unavailable
@@ -46,7 +46,7 @@ class Database:
 
     def __init__(self, where: str | Path, deployment: Deployment) -> None:
         self.where = str(where)
-        self._identity = json.dumps(deployment.identity(), sort_keys=True)
+        self._identity = json.dumps(deployment.identity() | {"tables": TABLES_VERSION}, sort_keys=True)
         try:
             self._engine = _engine(self.where)
             METADATA.create_all(self._engine, tables=[_POSITION, _EVENT, *TABLES.values()])
@@ -95,7 +95,8 @@ class Database:
         if row.deployment != self._identity:
             self.close()
             raise Misconfigured(
-                f"the database {self.where} holds the ledger of another deployment; give another --db, or remove it"
+                f"the database {self.where} holds the ledger of another deployment, or one made by another version of "
+                "Assize; give another --db, or remove it: the chain has it all"
             )
 
 

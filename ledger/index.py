@@ -126,5 +126,6 @@ def event_row(log: Log) -> dict[str, object]:
         "tx_hash": "0x" + log.tx_hash.hex(),
         "timestamp": log.timestamp,
         "name": type(log.event).__name__,
+        "round": getattr(log.event, "round", None),
         "payload": encode_event(log.event),
     }

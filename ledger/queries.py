@@ -6,7 +6,7 @@ Pages go on after the key of their last fact, so that a row added meanwhile shif
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from sqlalchemy import Connection, select, tuple_
@@ -149,8 +149,9 @@ def events(
         wanted = wanted.where(EVENT.c.name == name)
     if after is not None:
         wanted = wanted.where(tuple_(EVENT.c.block_number, EVENT.c.log_index) > tuple_(*after))
-    rows = connection.execute(wanted)
-    return tuple(EventRecord(**{**row._mapping, "payload": json.loads(row.payload)}) for row in rows)
+    names = [field.name for field in fields(EventRecord)]
+    rows = ({name: row._mapping[name] for name in names} for row in connection.execute(wanted))
+    return tuple(EventRecord(**row | {"payload": json.loads(row["payload"])}) for row in rows)
 
 
 def round_story(connection: Connection, round_: int) -> RoundStory | None:

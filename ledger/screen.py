@@ -6,10 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from ledger.audit.report import Report
 from ledger.facts import Appeal, Checkpoint, Credit, Fact, Node, Round, Slash
+from ledger.fairness import Service, Share
+from ledger.lineage import Lineage
+from ledger.why import Explanation
 
 WEI = 10**18
 UNIT = "ASZ"
@@ -59,6 +63,56 @@ def show_report(report: Report) -> None:
     console.print(
         f"{verdict}: {report.events} events recomputed up to block {report.block_number} ({report.block_hash})"
     )
+
+
+def show_explanation(explanation: Explanation) -> None:
+    """Prints what is explained, then a line for each thing that led to it."""
+    console = screen()
+    console.print(explanation.subject, highlight=False, soft_wrap=True)
+    table = Table("block", "what happened", "transaction", show_lines=True)
+    for line in explanation.lines:
+        table.add_row(str(line.block_number), escape(line.says), line.tx_hash)
+    console.print(table)
+
+
+def show_lineage(lineage: Lineage) -> None:
+    """Prints the line of checkpoints, and what is amiss in it."""
+    console = screen()
+    title = f"Version {lineage.version} of run {lineage.run}, and what it stands on"
+    table = Table("version", "rounds", "jobs", "by nodes", "accepted by validators", "tainted", "root", title=title)
+    for one in lineage.ancestors:
+        nodes, jurors = _counts(one.nodes), _counts(one.jurors)
+        rounds, root = ", ".join(map(str, one.rounds)), "0x" + one.manifest_root.hex()
+        table.add_row(str(one.version), rounds, str(one.jobs), nodes, jurors, str(one.tainted), root)
+    console.print(table)
+    console.print(*(f"the contracts enforced: {rule}" for rule in lineage.enforced), sep="\n")
+    for taint in lineage.taints:
+        console.print(f"[red]tainted[/red]: version {taint.version} by job {taint.job} of round {taint.round}")
+
+
+def _counts(counts: dict[int, int]) -> str:
+    return ", ".join(f"{who}: {count}" for who, count in counts.items())
+
+
+def show_shares(shares: Sequence[Share]) -> None:
+    """Prints each worker's share against its due."""
+    table = Table(
+        "node", "owner", "rounds", "jobs", "expected", "z", "p", "more than chance", title="Shares of the work"
+    )
+    for one in shares:
+        numbers = (str(one.rounds), str(one.jobs), f"{one.expected:.1f}", f"{one.z:+.2f}", f"{one.p:.3g}")
+        table.add_row(str(one.node), one.owner, *numbers, "[red]yes[/red]" if one.significant else "no")
+    screen().print(table)
+
+
+def show_services(services: Sequence[Service]) -> None:
+    """Prints each validator's record."""
+    names = ("seats", "revealed", "abstained", "silent", "agreed", "absent", "overturned")
+    table = Table("validator", "owner", *names, "paid", title=f"Validators, amounts in {UNIT}")
+    for one in services:
+        counts = (str(getattr(one, name)) for name in names)
+        table.add_row(str(one.validator), one.owner, *counts, amount(one.paid))
+    screen().print(table)
 
 
 def _service(node: Node) -> str:

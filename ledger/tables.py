@@ -71,12 +71,18 @@ class HexText(TypeDecorator[bytes]):
             return value
 
 
+TABLES_VERSION = 2
+"""Of the tables below; a database of another version is not read."""
+
 METADATA = MetaData()
 """The ledger's own: another service's tables may share a process and a name."""
 
 
 class EventRow(SQLModel, table=True):
-    """One event as the chain emitted it. ``block_hash`` and ``tx_hash`` are 0x-hexadecimal."""
+    """One event as the chain emitted it. ``block_hash`` and ``tx_hash`` are 0x-hexadecimal; ``round`` where it has one.
+
+    An appeal's own events have its number there, as a round of its own.
+    """
 
     __tablename__ = "event"
     metadata = METADATA
@@ -87,6 +93,7 @@ class EventRow(SQLModel, table=True):
     tx_hash: str
     timestamp: int = Field(sa_type=BigInteger)
     name: str = Field(index=True)
+    round: int | None = Field(default=None, index=True, sa_type=BigInteger)
     payload: str
 
 

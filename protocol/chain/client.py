@@ -98,6 +98,12 @@ class Chain:
         """Closes the connection."""
         self.rpc.close()
 
+    def __enter__(self) -> Chain:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def _block(self, tag: str) -> Block:
         header: dict[str, Any] | None = self.rpc.call("eth_getBlockByNumber", tag, False)
         if not header:

@@ -1,0 +1,160 @@
+"""The ledger as files: a table each in CSV or Parquet, and a manifest with block, schema and hashes.
+
+    FOLDER/manifest.json     format, chain, deployment, block, state hash; of each table: file, columns, rows, hash
+    FOLDER/credit.csv ...    all values as text, as in ``ledger.state``
+
+Whoever has the folder can check it against its own manifest (``verify``), and the manifest's state hash against the
+chain (``assize ledger replay --against``): no row can be changed without changing the hash.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from sqlalchemy import Connection
+
+from ledger.database import read_position
+from ledger.facts import KINDS, Fact
+from ledger.facts.columns import Bitmap, Hex, Wide
+from ledger.state import FORMAT, State, TableState, codecs, fact_from, stored, table_state, tables_of_database, texts
+from ledger.tables import snake
+from protocol.chain.deployment import Deployment
+from protocol.errors import Misconfigured, Rejected
+
+MANIFEST = "manifest.json"
+FORMATS = ("csv", "parquet")
+ROWS_AT_ONCE = 10_000
+TYPES: dict[Any, str] = {int: "integer", Wide: "integer", bool: "boolean", str: "text", Bitmap: "bitmap", Hex: "bytes"}
+
+
+def export(connection: Connection, deployment: Deployment, folder: Path, form: str) -> State:
+    """Writes every table into a new folder, the manifest last; returns the state that was written.
+
+    Raises:
+        Misconfigured: the folder is there already, or cannot be written.
+    """
+    position = read_position(connection)
+    block_hash = "0x" + position.block_hash.hex()
+    state = State(deployment.chain_id, position.block_number, block_hash, tables_of_database(connection))
+    try:
+        folder.mkdir(parents=True)
+        for kind in KINDS:
+            _write(folder / f"{snake(kind)}.{form}", kind, stored(connection, kind))
+        partial = folder / f"{MANIFEST}.part"
+        partial.write_text(json.dumps(_manifest(state, deployment, form), indent=2) + "\n")
+        os.replace(partial, folder / MANIFEST)
+    except FileExistsError as error:
+        raise Misconfigured(f"{folder} is there already; give --out a folder that is not") from error
+    except OSError as error:
+        raise Misconfigured(f"cannot write {folder}: {error.strerror}") from error
+    return state
+
+
+def verify(folder: Path) -> State:
+    """Reads an export back and returns its state, which is the one its manifest names.
+
+    Raises:
+        Rejected: a file is missing, unreadable, or says something else than the manifest.
+    """
+    manifest = _read_manifest(folder)
+    found: dict[str, TableState] = {}
+    for kind in KINDS:
+        name = snake(kind)
+        try:
+            told = manifest["tables"][name]
+            path = folder / str(told["file"])
+            if path.parent != folder:
+                raise ValueError("a file outside the export")
+            found[name] = table_state(fact_from(kind, row) for row in _read(path))
+            expected = TableState(int(told["rows"]), str(told["hash"]))
+        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException, csv.Error) as error:
+            raise Rejected(f"the export's table {name} cannot be read: {error!r}") from error
+        if found[name] != expected:
+            raise Rejected(
+                f"the export's table {name} is not what its manifest says: {found[name].rows} rows with hash "
+                f"{found[name].digest}, not {expected.rows} with {expected.digest}"
+            )
+    state = State(int(manifest["chain_id"]), int(manifest["block_number"]), str(manifest["block_hash"]), found)
+    if state.digest != manifest["state_hash"]:
+        raise Rejected(f"the export's state hash is {state.digest}, its manifest says {manifest['state_hash']}")
+    return state
+
+
+def _manifest(state: State, deployment: Deployment, form: str) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "chain_id": state.chain_id,
+        "deployment": deployment.identity(),
+        "block_number": state.block_number,
+        "block_hash": state.block_hash,
+        "state_hash": state.digest,
+        "tables": {
+            snake(kind): {
+                "file": f"{snake(kind)}.{form}",
+                "columns": [{"name": name, "type": TYPES[hint]} for name, hint in _hints(kind).items()],
+                "key": list(kind.KEY),
+                "rows": state.tables[snake(kind)].rows,
+                "hash": state.tables[snake(kind)].digest,
+            }
+            for kind in KINDS
+        },
+    }
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text())
+    except OSError as error:
+        raise Rejected(f"{folder} is no export of the ledger: it has no {MANIFEST}") from error
+    except ValueError as error:
+        raise Rejected(f"{folder / MANIFEST} is not JSON: {error}") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise Rejected(f"{folder / MANIFEST} is not of the format {FORMAT}")
+    missing = {"chain_id", "block_number", "block_hash", "state_hash", "tables"} - set(manifest)
+    if missing:
+        raise Rejected(f"{folder / MANIFEST} lacks {', '.join(sorted(missing))}")
+    return manifest
+
+
+def _hints(kind: type[Fact]) -> dict[str, Any]:
+    hints = get_type_hints(kind, include_extras=True)
+    return {name: hints[name] for name in codecs(kind)}
+
+
+def _write(path: Path, kind: type[Fact], facts: Iterable[Fact]) -> None:
+    names = list(codecs(kind))
+    rows = (texts(fact) for fact in facts)
+    if path.suffix == ".csv":
+        with path.open("w", newline="") as file:
+            writer = csv.DictWriter(file, names, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+        return
+    schema = pa.schema([(name, pa.string()) for name in names])
+    with pq.ParquetWriter(path, schema, compression="zstd") as parquet:
+        for part in _parts(rows):
+            parquet.write_table(pa.Table.from_pylist(part, schema=schema))
+
+
+def _parts(rows: Iterator[dict[str, str]]) -> Iterator[list[dict[str, str]]]:
+    while part := list(islice(rows, ROWS_AT_ONCE)):
+        yield part
+
+
+def _read(path: Path) -> Iterator[dict[str, str]]:
+    if path.suffix == ".csv":
+        with path.open(newline="") as file:
+            yield from csv.DictReader(file, strict=True)
+        return
+    with pq.ParquetFile(path) as parquet:
+        for batch in parquet.iter_batches(ROWS_AT_ONCE):
+            rows: Sequence[dict[str, str]] = batch.to_pylist()
+            yield from rows

@@ -1,0 +1,239 @@
+"""What an auditor asks beyond lists: why, on what, how fairly; and states that two auditors compare."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from ledger.commands import app
+from ledger.database import Database
+from ledger.facts import CreditEntry, Slash
+from ledger.index import sync
+from ledger.queries import every
+from protocol.chain.client import Chain
+from protocol.wire.reasons import SENTENCES, Reason
+from tests.conftest import Anvil
+from tests.ledger import disputes
+from tests.ledger.disputes import Dispute
+from tests.ledger.scenario import MAX_UNITS, PRICE, Story
+
+Ledger = Callable[..., Result]
+
+
+@pytest.fixture
+def ledger(chain: Chain, addresses: Path, tmp_path: Path) -> Ledger:
+    """Runs ``assize ledger VERB`` in this process."""
+
+    def run(verb: str, *more: str) -> Result:
+        place = [] if verb == "verify-export" else ["--rpc", chain.rpc.url, "--addresses", str(addresses)]
+        db = [] if verb in ("replay", "verify-export") else ["--db", str(tmp_path / "auditor.sqlite")]
+        return CliRunner().invoke(app, [verb, *more, *place, *db])
+
+    return run
+
+
+def told(ledger: Ledger, what: str) -> list[str]:
+    """The lines of an explanation, which must be in the order of the chain."""
+    answer = ledger("why", what, "--json")
+    assert answer.exit_code == 0, answer.output
+    lines = json.loads(answer.stdout)["lines"]
+    places = [(line["block_number"], line["log_index"]) for line in lines]
+    assert places == sorted(places)
+    assert all(line["tx_hash"].startswith("0x") for line in lines)
+    return [line["says"] for line in lines]
+
+
+def in_order(lines: list[str], *parts: str) -> None:
+    """Each part is in a line after that of the part before."""
+    rest = iter(lines)
+    for part in parts:
+        assert any(part in line for line in rest), (part, lines)
+
+
+def test_an_accepted_job_is_explained_from_its_assignment_to_its_credit(story: Story, ledger: Ledger) -> None:
+    in_order(
+        told(ledger, f"{story.rounds[0]}/0"),
+        f"node {story.honest.node} is assigned job 0; the hash of this block",
+        f"node {story.honest.node} submits, signed with its key: job 0: artifact 0x",
+        "are drawn by the hash of block",
+        "commits to a vote that nobody can read yet",
+        f"job 0 accepted (accepted: {SENTENCES[Reason.ACCEPTED]}); its evidence has the root 0x",
+        "the majority's verdict: job 0 accepted",
+        "is trained on job 0",
+        f"{story.honest.owner.address} earns",
+    )
+
+
+def test_a_fraudulent_job_is_explained_with_the_jurors_reason_and_the_slash(story: Story, ledger: Ledger) -> None:
+    lines = told(ledger, f"{story.rounds[0]}/3")
+    in_order(lines, "says job 3 fraud (", "the majority's verdict: job 3 fraud")
+    in_order(lines, f"node {story.cheat.node} loses", "the round is settled")
+
+
+def test_every_credit_and_every_slash_can_be_explained(story: Story, ledger: Ledger, synced: Database) -> None:
+    with synced.reading() as connection:
+        entries = [(entry.block_number, entry.log_index) for entry in every(connection, CreditEntry)]
+        slashes = [(slash.block_number, slash.log_index) for slash in every(connection, Slash)]
+    assert len(entries) > 5
+    assert slashes
+    for block, index in entries + slashes:
+        assert told(ledger, f"{block}:{index}")
+
+
+def test_a_credit_is_explained_by_the_jobs_it_is_for(story: Story, ledger: Ledger, synced: Database) -> None:
+    with synced.reading() as connection:
+        entry = next(entry for entry in every(connection, CreditEntry) if entry.kind == "worked")
+    lines = told(ledger, f"{entry.block_number}:{entry.log_index}")
+    in_order(lines, "is assigned jobs 0, 1, 2", "accepted units at", f"earns {entry.amount} wei")
+    assert entry.amount == (2 * MAX_UNITS - 5) * PRICE
+
+
+def test_a_jurors_pay_is_explained_by_its_seat_and_vote(story: Story, ledger: Ledger, synced: Database) -> None:
+    with synced.reading() as connection:
+        entry = next(entry for entry in every(connection, CreditEntry) if entry.kind == "judged")
+    lines = told(ledger, f"{entry.block_number}:{entry.log_index}")
+    in_order(lines, "are drawn", f"validator {entry.node} commits", f"validator {entry.node} says", "agreed with")
+    assert not any("commits" in line and f"validator {entry.node} " not in line for line in lines)
+
+
+def test_appeals_are_part_of_the_explanation(dispute: Dispute, ledger: Ledger) -> None:
+    disputes.told(dispute)
+    won, undecided = dispute.appeals[1], dispute.appeals[6]
+    lines = told(ledger, f"{dispute.round}/1")
+    in_order(lines, "the majority's verdict", "appeals against", f"appeal {won}: validators", "the committee decides")
+    in_order(lines, f"appeal {won}: validator", "job 1, appealed, is settled as fraud", f"appeal {won} ends: job 1 is")
+    lines = told(ledger, f"{dispute.round}/6")
+    in_order(lines, f"appeal {undecided}: there is no quorum", f"no committee decides appeal {undecided}")
+
+
+def test_a_job_that_nobody_did_is_said_to_be_so(story: Story, ledger: Ledger) -> None:
+    answer = ledger("why", f"{story.rounds[0]}/2")
+    assert answer.exit_code == 0
+    assert f"job 2 of round 1, assigned to node {story.honest.node}, was not submitted" in answer.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        ("12", 2, "'12' is neither ROUND/JOB, as 12/3, nor BLOCK:LOG, as 345:2"),
+        ("999/0", 1, "there is no job 0 in a round 999"),
+        ("1/77777", 1, "there is no job 77777 in a round 1"),
+        ("999999:0", 1, "there is no credit or slash at 999999:0"),
+    ],
+)
+def test_what_cannot_be_explained_is_one_sentence(
+    story: Story, ledger: Ledger, words: str, code: int, sentence: str
+) -> None:
+    answer = ledger("why", words)
+    assert (answer.exit_code, answer.stderr) == (code, f"assize: {sentence}\n")
+
+
+def test_a_checkpoints_line_names_rounds_nodes_and_jurors(story: Story, ledger: Ledger) -> None:
+    line = json.loads(ledger("lineage", "1", "3", "--json").stdout)
+    assert [one["version"] for one in line["ancestors"]] == [3, 1, 0]
+    assert [one["rounds"] for one in line["ancestors"]] == [[1], [1], []]
+    assert [one["nodes"] for one in line["ancestors"]] == [{str(story.honest.node): 1}] * 2 + [{}]
+    assert len(line["ancestors"][0]["jurors"]) == 2
+    assert "the contracts enforced" in ledger("lineage", "1", "3").stdout
+    missing = ledger("lineage", "1", "2")
+    assert (missing.exit_code, missing.stderr) == (1, "assize: there is no version 2 of run 1\n")
+
+
+def test_overturned_work_taints_the_line(dispute: Dispute, ledger: Ledger) -> None:
+    disputes.told(dispute)
+    newest = json.loads(ledger("checkpoints", "--json").stdout)[-1]
+    line = json.loads(ledger("lineage", str(newest["run"]), str(newest["version"]), "--json").stdout)
+    assert len(line["taints"]) == sum(one["tainted"] for one in line["ancestors"]) > 0
+
+
+def test_validators_records_add_up(story: Story, ledger: Ledger) -> None:
+    services = json.loads(ledger("validators", "--json").stdout)
+    assert all(one["seats"] == one["revealed"] + one["abstained"] + one["silent"] for one in services)
+    assert next(one for one in services if one["validator"] == story.silent)["absent"] >= 1
+    assert "overturned" in ledger("validators").stdout
+
+
+def test_shares_of_a_fair_market_are_not_more_than_chance(story: Story, ledger: Ledger) -> None:
+    shares = json.loads(ledger("fairness", "--json").stdout)
+    assert sum(one["jobs"] for one in shares) == pytest.approx(sum(one["expected"] for one in shares), abs=0.01)
+    assert not any(one["significant"] for one in shares)
+    assert "more than chance" in ledger("fairness").stdout
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_an_export_can_be_checked_by_itself_and_against_the_chain(
+    story: Story, ledger: Ledger, tmp_path: Path, form: str
+) -> None:
+    folder = tmp_path / "books"
+    exported = ledger("export", "--out", str(folder), "--format", form, "--json")
+    assert exported.exit_code == 0, exported.output
+    checked = json.loads(ledger("verify-export", str(folder), "--json").stdout)
+    assert checked == json.loads(exported.stdout)
+    replayed = ledger("replay", "--against", str(folder), "--json")
+    assert replayed.exit_code == 0, replayed.output
+    assert json.loads(replayed.stdout)["state_hash"] == checked["state_hash"]
+    again = ledger("export", "--out", str(folder))
+    assert (again.exit_code, again.stderr.count("\n")) == (2, 1)
+
+
+def test_a_changed_row_of_an_export_is_found(story: Story, ledger: Ledger, tmp_path: Path) -> None:
+    folder = tmp_path / "books"
+    assert ledger("export", "--out", str(folder), "--format", "csv").exit_code == 0
+    path = folder / "node.csv"
+    text = path.read_text()
+    path.write_text(text.replace("worker", "validator", 1))
+    answer = ledger("verify-export", str(folder))
+    assert answer.exit_code == 1
+    assert "the export's table node is not what its manifest says" in answer.stderr
+
+
+def test_an_export_of_changed_books_fits_itself_and_not_the_chain(story: Story, ledger: Ledger, tmp_path: Path) -> None:
+    assert ledger("sync").exit_code == 0
+    with closing(sqlite3.connect(tmp_path / "auditor.sqlite")) as connection, connection:
+        connection.execute("UPDATE credit SET balance = '123' WHERE owner = ?", (story.honest.owner.address,))
+    folder = tmp_path / "books"
+    assert ledger("export", "--out", str(folder), "--no-sync").exit_code == 0
+    assert ledger("verify-export", str(folder)).exit_code == 0
+    answer = ledger("replay", "--against", str(folder))
+    assert (answer.exit_code, answer.stderr) == (
+        1,
+        "assize: the export says something else than the chain of: credit\n",
+    )
+
+
+@pytest.mark.parametrize("harm", ["no manifest", "no json", "another format", "a file is gone", "a file is no parquet"])
+def test_what_is_no_export_is_one_sentence(story: Story, ledger: Ledger, tmp_path: Path, harm: str) -> None:
+    folder = tmp_path / "books"
+    assert ledger("export", "--out", str(folder)).exit_code == 0
+    manifest = folder / "manifest.json"
+    if harm == "no manifest":
+        manifest.unlink()
+    elif harm == "no json":
+        manifest.write_text("{")
+    elif harm == "another format":
+        manifest.write_text('{"format": "else"}')
+    elif harm == "a file is gone":
+        (folder / "node.parquet").unlink()
+    else:
+        (folder / "node.parquet").write_bytes(b"PAR1 and nothing more")
+    answer = ledger("verify-export", str(folder))
+    assert (answer.exit_code, answer.stderr.count("\n")) == (1, 1), answer.output
+
+
+def test_two_auditors_reach_the_same_state_and_another_block_is_another_state(
+    story: Story, ledger: Ledger, chain: Chain, anvil: Anvil, database: Database
+) -> None:
+    at = sync(chain, database)
+    first = json.loads(ledger("replay", "--json").stdout)
+    assert first["block_number"] == at.number
+    anvil.rpc.call("evm_mine")
+    assert ledger("replay", "--block", str(at.number), "--expect", first["state_hash"]).exit_code == 0
+    answer = ledger("replay", "--expect", first["state_hash"])
+    assert answer.exit_code == 1
+    assert f"not {first['state_hash']}" in answer.stderr
