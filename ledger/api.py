@@ -24,8 +24,11 @@ from ledger.audit.report import Report
 from ledger.book import Kind
 from ledger.database import Database
 from ledger.facts import Appeal, Checkpoint, Credit, CreditEntry, Node, Round, Run, Slash
+from ledger.fairness import Service, Share, fairness, services
 from ledger.follower import Follower
-from ledger.pages import AuditAnswer, Error, Health, Page, pack_cursor, unpack_cursor
+from ledger.lineage import Lineage, lineage
+from ledger.pages import AuditAnswer, Error, Health, Listed, Page, pack_cursor, unpack_cursor
+from ledger.why import Explanation, why_entry, why_job
 from protocol.chain.client import Chain
 from protocol.errors import Rejected, Unavailable
 
@@ -74,6 +77,11 @@ class Desk:
         if found is None:
             raise HTTPException(404, f"there is no {what}")
         return found
+
+    def listed(self, ask: Callable[[Connection], tuple[Kind, ...]]) -> Listed[Kind]:
+        """A whole list, as of one block."""
+        with self.database.reading() as connection:
+            return Listed(items=ask(connection), **_at(queries.at(connection)))
 
     def audit(self) -> Report:
         """A report no older than ``AUDIT_SECONDS``, or a new one."""
@@ -171,6 +179,28 @@ def _stories(app: FastAPI, desk: Desk) -> None:
     def checkpoint(run: Id, version: Id) -> queries.CheckpointStory:
         what = f"version {version} of run {run}"
         return desk.story(what, lambda connection: queries.checkpoint_story(connection, run, version))
+
+    @app.get("/why/jobs/{round}/{job}", summary="Everything that led to what became of a job")
+    def why_a_job(round: Id, job: Id) -> Explanation:
+        return desk.story(f"job {job} in a round {round}", lambda connection: why_job(connection, round, job))
+
+    @app.get("/why/entries/{block}/{log}", summary="Everything that led to a movement of credits, or a slash")
+    def why_an_entry(block: Id, log: Id) -> Explanation:
+        what = f"credit or slash at {block}:{log}"
+        return desk.story(what, lambda connection: why_entry(connection, block, log))
+
+    @app.get("/lineage/{run}/{version}", summary="What a checkpoint stands on")
+    def line(run: Id, version: Id) -> Lineage:
+        what = f"version {version} of run {run}"
+        return desk.story(what, lambda connection: lineage(connection, run, version))
+
+    @app.get("/validators", summary="Every validator's seats, votes and absences")
+    def validators() -> Listed[Service]:
+        return desk.listed(services)
+
+    @app.get("/fairness", summary="Every worker's share of the jobs against its due")
+    def shares() -> Listed[Share]:
+        return desk.listed(fairness)
 
     @app.get("/treasury", summary="What was slashed, and what became of it")
     def treasury() -> queries.TreasuryStory:

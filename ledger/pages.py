@@ -30,6 +30,14 @@ class Page(Body, Generic[Item]):
     block_hash: str
 
 
+class Listed(Body, Generic[Item]):
+    """A whole list, as of one block."""
+
+    items: tuple[Item, ...]
+    block_number: int
+    block_hash: str
+
+
 class Health(Body):
     """Where the ledger stands.
 

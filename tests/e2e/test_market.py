@@ -50,6 +50,7 @@ def test_what_is_killed_and_started_again_goes_on_and_the_audit_holds(
         again = assize("localnet", "start", name, "--root", str(network.root))
         assert again.returncode == 0, again.stderr
         network.wait_for(f"two more steps after {name} was killed", lambda mark=before: network.version() >= mark + 2)
+    _an_auditor_walks_from_an_address_file_to_a_checked_export(auditor, network, tmp_path)
     _audit_passes_then_names_a_flipped_balance(auditor, network, tmp_path)
     _ctrl_c_leaves_nothing(network)
 
@@ -59,6 +60,33 @@ def _a_second_network_in_the_same_folder_is_refused(network: Network) -> None:
     assert second.returncode == 2
     assert "runs in" in second.stderr
     assert "Traceback" not in second.stderr
+
+
+def _an_auditor_walks_from_an_address_file_to_a_checked_export(auditor: Path, network: Network, tmp_path: Path) -> None:
+    """The walk that README tells of, in an environment that has the ledger and nothing else."""
+    place = ("--rpc", network.url("chain"), "--addresses", str(network.root / "addresses.json"))
+    stored = (*place, "--db", str(tmp_path / "walk.db"))
+
+    def ask(verb: str, *words: str) -> str:
+        done = subprocess.run([auditor, "ledger", verb, *words], capture_output=True, text=True, check=False, cwd="/")
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert json.loads(ask("audit", *stored, "--json"))["audit"] == "ok"
+    settled = next(one for one in json.loads(ask("rounds", *stored, "--json")) if int(one["consumed"], 16))
+    job = (int(settled["consumed"], 16) & -int(settled["consumed"], 16)).bit_length() - 1
+    why = ask("why", f"{settled['round']}/{job}", *stored, "--json")
+    steps = ("is its beacon", "submits, signed with its key", "commits to a vote", "the majority's verdict", "earns")
+    assert [words for words in steps if words not in why] == []
+    slash = json.loads(ask("slashes", *stored, "--json"))[0]
+    assert "of its bond for fraud" in ask("why", f"{slash['block_number']}:{slash['log_index']}", *stored, "--json")
+    newest = json.loads(ask("checkpoints", *stored, "--json"))[-1]
+    line = json.loads(ask("lineage", str(newest["run"]), str(newest["version"]), *stored, "--json"))
+    assert sum(one["jobs"] for one in line["ancestors"]) > 0
+    ask("export", "--out", str(tmp_path / "books"), *stored)
+    checked = json.loads(ask("verify-export", str(tmp_path / "books"), "--json"))
+    replayed = json.loads(ask("replay", "--against", str(tmp_path / "books"), *place, "--json"))
+    assert replayed["state_hash"] == checked["state_hash"]
 
 
 def _audit_passes_then_names_a_flipped_balance(auditor: Path, network: Network, tmp_path: Path) -> None:

@@ -48,6 +48,22 @@ def test_the_api_tells_what_happened(http: TestClient, story: Story, chain: Chai
     assert all(check["compared"] for check in audit["report"]["checks"])
 
 
+def test_the_api_answers_for_jobs_credits_and_checkpoints(http: TestClient, story: Story) -> None:
+    why = http.get(f"/why/jobs/{story.rounds[0]}/0").json()
+    assert why["subject"].startswith(
+        f"job 0 of round {story.rounds[0]}, assigned to node {story.honest.node}, is accepted"
+    )
+    assert [line["block_number"] for line in why["lines"]] == sorted(line["block_number"] for line in why["lines"])
+    slash = http.get("/slashes").json()["items"][0]
+    told = http.get(f"/why/entries/{slash['block_number']}/{slash['log_index']}").json()
+    assert f"node {slash['node']}" in told["subject"]
+    line = http.get("/lineage/1/3").json()
+    assert [one["version"] for one in line["ancestors"]] == [3, 1, 0]
+    validators = http.get("/validators").json()
+    assert (len(validators["items"]), validators["block_number"]) == (3, line["at"]["block_number"])
+    assert {one["node"] for one in http.get("/fairness").json()["items"]} == {story.honest.node, story.cheat.node}
+
+
 def test_pages_follow_each_other_without_gap_or_repeat(http: TestClient) -> None:
     whole = http.get("/events", params={"limit": 500}).json()
     assert whole["next"] is None
@@ -77,6 +93,9 @@ def test_lists_can_be_narrowed(http: TestClient, story: Story) -> None:
     ("path", "code"),
     [
         ("/rounds/77", 404),
+        ("/why/jobs/77/0", 404),
+        ("/why/entries/77777/9", 404),
+        ("/lineage/1/2", 404),
         ("/rounds/-1", 422),
         ("/rounds/99999999999999999999", 422),
         ("/runs/9", 404),

@@ -82,7 +82,7 @@ def test_a_missing_row_and_one_too_many_are_named(story: Story, synced: Database
 def test_changed_raw_events_are_named(story: Story, synced: Database, chain: Chain) -> None:
     change(synced, "UPDATE event SET payload = '{}' WHERE name = 'RoundTallied'")
     change(synced, "DELETE FROM event WHERE name = 'CreditsBought'")
-    change(synced, "INSERT INTO event VALUES (0, 0, '', '', 0, 'Invented', '{}')")
+    change(synced, "INSERT INTO event VALUES (0, 0, '', '', 0, 'Invented', NULL, '{}')")
     report = audit(chain, synced)
     assert {finding.check for finding in findings(report)} == {"raw events"}
     assert {finding.field for finding in findings(report)} == {"payload", "row"}
