@@ -11,7 +11,7 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo calibrate test test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc vllm zoo fuzz sim contracts-coverage contracts-deep contracts-mutants contracts-slither abi clean
+.PHONY: help demo calibrate test test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender vllm zoo fuzz sim contracts-coverage contracts-deep contracts-mutants contracts-slither abi clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one)"
 	@echo "make test            set up, run every test and check"
@@ -19,6 +19,7 @@ help:
 	@echo "make bench-gas       gas of every verb, and all-in for each verified job"
 	@echo "make bench-engines   vLLM against transformers: who generates, who verifies, how far apart"
 	@echo "make bench-toploc    proofs built and verified, against the reference package; what they cost a worker"
+	@echo "make bench-sender    a thousand transactions over an RPC that loses one request in ten, ours and naive"
 	@echo "make bench-verify    tokens checked against tokens generated, and what seeding costs, for both engines"
 	@echo "make vllm            install the second engine (make test does; ENGINE=vllm make demo, too)"
 	@echo "make zoo             sixty ways to cheat before the judge, beside the reference package; honest work too   (JOBS=30)"
@@ -55,6 +56,9 @@ bench-tax: .venv/.localnet contracts/node_modules/.stamp
 
 bench-verify: .venv/.localnet .venv/.vllm
 	@$(BIN)/python -m deploy.bench_verify
+
+bench-sender: .venv/.test contracts/node_modules/.stamp
+	@$(BIN)/python -m tests.sending
 
 bench-engines: .venv/.localnet .venv/.vllm
 	@$(BIN)/python -m deploy.bench_engines

@@ -22,8 +22,9 @@ from coordinator.store import Store
 from coordinator.tables import Rules as RulesRow
 from protocol.chain.client import Chain
 from protocol.chain.contracts import Run
+from protocol.chain.pending import TransactionSigner
 from protocol.chain.reverts import Reverted
-from protocol.chain.sender import Sender, TransactionSigner
+from protocol.chain.sender import Sender
 from protocol.errors import Misconfigured, Unavailable
 from protocol.node.daemon import backoff_seconds
 from protocol.wire.rules import Rules, encode_rules, rules_hash

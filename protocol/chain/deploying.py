@@ -17,8 +17,8 @@ from protocol.chain import abi
 from protocol.chain.abi import checksummed
 from protocol.chain.deployment import Deployment
 from protocol.chain.fees import GWEI
+from protocol.chain.pending import TransactionSigner
 from protocol.chain.rpc import Rpc
-from protocol.chain.sender import TransactionSigner
 from protocol.chain.structs import ProtocolTerms
 from protocol.errors import Rejected, Unavailable
 

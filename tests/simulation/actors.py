@@ -14,7 +14,8 @@ from ledger.index import Index
 from protocol.chain import calls
 from protocol.chain.client import Chain
 from protocol.chain.fees import Fees
-from protocol.chain.sender import Clock, Sender
+from protocol.chain.pending import Clock
+from protocol.chain.sender import Sender
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.node.wallet import Wallet
 from tests.simulation.faults import Killed
