@@ -34,7 +34,7 @@ class Sender:
     Args:
         chain: where to.
         signer: whose.
-        journal_path: the sqlite journal; a lock file for the key lies beside it.
+        journal_path: the sqlite journal.
         fees: how to bid.
         poll_seconds: pause between looks for a receipt.
         wait_seconds: after this long without a receipt ``Unavailable`` is raised; the intent stays in the journal.
@@ -154,7 +154,7 @@ class Sender:
     # After
 
     def _wait(self, keys: Sequence[str]) -> list[Receipt]:
-        """All receipts. An RPC that fails now and then is asked again; one that is silent for long is not."""
+        """All receipts. An RPC that fails now and then is asked again; one that fails for long ends the wait."""
         started = heard = self._clock.monotonic()
         found: dict[str, Receipt] = {}
         while True:
