@@ -14,7 +14,12 @@ from ledger.index import sync as synchronise
 from ledger.settings import LedgerSettings
 from protocol.chain.client import Chain
 
-Rpc = Annotated[str, typer.Option("--rpc", envvar="ASSIZE_LEDGER_RPC_URL", help="JSON-RPC endpoint.")]
+Rpc = Annotated[
+    str,
+    typer.Option(
+        "--rpc", envvar="ASSIZE_LEDGER_RPC_URL", help="JSON-RPC endpoint, or several with commas between them."
+    ),
+]
 Addresses = Annotated[
     Path, typer.Option("--addresses", envvar="ASSIZE_LEDGER_ADDRESSES", help="Address file of the deployment.")
 ]

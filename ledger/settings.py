@@ -21,7 +21,7 @@ class LedgerSettings:
     """Built once from the command line.
 
     Args:
-        rpc_url: JSON-RPC endpoint.
+        rpc_url: JSON-RPC endpoint, or several with commas between them.
         addresses: address file of the deployment.
         database: file or database URL; None takes one of its own for each deployment.
     """

@@ -29,7 +29,7 @@ class NodeSettings(BaseSettings):
     """What every daemon needs: a chain, a key, and a place of its own.
 
     Args:
-        rpc_url: JSON-RPC endpoint.
+        rpc_url: JSON-RPC endpoint, or several with commas between them.
         addresses: address file of the deployment.
         keystore: name of the key to sign with.
         keystore_directory: where keystores are kept.

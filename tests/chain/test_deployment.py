@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import httpx
 import pytest
 
 from protocol.chain.client import Chain
 from protocol.chain.deployment import Deployment
 from protocol.chain.reverts import Reverted
-from protocol.chain.rpc import Rpc
+from protocol.chain.rpc import Request, Rpc
 from protocol.errors import Misconfigured, Unavailable
 from tests.conftest import TERMS, Anvil, deploy_on, free_port
 
@@ -28,6 +30,25 @@ def test_deployed_contracts_know_their_terms(chain: Chain) -> None:
 def test_an_address_file_survives_saving_and_loading(deployment: Deployment, tmp_path: Path) -> None:
     deployment.save(tmp_path / "addresses.json")
     assert Deployment.load(tmp_path / "addresses.json") == deployment
+
+
+@pytest.mark.parametrize("depth", [0, 64, 128, None])
+def test_what_is_final_on_a_chain_stands_in_its_address_file(
+    deployment: Deployment, tmp_path: Path, depth: int | None
+) -> None:
+    other = dataclasses.replace(deployment, finality_depth=depth)
+    other.save(tmp_path / "addresses.json")
+    assert Deployment.load(tmp_path / "addresses.json") == other
+    assert other.identity() == deployment.identity()
+
+
+@pytest.mark.parametrize("said", ["soon", -1, True, 1.5, None])
+def test_finality_that_is_neither_a_number_nor_the_tag_is_refused(
+    deployment: Deployment, tmp_path: Path, said: object
+) -> None:
+    (tmp_path / "addresses.json").write_text(json.dumps(deployment.to_json() | {"finality": said}))
+    with pytest.raises(Misconfigured, match='finality is a number of blocks or "finalized"'):
+        Deployment.load(tmp_path / "addresses.json")
 
 
 def test_a_missing_address_file_is_one_sentence(tmp_path: Path) -> None:
@@ -82,6 +103,19 @@ def test_views_are_of_the_pinned_block(chain: Chain, anvil: Anvil) -> None:
     anvil.rpc.call("evm_mine")
     assert chain.pinned(before).native_balance("0x" + "00" * 19 + "77") == 0
     assert chain.pinned(chain.head()).native_balance("0x" + "00" * 19 + "77") == 5
+
+
+@pytest.mark.parametrize(
+    "answer", [b"[]", b'{"id": 1}', b'{"id": 1, "error": "no"}', b'"fine"', b"[1, 2]", b'[{"id": 77, "result": 1}]']
+)
+def test_what_is_json_and_no_json_rpc_is_one_sentence(answer: bytes) -> None:
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, content=answer))
+    rpc = Rpc("http://rpc.test", transport=transport)
+    with pytest.raises(Unavailable, match="RPC"):
+        rpc.call("eth_chainId")
+    with pytest.raises(Unavailable, match="RPC"):
+        rpc.batch([Request("eth_chainId"), Request("eth_blockNumber")])
+    rpc.close()
 
 
 def test_a_web_server_is_no_rpc() -> None:
