@@ -45,11 +45,15 @@ class Network(VerdictRules, RunRules, NodeRules, HostileRules):
 
 
 @contextmanager
-def open_network(folder: Path) -> Iterator[Twins]:
-    """A chain that takes calls from anybody, and the contracts on it beside the model."""
+def open_network(folder: Path, same_each_time: bool = False) -> Iterator[Twins]:
+    """A chain that takes calls from anybody, and the contracts on it beside the model.
+
+    ``same_each_time``: every block comes a second after the last, so that hashes are those of every other such chain.
+    """
     anvil = Anvil(folder, "--auto-impersonate", "--timestamp", "1700000000")
     try:
-        anvil.rpc.call("anvil_setBlockTimestampInterval", 1)  # every hash is the same each time
+        if same_each_time:
+            anvil.rpc.call("anvil_setBlockTimestampInterval", 1)
         deployer = Wallet("deployer", parties.SALT)
         anvil.fund(deployer.address)
         deployment = deploy(anvil.url, deployer, parties.TERMS, parties.TREASURY, parties.ADMIN)

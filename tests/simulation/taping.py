@@ -18,7 +18,7 @@ BRANCH_STEPS = 8
 
 def record(folder: Path, seed: int = 1) -> tuple[Tape, Deployment]:
     """Plays a network on a fresh anvil and returns what its contracts emitted."""
-    with open_network(folder) as twins:
+    with open_network(folder, same_each_time=True) as twins:
         twins.begin(history=True)
         network, rpc, deployment = Network(), twins.contracts.rpc, twins.contracts.deployment
         trunk = _steps(rpc, deployment, deployment.start_block + 1)

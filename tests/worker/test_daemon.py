@@ -71,6 +71,7 @@ def test_alone_it_loads_the_weights_says_that_it_is_up_and_is_listed(farm: Farm)
 def test_a_beacon_that_is_not_the_opening_blocks_hash_is_refused_before_any_work(farm: Farm) -> None:
     honest = farm.worker()
     assignment = farm.open_round(honest)
+    honest.close()
     other = farm.swarm.chain.block(assignment.open_block - 1)
     for lies in (
         {"beacon": "0x" + "0b" * 32},
@@ -90,7 +91,9 @@ def test_a_beacon_that_is_not_the_opening_blocks_hash_is_refused_before_any_work
 def test_what_the_coordinator_says_against_the_chain_is_refused(
     farm: Farm, lies: dict[str, object], words: str
 ) -> None:
-    assignment = farm.open_round(farm.worker())
+    honest = farm.worker()
+    assignment = farm.open_round(honest)
+    honest.close()
     worker = farm.worker("wary", coordinator_url=liar(farm, assignment, **lies))
     with pytest.raises((Rejected, Unavailable), match=words):
         worker.tick()
