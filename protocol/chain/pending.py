@@ -127,7 +127,7 @@ class Pending:
         return [found.get(intent.key) for intent in intents]
 
     def _press_all(self, intents: Sequence[Intent]) -> None:
-        """Gets what is pending moving, all in one round trip: the same bytes again, or after a while a higher bid.
+        """Gets what is pending moving, oldest first: the same bytes again, or after a while a higher bid.
 
         One intent's failure is in the journal for whoever asks for that intent, and must not stop the others.
         """
@@ -139,9 +139,9 @@ class Pending:
         pressed = [intent for intent in waiting if (intent.nonce or 0) >= used or not self._lost_nonce(intent)]
         for intent in pressed:
             self._replace_if_stuck(intent)
-        raws = (self.journal.attempts(intent.key)[-1].raw for intent in pressed)
-        answers = self.chain.rpc.batch([Request("eth_sendRawTransaction", ("0x" + raw.hex(),)) for raw in raws])
-        for intent, answer in zip(pressed, answers, strict=True):
+        for intent in pressed:  # one by one: of many at once a node may take the later nonces first
+            raw = self.journal.attempts(intent.key)[-1].raw
+            (answer,) = self.chain.rpc.batch([Request("eth_sendRawTransaction", ("0x" + raw.hex(),))])
             if not isinstance(answer, RpcFault) or _already_there(answer):
                 self.journal.mark_broadcast(intent.key)
 
