@@ -6,7 +6,7 @@ from sqlalchemy import delete
 from sqlmodel import Session, select
 
 from coordinator.fold import fold
-from coordinator.market import Market
+from coordinator.market import Market, identity
 from coordinator.store import Store, upsert
 from coordinator.tables import (
     MIRROR,
@@ -107,8 +107,9 @@ class Mirror:
         assert self._tail is not None
         rows, removed = self.market.take_changes()
         for row in removed:  # which need not have been written yet: made and gone between two looks
-            keys = type(row).__table__.primary_key.columns  # type: ignore[attr-defined]
-            session.exec(delete(type(row)).where(*(key == getattr(row, key.name) for key in keys)))
+            table, key = identity(row)
+            columns = table.__table__.primary_key.columns  # type: ignore[attr-defined]
+            session.exec(delete(table).where(*(column == part for column, part in zip(columns, key, strict=True))))
         position = self._tail.cursor
         upsert(session, [*rows, Cursor(id=1, number=position.number, position=position.to_json())])
 

@@ -30,7 +30,6 @@ from protocol.chain.deployment import Deployment
 from protocol.errors import Misconfigured, Rejected
 
 MANIFEST = "manifest.json"
-FORMATS = ("csv", "parquet")
 ROWS_AT_ONCE = 10_000
 TYPES: dict[Any, str] = {int: "integer", Wide: "integer", bool: "boolean", str: "text", Bitmap: "bitmap", Hex: "bytes"}
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import typer
 from pydantic import TypeAdapter
@@ -28,6 +29,7 @@ from protocol.errors import Misconfigured, Rejected
 from protocol.node.console import guard
 
 app = typer.Typer()
+Found = TypeVar("Found")
 
 PLACE = re.compile(r"(\d{1,18})([/:])(\d{1,9})")
 
@@ -52,10 +54,7 @@ def why(
     if found is None:
         missing = f"job {second} in a round {first}" if kind == "/" else f"credit or slash at {what}"
         raise Rejected(f"there is no {missing}")
-    if as_json:
-        _print(Explanation, found)
-    else:
-        show_explanation(found)
+    _tell(Explanation, found, show_explanation, as_json)
 
 
 @app.command()
@@ -74,10 +73,7 @@ def lineage(
         found = trace(connection, run, version)
     if found is None:
         raise Rejected(f"there is no version {version} of run {run}")
-    if as_json:
-        _print(Lineage, found)
-    else:
-        show_lineage(found)
+    _tell(Lineage, found, show_lineage, as_json)
 
 
 @app.command()
@@ -88,10 +84,7 @@ def fairness(
     """Every worker's share of the jobs against its share of the capacity, and what is more than chance."""
     with opened(rpc, addresses, db, no_sync) as (_, database), database.reading() as connection:
         shares = reckoning.fairness(connection)
-    if as_json:
-        _print(tuple[reckoning.Share, ...], shares)
-    else:
-        show_shares(shares)
+    _tell(tuple[reckoning.Share, ...], shares, show_shares, as_json)
 
 
 @app.command()
@@ -102,10 +95,7 @@ def validators(
     """Every validator's seats, votes, absences, and majorities that appeals overturned."""
     with opened(rpc, addresses, db, no_sync) as (_, database), database.reading() as connection:
         services = reckoning.services(connection)
-    if as_json:
-        _print(tuple[reckoning.Service, ...], services)
-    else:
-        show_services(services)
+    _tell(tuple[reckoning.Service, ...], services, show_services, as_json)
 
 
 @app.command()
@@ -196,5 +186,9 @@ def _say_state(folder: Path, state: State, as_json: bool) -> None:
         )
 
 
-def _print(kind: Any, found: Any) -> None:
-    print(TypeAdapter(kind).dump_json(found).decode())
+def _tell(kind: Any, found: Found, show: Callable[[Found], None], as_json: bool) -> None:
+    """Prints what was found, as JSON of ``kind`` or as people read it."""
+    if as_json:
+        print(TypeAdapter(kind).dump_json(found).decode())
+    else:
+        show(found)

@@ -9,9 +9,9 @@
       └─ remembers the hashes of the blocks before it, back to finality: after a reorganisation the newest one that is
          still canonical is where the caller goes back to
 
-Where there are several endpoints, the others are asked for the same events; one that lags is passed over, one that
-says otherwise stops the reading until they agree. What is missing is never taken for what was undone: only another
-block in a final one's place halts the tail.
+Where there are several endpoints, events are taken once a second one tells the same; one that says otherwise stops the
+reading until they agree. What is missing is never taken for what was undone: only another block in a final one's place
+halts the tail.
 
 A caller with a database stores the cursor in the same transaction as what the events did, and passes the stored one to
 each ``poll``: if its transaction failed, it gets the same events again.
