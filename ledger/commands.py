@@ -18,7 +18,7 @@ from ledger.audit import audit as make_audit
 from ledger.audit.report import Report
 from ledger.facts import Appeal, Checkpoint, Credit, Fact, Node, Round, Slash
 from ledger.options import LOCAL, Addresses, AsJson, Db, NoSync, Rpc, opened
-from ledger.screen import screen, show_report, table_of
+from ledger.screen import screen, show_report, table_of, tell
 from protocol.errors import Rejected
 from protocol.node.console import guard
 from protocol.transport.listening import listen
@@ -146,7 +146,4 @@ def serve(
 def _list(kind: type[Fact], rpc: str, addresses: Path, db: str | None, as_json: bool, no_sync: bool) -> None:
     with opened(rpc, addresses, db, no_sync) as (_, database), database.reading() as connection:
         facts = queries.every(connection, kind)
-    if as_json:
-        print(TypeAdapter(tuple[kind, ...]).dump_json(facts).decode())  # type: ignore[valid-type]
-    else:
-        screen().print(table_of(kind, facts))
+    tell(tuple[kind, ...], facts, lambda found: screen().print(table_of(kind, found)), as_json)  # type: ignore[valid-type]

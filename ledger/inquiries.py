@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
 import typer
-from pydantic import TypeAdapter
 
 from ledger import fairness as reckoning
 from ledger.audit.history import history
@@ -21,7 +19,7 @@ from ledger.fold import fold_all
 from ledger.lineage import Lineage
 from ledger.lineage import lineage as trace
 from ledger.options import LOCAL, Addresses, AsJson, Db, NoSync, Rpc, opened
-from ledger.screen import screen, show_explanation, show_lineage, show_services, show_shares
+from ledger.screen import screen, show_explanation, show_lineage, show_services, show_shares, tell
 from ledger.state import State, tables_of_book
 from ledger.why import Explanation, why_entry, why_job
 from protocol.chain.client import Chain
@@ -29,7 +27,6 @@ from protocol.errors import Misconfigured, Rejected
 from protocol.node.console import guard
 
 app = typer.Typer()
-Found = TypeVar("Found")
 
 PLACE = re.compile(r"(\d{1,18})([/:])(\d{1,9})")
 
@@ -54,7 +51,7 @@ def why(
     if found is None:
         missing = f"job {second} in a round {first}" if kind == "/" else f"credit or slash at {what}"
         raise Rejected(f"there is no {missing}")
-    _tell(Explanation, found, show_explanation, as_json)
+    tell(Explanation, found, show_explanation, as_json)
 
 
 @app.command()
@@ -73,7 +70,7 @@ def lineage(
         found = trace(connection, run, version)
     if found is None:
         raise Rejected(f"there is no version {version} of run {run}")
-    _tell(Lineage, found, show_lineage, as_json)
+    tell(Lineage, found, show_lineage, as_json)
 
 
 @app.command()
@@ -84,7 +81,7 @@ def fairness(
     """Every worker's share of the jobs against its share of the capacity, and what is more than chance."""
     with opened(rpc, addresses, db, no_sync) as (_, database), database.reading() as connection:
         shares = reckoning.fairness(connection)
-    _tell(tuple[reckoning.Share, ...], shares, show_shares, as_json)
+    tell(tuple[reckoning.Share, ...], shares, show_shares, as_json)
 
 
 @app.command()
@@ -95,7 +92,7 @@ def validators(
     """Every validator's seats, votes, absences, and majorities that appeals overturned."""
     with opened(rpc, addresses, db, no_sync) as (_, database), database.reading() as connection:
         services = reckoning.services(connection)
-    _tell(tuple[reckoning.Service, ...], services, show_services, as_json)
+    tell(tuple[reckoning.Service, ...], services, show_services, as_json)
 
 
 @app.command()
@@ -184,11 +181,3 @@ def _say_state(folder: Path, state: State, as_json: bool) -> None:
             f"state {state.digest}",
             soft_wrap=True,
         )
-
-
-def _tell(kind: Any, found: Found, show: Callable[[Found], None], as_json: bool) -> None:
-    """Prints what was found, as JSON of ``kind`` or as people read it."""
-    if as_json:
-        print(TypeAdapter(kind).dump_json(found).decode())
-    else:
-        show(found)

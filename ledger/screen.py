@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
+from pydantic import TypeAdapter
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -15,6 +16,7 @@ from ledger.fairness import Service, Share
 from ledger.lineage import Lineage
 from ledger.why import Explanation
 
+Found = TypeVar("Found")
 WEI = 10**18
 UNIT = "ASZ"
 WIDE_COLUMNS = 180
@@ -27,6 +29,14 @@ def amount(wei: int) -> str:
     whole, rest = divmod(abs(wei), WEI)
     digits = f"{rest:018d}".rstrip("0")
     return f"{'-' if wei < 0 else ''}{whole:,}{'.' + digits if digits else ''}"
+
+
+def tell(kind: Any, found: Found, show: Callable[[Found], None], as_json: bool) -> None:
+    """Prints what was found, as JSON of ``kind`` or as people read it."""
+    if as_json:
+        print(TypeAdapter(kind).dump_json(found).decode())
+    else:
+        show(found)
 
 
 def screen() -> Console:

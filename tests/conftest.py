@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from protocol.chain.client import Chain
 from protocol.chain.deploying import deploy
@@ -43,6 +44,11 @@ TERMS = ProtocolTerms(
     ),
     admin_delay=3600,
 )
+
+
+# No test asserts a speed: what hypothesis is asked to try may take as long as the machine makes it.
+settings.register_profile("assize", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("assize")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
