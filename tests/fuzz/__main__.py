@@ -29,7 +29,7 @@ from tests.fuzz.targets import TARGETS, Target
 
 CONSOLE = Console(stderr=True, width=120)
 COVERAGE = re.compile(r"cov: (\d+) ft: (\d+) corp: (\d+)/")
-COLUMNS = ("inputs", "taken", "a second", "edges", "features", "slowest ms", "peak MiB", "above idle", "defects")
+COLUMNS = ("inputs", "taken", "a second", "edges", "features", "slowest ms", "peak MiB", "defects")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class Outcome:
         """One line of the table, in the order of ``COLUMNS``."""
         per_second = self.figures["inputs"] / max(self.figures["seconds"], 0.01)
         values = (f"{self.figures['inputs']:,}", f"{self.figures['taken']:,}", f"{per_second:,.0f}", *self.coverage)
-        more = (self.figures["slowest_ms"], self.figures["peak_mib"], self.figures["peak_above_idle_mib"])
-        return [str(value) for value in (*values, *more, len(self.defects))]
+        values += (self.figures["slowest_ms"], self.figures["peak_mib"], len(self.defects))
+        return [str(value) for value in values]
 
 
 def fuzz(target: Target, runs: int, seed: int, folder: Path) -> Outcome:
