@@ -1,4 +1,4 @@
-"""One database: connections, whole transactions, and the book that lies in the derived tables."""
+"""One database: connections, whole transactions, and how far it has read the chain."""
 
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, create_engine, event, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, Engine, create_engine, event, select
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from ledger.book import Kind
-from ledger.facts import Fact, key_of
-from ledger.tables import METADATA, TABLES, TABLES_VERSION, PositionRow
+from ledger.rows import inserting
+from ledger.tables import METADATA, TABLES_VERSION, PositionRow
 from protocol.chain.deployment import Deployment
 from protocol.chain.tail import Cursor
 from protocol.errors import Misconfigured, Unavailable
@@ -49,7 +47,7 @@ class Database:
         self._identity = json.dumps(deployment.identity() | {"tables": TABLES_VERSION}, sort_keys=True)
         try:
             self._engine = _engine(self.where)
-            METADATA.create_all(self._engine, tables=[_POSITION, _EVENT, *TABLES.values()])
+            METADATA.create_all(self._engine)
         except OperationalError as error:
             if "locked" in str(error.orig):
                 raise Unavailable(f"the ledger's database {self.where} does not answer: {error.orig}") from error
@@ -88,7 +86,7 @@ class Database:
 
     def _claim(self, start: Cursor) -> None:
         # The write comes first, so that of two processes which make one database only one begins it.
-        first = _dialect(self._engine).insert(_POSITION).values(id=1, deployment=self._identity)
+        first = inserting(self._engine.dialect)(_POSITION).values(id=1, deployment=self._identity)
         with self.writing() as connection:
             connection.execute(first.values(**position_values(start)).on_conflict_do_nothing())
             row = connection.execute(select(_POSITION)).one()
@@ -109,68 +107,6 @@ def read_position(connection: Connection) -> Position:
     """Returns how far this database has read the chain."""
     row = connection.execute(select(_POSITION)).one()
     return Position(Cursor.from_json(row.cursor), row.block_number, bytes.fromhex(row.block_hash[2:]))
-
-
-class StoredBook:
-    """A ``Book`` in the derived tables, within one transaction. ``flush`` writes what was put."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._held: dict[tuple[type[Any], tuple[int | str, ...]], Any] = {}
-        self._changed: dict[tuple[type[Fact], tuple[int | str, ...]], Fact] = {}
-
-    def find(self, kind: type[Kind], *key: int | str) -> Kind | None:
-        """Returns the fact, or None; each row is read once."""
-        place = (kind, key)
-        if place not in self._held:
-            self._held[place] = find_fact(self._connection, kind, *key)
-        held: Kind | None = self._held[place]
-        return held
-
-    def put(self, fact: Fact) -> None:
-        """Writes a fact, at the next ``flush``."""
-        place = (type(fact), key_of(fact))
-        self._held[place] = self._changed[place] = fact
-
-    def flush(self) -> None:
-        """Writes all changed facts, a statement for each kind."""
-        by_kind: dict[type[Fact], list[dict[str, Any]]] = {}
-        for (kind, _), fact in self._changed.items():
-            by_kind.setdefault(kind, []).append(row_of(fact))
-        for kind, rows in by_kind.items():
-            self._connection.execute(self._upsert(kind), rows)
-        self._changed.clear()
-
-    def _upsert(self, kind: type[Fact]) -> Any:
-        statement = _dialect(self._connection).insert(TABLES[kind])
-        changing = {name: statement.excluded[name] for name in _names(kind) if name not in kind.KEY}
-        return statement.on_conflict_do_update(index_elements=list(kind.KEY), set_=changing)
-
-
-def find_fact(connection: Connection, kind: type[Kind], *key: int | str) -> Kind | None:
-    """Reads one fact by its key."""
-    table = TABLES[kind]
-    wanted = [table.c[name] == value for name, value in zip(kind.KEY, key, strict=True)]
-    row = connection.execute(select(table).where(*wanted)).one_or_none()
-    return None if row is None else fact_of(kind, row)
-
-
-def fact_of(kind: type[Kind], row: Row[Any]) -> Kind:
-    """Returns the fact a row holds."""
-    return kind(**row._mapping)
-
-
-def row_of(fact: Fact) -> dict[str, Any]:
-    """Returns the columns of a fact, not looking inside its values."""
-    return {name: getattr(fact, name) for name in _names(type(fact))}
-
-
-def _names(kind: type[Fact]) -> tuple[str, ...]:
-    return tuple(field.name for field in dataclasses.fields(kind))
-
-
-def _dialect(bound: Connection | Engine) -> Any:
-    return postgresql if bound.dialect.name == "postgresql" else sqlite
 
 
 def _engine(where: str) -> Engine:
@@ -194,4 +130,3 @@ def _prepare_sqlite(dbapi: Any, record: Any) -> None:
 
 
 _POSITION = PositionRow.__table__  # type: ignore[attr-defined]
-_EVENT = METADATA.tables["event"]

@@ -7,20 +7,24 @@ only from where this process saw it: of two processes that index one database, t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain as chained
 
 from sqlalchemy import Connection, select, update
 
-from ledger.database import Database, StoredBook, position_values, read_position
+from ledger.database import Database, position_values, read_position
 from ledger.fold import fold_all
 from ledger.records import decode_event, encode_event
-from ledger.tables import TABLES, EventRow, PositionRow
+from ledger.rows import rows_of
+from ledger.stored_book import Held, StoredBook, forget_undoing, undo
+from ledger.tables import EventRow, PositionRow
 from protocol.chain.client import Chain
 from protocol.chain.events import Log
 from protocol.chain.tail import BlockEvents, Cursor, Rollback, Tail
 
 BLOCKS_PER_STEP = 5_000
 """Most blocks folded in one transaction."""
+
+MOST_HELD = 50_000
+"""Facts remembered from one step to the next; a hundred bytes to a kilobyte each."""
 
 EVENT = EventRow.__table__  # type: ignore[attr-defined]
 POSITION = PositionRow.__table__  # type: ignore[attr-defined]
@@ -35,6 +39,7 @@ class Index:
         with database.reading() as connection:
             self._cursor = read_position(connection).cursor
         self._tail = Tail(chain, self._cursor)
+        self._held: Held = {}
 
     def advance(self) -> bool:
         """Takes one step. Returns False where there was nothing new; that costs one RPC request.
@@ -46,16 +51,27 @@ class Index:
         news = self._tail.poll(BLOCKS_PER_STEP, self._cursor)
         if not news:
             return False
+        try:
+            self._take(news)
+        except BaseException:
+            self._held.clear()  # it may hold what was not committed
+            raise
+        return True
+
+    def _take(self, news: list[BlockEvents] | Rollback) -> None:
         with self._database.writing() as connection:
             if not _move(connection, self._cursor, self._tail.cursor):
+                self._held.clear()
                 self._cursor = read_position(connection).cursor
-                return True
+                return
             if isinstance(news, Rollback):
+                self._held.clear()
                 roll_back(connection, news.to_block)
             else:
-                record(connection, news)
+                record(connection, news, self._tail.cursor.oldest, self._held)
+        if len(self._held) > MOST_HELD:
+            self._held.clear()
         self._cursor = self._tail.cursor
-        return True
 
     def sync(self) -> Cursor:
         """Reads up to the head, and returns the position reached."""
@@ -69,25 +85,26 @@ def sync(chain: Chain, database: Database) -> Cursor:
     return Index(chain, database).sync()
 
 
-def record(connection: Connection, blocks: Iterable[BlockEvents]) -> None:
-    """Keeps the blocks' events and folds them."""
-    logs = list(chained.from_iterable(block.logs for block in blocks))
-    if logs:
-        connection.execute(EVENT.insert(), [event_row(log) for log in logs])
-    _fold(connection, logs)
+def record(connection: Connection, blocks: Iterable[BlockEvents], oldest: int, held: Held) -> None:
+    """Keeps the blocks' events and folds them, so that it can be undone down to block ``oldest``.
+
+    ``held`` is what is known of the derived tables.
+    """
+    rows, book = rows_of(EVENT, connection.dialect), StoredBook(connection, held)
+    events = []
+    for block in blocks:
+        events += [rows.row(event_row(log).values()) for log in block.logs]
+        fold_all(book, block.logs)
+        book.end_block(block.block.number, undoable=block.block.number > oldest)
+    rows.insert(connection, events)
+    book.flush()
+    forget_undoing(connection, oldest)
 
 
 def roll_back(connection: Connection, to_block: int) -> None:
-    """Forgets every event above ``to_block``, and folds the ones left afresh."""
+    """Forgets every event above ``to_block``, and what it did."""
     connection.execute(EVENT.delete().where(EVENT.c.block_number > to_block))
-    rebuild(connection)
-
-
-def rebuild(connection: Connection) -> None:
-    """Empties the derived tables and folds all raw events into them again."""
-    for table in TABLES.values():
-        connection.execute(table.delete())
-    _fold(connection, stored_logs(connection))
+    undo(connection, to_block)
 
 
 def stored_logs(connection: Connection) -> Iterator[Log]:
@@ -104,12 +121,6 @@ def stored_logs(connection: Connection) -> Iterator[Log]:
         )
 
 
-def _fold(connection: Connection, logs: Iterable[Log]) -> None:
-    book = StoredBook(connection)
-    fold_all(book, logs)
-    book.flush()
-
-
 def _move(connection: Connection, old: Cursor, new: Cursor) -> bool:
     moved = connection.execute(
         update(POSITION).where(POSITION.c.cursor == old.to_json()).values(**position_values(new))
@@ -118,7 +129,7 @@ def _move(connection: Connection, old: Cursor, new: Cursor) -> bool:
 
 
 def event_row(log: Log) -> dict[str, object]:
-    """Returns the columns of a raw event."""
+    """Returns the columns of a raw event, in their order."""
     return {
         "block_number": log.block_number,
         "log_index": log.log_index,

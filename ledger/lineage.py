@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from ledger.database import find_fact
 from ledger.facts import Checkpoint, Consumption, Job, Round, Seat, Taint
 from ledger.facts.columns import Hex
 from ledger.queries import At, at, every
+from ledger.rows import find_fact
 from protocol.wire.assignments import jobs_in
 
 ENFORCED = (

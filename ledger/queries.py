@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, select, tuple_
 
 from ledger.book import Kind
-from ledger.database import fact_of, find_fact, read_position
+from ledger.database import read_position
 from ledger.facts import (
     THE_ONE,
     Admin,
@@ -37,6 +37,7 @@ from ledger.facts import (
     Treasury,
 )
 from ledger.index import EVENT
+from ledger.rows import fact_of, find_fact
 from ledger.tables import TABLES
 
 

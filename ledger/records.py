@@ -9,7 +9,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+from collections.abc import Callable
 from enum import IntEnum
+from json.encoder import encode_basestring as encode_text
+from operator import attrgetter
 from typing import Any, get_args, get_origin, get_type_hints
 
 from protocol.chain.events import EVENTS, Event
@@ -17,7 +20,7 @@ from protocol.chain.events import EVENTS, Event
 
 def encode_event(event: Event) -> str:
     """Returns the canonical JSON of one event."""
-    return json.dumps(_plain(event), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _encoder(type(event))(event)
 
 
 def decode_event(name: str, payload: str) -> Event:
@@ -26,16 +29,25 @@ def decode_event(name: str, payload: str) -> Event:
     return event
 
 
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    if isinstance(value, bytes):
-        return "0x" + value.hex()
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(int(value))
-    return value
+@functools.cache
+def _encoder(kind: Any) -> Callable[[Any], str]:
+    """What writes a value of this type. Made once: it looks at no type any more."""
+    if dataclasses.is_dataclass(kind):
+        assert isinstance(kind, type)
+        parts = [
+            (f"{encode_text(name)}:", attrgetter(name), _encoder(hint)) for name, hint in sorted(_hints(kind).items())
+        ]
+        return lambda value: "{" + ",".join([key + encode(read(value)) for key, read, encode in parts]) + "}"
+    if get_origin(kind) is tuple:
+        item = _encoder(get_args(kind)[0])
+        return lambda values: "[" + ",".join(map(item, values)) + "]"
+    if kind is str:
+        return encode_text
+    if kind is bytes:
+        return lambda value: f'"0x{value.hex()}"'
+    if kind is bool:
+        return lambda value: "true" if value else "false"
+    return lambda value: f'"{int(value)}"'
 
 
 @functools.cache

@@ -20,9 +20,9 @@ from typing import Any, get_type_hints
 from sqlalchemy import Connection, collate, select
 
 from ledger.book import MemoryBook
-from ledger.database import fact_of
 from ledger.facts import KINDS, Fact, key_of
 from ledger.facts.columns import Bitmap, Hex, Wide
+from ledger.rows import fact_of
 from ledger.tables import TABLES, snake
 
 FORMAT = "assize-ledger/1"

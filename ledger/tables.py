@@ -2,6 +2,7 @@
 
     raw      event     every event of the contracts as it came, in canonical JSON
              position  how far the chain was read; one row
+             undo      what the derived tables held before each block that is not final
     derived  one table for each kind of fact in ``ledger.facts``, with exactly its fields and its key
 
 Derived tables are made from the facts' annotations, so that a table cannot say something its fact does not.
@@ -71,7 +72,7 @@ class HexText(TypeDecorator[bytes]):
             return value
 
 
-TABLES_VERSION = 2
+TABLES_VERSION = 3
 """Of the tables below; a database of another version is not read."""
 
 METADATA = MetaData()
@@ -108,6 +109,19 @@ class PositionRow(SQLModel, table=True):
     cursor: str
     block_number: int = Field(sa_type=BigInteger)
     block_hash: str
+
+
+class UndoRow(SQLModel, table=True):
+    """What one row of a derived table was before one block: ``key`` and ``before`` as in ``ledger.stored_book``."""
+
+    __tablename__ = "undo"
+    metadata = METADATA
+
+    block_number: int = Field(primary_key=True, sa_type=BigInteger)
+    place: int = Field(primary_key=True)
+    name: str
+    key: str
+    before: str | None
 
 
 COLUMN_TYPES: dict[Any, Any] = {

@@ -11,11 +11,11 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
-from ledger.database import find_fact
 from ledger.facts import CreditEntry, Job, Node, Round, Slash
 from ledger.index import EVENT
 from ledger.queries import At, at
 from ledger.records import decode_event
+from ledger.rows import find_fact
 from protocol.chain import events as on_chain
 from protocol.chain.events import Event
 from protocol.chain.structs import Verdict

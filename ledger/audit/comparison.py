@@ -10,9 +10,9 @@ from sqlalchemy import Connection, Row, select
 
 from ledger.audit.report import Findings
 from ledger.book import MemoryBook
-from ledger.database import row_of
 from ledger.facts import KINDS, Fact, key_of
 from ledger.index import EVENT, event_row
+from ledger.rows import row_of
 from ledger.tables import TABLES, snake
 from protocol.chain.events import Log
 

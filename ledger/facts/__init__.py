@@ -7,6 +7,11 @@ fields, ``ledger.api`` answers with them. ``KEY`` names the fields that identify
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
 from ledger.facts.appeals import Appeal, Taint
 from ledger.facts.credits import Credit, CreditEntry, Holding
 from ledger.facts.nodes import Node, Slash, Slot
@@ -93,4 +98,10 @@ __all__ = [
 
 def key_of(fact: Fact) -> tuple[int | str, ...]:
     """Returns the values that identify ``fact`` among its kind."""
-    return tuple(getattr(fact, name) for name in fact.KEY)
+    return _keys(type(fact))(fact)
+
+
+@functools.cache
+def _keys(kind: type[Any]) -> Callable[[Any], tuple[int | str, ...]]:
+    read = attrgetter(*kind.KEY)
+    return read if len(kind.KEY) > 1 else lambda fact: (read(fact),)

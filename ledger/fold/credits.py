@@ -66,8 +66,8 @@ def _transferred(book: Book, log: Log, event: Transfer) -> None:
     # Minting comes from the zero address and burning goes to it; it holds nothing.
     for holder, change in ((event.sender, -event.value), (event.to, event.value)):
         if holder != NOBODY:
-            holding = book.find(Holding, holder) or Holding(holder, 0)
-            book.put(replace(holding, tokens=holding.tokens + change))
+            holding = book.find(Holding, holder)
+            book.put(Holding(holder, holding.tokens + change if holding else change))
 
 
 def _credit(book: Book, owner: str) -> Credit:

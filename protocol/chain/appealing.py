@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from protocol.chain import actions, calls
 from protocol.chain.abi import artifact
 from protocol.chain.client import Chain
-from protocol.chain.decoding import log_of, topic_of
+from protocol.chain.decoding import decode_event, topic_of
 from protocol.chain.events import AppealDecided, AppealOpened, Event, Submitted
 from protocol.chain.reverts import Reverted
 from protocol.chain.sender import Sender
@@ -172,5 +172,5 @@ def _events(chain: Chain, kind: type[Event], number: int, first_block: int) -> l
         "address": chain.deployment.rounds,
         "topics": [topic_of(entry), f"0x{number:064x}"],
     }
-    logs = [log_of(raw, "Rounds", 0) for raw in chain.rpc.call("eth_getLogs", wanted)]
-    return [log.event for log in logs if log is not None]
+    raws = chain.rpc.call("eth_getLogs", wanted)
+    return [event for raw in raws if (event := decode_event("Rounds", raw["topics"], raw["data"])) is not None]

@@ -17,6 +17,7 @@ from eth_abi.abi import decode as abi_decode
 from eth_utils.crypto import keccak
 
 from protocol.chain.abi import CONTRACTS, artifact, canonical_type, converter, decoded_type
+from protocol.chain.block import Block
 from protocol.chain.events import EVENTS, Event, Log
 
 WORD = 32
@@ -61,10 +62,17 @@ def _decoder(entry: dict[str, Any]) -> Decode:
 
 
 def _words_decoder(cls: type[Event], indexed: list[bool], cuts: list[Callable[[bytes], Any]]) -> Decode:
+    topics_wanted, words_wanted = sum(indexed), len(indexed) - sum(indexed)
+    places = [slice(start, start + WORD) for start in range(0, words_wanted * WORD, WORD)]
+    order = [index for index, is_topic in enumerate(indexed) if is_topic]
+    order += [index for index, is_topic in enumerate(indexed) if not is_topic]
+    taken = [(order.index(field), cut) for field, cut in enumerate(cuts)]
+
     def decode(topics: list[bytes], data: bytes) -> Event:
-        words = iter(topics)
-        rest = iter([data[start : start + WORD] for start in range(0, len(data), WORD)])
-        return cls(*[cut(next(words) if is_topic else next(rest)) for is_topic, cut in zip(indexed, cuts, strict=True)])
+        if len(topics) != topics_wanted or len(data) < words_wanted * WORD:
+            raise ValueError(f"a log has not the fields of {cls.__name__}")
+        words = topics + [data[place] for place in places]
+        return cls(*[cut(words[index]) for index, cut in taken])
 
     return decode
 
@@ -88,7 +96,7 @@ def _word_cut(part: dict[str, Any]) -> Callable[[bytes], Any] | None:
     if kind.startswith("uint") and "[" not in kind and convert is not None:
         return _enum_cut(convert) if str(part.get("internalType", "")).startswith("enum ") else _unsigned
     if kind == "address" and convert is not None:
-        return lambda word: convert("0x" + word[12:].hex())
+        return functools.lru_cache(maxsize=65536)(lambda word: convert("0x" + word[12:].hex()))
     return _SIMPLE_CUTS.get(kind)
 
 
@@ -103,16 +111,16 @@ def _unsigned(word: bytes) -> int:
     return int.from_bytes(word, "big")
 
 
-def log_of(raw: dict[str, Any], contract: str, timestamp: int) -> Log | None:
-    """A typed log from the RPC's; None for an event Assize gives no meaning to. ``timestamp`` is its block's."""
+def log_of(raw: dict[str, Any], contract: str, block: Block) -> Log | None:
+    """A typed log from the RPC's; None for an event Assize gives no meaning to. ``block`` is the one it is of."""
     event = decode_event(contract, raw["topics"], raw["data"])
     if event is None:
         return None
     return Log(
-        block_number=int(raw["blockNumber"], 16),
-        block_hash=bytes.fromhex(raw["blockHash"][2:]),
+        block_number=block.number,
+        block_hash=block.hash,
         tx_hash=bytes.fromhex(raw["transactionHash"][2:]),
         log_index=int(raw["logIndex"], 16),
-        timestamp=timestamp,
+        timestamp=block.timestamp,
         event=event,
     )

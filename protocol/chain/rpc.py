@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import httpx
+from pydantic_core import from_json
 
 from protocol.errors import Misconfigured, Unavailable
 
@@ -103,7 +104,7 @@ class Rpc:
         if response.status_code == httpx.codes.TOO_MANY_REQUESTS:
             raise Unavailable(f"the RPC at {self.url} asks to slow down (HTTP 429)")
         try:
-            return response.json()
+            return from_json(response.content)  # parses logs several times faster than the standard library
         except ValueError as error:
             raise Unavailable(f"what answers at {self.url} is no RPC (HTTP {response.status_code})") from error
 

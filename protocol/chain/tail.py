@@ -53,6 +53,11 @@ class Cursor:
     hash: bytes
     ancestors: tuple[tuple[int, bytes], ...] = ()
 
+    @property
+    def oldest(self) -> int:
+        """The oldest block that a reorganisation may go back to."""
+        return self.ancestors[0][0] if self.ancestors else self.number
+
     def to_json(self) -> str:
         """One line of text for a database column; ``from_json`` reads it back."""
         return json.dumps([self.number, self.hash.hex(), [[number, known.hex()] for number, known in self.ancestors]])
@@ -226,11 +231,11 @@ class Tail:
     def _block(self, block: Block, raws: list[dict[str, Any]]) -> BlockEvents:
         """A block with its logs, which must be of that very block, in order."""
         places = [int(raw["logIndex"], 16) for raw in raws]
-        if any(bytes.fromhex(raw["blockHash"][2:]) != block.hash for raw in raws):
+        if any(bytes.fromhex(told[2:]) != block.hash for told in {raw["blockHash"] for raw in raws}):
             raise _Moved
         if any(later <= earlier for earlier, later in pairwise(places)):
             raise ValueError("logs out of order")
-        logs = (log_of(raw, self._contract_of[raw["address"].lower()], block.timestamp) for raw in raws)
+        logs = (log_of(raw, self._contract_of[raw["address"].lower()], block) for raw in raws)
         return BlockEvents(block, tuple(log for log in logs if log))
 
     def _logs_request(self, **where: str) -> Request:

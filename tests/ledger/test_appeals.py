@@ -12,11 +12,12 @@ from ledger.api import create_app
 from ledger.audit import audit
 from ledger.book import Kind
 from ledger.commands import app
-from ledger.database import Database, find_fact
+from ledger.database import Database
 from ledger.facts import Appeal, Checkpoint, Job, Node, Round, Slash, Sweep, Taint, Treasury
 from ledger.follower import Follower
 from ledger.index import sync
 from ledger.queries import every
+from ledger.rows import find_fact
 from protocol.chain.client import Chain
 from tests.conftest import TERMS
 from tests.ledger import disputes

@@ -9,12 +9,18 @@ import pytest
 from sqlalchemy import select
 
 from ledger.audit import audit
-from ledger.database import Database, find_fact, read_position
+from ledger.book import MemoryBook
+from ledger.database import Database, read_position
 from ledger.facts import Credit
-from ledger.index import Index, rebuild, stored_logs, sync
+from ledger.fold import fold_all
+from ledger.index import Index, record, roll_back, stored_logs, sync
+from ledger.rows import find_fact, row_of
+from ledger.stored_book import UNDO
 from ledger.tables import TABLES
 from protocol.chain import calls
 from protocol.chain.client import Chain
+from protocol.chain.deployment import FINALITY_DEPTH
+from protocol.chain.tail import BlockEvents, Tail
 from protocol.errors import Misconfigured
 from tests.conftest import TOKEN
 from tests.ledger.scenario import Market, Story
@@ -26,20 +32,42 @@ def rows(database: Database) -> dict[str, set[tuple[object, ...]]]:
         return {table.name: {tuple(row) for row in connection.execute(select(table))} for table in TABLES.values()}
 
 
-def test_step_by_step_and_at_once_give_the_same_tables(
-    market: Market, story: Story, chain: Chain, database: Database, tmp_path: Path
+def rows_after(blocks: list[BlockEvents]) -> dict[str, set[tuple[object, ...]]]:
+    """What every derived row is after these blocks, by a book in memory."""
+    book = MemoryBook()
+    for block in blocks:
+        fold_all(book, block.logs)
+    return {table.name: {tuple(row_of(fact).values()) for fact in book.all(kind)} for kind, table in TABLES.items()}
+
+
+def test_whatever_was_read_is_undone_block_by_block(
+    market: Market, story: Story, chain: Chain, database: Database
 ) -> None:
-    sync(chain, database)
-    again = Database(tmp_path / "again.sqlite", chain.deployment)
-    index = Index(chain, again)
-    while index.advance():
-        pass
-    before = rows(again)
-    assert before == rows(database)
-    with again.writing() as connection:
-        rebuild(connection)
-    assert rows(again) == before
-    again.close()
+    tail, blocks = Tail(chain), list[BlockEvents]()
+    while news := tail.poll():
+        assert isinstance(news, list)
+        blocks += news
+    with database.writing() as connection:
+        record(connection, blocks, oldest=0, held={})
+    assert rows(database) == rows_after(blocks)
+    assert len(blocks) > 50
+    while blocks:
+        step = 1 + len(blocks) % 3
+        to_block = blocks[-step - 1].block.number if len(blocks) > step else 0
+        blocks = blocks[:-step]
+        with database.writing() as connection:
+            roll_back(connection, to_block)
+        assert rows(database) == rows_after(blocks)
+    with database.reading() as connection:
+        assert not connection.execute(select(UNDO)).all()
+
+
+def test_what_is_final_keeps_no_undoing(story: Story, chain: Chain, synced: Database) -> None:
+    with synced.reading() as connection:
+        cursor = read_position(connection).cursor
+        kept = {row.block_number for row in connection.execute(select(UNDO))}
+    assert kept
+    assert min(kept) > cursor.oldest >= chain.head().number - FINALITY_DEPTH - 1
 
 
 def test_a_reorganisation_is_rolled_back_and_read_again(market: Market, chain: Chain, database: Database) -> None:

@@ -19,6 +19,7 @@ def test_an_event_read_back_is_the_same(event: Event) -> None:
     text = encode_event(event)
     assert decode_event(type(event).__name__, text) == event
     assert encode_event(decode_event(type(event).__name__, text)) == text
+    assert json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"), ensure_ascii=False) == text
 
 
 def test_json_holds_sorted_keys_decimal_strings_and_hexadecimal() -> None:

@@ -16,11 +16,13 @@ from coordinator.mirror import Mirror
 from coordinator.store import Store
 from coordinator.tables import MIRROR, Cursor
 from ledger.book import MemoryBook
-from ledger.database import Database, fact_of, read_position
+from ledger.database import Database, read_position
 from ledger.facts import KINDS, Fact
 from ledger.fold import fold_all
 from ledger.index import event_row
+from ledger.rows import fact_of
 from ledger.tables import TABLES, EventRow
+from protocol.chain.block import Block
 from protocol.chain.client import Chain
 from protocol.chain.decoding import log_of
 from protocol.chain.deployment import Deployment
@@ -43,12 +45,10 @@ def logs(world: World, deployment: Deployment) -> list[Log]:
                 place = {
                     "topics": list(raw.topics),
                     "data": raw.data,
-                    "blockNumber": hex(block.number),
-                    "blockHash": "0x" + block.hash.hex(),
                     "transactionHash": "0x" + digest.hex(),
                     "logIndex": hex(index),
                 }
-                log = log_of(place, names[raw.address.lower()], block.timestamp)
+                log = log_of(place, names[raw.address.lower()], Block(block.number, block.hash, None, block.timestamp))
                 found += [log] if log else []
                 index += 1
     return found
