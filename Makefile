@@ -11,7 +11,7 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo calibrate test test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender vllm zoo fuzz sim contracts-coverage contracts-deep contracts-mutants contracts-slither abi clean
+.PHONY: help demo calibrate test test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-api vllm zoo fuzz fuzz-api sim contracts-coverage contracts-deep contracts-mutants contracts-slither abi clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one)"
 	@echo "make test            set up, run every test and check"
@@ -20,10 +20,13 @@ help:
 	@echo "make bench-engines   vLLM against transformers: who generates, who verifies, how far apart"
 	@echo "make bench-toploc    proofs built and verified, against the reference package; what they cost a worker"
 	@echo "make bench-sender    a thousand transactions over an RPC that loses one request in ten, ours and naive"
+	@echo "make bench-mirror    from the chain's events to committed rows, ours and web3.py's usual ways   (RUNS=1)"
+	@echo "make bench-api       what admitting a signed request costs; every way to use one again"
 	@echo "make bench-verify    tokens checked against tokens generated, and what seeding costs, for both engines"
 	@echo "make vllm            install the second engine (make test does; ENGINE=vllm make demo, too)"
 	@echo "make zoo             sixty ways to cheat before the judge, beside the reference package; honest work too   (JOBS=30)"
 	@echo "make fuzz            a million inputs over every parser   (RUNS=20000 SEED=7 TARGET=artifact)"
+	@echo "make fuzz-api        both APIs asked from their OpenAPI documents   (EXAMPLES=50)"
 	@echo "make sim             a simulated chain's faults around mirror, ledger and sender   (SEEDS=100, or SEED=17 alone)"
 	@echo "make calibrate       the built-in run's rules, measured from nothing   (DTYPE=bfloat16)"
 	@echo "make contracts-coverage   lines and branches of contracts/src that the tests reach"
@@ -60,6 +63,12 @@ bench-verify: .venv/.localnet .venv/.vllm
 bench-sender: .venv/.test contracts/node_modules/.stamp
 	@$(BIN)/python -m tests.sending
 
+bench-mirror: .venv/.test contracts/node_modules/.stamp
+	@$(BIN)/python -m tests.mirroring $(if $(RUNS),--runs $(RUNS))
+
+bench-api: .venv/.test contracts/node_modules/.stamp
+	@$(BIN)/python -m tests.admission
+
 bench-engines: .venv/.localnet .venv/.vllm
 	@$(BIN)/python -m deploy.bench_engines
 
@@ -82,6 +91,9 @@ bench-gas: .venv/.localnet contracts/node_modules/.stamp
 
 fuzz: .venv/.fuzz
 	@$(BIN)/python -m tests.fuzz $(if $(RUNS),--runs $(RUNS)) --seed $(SEED) $(if $(TARGET),--target "$(TARGET)")
+
+fuzz-api: .venv/.test contracts/node_modules/.stamp
+	@$(BIN)/python -m tests.openapi $(if $(EXAMPLES),--examples $(EXAMPLES))
 
 contracts-coverage: contracts/node_modules/.stamp
 	@contracts/coverage

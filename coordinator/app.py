@@ -13,8 +13,9 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from coordinator.desk import Desk
+from coordinator.openapi import ERRORS
 from coordinator.refusals import Refused
-from coordinator.routes import ERRORS, router
+from coordinator.routes import router
 from protocol.errors import Rejected, Unavailable
 from protocol.wire.api import ErrorBody
 

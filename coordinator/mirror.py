@@ -23,7 +23,7 @@ from coordinator.tables import (
     Seat,
     Submitted,
 )
-from protocol.chain import tail
+from protocol.chain import cursor as cursors
 from protocol.chain.client import Chain
 from protocol.chain.structs import State
 from protocol.chain.tail import BlockEvents, Rollback, Tail
@@ -75,7 +75,7 @@ class Mirror:
         with self._store.reading() as session:
             cursor = session.get(Cursor, 1)
             self.market = load(session)
-        start = tail.Cursor.from_json(cursor.position) if cursor else None
+        start = cursors.Cursor.from_json(cursor.position) if cursor else None
         return Tail(self._chain, start, self._confirmations)
 
     def _take(self, blocks: list[BlockEvents]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from http import HTTPStatus
 from typing import Annotated, TypeVar
 
 from eth_utils import keccak
@@ -14,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 
 from coordinator.desk import Desk
 from coordinator.gate import Caller
+from coordinator.openapi import JSON, PARQUET, signed_by_node
 from coordinator.refusals import forbidden, too_large, unreadable
 from protocol.wire import api
 
@@ -29,7 +29,6 @@ Id = Annotated[int, Path(ge=0, lt=1 << 63)]
 Job = Annotated[int, Path(ge=0, le=255)]
 Root = Annotated[str, Path(pattern=r"^(0x)?[0-9a-fA-F]{64}$")]
 _Body = TypeVar("_Body", bound=api.Body)
-PARQUET = "application/vnd.apache.parquet"
 
 
 @router.get("/health")
@@ -59,10 +58,10 @@ async def run(request: Request, run: Id) -> api.RunDescription:
 @router.get("/rules/{hash}")
 async def rules(request: Request, hash: Root) -> Response:
     """The canonical JSON of rules, by hash."""
-    return Response(await run_in_threadpool(_desk(request).rules, _bytes(hash)), media_type="application/json")
+    return Response(await run_in_threadpool(_desk(request).rules, _bytes(hash)), media_type=JSON)
 
 
-@router.post("/heartbeats")
+@router.post("/heartbeats", openapi_extra=signed_by_node(api.Heartbeat))
 async def heartbeats(request: Request) -> api.HeartbeatReply:
     """A node is up."""
     caller, body = await _signed(request, MOST_JSON_BYTES)
@@ -72,7 +71,7 @@ async def heartbeats(request: Request) -> api.HeartbeatReply:
     return await run_in_threadpool(_desk(request).heartbeat, heartbeat)
 
 
-@router.get("/nodes/{node}/assignments")
+@router.get("/nodes/{node}/assignments", openapi_extra=signed_by_node())
 async def assignments(
     request: Request, node: Id, wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT_SECONDS)] = 0
 ) -> api.Assignments:
@@ -89,7 +88,7 @@ async def assignments(
         await desk.watch.wait(left)
 
 
-@router.put("/rounds/{round_id}/jobs/{job}/artifact")
+@router.put("/rounds/{round_id}/jobs/{job}/artifact", openapi_extra=signed_by_node(PARQUET))
 async def artifact(request: Request, round_id: Id, job: Job) -> api.ArtifactReceipt:
     """Takes the artifact of one job."""
     desk = _desk(request)
@@ -100,7 +99,7 @@ async def artifact(request: Request, round_id: Id, job: Job) -> api.ArtifactRece
     return api.ArtifactReceipt(root="0x" + root.hex())
 
 
-@router.post("/rounds/{round_id}/submissions")
+@router.post("/rounds/{round_id}/submissions", openapi_extra=signed_by_node(api.SubmissionRequest))
 async def submissions(request: Request, round_id: Id) -> api.SubmissionReceipt:
     """Takes signed leaves for relaying."""
     desk = _desk(request)
@@ -117,7 +116,7 @@ async def kept_artifact(request: Request, root: Root) -> Response:
     return Response(await run_in_threadpool(_desk(request).intake.kept_artifact, _bytes(root)), media_type=PARQUET)
 
 
-@router.put("/evidence/{root}")
+@router.put("/evidence/{root}", openapi_extra=signed_by_node(JSON))
 async def evidence(request: Request, root: Root) -> api.EvidenceReceipt:
     """Takes a juror's signed evidence."""
     desk = _desk(request)
@@ -130,7 +129,7 @@ async def evidence(request: Request, root: Root) -> api.EvidenceReceipt:
 async def kept_evidence(request: Request, root: Root) -> Response:
     """A juror's signed evidence, once committing has ended."""
     data = await run_in_threadpool(_desk(request).intake.kept_evidence, _bytes(root))
-    return Response(data, media_type="application/json")
+    return Response(data, media_type=JSON)
 
 
 def _desk(request: Request) -> Desk:
@@ -187,18 +186,3 @@ def _parsed(model: type[_Body], body: bytes) -> _Body:
 
 def _bytes(root: str) -> bytes:
     return bytes.fromhex(root.removeprefix("0x"))
-
-
-ERRORS: dict[int | str, dict[str, object]] = {
-    int(code): {"model": api.ErrorBody}
-    for code in (
-        HTTPStatus.UNAUTHORIZED,
-        HTTPStatus.FORBIDDEN,
-        HTTPStatus.NOT_FOUND,
-        HTTPStatus.CONFLICT,
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-        HTTPStatus.UNPROCESSABLE_ENTITY,
-        HTTPStatus.SERVICE_UNAVAILABLE,
-    )
-}
-"""How refusals are described in the OpenAPI document."""

@@ -14,8 +14,8 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from ledger.rows import inserting
 from ledger.tables import METADATA, TABLES_VERSION, PositionRow
+from protocol.chain.cursor import Cursor
 from protocol.chain.deployment import Deployment
-from protocol.chain.tail import Cursor
 from protocol.errors import Misconfigured, Unavailable
 
 BUSY_SECONDS = 30

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import structlog
 
@@ -47,7 +48,10 @@ class Follower:
         self._thread.join()
 
     def _follow(self) -> None:
-        index = Index(self._chain, self._database)
+        with ThreadPoolExecutor(1) as ahead:
+            self._advance(Index(self._chain, self._database, ahead))
+
+    def _advance(self, index: Index) -> None:
         wait = self._poll_seconds
         while not self._stopping.is_set():
             try:

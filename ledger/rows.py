@@ -43,27 +43,27 @@ class Rows:
         self._select = _Statement(select(table).where(*wanted), dialect, self._keys)
         self._delete = _Statement(table.delete().where(*wanted), dialect, self._keys)
 
-    def row(self, values: Iterable[Any]) -> list[Any]:
+    def row(self, values: Sequence[Any]) -> Sequence[Any]:
         """Values in the order of the columns, as the driver takes them."""
         return _converted(values, self._writes)
 
-    def key(self, values: Iterable[Any]) -> list[Any]:
+    def key(self, values: Sequence[Any]) -> Sequence[Any]:
         """The values of a key, as the driver takes them."""
         return _converted(values, self._key_writes)
 
-    def insert(self, connection: Connection, rows: Sequence[list[Any]]) -> None:
+    def insert(self, connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
         """Writes rows whose keys are new."""
         self._insert.each(connection, rows)
 
-    def upsert(self, connection: Connection, rows: Sequence[list[Any]]) -> None:
+    def upsert(self, connection: Connection, rows: Sequence[Sequence[Any]]) -> None:
         """Writes rows in the place of those with the same keys."""
         self._upsert.each(connection, rows)
 
-    def delete(self, connection: Connection, keys: Sequence[list[Any]]) -> None:
+    def delete(self, connection: Connection, keys: Sequence[Sequence[Any]]) -> None:
         """Removes the rows of these keys."""
         self._delete.each(connection, keys)
 
-    def find(self, connection: Connection, key: list[Any]) -> list[Any] | None:
+    def find(self, connection: Connection, key: Sequence[Any]) -> Sequence[Any] | None:
         """The values of the row of this key, as Python has them; None where there is none."""
         found = connection.exec_driver_sql(self._select.text, self._select.arguments(key)).one_or_none()
         return None if found is None else _converted(found, self._reads)
@@ -127,7 +127,9 @@ def _converts(found: Iterable[Convert | None]) -> list[tuple[int, Convert]]:
     return [(index, convert) for index, convert in enumerate(found) if convert is not None]
 
 
-def _converted(values: Iterable[Any], converts: list[tuple[int, Convert]]) -> list[Any]:
+def _converted(values: Sequence[Any], converts: list[tuple[int, Convert]]) -> Sequence[Any]:
+    if not converts:
+        return values
     row = list(values)
     for index, convert in converts:
         row[index] = convert(row[index])

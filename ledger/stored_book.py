@@ -3,12 +3,13 @@
 Beside each change made by a block that is not final yet lies what stood there before: after a reorganisation the facts
 go back as they were, at the cost of the blocks undone, not of the whole chain.
 
-    undo   block, place in it, table, key, row before (null: none)    both as JSON of what the driver takes
+    undo   block | JSON: [[table, key, row before or null], ...], values as the driver takes them
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -51,20 +52,23 @@ class StoredBook:
         """Writes a fact, at the next ``flush``."""
         kind, key = place = (type(fact), key_of(fact))
         if place not in self._before:
-            self._before[place] = self.find(kind, *key)
+            self._before[place] = self._held[place] if place in self._held else self.find(kind, *key)
         self._held[place] = self._changed[place] = fact
 
     def end_block(self, number: int, undoable: bool) -> None:
         """What was put since the last call is block ``number``'s; where it is ``undoable`` its undoing is written."""
-        for index, ((kind, key), fact) in enumerate(self._before.items() if undoable else ()):
-            rows = rows_of(TABLES[kind], self._connection.dialect)
-            before = None if fact is None else json.dumps(rows.row(values_of(kind)(fact)))
-            self._undo.append([number, index, TABLES[kind].name, json.dumps(rows.key(key)), before])
+        if undoable and self._before:
+            changes = []
+            for (kind, key), fact in self._before.items():
+                rows = rows_of(TABLES[kind], self._connection.dialect)
+                before = None if fact is None else rows.row(values_of(kind)(fact))
+                changes.append([TABLES[kind].name, rows.key(key), before])
+            self._undo.append([number, json.dumps(changes)])
         self._before.clear()
 
     def flush(self) -> None:
         """Writes all changed facts, a statement for each kind."""
-        by_kind: dict[type[Fact], list[list[Any]]] = {}
+        by_kind: dict[type[Fact], list[Sequence[Any]]] = {}
         for (kind, _), fact in self._changed.items():
             rows = rows_of(TABLES[kind], self._connection.dialect)
             by_kind.setdefault(kind, []).append(rows.row(values_of(kind)(fact)))
@@ -77,16 +81,15 @@ class StoredBook:
 
 def undo(connection: Connection, to_block: int) -> None:
     """Puts every fact back as it was after block ``to_block``."""
-    oldest_last = select(UNDO).where(UNDO.c.block_number > to_block)
-    oldest_last = oldest_last.order_by(UNDO.c.block_number.desc(), UNDO.c.place.desc())
-    before: dict[tuple[str, str], str | None] = {}
-    for row in connection.execute(oldest_last):
-        before[row.name, row.key] = row.before
-    for name in dict.fromkeys(name for name, _ in before):
-        rows = rows_of(METADATA.tables[name], connection.dialect)
-        of_table = {key: old for (table, key), old in before.items() if table == name}
-        rows.upsert(connection, [json.loads(old) for old in of_table.values() if old is not None])
-        rows.delete(connection, [json.loads(key) for key, old in of_table.items() if old is None])
+    newest_first = select(UNDO).where(UNDO.c.block_number > to_block).order_by(UNDO.c.block_number.desc())
+    before: dict[str, dict[str, tuple[Any, Any]]] = {}
+    for row in connection.execute(newest_first):
+        for table, key, old in json.loads(row.changes):
+            before.setdefault(table, {})[json.dumps(key)] = (key, old)  # the oldest block's counts
+    for table, of_table in before.items():
+        rows = rows_of(METADATA.tables[table], connection.dialect)
+        rows.upsert(connection, [old for _, old in of_table.values() if old is not None])
+        rows.delete(connection, [key for key, old in of_table.values() if old is None])
     connection.execute(UNDO.delete().where(UNDO.c.block_number > to_block))
 
 

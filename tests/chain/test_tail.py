@@ -13,10 +13,11 @@ import pytest
 
 from protocol.chain import calls
 from protocol.chain.client import Chain
+from protocol.chain.cursor import Cursor
 from protocol.chain.events import Dripped, Log, Transfer
 from protocol.chain.rpc import Rpc
 from protocol.chain.sender import Sender
-from protocol.chain.tail import BlockEvents, Cursor, FinalityMoved, Rollback, Tail
+from protocol.chain.tail import BlockEvents, FinalityMoved, Rollback, Tail
 from protocol.errors import Unavailable
 from protocol.node.wallet import Wallet
 from tests.conftest import Anvil

@@ -211,14 +211,15 @@ class Swarm:
         for worker in self.workers:
             self.client(worker).heartbeat(api.Heartbeat(node=worker.node, version=version))
 
-    def work(self, worker: Party, assignment: api.Assignment) -> None:
-        """Uploads the worker's artifacts of one round and hands in its leaves."""
+    def work(self, worker: Party, assignment: api.Assignment) -> list[Leaf]:
+        """Uploads the worker's artifacts of one round and hands in its leaves; returns them."""
         leaves = []
         for job in assignment.jobs:
             root = bytes([assignment.policy_version + 1]) * 32
             data = rollout.encode(artifact(assignment.round, job, worker.node, root))
             leaves.append(Leaf(job, 1_000, self.client(worker).upload(assignment.round, job, data)))
         self.client(worker).submit(assignment.round, self.submission(worker, assignment, leaves))
+        return leaves
 
     def submission(
         self, worker: Party, assignment: api.Assignment, leaves: list[Leaf], signer: Wallet | None = None

@@ -1,0 +1,72 @@
+"""What the OpenAPI document says beyond what the framework sees: bodies are read by hand, headers by the gate."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from protocol.wire import api, auth
+
+JSON = "application/json"
+PARQUET = "application/vnd.apache.parquet"
+
+ERRORS: dict[int | str, dict[str, object]] = {
+    int(code): {"model": api.ErrorBody}
+    for code in (
+        HTTPStatus.UNAUTHORIZED,
+        HTTPStatus.FORBIDDEN,
+        HTTPStatus.NOT_FOUND,
+        HTTPStatus.CONFLICT,
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        HTTPStatus.UNPROCESSABLE_ENTITY,
+        HTTPStatus.SERVICE_UNAVAILABLE,
+    )
+}
+"""How refusals are described in the OpenAPI document."""
+
+_HEADERS = {
+    auth.HEADER_ADDRESS: ("^0x[0-9a-fA-F]{40}$", "Address of the node's key."),
+    auth.HEADER_NONCE: ("^[0-9]{1,78}$", "Drawn at random from 256 bits; each is taken once."),
+    auth.HEADER_DEADLINE: ("^[0-9]{1,12}$", f"Unix seconds, at most {auth.MAX_REQUEST_SECONDS} ahead."),
+    auth.HEADER_SIGNATURE: ("^0x[0-9a-fA-F]{130}$", "EIP-712 signature of the Request by that key."),
+}
+
+
+def signed_by_node(body: type[api.Body] | str | None = None) -> dict[str, Any]:
+    """What OpenAPI says of a signed request with a body of this kind: a model, the type of a file, or none."""
+    described: dict[str, Any] = {
+        "parameters": [
+            {
+                "name": name,
+                "in": "header",
+                "required": True,
+                "description": meaning,
+                "schema": {"type": "string", "pattern": pattern},
+            }
+            for name, (pattern, meaning) in _HEADERS.items()
+        ]
+    }
+    if isinstance(body, str):
+        content = {body: {"schema": {"type": "string", "format": "binary"}}}
+    elif body is not None:
+        content = {JSON: {"schema": _written_out(body.model_json_schema())}}
+    else:
+        return described
+    return described | {"requestBody": {"required": True, "content": content}}
+
+
+def _written_out(schema: dict[str, Any]) -> dict[str, Any]:
+    """A model's schema with its parts in their places: a reference would be looked up in the whole document."""
+    parts = schema.pop("$defs", {})
+
+    def filled(value: Any) -> Any:
+        if isinstance(value, list):
+            return [filled(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        if "$ref" in value:
+            return filled(parts[value["$ref"].rpartition("/")[2]])
+        return {name: filled(inner) for name, inner in value.items()}
+
+    written: dict[str, Any] = filled(schema)
+    return written

@@ -1,0 +1,41 @@
+"""How far a chain was read, and the way back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from protocol.chain.block import Block
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """The last block whose events were handed out, and the blocks known before it, oldest first."""
+
+    number: int
+    hash: bytes
+    ancestors: tuple[tuple[int, bytes], ...] = ()
+
+    @property
+    def oldest(self) -> int:
+        """The oldest block that a reorganisation may go back to."""
+        return self.ancestors[0][0] if self.ancestors else self.number
+
+    def to_json(self) -> str:
+        """One line of text for a database column; ``from_json`` reads it back."""
+        return json.dumps([self.number, self.hash.hex(), [[number, known.hex()] for number, known in self.ancestors]])
+
+    @classmethod
+    def from_json(cls, text: str) -> Cursor:
+        """The cursor that ``to_json`` wrote."""
+        number, block_hash, ancestors = json.loads(text)
+        known = tuple((height, bytes.fromhex(digest)) for height, digest in ancestors)
+        return cls(number, bytes.fromhex(block_hash), known)
+
+    def advanced(self, blocks: Iterable[Block], final: int) -> Cursor:
+        """The cursor after these blocks (ascending), remembering those above height ``final``, and one more."""
+        known = [*self.ancestors, (self.number, self.hash), *((block.number, block.hash) for block in blocks)]
+        number, block_hash = known.pop()
+        beyond = [entry for entry in known if entry[0] <= final][-1:]
+        return Cursor(number, block_hash, tuple(beyond + [entry for entry in known if entry[0] > final]))

@@ -1,0 +1,16 @@
+"""The ledger's API under requests made from its own document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ledger.api import create_app
+from ledger.database import Database
+from ledger.follower import Follower
+from protocol.chain.client import Chain
+from tests.conftest import serving
+
+
+def test_no_request_is_answered_with_a_server_error(synced: Database, chain: Chain, ask: Callable[..., None]) -> None:
+    with serving(create_app(chain, synced, Follower(chain, synced))) as url:
+        ask("ledger", url)

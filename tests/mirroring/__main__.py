@@ -1,0 +1,129 @@
+"""``make bench-mirror``: events per second from RPC to committed rows, ours and others'; a table, then a line of JSON.
+
+Each run makes a chain of its own on anvil. Four fifths of the events are there when the readers begin; then the chain
+is reorganised by eight blocks and grows by ten at a time, and every reader follows each step. Only reading is timed.
+What each holds at the end is compared with the chain.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from protocol.chain.deployment import Deployment
+from tests.conftest import Anvil, deploy_on
+from tests.mirroring.readers import FetchOnly, Ours, PerBlock, Ranges, Reader, truth
+from tests.mirroring.spray import PER_BLOCK, Sprayer
+
+REORG_DEPTH = 8
+LIVE_SHARE = 0.2
+BLOCKS_IN_STEP = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one reader did in one run: seconds, events read, round trips, and rows that the chain does not say."""
+
+    backfill_seconds: float
+    live_seconds: float
+    backfill_events: int
+    live_events: int
+    calls: int
+    wrong: int
+
+    @property
+    def rate(self) -> float:
+        """Events per second over both."""
+        return (self.backfill_events + self.live_events) / (self.backfill_seconds + self.live_seconds)
+
+
+def main(
+    events: Annotated[int, typer.Option(min=10 * BLOCKS_IN_STEP * PER_BLOCK)] = 100_000,
+    runs: Annotated[int, typer.Option(min=1, help="Each on a chain of its own; the medians count.")] = 3,
+) -> None:
+    """Read one chain in several ways."""
+    console = Console(width=120)
+    came: dict[str, list[Run]] = {}
+    for number in range(runs):
+        console.print(f"run {number + 1} of {runs}", style="dim")
+        for name, run in one_run(events // PER_BLOCK):
+            console.print(f"  {name}: {run.rate:,.0f} events a second", style="dim")
+            came.setdefault(name, []).append(run)
+    table = Table("reader", title=f"{events:,} transfers, {PER_BLOCK} a block; medians of {runs} runs")
+    for column in ("backfill /s", "live /s", "both /s", "spread", "RPC round trips", "wrong rows"):
+        table.add_column(column, justify="right")
+    for name, of_name in came.items():
+        rates = [run.rate for run in of_name]
+        table.add_row(
+            name,
+            f"{statistics.median(run.backfill_events / run.backfill_seconds for run in of_name):,.0f}",
+            f"{statistics.median(run.live_events / run.live_seconds for run in of_name):,.0f}",
+            f"{statistics.median(rates):,.0f}",
+            f"{min(rates):,.0f} to {max(rates):,.0f}",
+            f"{of_name[-1].calls:,}",
+            "-" if name == "fetching alone" else f"{max(run.wrong for run in of_name):,}",
+        )
+    console.print(table)
+
+    def ratio(other: str) -> float:
+        pairs = zip(came["ours"], came[other], strict=True)
+        return round(statistics.median(mine.rate / theirs.rate for mine, theirs in pairs), 2)
+
+    told = {"vs_naive": ratio("web3.py, a block a time"), "vs_ranges": ratio("web3.py, ranges")}
+    print(json.dumps(told | {"vs_ponder": None, "of_fetch": ratio("fetching alone")}))
+    raise typer.Exit(1 if any(run.wrong for run in came["ours"]) else 0)
+
+
+def one_run(blocks: int) -> Iterator[tuple[str, Run]]:
+    """All readers beside each other on one chain."""
+    with tempfile.TemporaryDirectory() as folder:
+        anvil = Anvil(Path(folder))
+        try:
+            deployment = deploy_on(anvil)
+            sprayer = Sprayer(anvil.rpc, deployment.token)
+            live = int(blocks * LIVE_SHARE) // BLOCKS_IN_STEP * BLOCKS_IN_STEP
+            sprayer.mine(blocks - live)
+            readers = _readers(anvil.url, deployment, Path(folder))
+            backfill = {name: _timed(reader) for name, reader in readers.items()}
+            following = dict.fromkeys(readers, 0.0)
+            anvil.rpc.call("anvil_reorg", REORG_DEPTH, [])
+            for _ in range(live // BLOCKS_IN_STEP):
+                sprayer.mine(BLOCKS_IN_STEP)
+                for name, reader in readers.items():
+                    following[name] += _timed(reader)
+            told = truth(anvil.rpc, deployment.token)
+            for name, reader in readers.items():
+                counts = ((blocks - live) * PER_BLOCK, live * PER_BLOCK)
+                wrong = len(reader.places() ^ told)
+                yield name, Run(backfill[name], following[name], *counts, reader.calls, wrong)
+        finally:
+            anvil.stop()
+
+
+def _readers(url: str, deployment: Deployment, folder: Path) -> dict[str, Reader]:
+    return {
+        "ours": Ours(url, deployment, folder),
+        "web3.py, a block a time": PerBlock(url, deployment, folder / "blocks.sqlite"),
+        "web3.py, ranges": Ranges(url, deployment, folder / "ranges.sqlite"),
+        "fetching alone": FetchOnly(url, deployment),
+    }
+
+
+def _timed(reader: Reader) -> float:
+    started = time.perf_counter()
+    reader.catch_up()
+    return time.perf_counter() - started
+
+
+if __name__ == "__main__":
+    typer.run(main)

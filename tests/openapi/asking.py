@@ -1,0 +1,145 @@
+"""One API under requests made from its own OpenAPI document; whatever comes, it answers, and never with a 5xx.
+
+Half of the requests keep to the document, half break it somewhere. Parameters take, every other time, a value that the
+API itself gave: ids, owners and cursors found in its answers before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, assume, given, seed, settings
+from hypothesis import strategies as st
+from hypothesis.errors import Unsatisfiable
+from schemathesis import Case, GenerationMode
+
+TIMEOUT_SECONDS = 60
+ROUTES_TO_FOLLOW = 40
+
+schemathesis.serializer.alias("application/vnd.apache.parquet", "application/octet-stream")
+
+Known = dict[str, list[Any]]
+"""Values that parameters of a name may take."""
+
+Sign = Callable[[str, str, bytes], Mapping[str, str]]
+"""Method, path with query, and body, to the headers that sign them."""
+
+
+@dataclass(slots=True)
+class Asked:
+    """What one operation answered: how often which status, and what it should not have."""
+
+    operation: str
+    statuses: dict[int, int] = field(default_factory=dict)
+    defects: list[str] = field(default_factory=list)
+
+
+def ask_everything(url: str, examples: int, known: Known | None = None, sign: Sign | None = None) -> list[Asked]:
+    """Asks every operation ``examples`` times.
+
+    Args:
+        known: what parameters of a name may take; None asks the API's own lists first.
+        sign: signs every other request.
+    """
+    document = requests.get(f"{url}/openapi.json", timeout=TIMEOUT_SECONDS).json()
+    schema = schemathesis.openapi.from_dict(document)
+    found = (known or {}) | (_harvest(url, document) if known is None else {})
+    everything = []
+    for result in schema.get_all_operations():
+        operation = result.ok()
+        one = Asked(f"{operation.method.upper()} {operation.path}")
+        everything.append(one)
+        for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
+            _ask(operation.as_strategy(generation_mode=mode), one, url, max(1, examples // 2), found, sign)
+    return everything
+
+
+def _ask(cases: Any, asked: Asked, url: str, examples: int, known: Known, sign: Sign | None) -> None:
+    session = requests.Session()
+    session.trust_env = False
+
+    @seed(1)
+    @settings(
+        max_examples=examples,
+        phases=[Phase.generate],
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(cases, st.data())
+    def once(case: Case, data: st.DataObject) -> None:
+        for values in (case.path_parameters, case.query, case.body if isinstance(case.body, dict) else None):
+            for name in values or {}:
+                if name == "wait":
+                    values[name] = 0  # it would be waited for
+                elif known.get(name) and data.draw(st.booleans()):
+                    values[name] = data.draw(st.sampled_from(known[name]))
+        try:
+            prepared = session.prepare_request(requests.Request(**_request_of(case, url)))
+            if sign is not None and data.draw(st.booleans()):
+                prepared.headers.update(sign(str(prepared.method), prepared.path_url, _body_of(prepared)))
+        except (requests.exceptions.RequestException, UnicodeError):
+            assume(False)  # no client could send it
+        answer = session.send(prepared, timeout=TIMEOUT_SECONDS)
+        asked.statuses[answer.status_code] = asked.statuses.get(answer.status_code, 0) + 1
+        if answer.status_code >= 500:
+            asked.defects.append(
+                f"{prepared.method} {prepared.url} {prepared.headers} {prepared.body!r}: {answer.text}"
+            )
+        elif answer.status_code >= 400 and not _says_why(answer):
+            asked.defects.append(f"{prepared.method} {prepared.url}: refused without a sentence: {answer.text!r}")
+
+    with suppress(Unsatisfiable):  # nothing in the request can be broken
+        once()
+
+
+def _request_of(case: Case, url: str) -> dict[str, Any]:
+    told = case.as_transport_kwargs(base_url=url)
+    return {
+        name: told[name] for name in ("method", "url", "headers", "params", "cookies", "data", "json") if name in told
+    }
+
+
+def _body_of(prepared: requests.PreparedRequest) -> bytes:
+    body = prepared.body or b""
+    return body if isinstance(body, bytes) else str(body).encode()
+
+
+def _says_why(answer: requests.Response) -> bool:
+    try:
+        return bool(answer.json()["error"])
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _harvest(url: str, document: dict[str, Any]) -> Known:
+    """Values for parameters by their names, from every list that takes none."""
+    known: Known = {}
+    plain = [path for path, item in document["paths"].items() if "get" in item and "{" not in path]
+    for path in plain[:ROUTES_TO_FOLLOW]:
+        answer = requests.get(url + path, params={"limit": 2}, timeout=TIMEOUT_SECONDS)
+        try:
+            for name, value in _leaves(answer.json(), path.strip("/").removesuffix("s")):
+                if value not in known.setdefault(name, []):
+                    known[name].append(value)
+        except ValueError:
+            continue  # metrics are no JSON
+    return known
+
+
+def _leaves(value: Any, within: str) -> Iterator[tuple[str, Any]]:
+    """Values by the names that parameters have for them: a list's ``id`` is a node, a round, a run."""
+    names = {"next": "after", "block_number": "block", "log_index": "log", "id": within, "juror": "node"}
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if isinstance(inner, dict | list):
+                yield from _leaves(inner, within)
+            elif inner is not None and not isinstance(inner, bool):
+                yield names.get(name, name), inner
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _leaves(inner, within)
