@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -79,6 +80,28 @@ def test_every_event_comes_once_in_order(chain: Chain, faucet: Faucet, finality_
     assert isinstance(logs[-1].event, Transfer)
     block = chain.block(logs[-1].block_number)
     assert (logs[-1].block_hash, logs[-1].timestamp) == (block.hash, block.timestamp)
+
+
+@pytest.mark.parametrize("max_blocks", [30, 20_000])
+def test_ranges_fetched_ahead_hold_every_event_once_also_where_the_rpc_is_gone_meanwhile(
+    chain: Chain, faucet: Faucet, anvil: Anvil, max_blocks: int
+) -> None:
+    for _ in range(3):
+        faucet.drip(2)
+        anvil.rpc.call("anvil_mine", hex(150))
+    rpc, logs, failures = Rpc(chain.rpc.url), list[Log](), 0
+    with ThreadPoolExecutor(1) as ahead, closing(Chain([rpc], replace(chain.deployment, finality_depth=0))) as other:
+        tail = Tail(other, ahead=ahead)
+        logs += events_of(tail.poll(max_blocks))
+        url, rpc.url = rpc.url, "http://127.0.0.1:1"
+        while failures < 3:
+            try:
+                logs += events_of(tail.poll(max_blocks))
+            except Unavailable:
+                failures += 1
+        rpc.url = url
+        logs += drain(tail, max_blocks)
+    assert amounts(logs) == list(range(1, 7))
 
 
 def test_live_events_come_at_the_next_poll(chain: Chain, faucet: Faucet) -> None:

@@ -19,7 +19,6 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis import Case, GenerationMode
 
 TIMEOUT_SECONDS = 60
-ROUTES_TO_FOLLOW = 40
 
 schemathesis.serializer.alias("application/vnd.apache.parquet", "application/octet-stream")
 
@@ -46,30 +45,26 @@ def ask_everything(url: str, examples: int, known: Known | None = None, sign: Si
         known: what parameters of a name may take; None asks the API's own lists first.
         sign: signs every other request.
     """
-    document = requests.get(f"{url}/openapi.json", timeout=TIMEOUT_SECONDS).json()
-    schema = schemathesis.openapi.from_dict(document)
-    found = (known or {}) | (_harvest(url, document) if known is None else {})
     everything = []
-    for result in schema.get_all_operations():
-        operation = result.ok()
-        one = Asked(f"{operation.method.upper()} {operation.path}")
-        everything.append(one)
-        for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
-            _ask(operation.as_strategy(generation_mode=mode), one, url, max(1, examples // 2), found, sign)
+    with requests.Session() as session:
+        session.trust_env = False
+        document = session.get(f"{url}/openapi.json", timeout=TIMEOUT_SECONDS).json()
+        found = _harvest(session, url, document) if known is None else known
+        for result in schemathesis.openapi.from_dict(document).get_all_operations():
+            operation = result.ok()
+            one = Asked(f"{operation.method.upper()} {operation.path}")
+            everything.append(one)
+            for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
+                cases = operation.as_strategy(generation_mode=mode)
+                _ask(session, cases, one, url, max(1, examples // 2), found, sign)
     return everything
 
 
-def _ask(cases: Any, asked: Asked, url: str, examples: int, known: Known, sign: Sign | None) -> None:
-    session = requests.Session()
-    session.trust_env = False
-
+def _ask(
+    session: requests.Session, cases: Any, asked: Asked, url: str, examples: int, known: Known, sign: Sign | None
+) -> None:
     @seed(1)
-    @settings(
-        max_examples=examples,
-        phases=[Phase.generate],
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @settings(max_examples=examples, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck))
     @given(cases, st.data())
     def once(case: Case, data: st.DataObject) -> None:
         for values in (case.path_parameters, case.query, case.body if isinstance(case.body, dict) else None):
@@ -116,12 +111,12 @@ def _says_why(answer: requests.Response) -> bool:
         return False
 
 
-def _harvest(url: str, document: dict[str, Any]) -> Known:
+def _harvest(session: requests.Session, url: str, document: dict[str, Any]) -> Known:
     """Values for parameters by their names, from every list that takes none."""
     known: Known = {}
     plain = [path for path, item in document["paths"].items() if "get" in item and "{" not in path]
-    for path in plain[:ROUTES_TO_FOLLOW]:
-        answer = requests.get(url + path, params={"limit": 2}, timeout=TIMEOUT_SECONDS)
+    for path in plain:
+        answer = session.get(url + path, params={"limit": 2}, timeout=TIMEOUT_SECONDS)
         try:
             for name, value in _leaves(answer.json(), path.strip("/").removesuffix("s")):
                 if value not in known.setdefault(name, []):
