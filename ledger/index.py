@@ -17,7 +17,7 @@ from ledger.database import Database, position_values, read_position
 from ledger.fold import fold_all
 from ledger.records import decode_event, encode_event
 from ledger.rows import rows_of
-from ledger.stored_book import Held, StoredBook, forget_undoing, undo
+from ledger.stored_book import Held, StoredBook, forget_undoing, nothing_held, undo
 from ledger.tables import EventRow, PositionRow
 from protocol.chain.client import Chain
 from protocol.chain.cursor import Cursor
@@ -46,7 +46,7 @@ class Index:
         with database.reading() as connection:
             self._cursor = read_position(connection).cursor
         self._tail = Tail(chain, self._cursor, ahead=ahead)
-        self._held: Held = {}
+        self._held = nothing_held()
 
     def advance(self) -> bool:
         """Takes one step. Returns False where there was nothing new; that costs one RPC request.
@@ -77,7 +77,7 @@ class Index:
                 roll_back(connection, news.to_block)
             else:
                 record(connection, news, self._tail.cursor.oldest, self._held)
-        if len(self._held) > MOST_HELD:
+        if sum(map(len, self._held.values())) > MOST_HELD:
             self._held.clear()
         self._cursor = self._tail.cursor
 
@@ -103,8 +103,8 @@ def record(connection: Connection, blocks: Iterable[BlockEvents], oldest: int, h
     events = []
     for block in blocks:
         events += [rows.row(event_values(log)) for log in block.logs]
+        book.begin_block(block.block.number, undoable=block.block.number > oldest)
         fold_all(book, block.logs)
-        book.end_block(block.block.number, undoable=block.block.number > oldest)
     rows.insert(connection, events)
     book.flush()
     forget_undoing(connection, oldest)

@@ -9,7 +9,7 @@ go back as they were, at the cost of the blocks undone, not of the whole chain.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections import defaultdict
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -19,11 +19,16 @@ from ledger.facts import Fact, key_of
 from ledger.rows import find_fact, rows_of, values_of
 from ledger.tables import METADATA, TABLES, UndoRow
 
-Place = tuple[type[Any], tuple[int | str, ...]]
-Held = dict[Place, Any]
-"""Facts as the tables have them, None where they have none: what need not be read again."""
+Key = tuple[int | str, ...]
+Held = defaultdict[type[Any], dict[Key, Any]]
+"""Facts as the tables have them, by kind and key, None where they have none: what need not be read again."""
 
 UNDO = UndoRow.__table__  # type: ignore[attr-defined]
+
+
+def nothing_held() -> Held:
+    """Where nothing is known of the tables."""
+    return defaultdict(dict)
 
 
 class StoredBook:
@@ -36,47 +41,51 @@ class StoredBook:
     def __init__(self, connection: Connection, held: Held) -> None:
         self._connection = connection
         self._held = held
-        self._changed: dict[Place, Fact] = {}
-        self._before: dict[Place, Fact | None] = {}
+        self._changed: defaultdict[type[Any], dict[Key, Any]] = defaultdict(dict)
+        self._before: dict[tuple[type[Any], Key], Fact | None] = {}
+        self._block, self._undoable = 0, False
         self._undo: list[list[Any]] = []
 
     def find(self, kind: type[Kind], *key: int | str) -> Kind | None:
         """Returns the fact, or None; each row is read once."""
-        place = (kind, key)
-        if place not in self._held:
-            self._held[place] = find_fact(self._connection, kind, *key)
-        held: Kind | None = self._held[place]
-        return held
+        held = self._held[kind]
+        if key not in held:
+            held[key] = find_fact(self._connection, kind, *key)
+        found: Kind | None = held[key]
+        return found
 
     def put(self, fact: Fact) -> None:
         """Writes a fact, at the next ``flush``."""
-        kind, key = place = (type(fact), key_of(fact))
-        if place not in self._before:
-            self._before[place] = self._held[place] if place in self._held else self.find(kind, *key)
-        self._held[place] = self._changed[place] = fact
+        kind, key = type(fact), key_of(fact)
+        if self._undoable and (kind, key) not in self._before:
+            self._before[kind, key] = self.find(kind, *key)
+        self._held[kind][key] = self._changed[kind][key] = fact
 
-    def end_block(self, number: int, undoable: bool) -> None:
-        """What was put since the last call is block ``number``'s; where it is ``undoable`` its undoing is written."""
-        if undoable and self._before:
-            changes = []
-            for (kind, key), fact in self._before.items():
-                rows = rows_of(TABLES[kind], self._connection.dialect)
-                before = None if fact is None else rows.row(values_of(kind)(fact))
-                changes.append([TABLES[kind].name, rows.key(key), before])
-            self._undo.append([number, json.dumps(changes)])
-        self._before.clear()
+    def begin_block(self, number: int, undoable: bool) -> None:
+        """What is put from now on is block ``number``'s; where it is ``undoable``, its undoing is written."""
+        self._end_block()
+        self._block, self._undoable = number, undoable
 
     def flush(self) -> None:
         """Writes all changed facts, a statement for each kind."""
-        by_kind: dict[type[Fact], list[Sequence[Any]]] = {}
-        for (kind, _), fact in self._changed.items():
-            rows = rows_of(TABLES[kind], self._connection.dialect)
-            by_kind.setdefault(kind, []).append(rows.row(values_of(kind)(fact)))
-        for kind, changed in by_kind.items():
-            rows_of(TABLES[kind], self._connection.dialect).upsert(self._connection, changed)
+        self._end_block()
+        for kind, facts in self._changed.items():
+            rows, values = rows_of(TABLES[kind], self._connection.dialect), values_of(kind)
+            rows.upsert(self._connection, [rows.row(values(fact)) for fact in facts.values()])
         rows_of(UNDO, self._connection.dialect).insert(self._connection, self._undo)
         self._changed.clear()
         self._undo.clear()
+
+    def _end_block(self) -> None:
+        if not self._before:
+            return
+        changes = []
+        for (kind, key), fact in self._before.items():
+            rows = rows_of(TABLES[kind], self._connection.dialect)
+            before = None if fact is None else rows.row(values_of(kind)(fact))
+            changes.append([TABLES[kind].name, rows.key(key), before])
+        self._undo.append([self._block, json.dumps(changes)])
+        self._before.clear()
 
 
 def undo(connection: Connection, to_block: int) -> None:

@@ -15,7 +15,7 @@ from ledger.facts import Credit
 from ledger.fold import fold_all
 from ledger.index import Index, record, roll_back, stored_logs, sync
 from ledger.rows import find_fact, row_of
-from ledger.stored_book import UNDO
+from ledger.stored_book import UNDO, nothing_held
 from ledger.tables import TABLES
 from protocol.chain import calls
 from protocol.chain.client import Chain
@@ -48,7 +48,7 @@ def test_whatever_was_read_is_undone_block_by_block(
         assert isinstance(news, list)
         blocks += news
     with database.writing() as connection:
-        record(connection, blocks, oldest=0, held={})
+        record(connection, blocks, oldest=0, held=nothing_held())
     assert rows(database) == rows_after(blocks)
     assert len(blocks) > 50
     while blocks:
