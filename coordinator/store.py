@@ -8,8 +8,9 @@ reading could otherwise fail half-way because another one wrote in between.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from sqlalchemy import Engine, event
@@ -39,6 +40,8 @@ class Store:
         except (SQLAlchemyError, ImportError) as error:
             raise Misconfigured(f"database_url {url!r} cannot be used: {error}") from error
         self._glances = itertools.count()
+        # SQLite lets writers poll for its lock, and the unlucky starve: threads of one process wait in turn instead.
+        self._turn = threading.Lock() if self._engine.dialect.name == "sqlite" else nullcontext()
         with _answering():
             SQLModel.metadata.create_all(self._writer)
             # A connection of its own, which never writes: SQLite tells each of the commits of all others.
@@ -53,7 +56,7 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[Session]:
         """A session that is committed, durably, when the block ends, or not at all. Raises ``Unavailable``."""
-        with _answering(), Session(self._writer, expire_on_commit=False) as session, session.begin():
+        with self._turn, _answering(), Session(self._writer, expire_on_commit=False) as session, session.begin():
             yield session
 
     def state(self) -> int:

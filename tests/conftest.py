@@ -157,11 +157,13 @@ def redis_server(directory: Path) -> Iterator[str]:
     port = free_port()
     words = [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(directory)]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
-    with redis.Redis(port=port) as client:
-        until(lambda: _pings(client), 10, "Redis")
-    yield f"redis://127.0.0.1:{port}/0"
-    process.terminate()
-    process.wait(10)
+    try:
+        with redis.Redis(port=port) as client:
+            until(lambda: _pings(client), 10, "Redis")
+        yield f"redis://127.0.0.1:{port}/0"
+    finally:
+        process.terminate()
+        process.wait(10)
 
 
 def _pings(client: redis.Redis) -> bool:
@@ -179,12 +181,13 @@ def serving(app: FastAPI) -> Iterator[str]:
     server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, ws="none"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
-    while not server.started:
-        time.sleep(0.005)
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    server.should_exit = True
-    thread.join(10)
-    listener.close()
+    try:
+        until(lambda: server.started, 30, "the application")
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(10)
+        listener.close()
 
 
 @pytest.fixture(scope="session")
