@@ -1,21 +1,25 @@
 """The ledger over HTTP: read-only, described by OpenAPI, wei and other wide numbers as strings.
 
-Lists come in pages (``limit``, ``after``); every page names the block it holds for. Errors are ``{"error": sentence}``.
+Lists come in pages (``limit``, ``after``); every page names the block it holds for, and the newest that is final.
+Answers carry the block's hash as their entity tag: who has one already asks with ``If-None-Match``, and gets a 304
+without a body. Errors are ``{"error": sentence}``.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 from eth_utils import to_checksum_address
-from fastapi import FastAPI, Path, Query, Request
+from fastapi import FastAPI, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from sqlalchemy import Connection
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from ledger import queries
@@ -34,6 +38,9 @@ from protocol.errors import Rejected, Unavailable
 
 AUDIT_SECONDS = 10.0
 """Least time between two audits that the API makes; in between the last one is answered."""
+
+UNTAGGED = ("/health", "/audit", "/openapi.json", "/docs", "/redoc")
+"""Answers that hold more than what the database says of a block."""
 
 Limit = Annotated[int, Query(ge=1, le=500, description="Most items of the page.")]
 After = Annotated[str | None, Query(description="The cursor `next` of the page before.")]
@@ -83,6 +90,14 @@ class Desk:
         with self.database.reading() as connection:
             return Listed(items=ask(connection), **_at(queries.at(connection)))
 
+    def tag(self) -> str:
+        """The entity tag of every answer from the database: it changes with each block that is taken in."""
+        try:
+            with self.database.reading() as connection:
+                return f'"{queries.at(connection).block_hash}"'
+        except Unavailable:
+            return ""  # whoever answers says why
+
     def audit(self) -> Report:
         """A report no older than ``AUDIT_SECONDS``, or a new one."""
         with self._lock:
@@ -120,6 +135,7 @@ def create_app(chain: Chain, database: Database, follower: Follower) -> FastAPI:
     _lists(app, desk)
     _stories(app, desk)
     _checks(app, desk)
+    _tag_answers(app, desk)
     return app
 
 
@@ -237,6 +253,21 @@ def _say_errors(app: FastAPI) -> None:
         return JSONResponse({"error": str(error)}, 503)
 
 
+def _tag_answers(app: FastAPI, desk: Desk) -> None:
+    @app.middleware("http")
+    async def tagged(request: Request, answered: Callable[[Request], Awaitable[Response]]) -> Response:
+        if request.url.path in UNTAGGED:
+            return await answered(request)
+        tag = await run_in_threadpool(desk.tag)
+        known = [part.strip().removeprefix("W/") for part in request.headers.get("if-none-match", "").split(",")]
+        if tag and tag in known:
+            return Response(status_code=304, headers={"ETag": tag})
+        answer = await answered(request)
+        if answer.status_code == 200 and tag == await run_in_threadpool(desk.tag):  # else it may be of either block
+            answer.headers["ETag"] = tag
+        return answer
+
+
 def _paged(connection: Connection, items: tuple[Any, ...], limit: int) -> Page[Any]:
     shown = items[:limit]
     following = pack_cursor(queries.place_of(shown[-1])) if len(items) > limit else None
@@ -244,4 +275,4 @@ def _paged(connection: Connection, items: tuple[Any, ...], limit: int) -> Page[A
 
 
 def _at(at: queries.At) -> dict[str, Any]:
-    return {"block_number": at.block_number, "block_hash": at.block_hash}
+    return asdict(at)

@@ -22,20 +22,25 @@ class Body(BaseModel):
 
 
 class Page(Body, Generic[Item]):
-    """Some of a list, as of one block. ``next`` is the cursor of what follows, null at the end."""
+    """Some of a list, as of one block. ``next`` is the cursor of what follows, null at the end.
+
+    What came about up to ``final_block`` can no longer be undone by a reorganisation; the rest is provisional.
+    """
 
     items: tuple[Item, ...]
     next: str | None
     block_number: int
     block_hash: str
+    final_block: int
 
 
 class Listed(Body, Generic[Item]):
-    """A whole list, as of one block."""
+    """A whole list, as of one block. ``final_block`` as in ``Page``."""
 
     items: tuple[Item, ...]
     block_number: int
     block_hash: str
+    final_block: int
 
 
 class Health(Body):
@@ -48,6 +53,7 @@ class Health(Body):
     chain_id: int
     block_number: int
     block_hash: str
+    final_block: int
     behind: int | None
     problem: str
 

@@ -43,10 +43,11 @@ from ledger.tables import TABLES
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """The block up to which an answer holds."""
+    """The block up to which an answer holds, and the one up to which no reorganisation can change it any more."""
 
     block_number: int
     block_hash: str
+    final_block: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,7 @@ class TreasuryStory:
 def at(connection: Connection) -> At:
     """Returns where the database stands."""
     position = read_position(connection)
-    return At(position.block_number, "0x" + position.block_hash.hex())
+    return At(position.block_number, "0x" + position.block_hash.hex(), position.cursor.oldest)
 
 
 def page(

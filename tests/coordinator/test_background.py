@@ -22,7 +22,7 @@ from tests.coordinator.swarm import JOBS, Swarm
 from tests.coordinator.test_rounds import mirror_differences
 
 PASSWORD = "a password for tests"
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 120.0
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from ledger.api import create_app
 from ledger.database import Database
 from ledger.follower import Follower
 from protocol.chain.client import Chain
-from tests.ledger.scenario import FEE, MAX_UNITS, PRICE, Story
+from protocol.chain.deployment import FINALITY_DEPTH
+from tests.ledger.scenario import FEE, MAX_UNITS, PRICE, Market, Story
 
 
 @pytest.fixture
@@ -79,6 +80,28 @@ def test_pages_follow_each_other_without_gap_or_repeat(http: TestClient) -> None
     owners = http.get("/credits", params={"limit": 1}).json()
     rest = http.get("/credits", params={"after": owners["next"]}).json()
     assert owners["items"][0]["owner"] < rest["items"][0]["owner"]
+
+
+def test_an_answer_that_has_not_changed_is_not_sent_again(http: TestClient, market: Market, chain: Chain) -> None:
+    first = http.get("/credits")
+    tag = first.headers["etag"]
+    assert tag == f'"{first.json()["block_hash"]}"'
+    for known in (tag, f'W/{tag}, "other"'):
+        again = http.get("/credits", headers={"If-None-Match": known})
+        assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
+    assert "etag" not in http.get("/health").headers
+    market.anvil.rpc.call("anvil_mine", "0x1")
+    give_up = time.monotonic() + 20
+    while http.get("/health").json()["behind"] != 0:
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
+    assert http.get("/credits", headers={"If-None-Match": tag}).status_code == 200
+
+
+def test_an_answer_says_up_to_where_it_is_final(http: TestClient, chain: Chain) -> None:
+    page, head = http.get("/rounds").json(), chain.head().number
+    assert chain.deployment.start_block <= page["final_block"] < head
+    assert head - page["final_block"] >= min(FINALITY_DEPTH, head - chain.deployment.start_block)
 
 
 def test_lists_can_be_narrowed(http: TestClient, story: Story) -> None:
