@@ -75,7 +75,7 @@ class Gate:
 
 
 def _node_of(session: Session, key: str) -> Caller:
-    # Columns, not rows of objects: this is most of what a small request costs.
+    # Columns, not rows of objects: those were half of what admitting a request cost.
     node = session.connection().execute(_BY_KEY, {"key": key}).first()
     if node is None:
         raise unsigned(

@@ -91,9 +91,7 @@ class EventRow(SQLModel, table=True):
     __tablename__ = "event"
     __table_args__ = (
         Index("event_name", "name", "block_number", "log_index"),
-        Index(
-            "event_round", "round", sqlite_where=text("round IS NOT NULL"), postgresql_where=text("round IS NOT NULL")
-        ),
+        Index("event_round", "round", sqlite_where=_OF_A_ROUND, postgresql_where=_OF_A_ROUND),
         {"sqlite_with_rowid": False},
     )
     metadata = METADATA

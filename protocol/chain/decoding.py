@@ -16,7 +16,7 @@ from typing import Any
 from eth_abi.abi import decode as abi_decode
 from eth_utils.crypto import keccak
 
-from protocol.chain.abi import CONTRACTS, artifact, canonical_type, converter, decoded_type
+from protocol.chain.abi import CONTRACTS, artifact, canonical_type, checksummed, converter, decoded_type
 from protocol.chain.block import Block
 from protocol.chain.events import EVENTS, Event, Log
 
@@ -102,12 +102,11 @@ def _word_cut(part: dict[str, Any]) -> Cut | None:
     kind, convert = part["type"], converter(part) if not part["type"].startswith("tuple") else None
     if kind.startswith("uint") and "[" not in kind and convert is not None:
         return _enum_cut(convert) if str(part.get("internalType", "")).startswith("enum ") else _unsigned
-    if kind == "address" and convert is not None:
-        return functools.lru_cache(maxsize=65536)(lambda word: convert("0x" + word[-40:]))
     return _SIMPLE_CUTS.get(kind)
 
 
 _SIMPLE_CUTS: dict[str, Cut] = {
+    "address": lambda word: checksummed("0x" + word[-40:]),
     "bytes32": lambda word: bytes.fromhex(word[-DIGITS:]),
     "bool": lambda word: word[-1] == "1",
 }

@@ -104,7 +104,7 @@ class Rpc:
         if response.status_code == httpx.codes.TOO_MANY_REQUESTS:
             raise Unavailable(f"the RPC at {self.url} asks to slow down (HTTP 429)")
         try:
-            return from_json(response.content)  # parses logs several times faster than the standard library
+            return from_json(response.content)  # parses logs in two thirds of the standard library's time
         except ValueError as error:
             raise Unavailable(f"what answers at {self.url} is no RPC (HTTP {response.status_code})") from error
 

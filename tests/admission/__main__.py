@@ -29,9 +29,9 @@ from coordinator.clockwork import Clockwork
 from protocol.chain.client import Chain
 from protocol.node.wallet import Wallet
 from tests.admission.load import per_second, raw_get
-from tests.admission.replays import Attempt, Signer, attempts
+from tests.admission.replays import Attempt, attempts
 from tests.conftest import ROOT, Anvil, deploy_on, free_port, redis_server, until
-from tests.coordinator.swarm import Swarm
+from tests.coordinator.swarm import Swarm, headers
 
 SERVER_CORE = 0
 
@@ -43,13 +43,13 @@ def main(
     """Measure admission, and attack it."""
     console = Console(width=120)
     with market() as swarm:
-        worker = Signer(swarm, swarm.workers[0])
-        path = f"/nodes/{worker.party.node}/assignments?wait=0"
+        worker = swarm.workers[0]
+        path = f"/nodes/{worker.node}/assignments?wait=0"
         signed, bare = [], []
         with server(swarm) as port, bare_server() as bare_port:
             plain = [raw_get(path, {})] * requests
             for _ in range(runs):
-                made = [raw_get(path, worker.headers("GET", path)) for _ in range(requests)]
+                made = [raw_get(path, headers(swarm, worker, "GET", path)) for _ in range(requests)]
                 signed.append(per_second(port, made))
                 bare.append(per_second(bare_port, plain))
         _show_speed(console, signed, bare, requests)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -237,6 +238,19 @@ class Swarm:
             uri=uri,
             signature="0x" + (signer or worker.key).sign_typed(message).hex(),
         )
+
+
+def headers(
+    swarm: Swarm, party: Party, method: str, path: str, body: bytes = b"", **changes: int | str
+) -> dict[str, str]:
+    """A signed request's headers; ``changes`` are other values under the signature."""
+    values: dict[str, Any] = {
+        "chain_id": swarm.chain.deployment.chain_id,
+        "contract": swarm.chain.deployment.rounds,
+        "nonce": secrets.randbits(256),
+        "deadline": int(time.time()) + 60,
+    }
+    return auth.sign_request(party.key, method=method, path=path, body=body, **(values | changes))
 
 
 def artifact(round_: int, job: int, node: int, manifest_root: bytes = MANIFEST_ROOT) -> Artifact:

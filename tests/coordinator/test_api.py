@@ -17,8 +17,7 @@ from protocol.errors import Rejected
 from protocol.wire import api as bodies
 from protocol.wire import rollout
 from protocol.wire.assignments import Leaf
-from protocol.wire.auth import sign_request
-from tests.coordinator.swarm import Party, Swarm, artifact
+from tests.coordinator.swarm import Party, Swarm, artifact, headers
 
 
 @pytest.fixture
@@ -36,13 +35,6 @@ def http(api: str) -> Iterator[httpx.Client]:
     """A bare client."""
     with httpx.Client(base_url=api, trust_env=False) as client:
         yield client
-
-
-def headers(swarm: Swarm, party: Party, method: str, path: str, body: bytes, **changes: int) -> dict[str, str]:
-    """A signed request's headers."""
-    deployment = swarm.chain.deployment
-    values = {"nonce": secrets.randbits(256), "deadline": int(time.time()) + 60} | changes
-    return sign_request(party.key, deployment.chain_id, deployment.rounds, method, path, body, **values)
 
 
 def refused(response: httpx.Response, status: int, *words: str) -> None:

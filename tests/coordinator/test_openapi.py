@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import secrets
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 
 from coordinator.clockwork import Clockwork
-from protocol.wire.auth import sign_request
-from tests.coordinator.swarm import Swarm
+from tests.coordinator.swarm import Swarm, headers
 
 
 def test_no_request_is_answered_with_a_server_error(
@@ -17,15 +15,9 @@ def test_no_request_is_answered_with_a_server_error(
     clockwork.advance()
     swarm.beat()
     clockwork.advance()
-    worker, deployment = swarm.workers[0], swarm.chain.deployment
+    worker = swarm.workers[0]
     assignment = swarm.client(worker).assignments(worker.node)[0]
     leaves = swarm.work(worker, assignment)
-
-    def sign(method: str, path: str, body: bytes) -> Mapping[str, str]:
-        nonce, deadline = secrets.randbits(256), int(time.time()) + 60
-        return sign_request(
-            worker.key, deployment.chain_id, deployment.rounds, method, path, body, nonce=nonce, deadline=deadline
-        )
 
     known = {
         "run": [swarm.run],
@@ -35,4 +27,4 @@ def test_no_request_is_answered_with_a_server_error(
         "root": ["0x" + leaf.root.hex() for leaf in leaves],
         "hash": [swarm.client(worker).run(swarm.run).rules_hash],
     }
-    ask("coordinator", api, known, sign)
+    ask("coordinator", api, known, partial(headers, swarm, worker))

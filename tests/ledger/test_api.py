@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +12,7 @@ from ledger.database import Database
 from ledger.follower import Follower
 from protocol.chain.client import Chain
 from protocol.chain.deployment import FINALITY_DEPTH
+from tests.conftest import until
 from tests.ledger.scenario import FEE, MAX_UNITS, PRICE, Market, Story
 
 
@@ -20,10 +20,7 @@ from tests.ledger.scenario import FEE, MAX_UNITS, PRICE, Market, Story
 def http(story: Story, chain: Chain, database: Database) -> Iterator[TestClient]:
     """The API over a database that it fills itself."""
     with TestClient(create_app(chain, database, Follower(chain, database, poll_seconds=0.02))) as client:
-        give_up = time.monotonic() + 20
-        while client.get("/health").json()["behind"] != 0:
-            assert time.monotonic() < give_up
-            time.sleep(0.02)
+        until(lambda: client.get("/health").json()["behind"] == 0, 20, "the ledger to be at the head")
         yield client
 
 
@@ -91,10 +88,7 @@ def test_an_answer_that_has_not_changed_is_not_sent_again(http: TestClient, mark
         assert (again.status_code, again.content, again.headers["etag"]) == (304, b"", tag)
     assert "etag" not in http.get("/health").headers
     market.anvil.rpc.call("anvil_mine", "0x1")
-    give_up = time.monotonic() + 20
-    while http.get("/health").json()["behind"] != 0:
-        assert time.monotonic() < give_up
-        time.sleep(0.02)
+    until(lambda: http.get("/health").json()["behind"] == 0, 20, "the ledger to be at the head")
     assert http.get("/credits", headers={"If-None-Match": tag}).status_code == 200
 
 

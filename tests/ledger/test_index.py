@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from ledger.tables import TABLES
 from protocol.chain import calls
 from protocol.chain.client import Chain
 from protocol.chain.deployment import FINALITY_DEPTH
+from protocol.chain.events import Log
 from protocol.chain.tail import BlockEvents, Tail
 from protocol.errors import Misconfigured
 from tests.conftest import TOKEN
@@ -32,12 +34,26 @@ def rows(database: Database) -> dict[str, set[tuple[object, ...]]]:
         return {table.name: {tuple(row) for row in connection.execute(select(table))} for table in TABLES.values()}
 
 
-def rows_after(blocks: list[BlockEvents]) -> dict[str, set[tuple[object, ...]]]:
-    """What every derived row is after these blocks, by a book in memory."""
+def folded(logs: Iterable[Log]) -> dict[str, set[tuple[object, ...]]]:
+    """Every derived row after these events, by a book in memory."""
     book = MemoryBook()
-    for block in blocks:
-        fold_all(book, block.logs)
+    fold_all(book, logs)
     return {table.name: {tuple(row_of(fact).values()) for fact in book.all(kind)} for kind, table in TABLES.items()}
+
+
+def test_step_by_step_and_at_once_give_the_same_tables(
+    market: Market, story: Story, chain: Chain, database: Database, tmp_path: Path
+) -> None:
+    sync(chain, database)
+    again = Database(tmp_path / "again.sqlite", chain.deployment)
+    index = Index(chain, again)
+    while index.advance():
+        pass
+    before = rows(again)
+    assert before == rows(database)
+    with again.reading() as connection:
+        assert folded(stored_logs(connection)) == before
+    again.close()
 
 
 def test_whatever_was_read_is_undone_block_by_block(
@@ -49,7 +65,7 @@ def test_whatever_was_read_is_undone_block_by_block(
         blocks += news
     with database.writing() as connection:
         record(connection, blocks, oldest=0, held=nothing_held())
-    assert rows(database) == rows_after(blocks)
+    assert rows(database) == folded(log for block in blocks for log in block.logs)
     assert len(blocks) > 50
     while blocks:
         step = 1 + len(blocks) % 3
@@ -57,7 +73,7 @@ def test_whatever_was_read_is_undone_block_by_block(
         blocks = blocks[:-step]
         with database.writing() as connection:
             roll_back(connection, to_block)
-        assert rows(database) == rows_after(blocks)
+        assert rows(database) == folded(log for block in blocks for log in block.logs)
     with database.reading() as connection:
         assert not connection.execute(select(UNDO)).all()
 

@@ -131,7 +131,6 @@ class FetchOnly:
         self._rpc = Rpc(url)
         self._token = deployment.token
         self._next = deployment.start_block + 1
-        self._places: set[Place] = set()
 
     @property
     def calls(self) -> int:
