@@ -19,7 +19,12 @@ IN_MEMORY = Path("/dev/shm")
 def run_seed(tape: Tape, deployment: Deployment, seed: int) -> Outcome:
     """One seed, on databases in memory where there is a file system for that."""
     with tempfile.TemporaryDirectory(dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as folder:
-        return Scenario(seed, tape, deployment, Path(folder)).live()
+        scenario = Scenario(seed, tape, deployment, Path(folder))
+        try:
+            return scenario.live()
+        except Exception as error:  # whatever a seed dies of is told with its number, and the others go on
+            scenario.outcome.differences.append(f"ended by {type(error).__name__}: {error}")
+            return scenario.outcome
 
 
 def run_seeds(seeds: Iterable[int], tape: Tape, deployment: Deployment, processes: int) -> Iterator[Outcome]:

@@ -75,6 +75,8 @@ class Scenario:
         self.endpoints: list[Endpoint] = []
         self.others: set[str] = set()
         """Hashes of what other programs sent with the payer's key."""
+        self.final = 0
+        """What one reorganisation after another must not undo: the highest block that was ever final."""
         clock = Clock(self.pass_time)
         connect = self.connection(1 + seed % 2)
         self.ledger = Ledger(connect, folder / "ledger.db")
@@ -140,7 +142,8 @@ class Scenario:
     def reorganise(self, depth: int) -> None:
         """Another chain takes the place of ours: as a rule a longer one, sometimes one that is shorter for a while."""
         height = self.world.head.number
-        self.world.reorganise(depth, dropped=0.3)
+        self.final = max(self.final, height - FINALITY_DEPTH)
+        self.world.reorganise(min(depth, height - self.final), dropped=0.3)
         while self.world.head.number < height + self.chance.randint(-2, 2):
             self.world.mine(takes_payments=self.chance.random() < 0.5)
 
