@@ -30,6 +30,8 @@ def audit(chain: Chain, database: Database) -> Report:
     findings = Findings()
     with database.reading() as connection:
         position = read_position(connection)
+        if position.block_number <= chain.deployment.start_block:
+            raise Unavailable("the database has read nothing of the chain yet: there is nothing to audit")
         block = chain.block(position.block_number)
         if block.hash != position.block_hash:
             raise Unavailable(

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from eth_abi.exceptions import DecodingError
+
 from protocol.chain import abi
 from protocol.chain.reverts import reverted
 from protocol.chain.rpc import Request, Rpc, RpcFault
@@ -29,6 +31,7 @@ from protocol.chain.structs import (
     State,
     Submission,
 )
+from protocol.errors import Unavailable
 
 if TYPE_CHECKING:
     from protocol.chain.deployment import Deployment
@@ -83,11 +86,16 @@ class Reader:
         ]
         return [self._decoded(shape, answer) for answer in self._rpc.batch(calls)]
 
-    @staticmethod
-    def _decoded(shape: abi.Function, answer: Any) -> Any:
+    def _decoded(self, shape: abi.Function, answer: Any) -> Any:
         if isinstance(answer, RpcFault):
             raise reverted(answer) or answer
-        return shape.decode_output(bytes.fromhex(answer[2:]))
+        try:
+            return shape.decode_output(bytes.fromhex(answer[2:]))
+        except (TypeError, ValueError, DecodingError) as error:
+            raise Unavailable(
+                f"the RPC at {self._rpc.url} answered {shape.contract}.{shape.name} with {str(answer)[:40]!r}: "
+                "it does not have the contract at that block, or does not speak to one of ours"
+            ) from error
 
     # Token
 

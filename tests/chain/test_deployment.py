@@ -134,3 +134,9 @@ def test_a_web_server_is_no_rpc() -> None:
         with pytest.raises(Unavailable, match=r"is no RPC \(HTTP 404\)"):
             rpc.call("eth_chainId")
         rpc.close()
+
+
+def test_a_view_asked_of_a_block_before_the_contracts_is_told_in_a_sentence(chain: Chain) -> None:
+    before = chain.pinned(chain.block(chain.deployment.start_block))
+    with pytest.raises(Unavailable, match="does not have the contract at that block"):
+        before.registry_terms()

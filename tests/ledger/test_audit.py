@@ -5,11 +5,14 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+import pytest
+
 from ledger.audit import audit
 from ledger.audit.report import Finding, Report
 from ledger.database import Database
 from ledger.tables import TABLES
 from protocol.chain.client import Chain
+from protocol.errors import Unavailable
 from tests.ledger.scenario import Story
 
 
@@ -87,3 +90,8 @@ def test_changed_raw_events_are_named(story: Story, synced: Database, chain: Cha
     assert {finding.check for finding in findings(report)} == {"raw events"}
     assert {finding.field for finding in findings(report)} == {"payload", "row"}
     assert not report.ok
+
+
+def test_a_ledger_that_has_read_nothing_is_not_audited(chain: Chain, database: Database) -> None:
+    with pytest.raises(Unavailable, match="read nothing of the chain yet"):
+        audit(chain, database)
