@@ -11,7 +11,7 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo calibrate test test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-api vllm zoo fuzz fuzz-api sim contracts-coverage contracts-deep contracts-mutants contracts-slither abi clean
+.PHONY: help demo calibrate test test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-api vllm zoo fuzz fuzz-api sim chaos contracts-coverage contracts-deep contracts-mutants contracts-slither abi clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one)"
 	@echo "make test            set up, run every test and check"
@@ -28,6 +28,7 @@ help:
 	@echo "make fuzz            a million inputs over every parser   (RUNS=20000 SEED=7 TARGET=artifact)"
 	@echo "make fuzz-api        both APIs asked from their OpenAPI documents   (EXAMPLES=50)"
 	@echo "make sim             a simulated chain's faults around mirror, ledger and sender   (SEEDS=100, or SEED=17 alone)"
+	@echo "make chaos           25 faults on the running local network, and what must hold after each   (FAULT=12)"
 	@echo "make calibrate       the built-in run's rules, measured from nothing   (DTYPE=bfloat16)"
 	@echo "make contracts-coverage   lines and branches of contracts/src that the tests reach"
 	@echo "make contracts-deep       the contracts' invariants, 10,000 runs of 64 calls   (RUNS=500 SEED=7)"
@@ -82,6 +83,9 @@ vllm: .venv/.vllm
 
 sim: .venv/.test contracts/node_modules/.stamp
 	@$(BIN)/python -m tests.simulation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(filter command,$(firstword $(origin SEED))),--only $(SEED))
+
+chaos: .venv/.test contracts/node_modules/.stamp
+	@$(BIN)/python -m tests.chaos $(if $(FAULT),--only $(FAULT))
 
 calibrate: .venv/.localnet .venv/.vllm
 	@$(BIN)/python -m deploy.calibrate_builtin $(if $(DTYPE),--dtype $(DTYPE))

@@ -89,7 +89,9 @@ class Relay:
     def _submit(self, round_: Round, batch: Sequence[Claim]) -> Reverted | None:
         submissions = [Submission(c.node, c.beacon, c.leaves, c.uri, c.signature) for c in batch]
         call = calls.submit(self._sender.chain.deployment, round_.id, round_.assignments, submissions)
-        key = f"round-{round_.id}/submit/" + "-".join(f"{c.node}:{claimed_jobs(c):x}" for c in batch)
+        # After a reorganisation another round may go by this number, with the same jobs.
+        place = f"round-{round_.id}/submit/{round_.beacon.hex()[:16]}/"
+        key = place + "-".join(f"{c.node}:{claimed_jobs(c):x}" for c in batch)
         try:
             receipt = self._sender.send(key, call)
         except Reverted as refusal:

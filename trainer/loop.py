@@ -1,8 +1,9 @@
 """The trainer's loop: wait for accepted groups, train, remember, publish.
 
 The order of the last two makes a crash harmless. The state is on disk before the checkpoint is announced, so a
-restarted trainer announces the same weights with the same jobs; the contract takes them once. Where an appeal has
-undone one of these jobs meanwhile, the step is taken back: the state before it is kept until the next.
+restarted trainer announces the same weights with the same jobs; the contract takes them once. Where an appeal or a
+reorganisation has undone one of these jobs meanwhile, the trainer goes back to the newest version that the chain holds:
+the state before the last step is kept until the next, of earlier ones the weights.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import structlog
 from protocol.chain.reverts import Reverted
 from protocol.chain.structs import Consumption
 from protocol.environments.environment import Environment
-from protocol.errors import Misconfigured
+from protocol.errors import Misconfigured, Unavailable
 from protocol.wire.assignments import bitmap_of
 from trainer import checkpoint
 from trainer.batch import Group, Selection, pack, select
@@ -31,6 +32,10 @@ from trainer.policy import Policy
 from trainer.publish import Publisher
 
 EVALUATION_PROBLEMS = 512
+UNDONE = ("NotAccepted", "WrongState", "WrongRun")
+"""How the contract refuses a version made of jobs that it does not, or not any more, hold for accepted."""
+UNDONE_SECONDS = 45.0
+"""How long a tally that a reorganisation has undone may take to come again before the step is taken back."""
 
 
 @dataclass(slots=True)
@@ -90,6 +95,8 @@ class Trainer:
         self.consumed: tuple[Consumption, ...] = ()
         self.evaluated: dict[int, float] = {}
         self.announced: int | None = None
+        self.refused_since: float | None = None
+        self.undone_seconds = UNDONE_SECONDS
         self.done = False
 
     def resume(self) -> None:
@@ -135,18 +142,29 @@ class Trainer:
         try:
             self.publisher.publish(self.policy, self.consumed)
         except Reverted as refusal:
-            if refusal.name != "NotAccepted" or not self.previous.exists():
+            if refusal.name not in UNDONE:
                 raise
+            self.refused_since = self.refused_since or time.monotonic()
+            if refusal.name == "WrongState" and time.monotonic() - self.refused_since < self.undone_seconds:
+                raise Unavailable(
+                    f"version {self.policy.version} waits for a tally to come again: {refusal}"
+                ) from refusal
             self._take_back(refusal)
-        self.announced = self.policy.version
+        self.announced, self.refused_since = self.policy.version, None
 
     def _take_back(self, refusal: Reverted) -> None:
-        """Goes back to the state before the last step, which was made of a job that is no longer accepted."""
-        version = self.policy.version
-        os.replace(self.previous, self.state)
-        self._load()
-        self.publisher.withdraw(version)
-        self.log.warning("step_taken_back", version=version, why=str(refusal))
+        """Goes back to the newest version on chain: what came after was made of jobs that are no longer accepted."""
+        version, standing = self.policy.version, self.publisher.newest_version()
+        if self.previous.exists():
+            os.replace(self.previous, self.state)
+            self._load()
+        if self.policy.version != standing:
+            self.policy.adopt(standing, self.publisher.directory(standing))
+            self.consumed = ()
+            self._save()
+        for undone in range(standing + 1, version + 1):
+            self.publisher.withdraw(undone)
+        self.log.warning("steps_taken_back", version=version, to_version=standing, why=str(refusal))
 
     def _keep_previous(self) -> None:
         """Keeps what is on disk, the state before this step, under another name: a link costs nothing."""
@@ -166,6 +184,9 @@ class Trainer:
         """What the next step trains on, or None while it should wait for more."""
         newest = self.policy.version
         self.inbox.poll(oldest_usable=newest - self.recipe.async_level)
+        if self.inbox.published < newest:
+            self.announced = None  # a reorganisation has undone the announcement: first of all it is made again
+            return None
         selection = select(self.inbox.groups(), newest, self.recipe.async_level, self.recipe.groups_per_step)
         return selection if ready(selection, self.recipe) else None
 

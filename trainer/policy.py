@@ -161,6 +161,17 @@ class Policy:
         self.model.copy_weights(self.kept[self.version])
         self.optimizer.load_state_dict(state["optimizer"])
 
+    def adopt(self, version: int, directory: Path) -> None:
+        """Become the weights of an earlier ``version``, which lie in ``directory``.
+
+        The optimizer begins anew: its moments are of the steps that are taken back.
+        """
+        weights = self.kept.get(version) or load_model(directory, next(self.network.parameters()).dtype).weights()
+        self.version = version
+        self.kept = {kept: weights for kept, weights in self.kept.items() if kept < version} | {version: weights}
+        self.model.copy_weights(weights)
+        self.optimizer = _optimizer(self.network, self.recipe)
+
     def save_weights(self, directory: Path) -> None:
         """Write model and tokenizer in Hugging Face's layout; ``directory`` appears complete or not at all."""
         unfinished = directory.with_name(directory.name + ".unfinished")

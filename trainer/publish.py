@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import structlog
 
 from protocol.chain import calls
 from protocol.chain.client import Chain
+from protocol.chain.reverts import Reverted
 from protocol.chain.sender import Sender
 from protocol.chain.structs import Consumption
 from protocol.errors import Rejected
@@ -30,6 +32,8 @@ class Publisher:
         """``model`` is the directory the run was opened with (version 0); later versions go under ``folder``."""
         self.chain, self.sender, self.signer, self.run = chain, sender, signer, run
         self.store, self.model, self.folder = store, model, folder
+        self._spent: Counter[bytes] = Counter()
+        """How many keys of a root's announcement are of no more use."""
         folder.mkdir(parents=True, exist_ok=True)
         self.log = structlog.get_logger("trainer.publish")
 
@@ -40,7 +44,7 @@ class Publisher:
     def publish(self, policy: Policy, consumed: Sequence[Consumption]) -> None:
         """Serves the policy's present version and announces it, unless the chain has it already."""
         version = policy.version
-        directory = self.folder / str(version) if version else self.model
+        directory = self._path(version)
         if not directory.exists():
             policy.save_weights(directory)
         self.sender.tend()
@@ -55,16 +59,39 @@ class Publisher:
         )
         on_chain = self.chain.latest().manifest_root(self.run, version)
         if on_chain == bytes(32):
-            call = calls.publish(self.chain.deployment, self.run, version, signed.manifest.root, consumed)
-            self.sender.send(f"publish/{self.run}/{version}/{signed.manifest.root.hex()[:16]}", call)
+            self._announce(version, signed.manifest.root, consumed)
         elif on_chain != signed.manifest.root:
             raise Rejected(f"version {version} is on chain with another root than this trainer's weights have")
         self._prune(version)
         self.log.info("published", version=version, root="0x" + signed.manifest.root.hex())
 
+    def _announce(self, version: int, root: bytes, consumed: Sequence[Consumption]) -> None:
+        """Sends it; under another key where a reorganisation has undone it and it then failed. Raises ``Reverted``."""
+        call, name = calls.publish(self.chain.deployment, self.run, version, root, consumed), root.hex()[:16]
+        while True:
+            key = f"publish/{self.run}/{version}/{name}" + f"/{self._spent[root]}" * bool(self._spent[root])
+            try:
+                self.sender.send(key, call)
+                return
+            except Reverted:
+                raise
+            except Rejected as failure:
+                self._spent[root] += 1
+                self.log.warning("announced_again", version=version, why=str(failure))
+
+    def directory(self, version: int) -> Path:
+        """Where the weights of a published version are. ``Unavailable`` where they are not kept any more."""
+        path = self._path(version)
+        if not path.exists():
+            shardcast.restore(self.store, self.run, version, self.chain.latest().manifest_root(self.run, version), path)
+        return path
+
     def withdraw(self, version: int) -> None:
         """Forgets the weights of a version that the chain did not take: others will go by this number."""
         shutil.rmtree(self.folder / str(version), ignore_errors=True)
+
+    def _path(self, version: int) -> Path:
+        return self.folder / str(version) if version else self.model
 
     def _prune(self, version: int) -> None:
         for old in self.folder.iterdir():

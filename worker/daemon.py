@@ -278,5 +278,5 @@ class Worker:
                 bytes.fromhex(request.signature[2:]),
             )
             call = calls.submit(self.chain.deployment, round_, packed, (own,))
-            self.sender.send(f"submit/{round_}/{first_job}", call)
+            self.sender.send(f"submit/{round_}/{request.beacon[2:18]}/{first_job}", call)
             self.log.warning("submitted_for_itself", round=round_)

@@ -26,7 +26,13 @@ class Outbox:
         folder.mkdir(parents=True, exist_ok=True)
 
     def remember(self, assignment: Assignment) -> None:
-        """Keeps what was listed, for submitting without the coordinator."""
+        """Keeps what was listed, for submitting without the coordinator.
+
+        Where a reorganisation has put a round of another beacon in the place of an earlier one, that one is dropped.
+        """
+        earlier = self.assignment(assignment.round)
+        if earlier is not None and earlier.beacon != assignment.beacon:
+            self.drop(assignment.round)
         self._write(assignment.round, "assignments.json", assignment.model_dump_json().encode())
 
     def assignment(self, round_: int) -> Assignment | None:

@@ -101,6 +101,15 @@ def fetch_checkpoint(
     return destination
 
 
+def restore(store: ChunkStore, run: int, version: int, root: bytes, destination: Path) -> Path:
+    """Writes a version that ``store`` holds to ``destination``; raises `Unavailable` where it is not held any more."""
+    signed = store.manifest(run, version, root)
+    if signed is None or store.missing(signed.manifest):
+        raise Unavailable(f"the weights of version {version} of run {run} are not kept here any more")
+    _assemble(signed.manifest, store, destination)
+    return destination
+
+
 def fetch_manifest(sources: Sources, run: int, version: int, root: bytes, authority: Authority) -> SignedManifest:
     """Returns the signed manifest with this root from the first source that has a true one; errors as above."""
     tried: list[str] = []

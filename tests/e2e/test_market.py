@@ -44,12 +44,14 @@ def test_what_is_killed_and_started_again_goes_on_and_the_audit_holds(
 ) -> None:
     _a_second_network_in_the_same_folder_is_refused(network)
     network.wait_for("the first step", lambda: network.version() >= 1)
-    for name in ("worker-1", "validator-2", "coordinator", "coordinator-background"):
+    killed = ("worker-1", "validator-2", "coordinator", "coordinator-background")
+    for name in killed:
         os.kill(network.pid(name), signal.SIGKILL)
-        before = network.version()
+    before = network.version()
+    for name in killed:
         again = assize("localnet", "start", name, "--root", str(network.root))
         assert again.returncode == 0, again.stderr
-        network.wait_for(f"two more steps after {name} was killed", lambda mark=before: network.version() >= mark + 2)
+    network.wait_for("two more steps after the kills", lambda: network.version() >= before + 2)
     _an_auditor_walks_from_an_address_file_to_a_checked_export(auditor, network, tmp_path)
     _audit_passes_then_names_a_flipped_balance(auditor, network, tmp_path)
     _ctrl_c_leaves_nothing(network)

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from protocol.chain import calls
 from protocol.chain.appealing import open_appeal
-from protocol.errors import AssizeError, Misconfigured
+from protocol.errors import AssizeError, Misconfigured, Unavailable
 from protocol.wire.assignments import jobs_in
 from protocol.wire.reasons import Reason
-from tests.conftest import TOKEN
+from tests.conftest import TOKEN, until
 from tests.trainer.scene import RECIPE, RIGHT, Scene
 from trainer.batch import Group, Selection
-from trainer.loop import Stopwatch, consumption, ready
+from trainer.loop import Stopwatch, Trainer, consumption, ready
 
 SOUND, FRAUD = Reason.ACCEPTED, Reason.SAMPLING_FRAUD
 
@@ -153,3 +153,47 @@ def test_an_older_state_than_the_chain_is_refused(scene: Scene, tmp_path: Path) 
     fresh, held = scene.trainer(tmp_path / "another")
     with held, pytest.raises(Misconfigured, match="put the newest state back"):
         fresh.resume()
+
+
+def test_versions_that_a_reorganisation_has_undone_are_announced_again(scene: Scene, tmp_path: Path) -> None:
+    trainer, held = scene.trainer(tmp_path / "trainer")
+    with held:
+        trainer.resume()
+        scene.round({0: SOUND, 1: SOUND})
+        assert trainer.tick() is True
+        weights = trainer.policy.weights()
+        scene.chain.rpc.call("anvil_reorg", 1, [])
+        assert scene.published() == []
+        until(lambda: (trainer.tick(), scene.published() != [])[1], 20, "the announcement")
+        assert trainer.policy.version == 1
+        assert all((trainer.policy.weights()[name] == value).all() for name, value in weights.items())
+
+
+def test_steps_made_of_rounds_that_a_reorganisation_has_undone_are_taken_back(scene: Scene, tmp_path: Path) -> None:
+    trainer, held = scene.trainer(tmp_path / "trainer")
+    trainer.undone_seconds = 1.0
+    with held:
+        trainer.resume()
+        scene.round({0: SOUND, 1: SOUND})
+        assert trainer.tick() is True
+        standing, weights = scene.chain.head().number, trainer.policy.weights()
+        for version in (1, 2):
+            scene.round({0: SOUND, 1: SOUND}, version)
+            assert trainer.tick() is True
+        scene.chain.rpc.call("anvil_reorg", scene.chain.head().number - standing, [])
+        until(lambda: went_on(trainer) and trainer.policy.version == 1, 30, "going back")
+        assert all((trainer.policy.weights()[name] == value).all() for name, value in weights.items())
+    again, held = scene.trainer(tmp_path / "trainer")
+    with held:
+        again.resume()
+        assert again.policy.version == 1
+    assert [event.version for event in scene.published()] == [1]
+
+
+def went_on(trainer: Trainer) -> bool:
+    """One tick, as its daemon makes it."""
+    try:
+        trainer.tick()
+    except Unavailable:
+        return False
+    return True

@@ -89,3 +89,14 @@ def test_dropping_a_round_leaves_every_other(outbox: Outbox) -> None:
     outbox.drop(10)
     outbox.drop(10)
     assert outbox.rounds() == [1, 9, 100]
+
+
+def test_what_was_made_for_a_beacon_that_a_reorganisation_replaced_is_dropped(outbox: Outbox) -> None:
+    outbox.remember(assignment(4, [0]))
+    outbox.put_artifact(4, 0, b"of another fork")
+    outbox.put_submission(4, 0, signed(0))
+    outbox.remember(assignment(4, [0]))
+    assert outbox.signed_jobs(4) == {0}, "the same beacon again changes nothing"
+    outbox.remember(assignment(4, [0]).model_copy(update={"beacon": "0x" + "0c" * 32}))
+    assert outbox.signed_jobs(4) == set()
+    assert outbox.artifact(4, 0) is None

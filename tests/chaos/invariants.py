@@ -1,0 +1,226 @@
+"""What holds of the network at any moment, whatever befell it. Each check returns what it found wrong, in sentences.
+
+L  ledger and mirror say what the canonical events say, and the contracts' views say the same
+D  nothing is credited twice, nothing is trained on twice      G  nothing was trained on that was not accepted
+M  tokens and credits add up
+N  an upload that was acknowledged is kept, byte for byte
+T  an intent is mined once or reported failed; nonces have no gaps; fees stay under the cap
+W  weights that somebody holds hash to the root on chain
+R  the market goes on: the next version comes, and what was handed in is not left lying
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import httpx
+
+from coordinator.fold import fold
+from coordinator.market import Market
+from coordinator.mirror import load
+from coordinator.store import Store
+from coordinator.tables import Cursor
+from deploy.services import ledger_database
+from ledger.audit import audit
+from ledger.database import Database
+from protocol.chain.client import Chain
+from protocol.chain.cursor import Cursor as Position
+from protocol.chain.fees import Fees
+from protocol.chain.tail import Rollback, Tail
+from protocol.errors import Misconfigured, Unavailable
+from protocol.wire import manifest
+from tests.chaos.network import Network
+
+AUDIT_ATTEMPTS = 20
+SHOWN = 3
+LEFT_LYING_SECONDS = 60.0
+"""Past a work phase, no claim waits for its relay."""
+
+LETTER_OF = {
+    "consumption": "DG",
+    "credits": "D",
+    "settlements": "D",
+    "conservation": "M",
+    "escrow": "M",
+    "treasury": "M",
+}
+"""What the audit's checks say of the invariants; all others are of L."""
+
+
+def broken(network: Network) -> list[str]:
+    """Every invariant but R, checked once: what is broken, each with its letters."""
+    found = [*_ledger(network), *_honest(network), *_mirror(network), *_uploads(network), *_weights(network)]
+    for path in sorted(network.layout.root.glob("state/*/sender.*")):
+        if path.suffix in (".db", ".sqlite"):
+            found += _sent(network, path)
+    return found
+
+
+def _ledger(network: Network) -> Iterator[str]:
+    """L, D, G and M: the running ledger's own database, against everything recomputed from the chain."""
+    with _chain(network) as chain, closing(_database(network)) as database:
+        report = _audited(chain, database)
+    for check in report.checks:
+        for finding in check.findings[:SHOWN]:
+            yield f"{LETTER_OF.get(check.name, 'L')}: {finding}"
+
+
+def _honest(network: Network) -> Iterator[str]:
+    """M: nobody honest lost a bond to fraud, and nothing a cheat did was trained on."""
+    network.scoreboard.refresh()
+    tally = network.scoreboard.tally()
+    if tally.honest_slashed_wei:
+        yield f"M: honest nodes were slashed {tally.honest_slashed_wei} wei for fraud"
+    if tally.cheat_rollouts_trained:
+        yield f"G: {tally.cheat_rollouts_trained} rollouts of a cheat were trained on"
+
+
+def _audited(chain: Chain, database: Database) -> Any:
+    """Audits once the ledger stands at a block that the chain still has."""
+    for _ in range(AUDIT_ATTEMPTS):
+        try:
+            return audit(chain, database)
+        except Unavailable as error:
+            problem = error
+            time.sleep(0.5)
+    raise problem
+
+
+def _mirror(network: Network) -> list[str]:
+    """L: the coordinator's tables as they stand, against a fold of the canonical events up to the same block."""
+    with TemporaryDirectory() as folder, _chain(network) as chain:
+        for _ in range(AUDIT_ATTEMPTS):
+            stored, number, digest = _mirrored(network, Path(folder))
+            if chain.block(number).hash == digest:
+                return _apart(stored, _folded(chain, number))
+            time.sleep(0.5)
+    return ["L: the coordinator's mirror stands at a block that the chain does not have"]
+
+
+def _mirrored(network: Network, folder: Path) -> tuple[Market, int, bytes]:
+    """A copy of the coordinator's market, and the block it stands at."""
+    copy = folder / "copy.db"
+    with (
+        closing(sqlite3.connect(network.layout.state("coordinator") / "coordinator.db")) as source,
+        closing(sqlite3.connect(copy)) as target,
+    ):
+        source.backup(target)
+    with closing(Store(f"sqlite:///{copy}")) as store, store.reading() as session:
+        cursor = session.get(Cursor, 1)
+        assert cursor is not None
+        position = Position.from_json(cursor.position)
+        return load(session), position.number, position.hash
+
+
+def _folded(chain: Chain, number: int) -> Market:
+    market, tail = Market(), Tail(chain)
+    while left := number - tail.cursor.number:
+        answer = tail.poll(max_blocks=left)
+        if isinstance(answer, Rollback):
+            raise Unavailable("the chain was reorganised while it was checked")
+        for block in answer:
+            for log in block.logs:
+                fold(market, log)
+    return market
+
+
+def _apart(stored: Market, folded: Market) -> list[str]:
+    found = []
+    for name in ("runs", "nodes", "members", "earnings", "rounds", "listings", "submitted", "seats"):
+        mine, theirs = (_plain(getattr(market, name)) for market in (stored, folded))
+        if name in ("listings", "submitted", "seats"):  # kept only while a round holds anything
+            mine, theirs = ({key: rows[key] for key in rows if key in stored.live} for rows in (mine, theirs))
+        mine, theirs = ({key: rows[key] for key in rows if rows[key]} for rows in (mine, theirs))
+        found += [
+            f"L: the mirror's {name} {key} say {mine.get(key)}, the events say {theirs.get(key)}"
+            for key in sorted({*mine, *theirs}, key=str)
+            if mine.get(key) != theirs.get(key)
+        ]
+    return found[:SHOWN]
+
+
+def _plain(rows: dict[Any, Any]) -> dict[Any, Any]:
+    return {key: _values(row) for key, row in rows.items()}
+
+
+def _values(row: Any) -> Any:
+    if isinstance(row, list):
+        return [_values(each) for each in row]
+    if isinstance(row, dict):
+        return {key: _values(each) for key, each in row.items()}
+    return {name: value for name, value in row.model_dump().items() if name not in CALCULATED}
+
+
+CALCULATED = ("neglect", "absent")
+"""Follow from rules that the coordinator knows and a bare fold does not."""
+
+
+def _uploads(network: Network) -> Iterator[str]:
+    """N, of what was acknowledged since the last look."""
+    taken, network.acknowledged = network.acknowledged, []
+    with httpx.Client(base_url=network.layout.coordinator_url, trust_env=False, timeout=30) as client:
+        for upload in taken:
+            kind = "artifacts" if upload.path.endswith("/artifact") else "evidence"
+            answer = client.get(f"/{kind}/{upload.root}")
+            if kind == "evidence" and answer.status_code == 404:
+                continue  # not published yet
+            if answer.status_code != 200:
+                yield f"N: {upload.path} was acknowledged, and asked for its bytes it answers {answer.status_code}"
+            elif kind == "artifacts" and hashlib.sha256(answer.content).digest() != upload.digest:
+                yield f"N: the bytes of {upload.path} are not those that were acknowledged"
+
+
+def _sent(network: Network, journal: Path) -> Iterator[str]:
+    """T, of one process's journal."""
+    who = journal.parent.name
+    with closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as database:
+        intents = database.execute("SELECT key, state, nonce FROM intents WHERE nonce IS NOT NULL").fetchall()
+        attempts = database.execute("SELECT key, tx_hash, max_fee FROM attempts").fetchall()
+    hashes: dict[str, list[str]] = {}
+    for key, digest, fee in attempts:
+        hashes.setdefault(key, []).append("0x" + digest.hex())
+        if fee > Fees().cap:
+            yield f"T: {who} bid {fee} wei for {key}, over its cap"
+    used = [nonce for _, state, nonce in intents if state != "failed"]
+    if len(set(used)) != len(used):
+        yield f"T: {who} means to use a nonce for two intents"
+    if gaps := set(range(max(used, default=-1) + 1)) - {nonce for _, _, nonce in intents}:
+        yield f"T: {who} left out the nonces {sorted(gaps)}"
+    for key, state, _ in intents:
+        mined = sum(_is_mined(network, digest) for digest in hashes.get(key, []))
+        if mined > 1:
+            yield f"T: {who} had {key} mined {mined} times"
+        if state == "final" and mined != 1:
+            yield f"T: {who} calls {key} final, and the chain has {mined} transactions of it"
+
+
+def _is_mined(network: Network, digest: str) -> bool:
+    return network.rpc.call("eth_getTransactionReceipt", digest) is not None
+
+
+def _weights(network: Network) -> Iterator[str]:
+    """W: every model directory that a worker or validator holds."""
+    state, reader = network.layout.root / "state", network.chain.latest()
+    for directory in [*state.glob("*/checkpoints/*-*"), *state.glob("*/weights/run-*/*-*")]:
+        version = int(directory.name.partition("-")[0])
+        try:
+            held = manifest.from_directory(directory, version).root
+        except (Misconfigured, OSError):
+            continue  # an old one, dropped meanwhile
+        if directory.exists() and reader.manifest_root(network.layout.run, version) not in (held, bytes(32)):
+            yield f"W: {directory.parent.parent.name} holds other weights of version {version} than the chain names"
+
+
+def _chain(network: Network) -> closing[Chain]:
+    return closing(Chain.connect(network.layout.rpc_url, network.layout.addresses))
+
+
+def _database(network: Network) -> Database:
+    return Database(ledger_database(network.layout.root), network.chain.deployment)

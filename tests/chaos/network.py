@@ -1,0 +1,206 @@
+"""A local network whose processes reach one another through servers that can be told to interfere."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psutil
+
+from deploy.live import View
+from deploy.localnet import Localnet, Options
+from deploy.processes import Service, Supervisor, wait_until_listening
+from protocol.chain.rpc import Rpc
+from protocol.errors import Unavailable
+from tests.chaos.between import Answer, Asked, Between, path_of
+
+ENDPOINTS = {"coordinator": 1, "coordinator-background": 2, "ledger": 2, "trainer": 1, "worker-1": 1, "validator-1": 1}
+"""Who reaches the chain through a server of ours, as so many RPC endpoints; the others are left alone."""
+
+LOOK_SECONDS = 0.1
+GOING_ON_SECONDS = 150.0
+"""How long after it healed a network may take for its next version: a round that a fault spoilt ends by its clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """An upload that was taken: where it went, and what was sent."""
+
+    path: str
+    root: str
+    digest: bytes
+
+
+class Interposed(Supervisor):
+    """Starts services so that what they reach is between them and it."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.instead: dict[str, str] = {}
+        self.chain_url = self.chain_instead = "-"
+        self.more: dict[str, Mapping[str, str]] = {}
+
+    def start(self, service: Service) -> None:
+        """Starts it with other URLs."""
+        changed = replace(
+            service,
+            argv=tuple(self._rewritten(service.name, word) for word in service.argv),
+            environment={
+                **{name: self._rewritten(service.name, value) for name, value in service.environment.items()},
+                **self.more.get(service.name, {}),
+            },
+        )
+        super().start(changed)
+        self.services[service.name] = service
+
+    def _rewritten(self, name: str, value: str) -> str:
+        for url, other in self.instead.items():
+            value = value.replace(url, other)
+        if name in ENDPOINTS:
+            places = (self.chain_instead + path_of(name, endpoint + 1) for endpoint in range(ENDPOINTS[name]))
+            value = value.replace(self.chain_url, ",".join(places))
+        return value
+
+
+class Network(Localnet):
+    """The local network, its supervisor, and what stands between its processes."""
+
+    supervisor: Interposed
+
+    def __init__(self, root: Path, model: Path) -> None:
+        supervisor = Interposed(root)
+        super().__init__(Options(root=root, model=model), supervisor, _Silent(0))
+        ports = self.layout.ports
+        self._hearing = threading.Lock()
+        self.acknowledged: list[Acknowledged] = []
+        self.rpc_between = Between(ports.chain)
+        self.api_between = Between(ports.coordinator, self._heard)
+        self.relay_between = Between(ports.relay)
+        self.origin_between = Between(ports.origin)
+        supervisor.instead = {
+            self.layout.coordinator_url: self.api_between.url,
+            self.layout.relay_url: self.relay_between.url,
+            self.layout.origin_url: self.origin_between.url,
+        }
+        supervisor.chain_url, supervisor.chain_instead = self.layout.rpc_url, self.rpc_between.url
+
+    def start(self, endless: bool) -> None:
+        """Brings everything up."""
+        super().start(endless)
+        self.begun_at = int(self.rpc.call("eth_blockNumber"), 16)
+
+    def __enter__(self) -> Network:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for child in self.supervisor.children.values():
+            _signal(child.pid, signal.SIGCONT)
+        self.supervisor.end_all()
+        for between in (self.rpc_between, self.api_between, self.relay_between, self.origin_between):
+            between.close()
+
+    def _heard(self, asked: Asked, answer: Answer) -> None:
+        if asked.method == "PUT" and answer.taken and b'"root"' in answer.body:
+            root = answer.body.split(b'"root":"')[1][:66].decode()
+            with self._hearing:
+                self.acknowledged.append(Acknowledged(asked.path, root, hashlib.sha256(asked.body).digest()))
+
+    # Its processes
+
+    def pid(self, name: str) -> int:
+        """A service's process id."""
+        return self.supervisor.children[name].pid
+
+    def kill(self, name: str) -> None:
+        """Kills a process outright."""
+        self.supervisor.children[name].kill()
+        self.supervisor.children[name].wait(10)
+
+    def restart(self, name: str) -> None:
+        """Starts a service again, ending it first where it still runs."""
+        service = self.supervisor.services[name]
+        self.supervisor.end(name)
+        self.supervisor.start(service)
+        if service.url is not None and name != "ledger":
+            wait_until_listening(service, int(service.url.rpartition(":")[2].partition("/")[0]), self.supervisor)
+
+    @contextmanager
+    def stopped(self, *names: str) -> Iterator[None]:
+        """Freezes processes: they hold what they hold, and answer nothing."""
+        for name in names:
+            _signal(self.pid(name), signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for name in names:
+                _signal(self.pid(name), signal.SIGCONT)
+
+    @contextmanager
+    def without_disk(self, *names: str) -> Iterator[None]:
+        """No file of these processes can grow, as on a full disk."""
+        for name in names:
+            process = psutil.Process(self.pid(name))
+            process.rlimit(psutil.RLIMIT_FSIZE, (0, psutil.RLIM_INFINITY))
+        try:
+            yield
+        finally:
+            for name in names:
+                psutil.Process(self.pid(name)).rlimit(psutil.RLIMIT_FSIZE, (psutil.RLIM_INFINITY, psutil.RLIM_INFINITY))
+
+    def log(self, name: str) -> str:
+        """All a service has written."""
+        return "\n".join(self.supervisor.output(self.supervisor.services[name]))
+
+    def fallen(self) -> list[str]:
+        """Services that ended."""
+        return [name for name, child in self.supervisor.children.items() if child.poll() is not None]
+
+    # Where it stands
+
+    @property
+    def rpc(self) -> Rpc:
+        """The chain itself."""
+        return self.chain.rpc
+
+    def version(self) -> int:
+        """The newest version on chain."""
+        return int(self.chain.latest().run(self.layout.run).version)
+
+    def wait_for(self, what: str, holds: Callable[[], bool], seconds: float) -> None:
+        """Waits until ``holds``; ``Unavailable`` where it does not."""
+        deadline = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > deadline:
+                raise Unavailable(f"waited {seconds:.0f} s for {what}")
+            time.sleep(LOOK_SECONDS)
+
+    def goes_on(self, versions: int = 1) -> float:
+        """Waits for so many versions more; returns the seconds that took."""
+        started, wanted = time.monotonic(), self.version() + versions
+        self.wait_for(f"version {wanted}", lambda: self.version() >= wanted, GOING_ON_SECONDS)
+        return time.monotonic() - started
+
+
+class _Silent(View):
+    """Shows nothing: what stands on the screen is the faults."""
+
+    def __init__(self, last_version: int) -> None:
+        super().__init__(last_version, interactive=False)
+
+    def say(self, sentence: str) -> None:
+        """Keeps it to itself."""
+        self.doing = sentence
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:
+        return
