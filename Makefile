@@ -39,7 +39,12 @@ help:
 demo: .venv/.localnet contracts/node_modules/.stamp $(if $(filter vllm,$(ENGINE)),.venv/.vllm)
 	@$(BIN)/python assize.py localnet run --seed $(SEED) $(if $(STEPS),--steps $(STEPS)) $(if $(ENGINE),--engine $(ENGINE))
 
-test: lint test-contracts test-python
+# What only Python's tests need is fetched and built while the contracts' tests run.
+TESTED_BESIDE = .venv/.vllm .venv/.triton $(TOPLOC)
+
+test: .venv/.test
+	@$(MAKE) --no-print-directory --jobs 2 $(TESTED_BESIDE) lint test-contracts
+	@$(MAKE) --no-print-directory test-python
 
 lint: .venv/.test
 	$(BIN)/ruff check .
@@ -52,8 +57,8 @@ test-contracts: .venv/.test contracts/node_modules/.stamp
 	cd contracts && ./forge test
 	contracts/gas
 
-test-python: .venv/.test .venv/.vllm .venv/.triton $(TOPLOC) contracts/node_modules/.stamp
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+test-python: .venv/.test $(TESTED_BESIDE) contracts/node_modules/.stamp
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 
 bench-tax: .venv/.localnet contracts/node_modules/.stamp
 	@$(BIN)/python -m deploy.bench_tax

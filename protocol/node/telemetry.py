@@ -5,8 +5,11 @@ Metrics are declared beside their use; this module only serves them.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import logging
 import sys
+from typing import TextIO, cast
 
 import structlog
 from prometheus_client import start_http_server
@@ -37,12 +40,27 @@ def configure(daemon: str = "", level: str = "info", as_json: bool | None = None
             *_renderers(plain),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Unfailing())),
         cache_logger_on_first_use=True,
     )
     structlog.contextvars.clear_contextvars()
     if daemon:
         structlog.contextvars.bind_contextvars(daemon=daemon)
+
+
+class _Unfailing(io.TextIOBase):
+    """Standard error, which may be a file on a full disk: a line that cannot be written is lost, and stops nobody."""
+
+    def write(self, text: str) -> int:
+        """Writes what can be written."""
+        with contextlib.suppress(OSError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Likewise."""
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
 
 
 def _renderers(as_json: bool) -> list[structlog.typing.Processor]:

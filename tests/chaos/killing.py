@@ -88,6 +88,7 @@ def relay_in_a_chunk(network: Network) -> list[str]:
 
 
 def is_chunk(asked: Asked) -> bool:
+    """Picks the requests for chunks of weights."""
     return asked.method == "GET" and "chunk" in asked.path
 
 
@@ -101,9 +102,11 @@ def validators_cut_off(network: Network) -> list[str]:
     honest = network.supervisor.services["validator-3"]
     network.supervisor.end("validator-3")
     network.supervisor.start(faulty)
-    network.goes_on(2)
-    network.supervisor.end("validator-3")
-    network.supervisor.start(honest)
+    try:
+        network.goes_on(2)
+    finally:
+        network.supervisor.end("validator-3")
+        network.supervisor.start(honest)
     return []
 
 
@@ -134,6 +137,7 @@ def killed_at(network: Network, name: str, where: Between, chosen: Callable[[Ask
 
 
 def through(network: Network, where: Between, moment: Moment) -> list[str]:
+    """Strikes at a moment, and starts again whatever fell."""
     with where.interfering(moment):
         found = moment.awaited()
     for fallen in network.fallen():
@@ -142,11 +146,13 @@ def through(network: Network, where: Between, moment: Moment) -> list[str]:
 
 
 def killed_first(network: Network, name: str, asked: Asked, forward: Forward) -> Answer | None:
+    """Dies before it has the request."""
     network.kill(name)
     return None
 
 
 def killed_meanwhile(network: Network, name: str, asked: Asked, forward: Forward) -> Answer | None:
+    """Dies while it acts on the request."""
     dying = threading.Timer(0.004, network.kill, (name,))
     dying.start()
     try:
@@ -156,16 +162,19 @@ def killed_meanwhile(network: Network, name: str, asked: Asked, forward: Forward
 
 
 def killed_before_answering(network: Network, name: str, asked: Asked, forward: Forward) -> Answer | None:
+    """Dies once it has carried the request out, and has not said so."""
     forward(asked)
     network.kill(name)
     return None
 
 
 def killed_halfway(network: Network, name: str, asked: Asked, forward: Forward) -> Answer | None:
+    """Dies in the middle of its answer."""
     answer = forward(asked)
     network.kill(name)
     return replace(answer, body=answer.body[: len(answer.body) // 2], promised=len(answer.body))
 
 
 def simulates(who: str) -> Callable[[Asked], bool]:
+    """Picks the requests with which a sender makes sure of its next transaction."""
     return lambda asked: asked.who == who and "eth_estimateGas" in asked.methods

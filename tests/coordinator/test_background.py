@@ -17,7 +17,7 @@ import redis
 from protocol.chain.structs import State
 from protocol.node.wallet import Keystores
 from protocol.wire.reasons import Reason
-from tests.conftest import ROOT, Anvil, free_port
+from tests.conftest import ROOT, Anvil, free_port, redis_server
 from tests.coordinator.swarm import JOBS, Swarm
 from tests.coordinator.test_rounds import mirror_differences
 
@@ -95,6 +95,21 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(swarm: Swarm, api: str, en
     assert process.returncode == 0
     assert reader().round_count() == 2
     assert mirror_differences(swarm) == []
+
+
+def test_it_goes_on_once_redis_is_back(swarm: Swarm, api: str, environment: dict[str, str], tmp_path: Path) -> None:
+    port = free_port()
+    with redis_server(tmp_path, port) as url:
+        process = command(environment, "coordinator", "background", redis_url=url)
+        until(lambda: swarm.client(swarm.workers[0]).health().head > 0, process)
+    time.sleep(5)
+    with redis_server(tmp_path, port):
+        seen = swarm.client(swarm.workers[0]).health().head
+        swarm.anvil.rpc.call("anvil_mine", "0x1")
+        until(lambda: swarm.client(swarm.workers[0]).health().head > seen, process)
+        process.terminate()
+        process.communicate(timeout=20)
+    assert process.returncode == 0
 
 
 @pytest.mark.parametrize(

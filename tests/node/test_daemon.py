@@ -129,3 +129,22 @@ def test_a_crash_is_logged_with_its_traceback(capsys: pytest.CaptureFixture[str]
     (crash,) = [line for line in lines if line["event"] == "tick_crashed"]
     assert "ValueError: a bug" in crash["exception"]
     assert crash["daemon"] == "test"
+
+
+def test_a_log_on_a_full_disk_stops_nobody(tmp_path: Path) -> None:
+    script = (
+        "import resource, structlog; from protocol.node import telemetry; telemetry.configure('daemon'); "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY)); "
+        "structlog.get_logger().warning('lost'); print('went on')"
+    )
+    with (tmp_path / "log").open("w") as log:
+        done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=log, text=True, check=True)
+    assert done.stdout == "went on\n"
+    assert (tmp_path / "log").read_text() == ""
+
+
+def test_a_health_file_that_cannot_be_written_stops_nobody(tmp_path: Path) -> None:
+    health = tmp_path / "no folder" / "health.json"
+    daemon = Daemon("daemon", lambda: daemon.stop(), 0.0, health)
+    assert daemon.run() == 0
+    assert not health.exists()
