@@ -27,8 +27,8 @@ from ledger.audit import audit
 from ledger.audit.report import Report
 from ledger.book import Kind
 from ledger.database import Database
-from ledger.facts import Appeal, Checkpoint, Credit, CreditEntry, Node, Round, Run, Slash
-from ledger.fairness import Service, Share, fairness, services
+from ledger.facts import Appeal, Checkpoint, Credit, CreditEntry, Node, Round, Run, Service, Slash
+from ledger.fairness import Reckoning, Share
 from ledger.follower import Follower
 from ledger.lineage import Lineage, lineage
 from ledger.pages import AuditAnswer, Error, Health, Listed, Page, pack_cursor, unpack_cursor
@@ -58,6 +58,7 @@ class Desk:
         self.chain = chain
         self.database = database
         self.follower = follower
+        self.reckoning = Reckoning()
         self._lock = threading.Lock()
         self._report: Report | None = None
         self._made_at = 0.0
@@ -212,11 +213,11 @@ def _stories(app: FastAPI, desk: Desk) -> None:
 
     @app.get("/validators", summary="Every validator's seats, votes and absences")
     def validators() -> Listed[Service]:
-        return desk.listed(services)
+        return desk.listed(lambda connection: queries.every(connection, Service))
 
     @app.get("/fairness", summary="Every worker's share of the jobs against its due")
     def shares() -> Listed[Share]:
-        return desk.listed(fairness)
+        return desk.listed(desk.reckoning.shares)
 
     @app.get("/treasury", summary="What was slashed, and what became of it")
     def treasury() -> queries.TreasuryStory:
