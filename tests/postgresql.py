@@ -75,9 +75,11 @@ def _programs(folder: Path) -> Path:
     programs = (wheel or system)[-1]
     try:
         subprocess.run([programs / "postgres", "--version"], check=True, capture_output=True, **_as_somebody())
-    except PermissionError:
-        shutil.copytree(programs.parent, folder / "programs")  # root's own folders are closed to others
-        return folder / "programs" / "bin"
+    except PermissionError:  # root's own folders are closed to others
+        package = programs.parents[1]
+        for part in (programs.parent, package.with_name(f"{WHEEL}.libs")):
+            shutil.copytree(part, folder / part.relative_to(package.parent))  # it finds its libraries from where it is
+        return folder / programs.relative_to(package.parent)
     return programs
 
 

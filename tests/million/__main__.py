@@ -104,18 +104,19 @@ def _measure(served: Served, grown: Grown, requests: int, say: Callable[[str], N
     rate = grown.events / read.seconds
     say(f"  {rate:,.0f} events a second; {', '.join(f'{most:.0f}' for most in read.most_mib)} MiB")
     known = {"owner": grown.trader, "run": grown.run, "node": grown.crooked, "round": 1, "name": "VoteRevealed"}
-    pages: dict[str, Latency] = {}
+    pages: dict[str, list[str]] = {}
     for address, paged in lists(served.http.get("/openapi.json").json(), known):
         shown = address.replace(grown.trader, "OWNER")
         if not paged:
-            pages[shown] = timed(served.http, [address] * requests)
+            pages[shown] = [address]
             continue
         found, length = places(served.http, address)
         assert address != "/events" or length == grown.events, f"{length} events listed of {grown.events}"
         for where, place in found.items():
-            pages[f"{shown}, {where} of {length:,}"] = timed(served.http, [place] * requests)
-    asked = whys(served.http, grown.worker, requests)
-    return Measured(read, rate, pages, {what: timed(served.http, each) for what, each in asked.items()})
+            pages[f"{shown}, {where} of {length:,}"] = [place]
+    why = whys(served.http, grown.worker, requests)
+    took = timed(served.http, pages | why, requests)
+    return Measured(read, rate, {page: took[page] for page in pages}, {what: took[what] for what in why})
 
 
 def _worst(of: dict[str, Latency], which: str) -> float:

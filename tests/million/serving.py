@@ -15,7 +15,7 @@ import psutil
 
 from tests.conftest import ROOT, free_port, until
 
-LOOK_SECONDS = 0.1
+LOOK_SECONDS = 0.25
 LONGEST_SECONDS = 3_600
 
 
