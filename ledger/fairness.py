@@ -168,8 +168,9 @@ class Reckoning:
         here = at(connection)
         with self._lock:
             if here.final_block > self._counted_to:
-                self._final.take(stored_logs(connection, COUNTED, self._counted_to, here.final_block))
-                self._counted_to = here.final_block
+                final = self._final.copied()  # where the database fails half-way, nothing was counted
+                final.take(stored_logs(connection, COUNTED, self._counted_to, here.final_block))
+                self._final, self._counted_to = final, here.final_block
             if self._counted_to <= here.block_number:
                 count, counted_to = self._final.copied(), self._counted_to
             else:  # another was answered from a later block meanwhile
