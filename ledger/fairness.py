@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import math
 import threading
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from sqlalchemy import Connection
 
 from ledger.facts import Node
 from ledger.fold.rounds import listed_jobs
 from ledger.index import stored_logs
-from ledger.queries import at, every
+from ledger.queries import at
 from ledger.roster import TELLING, Roster
+from ledger.rows import find_fact
 from protocol.chain import events as on_chain
 from protocol.chain.events import Log
 
@@ -37,6 +39,8 @@ NO_VARIANCE = 1e-9
 @dataclass(frozen=True, slots=True)
 class Share:
     """One worker's jobs against its due. ``p`` is two-sided; ``significant`` after correction for all nodes."""
+
+    KEY: ClassVar[tuple[str, ...]] = ("node",)
 
     node: int
     owner: str
@@ -155,6 +159,24 @@ def fairness(connection: Connection) -> tuple[Share, ...]:
     return Reckoning().shares(connection)
 
 
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """Of every worker, in the order of nodes, as of a block."""
+
+    block_hash: str
+    tallies: dict[int, Tally]
+    z: dict[int, float]
+    chances: dict[int, float]
+    significant: set[int]
+
+    @classmethod
+    def of(cls, block_hash: str, tallies: dict[int, Tally]) -> _Scores:
+        """From what was counted."""
+        z = {node: _score(tally) for node, tally in tallies.items()}
+        chances = {node: math.erfc(abs(score) / math.sqrt(2)) for node, score in z.items()}
+        return cls(block_hash, tallies, z, chances, _holm(chances))
+
+
 class Reckoning:
     """Counts what is final once, and goes on from there when asked again. Safe to share between threads."""
 
@@ -162,39 +184,44 @@ class Reckoning:
         self._lock = threading.Lock()
         self._final = Count()
         self._counted_to = -1
+        self._scores = _Scores.of("", {})
 
-    def shares(self, connection: Connection) -> tuple[Share, ...]:
-        """Every worker's share of the work against its due, in the order of nodes."""
-        here = at(connection)
+    def shares(self, connection: Connection, after: int = -1, limit: int | None = None) -> tuple[Share, ...]:
+        """Shares of the work against their due, in the order of nodes: at most ``limit`` of the workers after one."""
         with self._lock:
-            if here.final_block > self._counted_to:
-                final = self._final.copied()  # where the database fails half-way, nothing was counted
-                final.take(stored_logs(connection, COUNTED, self._counted_to, here.final_block))
-                self._final, self._counted_to = final, here.final_block
-            if self._counted_to <= here.block_number:
-                count, counted_to = self._final.copied(), self._counted_to
-            else:  # another was answered from a later block meanwhile
-                count, counted_to = Count(), -1
+            scores = self._scores_at(connection)
+        nodes = list(scores.z)
+        start = bisect_right(nodes, after)
+        return tuple(_share(connection, scores, node) for node in nodes[start:][:limit])
+
+    def _scores_at(self, connection: Connection) -> _Scores:
+        here = at(connection)
+        if here.block_hash == self._scores.block_hash:
+            return self._scores
+        if here.final_block > self._counted_to:
+            final = self._final.copied()  # where the database fails half-way, nothing was counted
+            final.take(stored_logs(connection, COUNTED, self._counted_to, here.final_block))
+            self._final, self._counted_to = final, here.final_block
+        if self._counted_to <= here.block_number:
+            count, counted_to = self._final.copied(), self._counted_to
+        else:  # another was answered from a later block meanwhile
+            count, counted_to = Count(), -1
         count.take(stored_logs(connection, COUNTED, counted_to))
-        return _shares(count.tallies(), {node.node: node.owner for node in every(connection, Node)})
+        self._scores = _Scores.of(here.block_hash, count.tallies())
+        return self._scores
 
 
-def _shares(tallies: dict[int, Tally], owners: dict[int, str]) -> tuple[Share, ...]:
-    scores = {node: _score(tally) for node, tally in tallies.items()}
-    chances = {node: math.erfc(abs(z) / math.sqrt(2)) for node, z in scores.items()}
-    significant = _holm(chances)
-    return tuple(
-        Share(
-            node=node,
-            owner=owners.get(node, ""),
-            rounds=tallies[node].rounds,
-            jobs=tallies[node].jobs,
-            expected=round(tallies[node].expected, 3),
-            z=round(z, 3),
-            p=float(f"{chances[node]:.3g}"),
-            significant=node in significant,
-        )
-        for node, z in scores.items()
+def _share(connection: Connection, scores: _Scores, node: int) -> Share:
+    tally, held = scores.tallies[node], find_fact(connection, Node, node)
+    return Share(
+        node=node,
+        owner="" if held is None else held.owner,
+        rounds=tally.rounds,
+        jobs=tally.jobs,
+        expected=round(tally.expected, 3),
+        z=round(scores.z[node], 3),
+        p=float(f"{scores.chances[node]:.3g}"),
+        significant=node in scores.significant,
     )
 
 

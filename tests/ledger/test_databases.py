@@ -21,6 +21,11 @@ from tests.ledger.disputes import Dispute
 from tests.ledger.test_index import rows
 from tests.postgresql import new_database
 
+LISTS = (
+    *("/credits", "/rounds", "/nodes", "/runs", "/checkpoints"),
+    *("/appeals", "/slashes", "/events", "/validators", "/fairness"),
+)
+
 
 @pytest.fixture
 def both(chain: Chain, tmp_path: Path, postgresql: str) -> Iterator[tuple[Database, Database]]:
@@ -71,7 +76,7 @@ def answers(chain: Chain, database: Database) -> dict[str, object]:
     found: dict[str, object] = {}
     with TestClient(create_app(chain, database, Follower(chain, database, poll_seconds=0.02))) as http:
         until(lambda: http.get("/health").json()["behind"] == 0, 20, "the ledger to be at the head")
-        for path in ("/credits", "/rounds", "/nodes", "/runs", "/checkpoints", "/appeals", "/slashes", "/events"):
+        for path in LISTS:
             found |= pages(http, path)
         for path in tuple(asked_about(found)):
             answer = http.get(path)
@@ -93,7 +98,7 @@ def pages(http: TestClient, path: str) -> dict[str, object]:
 
 def asked_about(found: dict[str, object]) -> Iterator[str]:
     """Addresses of everything that can be asked about what the pages list."""
-    yield from ("/validators", "/fairness", "/treasury", "/rounds?run=1", "/checkpoints?run=1", "/lineage/1/5")
+    yield from ("/treasury", "/rounds?run=1", "/checkpoints?run=1", "/lineage/1/5")
     yield from ("/appeals?round=1", "/events?name=VoteRevealed", "/runs/1", "/checkpoints/1/5")
     yield from (f"/why/jobs/1/{job}" for job in range(7))
     for page in found.values():

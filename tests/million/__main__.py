@@ -105,11 +105,8 @@ def _measure(served: Served, grown: Grown, requests: int, say: Callable[[str], N
     say(f"  {rate:,.0f} events a second; {', '.join(f'{most:.0f}' for most in read.most_mib)} MiB")
     known = {"owner": grown.trader, "run": grown.run, "node": grown.crooked, "round": 1, "name": "VoteRevealed"}
     pages: dict[str, list[str]] = {}
-    for address, paged in lists(served.http.get("/openapi.json").json(), known):
+    for address in lists(served.http.get("/openapi.json").json(), known):
         shown = address.replace(grown.trader, "OWNER")
-        if not paged:
-            pages[shown] = [address]
-            continue
         found, length = places(served.http, address)
         assert address != "/events" or length == grown.events, f"{length} events listed of {grown.events}"
         for where, place in found.items():

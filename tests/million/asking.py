@@ -22,16 +22,16 @@ class Latency:
     p95: float
 
 
-def lists(document: dict[str, Any], known: dict[str, Any]) -> Iterator[tuple[str, bool]]:
-    """Addresses of all lists, those that can be narrowed also narrowed; and whether they come in pages."""
+def lists(document: dict[str, Any], known: dict[str, Any]) -> Iterator[str]:
+    """Addresses of all lists; of those that can be narrowed, narrowed too."""
     for path, item in document["paths"].items():
         names = {each["name"] for each in item["get"].get("parameters", ()) if each["in"] == "query"}
         fields = _fields(document, item["get"])
-        if "items" in fields:
+        if "next" in fields:
             address = path.format_map(known)
-            yield address, "next" in fields
+            yield address
             for name in sorted(names - {"limit", "after"}):
-                yield f"{address}?{name}={known[name]}", True
+                yield f"{address}?{name}={known[name]}"
 
 
 def places(http: httpx.Client, address: str) -> tuple[dict[str, str], int]:
