@@ -15,14 +15,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, NamedTuple
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, select
 
 from ledger.facts import Node
 from ledger.fold.rounds import listed_jobs
 from ledger.index import stored_logs
 from ledger.queries import at
 from ledger.roster import TELLING, Roster
-from ledger.rows import find_fact
+from ledger.tables import TABLES
 from protocol.chain import events as on_chain
 from protocol.chain.events import Log
 
@@ -191,8 +191,9 @@ class Reckoning:
         with self._lock:
             scores = self._scores_at(connection)
         nodes = list(scores.z)
-        start = bisect_right(nodes, after)
-        return tuple(_share(connection, scores, node) for node in nodes[start:][:limit])
+        shown = nodes[bisect_right(nodes, after) :][:limit]
+        owners = _owners(connection, shown)
+        return tuple(_share(scores, node, owners.get(node, "")) for node in shown)
 
     def _scores_at(self, connection: Connection) -> _Scores:
         here = at(connection)
@@ -211,11 +212,20 @@ class Reckoning:
         return self._scores
 
 
-def _share(connection: Connection, scores: _Scores, node: int) -> Share:
-    tally, held = scores.tallies[node], find_fact(connection, Node, node)
+def _owners(connection: Connection, nodes: list[int]) -> dict[int, str]:
+    """Of nodes in ascending order, in one query."""
+    if not nodes:
+        return {}
+    columns = TABLES[Node].c
+    wanted = select(columns.node, columns.owner).where(columns.node.between(nodes[0], nodes[-1]))
+    return {row.node: row.owner for row in connection.execute(wanted)}
+
+
+def _share(scores: _Scores, node: int, owner: str) -> Share:
+    tally = scores.tallies[node]
     return Share(
         node=node,
-        owner="" if held is None else held.owner,
+        owner=owner,
         rounds=tally.rounds,
         jobs=tally.jobs,
         expected=round(tally.expected, 3),
