@@ -11,7 +11,7 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo calibrate test test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-api vllm zoo fuzz fuzz-api sim chaos contracts-coverage contracts-deep contracts-mutants contracts-slither abi clean
+.PHONY: help demo calibrate test test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-api vllm zoo fuzz fuzz-api sim chaos contracts-coverage contracts-deep contracts-mutants contracts-slither abi clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one)"
 	@echo "make test            set up, run every test and check"
@@ -21,6 +21,7 @@ help:
 	@echo "make bench-toploc    proofs built and verified, against the reference package; what they cost a worker"
 	@echo "make bench-sender    a thousand transactions over an RPC that loses one request in ten, ours and naive"
 	@echo "make bench-mirror    from the chain's events to committed rows, ours and web3.py's usual ways   (RUNS=1)"
+	@echo "make bench-ledger    a million events: the ledger's memory, and how long it takes to answer   (EVENTS=100000)"
 	@echo "make bench-api       what admitting a signed request costs; every way to use one again"
 	@echo "make bench-verify    tokens checked against tokens generated, and what seeding costs, for both engines"
 	@echo "make vllm            install the second engine (make test does; ENGINE=vllm make demo, too)"
@@ -71,6 +72,9 @@ bench-sender: .venv/.test contracts/node_modules/.stamp
 
 bench-mirror: .venv/.test contracts/node_modules/.stamp
 	@$(BIN)/python -m tests.mirroring $(if $(RUNS),--runs $(RUNS))
+
+bench-ledger: .venv/.test contracts/node_modules/.stamp
+	@$(BIN)/python -m tests.million $(if $(EVENTS),--events $(EVENTS))
 
 bench-api: .venv/.test contracts/node_modules/.stamp
 	@$(BIN)/python -m tests.admission

@@ -27,11 +27,11 @@ from ledger.audit import audit
 from ledger.audit.report import Report
 from ledger.book import Kind
 from ledger.database import Database
-from ledger.facts import Appeal, Checkpoint, Credit, CreditEntry, Node, Round, Run, Slash
-from ledger.fairness import Service, Share, fairness, services
+from ledger.facts import Appeal, Checkpoint, Credit, CreditEntry, Node, Round, Run, Service, Slash
+from ledger.fairness import Reckoning, Share
 from ledger.follower import Follower
 from ledger.lineage import Lineage, lineage
-from ledger.pages import AuditAnswer, Error, Health, Listed, Page, pack_cursor, unpack_cursor
+from ledger.pages import AuditAnswer, Error, Health, Page, pack_cursor, unpack_cursor
 from ledger.why import Explanation, why_entry, why_job
 from protocol.chain.client import Chain
 from protocol.errors import Rejected, Unavailable
@@ -58,6 +58,7 @@ class Desk:
         self.chain = chain
         self.database = database
         self.follower = follower
+        self._reckoning = Reckoning()
         self._lock = threading.Lock()
         self._report: Report | None = None
         self._made_at = 0.0
@@ -85,10 +86,11 @@ class Desk:
             raise HTTPException(404, f"there is no {what}")
         return found
 
-    def listed(self, ask: Callable[[Connection], tuple[Kind, ...]]) -> Listed[Kind]:
-        """A whole list, as of one block."""
+    def shares(self, after: str | None, limit: int) -> Page[Share]:
+        """One page of workers' shares."""
+        (place,) = (-1,) if after is None else unpack_cursor(after, (int,))
         with self.database.reading() as connection:
-            return Listed(items=ask(connection), **_at(queries.at(connection)))
+            return _paged(connection, self._reckoning.shares(connection, place, limit + 1), limit)
 
     def tag(self) -> str:
         """The entity tag of every answer from the database: it changes with each block that is taken in."""
@@ -211,12 +213,12 @@ def _stories(app: FastAPI, desk: Desk) -> None:
         return desk.story(what, lambda connection: lineage(connection, run, version))
 
     @app.get("/validators", summary="Every validator's seats, votes and absences")
-    def validators() -> Listed[Service]:
-        return desk.listed(services)
+    def validators(limit: Limit = 100, after: After = None) -> Page[Service]:
+        return desk.page(Service, after, limit)
 
     @app.get("/fairness", summary="Every worker's share of the jobs against its due")
-    def shares() -> Listed[Share]:
-        return desk.listed(fairness)
+    def shares(limit: Limit = 100, after: After = None) -> Page[Share]:
+        return desk.shares(after, limit)
 
     @app.get("/treasury", summary="What was slashed, and what became of it")
     def treasury() -> queries.TreasuryStory:

@@ -7,7 +7,7 @@ only from where this process saw it: of two processes that index one database, t
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -21,7 +21,7 @@ from ledger.stored_book import Held, StoredBook, forget_undoing, nothing_held, u
 from ledger.tables import EventRow, PositionRow
 from protocol.chain.client import Chain
 from protocol.chain.cursor import Cursor
-from protocol.chain.events import Log
+from protocol.chain.events import Event, Log
 from protocol.chain.tail import BlockEvents, Rollback, Tail
 
 BLOCKS_PER_STEP = 5_000
@@ -116,9 +116,14 @@ def roll_back(connection: Connection, to_block: int) -> None:
     undo(connection, to_block)
 
 
-def stored_logs(connection: Connection) -> Iterator[Log]:
-    """Yields the raw events in the order of the chain."""
+def stored_logs(
+    connection: Connection, kinds: Collection[type[Event]] = (), after: int = -1, up_to: int = 2**63 - 1
+) -> Iterator[Log]:
+    """Yields the raw events above block ``after`` in the order of the chain; those of some ``kinds`` where given."""
     ordered = select(EVENT).order_by(EVENT.c.block_number, EVENT.c.log_index)
+    ordered = ordered.where(EVENT.c.block_number > after, EVENT.c.block_number <= up_to)
+    if kinds:
+        ordered = ordered.where(EVENT.c.name.in_([kind.__name__ for kind in kinds]))
     for row in connection.execute(ordered.execution_options(yield_per=1_000)):
         yield Log(
             block_number=row.block_number,

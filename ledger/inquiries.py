@@ -15,10 +15,12 @@ import typer
 from ledger import fairness as reckoning
 from ledger.audit.history import history
 from ledger.book import MemoryBook
+from ledger.facts import Service
 from ledger.fold import fold_all
 from ledger.lineage import Lineage
 from ledger.lineage import lineage as trace
 from ledger.options import LOCAL, Addresses, AsJson, Db, NoSync, Rpc, opened
+from ledger.queries import every
 from ledger.screen import screen, show_explanation, show_lineage, show_services, show_shares, tell
 from ledger.state import State, tables_of_book
 from ledger.why import Explanation, why_entry, why_job
@@ -91,8 +93,8 @@ def validators(
 ) -> None:
     """Every validator's seats, votes, absences, and majorities that appeals overturned."""
     with opened(rpc, addresses, db, no_sync) as (_, database), database.reading() as connection:
-        services = reckoning.services(connection)
-    tell(tuple[reckoning.Service, ...], services, show_services, as_json)
+        services = every(connection, Service)
+    tell(tuple[Service, ...], services, show_services, as_json)
 
 
 @app.command()

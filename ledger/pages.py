@@ -34,15 +34,6 @@ class Page(Body, Generic[Item]):
     final_block: int
 
 
-class Listed(Body, Generic[Item]):
-    """A whole list, as of one block. ``final_block`` as in ``Page``."""
-
-    items: tuple[Item, ...]
-    block_number: int
-    block_hash: str
-    final_block: int
-
-
 class Health(Body):
     """Where the ledger stands.
 

@@ -22,7 +22,6 @@ from ledger.facts import (
     Consumption,
     Credit,
     CreditEntry,
-    Fact,
     Job,
     Membership,
     Node,
@@ -212,7 +211,7 @@ def treasury_story(connection: Connection) -> TreasuryStory:
     return TreasuryStory(admin or Admin(), treasury or Treasury(), every(connection, Sweep))
 
 
-def place_of(item: Fact | EventRecord) -> tuple[Any, ...]:
+def place_of(item: Any) -> tuple[Any, ...]:
     """Returns the key after which the next page begins."""
     names = ("block_number", "log_index") if isinstance(item, EventRecord) else item.KEY
     return tuple(getattr(item, name) for name in names)

@@ -11,8 +11,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from ledger.audit.report import Report
-from ledger.facts import Appeal, Checkpoint, Credit, Fact, Node, Round, Slash
-from ledger.fairness import Service, Share
+from ledger.facts import Appeal, Checkpoint, Credit, Fact, Node, Round, Service, Slash
+from ledger.fairness import Share
 from ledger.lineage import Lineage
 from ledger.why import Explanation
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, get_type_hints
 
-from sqlalchemy import Connection, collate, select
+from sqlalchemy import Connection, select
 
 from ledger.book import MemoryBook
 from ledger.facts import KINDS, Fact, key_of
@@ -25,7 +25,7 @@ from ledger.facts.columns import Bitmap, Hex, Wide
 from ledger.rows import fact_of
 from ledger.tables import TABLES, snake
 
-FORMAT = "assize-ledger/1"
+FORMAT = "assize-ledger/2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +104,9 @@ def tables_of_database(connection: Connection) -> dict[str, TableState]:
 
 
 def stored(connection: Connection, kind: type[Fact]) -> Iterable[Fact]:
-    """Yields the facts of a kind in the order of their keys; text goes by its code points in every database."""
+    """Yields the facts of a kind in the order of their keys, which is the same in every database."""
     table = TABLES[kind]
-    binary = "C" if connection.dialect.name == "postgresql" else "BINARY"
-    hints = get_type_hints(kind)
-    order = [collate(table.c[name], binary) if hints[name] is str else table.c[name] for name in kind.KEY]
-    rows = connection.execute(select(table).order_by(*order).execution_options(yield_per=1_000))
+    rows = connection.execute(
+        select(table).order_by(*(table.c[name] for name in kind.KEY)).execution_options(yield_per=1_000)
+    )
     return (fact_of(kind, row) for row in rows)

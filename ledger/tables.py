@@ -17,7 +17,7 @@ from typing import Any, get_type_hints
 from sqlalchemy import BigInteger, Boolean, Column, Dialect, Index, MetaData, Table, Text, TypeDecorator, text
 from sqlmodel import Field, SQLModel
 
-from ledger.facts import KINDS, Fact
+from ledger.facts import KINDS, Appeal, Consumption, CreditEntry, Fact, Node, Round, Slash, Taint
 from ledger.facts.columns import Bitmap, Hex, Wide
 
 
@@ -72,7 +72,7 @@ class HexText(TypeDecorator[bytes]):
             return value
 
 
-TABLES_VERSION = 3
+TABLES_VERSION = 4
 """Of the tables below; a database of another version is not read."""
 
 METADATA = MetaData()
@@ -132,12 +132,24 @@ class UndoRow(SQLModel, table=True):
 COLUMN_TYPES: dict[Any, Any] = {
     int: BigInteger,
     bool: Boolean,
-    str: Text,
+    str: Text().with_variant(Text(collation="C"), "postgresql"),  # by code points, as SQLite does
     Wide: WideText,
     Bitmap: BitmapText,
     Hex: HexText,
 }
 """Annotation of a fact's field to the type of its column."""
+
+ASKED_BY: dict[type[Any], tuple[str, ...]] = {
+    Node: ("owner",),
+    Slash: ("node", "owner", "round"),
+    CreditEntry: ("owner", "round"),
+    Round: ("run",),
+    Consumption: ("round",),
+    Appeal: ("round",),
+    Taint: ("run",),
+}
+"""Fields by which facts of a kind are asked for, other than the first of its key: each has an index, in which the key
+follows, so that a page is read from where it begins."""
 
 
 def snake(kind: type) -> str:
@@ -157,7 +169,8 @@ def _table(kind: type[Fact]) -> Table:
         )
         for field in dataclasses.fields(kind)
     ]
-    return Table(snake(kind), METADATA, *columns)
+    indexes = [Index(f"{snake(kind)}_{name}", name, *kind.KEY) for name in ASKED_BY.get(kind, ())]
+    return Table(snake(kind), METADATA, *columns, *indexes)
 
 
 TABLES: dict[type[Any], Table] = {kind: _table(kind) for kind in KINDS}

@@ -191,6 +191,15 @@ def serving(app: FastAPI) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def postgresql() -> Iterator[str]:
+    """The session's PostgreSQL; ``tests.postgresql.new_database`` makes an empty database on it."""
+    from tests.postgresql import FORGETFUL, postgresql_server  # most tests need none
+
+    with postgresql_server(*FORGETFUL) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
 def anvil_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Anvil]:
     """The session's chain. Tests ask for ``anvil``, which reverts what they do."""
     anvil = Anvil(tmp_path_factory.mktemp("anvil"))

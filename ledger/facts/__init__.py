@@ -15,7 +15,7 @@ from typing import Any
 from ledger.facts.appeals import Appeal, Taint
 from ledger.facts.credits import Credit, CreditEntry, Holding
 from ledger.facts.nodes import Node, Slash, Slot
-from ledger.facts.rounds import Committee, Job, Round, Seat, Submission
+from ledger.facts.rounds import Committee, Job, Round, Seat, Service, Submission
 from ledger.facts.runs import Checkpoint, Consumption, Membership, Run, RunTerms
 from ledger.facts.treasury import THE_ONE, Admin, Sweep, Treasury
 
@@ -36,6 +36,7 @@ Fact = (
     | Job
     | Committee
     | Seat
+    | Service
     | Appeal
     | Taint
     | Admin
@@ -59,6 +60,7 @@ KINDS: tuple[type[Fact], ...] = (
     Job,
     Committee,
     Seat,
+    Service,
     Appeal,
     Taint,
     Admin,
@@ -86,6 +88,7 @@ __all__ = [
     "Run",
     "RunTerms",
     "Seat",
+    "Service",
     "Slash",
     "Slot",
     "Submission",

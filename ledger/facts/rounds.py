@@ -130,6 +130,28 @@ class Committee:
 
 
 @dataclass(frozen=True, slots=True)
+class Service:
+    """One validator's record: seats in committees and what it did with them; amounts in wei.
+
+    ``seats`` = revealed + abstained + silent; ``silent`` are also those that may still vote. ``agreed`` is the sum of
+    their bits. ``overturned`` counts slashes for a majority that an appeal overturned, ``absent`` those for not voting.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("validator",)
+
+    validator: int
+    owner: str
+    seats: int = 0
+    revealed: int = 0
+    abstained: int = 0
+    silent: int = 0
+    agreed: int = 0
+    absent: int = 0
+    overturned: int = 0
+    paid: Wide = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Seat:
     """A juror's seat in one attempt, its commitment, its vote, and what it earned.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ledger.book import Book, known
-from ledger.facts import Committee, Job, Round, Seat
+from ledger.facts import Committee, Job, Round, Seat, Service
 from ledger.fold.rounds import NO_WORD, awaiting_draw
 from protocol.chain import structs
 from protocol.chain.events import (
@@ -45,6 +45,8 @@ def _drawn(book: Book, log: Log, event: CommitteeDrawn) -> None:
                 paid=0,
             )
         )
+        service = known(book, Service, juror)
+        book.put(replace(service, seats=service.seats + 1, silent=service.silent + 1))
 
 
 def seats_of(book: Book, round_: int, attempt: int) -> list[Seat]:
@@ -81,6 +83,9 @@ def _revealed(book: Book, log: Log, event: VoteRevealed) -> None:
             salt=event.salt,
         )
     )
+    service = known(book, Service, event.juror)
+    spoke = {"abstained": service.abstained + 1} if vote.abstains else {"revealed": service.revealed + 1}
+    book.put(replace(service, silent=service.silent - 1, **spoke))
 
 
 def _tallied(book: Book, log: Log, event: RoundTallied) -> None:
@@ -106,6 +111,8 @@ def _juror_settled(book: Book, log: Log, event: JurorSettled) -> None:
     round_ = known(book, Round, event.round)
     seat = known(book, Seat, event.round, round_.attempt, event.juror)
     book.put(replace(seat, bits=event.bits, paid=event.paid))
+    service = known(book, Service, event.juror)
+    book.put(replace(service, agreed=service.agreed + event.bits, paid=service.paid + event.paid))
 
 
 COMMITTEES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ledger.book import Book, known
-from ledger.facts import Node, Slash, Slot
+from ledger.facts import Node, Service, Slash, Slot
 from ledger.fold.treasury import treasury_of
 from protocol.chain.events import (
     BondToppedUp,
@@ -17,7 +17,7 @@ from protocol.chain.events import (
     NodeRetired,
     NodeSlashed,
 )
-from protocol.chain.structs import Role
+from protocol.chain.structs import Cause, Role
 
 NO_KEY = "0x" + "0" * 40
 
@@ -45,6 +45,7 @@ def _registered(book: Book, log: Log, event: NodeRegistered) -> None:
     )
     if event.role is Role.VALIDATOR:
         book.put(Slot(event.slot, event.node))
+        book.put(Service(event.node, event.owner))
 
 
 def _topped_up(book: Book, log: Log, event: BondToppedUp) -> None:
@@ -82,6 +83,14 @@ def _slashed(book: Book, log: Log, event: NodeSlashed) -> None:
             bond=event.bond,
         )
     )
+    if node.role == "validator":
+        _count_slash(book, event)
+
+
+def _count_slash(book: Book, event: NodeSlashed) -> None:
+    service = known(book, Service, event.node)
+    absent = service.absent + (event.cause is Cause.ABSENCE)
+    book.put(replace(service, absent=absent, overturned=service.overturned + (event.cause is Cause.OVERTURNED)))
 
 
 def _key_rotated(book: Book, log: Log, event: KeyRotated) -> None:

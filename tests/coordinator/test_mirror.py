@@ -17,6 +17,7 @@ from protocol.chain.events import Event, Log, NodeJoined, NodeLeft
 from protocol.wire.reasons import Reason
 from tests.conftest import Anvil
 from tests.coordinator.swarm import JOBS, RULES, Swarm
+from tests.postgresql import new_database
 
 
 def rows(store: Store) -> dict[str, list[dict[str, object]]]:
@@ -29,8 +30,8 @@ def rows(store: Store) -> dict[str, list[dict[str, object]]]:
         }
 
 
-def test_a_mirror_rebuilt_from_nothing_has_the_same_rows(
-    swarm: Swarm, clockwork: Clockwork, api: str, tmp_path: Path
+def test_a_mirror_rebuilt_from_nothing_has_the_same_rows_in_either_database(
+    swarm: Swarm, clockwork: Clockwork, api: str, tmp_path: Path, postgresql: str
 ) -> None:
     clockwork.advance()
     swarm.beat()
@@ -40,31 +41,34 @@ def test_a_mirror_rebuilt_from_nothing_has_the_same_rows(
     clockwork.advance()
     swarm.vote(1, {job: Reason.SHAPE if job == 3 else Reason.ACCEPTED for job in range(JOBS)})
     clockwork.advance()
-    followed, rebuilt = Store(swarm.settings().database), Store(f"sqlite:///{tmp_path / 'again.db'}")
-    keep_rules(rebuilt, RULES)
-    Mirror(swarm.chain, rebuilt).follow()
-    assert rows(followed) == rows(rebuilt)
-    assert any(row["neglect"] > 0 for row in rows(rebuilt)["Node"])
+    followed = Store(swarm.settings().database)
+    for again in (f"sqlite:///{tmp_path / 'again.db'}", new_database(postgresql)):
+        rebuilt = Store(again)
+        keep_rules(rebuilt, RULES)
+        Mirror(swarm.chain, rebuilt).follow()
+        assert rows(followed) == rows(rebuilt)
+        assert any(row["neglect"] > 0 for row in rows(rebuilt)["Node"])
+        rebuilt.close()
     followed.close()
-    rebuilt.close()
 
 
 def test_what_a_reorganisation_undid_is_gone_from_the_mirror(
-    swarm: Swarm, clockwork: Clockwork, api: str, tmp_path: Path
+    swarm: Swarm, clockwork: Clockwork, api: str, tmp_path: Path, postgresql: str
 ) -> None:
-    store = Store(f"sqlite:///{tmp_path / 'mirror.db'}")
-    mirror = Mirror(swarm.chain, store)
-    mirror.follow()
-    before = rows(store)
+    stores = [Store(url) for url in (f"sqlite:///{tmp_path / 'mirror.db'}", new_database(postgresql))]
+    mirrors = [Mirror(swarm.chain, store) for store in stores]
+    assert all(not mirror.follow().rounds for mirror in mirrors)
+    before = rows(stores[0])
     clockwork.advance()
     swarm.beat()
     clockwork.advance()
-    assert len(mirror.follow().rounds) == 2
+    assert all(len(mirror.follow().rounds) == 2 for mirror in mirrors)
     swarm.anvil.rpc.call("anvil_reorg", 2, [])
-    assert not mirror.follow().rounds
-    assert rows(store) == before
-    assert mirror.market.nodes[swarm.workers[0].node].in_flight == 0
-    store.close()
+    for mirror, store in zip(mirrors, stores, strict=True):
+        assert not mirror.follow().rounds
+        assert rows(store) == before
+        assert mirror.market.nodes[swarm.workers[0].node].in_flight == 0
+        store.close()
 
 
 def at(event: Event, block: int) -> Log:

@@ -16,6 +16,10 @@ from tests.conftest import Anvil
 from tests.ledger import disputes
 from tests.ledger.disputes import Dispute
 from tests.ledger.scenario import Market, Story, tell
+from tests.postgresql import new_database
+
+IN_BOTH = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
+"""For tests of what the database itself has a part in."""
 
 
 @pytest.fixture
@@ -39,9 +43,11 @@ def dispute(market: Market) -> Dispute:
 
 
 @pytest.fixture
-def database(chain: Chain, tmp_path: Path) -> Iterator[Database]:
-    """An empty ledger in SQLite."""
-    opened = Database(tmp_path / "ledger.sqlite", chain.deployment)
+def database(chain: Chain, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Database]:
+    """An empty ledger: in SQLite, and in PostgreSQL too where a test is to hold ``IN_BOTH``."""
+    in_postgresql = getattr(request, "param", "sqlite") == "postgresql"
+    where = new_database(request.getfixturevalue("postgresql")) if in_postgresql else tmp_path / "ledger.sqlite"
+    opened = Database(where, chain.deployment)
     yield opened
     opened.close()
 

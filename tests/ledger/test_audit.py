@@ -49,6 +49,7 @@ def test_each_kind_of_stored_value_that_is_flipped_is_named(story: Story, synced
         ("job", "verdict", "round", str(story.rounds[2]), "accepted"),
         ("job", "credited", "job", "0", "no number"),
         ("seat", "accept", "juror", str(story.silent), "0x3"),
+        ("service", "agreed", "validator", str(story.silent), "77"),
         ("submission", "paid", "node", str(story.honest.node), "5"),
         ("checkpoint", "manifest_root", "version", "1", "0x" + "00" * 32),
         ("consumption", "jobs", "version", "3", "0x3"),

@@ -25,6 +25,7 @@ from protocol.chain.events import Log
 from protocol.chain.tail import BlockEvents, Tail
 from protocol.errors import Misconfigured
 from tests.conftest import TOKEN
+from tests.ledger.conftest import IN_BOTH
 from tests.ledger.scenario import Market, Story
 
 
@@ -56,6 +57,7 @@ def test_step_by_step_and_at_once_give_the_same_tables(
     again.close()
 
 
+@IN_BOTH
 def test_whatever_was_read_is_undone_block_by_block(
     market: Market, story: Story, chain: Chain, database: Database
 ) -> None:
@@ -86,6 +88,7 @@ def test_what_is_final_keeps_no_undoing(story: Story, chain: Chain, synced: Data
     assert min(kept) > cursor.oldest >= chain.head().number - FINALITY_DEPTH - 1
 
 
+@IN_BOTH
 def test_a_reorganisation_is_rolled_back_and_read_again(market: Market, chain: Chain, database: Database) -> None:
     owner = market.rich("owner", "Credits")
     snapshot = market.anvil.rpc.call("evm_snapshot")
@@ -101,6 +104,7 @@ def test_a_reorganisation_is_rolled_back_and_read_again(market: Market, chain: C
     assert audit(chain, database).ok
 
 
+@IN_BOTH
 def test_two_indexes_share_one_database_without_repeating_an_event(
     market: Market, chain: Chain, database: Database
 ) -> None:
@@ -118,6 +122,7 @@ def test_two_indexes_share_one_database_without_repeating_an_event(
     assert credit.balance == 2 * TOKEN
 
 
+@IN_BOTH
 def test_a_database_of_another_deployment_is_refused(chain: Chain, database: Database) -> None:
     other = replace(chain.deployment, start_hash=bytes(32))
     with pytest.raises(Misconfigured, match="another deployment"):
