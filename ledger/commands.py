@@ -136,7 +136,9 @@ def serve(
 
     from ledger.api import create_app
     from ledger.follower import Follower
+    from protocol.node import telemetry
 
+    telemetry.configure("ledger")
     with opened(rpc, addresses, db, no_sync=True) as (chain, database), listen(host, port) as listener:
         print(f"ledger at http://{host}:{listener.getsockname()[1]}", flush=True)
         config = uvicorn.Config(create_app(chain, database, Follower(chain, database)), log_level="warning")
