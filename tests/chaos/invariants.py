@@ -6,7 +6,7 @@ M  tokens and credits add up
 N  an upload that was acknowledged is kept, byte for byte
 T  an intent is mined once or reported failed; nonces have no gaps; fees stay under the cap
 W  weights that somebody holds hash to the root on chain
-R  the market goes on: the next version comes, and what was handed in is not left lying
+R  the market goes on: the next version comes, and ledger and mirror come to the head
 """
 
 from __future__ import annotations
