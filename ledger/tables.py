@@ -72,7 +72,7 @@ class HexText(TypeDecorator[bytes]):
             return value
 
 
-TABLES_VERSION = 3
+TABLES_VERSION = 4
 """Of the tables below; a database of another version is not read."""
 
 METADATA = MetaData()
