@@ -75,8 +75,7 @@ class Index:
                 self._cursor = read_position(connection).cursor
                 return
             if isinstance(news, Rollback):
-                self._held.clear()
-                roll_back(connection, news.to_block)
+                roll_back(connection, news.to_block, self._held)
             else:
                 record(connection, news, self._tail.cursor.oldest, self._held)
         if sum(map(len, self._held.values())) > MOST_HELD:
@@ -113,10 +112,10 @@ def record(connection: Connection, blocks: Iterable[BlockEvents], oldest: int, h
     forget_undoing(connection, oldest)
 
 
-def roll_back(connection: Connection, to_block: int) -> None:
-    """Forgets every event above ``to_block``, and what it did."""
+def roll_back(connection: Connection, to_block: int, held: Held) -> None:
+    """Forgets every event above ``to_block``, and what it did; ``held`` is what is known of the derived tables."""
     connection.execute(EVENT.delete().where(EVENT.c.block_number > to_block))
-    undo(connection, to_block)
+    undo(connection, to_block, held)
 
 
 def stored_logs(connection: Connection) -> Iterator[Log]:

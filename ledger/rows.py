@@ -34,7 +34,10 @@ class Rows:
         """A fact, or what has its fields, as the driver takes it."""
         self.key = _written_out(_places(self._keys), [writes[name] for name in self._keys])
         """The values of a key, as the driver takes them."""
-        self._read = _written_out(_places(types), [kind.result_processor(dialect, None) for kind in types.values()])
+        reads = {name: kind.result_processor(dialect, None) for name, kind in types.items()}
+        self.key_back = _written_out(_places(self._keys), [reads[name] for name in self._keys])
+        """The key that ``key`` made this of."""
+        self._read = _written_out(_places(types), reads.values())
         insert = inserting(dialect)(table)
         changing = {name: insert.excluded[name] for name in self._names if name not in self._keys}
         upsert = insert.on_conflict_do_update(index_elements=self._keys, set_=changing)

@@ -24,6 +24,7 @@ Held = defaultdict[type[Any], dict[Key, Any]]
 """Facts as the tables have them, by kind and key, None where they have none: what need not be read again."""
 
 UNDO = UndoRow.__table__  # type: ignore[attr-defined]
+KIND_OF = {table.name: kind for kind, table in TABLES.items()}
 
 
 def nothing_held() -> Held:
@@ -89,8 +90,8 @@ class StoredBook:
         self._before.clear()
 
 
-def undo(connection: Connection, to_block: int) -> None:
-    """Puts every fact back as it was after block ``to_block``."""
+def undo(connection: Connection, to_block: int, held: Held) -> None:
+    """Puts every fact back as it was after block ``to_block``; of those, ``held`` knows nothing any more."""
     newest_first = select(UNDO).where(UNDO.c.block_number > to_block).order_by(UNDO.c.block_number.desc())
     before: defaultdict[str, dict[Any, Any]] = defaultdict(dict)
     for undoing in connection.execute(newest_first):
@@ -102,6 +103,8 @@ def undo(connection: Connection, to_block: int) -> None:
         rows = rows_of(METADATA.tables[table], connection.dialect)
         rows.upsert(connection, [row for row in of_table.values() if row is not None])
         rows.delete(connection, [key for key, row in of_table.items() if row is None])
+        for key in of_table:
+            held[KIND_OF[table]].pop(rows.key_back(key), None)
     connection.execute(UNDO.delete().where(UNDO.c.block_number > to_block))
 
 
