@@ -12,7 +12,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +23,7 @@ from rich.table import Table
 
 from protocol.chain.deployment import Deployment
 from tests.conftest import Anvil, deploy_on
-from tests.mirroring.ponder_reader import Ponder, install
+from tests.mirroring.ponder_reader import Ponder, PonderFailed, install
 from tests.mirroring.readers import FetchOnly, Ours, PerBlock, Ranges, Reader, truth
 from tests.mirroring.spray import PER_BLOCK, Sprayer
 
@@ -84,7 +84,7 @@ def main(
     console.print(table)
 
     def ratio(other: str) -> float | None:
-        if other not in came:
+        if len(came.get(other, [])) < runs:
             return None
         pairs = zip(came["ours"], came[other], strict=True)
         return round(statistics.median(mine.rate / theirs.rate for mine, theirs in pairs), 2)
@@ -106,20 +106,23 @@ def one_run(blocks: int, project: Path | None) -> Iterator[tuple[str, Run]]:
         sprayer.mine(blocks - live)
         readers, backfill = dict[str, Reader](), dict[str, float]()
         for name, make in _makers(anvil.url, deployment, folder, project).items():
-            readers[name] = make()
-            stack.callback(readers[name].close)
-            backfill[name] = _timed(readers[name])
+            with _without_ponder(readers):
+                readers[name] = make()
+                stack.callback(readers[name].close)
+                backfill[name] = _timed(readers[name])
         following = dict.fromkeys(readers, 0.0)
         anvil.rpc.call("anvil_reorg", REORG_DEPTH, [])
         for _ in range(live // BLOCKS_IN_STEP):
             sprayer.mine(BLOCKS_IN_STEP)
-            for name, reader in readers.items():
-                following[name] += _timed(reader)
+            for name in list(readers):
+                with _without_ponder(readers):
+                    following[name] += _timed(readers[name])
         told = truth(anvil.rpc, deployment.token)
-        for name, reader in readers.items():
-            counts = ((blocks - live) * PER_BLOCK, live * PER_BLOCK)
-            wrong = len(reader.places() ^ told)
-            yield name, Run(backfill[name], following[name], *counts, reader.calls, wrong)
+        counts = ((blocks - live) * PER_BLOCK, live * PER_BLOCK)
+        for name in list(readers):
+            with _without_ponder(readers):
+                wrong = len(readers[name].places() ^ told)
+                yield name, Run(backfill[name], following[name], *counts, readers[name].calls, wrong)
 
 
 def _makers(url: str, deployment: Deployment, folder: Path, project: Path | None) -> dict[str, Callable[[], Reader]]:
@@ -133,6 +136,16 @@ def _makers(url: str, deployment: Deployment, folder: Path, project: Path | None
     if project is not None:
         makers[PONDER] = lambda: Ponder(url, deployment, project, folder)
     return makers
+
+
+@contextmanager
+def _without_ponder(readers: dict[str, Reader]) -> Iterator[None]:
+    """Goes on without Ponder where that fails."""
+    try:
+        yield
+    except PonderFailed as failure:
+        print(f"Ponder is left out of this run: {failure}")
+        readers.pop(PONDER, None)
 
 
 def _timed(reader: Reader) -> float:

@@ -31,6 +31,10 @@ REQUESTS = "ponder_rpc_request_duration_count"
 """Its own count of requests to the RPC, one for each method."""
 
 
+class PonderFailed(Exception):
+    """It ended, does not answer, or takes too long; the others are measured without it."""
+
+
 def install(folder: Path) -> str:
     """Puts our Ponder project with its packages into ``folder``; returns why that failed, or nothing."""
     shutil.copytree(PROJECT, folder)
@@ -68,7 +72,11 @@ class Ponder:
                 stderr=log,
                 start_new_session=True,
             )
-        self._wait(lambda: BEGUN in self._log.read_text())
+        try:
+            self._wait(lambda: BEGUN in self._log.read_text())
+        except PonderFailed:
+            self.close()
+            raise
 
     def catch_up(self) -> None:
         """Reads up to the head."""
@@ -89,12 +97,17 @@ class Ponder:
 
     def close(self) -> None:
         """Ends it."""
-        self._send(signal.SIGCONT)
-        self._send(signal.SIGKILL)
-        self._process.wait(10)
+        if self._process.poll() is None:
+            self._send(signal.SIGKILL)
+            self._process.wait(10)
+        self._http.close()
+        self._rpc.close()
 
     def _get(self, path: str) -> httpx.Response:
-        return self._http.get(path)
+        try:
+            return self._http.get(path).raise_for_status()
+        except httpx.HTTPError as error:
+            raise PonderFailed(f"{error}; its log ends: {self._log.read_text()[-500:]}") from error
 
     def _send(self, number: int) -> None:
         os.killpg(self._process.pid, number)
@@ -103,5 +116,5 @@ class Ponder:
         give_up = time.monotonic() + LONGEST_WAIT_SECONDS
         while not is_there():
             if self._process.poll() is not None or time.monotonic() > give_up:
-                raise RuntimeError(f"Ponder did not get there; its log ends: {self._log.read_text()[-500:]}")
+                raise PonderFailed(f"it did not get there; its log ends: {self._log.read_text()[-500:]}")
             time.sleep(0.05)  # its own process answers: asking more often would slow it down
