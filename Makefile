@@ -20,7 +20,7 @@ help:
 	@echo "make bench-engines   vLLM against transformers: who generates, who verifies, how far apart"
 	@echo "make bench-toploc    proofs built and verified, against the reference package; what they cost a worker"
 	@echo "make bench-sender    a thousand transactions over an RPC that loses one request in ten, ours and naive"
-	@echo "make bench-mirror    from the chain's events to committed rows, ours and web3.py's usual ways   (RUNS=1)"
+	@echo "make bench-mirror    from the chain's events to committed rows, ours, web3.py's usual ways, Ponder   (RUNS=1)"
 	@echo "make bench-ledger    a million events: the ledger's memory, and how long it takes to answer   (EVENTS=100000)"
 	@echo "make bench-api       what admitting a signed request costs; every way to use one again"
 	@echo "make bench-verify    tokens checked against tokens generated, and what seeding costs, for both engines"

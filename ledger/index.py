@@ -41,7 +41,6 @@ class Index:
     """
 
     def __init__(self, chain: Chain, database: Database, ahead: Executor | None = None) -> None:
-        self._chain = chain
         self._database = database
         with database.reading() as connection:
             self._cursor = read_position(connection).cursor
@@ -56,15 +55,18 @@ class Index:
             FinalityMoved: a block older than finality is gone.
         """
         with _not_collecting():
-            news = self._tail.poll(BLOCKS_PER_STEP, self._cursor)
-            if not news:
-                return False
-            try:
-                self._take(news)
-            except BaseException:
-                self._held.clear()  # it may hold what was not committed
-                raise
-            return True
+            return self._step()
+
+    def _step(self) -> bool:
+        news = self._tail.poll(BLOCKS_PER_STEP, self._cursor)
+        if not news:
+            return False
+        try:
+            self._take(news)
+        except BaseException:
+            self._held.clear()  # it may hold what was not committed
+            raise
+        return True
 
     def _take(self, news: list[BlockEvents] | Rollback) -> None:
         with self._database.writing() as connection:
@@ -73,8 +75,7 @@ class Index:
                 self._cursor = read_position(connection).cursor
                 return
             if isinstance(news, Rollback):
-                self._held.clear()
-                roll_back(connection, news.to_block)
+                roll_back(connection, news.to_block, self._held)
             else:
                 record(connection, news, self._tail.cursor.oldest, self._held)
         if sum(map(len, self._held.values())) > MOST_HELD:
@@ -83,8 +84,9 @@ class Index:
 
     def sync(self) -> Cursor:
         """Reads up to the head, and returns the position reached."""
-        while self.advance() or self._cursor.number < self._chain.head().number:
-            pass
+        self.advance()
+        while self._cursor.number < self._tail.head_number:
+            self.advance()
         return self._cursor
 
 
@@ -102,7 +104,7 @@ def record(connection: Connection, blocks: Iterable[BlockEvents], oldest: int, h
     rows, book = rows_of(EVENT, connection.dialect), StoredBook(connection, held)
     events = []
     for block in blocks:
-        events += [rows.row(event_values(log)) for log in block.logs]
+        events += map(event_values, block.logs)
         book.begin_block(block.block.number, undoable=block.block.number > oldest)
         fold_all(book, block.logs)
     rows.insert(connection, events)
@@ -110,10 +112,10 @@ def record(connection: Connection, blocks: Iterable[BlockEvents], oldest: int, h
     forget_undoing(connection, oldest)
 
 
-def roll_back(connection: Connection, to_block: int) -> None:
-    """Forgets every event above ``to_block``, and what it did."""
+def roll_back(connection: Connection, to_block: int, held: Held) -> None:
+    """Forgets every event above ``to_block``, and what it did; ``held`` is what is known of the derived tables."""
     connection.execute(EVENT.delete().where(EVENT.c.block_number > to_block))
-    undo(connection, to_block)
+    undo(connection, to_block, held)
 
 
 def stored_logs(
@@ -137,7 +139,10 @@ def stored_logs(
 
 @contextmanager
 def _not_collecting() -> Iterator[None]:
-    """A step makes many values and no cycles: looking for some would cost a fifth of its time."""
+    """A step makes many values and no cycles: looking for some would cost a fifth of its time.
+
+    They must be gone when it ends, or they are all looked through then: what makes them is a function of its own.
+    """
     was_on = gc.isenabled()
     gc.disable()
     try:

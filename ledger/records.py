@@ -12,7 +12,6 @@ import json
 from collections.abc import Callable
 from enum import IntEnum
 from json.encoder import encode_basestring as encode_text
-from operator import attrgetter
 from typing import Any, get_args, get_origin, get_type_hints
 
 from protocol.chain.events import EVENTS, Event
@@ -34,10 +33,7 @@ def _encoder(kind: Any) -> Callable[[Any], str]:
     """What writes a value of this type. Made once: it looks at no type any more."""
     if dataclasses.is_dataclass(kind):
         assert isinstance(kind, type)
-        parts = [
-            (f"{encode_text(name)}:", attrgetter(name), _encoder(hint)) for name, hint in sorted(_hints(kind).items())
-        ]
-        return lambda value: "{" + ",".join([key + encode(read(value)) for key, read, encode in parts]) + "}"
+        return _object_encoder(kind)
     if get_origin(kind) is tuple:
         item = _encoder(get_args(kind)[0])
         return lambda values: "[" + ",".join(map(item, values)) + "]"
@@ -48,6 +44,20 @@ def _encoder(kind: Any) -> Callable[[Any], str]:
     if kind is bool:
         return lambda value: "true" if value else "false"
     return lambda value: f'"{int(value)}"'
+
+
+def _object_encoder(kind: type) -> Callable[[Any], str]:
+    """Writes the encoder out and compiles it, as dataclasses do with ``__init__``: half the time of a loop over fields.
+
+    lambda value: '{"to":%s,"value":"%d"}' % (encode_to(value.to), value.value)
+    """
+    hints = sorted(_hints(kind).items())
+    numbers = {name for name, hint in hints if isinstance(hint, type) and issubclass(hint, int) and hint is not bool}
+    template = ",".join(f'"{name}":"%d"' if name in numbers else f'"{name}":%s' for name, _ in hints)
+    fields = [f"value.{name}" if name in numbers else f"encode_{name}(value.{name})" for name, _ in hints]
+    encoders = {f"encode_{name}": _encoder(hint) for name, hint in hints}
+    encode: Callable[[Any], str] = eval(f"lambda value: '{{{template}}}' % ({', '.join(fields)},)", encoders)
+    return encode
 
 
 @functools.cache

@@ -96,15 +96,17 @@ __all__ = [
     "Taint",
     "Treasury",
     "key_of",
+    "keys_of",
 ]
 
 
 def key_of(fact: Fact) -> tuple[int | str, ...]:
     """Returns the values that identify ``fact`` among its kind."""
-    return _keys(type(fact))(fact)
+    return keys_of(type(fact))(fact)
 
 
 @functools.cache
-def _keys(kind: type[Any]) -> Callable[[Any], tuple[int | str, ...]]:
+def keys_of(kind: type[Any]) -> Callable[[Any], tuple[int | str, ...]]:
+    """What takes the key of a fact of this kind."""
     read = attrgetter(*kind.KEY)
     return read if len(kind.KEY) > 1 else lambda fact: (read(fact),)

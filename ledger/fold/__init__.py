@@ -32,12 +32,11 @@ HANDLERS: dict[type[Event], Handler] = {kind: handler for part in PARTS for kind
 
 def fold(book: Book, log: Log) -> None:
     """Writes what one event changes. Events that change no fact (approvals, faucet drips) are passed over."""
-    handler = HANDLERS.get(type(log.event))
-    if handler is not None:
-        handler(book, log, log.event)
+    fold_all(book, [log])
 
 
 def fold_all(book: Book, logs: Iterable[Log]) -> None:
     """Folds ``logs`` in the order of the chain."""
     for log in logs:
-        fold(book, log)
+        if (handler := HANDLERS.get(type(log.event))) is not None:
+            handler(book, log, log.event)

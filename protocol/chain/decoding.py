@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from eth_abi.abi import decode as abi_decode
@@ -68,16 +69,22 @@ def _decoder(entry: dict[str, Any]) -> Decode:
 
 
 def _words_decoder(cls: type[Event], indexed: list[bool], cuts: list[Cut]) -> Decode:
+    """Writes the decoder out and compiles it, as dataclasses do with ``__init__``: half the time of a loop over fields.
+
+    def decode(topics, data):
+        return Transfer(cut0(topics[1]), cut1(topics[2]), cut2(data[2:66]))
+    """
     topics_wanted, digits_wanted = 1 + sum(indexed), DIGITS * (len(indexed) - sum(indexed))
-    places = [slice(2 + start, 2 + start + DIGITS) for start in range(0, digits_wanted, DIGITS)]
-    order = sorted(range(len(indexed)), key=lambda field: not indexed[field])  # as they come: topics, then data
-    taken = [(1 + order.index(field), cut) for field, cut in enumerate(cuts)]
+    topics, starts = count(1), count(2, DIGITS)
+    words = [f"topics[{next(topics)}]" if of else f"data[{(at := next(starts))}:{at + DIGITS}]" for of in indexed]
+    fields = ", ".join(f"cut{place}({word})" for place, word in enumerate(words))
+    names = {"event": cls} | {f"cut{place}": cut for place, cut in enumerate(cuts)}
+    make: Decode = eval(f"lambda topics, data: event({fields})", names)
 
     def decode(topics: list[str], data: str) -> Event:
         if len(topics) != topics_wanted or len(data) < 2 + digits_wanted:
             raise ValueError(f"a log has not the fields of {cls.__name__}")
-        words = topics + [data[place] for place in places]
-        return cls(*[cut(words[index]) for index, cut in taken])
+        return make(topics, data)
 
     return decode
 
@@ -106,7 +113,7 @@ def _word_cut(part: dict[str, Any]) -> Cut | None:
 
 
 _SIMPLE_CUTS: dict[str, Cut] = {
-    "address": lambda word: checksummed("0x" + word[-40:]),
+    "address": functools.lru_cache(maxsize=65536)(lambda word: checksummed("0x" + word[-40:])),
     "bytes32": lambda word: bytes.fromhex(word[-DIGITS:]),
     "bool": lambda word: word[-1] == "1",
 }
@@ -120,16 +127,18 @@ def _unsigned(word: str) -> int:
     return int(word, 16)
 
 
+@functools.lru_cache(maxsize=1024)
+def hash_of(digits: str) -> bytes:
+    """A transaction's or a block's hash from its 0x-hexadecimal; the logs of one transaction share the value."""
+    return bytes.fromhex(digits[2:])
+
+
 def log_of(raw: dict[str, Any], contract: str, block: Block) -> Log | None:
     """A typed log from the RPC's; None for an event Assize gives no meaning to. ``block`` is the one it is of."""
     event = decode_event(contract, raw["topics"], raw["data"])
     if event is None:
         return None
+    # By position: with names it takes twice as long.
     return Log(
-        block_number=block.number,
-        block_hash=block.hash,
-        tx_hash=bytes.fromhex(raw["transactionHash"][2:]),
-        log_index=int(raw["logIndex"], 16),
-        timestamp=block.timestamp,
-        event=event,
+        block.number, block.hash, hash_of(raw["transactionHash"]), int(raw["logIndex"], 16), block.timestamp, event
     )

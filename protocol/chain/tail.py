@@ -99,6 +99,8 @@ class Tail:
         self._ahead = None if chain.witnesses else ahead
         self._fetched: _Fetched | None = None
         self.cursor = start or Cursor(chain.deployment.start_block, chain.deployment.start_hash)
+        self.head_number = self.cursor.number
+        """Height of the chain at the last ``poll``."""
         self._contract_of = chain.deployment.contract_names()
 
     def poll(self, max_blocks: int = WIDEST_RANGE, cursor: Cursor | None = None) -> list[BlockEvents] | Rollback:
@@ -127,6 +129,7 @@ class Tail:
 
     def _poll(self, max_blocks: int) -> list[BlockEvents] | Rollback:
         head, final = self._chain.head_and_final()
+        self.head_number = head.number
         if head.hash == self.cursor.hash:
             return []
         target = min(head.number - self._confirmations, self.cursor.number + max_blocks)

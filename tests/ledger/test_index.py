@@ -61,12 +61,12 @@ def test_step_by_step_and_at_once_give_the_same_tables(
 def test_whatever_was_read_is_undone_block_by_block(
     market: Market, story: Story, chain: Chain, database: Database
 ) -> None:
-    tail, blocks = Tail(chain), list[BlockEvents]()
+    tail, blocks, held = Tail(chain), list[BlockEvents](), nothing_held()
     while news := tail.poll():
         assert isinstance(news, list)
         blocks += news
     with database.writing() as connection:
-        record(connection, blocks, oldest=0, held=nothing_held())
+        record(connection, blocks, oldest=0, held=held)
     assert rows(database) == folded(log for block in blocks for log in block.logs)
     assert len(blocks) > 50
     while blocks:
@@ -74,8 +74,11 @@ def test_whatever_was_read_is_undone_block_by_block(
         to_block = blocks[-step - 1].block.number if len(blocks) > step else 0
         blocks = blocks[:-step]
         with database.writing() as connection:
-            roll_back(connection, to_block)
-        assert rows(database) == folded(log for block in blocks for log in block.logs)
+            roll_back(connection, to_block, held)
+        left = folded(log for block in blocks for log in block.logs)
+        assert rows(database) == left
+        for kind, facts in held.items():  # and what is still remembered is what stands there
+            assert {tuple(row_of(fact).values()) for fact in facts.values() if fact} <= left[TABLES[kind].name]
     with database.reading() as connection:
         assert not connection.execute(select(UNDO)).all()
 

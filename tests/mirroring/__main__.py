@@ -2,7 +2,7 @@
 
 Each run makes a chain of its own on anvil. Four fifths of the events are there when the readers begin; then the chain
 is reorganised by eight blocks and grows by ten at a time, and every reader follows each step. Only reading is timed.
-What each holds at the end is compared with the chain.
+What each holds at the end is compared with the chain. Ponder takes part where npm can install it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -22,12 +23,14 @@ from rich.table import Table
 
 from protocol.chain.deployment import Deployment
 from tests.conftest import Anvil, deploy_on
+from tests.mirroring.ponder_reader import Ponder, PonderFailed, install
 from tests.mirroring.readers import FetchOnly, Ours, PerBlock, Ranges, Reader, truth
 from tests.mirroring.spray import PER_BLOCK, Sprayer
 
 REORG_DEPTH = 8
 LIVE_SHARE = 0.2
 BLOCKS_IN_STEP = 10
+PONDER = "Ponder"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +57,16 @@ def main(
     """Read one chain in several ways."""
     console = Console(width=120)
     came: dict[str, list[Run]] = {}
-    for number in range(runs):
-        console.print(f"run {number + 1} of {runs}", style="dim")
-        for name, run in one_run(events // PER_BLOCK):
-            console.print(f"  {name}: {run.rate:,.0f} events a second", style="dim")
-            came.setdefault(name, []).append(run)
+    with tempfile.TemporaryDirectory() as temporary:
+        project: Path | None = Path(temporary) / "ponder"
+        if reason := install(project):
+            console.print(f"Ponder is left out, as it could not be installed: {reason}")
+            project = None
+        for number in range(runs):
+            console.print(f"run {number + 1} of {runs}", style="dim")
+            for name, run in one_run(events // PER_BLOCK, project):
+                console.print(f"  {name}: {run.rate:,.0f} events a second", style="dim")
+                came.setdefault(name, []).append(run)
     table = Table("reader", title=f"{events:,} transfers, {PER_BLOCK} a block; medians of {runs} runs")
     for column in ("backfill /s", "live /s", "both /s", "spread", "RPC round trips", "wrong rows"):
         table.add_column(column, justify="right")
@@ -75,48 +83,69 @@ def main(
         )
     console.print(table)
 
-    def ratio(other: str) -> float:
+    def ratio(other: str) -> float | None:
+        if len(came.get(other, [])) < runs:
+            return None
         pairs = zip(came["ours"], came[other], strict=True)
         return round(statistics.median(mine.rate / theirs.rate for mine, theirs in pairs), 2)
 
     told = {"vs_naive": ratio("web3.py, a block a time"), "vs_ranges": ratio("web3.py, ranges")}
-    print(json.dumps(told | {"vs_ponder": None, "of_fetch": ratio("fetching alone")}))
+    print(json.dumps(told | {"vs_ponder": ratio(PONDER), "of_fetch": ratio("fetching alone")}))
     raise typer.Exit(1 if any(run.wrong for run in came["ours"]) else 0)
 
 
-def one_run(blocks: int) -> Iterator[tuple[str, Run]]:
-    """All readers beside each other on one chain."""
-    with tempfile.TemporaryDirectory() as folder:
-        anvil = Anvil(Path(folder))
-        try:
-            deployment = deploy_on(anvil)
-            sprayer = Sprayer(anvil.rpc, deployment.token)
-            live = int(blocks * LIVE_SHARE) // BLOCKS_IN_STEP * BLOCKS_IN_STEP
-            sprayer.mine(blocks - live)
-            readers = _readers(anvil.url, deployment, Path(folder))
-            backfill = {name: _timed(reader) for name, reader in readers.items()}
-            following = dict.fromkeys(readers, 0.0)
-            anvil.rpc.call("anvil_reorg", REORG_DEPTH, [])
-            for _ in range(live // BLOCKS_IN_STEP):
-                sprayer.mine(BLOCKS_IN_STEP)
-                for name, reader in readers.items():
-                    following[name] += _timed(reader)
-            told = truth(anvil.rpc, deployment.token)
-            for name, reader in readers.items():
-                counts = ((blocks - live) * PER_BLOCK, live * PER_BLOCK)
-                wrong = len(reader.places() ^ told)
-                yield name, Run(backfill[name], following[name], *counts, reader.calls, wrong)
-        finally:
-            anvil.stop()
+def one_run(blocks: int, project: Path | None) -> Iterator[tuple[str, Run]]:
+    """All readers beside each other on one chain; Ponder among them where its ``project`` is installed."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        anvil = Anvil(folder)
+        stack.callback(anvil.stop)
+        deployment = deploy_on(anvil)
+        sprayer = Sprayer(anvil.rpc, deployment.token)
+        live = int(blocks * LIVE_SHARE) // BLOCKS_IN_STEP * BLOCKS_IN_STEP
+        sprayer.mine(blocks - live)
+        readers, backfill = dict[str, Reader](), dict[str, float]()
+        for name, make in _makers(anvil.url, deployment, folder, project).items():
+            with _without_ponder(readers):
+                readers[name] = make()
+                stack.callback(readers[name].close)
+                backfill[name] = _timed(readers[name])
+        following = dict.fromkeys(readers, 0.0)
+        anvil.rpc.call("anvil_reorg", REORG_DEPTH, [])
+        for _ in range(live // BLOCKS_IN_STEP):
+            sprayer.mine(BLOCKS_IN_STEP)
+            for name in list(readers):
+                with _without_ponder(readers):
+                    following[name] += _timed(readers[name])
+        told = truth(anvil.rpc, deployment.token)
+        counts = ((blocks - live) * PER_BLOCK, live * PER_BLOCK)
+        for name in list(readers):
+            with _without_ponder(readers):
+                wrong = len(readers[name].places() ^ told)
+                yield name, Run(backfill[name], following[name], *counts, readers[name].calls, wrong)
 
 
-def _readers(url: str, deployment: Deployment, folder: Path) -> dict[str, Reader]:
-    return {
-        "ours": Ours(url, deployment, folder),
-        "web3.py, a block a time": PerBlock(url, deployment, folder / "blocks.sqlite"),
-        "web3.py, ranges": Ranges(url, deployment, folder / "ranges.sqlite"),
-        "fetching alone": FetchOnly(url, deployment),
+def _makers(url: str, deployment: Deployment, folder: Path, project: Path | None) -> dict[str, Callable[[], Reader]]:
+    """What makes each reader; one is made when its turn comes, as Ponder reads from then on."""
+    makers: dict[str, Callable[[], Reader]] = {
+        "ours": lambda: Ours(url, deployment, folder),
+        "web3.py, a block a time": lambda: PerBlock(url, deployment, folder / "blocks.sqlite"),
+        "web3.py, ranges": lambda: Ranges(url, deployment, folder / "ranges.sqlite"),
+        "fetching alone": lambda: FetchOnly(url, deployment),
     }
+    if project is not None:
+        makers[PONDER] = lambda: Ponder(url, deployment, project, folder)
+    return makers
+
+
+@contextmanager
+def _without_ponder(readers: dict[str, Reader]) -> Iterator[None]:
+    """Goes on without Ponder where that fails."""
+    try:
+        yield
+    except PonderFailed as failure:
+        print(f"Ponder is left out of this run: {failure}")
+        readers.pop(PONDER, None)
 
 
 def _timed(reader: Reader) -> float:

@@ -42,6 +42,10 @@ class Reader(Protocol):
         """Every transfer it holds."""
         ...
 
+    def close(self) -> None:
+        """Lets go of everything."""
+        ...
+
 
 class Ours:
     """The ledger: every raw event, and every fact folded from them."""
@@ -68,6 +72,12 @@ class Ours:
         with sqlite3.connect(self._path) as connection:
             return set(connection.execute("SELECT block_number, log_index, tx_hash FROM event WHERE name = 'Transfer'"))
 
+    def close(self) -> None:
+        """Ends its connections."""
+        self._ahead.shutdown()
+        self._database.close()
+        self._chain.close()
+
 
 class _Table:
     """A table of transfers, and web3.py to fill it."""
@@ -87,6 +97,10 @@ class _Table:
     def places(self) -> set[Place]:
         """Every transfer it holds."""
         return set(self._connection.execute("SELECT block_number, log_index, tx_hash FROM transfer"))
+
+    def close(self) -> None:
+        """Ends its connection."""
+        self._connection.close()
 
     def _head(self) -> int:
         self.calls += 1
@@ -148,6 +162,10 @@ class FetchOnly:
     def places(self) -> set[Place]:
         """Nothing: it keeps nothing."""
         return set()
+
+    def close(self) -> None:
+        """Ends its connection."""
+        self._rpc.close()
 
 
 def truth(rpc: Rpc, token: str) -> set[Place]:
