@@ -21,8 +21,7 @@ from protocol.errors import AssizeError
 from tests.chaos import forking, killing, starving
 from tests.chaos.fault import FAULTS, Fault
 from tests.chaos.invariants import broken
-from tests.chaos.network import Network
-from trainer.builtin import Warmup, make_builtin
+from tests.chaos.network import Network, make_small_model
 
 LISTED = (killing, forking, starving)
 """The modules whose faults are on the list."""
@@ -44,7 +43,7 @@ def main(only: Annotated[list[int] | None, typer.Option(help="These faults, by n
     with tempfile.TemporaryDirectory() as folder:
         console.print("making the model, starting the network", style="dim")
         model = Path(folder) / "model"
-        make_builtin(model, 3, warmup=Warmup(steps=320, slip=0.1))
+        make_small_model(model)
         chosen = [fault for number, fault in sorted(FAULTS.items()) if not only or number in only]
         came = list(told(console, bear_all(Path(folder) / "net", model, chosen)))
     show(console, came)

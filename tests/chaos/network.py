@@ -188,6 +188,16 @@ class Network(Localnet):
         return time.monotonic() - started
 
 
+def make_small_model(directory: Path) -> None:
+    """A built-in model with a short warm-up: right often enough to learn from, wrong often enough to cheat on."""
+    import torch
+
+    from trainer.builtin import Warmup, make_builtin
+
+    torch.set_num_threads(1)
+    make_builtin(directory, 3, warmup=Warmup(steps=320, slip=0.1))
+
+
 class _Silent(View):
     """Shows nothing: what stands on the screen is the faults."""
 

@@ -13,6 +13,9 @@ from typing import Any
 
 import psutil
 import pytest
+from filelock import FileLock
+
+from tests.chaos.network import make_small_model
 
 ROOT = Path(__file__).resolve().parents[2]
 UP_SECONDS = 180
@@ -70,12 +73,13 @@ def children_of(pid: int) -> Sequence[psutil.Process]:
 
 
 @pytest.fixture(scope="session")
-def small_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A built-in model with a short warm-up: right often enough to learn from, wrong often enough to cheat on."""
-    from trainer.builtin import Warmup, make_builtin
-
-    directory = tmp_path_factory.mktemp("model") / "v0"
-    make_builtin(directory, 3, warmup=Warmup(steps=320, slip=0.1))
+def small_model(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A built-in model with a short warm-up, made once for all workers of pytest-xdist."""
+    own = tmp_path_factory.getbasetemp()
+    directory = (own if worker_id == "master" else own.parent) / "small-model"
+    with FileLock(directory.with_suffix(".lock")):
+        if not directory.exists():
+            make_small_model(directory)
     return directory
 
 
