@@ -1,4 +1,4 @@
-"""The market as its users see it."""
+"""The market as its users see it. One file, so that one local network runs at a time: two would starve each other."""
 
 from __future__ import annotations
 
@@ -13,9 +13,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from tests.chaos.__main__ import bear_all
+from tests.chaos.fault import FAULTS
 from tests.e2e.conftest import ROOT, Network, assize, children_of
 
 pytestmark = pytest.mark.e2e
+
+SHORT = (3, 4, 14, 18, 20)
+"""Those that are over in seconds; that the others are on the list is checked below."""
 
 
 def test_a_short_run_slashes_the_cheat_trains_on_nothing_of_it_and_passes_its_own_audit(
@@ -127,3 +132,29 @@ def test_help_needs_less_than_the_parts_it_lists() -> None:
     script = f"import sys, assize; assize.front_door(['--help']); print({heavy})"
     shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=True)
     assert shown.stdout.strip() == "False"
+
+
+def test_the_market_bears_kills_between_writes_a_reorganisation_a_flush_and_a_lock(
+    small_model: Path, tmp_path: Path
+) -> None:
+    borne = list(bear_all(tmp_path / "net", small_model, [FAULTS[number] for number in SHORT]))
+    assert {one.fault.number: one.broken for one in borne} == dict.fromkeys(SHORT, ())
+
+
+def test_every_fault_is_on_the_list() -> None:
+    assert sorted(FAULTS) == list(range(1, 26))
+
+
+def test_an_honest_worker_that_was_condemned_appeals_and_is_restored_and_the_faulty_validator_pays(
+    small_model: Path, tmp_path: Path
+) -> None:
+    words = ("localnet", "run", "--faulty-committee", "--root", str(tmp_path / "net"), "--model", str(small_model))
+    done = assize(*words, timeout=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    outcome = json.loads(done.stdout.splitlines()[-1])
+    assert outcome["overturned"] == outcome["appeals"] > 0
+    assert outcome["audit"] == "ok"
+    assert int(outcome["honest_slashed_wei"]) == 0
+    assert int(outcome["faulty_slashed_wei"]) > 0
+    assert int(outcome["paid_wei"]) > 0
+    assert int(outcome["awarded_wei"]) > 0
