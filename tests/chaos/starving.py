@@ -68,8 +68,8 @@ def database_locked(network: Network) -> list[str]:
         database.execute("BEGIN IMMEDIATE")
         with network.api_between.interfering(answers := _Answers()):
             time.sleep(LOCKED_SECONDS)
-            database.execute("ROLLBACK")
             found = [f"{path} was acknowledged though nothing could be written" for path in answers.taken]
+        database.execute("ROLLBACK")
     return found + [f"{name} ended while its database was locked" for name in network.fallen()]
 
 
