@@ -92,6 +92,7 @@ class Between:
 
     def close(self) -> None:
         """Ends it."""
+        self._let_go()
         self._server.shutdown()
         self._server.server_close()
 
@@ -117,8 +118,15 @@ class Between:
         try:
             return self._forward(asked)
         except (http.client.HTTPException, OSError):
-            self._kept.connection = None
+            self._let_go()
             return self._forward(asked)
+
+    def _let_go(self) -> None:
+        """Closes this thread's connection."""
+        connection = getattr(self._kept, "connection", None)
+        if connection is not None:
+            connection.close()
+        self._kept.connection = None
 
     def _forward(self, asked: Asked) -> Answer:
         connection = getattr(self._kept, "connection", None)
@@ -159,6 +167,10 @@ class Between:
                     self.wfile.write(answer.body)
 
             do_GET = do_POST = do_PUT = do_HEAD = _serve
+
+            def finish(self) -> None:
+                between._let_go()
+                super().finish()
 
             def log_message(self, *_: object) -> None:
                 """Says nothing."""

@@ -103,6 +103,8 @@ class Network(Localnet):
         for child in self.supervisor.children.values():
             _signal(child.pid, signal.SIGCONT)
         self.supervisor.end_all()
+        if hasattr(self, "chain"):
+            self.chain.close()
         for between in (self.rpc_between, self.api_between, self.relay_between, self.origin_between):
             between.close()
 
