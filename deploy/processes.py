@@ -127,20 +127,20 @@ class Supervisor:
         child = self.children.pop(name, None)
         if child is None:
             return
-        _signal_group(child, signal.SIGTERM)
+        signal_group(child, signal.SIGTERM)
         try:
             child.wait(grace_seconds)
         except subprocess.TimeoutExpired:
             pass
         finally:
-            _signal_group(child, signal.SIGKILL)
+            signal_group(child, signal.SIGKILL)
             child.wait()
 
     def end_all(self) -> None:
         """Ends every service, last started first; the chain and the queue go last."""
         for child in self.children.values():
             if child.args[0] and child.poll() is None and not _is_foundation(child):
-                _signal_group(child, signal.SIGTERM)
+                signal_group(child, signal.SIGTERM)
         for name in reversed(list(self.children)):
             self.end(name)
         self.write_state()
@@ -178,7 +178,8 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
+def signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Signals a child and everything it started; one that is gone is left alone."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, number)
 

@@ -17,7 +17,7 @@ from protocol.chain.rpc import RpcFault
 from tests.chaos.between import Answer, Asked, Forward, error_answer
 from tests.chaos.fault import Afterwards, Moment, fault
 from tests.chaos.killing import killed_at, killed_before_answering, simulates, through
-from tests.chaos.network import Network
+from tests.chaos.network import Network, stored
 
 SILENT_SECONDS = 90.0
 TROUBLED_SECONDS = 20.0
@@ -35,11 +35,16 @@ def indexer_at_its_writes(network: Network) -> list[str]:
     found = []
     for milliseconds in (0, 1, 2, 4, 8, 16):
         found += _indexer_killed(network, milliseconds / 1_000)
+    _forget_ledger(network)
+    network.restart("ledger")
+    return found + _indexer_killed(network, 0.01)
+
+
+def _forget_ledger(network: Network) -> None:
+    """Ends the ledger and drops its database: it begins from nothing when it is started again."""
     network.supervisor.end("ledger")
     for path in network.layout.root.glob("ledger.db*"):
         path.unlink()
-    network.restart("ledger")
-    return found + _indexer_killed(network, 0.01)
 
 
 def _indexer_killed(network: Network, seconds: float) -> list[str]:
@@ -179,9 +184,7 @@ def reorganised_meanwhile(network: Network) -> list[str]:
     network.rpc.call("anvil_reorg", 6, [])
     for name in ("ledger", "coordinator-background", "trainer"):
         network.restart(name)
-    network.supervisor.end("ledger")
-    for path in network.layout.root.glob("ledger.db*"):
-        path.unlink()
+    _forget_ledger(network)
     joint = Moment(lambda asked: asked.who == "ledger" and "eth_getLogs" in asked.methods, _reorganising(network))
     network.restart("ledger")
     return through(network, network.rpc_between, joint)
@@ -280,8 +283,7 @@ def _as_anybody(network: Network, asked: Asked) -> dict[str, Any]:
 def _failed(network: Network) -> int:
     """How many of its intents the coordinator knows to have failed."""
     journal = network.layout.state("coordinator") / "sender.db"
-    with closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as database:
-        return int(database.execute("SELECT count(*) FROM intents WHERE state = 'failed'").fetchone()[0])
+    return len(stored(journal, "SELECT key FROM intents WHERE state = 'failed'"))
 
 
 @fault(13, "a reorganisation past finality", fatal=True)

@@ -36,7 +36,7 @@ from protocol.chain.fees import Fees
 from protocol.chain.tail import Rollback, Tail
 from protocol.errors import Misconfigured, Unavailable
 from protocol.wire import manifest
-from tests.chaos.network import Network
+from tests.chaos.network import Network, stored
 
 AUDIT_ATTEMPTS = 20
 SHOWN = 3
@@ -77,15 +77,10 @@ def _following(network: Network) -> Iterator[str]:
         ("ledger", network.layout.root / "ledger.db", "SELECT block_number FROM position"),
         ("mirror", network.layout.state("coordinator") / "coordinator.db", "SELECT number FROM cursor"),
     ):
-        while (at := _asked(path, query)) < head and time.monotonic() < deadline:
+        while (at := stored(path, query)[0][0]) < head and time.monotonic() < deadline:
             time.sleep(0.5)
         if at < head:
             yield f"R: the {name} stands at block {at}, and {FOLLOWING_SECONDS:.0f} s ago the chain had {head}"
-
-
-def _asked(path: Path, query: str) -> int:
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)) as database:
-        return int(database.execute(query).fetchone()[0])
 
 
 def _ledger(network: Network) -> Iterator[str]:
@@ -205,9 +200,8 @@ def _uploads(network: Network) -> Iterator[str]:
 def _sent(network: Network, journal: Path) -> Iterator[str]:
     """T, of one process's journal."""
     who = journal.parent.name
-    with closing(sqlite3.connect(f"file:{journal}?mode=ro", uri=True)) as database:
-        intents = database.execute("SELECT key, state, nonce FROM intents WHERE nonce IS NOT NULL").fetchall()
-        attempts = database.execute("SELECT key, tx_hash, max_fee FROM attempts").fetchall()
+    intents = stored(journal, "SELECT key, state, nonce FROM intents WHERE nonce IS NOT NULL")
+    attempts = stored(journal, "SELECT key, tx_hash, max_fee FROM attempts")
     hashes: dict[str, list[str]] = {}
     for key, digest, fee in attempts:
         hashes.setdefault(key, []).append("0x" + digest.hex())

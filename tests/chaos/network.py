@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import signal
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 from deploy.live import View
 from deploy.localnet import Localnet, Options
-from deploy.processes import Service, Supervisor, wait_until_listening
+from deploy.processes import Service, Supervisor, signal_group, wait_until_listening
 from protocol.chain.rpc import Rpc
 from protocol.errors import Unavailable
 from tests.chaos.between import Answer, Asked, Between, path_of
@@ -101,7 +102,7 @@ class Network(Localnet):
 
     def __exit__(self, *_: object) -> None:
         for child in self.supervisor.children.values():
-            _signal(child.pid, signal.SIGCONT)
+            signal_group(child, signal.SIGCONT)
         self.supervisor.end_all()
         if hasattr(self, "chain"):
             self.chain.close()
@@ -137,12 +138,12 @@ class Network(Localnet):
     def stopped(self, *names: str) -> Iterator[None]:
         """Freezes processes: they hold what they hold, and answer nothing."""
         for name in names:
-            _signal(self.pid(name), signal.SIGSTOP)
+            signal_group(self.supervisor.children[name], signal.SIGSTOP)
         try:
             yield
         finally:
             for name in names:
-                _signal(self.pid(name), signal.SIGCONT)
+                signal_group(self.supervisor.children[name], signal.SIGCONT)
 
     @contextmanager
     def without_disk(self, *names: str) -> Iterator[None]:
@@ -211,8 +212,7 @@ class _Silent(View):
         self.doing = sentence
 
 
-def _signal(pid: int, number: signal.Signals) -> None:
-    try:
-        os.killpg(pid, number)
-    except ProcessLookupError:
-        return
+def stored(path: Path, query: str) -> list[tuple[Any, ...]]:
+    """What a database holds that a process is writing to."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)) as database:
+        return database.execute(query).fetchall()

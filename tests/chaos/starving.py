@@ -15,7 +15,7 @@ import redis
 from tests.chaos.between import Answer, Asked, Forward
 from tests.chaos.fault import MOMENT_SECONDS, fault
 from tests.chaos.killing import is_chunk
-from tests.chaos.network import Network
+from tests.chaos.network import Network, stored
 
 LOCKED_SECONDS = 12.0
 """Longer than a writer waits."""
@@ -113,8 +113,8 @@ def disk_full(network: Network) -> list[str]:
 def _partial(network: Network) -> list[Path]:
     """Artifacts that are not as long as was noted."""
     state = network.layout.state("coordinator")
-    with closing(sqlite3.connect(f"file:{state / 'coordinator.db'}?mode=ro", uri=True)) as database:
-        sizes = {root.hex(): size for root, size in database.execute("SELECT root, size FROM uploads")}
+    uploads = stored(state / "coordinator.db", "SELECT root, size FROM uploads")
+    sizes = {root.hex(): size for root, size in uploads}
     held = [path for path in (state / "artifacts").glob("*/*") if not path.name.startswith(".")]
     return [
         path
