@@ -33,6 +33,13 @@ class Cursor:
         known = tuple((height, bytes.fromhex(digest)) for height, digest in ancestors)
         return cls(number, bytes.fromhex(block_hash), known)
 
+    def back_to(self, block_hash: bytes) -> Cursor | None:
+        """The cursor as it was at a block known here; None where it is none."""
+        for index, (number, known) in enumerate((*self.ancestors, (self.number, self.hash))):
+            if known == block_hash:
+                return Cursor(number, known, self.ancestors[:index])
+        return None
+
     def advanced(self, blocks: Iterable[Block], final: int) -> Cursor:
         """The cursor after these blocks (ascending), remembering those above height ``final``, and one more."""
         known = [*self.ancestors, (self.number, self.hash), *((block.number, block.hash) for block in blocks)]

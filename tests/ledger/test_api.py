@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
@@ -10,9 +11,12 @@ from fastapi.testclient import TestClient
 from ledger.api import create_app
 from ledger.database import Database
 from ledger.follower import Follower
+from protocol.chain import calls
 from protocol.chain.client import Chain
 from protocol.chain.deployment import FINALITY_DEPTH
-from tests.conftest import until
+from protocol.chain.structs import Role
+from tests.conftest import TOKEN, until
+from tests.ledger.conftest import IN_BOTH
 from tests.ledger.scenario import FEE, MAX_UNITS, PRICE, Market, Story
 
 
@@ -96,6 +100,70 @@ def test_an_answer_says_up_to_where_it_is_final(http: TestClient, chain: Chain) 
     page, head = http.get("/rounds").json(), chain.head().number
     assert chain.deployment.start_block <= page["final_block"] < head
     assert head - page["final_block"] >= min(FINALITY_DEPTH, head - chain.deployment.start_block)
+
+
+LISTS = ("credits", "rounds", "nodes", "runs", "checkpoints", "appeals", "slashes", "events", "validators", "fairness")
+
+
+def everything(http: TestClient, **params: str) -> dict[str, Any]:
+    """Every list, and some stories, without what is told of finality."""
+    stories = ("treasury", "runs/1", "rounds/1", "checkpoints/1/3", "why/jobs/1/0", "lineage/1/3")
+    told = {path: http.get(f"/{path}", params=params | {"limit": 500}) for path in (*LISTS, *stories)}
+    assert {answer.status_code for answer in told.values()} == {200}
+    bodies = {path: answer.json() for path, answer in told.items()}
+    for body in bodies.values():
+        body.pop("final_block", None)
+        body.get("at", {}).pop("final_block", None)
+    return bodies
+
+
+@IN_BOTH
+def test_the_ledger_answers_as_of_a_block_by_its_hash(http: TestClient, market: Market, story: Story) -> None:
+    then = everything(http)
+    block_hash = then["credits"]["block_hash"]
+    market.send(market.rich("late", "Credits"), calls.buy(market.deployment, 5 * TOKEN))
+    market.register("newcomer", Role.WORKER, capacity=4)
+    market.send(story.requester, calls.close_run(market.deployment, market.run))
+    until(lambda: http.get("/health").json()["behind"] == 0, 20, "the ledger to be at the head")
+    now = everything(http)
+    assert all(now[path] != then[path] for path in ("credits", "nodes", "runs", "events", "runs/1"))
+    for _ in range(2):
+        assert everything(http, as_of=block_hash) == then
+    assert everything(http, as_of=now["credits"]["block_hash"]) == now
+    assert everything(http) == now, "going back left nothing behind"
+    assert "etag" not in http.get("/credits", params={"as_of": block_hash}).headers
+
+
+def test_pages_as_of_a_block_are_of_one_list_while_the_chain_goes_on(http: TestClient, market: Market) -> None:
+    whole = http.get("/events", params={"limit": 500}).json()
+    pieces, params = [], {"limit": "9", "as_of": whole["block_hash"]}
+    while True:
+        part = http.get("/events", params=params).json()
+        pieces += part["items"]
+        if part["next"] is None:
+            break
+        params["after"] = part["next"]
+        if len(pieces) < 30:
+            market.rich(f"rich-{len(pieces)}", "Credits")
+    assert pieces == whole["items"]
+
+
+def test_a_block_that_cannot_be_answered_for_is_told_apart_by_why(http: TestClient, market: Market) -> None:
+    undone = http.get("/credits").json()["block_hash"]
+    market.anvil.rpc.call("anvil_reorg", 2, [])
+    until(lambda: http.get("/credits").json()["block_hash"] != undone, 20, "the ledger to go back")
+    for wrong, code, why in (
+        (undone, 409, "not on the chain"),
+        ("0x" + "ab" * 32, 409, "not on the chain"),
+        ("0x" + market.deployment.start_hash.hex(), 410, "is final"),
+        ("0xab", 422, "as_of"),
+    ):
+        if code == 410:
+            market.anvil.rpc.call("anvil_mine", hex(FINALITY_DEPTH + 8))
+            until(lambda: http.get("/health").json()["behind"] == 0, 20, "the ledger to be at the head")
+        answer = http.get("/rounds", params={"as_of": wrong})
+        assert (answer.status_code, set(answer.json())) == (code, {"error"})
+        assert why in answer.json()["error"]
 
 
 def test_lists_can_be_narrowed(http: TestClient, story: Story) -> None:
