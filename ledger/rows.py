@@ -7,7 +7,6 @@ the driver without an expression to compile for each row makes the ledger severa
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any
@@ -99,10 +98,15 @@ class _Statement:
             connection.exec_driver_sql(self.text, [self.arguments(row) for row in rows[whole:]])
 
 
-@functools.lru_cache(maxsize=512)
 def rows_of(table: Table, dialect: Dialect) -> Rows:
-    """The rows of a table, made once for each database."""
-    return Rows(table, dialect)
+    """The rows of a table, made once for each kind of database."""
+    wanted = (table, dialect.name, dialect.driver)
+    if wanted not in _MADE:
+        _MADE[wanted] = Rows(table, dialect)
+    return _MADE[wanted]
+
+
+_MADE: dict[tuple[Table, str, str], Rows] = {}
 
 
 def find_fact(connection: Connection, kind: type[Kind], *key: int | str) -> Kind | None:
