@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from sqlalchemy import delete
 from sqlmodel import Session, select
 
 from coordinator.fold import fold
 from coordinator.market import Market, identity
 from coordinator.store import Store, upsert
 from coordinator.tables import (
-    MIRROR,
     Admin,
     Announcement,
     Cursor,
@@ -23,11 +21,11 @@ from coordinator.tables import (
     Seat,
     Submitted,
 )
+from coordinator.undoing import forget, keep, position_row, remove, undo
 from protocol.chain import cursor as cursors
 from protocol.chain.client import Chain
 from protocol.chain.structs import State
 from protocol.chain.tail import BlockEvents, Rollback, Tail
-from protocol.errors import Unavailable
 from protocol.wire.rules import Sequential, decode_rules
 
 
@@ -55,11 +53,13 @@ class Mirror:
         if self._tail is None:
             self._tail = self._resumed()
         try:
+            before = self._tail.cursor
             while answer := self._tail.poll():
                 if isinstance(answer, Rollback):
-                    self._rebuild()
+                    self._roll_back(answer)
                 else:
-                    self._take(answer)
+                    self._take(answer, before)
+                before = self._tail.cursor
         except BaseException:
             self._tail = None  # memory may be ahead of SQL: start again from what was committed
             raise
@@ -69,7 +69,7 @@ class Mirror:
         """Lets announced terms count whose time has come by ``now`` (unix seconds), block or no block."""
         if self._tail is not None and self.market.take_effect(now):
             with self._store.writing() as session:
-                self._write(session)
+                self._write(session, self._tail.cursor)
 
     def _resumed(self) -> Tail:
         with self._store.reading() as session:
@@ -78,40 +78,28 @@ class Mirror:
         start = cursors.Cursor.from_json(cursor.position) if cursor else None
         return Tail(self._chain, start, self._confirmations)
 
-    def _take(self, blocks: list[BlockEvents]) -> None:
-        self._fold(blocks)
-        with self._store.writing() as session:
-            self._write(session)
-
-    def _fold(self, blocks: list[BlockEvents]) -> None:
+    def _take(self, blocks: list[BlockEvents], before: cursors.Cursor) -> None:
         for block in blocks:
             for log in block.logs:
                 fold(self.market, log)
         self.timestamp = blocks[-1].block.timestamp
-
-    def _rebuild(self) -> None:
-        """After a reorganisation: everything again from the first block, shown to readers in one step."""
-        with self._store.reading() as session:
-            self.market = Market(budgets=_budgets(session))
-        self._tail = Tail(self._chain, None, self._confirmations)
-        while answer := self._tail.poll():
-            if isinstance(answer, Rollback):
-                raise Unavailable("the chain was reorganised again while it was read; starting over")
-            self._fold(answer)
         with self._store.writing() as session:
-            for table in MIRROR:
-                session.exec(delete(table))
-            self._write(session)
+            self._write(session, before)
 
-    def _write(self, session: Session) -> None:
+    def _roll_back(self, back: Rollback) -> None:
+        with self._store.writing() as session:
+            undo(session, back.cursor)
+        self._tail = self._resumed()
+
+    def _write(self, session: Session, before: cursors.Cursor) -> None:
         assert self._tail is not None
         rows, removed = self.market.take_changes()
-        for row in removed:  # which need not have been written yet: made and gone between two looks
-            table, key = identity(row)
-            columns = table.__table__.primary_key.columns  # type: ignore[attr-defined]
-            session.exec(delete(table).where(*(column == part for column, part in zip(columns, key, strict=True))))
         position = self._tail.cursor
-        upsert(session, [*rows, Cursor(id=1, number=position.number, position=position.to_json())])
+        keep(session, before, position.number, {identity(row): None for row in (*rows, *removed)})
+        for row in removed:  # which need not have been written yet: made and gone between two looks
+            remove(session, identity(row))
+        upsert(session, [*rows, position_row(position)])
+        forget(session, position.oldest)
 
 
 def load(session: Session) -> Market:

@@ -1,7 +1,7 @@
 """What the coordinator keeps in SQL. Private to this package.
 
     mirror   (rebuilt from events at any time)  Cursor Admin Run Announcement Node Member Earning
-                                                Round Listing Submitted Seat Checkpoint
+                                                Round Listing Submitted Seat Checkpoint; Undo
     own      (nowhere else, so never dropped)   Upload Claim Heartbeat Nonce Rules Evidence Ban Standing
 
 Ids are those of the contracts. Addresses are checksummed, roots and hashes 32 bytes, bitmaps and wei are ``Word``.
@@ -236,6 +236,19 @@ MIRROR: tuple[type[SQLModel], ...] = (
     Cursor,
 )
 """The tables that events rebuild."""
+
+
+class Undo(SQLModel, table=True):
+    """What one step of the mirror to block ``number`` replaced; ``position`` is that before it.
+
+    ``rows`` as in ``coordinator.undoing``. Steps are undone newest ``id`` first.
+    """
+
+    __tablename__ = "undo"
+    id: int | None = Field(default=None, primary_key=True)
+    number: int = Field(index=True, sa_type=BigInteger)
+    position: str
+    rows: str
 
 
 class Upload(SQLModel, table=True):

@@ -12,15 +12,19 @@ from coordinator.market import Market
 from coordinator.mirror import Mirror
 from coordinator.store import Store
 from coordinator.tables import MIRROR, Announcement, Cursor, Member
+from coordinator.undoing import undo
 from protocol.chain.client import Chain
+from protocol.chain.cursor import Cursor as Position
 from protocol.chain.events import Event, Log, NodeJoined, NodeLeft
 from protocol.wire.reasons import Reason
 from tests.conftest import Anvil
 from tests.coordinator.swarm import JOBS, RULES, Swarm
 from tests.postgresql import new_database
 
+Rows = dict[str, list[dict[str, object]]]
 
-def rows(store: Store) -> dict[str, list[dict[str, object]]]:
+
+def rows(store: Store) -> Rows:
     """Everything mirrored, table by table, the cursor's own history left out."""
     with store.reading() as session:
         return {
@@ -69,6 +73,47 @@ def test_what_a_reorganisation_undid_is_gone_from_the_mirror(
         assert rows(store) == before
         assert mirror.market.nodes[swarm.workers[0].node].in_flight == 0
         store.close()
+
+
+def test_every_step_is_undone_to_what_stood_before_it(
+    swarm: Swarm, clockwork: Clockwork, api: str, tmp_path: Path, postgresql: str
+) -> None:
+    def work() -> None:
+        for worker in swarm.workers:
+            swarm.work(worker, swarm.client(worker).assignments(worker.node)[0])
+
+    def judge() -> None:
+        swarm.vote(1, {job: Reason.SHAPE if job == 3 else Reason.ACCEPTED for job in range(JOBS)})
+
+    stores = [Store(url) for url in (f"sqlite:///{tmp_path / 'mirror.db'}", new_database(postgresql))]
+    stood: list[list[tuple[Position, Rows]]] = [[] for _ in stores]
+    mirrors = [Mirror(swarm.chain, store) for store in stores]
+    happening = (
+        clockwork.advance,
+        swarm.beat,
+        clockwork.advance,
+        work,
+        clockwork.advance,
+        judge,
+        clockwork.advance,
+    )
+    for happens in happening:
+        happens()
+        for mirror, store, of_store in zip(mirrors, stores, stood, strict=True):
+            mirror.follow()
+            of_store.append((position(store), rows(store)))
+    for store, of_store in zip(stores, stood, strict=True):
+        assert len({repr(before) for _, before in of_store}) > 3
+        for place, before in reversed(of_store):
+            with store.writing() as session:
+                undo(session, place)
+            assert (position(store), rows(store)) == (place, before)
+        store.close()
+
+
+def position(store: Store) -> Position:
+    with store.reading() as session:
+        return Position.from_json(session.exec(select(Cursor)).one().position)
 
 
 def at(event: Event, block: int) -> Log:
