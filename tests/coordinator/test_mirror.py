@@ -88,16 +88,8 @@ def test_every_step_is_undone_to_what_stood_before_it(
     stores = [Store(url) for url in (f"sqlite:///{tmp_path / 'mirror.db'}", new_database(postgresql))]
     stood: list[list[tuple[Position, Rows]]] = [[] for _ in stores]
     mirrors = [Mirror(swarm.chain, store) for store in stores]
-    happening = (
-        clockwork.advance,
-        swarm.beat,
-        clockwork.advance,
-        work,
-        clockwork.advance,
-        judge,
-        clockwork.advance,
-    )
-    for happens in happening:
+    market = clockwork.advance
+    for happens in (market, swarm.beat, market, work, market, judge, market):
         happens()
         for mirror, store, of_store in zip(mirrors, stores, stood, strict=True):
             mirror.follow()
