@@ -158,7 +158,7 @@ abi: .venv/.test contracts/node_modules/.stamp
 	@touch $@
 
 # Its wheel does not load beside this torch; building it takes a C++ compiler and two minutes, once.
-$(TOPLOC): | .venv/.localnet
+$(TOPLOC): | .venv/.localnet $(filter .venv/.vllm,$(MAKECMDGOALS))
 	$(PIP) -c deploy/constraints.txt setuptools
 	$(PIP) --force-reinstall --no-cache-dir --no-deps --no-build-isolation --no-binary toploc toploc==0.1.6
 	@touch $@

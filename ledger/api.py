@@ -1,9 +1,9 @@
 """The ledger over HTTP: read-only, described by OpenAPI, wei and other wide numbers as strings.
 
 Lists come in pages (``limit``, ``after``); every page names the block it holds for, and the newest that is final.
-Whoever asks for the next page ``as_of`` that block's hash reads one list, whatever the chain does meanwhile. Other
-answers carry the newest block's hash as their entity tag: who has one already asks with ``If-None-Match``, and gets a
-304 without a body. Errors are ``{"error": sentence}``.
+Whoever asks for the next page ``as_of`` that block's hash reads one list while the chain goes on: until the block is
+final, or a 404 or 409 says that a reorganisation undid it. Other answers carry the newest block's hash as their entity
+tag: who has one already asks with ``If-None-Match``, and gets a 304 without a body. Errors are ``{"error": sentence}``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from ledger import queries
-from ledger.as_of import NotCanonical, TooOld
+from ledger.as_of import NotCanonical, NotKnown, TooOld
 from ledger.database import Database
 from ledger.desk import Desk, View
 from ledger.facts import Appeal, Checkpoint, Credit, CreditEntry, Node, Round, Run, Service, Slash
@@ -30,17 +30,20 @@ from ledger.lineage import Lineage, lineage
 from ledger.pages import AuditAnswer, Error, Health, Page
 from ledger.why import Explanation, why_entry, why_job
 from protocol.chain.client import Chain
-from protocol.errors import Rejected, Unavailable
+from protocol.errors import AssizeError, Rejected
 
 UNTAGGED = ("/health", "/audit", "/openapi.json", "/docs", "/redoc")
 """Answers that hold more than what the database says of a block."""
+
+CODES = {NotKnown: 404, NotCanonical: 409, TooOld: 410, Rejected: 400}
+"""What a refusal answers, the more special ones first; whatever else is wrong is not the caller's fault, and a 503."""
 
 Limit = Annotated[int, Query(ge=1, le=500, description="Most items of the page.")]
 After = Annotated[str | None, Query(description="The cursor `next` of the page before.")]
 Id = Annotated[int, Path(ge=0, lt=2**63)]
 Filter = Annotated[int | None, Query(ge=0, lt=2**63)]
 Owner = Annotated[str, Path(pattern="^0x[0-9a-fA-F]{40}$", description="Address of an owner.")]
-EventName = Annotated[str | None, Query(max_length=64, description="Only events of this name.")]
+EventName = Annotated[str | None, Query(max_length=64, pattern="^[A-Za-z]+$", description="Only events of this name.")]
 AsOf = Annotated[
     str | None,
     Query(
@@ -185,21 +188,10 @@ def _say_errors(app: FastAPI) -> None:
         first = error.errors()[0]
         return JSONResponse({"error": f"{first['loc'][-1]}: {first['msg']}"}, 422)
 
-    @app.exception_handler(NotCanonical)
-    async def not_canonical(request: Request, error: NotCanonical) -> JSONResponse:
-        return JSONResponse({"error": str(error)}, 409)
-
-    @app.exception_handler(TooOld)
-    async def too_old(request: Request, error: TooOld) -> JSONResponse:
-        return JSONResponse({"error": str(error)}, 410)
-
-    @app.exception_handler(Rejected)
-    async def rejected(request: Request, error: Rejected) -> JSONResponse:
-        return JSONResponse({"error": str(error)}, 400)
-
-    @app.exception_handler(Unavailable)
-    async def unavailable(request: Request, error: Unavailable) -> JSONResponse:
-        return JSONResponse({"error": str(error)}, 503)
+    @app.exception_handler(AssizeError)
+    async def failed(request: Request, error: AssizeError) -> JSONResponse:
+        code = next((code for kind, code in CODES.items() if isinstance(error, kind)), 503)
+        return JSONResponse({"error": str(error)}, code)
 
 
 def _tag_answers(app: FastAPI, desk: Desk) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection
 
-from ledger.database import Database, position_values, read_position
-from ledger.index import POSITION, roll_back
+from ledger.database import Database, move, read_position
+from ledger.index import roll_back
 from ledger.stored_book import nothing_held
 from protocol.chain.block import block_of
 from protocol.chain.client import Chain
@@ -16,12 +16,16 @@ from protocol.chain.cursor import Cursor
 from protocol.errors import AssizeError, Rejected, Unavailable
 
 
+class NotKnown(Rejected):
+    """Nobody here has heard of the block."""
+
+
 class NotCanonical(Rejected):
-    """The block is not, or no longer, on the chain."""
+    """Another block stands in its place."""
 
 
 class TooOld(Rejected):
-    """The block is one that the ledger cannot go back to any more."""
+    """The ledger cannot go back to the block any more."""
 
 
 @contextmanager
@@ -29,17 +33,21 @@ def as_of(chain: Chain, database: Database, block_hash: bytes) -> Iterator[Conne
     """Everything read is as of block ``block_hash``, back to the newest that is final.
 
     Raises:
+        NotKnown: the RPC does not know the block.
         NotCanonical: it is not on the chain.
-        TooOld: it is, before the newest final one.
+        TooOld: it is, but the ledger cannot go back to it.
         Unavailable: the ledger has not read so far yet; or the database, or the RPC, does not answer.
     """
+    with database.reading() as connection:
+        if read_position(connection).block_hash == block_hash:
+            yield connection
+            return
     with database.trying() as connection:
         here = read_position(connection).cursor
-        there = here.back_to(block_hash)
-        if there is not None:
-            if there != here:
-                roll_back(connection, there.number, nothing_held())
-                connection.execute(update(POSITION).values(**position_values(there)))
+        if block_hash in here:
+            there = here.back_to(block_hash)
+            roll_back(connection, there.number, nothing_held())
+            move(connection, there)
             yield connection
             return
     raise _why_not(chain, here, block_hash)
@@ -48,12 +56,14 @@ def as_of(chain: Chain, database: Database, block_hash: bytes) -> Iterator[Conne
 def _why_not(chain: Chain, here: Cursor, block_hash: bytes) -> AssizeError:
     name = "0x" + block_hash.hex()
     header = chain.rpc.call("eth_getBlockByHash", name, False)
-    number = block_of(header).number if header else None
-    if number is None or chain.block(number).hash != block_hash:
-        return NotCanonical(f"block {name} is not on the chain; begin again as of one that is")
-    if number < here.oldest:
+    if not header:
+        return NotKnown(f"the RPC knows no block {name}: a reorganisation may have undone it; begin again")
+    number = block_of(header).number
+    if number > chain.head().number or chain.block(number).hash != block_hash:
+        return NotCanonical(f"block {name} is not on the chain: another stands at height {number}; begin again")
+    if number <= here.number:
         return TooOld(
-            f"block {number} is final, and older than those that answers can be as of (from {here.oldest} on); "
+            f"block {number} is older than those that answers can be as of; "
             f"'assize ledger replay --block {number}' makes the books of it"
         )
-    return Unavailable(f"the ledger stands at block {here.number}, and has not taken in block {number} ({name}) yet")
+    return Unavailable(f"the ledger stands at block {here.number}, and has not taken in block {number} yet")

@@ -6,12 +6,13 @@ import dataclasses
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, select, update
+from sqlalchemy import Connection, Engine, create_engine, event, select, text, update
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as NoConnectionLeft
 
 from ledger.rows import inserting
 from ledger.tables import METADATA, TABLES_VERSION, PositionRow
@@ -48,8 +49,7 @@ class Database:
         self._identity = json.dumps(deployment.identity() | {"tables": TABLES_VERSION}, sort_keys=True)
         try:
             self._engine = _engine(self.where)
-            # SQLite lets writers poll for its lock: threads of one process wait in turn instead.
-            self._turn = threading.Lock() if self._engine.dialect.name == "sqlite" else nullcontext()
+            self._turn = threading.Lock()
             METADATA.create_all(self._engine)
         except OperationalError as error:
             if "locked" in str(error.orig):
@@ -67,21 +67,15 @@ class Database:
         Raises:
             Unavailable: another process keeps the database locked, or it does not answer.
         """
-        try:
-            with self._turn, self._engine.begin() as connection:
-                yield connection
-        except OperationalError as error:
-            raise Unavailable(f"the ledger's database {self.where} does not answer: {error.orig}") from error
+        with self._alone(), self._engine.begin() as connection:
+            yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """One snapshot: everything read is of the same position, whoever writes meanwhile."""
         level = "REPEATABLE READ" if self._engine.dialect.name == "postgresql" else None
-        try:
-            with self._engine.connect() as connection:
-                yield connection.execution_options(isolation_level=level) if level else connection
-        except OperationalError as error:
-            raise Unavailable(f"the ledger's database {self.where} does not answer: {error.orig}") from error
+        with self._answering(), self._engine.connect() as connection:
+            yield connection.execution_options(isolation_level=level) if level else connection
 
     @contextmanager
     def trying(self) -> Iterator[Connection]:
@@ -90,16 +84,35 @@ class Database:
         Raises:
             Unavailable: another process keeps the database locked, or it does not answer.
         """
-        try:
-            with self._turn, self._engine.connect() as connection:
-                connection.execute(update(_POSITION).values(id=1))  # every writer's first step: the others wait for it
-                yield connection
-        except OperationalError as error:
-            raise Unavailable(f"the ledger's database {self.where} does not answer: {error.orig}") from error
+        with self._alone(), self._engine.connect() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(text(f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'"))
+            connection.execute(update(_POSITION).values(id=1))  # every writer's first step: the others wait for it
+            yield connection
 
     def close(self) -> None:
         """Closes every connection."""
         self._engine.dispose()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Of the threads of this process: SQLite lets writers poll for its lock, and the unlucky starve."""
+        if not self._turn.acquire(timeout=BUSY_SECONDS):
+            raise Unavailable(f"the ledger's database {self.where} has been busy for {BUSY_SECONDS} s")
+        try:
+            with self._answering():
+                yield
+        finally:
+            self._turn.release()
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        try:
+            yield
+        except OperationalError as error:
+            raise Unavailable(f"the ledger's database {self.where} does not answer: {error.orig}") from error
+        except NoConnectionLeft as error:
+            raise Unavailable(f"the ledger's database {self.where} has too many readers at once: {error}") from error
 
     def _claim(self, start: Cursor) -> None:
         # The write comes first, so that of two processes which make one database only one begins it.
@@ -113,6 +126,11 @@ class Database:
                 f"the database {self.where} holds the ledger of another deployment, or one made by another version of "
                 "Assize; give another --db, or remove it: the chain has it all"
             )
+
+
+def move(connection: Connection, to: Cursor) -> None:
+    """Says that the chain was read up to ``to``."""
+    connection.execute(update(_POSITION).values(**position_values(to)))
 
 
 def position_values(cursor: Cursor) -> dict[str, Any]:

@@ -81,6 +81,8 @@ def unpack_cursor(cursor: str, kinds: tuple[type, ...]) -> tuple[Any, ...]:
             raise ValueError
         if any(isinstance(part, int) and not 0 <= part < 2**63 for part in place):
             raise ValueError
+        if any(isinstance(part, str) and not (part.isascii() and part.isprintable()) for part in place):
+            raise ValueError  # no key of ours; databases would not take some
     except ValueError as error:
         raise Rejected("the cursor is not one that this list gave") from error
     return tuple(place)

@@ -33,16 +33,22 @@ class Cursor:
         known = tuple((height, bytes.fromhex(digest)) for height, digest in ancestors)
         return cls(number, bytes.fromhex(block_hash), known)
 
-    def back_to(self, block_hash: bytes) -> Cursor | None:
-        """The cursor as it was at a block known here; None where it is none."""
-        for index, (number, known) in enumerate((*self.ancestors, (self.number, self.hash))):
-            if known == block_hash:
-                return Cursor(number, known, self.ancestors[:index])
-        return None
+    @property
+    def known(self) -> tuple[tuple[int, bytes], ...]:
+        """Every block known, oldest first."""
+        return (*self.ancestors, (self.number, self.hash))
+
+    def __contains__(self, block_hash: bytes) -> bool:
+        return any(known == block_hash for _, known in self.known)
+
+    def back_to(self, block_hash: bytes) -> Cursor:
+        """The cursor as it was at a block that it contains."""
+        index = [known for _, known in self.known].index(block_hash)
+        return Cursor(*self.known[index], self.ancestors[:index])
 
     def advanced(self, blocks: Iterable[Block], final: int) -> Cursor:
         """The cursor after these blocks (ascending), remembering those above height ``final``, and one more."""
-        known = [*self.ancestors, (self.number, self.hash), *((block.number, block.hash) for block in blocks)]
+        known = [*self.known, *((block.number, block.hash) for block in blocks)]
         number, block_hash = known.pop()
         beyond = [entry for entry in known if entry[0] <= final][-1:]
         return Cursor(number, block_hash, tuple(beyond + [entry for entry in known if entry[0] > final]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -22,6 +23,7 @@ class Endpoints(Rpc):
         self._endpoints = list(endpoints)
         self._check = check
         self._checked: set[int] = set()
+        self._turning = threading.Lock()
 
     @property
     def url(self) -> str:  # type: ignore[override]  # of whichever is in use
@@ -64,6 +66,8 @@ class Endpoints(Rpc):
                 raise
             except Unavailable as error:
                 failure = error
-                self._endpoints = [*self._endpoints[1:], endpoint]
+                with self._turning:
+                    if self._endpoints[0] is endpoint:  # else another thread has moved on already
+                        self._endpoints = [*self._endpoints[1:], endpoint]
         assert failure is not None
         raise failure

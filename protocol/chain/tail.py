@@ -247,7 +247,7 @@ class Tail:
 
     def _behind(self, head: Block) -> list[BlockEvents] | Rollback:
         """The head is not above the cursor: an endpoint that lags, or a shorter chain that replaced ours."""
-        known = dict(self.cursor.ancestors) | {self.cursor.number: self.cursor.hash}
+        known = dict(self.cursor.known)
         if known.get(head.number, head.hash) == head.hash:
             return []
         return self._roll_back()
@@ -256,19 +256,17 @@ class Tail:
         """Goes back to the newest block we know that is still canonical."""
         ancestors = self.cursor.ancestors
         answers = self._chain.rpc.batch([_header_request(number) for number, _ in ancestors])
-        for index in reversed(range(len(ancestors))):
-            answer = answers[index]
+        for (number, block_hash), answer in reversed(list(zip(ancestors, answers, strict=True))):
             if isinstance(answer, RpcFault):
                 raise answer
-            if answer and block_of(answer).hash == ancestors[index][1]:
-                number, block_hash = ancestors[index]
-                self.cursor = Cursor(number, block_hash, ancestors[:index])
+            if answer and block_of(answer).hash == block_hash:
+                self.cursor = self.cursor.back_to(block_hash)
                 return Rollback(number, self.cursor)
         return self._halt()
 
     def _halt(self) -> Rollback:
         """No block we know is canonical here: halts where every endpoint has another in the oldest's place."""
-        oldest, known = (*self.cursor.ancestors, (self.cursor.number, self.cursor.hash))[0]
+        oldest, known = self.cursor.known[0]
         for endpoint in (self._chain.rpc, *self._chain.witnesses):
             header = endpoint.call("eth_getBlockByNumber", hex(oldest), False)
             if not header:

@@ -17,7 +17,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from protocol.errors import AssizeError
 from tests.chaos import forking, killing, starving
 from tests.chaos.fault import FAULTS, Fault
 from tests.chaos.invariants import broken
@@ -40,6 +39,8 @@ class Borne:
 def main(only: Annotated[list[int] | None, typer.Option(help="These faults, by number.")] = None) -> None:
     """Strike the local network, and see what holds."""
     console = Console(width=130)
+    if unknown := set(only or ()) - set(FAULTS):
+        raise typer.BadParameter(f"there is no fault {min(unknown)}: they are 1 to {max(FAULTS)}")
     with tempfile.TemporaryDirectory() as folder:
         console.print("making the model, starting the network", style="dim")
         model = Path(folder) / "model"
@@ -72,9 +73,9 @@ def bear(network: Network, fault: Fault) -> Borne:
         if not fault.fatal:
             going_on = network.goes_on()
             found += broken(network)
-    except AssizeError as error:
+    except Exception as error:  # whatever it is, the other faults are still to come
         seconds = time.monotonic() - started
-        found.append(f"R: {error}")
+        found.append(f"R: {type(error).__name__}: {error}")
     return Borne(fault, seconds, going_on, tuple(found))
 
 

@@ -98,7 +98,7 @@ class Between:
 
     @contextmanager
     def interfering(self, interference: Interference) -> Iterator[None]:
-        """Interferes for as long as it is open; the last one opened comes first."""
+        """Interferes for as long as it is open; of several, the last one opened does."""
         self._interferences.append(interference)
         try:
             yield

@@ -73,14 +73,26 @@ class Afterwards(Moment):
         seconds: float,
     ) -> None:
         super().__init__(chosen, self._strike)
-        self._telling, self._then, self._seconds = telling, harm, seconds
+        self._telling, self._then = telling, harm
+        self._timer = threading.Timer(seconds, self._strike)
 
     def __call__(self, asked: Asked, forward: Forward) -> Answer | None:
         """As an ``Interference``."""
         answer = forward(asked)
-        if self._chosen(asked) and self._telling(answer) and self._once.acquire(blocking=False):
-            threading.Timer(self._seconds, self._strike).start()
+        if self._chosen(asked) and self._once.acquire(blocking=False):
+            if self._telling(answer):
+                self._timer.start()
+            else:
+                self._once.release()
         return answer
+
+    def awaited(self) -> list[str]:
+        """Likewise; harm under way is waited for."""
+        late = super().awaited()
+        if late and self._once.locked():
+            self._timer.join()
+            return []
+        return late
 
     def _strike(self, *_: object) -> Answer | None:
         try:

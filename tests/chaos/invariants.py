@@ -184,16 +184,15 @@ CALCULATED = ("neglect", "absent")
 
 def _uploads(network: Network) -> Iterator[str]:
     """N, of what was acknowledged since the last look."""
-    taken, network.acknowledged = network.acknowledged, []
     with httpx.Client(base_url=network.layout.coordinator_url, trust_env=False, timeout=30) as client:
-        for upload in taken:
+        for upload in network.take_acknowledged():
             kind = "artifacts" if upload.path.endswith("/artifact") else "evidence"
             answer = client.get(f"/{kind}/{upload.root}")
-            if kind == "evidence" and answer.status_code == 404:
-                continue  # not published yet
-            if answer.status_code != 200:
+            if kind == "evidence" and answer.status_code == 404 and "once committing has ended" in answer.text:
+                network.acknowledge(upload)  # to be asked for at the next look
+            elif answer.status_code != 200:
                 yield f"N: {upload.path} was acknowledged, and asked for its bytes it answers {answer.status_code}"
-            elif kind == "artifacts" and hashlib.sha256(answer.content).digest() != upload.digest:
+            elif hashlib.sha256(answer.content).digest() != upload.digest:
                 yield f"N: the bytes of {upload.path} are not those that were acknowledged"
 
 

@@ -80,7 +80,7 @@ class Network(Localnet):
         super().__init__(Options(root=root, model=model), supervisor, _Silent(0))
         ports = self.layout.ports
         self._hearing = threading.Lock()
-        self.acknowledged: list[Acknowledged] = []
+        self._acknowledged: list[Acknowledged] = []
         self.rpc_between = Between(ports.chain)
         self.api_between = Between(ports.coordinator, self._heard)
         self.relay_between = Between(ports.relay)
@@ -112,8 +112,18 @@ class Network(Localnet):
     def _heard(self, asked: Asked, answer: Answer) -> None:
         if asked.method == "PUT" and answer.taken and b'"root"' in answer.body:
             root = answer.body.split(b'"root":"')[1][:66].decode()
-            with self._hearing:
-                self.acknowledged.append(Acknowledged(asked.path, root, hashlib.sha256(asked.body).digest()))
+            self.acknowledge(Acknowledged(asked.path, root, hashlib.sha256(asked.body).digest()))
+
+    def acknowledge(self, upload: Acknowledged) -> None:
+        """Notes an upload that must be kept."""
+        with self._hearing:
+            self._acknowledged.append(upload)
+
+    def take_acknowledged(self) -> list[Acknowledged]:
+        """The uploads that were noted since this was last asked."""
+        with self._hearing:
+            taken, self._acknowledged = self._acknowledged, []
+        return taken
 
     # Its processes
 

@@ -18,6 +18,9 @@ from tests.ledger.disputes import Dispute
 from tests.ledger.scenario import Market, Story, tell
 from tests.postgresql import new_database
 
+LISTS = ("credits", "rounds", "nodes", "runs", "checkpoints", "appeals", "slashes", "events", "validators", "fairness")
+"""Paths of the API that need no more."""
+
 IN_BOTH = pytest.mark.parametrize("database", ["sqlite", "postgresql"], indirect=True)
 """For tests of what the database itself has a part in."""
 

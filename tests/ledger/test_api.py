@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from protocol.chain.client import Chain
 from protocol.chain.deployment import FINALITY_DEPTH
 from protocol.chain.structs import Role
 from tests.conftest import TOKEN, until
-from tests.ledger.conftest import IN_BOTH
+from tests.ledger.conftest import IN_BOTH, LISTS
 from tests.ledger.scenario import FEE, MAX_UNITS, PRICE, Market, Story
 
 
@@ -102,9 +104,6 @@ def test_an_answer_says_up_to_where_it_is_final(http: TestClient, chain: Chain) 
     assert head - page["final_block"] >= min(FINALITY_DEPTH, head - chain.deployment.start_block)
 
 
-LISTS = ("credits", "rounds", "nodes", "runs", "checkpoints", "appeals", "slashes", "events", "validators", "fairness")
-
-
 def everything(http: TestClient, **params: str) -> dict[str, Any]:
     """Every list, and some stories, without what is told of finality."""
     stories = ("treasury", "runs/1", "rounds/1", "checkpoints/1/3", "why/jobs/1/0", "lineage/1/3")
@@ -126,7 +125,7 @@ def test_the_ledger_answers_as_of_a_block_by_its_hash(http: TestClient, market: 
     market.send(story.requester, calls.close_run(market.deployment, market.run))
     until(lambda: http.get("/health").json()["behind"] == 0, 20, "the ledger to be at the head")
     now = everything(http)
-    assert all(now[path] != then[path] for path in ("credits", "nodes", "runs", "events", "runs/1"))
+    assert all(now[path]["items"] != then[path]["items"] for path in ("credits", "nodes", "runs", "events"))
     for _ in range(2):
         assert everything(http, as_of=block_hash) == then
     assert everything(http, as_of=now["credits"]["block_hash"]) == now
@@ -145,7 +144,33 @@ def test_pages_as_of_a_block_are_of_one_list_while_the_chain_goes_on(http: TestC
         params["after"] = part["next"]
         if len(pieces) < 30:
             market.rich(f"rich-{len(pieces)}", "Credits")
-    assert pieces == whole["items"]
+            until(lambda: http.get("/health").json()["behind"] == 0, 20, "the ledger to be at the head")
+    assert pieces == whole["items"] != http.get("/events", params={"limit": 500}).json()["items"]
+
+
+@IN_BOTH
+def test_whoever_goes_back_and_whoever_follows_take_turns(http: TestClient, market: Market) -> None:
+    then = http.get("/events", params={"limit": 500}).json()
+    going_back = threading.Event()
+
+    def again() -> list[int]:
+        asked = {"limit": "500", "as_of": then["block_hash"]}
+        answers = []
+        while not going_back.is_set():
+            answers.append(http.get("/events", params=asked))
+        assert all(answer.json()["items"] == then["items"] for answer in answers)
+        return [answer.status_code for answer in answers]
+
+    with ThreadPoolExecutor(4) as pool:
+        readers = [pool.submit(again) for _ in range(4)]
+        try:
+            for number in range(5):
+                market.rich(f"rich-{number}", "Credits")
+            until(lambda: http.get("/health").json()["behind"] == 0, 20, "the ledger to be at the head")
+        finally:
+            going_back.set()
+        assert {code for reader in readers for code in reader.result()} == {200}
+    assert len(http.get("/events", params={"limit": 500}).json()["items"]) > len(then["items"])
 
 
 def test_a_block_that_cannot_be_answered_for_is_told_apart_by_why(http: TestClient, market: Market) -> None:
@@ -153,9 +178,9 @@ def test_a_block_that_cannot_be_answered_for_is_told_apart_by_why(http: TestClie
     market.anvil.rpc.call("anvil_reorg", 2, [])
     until(lambda: http.get("/credits").json()["block_hash"] != undone, 20, "the ledger to go back")
     for wrong, code, why in (
-        (undone, 409, "not on the chain"),
-        ("0x" + "ab" * 32, 409, "not on the chain"),
-        ("0x" + market.deployment.start_hash.hex(), 410, "is final"),
+        (undone, 404, "may have undone it"),
+        ("0x" + "ab" * 32, 404, "may have undone it"),
+        ("0x" + market.deployment.start_hash.hex(), 410, "older than"),
         ("0xab", 422, "as_of"),
     ):
         if code == 410:
@@ -189,6 +214,9 @@ def test_lists_can_be_narrowed(http: TestClient, story: Story) -> None:
         ("/credits/alice", 422),
         ("/rounds?after=%00", 400),
         ("/rounds?after=WyJhIl0", 400),
+        ("/credits?after=WyJcdWQ4MDAiXQ", 400),
+        ("/credits?after=WyJcdTAwMDAiXQ", 400),
+        ("/events?name=%00", 422),
         ("/rounds?limit=0", 422),
         ("/nowhere", 404),
     ],

@@ -17,14 +17,10 @@ from ledger.state import tables_of_database
 from protocol.chain.client import Chain
 from tests.conftest import until
 from tests.ledger import disputes
+from tests.ledger.conftest import LISTS
 from tests.ledger.disputes import Dispute
 from tests.ledger.test_index import rows
 from tests.postgresql import new_database
-
-LISTS = (
-    *("/credits", "/rounds", "/nodes", "/runs", "/checkpoints"),
-    *("/appeals", "/slashes", "/events", "/validators", "/fairness"),
-)
 
 
 @pytest.fixture
@@ -77,7 +73,7 @@ def answers(chain: Chain, database: Database) -> dict[str, object]:
     with TestClient(create_app(chain, database, Follower(chain, database, poll_seconds=0.02))) as http:
         until(lambda: http.get("/health").json()["behind"] == 0, 20, "the ledger to be at the head")
         for path in LISTS:
-            found |= pages(http, path)
+            found |= pages(http, f"/{path}")
         for path in tuple(asked_about(found)):
             answer = http.get(path)
             assert answer.status_code == 200, path

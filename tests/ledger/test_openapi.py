@@ -9,8 +9,10 @@ from ledger.database import Database
 from ledger.follower import Follower
 from protocol.chain.client import Chain
 from tests.conftest import serving
+from tests.ledger.conftest import IN_BOTH
 
 
+@IN_BOTH
 def test_no_request_is_answered_with_a_server_error(synced: Database, chain: Chain, ask: Callable[..., None]) -> None:
     with serving(create_app(chain, synced, Follower(chain, synced))) as url:
         ask("ledger", url)

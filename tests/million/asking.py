@@ -30,7 +30,7 @@ def lists(document: dict[str, Any], known: dict[str, Any]) -> Iterator[str]:
         if "next" in fields:
             address = path.format_map(known)
             yield address
-            for name in sorted(names - {"limit", "after"}):
+            for name in sorted(names - {"limit", "after", "as_of"}):
                 yield f"{address}?{name}={known[name]}"
 
 
