@@ -166,6 +166,7 @@ class Scenario:
             for _ in range(MOST_HEALING_STEPS):
                 if actor.step() and self.at_rest(actor):
                     break
+                self.pass_time()
             else:
                 name, why = type(actor).__name__.lower(), "; ".join(actor.problems[-2:])
                 self.outcome.differences.append(f"the {name} is not through after everything healed: {why}")
