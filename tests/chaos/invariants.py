@@ -40,6 +40,7 @@ from tests.chaos.network import Network, stored
 
 AUDIT_ATTEMPTS = 20
 SHOWN = 3
+LOOKS = 5
 FOLLOWING_SECONDS = 30.0
 """A follower waits ten seconds at most after failures in a row, and then has to catch up."""
 
@@ -225,15 +226,24 @@ def _is_mined(network: Network, digest: str) -> bool:
 
 def _weights(network: Network) -> Iterator[str]:
     """W: every model directory that a worker or validator holds."""
-    state, reader = network.layout.root / "state", network.chain.latest()
+    state = network.layout.root / "state"
     for directory in [*state.glob("*/checkpoints/*-*"), *state.glob("*/weights/run-*/*-*")]:
-        version = int(directory.name.partition("-")[0])
-        try:
-            held = manifest.from_directory(directory, version).root
-        except (Misconfigured, OSError):
-            continue  # an old one, dropped meanwhile
-        if directory.exists() and reader.manifest_root(network.layout.run, version) not in (held, bytes(32)):
-            yield f"W: {directory.parent.parent.name} holds other weights of version {version} than the chain names"
+        for _ in range(LOOKS):
+            if not _others(network, directory):
+                break
+            time.sleep(1.0)  # an old one goes file by file
+        else:
+            yield f"W: {directory.parent.parent.name} holds other weights than the chain names of {directory.name}"
+
+
+def _others(network: Network, directory: Path) -> bool:
+    """Whether a directory's bytes are not those that the chain names."""
+    version = int(directory.name.partition("-")[0])
+    try:
+        held = manifest.from_directory(directory, version).root
+    except (Misconfigured, OSError):
+        return False  # an old one, dropped meanwhile
+    return network.chain.latest().manifest_root(network.layout.run, version) not in (held, bytes(32))
 
 
 def _chain(network: Network) -> closing[Chain]:
