@@ -24,7 +24,7 @@ from protocol.environments.environment import Environment
 from protocol.errors import Misconfigured, Unavailable
 from protocol.wire.assignments import bitmap_of
 from trainer import checkpoint
-from trainer.batch import Group, Selection, pack, select
+from trainer.batch import Group, Selection, pack, select, usable
 from trainer.config import Recipe
 from trainer.evaluate import accuracy
 from trainer.inbox import Inbox
@@ -187,8 +187,15 @@ class Trainer:
         if self.inbox.published < newest:
             self.announced = None  # a reorganisation has undone the announcement: first of all it is made again
             return None
-        selection = select(self.inbox.groups(), newest, self.recipe.async_level, self.recipe.groups_per_step)
+        groups = [group for group in self.inbox.groups() if self._can_weigh(group)]
+        selection = select(groups, newest, self.recipe.async_level, self.recipe.groups_per_step)
         return selection if ready(selection, self.recipe) else None
+
+    def _can_weigh(self, group: Group) -> bool:
+        """Whether a group's own policy is at hand, or it is too old anyhow; some are not once steps were taken back."""
+        return group.version in self.policy.kept or not usable(
+            group.version, self.policy.version, self.recipe.async_level
+        )
 
     def _finished(self) -> bool:
         target = self.schedule.target_accuracy

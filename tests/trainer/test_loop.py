@@ -204,7 +204,22 @@ def test_steps_made_of_rounds_that_a_reorganisation_has_undone_are_taken_back(sc
     with held:
         again.resume()
         assert again.policy.version == 1
+        assert list(again.policy.kept) == [1]
     assert [event.version for event in scene.published()] == [1]
+
+
+def test_rollouts_whose_own_weights_are_gone_are_left_out(scene: Scene, tmp_path: Path) -> None:
+    trainer, held = scene.trainer(tmp_path / "trainer")
+    with held:
+        trainer.resume()
+        scene.round({0: SOUND, 1: SOUND})
+        assert trainer.tick() is True
+        del trainer.policy.kept[0]  # as where later steps dropped it, and were taken back
+        scene.round({0: SOUND, 1: SOUND}, version=0)
+        assert trainer.tick() is False
+        made = scene.round({0: SOUND, 1: SOUND}, version=1)
+        assert trainer.tick() is True
+    assert [event.consumed[0].round for event in scene.published()][1:] == [made]
 
 
 def went_on(trainer: Trainer) -> bool:
