@@ -168,7 +168,7 @@ def reorganised(network: Network) -> list[str]:
     for depth in (1, 8, 64):
         least = network.begun_at + depth + 1  # what stood before the market began is not at stake
         network.wait_for(f"block {least}", lambda least=least: _height(network) > least, LONGEST_SECONDS)
-        network.rpc.call("anvil_reorg", depth, [])
+        network.reorganise(depth)
         try:
             network.goes_on()
         except Exception as error:
@@ -181,7 +181,7 @@ def reorganised_meanwhile(network: Network) -> list[str]:
     """Mirror and ledger are down while the blocks that they stand at go away; then the ledger starts from nothing."""
     for name in ("ledger", "coordinator-background", "trainer"):
         network.kill(name)
-    network.rpc.call("anvil_reorg", 6, [])
+    network.reorganise(6)
     for name in ("ledger", "coordinator-background", "trainer"):
         network.restart(name)
     _forget_ledger(network)
@@ -193,7 +193,7 @@ def reorganised_meanwhile(network: Network) -> list[str]:
 def _reorganising(network: Network) -> Callable[[Asked, Forward], Answer | None]:
     def harm(asked: Asked, forward: Forward) -> Answer | None:
         answer = forward(asked)
-        network.rpc.call("anvil_reorg", 4, [])
+        network.reorganise(4)
         return answer
 
     return harm
@@ -289,7 +289,7 @@ def _failed(network: Network) -> int:
 @fault(13, "a reorganisation past finality", fatal=True)
 def past_finality(network: Network) -> list[str]:
     """Whoever follows the chain says so and ends; nothing more is paid."""
-    network.rpc.call("anvil_reorg", FINALITY_DEPTH + 16, [])
+    network.reorganise(FINALITY_DEPTH + 16)
     halting = ("ledger", "coordinator-background", "trainer")
     time.sleep(TROUBLED_SECONDS)
     before = _height(network)

@@ -182,6 +182,11 @@ class Network(Localnet):
         """The chain itself."""
         return self.chain.rpc
 
+    def reorganise(self, depth: int) -> None:
+        """Undoes blocks, and mines as many empty ones. anvil's clock would go on from the oldest: it is set again."""
+        self.rpc.call("anvil_reorg", depth, [])
+        self.rpc.call("anvil_setTime", int(time.time()))
+
     def version(self) -> int:
         """The newest version on chain."""
         return int(self.chain.latest().run(self.layout.run).version)
