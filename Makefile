@@ -61,7 +61,7 @@ test-contracts: contracts/node_modules/.stamp
 	contracts/gas
 
 test-python: .venv/.test $(TESTED_BESIDE) contracts/node_modules/.stamp
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 bench-tax: .venv/.localnet contracts/node_modules/.stamp
 	@$(BIN)/python -m deploy.bench_tax

@@ -39,8 +39,6 @@ from protocol.node.wallet import Wallet
 ROOT = Path(__file__).parents[1]
 FIRST = "tests/e2e/test_market.py"
 """The file that takes longest, and mostly waits: begun first, it ends beside the others, not after them."""
-NICE = 5
-"""Of every other file: two of them get as much of the machine as one network asks for."""
 TOKEN = 10**18
 TERMS = ProtocolTerms(
     RegistryTerms(bond_per_job=TOKEN, validator_bond=10 * TOKEN, activation_delay=0, unbonding_delay=2 * 86_400),
@@ -79,12 +77,6 @@ def ask(request: pytest.FixtureRequest) -> Callable[..., None]:
         assert not [defect for one in everything for defect in one.defects]
 
     return asked
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Lets the longest file's networks go first: what runs beside them only has to be done when they are."""
-    if "PYTEST_XDIST_WORKER" in os.environ and item.path != ROOT / FIRST:
-        os.nice(max(0, NICE - os.nice(0)))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
