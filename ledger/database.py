@@ -159,7 +159,7 @@ def _prepare_sqlite(dbapi: Any, record: Any) -> None:
     # The driver's own transactions leave reads out; ours begin where SQLAlchemy's do: a reader sees one snapshot.
     dbapi.isolation_level = None
     cursor = dbapi.cursor()
-    cursor.execute("PRAGMA page_size=16384")  # a sixth off what inserting costs; of a file that is there it stays
+    cursor.execute("PRAGMA page_size=16384")  # fewer of them to write; a file that is there keeps its own
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.close()
