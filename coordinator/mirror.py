@@ -95,7 +95,7 @@ class Mirror:
         assert self._tail is not None
         rows, removed = self.market.take_changes()
         position = self._tail.cursor
-        keep(session, before, position.number, {identity(row): None for row in (*rows, *removed)})
+        keep(session, before, position.number, map(identity, (*rows, *removed)))
         for row in removed:  # which need not have been written yet: made and gone between two looks
             remove(session, identity(row))
         upsert(session, [*rows, position_row(position)])

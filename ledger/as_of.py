@@ -47,7 +47,7 @@ def as_of(chain: Chain, database: Database, block_hash: bytes) -> Iterator[Conne
         if block_hash in here:
             there = here.back_to(block_hash)
             roll_back(connection, there.number, nothing_held())
-            move(connection, there)
+            move(connection, here, there)
             yield connection
             return
     raise _why_not(chain, here, block_hash)

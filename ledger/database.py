@@ -128,9 +128,12 @@ class Database:
             )
 
 
-def move(connection: Connection, to: Cursor) -> None:
-    """Says that the chain was read up to ``to``."""
-    connection.execute(update(_POSITION).values(**position_values(to)))
+def move(connection: Connection, old: Cursor, new: Cursor) -> bool:
+    """Says that the chain was read up to ``new``; False where the database does not stand at ``old``."""
+    moved = connection.execute(
+        update(_POSITION).where(_POSITION.c.cursor == old.to_json()).values(**position_values(new))
+    )
+    return moved.rowcount == 1
 
 
 def position_values(cursor: Cursor) -> dict[str, Any]:

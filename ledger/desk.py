@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar, get_type_hints
 
@@ -37,15 +37,9 @@ class View:
     desk: Desk
     block_hash: bytes | None
 
-    @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        desk = self.desk
-        if self.block_hash is None:
-            with desk.database.reading() as connection:
-                yield connection
-        else:
-            with as_of(desk.chain, desk.database, self.block_hash) as connection:
-                yield connection
+    def _reading(self) -> AbstractContextManager[Connection]:
+        chain, database = self.desk.chain, self.desk.database
+        return database.reading() if self.block_hash is None else as_of(chain, database, self.block_hash)
 
     def page(self, kind: type[Kind], after: str | None, limit: int, **only: Any) -> Page[Kind]:
         """One page of facts of one kind."""

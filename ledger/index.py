@@ -11,14 +11,14 @@ from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, select
 
-from ledger.database import Database, position_values, read_position
+from ledger.database import Database, move, read_position
 from ledger.fold import fold_all
 from ledger.records import decode_event, encode_event
 from ledger.rows import rows_of
 from ledger.stored_book import Held, StoredBook, forget_undoing, nothing_held, undo
-from ledger.tables import EventRow, PositionRow
+from ledger.tables import EventRow
 from protocol.chain.client import Chain
 from protocol.chain.cursor import Cursor
 from protocol.chain.events import Event, Log
@@ -31,7 +31,6 @@ MOST_HELD = 50_000
 """Facts remembered from one step to the next; a hundred bytes to a kilobyte each."""
 
 EVENT = EventRow.__table__  # type: ignore[attr-defined]
-POSITION = PositionRow.__table__  # type: ignore[attr-defined]
 
 
 class Index:
@@ -70,7 +69,7 @@ class Index:
 
     def _take(self, news: list[BlockEvents] | Rollback) -> None:
         with self._database.writing() as connection:
-            if not _move(connection, self._cursor, self._tail.cursor):
+            if not move(connection, self._cursor, self._tail.cursor):
                 self._held.clear()
                 self._cursor = read_position(connection).cursor
                 return
@@ -150,13 +149,6 @@ def _not_collecting() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-def _move(connection: Connection, old: Cursor, new: Cursor) -> bool:
-    moved = connection.execute(
-        update(POSITION).where(POSITION.c.cursor == old.to_json()).values(**position_values(new))
-    )
-    return moved.rowcount == 1
 
 
 def event_row(log: Log) -> dict[str, object]:

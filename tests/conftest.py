@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import redis
@@ -199,18 +199,27 @@ def postgresql() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="session")
-def anvil_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Anvil]:
-    """The session's chain. Tests ask for ``anvil``, which reverts what they do."""
-    anvil = Anvil(tmp_path_factory.mktemp("anvil"))
-    yield anvil
-    anvil.stop()
+def chain_fixtures(scope: Literal["session", "module"]) -> tuple[Any, Any]:
+    """``anvil_process``, a chain that lasts as long as ``scope``, and ``deployment``, the contracts on it.
+
+    A file whose reorganisations are deep has them of its own: anvil drops states after some hundred blocks.
+    """
+
+    @pytest.fixture(scope=scope)
+    def anvil_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Anvil]:
+        anvil = Anvil(tmp_path_factory.mktemp("anvil"))
+        yield anvil
+        anvil.stop()
+
+    @pytest.fixture(scope=scope)
+    def deployment(anvil_process: Anvil) -> Deployment:
+        return deploy_on(anvil_process)
+
+    return anvil_process, deployment
 
 
-@pytest.fixture(scope="session")
-def deployment(anvil_process: Anvil) -> Deployment:
-    """The contracts, deployed once."""
-    return deploy_on(anvil_process)
+anvil_process, deployment = chain_fixtures("session")
+"""The session's chain. Tests ask for ``anvil``, which reverts what they do."""
 
 
 def deploy_on(anvil: Anvil) -> Deployment:

@@ -128,8 +128,8 @@ def _harvest(session: requests.Session, url: str, document: dict[str, Any]) -> K
 
 def _leaves(value: Any, within: str) -> Iterator[tuple[str, Any]]:
     """Values by the names that parameters have for them: a list's ``id`` is a node, a round, a run."""
-    names = {"next": "after", "block_number": "block", "log_index": "log", "id": within, "juror": "node"}
-    names["block_hash"] = "as_of"
+    names = {"next": "after", "block_number": "block", "block_hash": "as_of", "log_index": "log"}
+    names |= {"id": within, "juror": "node"}
     if isinstance(value, dict):
         for name, inner in value.items():
             if isinstance(inner, dict | list):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +12,15 @@ from hypothesis import strategies as st
 
 from protocol.chain import calls
 from protocol.chain.appealing import open_appeal
-from protocol.chain.deployment import Deployment
 from protocol.errors import AssizeError, Misconfigured, Unavailable
 from protocol.wire.assignments import jobs_in
 from protocol.wire.reasons import Reason
-from tests.conftest import TOKEN, Anvil, deploy_on, until
+from tests.conftest import TOKEN, chain_fixtures, until
 from tests.trainer.scene import RECIPE, RIGHT, Scene
 from trainer.batch import Group, Selection
 from trainer.loop import Stopwatch, Trainer, consumption, ready
 
-
-@pytest.fixture(scope="module")
-def anvil_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Anvil]:
-    """A chain of this file's own: a deep reorganisation needs states that anvil drops after some hundred blocks."""
-    anvil = Anvil(tmp_path_factory.mktemp("anvil"))
-    yield anvil
-    anvil.stop()
-
-
-@pytest.fixture(scope="module")
-def deployment(anvil_process: Anvil) -> Deployment:
-    """The contracts on it."""
-    return deploy_on(anvil_process)
-
+anvil_process, deployment = chain_fixtures("module")
 
 SOUND, FRAUD = Reason.ACCEPTED, Reason.SAMPLING_FRAUD
 
