@@ -21,7 +21,9 @@ from protocol.chain.sender import Sender
 from protocol.chain.tail import BlockEvents, FinalityMoved, Rollback, Tail
 from protocol.errors import Unavailable
 from protocol.node.wallet import Wallet
-from tests.conftest import Anvil
+from tests.conftest import Anvil, chain_fixtures
+
+anvil_process, deployment = chain_fixtures("module")
 
 
 class Faucet:
