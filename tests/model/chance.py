@@ -43,4 +43,6 @@ class Chance:
         return listed
 
 
-SEED = st.integers(0, 2**16)
+SEED = st.tuples(*[st.booleans()] * 16).map(lambda bits: sum(bit << place for place, bit in enumerate(bits)))
+"""Drawn bit by bit: among integers hypothesis mixes some that it finds in the modules that are loaded, and those depend
+on which tests ran before."""

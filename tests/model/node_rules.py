@@ -79,7 +79,7 @@ class NodeRules(Rules):
     def withdraw(self, chance: Chance) -> None:
         leaving = [node for node in self.model.registry.nodes.values() if node.retired_at and not node.withdrawn]
         node = chance.pick(leaving) if leaving else self._node(chance)
-        if not leaving and chance.coin():
+        if not leaving:
             self.twins.do(node.owner, "Registry", "retire", node.number)
             node = self.model.registry.nodes[node.number]
         if node.retired_at and not chance.rarely():
@@ -98,6 +98,8 @@ class NodeRules(Rules):
         earners = [owner for owner in EVERYBODY if self.model.credits.free[owner]]
         owner = chance.pick(earners if verb == "redeem" and not chance.rarely() else EVERYBODY)
         self.twins.do(owner, "Credits", verb, amount)
+        if self.model.token.balances[owner] >= 50:
+            self.twins.must(owner, "Credits", "buy", 50)
         if self.model.credits.free[owner]:
             self.twins.must(owner, "Credits", "redeem", min(50, self.model.credits.free[owner]))
 
@@ -111,6 +113,8 @@ class NodeRules(Rules):
             self.twins.must(ADMIN, "Admin", verb, TREASURY)
         else:
             self.twins.do(self.sender(chance, chance.pick((PAUSER, ADMIN))), "Admin", verb)
+            if self.model.admin.paused and chance.coin():
+                self.twins.must(ADMIN, "Admin", "unpause")
 
     def _node(self, chance: Chance) -> Node:
         return chance.pick(list(self.model.registry.nodes.values()))
