@@ -5,7 +5,7 @@ D  nothing is credited twice, nothing is trained on twice      G  nothing was tr
 M  tokens and credits add up
 N  an upload that was acknowledged is kept, byte for byte
 T  an intent is mined once or reported failed; nonces have no gaps; fees stay under the cap
-W  weights that somebody holds hash to the root that they go by
+W  weights that somebody holds hash to a root that the chain named
 R  the market goes on: the next version comes, and ledger and mirror come to the head
 """
 
@@ -41,6 +41,8 @@ from tests.chaos.network import Network, stored
 AUDIT_ATTEMPTS = 20
 SHOWN = 3
 LOOKS = 5
+ROOT_DIGITS = 16
+"""Hex digits of the root that a model directory's name ends with."""
 FOLLOWING_SECONDS = 30.0
 """A follower waits ten seconds at most after failures in a row, and then has to catch up."""
 
@@ -225,12 +227,15 @@ def _is_mined(network: Network, digest: str) -> bool:
 
 
 def _weights(network: Network) -> Iterator[str]:
-    """W: every model directory that a worker or validator holds, by the root that its name begins with.
-
-    A reorganisation may have undone the version; then nobody asks for that root any more.
-    """
+    """W: every model directory that a worker or validator holds is of a version and root that the chain named."""
     state = network.layout.root / "state"
-    for directory in [*state.glob("*/checkpoints/*-*"), *state.glob("*/weights/run-*/*-*")]:
+    directories = [*state.glob("*/checkpoints/[0-9]*"), *state.glob("*/weights/run-*/[0-9]*")]
+    named = {(version, root.hex()[:ROOT_DIGITS]) for version, root in network.named()}
+    for directory in directories:
+        version, _, root = directory.name.partition("-")
+        if (int(version), root) not in named:
+            yield f"W: {directory.parent.parent.name} holds {directory.name}, which the chain never named"
+            continue
         for _ in range(LOOKS):
             if not _others(directory):
                 break

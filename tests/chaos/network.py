@@ -81,6 +81,7 @@ class Network(Localnet):
         ports = self.layout.ports
         self._hearing = threading.Lock()
         self._acknowledged: list[Acknowledged] = []
+        self._named: set[tuple[int, bytes]] = set()
         self.rpc_between = Between(ports.chain)
         self.api_between = Between(ports.coordinator, self._heard)
         self.relay_between = Between(ports.relay)
@@ -184,8 +185,15 @@ class Network(Localnet):
 
     def reorganise(self, depth: int) -> None:
         """Undoes blocks, and mines as many empty ones. anvil's clock would go on from the oldest: it is set again."""
+        self.named()
         self.rpc.call("anvil_reorg", depth, [])
         self.rpc.call("anvil_setTime", int(time.time()))
+
+    def named(self) -> set[tuple[int, bytes]]:
+        """Every version with its manifest root that the chain names, or named before a reorganisation."""
+        reader, run = self.chain.latest(), self.layout.run
+        self._named |= {(version, reader.manifest_root(run, version)) for version in range(reader.run(run).version + 1)}
+        return self._named
 
     def version(self) -> int:
         """The newest version on chain."""
