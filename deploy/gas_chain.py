@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from deploy.processes import free_port
@@ -104,12 +105,14 @@ def gas_chain() -> Iterator[GasChain]:
     # Blocks that never fill keep the base fee at nothing.
     fees = ("--base-fee", "0", "--gas-price", "0", "--gas-limit", str(BLOCK_GAS_LIMIT), "--disable-min-priority-fee")
     options = ("--port", str(port), "--silent", "--order", "fifo", "--hardfork", "prague", *fees)
-    process = subprocess.Popen([anvil_binary(), *options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        yield GasChain(f"http://127.0.0.1:{port}")
-    finally:
-        process.terminate()
-        process.wait(10)
+    with TemporaryDirectory() as states:  # anvil keeps a file for each block, and leaves them when it ends
+        argv = (anvil_binary(), *options, "--cache-path", states)
+        process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            yield GasChain(f"http://127.0.0.1:{port}")
+        finally:
+            process.terminate()
+            process.wait(10)
 
 
 def _transaction(sender: str, call: Call, nonce: int) -> dict[str, str]:

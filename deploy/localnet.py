@@ -87,7 +87,7 @@ class Localnet:
 
     def start(self, endless: bool) -> None:
         """Brings everything up; ``endless`` runs have no last version."""
-        self.supervisor.start(services.anvil(self.layout.ports))
+        self.supervisor.start(services.anvil(self.layout.ports, self.layout.root))
         self.supervisor.start(services.redis(self.layout.ports, self.layout.root))
         self._bring_model()
         for name, port in (("chain", self.layout.ports.chain), ("redis", self.layout.ports.redis)):

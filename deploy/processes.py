@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -39,12 +40,16 @@ CHILD_ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One process: its command, what it adds to the environment, and the HTTP address it serves, if any."""
+    """One process: its command, what it adds to the environment, and the HTTP address it serves, if any.
+
+    ``scratch`` is a folder of its own that is of no use once it has ended: it is removed then.
+    """
 
     name: str
     argv: tuple[str, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     url: str | None = None
+    scratch: Path | None = None
 
 
 class Supervisor:
@@ -135,6 +140,8 @@ class Supervisor:
         finally:
             signal_group(child, signal.SIGKILL)
             child.wait()
+            if (scratch := self.services[name].scratch) is not None:
+                shutil.rmtree(scratch, ignore_errors=True)
 
     def end_all(self) -> None:
         """Ends every service, last started first; the chain and the queue go last."""

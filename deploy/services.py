@@ -106,10 +106,11 @@ def assize(*words: str) -> tuple[str, ...]:
     return (sys.executable, str(ROOT / "assize.py"), *words)
 
 
-def anvil(ports: Ports) -> Service:
-    """The chain: blocks as soon as there are transactions."""
-    argv = (anvil_binary(), "--port", str(ports.chain), "--silent", "--order", "fifo")
-    return Service("chain", argv, url=f"http://127.0.0.1:{ports.chain}")
+def anvil(ports: Ports, root: Path) -> Service:
+    """The chain: blocks as soon as there are transactions. It keeps a file for each, and leaves them when it ends."""
+    states = root / "state" / "chain"
+    argv = (anvil_binary(), "--port", str(ports.chain), "--silent", "--order", "fifo", "--cache-path", str(states))
+    return Service("chain", argv, url=f"http://127.0.0.1:{ports.chain}", scratch=states)
 
 
 def redis(ports: Ports, root: Path) -> Service:

@@ -28,6 +28,7 @@ import uvicorn
 from fastapi import FastAPI
 from hypothesis import HealthCheck, settings
 
+from deploy.services import anvil_binary
 from protocol.chain.client import Chain
 from protocol.chain.deploying import deploy
 from protocol.chain.deployment import Deployment
@@ -91,13 +92,12 @@ class Anvil:
         self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.rpc = Rpc(self.url)
-        environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+        self._states = directory / f"anvil-{self.port}"  # a file for each block, which it leaves when it ends
         with (directory / f"anvil-{self.port}.log").open("w") as log:
             self._process = subprocess.Popen(
-                [anvil_binary(), "--port", str(self.port), "--silent", *options],
+                [anvil_binary(), "--port", str(self.port), "--silent", "--cache-path", str(self._states), *options],
                 stdout=log,
                 stderr=log,
-                env=environment,
                 start_new_session=True,
             )
         self._wait()
@@ -108,6 +108,7 @@ class Anvil:
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGTERM)
         self._process.wait(10)
+        shutil.rmtree(self._states, ignore_errors=True)
 
     def fund(self, address: str, amount: int = 1_000 * TOKEN) -> None:
         """Gives an address the chain's own coin."""
@@ -123,14 +124,6 @@ class Anvil:
                 if time.monotonic() > give_up or self._process.poll() is not None:
                     raise
                 time.sleep(0.05)
-
-
-def anvil_binary() -> str:
-    """Path of anvil."""
-    told, installed = os.environ.get("ASSIZE_ANVIL"), ROOT / "contracts" / "node_modules" / ".bin" / "anvil"
-    found = told or (str(installed) if installed.exists() else shutil.which("anvil"))
-    assert found, "no anvil: install contracts/node_modules, or set ASSIZE_ANVIL"
-    return found
 
 
 def free_port() -> int:

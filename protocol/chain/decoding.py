@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import fields
 from itertools import count
 from typing import Any
 
@@ -69,23 +70,33 @@ def _decoder(entry: dict[str, Any]) -> Decode:
 
 
 def _words_decoder(cls: type[Event], indexed: list[bool], cuts: list[Cut]) -> Decode:
-    """Writes the decoder out and compiles it, as dataclasses do with ``__init__``: half the time of a loop over fields.
+    """Writes the decoder out and compiles it, as dataclasses do with ``__init__``: half the time of a loop over fields,
+    and half that of a frozen dataclass's own ``__init__``.
 
     def decode(topics, data):
-        return Transfer(cut0(topics[1]), cut1(topics[2]), cut2(data[2:66]))
+        if len(topics) != 3 or len(data) < 66:
+            raise ValueError("a log has not the fields of Transfer")
+        it = new(cls)
+        set0(it, cut0(topics[1]))
+        set1(it, cut1(topics[2]))
+        set2(it, cut2(data[2:66]))
+        return it
     """
     topics_wanted, digits_wanted = 1 + sum(indexed), DIGITS * (len(indexed) - sum(indexed))
     topics, starts = count(1), count(2, DIGITS)
     words = [f"topics[{next(topics)}]" if of else f"data[{(at := next(starts))}:{at + DIGITS}]" for of in indexed]
-    fields = ", ".join(f"cut{place}({word})" for place, word in enumerate(words))
-    names = {"event": cls} | {f"cut{place}": cut for place, cut in enumerate(cuts)}
-    make: Decode = eval(f"lambda topics, data: event({fields})", names)
-
-    def decode(topics: list[str], data: str) -> Event:
-        if len(topics) != topics_wanted or len(data) < 2 + digits_wanted:
-            raise ValueError(f"a log has not the fields of {cls.__name__}")
-        return make(topics, data)
-
+    lines = [
+        "def decode(topics, data):",
+        f"    if len(topics) != {topics_wanted} or len(data) < {2 + digits_wanted}:",
+        f"        raise ValueError('a log has not the fields of {cls.__name__}')",
+        "    it = new(cls)",
+        *[f"    set{place}(it, cut{place}({word}))" for place, word in enumerate(words)],
+        "    return it",
+    ]
+    names: dict[str, Any] = {"new": object.__new__, "cls": cls} | {f"cut{place}": cut for place, cut in enumerate(cuts)}
+    names |= {f"set{place}": getattr(cls, field.name).__set__ for place, field in enumerate(fields(cls))}
+    exec("\n".join(lines), names)
+    decode: Decode = names["decode"]
     return decode
 
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -88,6 +89,16 @@ def test_a_child_that_ignores_sigterm_is_killed_after_its_grace(supervisor: Supe
     supervisor.end("stubborn", grace_seconds=0.3)
     assert 0.3 <= time.monotonic() - started < 3
     assert not running(pid)
+
+
+def test_what_is_of_no_use_without_the_child_is_removed_once_it_has_ended(supervisor: Supervisor) -> None:
+    scratch = supervisor.root / "state" / "writer"
+    script = f"import pathlib, time; pathlib.Path({str(scratch)!r}).mkdir(parents=True); time.sleep(60)"
+    supervisor.start(replace(python("writer", script), scratch=scratch))
+    wait_for(scratch.exists)
+    supervisor.end("writer")
+    assert not scratch.exists()
+    assert scratch.parent.exists()
 
 
 def test_what_a_child_started_ends_with_it(supervisor: Supervisor) -> None:

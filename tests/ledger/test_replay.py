@@ -68,7 +68,7 @@ def changed(logs: list[Log], kind: type[Event], change: Change, where: Callable[
     """The same story with the first such event changed, or left out where ``change`` gives none."""
     index = next(index for index, log in enumerate(logs) if isinstance(log.event, kind) and where(log.event))
     event = change(logs[index].event)
-    return [*logs[:index], *([replace(logs[index], event=event)] if event else []), *logs[index + 1 :]]
+    return [*logs[:index], *([logs[index]._replace(event=event)] if event else []), *logs[index + 1 :]]
 
 
 LIES: list[tuple[type[Event], Change, str]] = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,8 +11,7 @@ class Event:
     """Base of all events."""
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(NamedTuple):
     """An event and where on the chain it stands; ``timestamp`` is its block's, in unix seconds."""
 
     block_number: int
