@@ -117,6 +117,10 @@ class Journal:
         """The highest nonce that was ever signed with."""
         return self._number("SELECT max(nonce) FROM intents")
 
+    def highest_final_nonce(self) -> int | None:
+        """The highest nonce of an intent that is final."""
+        return self._number("SELECT max(nonce) FROM intents WHERE state = ?", FINAL)
+
     def has_mined(self, nonce: int) -> bool:
         """Whether an intent with this nonce was mined."""
         query = "SELECT 1 FROM intents WHERE state IN (?, ?) AND nonce = ?"

@@ -65,6 +65,16 @@ class Pending:
         self._press_all(self.journal.unfinished())
         self._fill_gaps()
 
+    def missing(self) -> str:
+        """In a sentence, that the chain lacks what was final, so that nothing can be mined; empty where it does not."""
+        final, used = self.journal.highest_final_nonce(), self._mined_count()
+        if final is None or used > final:
+            return ""
+        return (
+            f"the chain at {self.chain.rpc.url} has {used} transactions of {self.address}, of which {final + 1} were "
+            "final: that RPC is far behind, or the chain went back on finality"
+        )
+
     def _look_back(self) -> None:
         """What is mined may be undone until it is final, however long nobody looked."""
         mined = self.journal.mined()

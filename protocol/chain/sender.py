@@ -157,6 +157,7 @@ class Sender:
         """All receipts. An RPC that fails now and then is asked again; one that fails for long ends the wait."""
         started = heard = self._clock.monotonic()
         found: dict[str, Receipt] = {}
+        missing = ""
         while True:
             try:
                 with self._guard:
@@ -166,9 +167,12 @@ class Sender:
                     return [found[key] for key in keys]
                 if heard - self._tended > self.fees.resend_seconds:
                     self.reconcile()
+                    missing = self._pending.missing()
             except Unavailable:
                 if self._clock.monotonic() - heard > OUTAGE_SECONDS:
                     raise
+            if missing:
+                raise Unavailable(missing)
             if self._clock.monotonic() - started > self._wait_seconds:
                 raise Unavailable(self._why_pending(next(key for key in keys if key not in found)))
             self._clock.sleep(self._poll_seconds)

@@ -237,6 +237,18 @@ def test_what_was_undone_is_sent_again_by_a_sender_that_is_tended(sender: Sender
     assert sent_by(anvil, sender.address) == 1
 
 
+def test_a_sender_whose_final_transactions_are_gone_says_so_at_once(chain: Chain, sender: Sender, anvil: Anvil) -> None:
+    before = anvil.rpc.call("evm_snapshot")
+    drip = calls.drip(chain.deployment, sender.address, TOKEN)
+    sender.send("first", drip)
+    anvil.rpc.call("anvil_mine", hex(70))
+    time.sleep(2 * QUICK.resend_seconds)
+    sender.tend()
+    anvil.rpc.call("evm_revert", before)
+    with pytest.raises(Unavailable, match=r"has 0 transactions of .*, of which 1 were final"):
+        sender.send("second", drip)
+
+
 def test_a_sender_with_nothing_to_watch_asks_nothing(sender: Sender, chain: Chain, anvil: Anvil) -> None:
     sender.send("pay", calls.pay_native(NOBODY, 1))
     anvil.rpc.call("anvil_mine", hex(70))

@@ -166,8 +166,7 @@ def reorganised(network: Network) -> list[str]:
     """Every transaction of those blocks is gone, and whoever sent it has to see to that."""
     found = []
     for depth in (1, 8, 64):
-        least = network.begun_at + depth + 1  # what stood before the market began is not at stake
-        network.wait_for(f"block {least}", lambda least=least: _height(network) > least, LONGEST_SECONDS)
+        _wait_for_blocks(network, depth)
         network.reorganise(depth)
         try:
             network.goes_on()
@@ -289,6 +288,7 @@ def _failed(network: Network) -> int:
 @fault(13, "a reorganisation past finality", fatal=True)
 def past_finality(network: Network) -> list[str]:
     """Whoever follows the chain says so and ends; nothing more is paid."""
+    _wait_for_blocks(network, FINALITY_DEPTH + 16)
     network.reorganise(FINALITY_DEPTH + 16)
     halting = ("ledger", "coordinator-background", "trainer")
     time.sleep(TROUBLED_SECONDS)
@@ -300,6 +300,12 @@ def past_finality(network: Network) -> list[str]:
 
 def _height(network: Network) -> int:
     return int(network.rpc.call("eth_blockNumber"), 16)
+
+
+def _wait_for_blocks(network: Network, depth: int) -> None:
+    """Waits until so many can be undone: what stood before the market began is not at stake."""
+    least = network.begun_at + depth + 1
+    network.wait_for(f"block {least}", lambda: _height(network) > least, LONGEST_SECONDS)
 
 
 def _wait_for_pending(network: Network) -> None:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from protocol.chain import calls
 from protocol.chain.appealing import open_appeal
+from protocol.chain.deployment import FINALITY_DEPTH
+from protocol.chain.tail import FinalityMoved
 from protocol.errors import AssizeError, Misconfigured, Unavailable
 from protocol.wire.assignments import jobs_in
 from protocol.wire.reasons import Reason
@@ -191,6 +193,22 @@ def test_steps_made_of_rounds_that_a_reorganisation_has_undone_are_taken_back(sc
         assert again.policy.version == 1
         assert list(again.policy.kept) == [1]
     assert [event.version for event in scene.published()] == [1]
+
+
+def test_nothing_is_announced_to_a_chain_that_went_back_on_finality(scene: Scene, tmp_path: Path) -> None:
+    trainer, held = scene.trainer(tmp_path / "trainer")
+    with held:
+        trainer.resume()
+        standing = scene.chain.head().number
+        scene.round({0: SOUND, 1: SOUND})
+        assert trainer.tick() is True
+        scene.chain.rpc.call("anvil_mine", hex(FINALITY_DEPTH + 8))
+        trainer.tick()
+        scene.chain.rpc.call("anvil_reorg", scene.chain.head().number - standing, [])
+        trainer.announced = None  # as where a smaller reorganisation had undone the announcement already
+        with pytest.raises(FinalityMoved):
+            trainer.tick()
+    assert scene.published() == []
 
 
 def test_rollouts_whose_own_weights_are_gone_are_left_out(scene: Scene, tmp_path: Path) -> None:
