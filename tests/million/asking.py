@@ -12,6 +12,8 @@ import httpx
 
 MOST = 500
 """Items of a page when a list is walked through; pages that are measured have as many as come unasked."""
+VOID_JOB = 2
+"""Of the rounds that the chain is grown by; some of those that it begins with have fewer jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +74,11 @@ def whys(http: httpx.Client, worker: str, count: int) -> dict[str, list[str]]:
     """Addresses of explanations, of things spread over the whole chain."""
     entries = _spread(http, f"/credits/{worker}/entries", count)
     slashes, rounds = _spread(http, "/slashes", count), _spread(http, "/rounds", count)
-    judged = [each["round"] for each in rounds if not each["parent"]]
+    judged = [each["round"] for each in rounds if not each["parent"] and each["jobs"] > VOID_JOB]
     return {
         "why a credit": [_entry(each) for each in entries],
         "why a slash": [_entry(each) for each in slashes],
-        "why a void job": [f"/why/jobs/{round_}/2" for round_ in judged],
+        "why a void job": [f"/why/jobs/{round_}/{VOID_JOB}" for round_ in judged],
     }
 
 
