@@ -95,6 +95,12 @@ class Inbox:
 
     def poll(self, oldest_usable: int) -> None:
         """Follows the chain, and fetches what was accepted of policy version ``oldest_usable`` or newer."""
+        self.follow()
+        self._forget(oldest_usable)
+        self._take_in()
+
+    def follow(self) -> None:
+        """Reads what is new on chain, and fetches nothing. Raises ``FinalityMoved`` where it is another chain."""
         while True:
             blocks = self.tail.poll()
             if isinstance(blocks, Rollback):
@@ -105,8 +111,6 @@ class Inbox:
             for block in blocks:
                 for log in block.logs:
                     self._fold(log)
-        self._forget(oldest_usable)
-        self._take_in()
 
     def groups(self) -> list[Group]:
         """Every group at hand, in (round, job, group) order."""

@@ -139,7 +139,7 @@ class Trainer:
         """Publishes the present version unless it is out. Nothing is trained on before: its jobs are unconsumed yet."""
         if self.announced == self.policy.version:
             return
-        self._follow()  # a chain that went back on finality is not waited for
+        self.inbox.follow()  # a chain that went back on finality is not waited for
         try:
             self.publisher.publish(self.policy, self.consumed)
         except Reverted as refusal:
@@ -181,14 +181,10 @@ class Trainer:
         self.consumed = tuple(Consumption(round_, int(jobs, 16)) for round_, jobs in state["consumed"])
         self.evaluated = dict(state["evaluated"])
 
-    def _follow(self) -> None:
-        """Reads what is new on chain. Raises ``FinalityMoved`` where that is another one."""
-        self.inbox.poll(oldest_usable=self.policy.version - self.recipe.async_level)
-
     def _selection(self) -> Selection | None:
         """What the next step trains on, or None while it should wait for more."""
         newest = self.policy.version
-        self._follow()
+        self.inbox.poll(oldest_usable=newest - self.recipe.async_level)
         if self.inbox.published < newest:
             self.announced = None  # a reorganisation has undone the announcement: first of all it is made again
             return None

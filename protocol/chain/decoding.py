@@ -70,8 +70,8 @@ def _decoder(entry: dict[str, Any]) -> Decode:
 
 
 def _words_decoder(cls: type[Event], indexed: list[bool], cuts: list[Cut]) -> Decode:
-    """Writes the decoder out and compiles it, as dataclasses do with ``__init__``: half the time of a loop over fields,
-    and half that of a frozen dataclass's own ``__init__``.
+    """Writes the decoder out and compiles it, as dataclasses do with ``__init__``: half the time of a loop over fields.
+    It fills the event's slots itself, which takes little more than half the time of a frozen dataclass's ``__init__``.
 
     def decode(topics, data):
         if len(topics) != 3 or len(data) < 66:
@@ -93,8 +93,9 @@ def _words_decoder(cls: type[Event], indexed: list[bool], cuts: list[Cut]) -> De
         *[f"    set{place}(it, cut{place}({word}))" for place, word in enumerate(words)],
         "    return it",
     ]
-    names: dict[str, Any] = {"new": object.__new__, "cls": cls} | {f"cut{place}": cut for place, cut in enumerate(cuts)}
-    names |= {f"set{place}": getattr(cls, field.name).__set__ for place, field in enumerate(fields(cls))}
+    names: dict[str, Any] = {"new": object.__new__, "cls": cls}
+    for place, (cut, field) in enumerate(zip(cuts, fields(cls), strict=True)):
+        names |= {f"cut{place}": cut, f"set{place}": getattr(cls, field.name).__set__}
     exec("\n".join(lines), names)
     decode: Decode = names["decode"]
     return decode

@@ -67,8 +67,8 @@ class Pending:
 
     def missing(self) -> str:
         """In a sentence, that the chain lacks what was final, so that nothing can be mined; empty where it does not."""
-        final, used = self.journal.highest_final_nonce(), self._mined_count()
-        if final is None or used > final:
+        final = self.journal.highest_final_nonce()
+        if final is None or (used := self._mined_count()) > final:
             return ""
         return (
             f"the chain at {self.chain.rpc.url} has {used} transactions of {self.address}, of which {final + 1} were "

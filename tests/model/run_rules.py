@@ -82,8 +82,9 @@ class RunRules(Rules):
             self.twins.do(self.sender(chance, REQUESTER), "Market", verb, number, amount)
 
     def close_run(self, chance: Chance) -> None:
-        """One run stays open, and none is closed in half of all cases: most rounds need one."""
-        number = chance.pick([*(number for number, run in self.model.market.runs.items() if not run.closed), 2][1:])
+        """The first stays open, and half of the time nothing is closed: most rounds need an open run."""
+        still_open = [number for number, run in self.model.market.runs.items() if number > 1 and not run.closed]
+        number = chance.pick(still_open or [2])
         if chance.coin():
             self.twins.do(self.sender(chance, REQUESTER), "Market", "close", number)
             self.fund_or_refund(chance, number)
