@@ -27,7 +27,7 @@ from protocol.chain.tail import BlockEvents, Rollback, Tail
 BLOCKS_PER_STEP = 5_000
 """Most blocks folded in one transaction."""
 
-MOST_HELD = 50_000
+MOST_HELD = 15_000
 """Facts remembered from one step to the next; a hundred bytes to a kilobyte each."""
 
 EVENT = EventRow.__table__  # type: ignore[attr-defined]
