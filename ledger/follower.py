@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 
 import structlog
 
@@ -49,12 +49,13 @@ class Follower:
 
     def _follow(self) -> None:
         with ThreadPoolExecutor(1) as ahead:
-            self._advance(Index(self._chain, self._database, ahead))
+            self._advance(ahead)
 
-    def _advance(self, index: Index) -> None:
-        wait = self._poll_seconds
+    def _advance(self, ahead: Executor) -> None:
+        wait, index = self._poll_seconds, None
         while not self._stopping.is_set():
             try:
+                index = index or Index(self._chain, self._database, ahead)
                 if index.advance():
                     continue
                 self._problem, wait = "", self._poll_seconds

@@ -106,7 +106,11 @@ def _general_decoder(cls: type[Event], parts: list[dict[str, Any]], data_parts: 
     converts = [converter(part) for part in parts]
     indexed = [canonical_type(part) if part["indexed"] else None for part in parts]
 
+    topics_wanted = 1 + sum(kind is not None for kind in indexed)
+
     def decode(topics: list[str], data: str) -> Event:
+        if len(topics) != topics_wanted:
+            raise ValueError(f"a log has not the fields of {cls.__name__}")
         words, rest = iter(topics[1:]), iter(abi_decode(types, bytes.fromhex(data[2:])))
         raw = [
             next(rest) if kind is None else abi_decode([kind], bytes.fromhex(next(words)[2:]))[0] for kind in indexed

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from protocol.chain.rpc import Request, Rpc, RpcFault
-from protocol.errors import Unavailable
+from protocol.errors import Misconfigured, Unavailable
 
 Answer = TypeVar("Answer")
 
@@ -15,8 +15,9 @@ Answer = TypeVar("Answer")
 class Endpoints(Rpc):
     """Asks the first endpoint that answers, and stays with it.
 
-    ``check`` is made once of each endpoint before its first use: that it serves the right chain. An endpoint's error in
-    JSON-RPC is an answer; only silence moves on to the next.
+    ``check`` is made once of each endpoint before its first use: that it serves the right chain. Where another has
+    passed it, one that does not counts as silent: it may not have read so far. An endpoint's error in JSON-RPC is an
+    answer; only silence moves on to the next.
     """
 
     def __init__(self, endpoints: Sequence[Rpc], check: Callable[[Rpc], None]) -> None:
@@ -24,6 +25,7 @@ class Endpoints(Rpc):
         self._check = check
         self._checked: set[int] = set()
         self._turning = threading.Lock()
+        self._answered = threading.local()
 
     @property
     def url(self) -> str:  # type: ignore[override]  # of whichever is in use
@@ -37,8 +39,9 @@ class Endpoints(Rpc):
 
     @property
     def others(self) -> tuple[Rpc, ...]:
-        """The endpoints not in use, for a second opinion."""
-        return tuple(self._endpoints[1:])
+        """All but the one that answered this thread last, for a second opinion."""
+        answered = getattr(self._answered, "last", self._endpoints[0])
+        return tuple(endpoint for endpoint in self._endpoints if endpoint is not answered)
 
     def call(self, method: str, *params: Any) -> Any:
         """As ``Rpc.call``, of the first endpoint that answers."""
@@ -58,9 +61,8 @@ class Endpoints(Rpc):
         for _ in range(len(self._endpoints)):
             endpoint = self._endpoints[0]
             try:
-                if id(endpoint) not in self._checked:
-                    self._check(endpoint)
-                    self._checked.add(id(endpoint))
+                self._ready(endpoint)
+                self._answered.last = endpoint
                 return ask(endpoint)
             except RpcFault:
                 raise
@@ -71,3 +73,14 @@ class Endpoints(Rpc):
                         self._endpoints = [*self._endpoints[1:], endpoint]
         assert failure is not None
         raise failure
+
+    def _ready(self, endpoint: Rpc) -> None:
+        if id(endpoint) in self._checked:
+            return
+        try:
+            self._check(endpoint)
+        except Misconfigured as error:
+            if not self._checked:
+                raise
+            raise Unavailable(f"the RPC at {endpoint.url} is of no use now: {error}") from error
+        self._checked.add(id(endpoint))

@@ -84,6 +84,9 @@ class Pending:
         for intent, receipt in zip(mined, self.receipts(mined), strict=True):
             if receipt is None:
                 self.journal.mark_broadcast(intent.key)
+            elif receipt.status != 1:  # in the block that took the place of the one it was mined in
+                with suppress(Rejected):
+                    self.settle(intent, receipt)
             elif receipt.block_number <= final:
                 self.journal.mark_final(intent.key, receipt.block_number)
 

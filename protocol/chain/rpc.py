@@ -128,7 +128,9 @@ def _result_or_fault(method: str, answer: Any) -> Any:
         return answer.get("result")
     if not isinstance(error, dict):
         raise Unavailable(f"the RPC refused {method} without saying why in JSON-RPC: {error!r:.80}")
-    return RpcFault(method, int(error.get("code", 0)), str(error.get("message", "")), _revert_data(error.get("data")))
+    code = error.get("code")
+    number = code if isinstance(code, int) else 0
+    return RpcFault(method, number, str(error.get("message", "")), _revert_data(error.get("data")))
 
 
 def _revert_data(data: Any) -> bytes | None:

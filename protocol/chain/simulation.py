@@ -11,7 +11,7 @@ from protocol.chain.client import Chain
 from protocol.chain.fees import Fees
 from protocol.chain.reverts import reverted
 from protocol.chain.rpc import Request, RpcFault
-from protocol.errors import Misconfigured
+from protocol.errors import Misconfigured, Unavailable
 
 GAS_MARGIN_PERCENT = 25
 """Added to the estimate: state may move between estimate and inclusion."""
@@ -56,6 +56,8 @@ def simulate(chain: Chain, address: str, fees: Fees, call: Call) -> Simulation:
         if isinstance(answer, RpcFault):
             raise reverted(answer) or answer
     returned, gas, header, balance, mined = answers
+    if not header:
+        raise Unavailable(f"the RPC at {chain.rpc.url} does not know its newest block")
     limit = max(int(gas, 16) * (100 + GAS_MARGIN_PERCENT) // 100, call.least_gas)
     bid = fees.bid(block_of(header).base_fee)
     _afford(address, call.value + limit * bid, int(balance, 16))

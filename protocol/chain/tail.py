@@ -67,7 +67,7 @@ class Rollback:
 
 @dataclass(frozen=True, slots=True)
 class _Fetched:
-    """A range of blocks asked for: header of the first, logs, header of the last."""
+    """A range of blocks asked for: headers of the first and the last, then logs."""
 
     first: int
     last: int
@@ -122,7 +122,7 @@ class Tail:
             return self._poll(max_blocks)
         except _Moved:
             return []
-        except (KeyError, IndexError, TypeError, ValueError, DecodingError) as error:
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, DecodingError) as error:
             raise Unavailable(
                 f"the RPC at {self._chain.rpc.url} answered with something else than was asked: {error!r}"
             ) from error
@@ -168,7 +168,7 @@ class Tail:
         fetched, self._fetched = self._fetched, None
         if fetched is None or fetched.first != first or fetched.last > last:
             fetched = self._fetch(first, min(last, first + self._range - 1), None)
-        joint, raw_logs, end = fetched.answers.result()
+        joint, end, raw_logs = fetched.answers.result()
         width = fetched.last - first + 1
         if isinstance(raw_logs, RpcFault):
             self._narrow(width, raw_logs)
@@ -189,7 +189,8 @@ class Tail:
     def _fetch(self, first: int, last: int, executor: Executor | None) -> _Fetched:
         """Asks for a range, in ``executor`` or at once."""
         logs = self._logs_request(fromBlock=hex(first), toBlock=hex(last))
-        requests = (_header_request(first), logs, _header_request(last))
+        # In this order: an endpoint that catches up meanwhile has the last block before it is asked for logs.
+        requests = (_header_request(first), _header_request(last), logs)
         if executor is not None:
             return _Fetched(first, last, requests, executor.submit(self._chain.rpc.batch, requests))
         answers: Future[list[Any]] = Future()

@@ -27,32 +27,32 @@ def confirm_blocks(
     Raises:
         Unavailable: another endpoint tells others, or there are others and none knows one of the blocks.
     """
-    opinions = [_opinion(witness, requests) for witness in chain.witnesses]
+    opinions = [(witness, _opinion(witness, requests)) for witness in chain.witnesses]
     for place, block in enumerate(blocks):
         where = f"block {block.number} (0x{block.hash.hex()})"
-        told = [opinion[place] for opinion in opinions]
+        told = [(witness, opinion[place]) for witness, opinion in opinions]
         _compare(chain, where, answers[place], told)
 
 
 def confirm_range(chain: Chain, requests: Sequence[Request], raws: RawLogs, end: dict[str, Any]) -> None:
     """Compares the logs of a range with those of other endpoints that have the same block at its end.
 
-    ``requests`` are for the header of the first block, the logs, and the header of the last block.
+    ``requests`` are for the headers of the first and the last block, and the logs.
 
     Raises:
         Unavailable: another endpoint tells others, or there are others and none has that block.
     """
     told = []
     for witness in chain.witnesses:
-        _, theirs, their_end = _opinion(witness, requests)
+        _, their_end, theirs = _opinion(witness, requests)
         same_end = isinstance(their_end, dict) and their_end.get("hash") == end["hash"]
-        told.append(theirs if same_end else None)
-    _compare(chain, f"blocks {int(requests[0].params[0], 16)} to {int(requests[2].params[0], 16)}", raws, told)
+        told.append((witness, theirs if same_end else None))
+    _compare(chain, f"blocks {int(requests[0].params[0], 16)} to {int(requests[1].params[0], 16)}", raws, told)
 
 
-def _compare(chain: Chain, where: str, mine: RawLogs, told: Sequence[Any]) -> None:
+def _compare(chain: Chain, where: str, mine: RawLogs, told: Sequence[tuple[Rpc, Any]]) -> None:
     confirmed = not told
-    for witness, theirs in zip(chain.witnesses, told, strict=True):
+    for witness, theirs in told:
         if isinstance(theirs, list):
             confirmed = True
             if _named(theirs) != _named(mine):

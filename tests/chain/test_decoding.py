@@ -99,6 +99,19 @@ def test_a_struct_inside_an_event_becomes_its_type() -> None:
     assert event.terms.juror_fee == 6
 
 
+@pytest.mark.parametrize(("contract", "name"), [("Rounds", "Submitted"), ("Token", "Transfer")])
+def test_a_log_with_too_few_topics_is_refused(contract: str, name: str) -> None:
+    entry = entry_of(contract, name)
+    data = encode([part["type"] for part in entry["inputs"] if not part["indexed"]], _zeros(entry))
+    with pytest.raises(ValueError, match=f"not the fields of {name}"):
+        decode_event(contract, [topic_of(entry), f"0x{1:064x}"], "0x" + data.hex())
+
+
+def _zeros(entry: dict) -> list[object]:
+    empty: dict[str, object] = {"string": "", "bytes": b"", "bytes32": bytes(32)}
+    return [empty.get(part["type"], 0) for part in entry["inputs"] if not part["indexed"]]
+
+
 def test_an_unknown_topic_is_no_event_of_ours() -> None:
     assert decode_event("Rounds", ["0x" + "00" * 32], "0x") is None
     assert decode_event("Rounds", [], "0x") is None

@@ -14,7 +14,7 @@ import pytest
 from protocol.chain.client import Chain
 from protocol.chain.deployment import Deployment
 from protocol.chain.reverts import Reverted
-from protocol.chain.rpc import Request, Rpc
+from protocol.chain.rpc import Request, Rpc, RpcFault
 from protocol.errors import Misconfigured, Unavailable
 from tests.conftest import TERMS, Anvil, deploy_on, free_port
 
@@ -103,6 +103,15 @@ def test_views_are_of_the_pinned_block(chain: Chain, anvil: Anvil) -> None:
     anvil.rpc.call("evm_mine")
     assert chain.pinned(before).native_balance("0x" + "00" * 19 + "77") == 0
     assert chain.pinned(chain.head()).native_balance("0x" + "00" * 19 + "77") == 5
+
+
+@pytest.mark.parametrize("code", ["null", '"-32000"', "[]"])
+def test_an_error_whose_code_is_no_number_is_an_error_still(code: str) -> None:
+    answer = f'{{"id": 1, "error": {{"code": {code}, "message": "too busy"}}}}'.encode()
+    rpc = Rpc("http://rpc.test", transport=httpx.MockTransport(lambda request: httpx.Response(200, content=answer)))
+    with pytest.raises(RpcFault, match="too busy"):
+        rpc.call("eth_chainId")
+    rpc.close()
 
 
 @pytest.mark.parametrize(

@@ -237,6 +237,27 @@ def test_what_was_undone_is_sent_again_by_a_sender_that_is_tended(sender: Sender
     assert sent_by(anvil, sender.address) == 1
 
 
+def test_what_is_mined_again_and_reverts_after_a_reorganisation_is_a_failure(
+    chain: Chain, wallet: Wallet, make_wallet: MakeWallet, anvil: Anvil, tmp_path: Path
+) -> None:
+    giver = Sender(chain, make_wallet("giver"), tmp_path / "giver.sqlite", QUICK)
+    giver.send("drip", calls.drip(chain.deployment, giver.address, TOKEN))
+    sender = Sender(chain, wallet, tmp_path / "j.sqlite", QUICK)
+    before = anvil.rpc.call("evm_snapshot")
+    giver.send("give", calls.transfer(chain.deployment, wallet.address, TOKEN))
+    passed_on = calls.transfer(chain.deployment, NOBODY, TOKEN)
+    receipt = sender.send("pass on", passed_on)
+    raw = anvil.rpc.call("eth_getRawTransactionByHash", "0x" + receipt.tx_hash.hex())
+    anvil.rpc.call("evm_revert", before)
+    anvil.rpc.call("eth_sendRawTransaction", raw)
+    anvil.rpc.call("anvil_mine", hex(70))
+    sender.reconcile()
+    with pytest.raises(Rejected, match="was mined but reverted: "):
+        sender.send("pass on", passed_on)
+    sender.close()
+    giver.close()
+
+
 def test_a_sender_whose_final_transactions_are_gone_says_so_at_once(chain: Chain, sender: Sender, anvil: Anvil) -> None:
     before = anvil.rpc.call("evm_snapshot")
     drip = calls.drip(chain.deployment, sender.address, TOKEN)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -273,6 +274,67 @@ def test_what_no_second_endpoint_knows_yet_waits_until_one_does(chain: Chain, fa
     assert amounts(drain(Tail(Chain([first, second], chain.deployment)))) == [1, 2]
     for rpc in (first, second, third):
         rpc.close()
+
+
+class CatchesUp(httpx.HTTPTransport):
+    """An endpoint that imports a block while it answers each request of a batch, and tells what it has by then."""
+
+    newest = 1 << 62
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        asked, body = json.loads(request.read()), json.loads(super().handle_request(request).read())
+        for one, answer in zip(asked, body, strict=True) if isinstance(asked, list) else ():
+            if one["method"] == "eth_getLogs":
+                answer["result"] = [log for log in answer["result"] if int(log["blockNumber"], 16) <= self.newest]
+            elif one["method"] == "eth_getBlockByNumber" and int(one["params"][0], 16) > self.newest:
+                answer["result"] = None
+            self.newest += 1
+        return httpx.Response(200, json=body)
+
+
+def test_an_endpoint_that_catches_up_between_two_answers_loses_no_event(chain: Chain, faucet: Faucet) -> None:
+    transport = CatchesUp()
+    behind = Rpc(chain.rpc.url, transport=transport)
+    with closing(Chain([behind], replace(chain.deployment, finality_depth=0))) as other:
+        tail = Tail(other)
+        drain(tail)
+        faucet.drip(4)
+        transport.newest = chain.head().number - 2
+        found: list[int] = []
+        for _ in range(8):
+            found += amounts(events_of(tail.poll()))
+    assert found == [1, 2, 3, 4]
+
+
+def test_a_second_opinion_is_not_asked_of_whoever_gave_the_first(chain: Chain) -> None:
+    first, second = Rpc(chain.rpc.url), Rpc(chain.rpc.url)
+    with closing(Chain([first, second], chain.deployment)) as both:
+        both.head()
+        first.url = "http://127.0.0.1:1"
+        another = threading.Thread(target=both.head)
+        another.start()
+        another.join()
+        assert both.rpc.url == second.url
+        assert both.witnesses == (second,)
+
+
+def test_an_endpoint_that_has_not_read_up_to_the_contracts_is_passed_over_and_ends_nobody(chain: Chain) -> None:
+    class Young(httpx.HTTPTransport):
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            body = json.loads(super().handle_request(request).read())
+            answers = body if isinstance(body, list) else [body]
+            for one, answer in zip(json.loads(request.read()), answers, strict=False):
+                if isinstance(one, dict) and one["method"] == "eth_getCode":
+                    answer["result"] = "0x"
+            return httpx.Response(200, json=body)
+
+    first, young = Rpc(chain.rpc.url), Rpc(chain.rpc.url, transport=Young())
+    with closing(Chain([first, young], chain.deployment)) as both:
+        first.url = "http://127.0.0.1:1"
+        with pytest.raises(Unavailable, match=r"is of no use now: no contract at"):
+            both.head()
+        first.url = chain.rpc.url
+        assert both.head().number >= chain.deployment.start_block
 
 
 def test_a_final_block_that_an_endpoint_does_not_know_is_no_reason_to_halt(
