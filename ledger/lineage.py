@@ -18,7 +18,8 @@ ENFORCED = (
     "every job trained on stood accepted when it was, and was trained on once",
     "the weights are those whose manifest has this root",
 )
-"""What the contracts refuse otherwise. The audit recomputes the first two; whoever loads weights checks the third."""
+"""What the contracts refuse otherwise. The audit recomputes the order of versions, and the second; no event says who
+published. Whoever loads weights checks the third."""
 
 
 @dataclass(frozen=True, slots=True)

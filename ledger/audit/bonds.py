@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ledger.audit.trial import Check, Trial
+from ledger.audit.trial import Check, Trial, next_due
 from ledger.book import known
 from ledger.facts import Node, Round, Seat
 from ledger.fold.committees import seats_of
@@ -67,12 +67,9 @@ def _slash(trial: Trial, log: Log, event: NodeSlashed) -> None:
 
 def _fraud_due(trial: Trial, event: NodeSlashed) -> int:
     key = (event.round, event.node)
-    due = trial.due_slashes.get(key)
-    trial.findings.holds("slashes", "round/node", key, "for fraud with a quorum", bool(due))
-    amount = due.popleft() if due else 0
-    if not due:
-        trial.due_slashes.pop(key, None)
-    return amount
+    due = next_due(trial.due_slashes, key)
+    trial.findings.holds("slashes", "round/node", key, "for fraud with a quorum", due is not None)
+    return due or 0
 
 
 def _absence_due(trial: Trial, event: NodeSlashed) -> int:

@@ -46,6 +46,7 @@ def _credits(trial: Trial) -> None:
     trial.findings.holds("conservation", "Credits", "tokens", backed, held >= outstanding)
     for credit in credits:
         _equal(trial, f"credits of {credit.owner}", "tokens redeemed", trial.flows[here, credit.owner], credit.redeemed)
+        _paid_for(trial, credit.owner, here, "credits bought", credit.bought)
     _equal(trial, "Credits", "tokens paid out", _out(trial, here), _sum(credits, "redeemed"))
     trial.findings.holds("conservation", "Credits", "tokens", "took what was bought", _in(trial, here) >= came)
 
@@ -61,9 +62,24 @@ def _bonds(trial: Trial) -> None:
     registry = trial.terms.deployment.registry
     for receiver, tokens in _due_from_registry(trial).items():
         _equal(trial, "Registry", f"tokens paid to {receiver}", trial.flows[registry, receiver], tokens)
+    for owner, tokens in _posted(nodes).items():
+        _paid_for(trial, owner, registry, "bonds posted", tokens)
     paid_out = returned + treasury.swept + treasury.awarded
     _equal(trial, "Registry", "tokens paid out", _out(trial, registry), paid_out)
     trial.findings.holds("conservation", "Registry", "tokens", "took what was bonded", _in(trial, registry) >= posted)
+
+
+def _posted(nodes: list[Node]) -> Counter[str]:
+    """Owner to the tokens its nodes were registered with; a bond may be topped up by others."""
+    posted: Counter[str] = Counter()
+    for node in nodes:
+        posted[node.owner] += node.posted
+    return posted
+
+
+def _paid_for(trial: Trial, owner: str, contract: str, what: str, tokens: int) -> None:
+    field = f"tokens of {owner} for {what}, {tokens}, came"
+    trial.findings.holds("conservation", "tokens", owner, field, trial.flows[owner, contract] >= tokens)
 
 
 def _due_from_registry(trial: Trial) -> Counter[str]:

@@ -7,7 +7,7 @@ from ledger.book import known
 from ledger.facts import Node, Run, RunTerms
 from ledger.fold.runs import terms_at
 from ledger.fold.treasury import admin_of
-from protocol.chain.events import Event, Log, NodeJoined, Paused, RunOpened, TermsAnnounced, Unpaused
+from protocol.chain.events import Event, Log, NodeJoined, Paused, RunClosed, RunOpened, TermsAnnounced, Unpaused
 
 
 def _offered(trial: Trial, log: Log, event: RunOpened | TermsAnnounced) -> None:
@@ -30,6 +30,12 @@ def _announced(trial: Trial, log: Log, event: TermsAnnounced) -> None:
     trial.findings.holds("rules", "TermsAnnounced", event.run, "rules new", event.terms.rules_hash not in used)
 
 
+def _closed(trial: Trial, log: Log, event: RunClosed) -> None:
+    run = known(trial.book, Run, event.run)
+    trial.findings.equal("rules", "RunClosed", event.run, "requester", event.requester, run.requester)
+    trial.findings.equal("rules", "RunClosed", event.run, "closed before", run.closed, False)
+
+
 def _joined(trial: Trial, log: Log, event: NodeJoined) -> None:
     key = (event.run, event.node)
     rules = terms_at(trial.book, event.run, log.timestamp).rules_hash
@@ -46,6 +52,7 @@ def _turned(trial: Trial, log: Log, event: Paused | Unpaused) -> None:
 MARKET: dict[type[Event], tuple[Check, ...]] = {
     RunOpened: (_offered,),
     TermsAnnounced: (_offered, _announced),
+    RunClosed: (_closed,),
     NodeJoined: (_joined,),
     Paused: (_turned,),
     Unpaused: (_turned,),

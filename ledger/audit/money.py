@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ledger.audit.trial import Check, Trial
+from ledger.audit.trial import Check, Trial, next_due
 from ledger.audit.verdicts import submitted_jobs
 from ledger.book import known
 from ledger.facts import Credit, Holding, Job, Node, Round, Run, Seat, Submission, Treasury
@@ -73,7 +73,7 @@ def _earning(trial: Trial, log: Log, event: CreditsEarned) -> None:
     owner = known(trial.book, Node, event.node).owner
     trial.findings.equal("credits", "round/node", key, "owner paid", event.owner, owner)
     trial.findings.equal("credits", "round/node", key, "run", event.run, known(trial.book, Round, event.round).run)
-    owed = trial.due_credits.pop(key, 0)
+    owed = next_due(trial.due_credits, key) or 0
     trial.findings.equal("credits", "round/node", key, "amount", event.amount, owed)
 
 
@@ -99,8 +99,10 @@ def _all_settled(trial: Trial, log: Log, event: RoundSettled) -> None:
 
 
 def _funded(trial: Trial, log: Log, event: RunFunded) -> None:
-    escrow = known(trial.book, Run, event.run).escrow + event.amount
-    trial.findings.equal("amounts", "RunFunded", event.run, "escrow", event.escrow, escrow)
+    run = known(trial.book, Run, event.run)
+    trial.findings.equal("amounts", "RunFunded", event.run, "escrow", event.escrow, run.escrow + event.amount)
+    trial.findings.equal("escrow", "RunFunded", event.run, "requester", event.requester, run.requester)
+    trial.findings.equal("escrow", "RunFunded", event.run, "run closed", run.closed, False)
     trial.due_locks[event.requester, event.run] += event.amount
 
 
@@ -108,6 +110,7 @@ def _refunded(trial: Trial, log: Log, event: RunRefunded) -> None:
     run = known(trial.book, Run, event.run)
     trial.findings.equal("amounts", "RunRefunded", event.run, "escrow", event.escrow, run.escrow - event.amount)
     trial.findings.holds("amounts", "RunRefunded", event.run, "closed", run.closed)
+    trial.findings.equal("escrow", "RunRefunded", event.run, "requester", event.requester, run.requester)
     trial.due_unlocks[event.requester, event.run] += event.amount
 
 

@@ -8,6 +8,7 @@ from ledger.audit.appeals import APPEALS
 from ledger.audit.bonds import BONDS
 from ledger.audit.market import MARKET
 from ledger.audit.money import MONEY, balances_stand
+from ledger.audit.phases import PHASES
 from ledger.audit.rounds import ROUNDS
 from ledger.audit.trial import Check, Trial
 from ledger.audit.verdicts import VERDICTS
@@ -15,7 +16,7 @@ from ledger.fold import fold
 from protocol.chain.events import Event, Log
 from protocol.errors import AssizeError
 
-PARTS = (MARKET, ROUNDS, VERDICTS, MONEY, BONDS, APPEALS)
+PARTS = (MARKET, ROUNDS, PHASES, VERDICTS, MONEY, BONDS, APPEALS)
 CHECKS: dict[type[Event], tuple[Check, ...]] = {
     kind: tuple(check for part in PARTS for check in part.get(kind, ())) for kind in set().union(*PARTS)
 }
@@ -43,8 +44,8 @@ def replay(trial: Trial, logs: Iterable[Log]) -> None:
 def conclude(trial: Trial) -> None:
     """Tries what must hold once all events are folded: no balance below zero, all that was announced carried out."""
     balances_stand(trial)
-    for (round_, node), amount in trial.due_credits.items():
-        trial.findings.equal("credits", "round/node", (round_, node), "credits owed and not earned", amount, 0)
+    for (round_, node), amounts in trial.due_credits.items():
+        trial.findings.equal("credits", "round/node", (round_, node), "credits owed and not earned", sum(amounts), 0)
     for (round_, node), slashes in trial.due_slashes.items():
         trial.findings.equal(
             "slashes", "round/node", (round_, node), "fraud slashes owed and not taken", len(slashes), 0

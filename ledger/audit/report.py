@@ -12,6 +12,7 @@ CHECKS: dict[str, str] = {
     "reserves": "a round's reserve covers its jobs at the run's price and both committees' fees",
     "signatures": "every submission was signed by the key of its node",
     "beacons": "every accepted job was worked under the hash of its round's opening block",
+    "phases": "every event came in the phase that allows it, and no phase ended before it might",
     "draws": "every committee is the one its seed draws from the eligible validators",
     "seeds": "every seed is the hash of its seed block",
     "commitments": "every revealed vote is the one that was committed",

@@ -7,7 +7,7 @@ from eth_utils import keccak
 
 from ledger.audit.trial import Check, Trial
 from ledger.book import MemoryBook, known
-from ledger.facts import Membership, Node, Round, Run, Seat, Slot
+from ledger.facts import Checkpoint, Membership, Node, Round, Run, Seat, Slot
 from ledger.fold.rounds import eligible_slots, listed_jobs, serves
 from ledger.fold.runs import terms_at
 from ledger.fold.treasury import admin_of
@@ -70,6 +70,8 @@ def _allowed(trial: Trial, log: Log, event: RoundOpened) -> None:
     trial.findings.equal("rules", "RoundOpened", event.round, "opened while paused", admin_of(trial.book).paused, False)
     trial.findings.equal("rules", "RoundOpened", event.round, "opened on a closed run", run.closed, False)
     trial.findings.equal("rules", "RoundOpened", event.round, "deadline", event.deadline, deadline)
+    version = trial.book.find(Checkpoint, event.run, event.policy_version)
+    trial.findings.holds("rules", "RoundOpened", event.round, "policy version published", version is not None)
 
 
 def _own_jobs(trial: Trial, log: Log, event: Submitted) -> None:
@@ -146,8 +148,6 @@ def _seed(trial: Trial, log: Log, event: CommitteeDrawn) -> None:
     if event.seed_block == round_.close_block:
         trial.findings.equal("seeds", "round/attempt", key, "seed", event.seed, round_.close_hash)
         return
-    late = round_.close_block < event.seed_block < log.block_number
-    trial.findings.holds("seeds", "round/attempt", key, "seed block between close and draw", late)
     trial.seeds.append((event.round, event.seed_block, event.seed))
 
 

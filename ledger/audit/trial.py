@@ -51,14 +51,15 @@ class Conclusion:
 class Trial:
     """What a replay knows.
 
-    due_credits   (round, node) to credits announced by a settlement and not yet earned
+    due_credits   (round, node) to credits announced by settlements and not yet earned, one after another
     due_slashes   (round, node) to fraud slashes announced and not yet taken, in wei before the bond caps them
     due_jobs      (round, run) to the jobs that checkpoints named and ``Rounds`` has not yet marked as trained on
     due_deposits  appeal to the deposit announced and not yet locked
     due_locks     (owner, run) to credits announced as locked in a run and not yet locked; ``due_unlocks`` likewise
     due_grants    (owner, round) to slashed tokens awarded and not yet granted as credits
     conclusions   round to the appeal on it that is being concluded
-    absent        (round, attempt) to the jurors penalised for absence
+    absent        (round, attempt) to the jurors penalised for absence; ``settled`` to those paid, until it ends
+    revealing     (round, attempt) in which votes are revealed
     flows         (sender, receiver) to the token wei that went from one to the other
     seeds         seeds whose block's hash the events do not hold: (round, block, seed)
     """
@@ -66,7 +67,7 @@ class Trial:
     terms: Terms
     findings: Findings
     book: MemoryBook = field(default_factory=MemoryBook)
-    due_credits: Counter[tuple[int, int]] = field(default_factory=Counter)
+    due_credits: dict[tuple[int, int], deque[int]] = field(default_factory=dict)
     due_slashes: dict[tuple[int, int], deque[int]] = field(default_factory=dict)
     due_jobs: dict[tuple[int, int], deque[int]] = field(default_factory=dict)
     due_deposits: Counter[int] = field(default_factory=Counter)
@@ -75,6 +76,8 @@ class Trial:
     due_grants: Counter[tuple[str, int]] = field(default_factory=Counter)
     conclusions: dict[int, Conclusion] = field(default_factory=dict)
     absent: dict[tuple[int, int], set[int]] = field(default_factory=dict)
+    settled: dict[tuple[int, int], set[int]] = field(default_factory=dict)
+    revealing: set[tuple[int, int]] = field(default_factory=set)
     flows: Counter[tuple[str, str]] = field(default_factory=Counter)
     seeds: list[tuple[int, int, bytes]] = field(default_factory=list)
     events: int = 0
@@ -82,7 +85,7 @@ class Trial:
     def owe(self, round_: int, node: int, credits: int, fraudulent: int = 0) -> None:
         """Notes what a settlement announced: pay for ``node``'s owner, and a slash for ``fraudulent`` jobs."""
         if credits:
-            self.due_credits[round_, node] += credits
+            self.due_credits.setdefault((round_, node), deque()).append(credits)
         if fraudulent:
             slash = fraudulent * self.terms.penalties.fraud_slash
             self.due_slashes.setdefault((round_, node), deque()).append(slash)
@@ -95,6 +98,16 @@ class Trial:
         """Tells whether ``round_`` may be ended by force; nobody is penalised then."""
         late = log.timestamp > round_.opened_at + self.terms.market.max_round_seconds
         return late and not self.absent.get((round_.round, round_.attempt))
+
+
+def next_due(dues: dict[tuple[int, int], deque[int]], key: tuple[int, int]) -> int | None:
+    """Takes the oldest of what is due under ``key``; None where nothing is."""
+    if key not in dues:
+        return None
+    due = dues[key].popleft()
+    if not dues[key]:
+        del dues[key]
+    return due
 
 
 Check = Callable[[Trial, Log, Any], None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from ledger.audit.trial import Check, Trial
+from ledger.audit.trial import Check, Trial, next_due
 from ledger.book import known
 from ledger.facts import Round, Run, Seat, Submission
 from ledger.fold.committees import seats_of
@@ -97,10 +97,7 @@ def _published(trial: Trial, log: Log, event: CheckpointPublished) -> None:
 
 def _consumed(trial: Trial, log: Log, event: JobsConsumed) -> None:
     round_ = known(trial.book, Round, event.round)
-    due = trial.due_jobs.get((event.round, event.run))
-    named = due.popleft() if due else 0
-    if not due:
-        trial.due_jobs.pop((event.round, event.run), None)
+    named = next_due(trial.due_jobs, (event.round, event.run)) or 0
     findings, key = trial.findings, event.round
     findings.equal("consumption", "round", key, "jobs marked", hex(event.jobs), hex(named))
     findings.equal("consumption", "round", key, "run", event.run, round_.run)

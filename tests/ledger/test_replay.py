@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from ledger.audit.conservation import conserve
 from ledger.audit.history import history
 from ledger.audit.replay import conclude, replay
 from ledger.audit.report import Findings
@@ -17,6 +18,7 @@ from protocol.chain.events import (
     AppealedJobSettled,
     AppealOpened,
     CommitteeDrawn,
+    CreditsBought,
     CreditsEarned,
     CreditsGranted,
     CreditsUnlocked,
@@ -28,10 +30,14 @@ from protocol.chain.events import (
     JurorSettled,
     Log,
     NodeJoined,
+    NodeRegistered,
     NodeSlashed,
+    RevealStarted,
+    RoundClosed,
     RoundOpened,
     RoundTallied,
     RunFunded,
+    RunRefunded,
     SlashesAwarded,
     SubmissionSettled,
     Submitted,
@@ -39,13 +45,17 @@ from protocol.chain.events import (
     TreasuryChanged,
     TreasurySwept,
     Unpaused,
+    VoteCommitted,
     VoteRevealed,
 )
-from protocol.chain.structs import Cause, Verdict
+from protocol.chain.structs import Cause, SettledLeaves, Verdict
+from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
+from protocol.wire.reasons import Reason
+from protocol.wire.votes import vote_on
 from tests.conftest import TERMS
 from tests.ledger import disputes
 from tests.ledger.disputes import NEW_RULES, NEW_TREASURY, Dispute, as_admin, one_job
-from tests.ledger.scenario import RULES, Story
+from tests.ledger.scenario import RULES, WINDOW, Story
 
 Change = Callable[[Any], Event | None]
 
@@ -61,6 +71,7 @@ def tried(chain: Chain, logs: list[Log]) -> set[str]:
     trial = Trial(read_terms(reader, chain.deployment), Findings())
     replay(trial, logs)
     conclude(trial)
+    conserve(trial)
     return {check.name for check in trial.findings.checks() if check.wrong}
 
 
@@ -90,7 +101,26 @@ LIES: list[tuple[type[Event], Change, str]] = [
     (JobsConsumed, lambda event: replace(event, jobs=0b11), "consumption"),
     (JobsConsumed, lambda event: replace(event, jobs=0b1000), "consumption"),
     (RunFunded, lambda event: replace(event, escrow=event.escrow + 1), "amounts"),
+    (RunFunded, lambda event: replace(event, requester=somebody_else(event.requester)), "escrow"),
+    (RoundOpened, lambda event: replace(event, policy_version=9), "rules"),
+    (CreditsBought, lambda event: replace(event, owner=somebody_else(event.owner)), "conservation"),
+    (NodeRegistered, lambda event: replace(event, owner=somebody_else(event.owner)), "conservation"),
+    (JurorSettled, lambda event: None, "fees"),
+    (RoundClosed, lambda event: None, "phases"),
+    (CommitteeDrawn, lambda event: replace(event, seed_block=event.seed_block + 1), "phases"),
+    (RevealStarted, lambda event: None, "phases"),
+    (VoteCommitted, lambda event: None, "phases"),
 ]
+
+LATE: list[tuple[type[Event], int]] = [
+    (Submitted, WINDOW + 1),
+    (RoundClosed, -WINDOW),
+    (CommitteeDrawn, WINDOW + 1),
+    (VoteCommitted, WINDOW + 1),
+    (VoteRevealed, WINDOW + 1),
+    (RoundTallied, -WINDOW),
+]
+"""What came outside its phase, by so many seconds."""
 
 
 def test_the_true_story_passes_and_every_lie_is_named(story: Story, chain: Chain) -> None:
@@ -98,6 +128,53 @@ def test_the_true_story_passes_and_every_lie_is_named(story: Story, chain: Chain
     assert tried(chain, logs) == set()
     for kind, change, check in LIES:
         assert check in tried(chain, changed(logs, kind, change)), (kind.__name__, check)
+
+
+def test_what_comes_too_late_or_too_early_is_named(story: Story, chain: Chain) -> None:
+    logs = told(chain)
+    for kind, seconds in LATE:
+        index = next(index for index, log in enumerate(logs) if isinstance(log.event, kind))
+        moved = logs[index]._replace(timestamp=logs[index].timestamp + seconds)
+        assert "phases" in tried(chain, [*logs[:index], moved, *logs[index + 1 :]]), kind.__name__
+
+
+def test_a_juror_that_is_paid_before_the_verdict_is_named(story: Story, chain: Chain) -> None:
+    logs = told(chain)
+    paid = next(index for index, log in enumerate(logs) if isinstance(log.event, JurorSettled))
+    tallied = next(index for index, log in enumerate(logs) if isinstance(log.event, RoundTallied))
+    early = logs[paid]._replace(event=replace(logs[paid].event, bits=0))
+    assert "fees" in tried(chain, [*logs[:tallied], early, *logs[tallied:paid], *logs[paid + 1 :]])
+
+
+def test_a_node_that_submits_its_jobs_in_parts_is_paid_for_each(story: Story, chain: Chain) -> None:
+    market, worker = story.market, story.honest
+    assignments = pack_assignments([Listing(worker.node, 2)])
+    round_ = market.open_round(story.coordinator, assignments, step=4)
+    parts = [pack_leaves([Leaf(job, 5 + job, bytes([job + 1]) * 32)]) for job in (0, 1)]
+    signed = [market.signed(round_, worker, part) for part in parts]
+    market.send(story.coordinator, calls.submit(market.deployment, round_, assignments, signed))
+    market.send(story.coordinator, calls.draw(market.deployment, round_))
+    vote, seats = vote_on(dict.fromkeys((0, 1), Reason.ACCEPTED), b"\x05" * 32), chain.latest().seats(round_)
+    for act in (market.commit, market.reveal):
+        for seat in seats:
+            act(round_, story.validators[seat.node], vote)
+    batch = [SettledLeaves(worker.node, part) for part in parts]
+    market.send(story.coordinator, calls.settle(market.deployment, round_, 0, assignments, batch))
+    logs = told(chain)
+    assert sum(isinstance(log.event, CreditsEarned) and log.event.node == worker.node for log in logs) == 3
+    assert tried(chain, logs) == set()
+
+
+def test_a_refund_to_somebody_else_is_named(story: Story, chain: Chain) -> None:
+    market = story.market
+    for verb, more in (("close", ()), ("refund", (1,))):
+        market.send(story.requester, calls.call(market.deployment, "Market", verb, market.run, *more))
+    logs = told(chain)
+    assert tried(chain, logs) == set()
+    thief = somebody_else(story.requester.address)
+    logs = changed(logs, RunRefunded, lambda event: replace(event, requester=thief))
+    logs = changed(logs, CreditsUnlocked, lambda event: replace(event, owner=thief))
+    assert "escrow" in tried(chain, logs)
 
 
 def somebody_else(address: str) -> str:
