@@ -1,10 +1,12 @@
 """The ledger as files: a table each in CSV or Parquet, and a manifest with block, schema and hashes.
 
     FOLDER/manifest.json     format, chain, deployment, block, state hash; of each table: file, columns, rows, hash
-    FOLDER/credit.csv ...    all values as text, as in ``ledger.state``
+    FOLDER/credit.csv ...    all values as text, as in ``ledger.state``; in CSV each of them in quotes
 
 Whoever has the folder can check it against its own manifest (``verify``), and the manifest's state hash against the
-chain (``assize ledger replay --against``): no row can be changed without changing the hash.
+chain (``assize ledger replay --against``): no row can be changed without changing the hash. A file has the schema's
+columns and no others, and each value in the one way that the ledger writes it: whatever reads the file reads what was
+checked.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ from __future__ import annotations
 import csv
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -31,6 +34,8 @@ from protocol.errors import Misconfigured, Rejected
 
 MANIFEST = "manifest.json"
 ROWS_AT_ONCE = 10_000
+LONGEST_FIELD = 2**31 - 1
+"""Characters of one value in CSV: what a party put on the chain may be longer than the 131,072 that Python reads."""
 TYPES: dict[Any, str] = {int: "integer", Wide: "integer", bool: "boolean", str: "text", Bitmap: "bitmap", Hex: "bytes"}
 
 
@@ -48,7 +53,7 @@ def export(connection: Connection, deployment: Deployment, folder: Path, form: s
         for kind in KINDS:
             _write(folder / f"{snake(kind)}.{form}", kind, stored(connection, kind))
         partial = folder / f"{MANIFEST}.part"
-        partial.write_text(json.dumps(_manifest(state, deployment, form), indent=2) + "\n")
+        partial.write_text(json.dumps(_manifest(state, deployment, form), indent=2) + "\n", encoding="utf-8")
         os.replace(partial, folder / MANIFEST)
     except FileExistsError as error:
         raise Misconfigured(f"{folder} is there already; give --out a folder that is not") from error
@@ -72,8 +77,8 @@ def verify(folder: Path) -> State:
             path = folder / str(told["file"])
             if path.parent != folder:
                 raise ValueError("a file outside the export")
-            found[name] = table_state(fact_from(kind, row) for row in _read(path))
-            expected = TableState(int(told["rows"]), str(told["hash"]))
+            found[name] = table_state(_facts(path, kind))
+            expected = TableState(_number(told["rows"]), str(told["hash"]))
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException, csv.Error) as error:
             raise Rejected(f"the export's table {name} cannot be read: {error!r}") from error
         if found[name] != expected:
@@ -81,7 +86,11 @@ def verify(folder: Path) -> State:
                 f"the export's table {name} is not what its manifest says: {found[name].rows} rows with hash "
                 f"{found[name].digest}, not {expected.rows} with {expected.digest}"
             )
-    state = State(int(manifest["chain_id"]), int(manifest["block_number"]), str(manifest["block_hash"]), found)
+    try:
+        chain_id, block_number = _number(manifest["chain_id"]), _number(manifest["block_number"])
+    except ValueError as error:
+        raise Rejected(f"{folder / MANIFEST} names no chain or no block: {error}") from error
+    state = State(chain_id, block_number, str(manifest["block_hash"]), found)
     if state.digest != manifest["state_hash"]:
         raise Rejected(f"the export's state hash is {state.digest}, its manifest says {manifest['state_hash']}")
     return state
@@ -110,10 +119,10 @@ def _manifest(state: State, deployment: Deployment, form: str) -> dict[str, Any]
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
     try:
-        manifest = json.loads((folder / MANIFEST).read_text())
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except OSError as error:
         raise Rejected(f"{folder} is no export of the ledger: it has no {MANIFEST}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Rejected(f"{folder / MANIFEST} is not JSON: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise Rejected(f"{folder / MANIFEST} is not of the format {FORMAT}")
@@ -121,6 +130,12 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     if missing:
         raise Rejected(f"{folder / MANIFEST} lacks {', '.join(sorted(missing))}")
     return manifest
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise ValueError(f"{value!r} is no number of rows, of a chain or of a block")
+    return value
 
 
 def _hints(kind: type[Fact]) -> dict[str, Any]:
@@ -132,8 +147,8 @@ def _write(path: Path, kind: type[Fact], facts: Iterable[Fact]) -> None:
     names = list(codecs(kind))
     rows = (texts(fact) for fact in facts)
     if path.suffix == ".csv":
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, names, lineterminator="\n")
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, names, lineterminator="\n", quoting=csv.QUOTE_ALL)
             writer.writeheader()
             writer.writerows(rows)
         return
@@ -148,12 +163,31 @@ def _parts(rows: Iterator[dict[str, str]]) -> Iterator[list[dict[str, str]]]:
         yield part
 
 
-def _read(path: Path) -> Iterator[dict[str, str]]:
+def _facts(path: Path, kind: type[Fact]) -> Iterator[Fact]:
+    """Yields a file's facts. ``Rejected`` where it has other columns, or a row that is not as the ledger writes it."""
+    table, names = snake(kind), list(_hints(kind))
+    with _reading(path) as (columns, rows):
+        if columns != names:
+            raise Rejected(
+                f"the columns of the export's table {table} are not the schema's, which are {', '.join(names)}"
+            )
+        for number, values in enumerate(rows, start=1):
+            try:
+                fact = fact_from(kind, dict(zip(names, values, strict=True)))
+            except ValueError as error:
+                raise Rejected(f"row {number} of the export's table {table} is not as the ledger writes it") from error
+            yield fact
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[tuple[list[str], Iterable[Iterable[Any]]]]:
+    """A file's columns, and the values of each of its rows."""
     if path.suffix == ".csv":
-        with path.open(newline="") as file:
-            yield from csv.DictReader(file, strict=True)
+        csv.field_size_limit(LONGEST_FIELD)
+        with path.open(newline="", encoding="utf-8") as file:
+            lines = csv.reader(file, strict=True)
+            yield next(lines, []), lines
         return
     with pq.ParquetFile(path) as parquet:
-        for batch in parquet.iter_batches(ROWS_AT_ONCE):
-            rows: Sequence[dict[str, str]] = batch.to_pylist()
-            yield from rows
+        batches = parquet.iter_batches(ROWS_AT_ONCE)
+        yield parquet.schema_arrow.names, (row.values() for batch in batches for row in batch.to_pylist())

@@ -60,8 +60,16 @@ def texts(fact: Fact) -> dict[str, str]:
 
 
 def fact_from(kind: type[Fact], row: dict[str, str]) -> Fact:
-    """The fact of a row of texts. ``ValueError`` or ``KeyError`` where it is none."""
-    return kind(**{name: read(row[name]) for name, (_, read) in codecs(kind).items()})
+    """The fact of a row of texts. ``ValueError`` where it is none, or not written exactly as ``texts`` writes it."""
+    if any(not isinstance(text, str) for text in row.values()):
+        raise ValueError("a value that is no text")
+    try:
+        fact = kind(**{name: read(row[name]) for name, (_, read) in codecs(kind).items()})
+    except KeyError as error:
+        raise ValueError(f"{error} is neither a field nor a value of one") from error
+    if texts(fact) != row:
+        raise ValueError("another text than the ledger writes for it")
+    return fact
 
 
 Codec = tuple[Callable[[Any], str], Callable[[str], Any]]

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
+from dataclasses import fields
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
 from ledger.commands import app
 from ledger.database import Database
-from ledger.facts import CreditEntry, Slash
+from ledger.facts import Credit, CreditEntry, Slash
 from ledger.index import sync
 from ledger.queries import every
+from protocol.chain import calls
 from protocol.chain.client import Chain
 from protocol.wire.reasons import SENTENCES, Reason
 from tests.conftest import Anvil
 from tests.ledger import disputes
 from tests.ledger.disputes import Dispute
-from tests.ledger.scenario import MAX_UNITS, PRICE, Story
+from tests.ledger.scenario import MAX_UNITS, PRICE, Market, Story, terms_of
 
 Ledger = Callable[..., Result]
+CREDIT = tuple(field.name for field in fields(Credit))
 
 
 @pytest.fixture
@@ -237,3 +243,112 @@ def test_two_auditors_reach_the_same_state_and_another_block_is_another_state(
     answer = ledger("replay", "--expect", first["state_hash"])
     assert answer.exit_code == 1
     assert f"not {first['state_hash']}" in answer.stderr
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_an_export_with_other_columns_than_the_schemas_is_refused(
+    story: Story, ledger: Ledger, tmp_path: Path, form: str
+) -> None:
+    twice, added = ("owner", "balance", *CREDIT[1:]), (*CREDIT, "comment")
+    exchanged, missing = (*CREDIT[:-2], CREDIT[-1], CREDIT[-2]), CREDIT[:-1]
+    for columns in (twice, added, exchanged, missing):
+        folder = tmp_path / f"books-{len(columns)}-{columns[-1]}"
+        assert ledger("export", "--out", str(folder), "--format", form).exit_code == 0
+        rewrite(folder / f"credit.{form}", columns, lambda row, names=columns: [row.get(name, "7") for name in names])
+        answer = ledger("verify-export", str(folder))
+        assert (answer.exit_code, answer.stderr) == (
+            1,
+            f"assize: the columns of the export's table credit are not the schema's, which are {', '.join(CREDIT)}\n",
+        )
+
+
+OTHER_WAYS: list[tuple[str, str, Callable[[str], str | None]]] = [
+    ("credit", "balance", lambda text: f"0{text}"),
+    ("credit", "balance", lambda text: f"1_{text}"),
+    ("credit", "worked", lambda text: f" {text}"),
+    ("credit", "worked", lambda text: None),
+    ("round", "beacon", lambda text: text.removeprefix("0x")),
+    ("round", "submitted", lambda text: text.removeprefix("0x")),
+    ("round", "beacon", lambda text: None),
+    ("node", "revoked", lambda text: text.upper()),
+]
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_an_export_whose_values_are_written_in_another_way_is_refused(
+    story: Story, ledger: Ledger, tmp_path: Path, form: str
+) -> None:
+    for number, (table, column, change) in enumerate(OTHER_WAYS):
+        folder = tmp_path / f"books-{number}"
+        assert ledger("export", "--out", str(folder), "--format", form).exit_code == 0
+        names = columns_of(folder, table)
+        rewrite(
+            folder / f"{table}.{form}",
+            names,
+            lambda row, made=change, where=column: [*(made(row[name]) if name == where else row[name] for name in row)],
+        )
+        answer = ledger("verify-export", str(folder))
+        assert (answer.exit_code, answer.stderr) == (
+            1,
+            f"assize: row 1 of the export's table {table} is not as the ledger writes it\n",
+        ), (table, column)
+
+
+def test_an_export_cut_short_within_a_row_is_refused(story: Story, ledger: Ledger, tmp_path: Path) -> None:
+    folder = tmp_path / "books"
+    assert ledger("export", "--out", str(folder), "--format", "csv").exit_code == 0
+    for table in ("checkpoint", "round", "credit"):
+        path = folder / f"{table}.csv"
+        whole = path.read_text(encoding="utf-8")
+        path.write_text(whole.rsplit(",", 1)[0] + "\n", encoding="utf-8")
+        answer = ledger("verify-export", str(folder))
+        assert answer.exit_code == 1, answer
+        assert answer.stderr.endswith(f" of the export's table {table} is not as the ledger writes it\n")
+        path.write_text(whole, encoding="utf-8")
+    assert ledger("verify-export", str(folder)).exit_code == 0
+
+
+def test_a_manifest_of_no_chain_or_no_block_is_refused(chain: Chain, ledger: Ledger, tmp_path: Path) -> None:
+    folder = tmp_path / "books"
+    assert ledger("export", "--out", str(folder)).exit_code == 0
+    manifest = json.loads((folder / "manifest.json").read_text())
+    for field in ("chain_id", "block_number"):
+        for value in ("one", None, 1.5, float("inf"), -1, 2**64):
+            (folder / "manifest.json").write_text(json.dumps(manifest | {field: value}))
+            answer = ledger("verify-export", str(folder))
+            assert (answer.exit_code, answer.stderr.count("\n")) == (1, 1), answer
+            assert "names no chain or no block" in answer.stderr
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_an_export_of_whatever_a_party_wrote_on_the_chain_can_be_checked(
+    market: Market, ledger: Ledger, tmp_path: Path, form: str
+) -> None:
+    requester, coordinator = market.rich("requester", "Credits"), market.make_wallet("coordinator")
+    terms = terms_of(coordinator, market.make_wallet("trainer"))
+    for uri in ("one\rtwo", '"\r\n,\0\\', "\x85\u2028\N{SNOWMAN}", "x" * 140_000):
+        market.send(requester, calls.open_run(market.deployment, terms, b"\x01" * 32, uri))
+    folder = tmp_path / "books"
+    assert ledger("export", "--out", str(folder), "--format", form).exit_code == 0
+    answer = ledger("verify-export", str(folder))
+    assert answer.exit_code == 0, answer
+    assert ledger("replay", "--against", str(folder)).exit_code == 0
+
+
+def columns_of(folder: Path, table: str) -> tuple[str, ...]:
+    """The columns of an export's table, as its manifest names them."""
+    columns = json.loads((folder / "manifest.json").read_text())["tables"][table]["columns"]
+    return tuple(column["name"] for column in columns)
+
+
+def rewrite(path: Path, columns: Sequence[str], values: Callable[[dict[str, str]], Sequence[str | None]]) -> None:
+    """Writes a table's file anew with these columns, each row as ``values`` makes it of the old one."""
+    if path.suffix == ".csv":
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [values(row) for row in csv.DictReader(file)]
+        with path.open("w", newline="", encoding="utf-8") as file:
+            csv.writer(file, lineterminator="\n").writerows([columns, *rows])
+        return
+    rows = [values(row) for row in pq.read_table(path).to_pylist()]
+    arrays = [pa.array([row[place] for row in rows], pa.string()) for place in range(len(columns))]
+    pq.write_table(pa.Table.from_arrays(arrays, names=list(columns)), path)
