@@ -36,7 +36,8 @@ def as_of(chain: Chain, database: Database, block_hash: bytes) -> Iterator[Conne
         NotKnown: the RPC does not know the block.
         NotCanonical: it is not on the chain.
         TooOld: it is, but the ledger cannot go back to it.
-        Unavailable: the ledger has not read so far yet; or the database, or the RPC, does not answer.
+        Unavailable: the ledger has not read so far yet, or not followed a reorganisation; or the database, or the RPC,
+            does not answer.
     """
     with database.reading() as connection:
         if read_position(connection).block_hash == block_hash:
@@ -58,12 +59,17 @@ def _why_not(chain: Chain, here: Cursor, block_hash: bytes) -> AssizeError:
     header = chain.rpc.call("eth_getBlockByHash", name, False)
     if not header:
         return NotKnown(f"the RPC knows no block {name}: a reorganisation may have undone it; begin again")
-    number = block_of(header).number
-    if number > chain.head().number or chain.block(number).hash != block_hash:
+    number, newest = block_of(header).number, chain.head().number
+    if number > newest or chain.block(number).hash != block_hash:
         return NotCanonical(f"block {name} is not on the chain: another stands at height {number}; begin again")
-    if number <= here.number:
-        return TooOld(
-            f"block {number} is older than those that answers can be as of; "
-            f"'assize ledger replay --block {number}' makes the books of it"
+    if number > here.number:
+        return Unavailable(f"the ledger stands at block {here.number}, and has not taken in block {number} yet")
+    if here.number > newest or chain.block(here.number).hash != here.hash:
+        return Unavailable(
+            f"the ledger stands at block 0x{here.hash.hex()}, which is not on the chain: "
+            "it has not followed the reorganisation yet"
         )
-    return Unavailable(f"the ledger stands at block {here.number}, and has not taken in block {number} yet")
+    return TooOld(
+        f"block {number} is older than those that answers can be as of; "
+        f"'assize ledger replay --block {number}' makes the books of it"
+    )

@@ -13,6 +13,7 @@ from fastapi.testclient import TestClient
 from ledger.api import create_app
 from ledger.database import Database
 from ledger.follower import Follower
+from ledger.index import sync
 from protocol.chain import calls
 from protocol.chain.client import Chain
 from protocol.chain.deployment import FINALITY_DEPTH
@@ -189,6 +190,22 @@ def test_a_block_that_cannot_be_answered_for_is_told_apart_by_why(http: TestClie
         answer = http.get("/rounds", params={"as_of": wrong})
         assert (answer.status_code, set(answer.json())) == (code, {"error"})
         assert why in answer.json()["error"]
+
+
+def test_a_block_of_a_fork_that_the_ledger_has_not_followed_yet_may_be_asked_for_again(
+    market: Market, chain: Chain, database: Database
+) -> None:
+    snapshot = market.anvil.rpc.call("evm_snapshot")
+    market.anvil.rpc.call("anvil_mine", "0x3")
+    stands = sync(chain, database)
+    market.anvil.rpc.call("evm_revert", snapshot)
+    http = TestClient(create_app(chain, database, Follower(chain, database)))
+    for _ in range(3):  # of a shorter chain, and of one as long
+        market.pass_time(100)
+        answer = http.get("/rounds", params={"as_of": "0x" + chain.head().hash.hex()})
+        assert (answer.status_code, set(answer.json())) == (503, {"error"}), answer.json()
+        assert "has not followed the reorganisation yet" in answer.json()["error"]
+    assert chain.head().number == stands.number
 
 
 def test_lists_can_be_narrowed(http: TestClient, story: Story) -> None:
