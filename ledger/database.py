@@ -55,7 +55,7 @@ class Database:
             if "locked" in str(error.orig):
                 raise Unavailable(f"the ledger's database {self.where} does not answer: {error.orig}") from error
             raise Misconfigured(f"cannot open the ledger's database {self.where}: {error.orig}") from error
-        except (SQLAlchemyError, ImportError, OSError) as error:
+        except (SQLAlchemyError, ImportError, OSError, ValueError, RuntimeError) as error:
             reason = str(getattr(error, "orig", None) or error).splitlines()[0]
             raise Misconfigured(f"cannot open the ledger's database {self.where}: {reason}") from error
         self._claim(Cursor(deployment.start_block, deployment.start_hash))

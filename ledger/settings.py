@@ -11,6 +11,7 @@ from pathlib import Path
 from ledger.database import Database
 from protocol.chain.client import Chain
 from protocol.chain.deployment import Deployment
+from protocol.errors import Misconfigured
 
 DEFAULT_STATE_DIR = "~/.assize/ledger"
 STATE_DIR_VARIABLE = "ASSIZE_LEDGER_STATE_DIR"
@@ -45,7 +46,14 @@ class LedgerSettings:
 
 
 def default_database(deployment: Deployment) -> Path:
-    """Returns the file of one deployment: chain id, Rounds address and the hash of the start block tell them apart."""
-    directory = Path(os.environ.get(STATE_DIR_VARIABLE, DEFAULT_STATE_DIR)).expanduser()
+    """Returns the file of one deployment: chain id, Rounds address and the hash of the start block tell them apart.
+
+    Raises:
+        Misconfigured: nobody's home is where it is to be.
+    """
+    try:
+        directory = Path(os.environ.get(STATE_DIR_VARIABLE, DEFAULT_STATE_DIR)).expanduser()
+    except RuntimeError as error:
+        raise Misconfigured(f"there is no folder for the ledger's database ({error}); give --db") from error
     name = f"{deployment.chain_id}-{deployment.rounds[2:10].lower()}-{deployment.start_hash.hex()[:8]}.sqlite"
     return directory / name

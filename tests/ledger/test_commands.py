@@ -96,12 +96,21 @@ def test_each_wrong_input_is_one_sentence(chain: Chain, addresses: Path, ledger:
         (("--addresses", str(other_id)), 2, "wrong chain"),
         (("--addresses", str(other_place)), 2, "another deployment"),
         (("--db", "mystery://x"), 2, "cannot open the ledger's database"),
+        (("--db", "postgresql://h:abc/x"), 2, "cannot open the ledger's database"),
+        (("--db", "~nobody-of-this-name/x"), 2, "cannot open the ledger's database"),
     ]
     for options, code, words in wrong:
         answer = ledger("audit", *options)
         assert answer.exit_code == code, answer
         assert answer.stderr.count("\n") == 1, answer.stderr
         assert words in answer.stderr
+
+
+def test_a_state_folder_of_nobody_is_one_sentence(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASSIZE_LEDGER_STATE_DIR", "~nobody-of-this-name/ledger")
+    answer = ledger("audit", "--db", "")
+    assert (answer.exit_code, answer.stderr.count("\n")) == (2, 1), answer
+    assert "give --db" in answer.stderr
 
 
 def test_an_address_file_of_another_deployment_does_not_open_this_database(
