@@ -21,7 +21,7 @@ from ledger.lineage import Lineage
 from ledger.lineage import lineage as trace
 from ledger.options import LOCAL, Addresses, AsJson, Db, NoSync, Rpc, opened
 from ledger.queries import every
-from ledger.screen import screen, show_explanation, show_lineage, show_services, show_shares, tell
+from ledger.screen import say, show_explanation, show_lineage, show_services, show_shares, tell
 from ledger.state import State, tables_of_book
 from ledger.why import Explanation, why_entry, why_job
 from protocol.chain.client import Chain
@@ -178,8 +178,5 @@ def _say_state(folder: Path, state: State, as_json: bool) -> None:
         place = {"block_number": state.block_number, "block_hash": state.block_hash}
         print(json.dumps({"folder": str(folder), "rows": rows, **place, "state_hash": state.digest}))
     else:
-        screen().print(
-            f"{folder}: {rows} rows in {len(state.tables)} tables, block {state.block_number} ({state.block_hash}), "
-            f"state {state.digest}",
-            soft_wrap=True,
-        )
+        at = f"block {state.block_number} ({state.block_hash})"
+        say(f"{folder}: {rows} rows in {len(state.tables)} tables, {at}, state {state.digest}")

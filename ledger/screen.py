@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from ledger.audit.report import Report
 from ledger.facts import Appeal, Checkpoint, Credit, Fact, Node, Round, Service, Slash
@@ -45,6 +45,16 @@ def screen() -> Console:
     return console if console.is_terminal else Console(width=WIDE_COLUMNS)
 
 
+def plain(text: str) -> Text:
+    """Returns text that somebody else may have written: it has no markup, and nothing that a terminal acts on."""
+    return Text("".join(one if one.isprintable() else repr(one)[1:-1] for one in text))
+
+
+def say(text: str) -> None:
+    """Prints one line as it is."""
+    screen().print(plain(text), highlight=False, soft_wrap=True)
+
+
 def table_of(kind: type[Fact], facts: Sequence[Any]) -> Table:
     """Returns the table of one kind of facts."""
     columns = COLUMNS[kind]
@@ -52,7 +62,7 @@ def table_of(kind: type[Fact], facts: Sequence[Any]) -> Table:
     for heading in columns:
         table.add_column(heading, overflow="fold")
     for fact in facts:
-        table.add_row(*(str(show(fact)) for show in columns.values()))
+        table.add_row(*(plain(str(show(fact))) for show in columns.values()))
     return table
 
 
@@ -66,7 +76,7 @@ def show_report(report: Report) -> None:
     console.print(table)
     for check in report.checks:
         for finding in check.findings[:SHOWN_FINDINGS]:
-            console.print(f"[red]{check.name}[/red] {finding}", highlight=False, soft_wrap=True)
+            console.print(Text.assemble((check.name, "red"), " ", plain(str(finding))), highlight=False, soft_wrap=True)
         if check.wrong > SHOWN_FINDINGS:
             console.print(f"[red]{check.name}[/red] and {check.wrong - SHOWN_FINDINGS} more; --json has them")
     verdict = "[green]audit ok[/green]" if report.ok else "[red]audit failed[/red]"
@@ -77,12 +87,11 @@ def show_report(report: Report) -> None:
 
 def show_explanation(explanation: Explanation) -> None:
     """Prints what is explained, then a line for each thing that led to it."""
-    console = screen()
-    console.print(explanation.subject, highlight=False, soft_wrap=True)
+    say(explanation.subject)
     table = Table("block", "what happened", "transaction", show_lines=True)
     for line in explanation.lines:
-        table.add_row(str(line.block_number), escape(line.says), line.tx_hash)
-    console.print(table)
+        table.add_row(str(line.block_number), plain(line.says), plain(line.tx_hash))
+    screen().print(table)
 
 
 def show_lineage(lineage: Lineage) -> None:
@@ -111,7 +120,7 @@ def show_shares(shares: Sequence[Share]) -> None:
     )
     for one in shares:
         numbers = (str(one.rounds), str(one.jobs), f"{one.expected:.1f}", f"{one.z:+.2f}", f"{one.p:.3g}")
-        table.add_row(str(one.node), one.owner, *numbers, "[red]yes[/red]" if one.significant else "no")
+        table.add_row(str(one.node), plain(one.owner), *numbers, "[red]yes[/red]" if one.significant else "no")
     screen().print(table)
 
 
@@ -121,7 +130,7 @@ def show_services(services: Sequence[Service]) -> None:
     table = Table("validator", "owner", *names, "paid", title=f"Validators, amounts in {UNIT}")
     for one in services:
         counts = (str(getattr(one, name)) for name in names)
-        table.add_row(str(one.validator), one.owner, *counts, amount(one.paid))
+        table.add_row(str(one.validator), plain(one.owner), *counts, amount(one.paid))
     screen().print(table)
 
 

@@ -10,6 +10,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -111,6 +112,22 @@ def test_a_state_folder_of_nobody_is_one_sentence(ledger: Ledger, monkeypatch: p
     answer = ledger("audit", "--db", "")
     assert (answer.exit_code, answer.stderr.count("\n")) == (2, 1), answer
     assert "give --db" in answer.stderr
+
+
+def test_what_is_quoted_of_others_is_shown_as_it_is_and_does_nothing_to_the_terminal(
+    story: Story, ledger: Ledger, tmp_path: Path
+) -> None:
+    assert ledger("sync").exit_code == 0
+    wrong = "[/x] :warning: \x1b[2J"
+    with closing(sqlite3.connect(tmp_path / "auditor.sqlite")) as connection, connection:
+        (block, log) = connection.execute("SELECT block_number, log_index FROM credit_entry").fetchone()
+        for table, column in (("submission", "uri"), ("credit_entry", "kind"), ("slash", "cause")):
+            connection.execute(f"UPDATE {table} SET {column} = ?", (wrong,))
+    for words in (("audit",), ("why", f"{block}:{log}"), ("slashes",)):
+        answer = ledger(*words, "--no-sync")
+        assert isinstance(answer.exception, SystemExit | None), answer
+        assert "[/x] :warning: \\x1b[2J" in " ".join(answer.stdout.split()), answer.stdout
+        assert "\x1b" not in answer.stdout
 
 
 def test_an_address_file_of_another_deployment_does_not_open_this_database(
