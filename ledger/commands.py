@@ -17,7 +17,7 @@ from ledger import inquiries, queries
 from ledger.audit import audit as make_audit
 from ledger.audit.report import Report
 from ledger.facts import Appeal, Checkpoint, Credit, Fact, Node, Round, Slash
-from ledger.options import LOCAL, Addresses, AsJson, Db, NoSync, Rpc, opened
+from ledger.options import LARGEST, LOCAL, Addresses, AsJson, Db, NoSync, Rpc, opened
 from ledger.screen import screen, show_report, table_of, tell
 from protocol.errors import Rejected
 from protocol.node.console import guard
@@ -62,7 +62,9 @@ def nodes(
 @guard
 def rounds(
     addresses: Addresses,
-    round: Annotated[int | None, typer.Argument(help="Tell the whole story of this round, as JSON.")] = None,
+    round: Annotated[
+        int | None, typer.Argument(min=0, max=LARGEST, help="Tell the whole story of this round, as JSON.")
+    ] = None,
     rpc: Rpc = LOCAL,
     db: Db = None,
     as_json: AsJson = False,
@@ -129,7 +131,9 @@ def serve(
     rpc: Rpc = LOCAL,
     db: Db = None,
     host: Annotated[str, typer.Option(envvar="ASSIZE_LEDGER_HOST")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(envvar="ASSIZE_LEDGER_PORT", help="0 takes a free one.")] = 8600,
+    port: Annotated[
+        int, typer.Option(envvar="ASSIZE_LEDGER_PORT", min=0, max=65_535, help="0 takes a free one.")
+    ] = 8600,
 ) -> None:
     """Follow the chain and answer over HTTP (OpenAPI at /docs)."""
     import uvicorn

@@ -19,7 +19,7 @@ from ledger.facts import Service
 from ledger.fold import fold_all
 from ledger.lineage import Lineage
 from ledger.lineage import lineage as trace
-from ledger.options import LOCAL, Addresses, AsJson, Db, NoSync, Rpc, opened
+from ledger.options import LARGEST, LOCAL, Addresses, AsJson, Db, NoSync, Rpc, opened
 from ledger.queries import every
 from ledger.screen import say, show_explanation, show_lineage, show_services, show_shares, tell
 from ledger.state import State, tables_of_book
@@ -60,8 +60,8 @@ def why(
 @guard
 def lineage(
     addresses: Addresses,
-    run: Annotated[int, typer.Argument(min=1)],
-    version: Annotated[int, typer.Argument(min=0)],
+    run: Annotated[int, typer.Argument(min=1, max=LARGEST)],
+    version: Annotated[int, typer.Argument(min=0, max=LARGEST)],
     rpc: Rpc = LOCAL,
     db: Db = None,
     as_json: AsJson = False,
@@ -102,7 +102,9 @@ def validators(
 def replay(
     addresses: Addresses,
     rpc: Rpc = LOCAL,
-    block: Annotated[int | None, typer.Option(min=0, help="As of this block; the head by default.")] = None,
+    block: Annotated[
+        int | None, typer.Option(min=0, max=LARGEST, help="As of this block; the head by default.")
+    ] = None,
     expect: Annotated[str | None, typer.Option(help="A state hash that must come out.")] = None,
     against: Annotated[Path | None, typer.Option(help="An export whose block and state must come out.")] = None,
     as_json: AsJson = False,

@@ -30,6 +30,8 @@ Db = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: wei as strings, bytes in hexadecimal.")]
 NoSync = Annotated[bool, typer.Option("--no-sync", help="Do not read the chain first.")]
 LOCAL = "http://127.0.0.1:8545"
+LARGEST = 2**63 - 1
+"""No round, run, version or block has a larger number, and no database knows one."""
 
 
 @contextmanager

@@ -114,6 +114,30 @@ def test_a_state_folder_of_nobody_is_one_sentence(ledger: Ledger, monkeypatch: p
     assert "give --db" in answer.stderr
 
 
+@pytest.mark.parametrize("verb", ["rounds", "serve", "lineage", "why", "replay"])
+def test_a_number_that_nothing_can_have_is_refused(ledger: Ledger, command: list[str], verb: str) -> None:
+    for number in ("9223372036854775808", "-9223372036854775809", "9" * 5_000):
+        words = {
+            "rounds": [["rounds", *command[3:], "--", number]],
+            "serve": [["serve", *command[3:], "--port", number]],
+            "lineage": [["lineage", *command[3:], "--", number, "1"], ["lineage", *command[3:], "--", "1", number]],
+            "why": [["why", *command[3:], "--", f"{number}{kind}0"] for kind in "/:"]
+            + [["why", *command[3:], "--", f"1{kind}{number}"] for kind in "/:"],
+            "replay": [["replay", *command[3:-2], "--block", number]],
+        }[verb]
+        for line in words:
+            answer = CliRunner().invoke(app, line)
+            assert answer.exit_code == 2, (line, answer)
+            assert answer.stdout == ""
+    for largest in (
+        ["rounds", "9223372036854775807"],
+        ["why", f"{'9' * 18}/{'9' * 9}"],
+        ["why", f"{'9' * 18}:{'9' * 9}"],
+    ):
+        answer = ledger(*largest)
+        assert (answer.exit_code, answer.stderr.count("\n")) == (1, 1), answer
+
+
 def test_what_is_quoted_of_others_is_shown_as_it_is_and_does_nothing_to_the_terminal(
     story: Story, ledger: Ledger, tmp_path: Path
 ) -> None:
