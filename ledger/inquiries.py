@@ -111,8 +111,10 @@ def replay(
 ) -> None:
     """Make the books from the chain alone, without a database, and print their hash; exit 1 where another was meant."""
     told = _exported(against) if against is not None else None
+    if told is not None and block not in (None, told.block_number):
+        raise Misconfigured(f"{against} is of block {told.block_number}, not {block}; leave --block out")
     with Chain.connect(rpc, addresses) as chain:
-        state = replayed(chain, told.block_number if told is not None and block is None else block)
+        state = replayed(chain, told.block_number if told is not None else block)
     wanted = told.digest if told is not None else expect
     same = wanted is None or wanted.lower() == state.digest
     told_of = {"block_number": state.block_number, "block_hash": state.block_hash, "state_hash": state.digest}
@@ -151,7 +153,17 @@ def verify_export(folder: Annotated[Path, typer.Argument()], as_json: AsJson = F
 
 
 def replayed(chain: Chain, block: int | None) -> State:
-    """The state at a block, from nothing but events."""
+    """The state at a block, from nothing but events.
+
+    Raises:
+        Misconfigured: the contracts were not there yet.
+        Unavailable: the RPC does not answer, or does not know the block yet.
+    """
+    first = chain.deployment.start_block
+    if block is not None and block < first:
+        raise Misconfigured(
+            f"block {block} is before the deployment's first block, {first}; ask for that or a later one"
+        )
     at = chain.head() if block is None else chain.block(block)
     book = MemoryBook()
     for news in history(chain, at.number, at.hash):

@@ -164,6 +164,19 @@ def test_an_address_file_of_another_deployment_does_not_open_this_database(
     assert "holds the ledger of another deployment" in answer.stderr
 
 
+def test_a_replay_as_of_a_block_before_the_deployment_is_one_sentence(
+    anvil: Anvil, command: list[str], tmp_path: Path
+) -> None:
+    second = deploy_on(anvil)
+    second.save(tmp_path / "second.json")
+    first = second.start_block
+    replay = ["replay", *command[3:-2], "--addresses", str(tmp_path / "second.json"), "--block"]
+    answer = CliRunner().invoke(app, [*replay, str(first - 1)])
+    sentence = f"block {first - 1} is before the deployment's first block, {first}; ask for that or a later one"
+    assert (answer.exit_code, answer.stderr) == (2, f"assize: {sentence}\n")
+    assert CliRunner().invoke(app, [*replay, str(first)]).exit_code == 0
+
+
 def test_serving_follows_the_chain_until_it_is_told_to_stop(command: list[str], story: Story) -> None:
     served = subprocess.Popen([*command[:3], "serve", *command[3:], "--port", "0"], stdout=subprocess.PIPE, text=True)
     try:

@@ -335,6 +335,20 @@ def test_an_export_of_whatever_a_party_wrote_on_the_chain_can_be_checked(
     assert ledger("replay", "--against", str(folder)).exit_code == 0
 
 
+def test_a_replay_against_an_export_is_as_of_the_exports_block_alone(
+    market: Market, ledger: Ledger, tmp_path: Path
+) -> None:
+    folder = tmp_path / "books"
+    number = json.loads(ledger("export", "--out", str(folder), "--json").stdout)["block_number"]
+    market.anvil.rpc.call("evm_mine")
+    assert ledger("replay", "--against", str(folder), "--block", str(number)).exit_code == 0
+    answer = ledger("replay", "--against", str(folder), "--block", str(number + 1))
+    assert (answer.exit_code, answer.stderr) == (
+        2,
+        f"assize: {folder} is of block {number}, not {number + 1}; leave --block out\n",
+    )
+
+
 def columns_of(folder: Path, table: str) -> tuple[str, ...]:
     """The columns of an export's table, as its manifest names them."""
     columns = json.loads((folder / "manifest.json").read_text())["tables"][table]["columns"]
