@@ -5,8 +5,8 @@ An explanation is made of the raw events alone, each a line with its transaction
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -18,7 +18,7 @@ from ledger.records import decode_event
 from ledger.rows import find_fact
 from protocol.chain import events as on_chain
 from protocol.chain.events import Event
-from protocol.chain.structs import Verdict
+from protocol.chain.structs import Cause, Verdict
 from protocol.errors import Rejected
 from protocol.wire.assignments import assignee_of, jobs_in, jobs_of, unpack_leaves
 from protocol.wire.reasons import SENTENCES, Reason
@@ -47,12 +47,20 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """What the lines are about: jobs of one round, the node that did them, and a juror where its seat is meant."""
+    """What the lines are about: jobs of one round, the node that did them, and a juror where its seat is meant.
+
+    ``trials`` are appeals to be told as well, each with the job that it tries.
+    """
 
     round: Round
     jobs: frozenset[int]
     node: int
     juror: int = 0
+    trials: dict[int, int] = field(default_factory=dict)
+
+    def has_seat(self, round_: int, juror: int) -> bool:
+        """Whether a seat is part of the story: of a trial every one is."""
+        return self.juror in (0, juror) or round_ in self.trials
 
     def of_jobs(self, bitmap: int) -> str:
         """Those of the case's jobs that are in a bitmap, in words; empty where none is."""
@@ -71,7 +79,7 @@ def why_job(connection: Connection, round_: int, job: int) -> Explanation | None
     else:
         became = {"submitted": "is not judged yet"}.get(held.verdict, f"is {held.verdict}")
         became += f", and {held.credited} wei were credited for it" if held.credited else ""
-    case = _Case(fact, frozenset({job}), node)
+    case = _Case(fact, frozenset({job}), node, trials=_trials(connection, fact, {job}))
     return Explanation(
         f"job {job} of round {round_}, assigned to node {node}, {became}", at(connection), _told(connection, case)
     )
@@ -92,16 +100,25 @@ def _why_credit(connection: Connection, entry: CreditEntry) -> Explanation:
     if round_ is None:
         only = select(EVENT).where(EVENT.c.block_number == entry.block_number, EVENT.c.log_index == entry.log_index)
         return Explanation(subject, at(connection), tuple(_plain(row) for row in connection.execute(only)))
-    subject += f", in round {entry.round}" + f" for node {entry.node}" * bool(entry.node)
-    return Explanation(subject, at(connection), _told(connection, _case_of(connection, round_, entry.node)))
+    subject += f", in round {entry.round}"
+    if entry.node:
+        case = _case_of(connection, round_, entry.node)
+        return Explanation(f"{subject} for node {entry.node}", at(connection), _told(connection, case))
+    case = _case_tried(connection, round_, entry)
+    return Explanation(f"{subject} for appeal {min(case.trials)}", at(connection), _told(connection, case))
 
 
 def _why_slash(connection: Connection, slash: Slash) -> Explanation:
     taken = f"{slash.amount} wei of its bond taken for {slash.cause} in round {slash.round}"
     subject = f"node {slash.node} of {slash.owner}: {taken}"
     round_ = find_fact(connection, Round, slash.round)
-    lines = () if round_ is None else _told(connection, _case_of(connection, round_, slash.node))
-    return Explanation(subject, at(connection), lines)
+    if round_ is None:
+        return Explanation(subject, at(connection), ())
+    if slash.cause == Cause.OVERTURNED.name.lower():
+        case = _case_tried(connection, round_, slash, juror=slash.node)
+    else:
+        case = _case_of(connection, round_, slash.node)
+    return Explanation(subject, at(connection), _told(connection, case))
 
 
 def _case_of(connection: Connection, round_: Round, node: int) -> _Case:
@@ -109,30 +126,64 @@ def _case_of(connection: Connection, round_: Round, node: int) -> _Case:
     held = find_fact(connection, Node, node)
     if held is not None and held.role == "validator":
         return _Case(round_, frozenset(jobs_in(round_.submitted)), 0, juror=node)
-    jobs = () if round_.parent else jobs_of(round_.assignments, node)
-    return _Case(round_, frozenset(jobs), node)
+    jobs = set() if round_.parent else set(jobs_of(round_.assignments, node))
+    return _Case(round_, frozenset(jobs), node, trials=_trials(connection, round_, jobs))
+
+
+def _case_tried(connection: Connection, round_: Round, entry: CreditEntry | Slash, juror: int = 0) -> _Case:
+    """The job whose appeal a grant, or the slash of an overturned juror, is part of: it is decided right after."""
+    later = select(EVENT).where(
+        EVENT.c.block_number == entry.block_number,
+        EVENT.c.log_index > entry.log_index,
+        EVENT.c.name == on_chain.AppealDecided.__name__,
+    )
+    row = connection.execute(later.order_by(EVENT.c.log_index).limit(1)).one()
+    decided = decode_event(row.name, row.payload)
+    assert isinstance(decided, on_chain.AppealDecided)
+    node = 0 if juror else assignee_of(round_.assignments, decided.job)
+    return _Case(round_, frozenset({decided.job}), node, juror, {decided.appeal: decided.job})
+
+
+def _trials(connection: Connection, round_: Round, jobs: set[int]) -> dict[int, int]:
+    """The appeals of those of a round's jobs that were appealed, and which job each tries."""
+    held = (find_fact(connection, Job, round_.round, job) for job in sorted(jobs & set(jobs_in(round_.appealed))))
+    return {job.appeal: job.job for job in held if job is not None}
 
 
 def _told(connection: Connection, case: _Case) -> tuple[Line, ...]:
-    """The lines of the round, and of the trials of those of its jobs that were appealed."""
-    numbers = [case.round.round]
-    for job in sorted(case.jobs) if not case.juror and case.round.appealed else ():
-        held = find_fact(connection, Job, case.round.round, job)
-        numbers += [held.appeal] if held is not None and held.appeal else []
+    """The lines of the round, and of the trials that are part of the case."""
+    numbers = [case.round.round, *case.trials]
     rows = connection.execute(
         select(EVENT).where(EVENT.c.round.in_(numbers)).order_by(EVENT.c.block_number, EVENT.c.log_index)
     )
     return tuple(_lines(rows, case))
 
 
-def _lines(rows: Any, case: _Case) -> Iterator[Line]:
-    for row in rows:
-        event = decode_event(row.name, row.payload)
+def _lines(rows: Iterable[Any], case: _Case) -> Iterator[Line]:
+    told = [(row, decode_event(row.name, row.payload)) for row in rows]
+    for (row, event), job in zip(told, _jobs_decided([event for _, event in told]), strict=True):
+        if _follows_from_appeal(event) and job not in case.jobs:
+            continue
         say = _SAYINGS.get(type(event))
         said = say(case, event) if say is not None else ""
         if said:
             trial = f"appeal {row.round}: " * (row.round != case.round.round)
             yield Line(row.block_number, row.log_index, row.timestamp, row.tx_hash, trial + said)
+
+
+def _jobs_decided(events: list[Event]) -> list[int]:
+    """For each event the job of the appeal decided next, or -1: what an appeal entails comes just before its end."""
+    jobs, job = [], -1
+    for event in reversed(events):
+        job = event.job if isinstance(event, on_chain.AppealDecided) else job
+        jobs.append(job)
+    return jobs[::-1]
+
+
+def _follows_from_appeal(event: Event) -> bool:
+    """Whether it is part of what an overturned verdict costs and earns; it does not name the job."""
+    awards = isinstance(event, on_chain.SlashesAwarded | on_chain.CreditsGranted)
+    return awards or (isinstance(event, on_chain.NodeSlashed) and event.cause is Cause.OVERTURNED)
 
 
 def _plain(row: Any) -> Line:
@@ -161,25 +212,25 @@ def _submitted(case: _Case, event: on_chain.Submitted) -> str:
 
 
 def _drawn(case: _Case, event: on_chain.CommitteeDrawn) -> str:
-    if case.juror and case.juror not in event.jurors:
+    if not any(case.has_seat(event.round, juror) for juror in event.jurors):
         return ""
     seats = ", ".join(map(str, event.jurors))
     return f"validators {seats} are drawn by the hash of block {event.seed_block}, 0x{event.seed.hex()}"
 
 
 def _committed(case: _Case, event: on_chain.VoteCommitted) -> str:
-    if case.juror not in (0, event.juror):
+    if not case.has_seat(event.round, event.juror):
         return ""
     return f"validator {event.juror} commits to a vote that nobody can read yet: 0x{event.commitment.hex()}"
 
 
 def _revealed(case: _Case, event: on_chain.VoteRevealed) -> str:
-    if case.juror not in (0, event.juror):
+    if not case.has_seat(event.round, event.juror):
         return ""
     vote = Vote(event.accept, event.fraud, event.reasons, event.evidence_root)
     if vote.abstains:
         return f"validator {event.juror} abstains: {SENTENCES[Reason.ABSTAIN]}"
-    if event.round != case.round.round:
+    if event.round in case.trials:
         word = "accepted" if event.accept else "fraud" if event.fraud else "void"
         said = f"{word} ({_reason(event.reasons[0]) if event.reasons else SENTENCES[Reason.ACCEPTED]})"
     else:
@@ -224,7 +275,7 @@ def _tallied(case: _Case, event: on_chain.RoundTallied) -> str:
 
 
 def _appealed(case: _Case, event: on_chain.AppealOpened) -> str:
-    if event.job not in case.jobs or case.juror:
+    if event.job not in case.jobs:
         return ""
     against = Verdict(event.against).name.lower()
     deposit = f"with {event.deposit} wei as deposit"
@@ -232,7 +283,7 @@ def _appealed(case: _Case, event: on_chain.AppealOpened) -> str:
 
 
 def _decided(case: _Case, event: on_chain.AppealDecided) -> str:
-    if event.job not in case.jobs or case.juror:
+    if event.job not in case.jobs:
         return ""
     if not event.decided:
         return f"no committee decides appeal {event.appeal}: job {event.job} is void"
@@ -280,9 +331,11 @@ def _earned(case: _Case, event: on_chain.CreditsEarned) -> str:
 
 
 def _slashed(case: _Case, event: on_chain.NodeSlashed) -> str:
-    if event.node not in (case.node, case.juror):
+    overturned = event.cause is Cause.OVERTURNED
+    if event.node not in (case.node, case.juror) and (case.juror or not overturned):
         return ""
-    return f"node {event.node} loses {event.amount} wei of its bond for {event.cause.name.lower()}; {event.bond} remain"
+    cause = "a verdict that is overturned" if overturned else event.cause.name.lower()
+    return f"node {event.node} loses {event.amount} wei of its bond for {cause}; {event.bond} remain"
 
 
 def _jobs(jobs: list[int]) -> str:
@@ -310,6 +363,8 @@ _SAYINGS: dict[type[Event], Callable[[_Case, Any], str]] = {
     on_chain.JurorSettled: _juror_settled,
     on_chain.CreditsEarned: _earned,
     on_chain.NodeSlashed: _slashed,
+    on_chain.SlashesAwarded: lambda case, event: f"{event.amount} wei of slashed bonds are awarded to {event.owner}",
+    on_chain.CreditsGranted: lambda case, event: f"{event.owner} is granted {event.amount} wei of credits for them",
     on_chain.RoundVoided: lambda case, event: "the round ends without a verdict: nothing of it is paid or slashed",
     on_chain.RoundSettled: lambda case, event: "the round is settled",
 }

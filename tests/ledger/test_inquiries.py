@@ -23,7 +23,7 @@ from ledger.queries import every
 from protocol.chain import calls
 from protocol.chain.client import Chain
 from protocol.wire.reasons import SENTENCES, Reason
-from tests.conftest import Anvil
+from tests.conftest import TERMS, Anvil
 from tests.ledger import disputes
 from tests.ledger.disputes import Dispute
 from tests.ledger.scenario import MAX_UNITS, PRICE, Market, Story, terms_of
@@ -116,6 +116,58 @@ def test_appeals_are_part_of_the_explanation(dispute: Dispute, ledger: Ledger) -
     in_order(lines, f"appeal {won}: validator", "job 1, appealed, is settled as fraud", f"appeal {won} ends: job 1 is")
     lines = told(ledger, f"{dispute.round}/6")
     in_order(lines, f"appeal {undecided}: there is no quorum", f"no committee decides appeal {undecided}")
+
+
+def test_a_grant_is_explained_by_the_appeal_it_comes_from(
+    dispute: Dispute, ledger: Ledger, chain: Chain, database: Database
+) -> None:
+    disputes.told(dispute)
+    sync(chain, database)
+    with database.reading() as connection:
+        grants = [entry for entry in every(connection, CreditEntry) if entry.kind == "granted"]
+    entry = next(entry for entry in grants if entry.owner == dispute.rival.address)
+    assert len(grants) == 2
+    won, lines = dispute.appeals[1], told(ledger, f"{entry.block_number}:{entry.log_index}")
+    in_order(
+        lines,
+        f"node {dispute.workers[0].node} is assigned job 1;",
+        f"validator {dispute.juror} says job 1 accepted",
+        "the majority's verdict: job 1 accepted",
+        f"{entry.owner} appeals against accepted for job 1",
+        f"appeal {won}: validators",
+        "says fraud",
+        "the committee decides: fraud",
+        f"node {dispute.juror} loses {TERMS.rounds.overturn_penalty} wei of its bond for a verdict that is overturned",
+        f"{entry.amount} wei of slashed bonds are awarded to {entry.owner}",
+        f"{entry.owner} is granted {entry.amount} wei",
+        f"appeal {won} ends: job 1 is fraud",
+    )
+    assert sum("is granted" in line for line in lines) == sum("overturned" in line for line in lines) == 1
+    answer = ledger("why", f"{entry.block_number}:{entry.log_index}", "--json")
+    assert json.loads(answer.stdout)["subject"].endswith(f", in round {dispute.round} for appeal {won}")
+
+
+def test_an_overturned_jurors_slash_is_explained_by_the_appeal_and_its_trial(
+    dispute: Dispute, ledger: Ledger, chain: Chain, database: Database
+) -> None:
+    disputes.told(dispute)
+    sync(chain, database)
+    with database.reading() as connection:
+        first, second = (slash for slash in every(connection, Slash) if slash.cause == "overturned")
+    for slash, job, voted, became in ((first, 0, "fraud", "accepted"), (second, 1, "accepted", "fraud")):
+        appeal, lines = dispute.appeals[job], told(ledger, f"{slash.block_number}:{slash.log_index}")
+        in_order(
+            lines,
+            f"validator {dispute.juror} says job {job} {voted}",
+            f"appeals against {voted} for job {job}",
+            f"appeal {appeal}: validators",
+            f"says {became} (",
+            f"the committee decides: {became}",
+            f"node {dispute.juror} loses",
+            f"appeal {appeal} ends: job {job} is {became}",
+        )
+        assert sum("loses" in line for line in lines) == 1
+        assert sum("appeals against" in line for line in lines) == 1
 
 
 def test_a_job_that_nobody_did_is_said_to_be_so(story: Story, ledger: Ledger) -> None:
