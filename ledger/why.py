@@ -231,7 +231,8 @@ def _revealed(case: _Case, event: on_chain.VoteRevealed) -> str:
     if vote.abstains:
         return f"validator {event.juror} abstains: {SENTENCES[Reason.ABSTAIN]}"
     if event.round in case.trials:
-        word = "accepted" if event.accept else "fraud" if event.fraud else "void"
+        # The contract cuts a vote to the jobs submitted: here to the one that is tried.
+        word = _word(vote, case.trials[event.round])
         said = f"{word} ({_reason(event.reasons[0]) if event.reasons else SENTENCES[Reason.ACCEPTED]})"
     else:
         said = _votes(case, vote)

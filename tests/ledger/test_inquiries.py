@@ -170,6 +170,16 @@ def test_an_overturned_jurors_slash_is_explained_by_the_appeal_and_its_trial(
         assert sum("appeals against" in line for line in lines) == 1
 
 
+def test_a_trials_vote_is_read_as_the_contract_counts_it(dispute: Dispute, ledger: Ledger) -> None:
+    for chapter in (disputes.condemn, disputes.dispute_all):
+        chapter(dispute)
+    dispute.tick("draw", dispute.appeals[1])
+    disputes.judge(dispute, dispute.appeals[1], {1: disputes.FRAUD, 200: disputes.OK})
+    lines = told(ledger, f"{dispute.round}/1")
+    in_order(lines, "says fraud (", "the committee decides: fraud")
+    assert not any("says accepted" in line for line in lines)
+
+
 def test_a_job_that_nobody_did_is_said_to_be_so(story: Story, ledger: Ledger) -> None:
     answer = ledger("why", f"{story.rounds[0]}/2")
     assert answer.exit_code == 0
