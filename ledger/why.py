@@ -161,14 +161,24 @@ def _told(connection: Connection, case: _Case) -> tuple[Line, ...]:
 
 def _lines(rows: Iterable[Any], case: _Case) -> Iterator[Line]:
     told = [(row, decode_event(row.name, row.payload)) for row in rows]
+    judged: set[int] = set()
     for (row, event), job in zip(told, _jobs_decided([event for _, event in told]), strict=True):
+        if isinstance(event, on_chain.RoundTallied):
+            judged.add(event.round)
         if _follows_from_appeal(event) and job not in case.jobs:
             continue
-        say = _SAYINGS.get(type(event))
-        said = say(case, event) if say is not None else ""
+        said = _says(case, event, row.round in judged)
         if said:
             trial = f"appeal {row.round}: " * (row.round != case.round.round)
             yield Line(row.block_number, row.log_index, row.timestamp, row.tx_hash, trial + said)
+
+
+def _says(case: _Case, event: Event, judged: bool) -> str:
+    """What an event says of a case; ``judged`` where its round has come to a verdict."""
+    if isinstance(event, on_chain.JurorSettled) and not judged:
+        return _juror_without_quorum(case, event)
+    say = _SAYINGS.get(type(event))
+    return "" if say is None else say(case, event)
 
 
 def _jobs_decided(events: list[Event]) -> list[int]:
@@ -323,6 +333,12 @@ def _juror_settled(case: _Case, event: on_chain.JurorSettled) -> str:
     return f"validator {event.juror} agreed with the verdict on {event.bits} jobs: {event.paid} wei"
 
 
+def _juror_without_quorum(case: _Case, event: on_chain.JurorSettled) -> str:
+    if event.juror != case.juror:
+        return ""
+    return f"validator {event.juror} did its part though there was no quorum, and is paid in full: {event.paid} wei"
+
+
 def _earned(case: _Case, event: on_chain.CreditsEarned) -> str:
     if event.node not in (case.node, case.juror):
         return ""
@@ -366,7 +382,9 @@ _SAYINGS: dict[type[Event], Callable[[_Case, Any], str]] = {
     on_chain.NodeSlashed: _slashed,
     on_chain.SlashesAwarded: lambda case, event: f"{event.amount} wei of slashed bonds are awarded to {event.owner}",
     on_chain.CreditsGranted: lambda case, event: f"{event.owner} is granted {event.amount} wei of credits for them",
-    on_chain.RoundVoided: lambda case, event: "the round ends without a verdict: nothing of it is paid or slashed",
+    on_chain.RoundVoided: lambda case, event: (
+        "the round ends without a verdict: no job of it is paid for, and no worker is slashed"
+    ),
     on_chain.RoundSettled: lambda case, event: "the round is settled",
 }
 """Event type to what it says of a case, in words."""

@@ -26,7 +26,7 @@ from protocol.wire.reasons import SENTENCES, Reason
 from tests.conftest import TERMS, Anvil
 from tests.ledger import disputes
 from tests.ledger.disputes import Dispute
-from tests.ledger.scenario import MAX_UNITS, PRICE, Market, Story, terms_of
+from tests.ledger.scenario import FEE, MAX_UNITS, PRICE, Market, Story, terms_of
 
 Ledger = Callable[..., Result]
 CREDIT = tuple(field.name for field in fields(Credit))
@@ -178,6 +178,23 @@ def test_a_trials_vote_is_read_as_the_contract_counts_it(dispute: Dispute, ledge
     lines = told(ledger, f"{dispute.round}/1")
     in_order(lines, "says fraud (", "the committee decides: fraud")
     assert not any("says accepted" in line for line in lines)
+
+
+def test_jurors_without_a_quorum_are_said_to_be_paid_for_their_part(
+    dispute: Dispute, ledger: Ledger, chain: Chain, database: Database
+) -> None:
+    disputes.told(dispute)
+    sync(chain, database)
+    with database.reading() as connection:
+        entries = [entry for entry in every(connection, CreditEntry) if entry.kind == "judged"]
+    entry = next(entry for entry in entries if entry.round == dispute.appeals[6])
+    lines = told(ledger, f"{entry.block_number}:{entry.log_index}")
+    paid = f"validator {entry.node} did its part though there was no quorum, and is paid in full: {FEE} wei"
+    in_order(lines, paid, f"earns {FEE} wei", "no job of it is paid for, and no worker is slashed")
+    assert not any("agreed with the verdict" in line or "nothing of it" in line for line in lines)
+    entry = next(entry for entry in entries if entry.round == dispute.appeals[0])
+    lines = told(ledger, f"{entry.block_number}:{entry.log_index}")
+    in_order(lines, "the majority's verdict", f"validator {entry.node} agreed with the verdict on 1 jobs: {FEE} wei")
 
 
 def test_a_job_that_nobody_did_is_said_to_be_so(story: Story, ledger: Ledger) -> None:
