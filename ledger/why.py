@@ -282,7 +282,8 @@ def _tallied(case: _Case, event: on_chain.RoundTallied) -> str:
     void = case.round.submitted & ~event.accepted & ~event.fraud
     parts = {"accepted": event.accepted, "fraud": event.fraud, "void": void}
     said = "; ".join(f"{jobs} {word}" for word, bits in parts.items() if (jobs := case.of_jobs(bits)))
-    return f"the majority's verdict: {said or 'of nothing here'}; it may be appealed until {event.deadline}"
+    final = f"it may be appealed until {event.deadline}" if case.round.appeal_seats else "it is final"
+    return f"the majority's verdict: {said or 'of nothing here'}; {final}"
 
 
 def _appealed(case: _Case, event: on_chain.AppealOpened) -> str:

@@ -197,6 +197,17 @@ def test_jurors_without_a_quorum_are_said_to_be_paid_for_their_part(
     in_order(lines, "the majority's verdict", f"validator {entry.node} agreed with the verdict on 1 jobs: {FEE} wei")
 
 
+def test_a_verdict_is_final_where_no_appeal_is_offered(story: Story, ledger: Ledger) -> None:
+    lines = told(ledger, f"{story.rounds[0]}/0")
+    in_order(lines, "the majority's verdict: job 0 accepted; it is final")
+    assert not any("may be appealed" in line for line in lines)
+
+
+def test_a_verdict_may_be_appealed_where_that_is_offered(dispute: Dispute, ledger: Ledger) -> None:
+    disputes.condemn(dispute)
+    in_order(told(ledger, f"{dispute.round}/0"), "the majority's verdict: job 0 fraud; it may be appealed until")
+
+
 def test_a_job_that_nobody_did_is_said_to_be_so(story: Story, ledger: Ledger) -> None:
     answer = ledger("why", f"{story.rounds[0]}/2")
     assert answer.exit_code == 0
