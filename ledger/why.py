@@ -246,7 +246,8 @@ def _revealed(case: _Case, event: on_chain.VoteRevealed) -> str:
         said = f"{word} ({_reason(event.reasons[0]) if event.reasons else SENTENCES[Reason.ACCEPTED]})"
     else:
         said = _votes(case, vote)
-    return f"validator {event.juror} says {said}; its evidence has the root 0x{event.evidence_root.hex()}"
+    evidence = f"its evidence has the root 0x{event.evidence_root.hex()}"
+    return f"validator {event.juror} says {said}; {evidence}" if said else ""
 
 
 def _votes(case: _Case, vote: Vote) -> str:
@@ -283,7 +284,7 @@ def _tallied(case: _Case, event: on_chain.RoundTallied) -> str:
     parts = {"accepted": event.accepted, "fraud": event.fraud, "void": void}
     said = "; ".join(f"{jobs} {word}" for word, bits in parts.items() if (jobs := case.of_jobs(bits)))
     final = f"it may be appealed until {event.deadline}" if case.round.appeal_seats else "it is final"
-    return f"the majority's verdict: {said or 'of nothing here'}; {final}"
+    return f"the majority's verdict: {said or 'of other jobs'}; {final}"
 
 
 def _appealed(case: _Case, event: on_chain.AppealOpened) -> str:

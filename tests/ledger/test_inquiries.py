@@ -212,6 +212,9 @@ def test_a_job_that_nobody_did_is_said_to_be_so(story: Story, ledger: Ledger) ->
     answer = ledger("why", f"{story.rounds[0]}/2")
     assert answer.exit_code == 0
     assert f"job 2 of round 1, assigned to node {story.honest.node}, was not submitted" in answer.stdout
+    lines = told(ledger, f"{story.rounds[0]}/2")
+    in_order(lines, "the majority's verdict: of other jobs")
+    assert not any("says" in line for line in lines)
 
 
 @pytest.mark.parametrize(
