@@ -31,7 +31,9 @@ class Roster:
     required: dict[int, int] = field(default_factory=dict)
     bond: dict[int, int] = field(default_factory=dict)
     active_at: dict[int, int] = field(default_factory=dict)
-    gone: set[int] = field(default_factory=set)
+    retired: set[int] = field(default_factory=set)
+    """For good: a bond is withdrawn only after that, and a new key brings no node back."""
+    revoked: set[int] = field(default_factory=set)
     runs: dict[int, frozenset[int]] = field(default_factory=lambda: defaultdict(frozenset))
     waiting: list[tuple[int, int]] = field(default_factory=list)
     """When a node becomes active, and which: a heap."""
@@ -49,10 +51,12 @@ class Roster:
                 heapq.heappush(self.waiting, (event.active_at, event.node))
             case on_chain.BondToppedUp() | on_chain.NodeSlashed():
                 self.bond[event.node] = event.bond
-            case on_chain.NodeRetired() | on_chain.KeyRevoked():
-                self.gone.add(event.node)
+            case on_chain.NodeRetired():
+                self.retired.add(event.node)
+            case on_chain.KeyRevoked():
+                self.revoked.add(event.node)
             case on_chain.KeyRotated():
-                self.gone.discard(event.node)
+                self.revoked.discard(event.node)
             case on_chain.NodeJoined():
                 self.runs[event.node] |= {event.run}
             case on_chain.NodeLeft():
@@ -69,7 +73,8 @@ class Roster:
         """The runs that could list a node."""
         serves = (
             node in self.capacity
-            and node not in self.gone
+            and node not in self.retired
+            and node not in self.revoked
             and self.active_at[node] <= timestamp
             and self.bond[node] >= self.required[node]
         )

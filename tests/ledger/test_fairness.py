@@ -42,6 +42,7 @@ happenings = st.one_of(
     st.builds(lambda node, bond: event(on_chain.BondToppedUp, node=node, bond=bond), nodes, bonds),
     st.builds(lambda node: event(on_chain.KeyRevoked, node=node), nodes),
     st.builds(lambda node: event(on_chain.KeyRotated, node=node), nodes),
+    st.builds(lambda node: event(on_chain.NodeRetired, node=node), nodes),
 )
 capacities = st.lists(st.integers(1, 20), min_size=len(NODES), max_size=len(NODES))
 activations = st.lists(st.integers(0, 30), min_size=len(NODES), max_size=len(NODES))
@@ -64,6 +65,20 @@ def test_shares_are_those_of_counting_every_node_in_every_round(
     }
     for node, tally in found.items():
         assert (tally.expected, tally.variance) == pytest.approx(expected[node][2:], abs=1e-9)
+
+
+def test_a_retired_node_is_due_nothing_even_with_a_new_key() -> None:
+    told = [
+        registered(1, 4, active_at=0),
+        registered(2, 4, active_at=0),
+        *(event(on_chain.NodeJoined, run=1, node=node) for node in (1, 2)),
+        event(on_chain.NodeRetired, node=2),
+        event(on_chain.KeyRotated, node=2),
+        event(on_chain.RoundOpened, run=1, assignments=pack_assignments([Listing(1, 6)])),
+    ]
+    count = Count()
+    count.take(Log(time, b"", b"", 0, time, each) for time, each in enumerate(told))
+    assert {node: (tally.jobs, tally.expected) for node, tally in count.tallies().items()} == {1: (6, 6.0)}
 
 
 def counted_one_by_one(logs: list[Log]) -> dict[int, tuple[int, int, float, float]]:
@@ -90,6 +105,7 @@ def able_in(before: list[Event], node: int, run: int, timestamp: int) -> int:
     bond = [each.bond for each in own if hasattr(each, "bond")][-1]
     keys = [each for each in own if isinstance(each, on_chain.KeyRevoked | on_chain.KeyRotated)]
     revoked = bool(keys) and isinstance(keys[-1], on_chain.KeyRevoked)
+    gone = revoked or any(isinstance(each, on_chain.NodeRetired) for each in own)
     places = [each for each in own if isinstance(each, on_chain.NodeJoined | on_chain.NodeLeft) and each.run == run]
     joined = bool(places) and isinstance(places[-1], on_chain.NodeJoined)
-    return int(first.capacity) if joined and not revoked and bond >= BOND and first.active_at <= timestamp else 0
+    return int(first.capacity) if joined and not gone and bond >= BOND and first.active_at <= timestamp else 0
