@@ -1,8 +1,9 @@
 """Whether work was shared out fairly.
 
 A round's jobs are expected to go to the nodes that could take them in proportion to their capacity: those that had
-joined its run and were in service when it opened. A node's jobs are compared with that expectation by a z-score, the
-variance being that of draws without favour, and Holm's correction says which deviations mean something among so many.
+joined its run at the rules in effect and were in service when it opened. A node's jobs are compared with that
+expectation by a z-score, the variance being that of draws without favour, and Holm's correction says which deviations
+mean something among so many.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ledger.facts import Node
 from ledger.fold.rounds import listed_jobs
 from ledger.index import stored_logs
 from ledger.queries import at
-from ledger.roster import TELLING, Roster
+from ledger.roster import ANNOUNCING, TELLING, Roster
 from ledger.tables import TABLES
 from protocol.chain import events as on_chain
 from protocol.chain.events import Log
@@ -29,7 +30,7 @@ from protocol.chain.events import Log
 SIGNIFICANCE = 0.01
 """Chance that a network without favour shows any significant node at all."""
 
-COUNTED = (*TELLING, on_chain.RoundOpened)
+COUNTED = (*TELLING, *ANNOUNCING, on_chain.RoundOpened)
 """All events that have a say in shares."""
 
 NO_VARIANCE = 1e-9
@@ -118,15 +119,24 @@ class Count:
     def take(self, logs: Iterable[Log]) -> None:
         """Counts what follows."""
         for log in logs:
-            if isinstance(log.event, on_chain.RoundOpened):
+            for number in self.roster.renewed(log.timestamp):
+                self._ask_anew(number, log.timestamp)
+            if isinstance(log.event, ANNOUNCING):
+                self.roster.take(log.event)
+            elif isinstance(log.event, on_chain.RoundOpened):
                 for node in self.roster.activated(log.timestamp):
                     self._place(node, self.roster.open_to(node, log.timestamp))
                 self._opened(self.runs[log.event.run], listed_jobs(log.event.assignments))
             else:
                 node = log.event.node  # type: ignore[attr-defined]  # every telling event has one
-                before = self.roster.runs[node]
+                before = frozenset(self.roster.joined[node])
                 self.roster.take(log.event)
                 self._place(node, self.roster.open_to(node, log.timestamp), before)
+
+    def _ask_anew(self, number: int, timestamp: int) -> None:
+        """Other rules are in effect: whoever was able has to join the run again."""
+        for node in list(self.runs[number].able):
+            self._place(node, self.roster.open_to(node, timestamp), frozenset({number}))
 
     def _place(self, node: int, open_to: frozenset[int], before: frozenset[int] = frozenset()) -> None:
         """Takes a node in where it has become able, and out where it no longer is."""

@@ -20,7 +20,10 @@ TELLING = (
     on_chain.NodeJoined,
     on_chain.NodeLeft,
 )
-"""All events that have a say in it. Each is about one node."""
+"""All events that have a say in who serves. Each is about one node."""
+
+ANNOUNCING = (on_chain.RunOpened, on_chain.TermsAnnounced)
+"""All events that give a run rules. They take effect in time, see ``Roster.renewed``."""
 
 
 @dataclass(slots=True)
@@ -34,9 +37,16 @@ class Roster:
     retired: set[int] = field(default_factory=set)
     """For good: a bond is withdrawn only after that, and a new key brings no node back."""
     revoked: set[int] = field(default_factory=set)
-    runs: dict[int, frozenset[int]] = field(default_factory=lambda: defaultdict(frozenset))
+    joined: dict[int, dict[int, bytes]] = field(default_factory=lambda: defaultdict(dict))
+    """By node: the runs that it has joined, at which rules. Of a change another is made, as copies share them."""
     waiting: list[tuple[int, int]] = field(default_factory=list)
     """When a node becomes active, and which: a heap."""
+    rules: dict[int, bytes] = field(default_factory=dict)
+    """By run: those in effect, without which nobody who joined is listed."""
+    announced: dict[int, tuple[int, bytes]] = field(default_factory=dict)
+    """By run: what is to replace them, and when."""
+    due: list[tuple[int, int]] = field(default_factory=list)
+    """When a run may have other rules, and which: a heap. Announcements that were replaced are still in it."""
 
     def copied(self) -> Roster:
         """Another that goes on from here."""
@@ -58,9 +68,15 @@ class Roster:
             case on_chain.KeyRotated():
                 self.revoked.discard(event.node)
             case on_chain.NodeJoined():
-                self.runs[event.node] |= {event.run}
+                self.joined[event.node] = self.joined[event.node] | {event.run: event.rules_hash}
             case on_chain.NodeLeft():
-                self.runs[event.node] -= {event.run}
+                left = self.joined[event.node]
+                self.joined[event.node] = {run: rules for run, rules in left.items() if run != event.run}
+            case on_chain.RunOpened():
+                self.rules[event.run] = event.terms.rules_hash
+            case on_chain.TermsAnnounced():
+                self.announced[event.run] = event.effective_at, event.terms.rules_hash
+                heapq.heappush(self.due, (event.effective_at, event.run))
 
     def activated(self, timestamp: int) -> set[int]:
         """The nodes that have become active since this was last asked."""
@@ -69,8 +85,18 @@ class Roster:
             nodes.add(heapq.heappop(self.waiting)[1])
         return nodes
 
+    def renewed(self, timestamp: int) -> set[int]:
+        """The runs that have come to other rules since this was last asked, which must be before every event."""
+        runs = set()
+        while self.due and self.due[0][0] <= timestamp:
+            effective_at, run = heapq.heappop(self.due)
+            if run in self.announced and self.announced[run][0] == effective_at:
+                self.rules[run] = self.announced.pop(run)[1]
+                runs.add(run)
+        return runs
+
     def open_to(self, node: int, timestamp: int) -> frozenset[int]:
-        """The runs that could list a node."""
+        """The runs that could list a node: where it has joined at the rules that are in effect."""
         serves = (
             node in self.capacity
             and node not in self.retired
@@ -78,4 +104,5 @@ class Roster:
             and self.active_at[node] <= timestamp
             and self.bond[node] >= self.required[node]
         )
-        return self.runs[node] if serves else frozenset()
+        joined = self.joined[node].items() if serves else ()
+        return frozenset(run for run, rules in joined if self.rules.get(run) == rules)
