@@ -37,8 +37,8 @@ class Store:
         try:
             self._engine = _engine(url)
             self._writer = self._engine.execution_options(writes=True)
-        except (SQLAlchemyError, ImportError) as error:
-            raise Misconfigured(f"database_url {url!r} cannot be used: {error}") from error
+        except (SQLAlchemyError, ImportError, ValueError) as error:
+            raise Misconfigured(f"database_url cannot be used: {error}") from error
         self._glances = itertools.count()
         # SQLite lets writers poll for its lock, and the unlucky starve: threads of one process wait in turn instead.
         self._turn = threading.Lock() if self._engine.dialect.name == "sqlite" else nullcontext()

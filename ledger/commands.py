@@ -35,9 +35,9 @@ def sync(addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson 
     with opened(rpc, addresses, db, no_sync=False) as (_, database), database.reading() as connection:
         at = queries.at(connection)
         if as_json:
-            print(json.dumps({"block_number": at.block_number, "block_hash": at.block_hash, "db": database.where}))
+            print(json.dumps({"block_number": at.block_number, "block_hash": at.block_hash, "db": database.shown}))
         else:
-            print(f"{database.where} holds the chain up to block {at.block_number} ({at.block_hash})")
+            print(f"{database.shown} holds the chain up to block {at.block_number} ({at.block_hash})")
 
 
 @app.command()

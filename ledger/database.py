@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,9 @@ from protocol.errors import Misconfigured, Unavailable
 BUSY_SECONDS = 30
 """Longest wait for another process that is writing to the same SQLite file."""
 
+PASSWORD = re.compile(r"(://[^/@:]*):[^@/]*@")
+"""That of a database URL, after whose it is."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Position:
@@ -37,7 +41,7 @@ class Database:
     """The ledger of one deployment in SQLite or PostgreSQL; made on first use.
 
     Args:
-        where: a file's path, or a database URL.
+        where: a file's path, or a database URL; ``shown`` is that without its password.
         deployment: whose ledger it is.
 
     Raises:
@@ -46,18 +50,18 @@ class Database:
 
     def __init__(self, where: str | Path, deployment: Deployment) -> None:
         self.where = str(where)
+        self.shown = PASSWORD.sub(r"\1:***@", self.where)
         self._identity = json.dumps(deployment.identity() | {"tables": TABLES_VERSION}, sort_keys=True)
         try:
             self._engine = _engine(self.where)
             self._turn = threading.Lock()
             METADATA.create_all(self._engine)
         except OperationalError as error:
-            if "locked" in str(error.orig):
-                raise Unavailable(f"the ledger's database {self.where} does not answer: {error.orig}") from error
-            raise Misconfigured(f"cannot open the ledger's database {self.where}: {error.orig}") from error
+            if "locked" in _reason(error):
+                raise Unavailable(f"the ledger's database {self.shown} does not answer: {_reason(error)}") from error
+            raise Misconfigured(f"cannot open the ledger's database {self.shown}: {_reason(error)}") from error
         except (SQLAlchemyError, ImportError, OSError, ValueError, RuntimeError) as error:
-            reason = str(getattr(error, "orig", None) or error).splitlines()[0]
-            raise Misconfigured(f"cannot open the ledger's database {self.where}: {reason}") from error
+            raise Misconfigured(f"cannot open the ledger's database {self.shown}: {_reason(error)}") from error
         self._claim(Cursor(deployment.start_block, deployment.start_hash))
 
     @contextmanager
@@ -98,7 +102,7 @@ class Database:
     def _alone(self) -> Iterator[None]:
         """Of the threads of this process: SQLite lets writers poll for its lock, and the unlucky starve."""
         if not self._turn.acquire(timeout=BUSY_SECONDS):
-            raise Unavailable(f"the ledger's database {self.where} has been busy for {BUSY_SECONDS} s")
+            raise Unavailable(f"the ledger's database {self.shown} has been busy for {BUSY_SECONDS} s")
         try:
             with self._answering():
                 yield
@@ -110,9 +114,9 @@ class Database:
         try:
             yield
         except OperationalError as error:
-            raise Unavailable(f"the ledger's database {self.where} does not answer: {error.orig}") from error
+            raise Unavailable(f"the ledger's database {self.shown} does not answer: {_reason(error)}") from error
         except NoConnectionLeft as error:
-            raise Unavailable(f"the ledger's database {self.where} has too many readers at once: {error}") from error
+            raise Unavailable(f"the ledger's database {self.shown} has too many readers at once: {error}") from error
 
     def _claim(self, start: Cursor) -> None:
         # The write comes first, so that of two processes which make one database only one begins it.
@@ -123,7 +127,7 @@ class Database:
         if row.deployment != self._identity:
             self.close()
             raise Misconfigured(
-                f"the database {self.where} holds the ledger of another deployment, or one made by another version of "
+                f"the database {self.shown} holds the ledger of another deployment, or one made by another version of "
                 "Assize; give another --db, or remove it: the chain has it all"
             )
 
@@ -145,6 +149,11 @@ def read_position(connection: Connection) -> Position:
     """Returns how far this database has read the chain."""
     row = connection.execute(select(_POSITION)).one()
     return Position(Cursor.from_json(row.cursor), row.block_number, bytes.fromhex(row.block_hash[2:]))
+
+
+def _reason(error: Exception) -> str:
+    """What the driver said, or else what happened, in one line."""
+    return str(getattr(error, "orig", None) or error).splitlines()[0]
 
 
 def _engine(where: str) -> Engine:

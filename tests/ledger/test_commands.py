@@ -98,6 +98,7 @@ def test_each_wrong_input_is_one_sentence(chain: Chain, addresses: Path, ledger:
         (("--addresses", str(other_place)), 2, "another deployment"),
         (("--db", "mystery://x"), 2, "cannot open the ledger's database"),
         (("--db", "postgresql://h:abc/x"), 2, "cannot open the ledger's database"),
+        (("--db", f"postgresql://me:secret@127.0.0.1:{free_port()}/x"), 2, "postgresql://me:***@127.0.0.1"),
         (("--db", "~nobody-of-this-name/x"), 2, "cannot open the ledger's database"),
     ]
     for options, code, words in wrong:
