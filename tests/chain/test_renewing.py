@@ -1,0 +1,59 @@
+"""What an intent's failure leaves behind stands in nobody's way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from protocol.chain import calls
+from protocol.chain.client import Chain
+from protocol.chain.renewing import Renewing
+from protocol.chain.reverts import Reverted
+from protocol.chain.sender import Sender
+from protocol.errors import Rejected
+from protocol.node.wallet import Wallet
+from tests.chain.test_sender import QUICK, sent_by
+from tests.chaos.between import Between
+from tests.conftest import Anvil
+from tests.interfering import overtaking
+
+
+@pytest.fixture
+def failed(
+    chain: Chain, anvil: Anvil, make_wallet: Callable[[str], Wallet], tmp_path: Path
+) -> Iterator[tuple[Sender, Wallet]]:
+    """A sender whose intent to drip has lost its nonce to another program."""
+    between, wallet, taken = Between(anvil.port), make_wallet("alice"), list[str]()
+    own = Chain(between.url, chain.deployment)
+    sender = Sender(own, wallet, tmp_path / "journal.sqlite", QUICK)
+    interference = overtaking(anvil, chain, wallet, drip(chain, wallet), taken)
+    with between.interfering(interference), pytest.raises(Rejected, match="nonce 0 was taken by another program"):
+        sender.send("drip", drip(chain, wallet))
+    yield sender, wallet
+    sender.close()
+    own.close()
+    between.close()
+
+
+def drip(chain: Chain, wallet: Wallet) -> calls.Call:
+    return calls.drip(chain.deployment, wallet.address, 5)
+
+
+def test_an_intent_that_failed_is_sent_once_under_a_new_key_also_after_a_restart(
+    failed: tuple[Sender, Wallet], chain: Chain, anvil: Anvil
+) -> None:
+    sender, wallet = failed
+    receipt = Renewing(sender).send("drip", drip(chain, wallet))
+    assert receipt.status == 1
+    assert Renewing(sender).send("drip", drip(chain, wallet)) == receipt, "a restart finds it in the journal"
+    assert chain.latest().balance_of(wallet.address) == 5
+    assert sent_by(anvil, wallet.address) == 2, "the other program's, and ours"
+
+
+def test_what_the_contract_refuses_is_not_renewed(failed: tuple[Sender, Wallet], chain: Chain, anvil: Anvil) -> None:
+    sender, wallet = failed
+    with pytest.raises(Reverted, match="UnknownNode"):
+        Renewing(sender).send("retire", calls.retire(chain.deployment, 9))
+    assert sent_by(anvil, wallet.address) == 1

@@ -1,0 +1,69 @@
+"""What happens between a process and its RPC: another program takes its nonce, or the RPC is behind the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from eth_account import Account
+from pydantic_core import to_json
+
+from protocol.chain.calls import Call
+from protocol.chain.client import Chain
+from protocol.node.wallet import Wallet
+from tests.chain.test_sender import foreign, sent_by
+from tests.chaos.between import Answer, Asked, Forward, Interference
+from tests.conftest import Anvil, until
+
+
+def overtaking(anvil: Anvil, chain: Chain, wallet: Wallet, call: Call, taken: list[str]) -> Interference:
+    """Takes the nonce of the first transaction of ``wallet`` that is like ``call``; puts what did so into ``taken``."""
+
+    def interfere(asked: Asked, forward: Forward) -> Answer | None:
+        for each in asked.calls:
+            if each["method"] == "eth_sendRawTransaction" and not taken and _is_like(call, each["params"][0], wallet):
+                taken.append(_take_nonce(anvil, chain, wallet))
+        return forward(asked)
+
+    return interfere
+
+
+def _take_nonce(anvil: Anvil, chain: Chain, wallet: Wallet) -> str:
+    """The other program's transaction, mined."""
+    nonce = sent_by(anvil, wallet.address)
+    taken = anvil.rpc.call("eth_sendRawTransaction", foreign(chain, wallet, nonce))
+    until(lambda: sent_by(anvil, wallet.address) > nonce, 10, "the other program's transaction")
+    return str(taken)
+
+
+def _is_like(call: Call, raw: str, wallet: Wallet) -> bool:
+    """Whether a signed transaction calls the same function, and is of this key."""
+    return call.data[:4].hex() in raw and Account.recover_transaction(raw) == wallet.address
+
+
+def lagging(anvil: Anvil, call: Call, blocks: int, simulations: list[str]) -> Interference:
+    """Answers each sender's first simulation like ``call`` from so many ``blocks`` ago.
+
+    Puts the sender of every such simulation into ``simulations``, in their order.
+    """
+
+    def interfere(asked: Asked, forward: Forward) -> Answer | None:
+        who = next((each["params"][0]["from"] for each in asked.calls if _simulates(call, each)), None)
+        if who is None:
+            return forward(asked)
+        simulations.append(who)
+        if simulations.count(who) > 1:
+            return forward(asked)
+        block = hex(int(anvil.rpc.call("eth_blockNumber"), 16) - blocks)
+        return forward(replace(asked, body=to_json([_asked_at(block, each) for each in asked.calls])))
+
+    return interfere
+
+
+def _simulates(call: Call, each: Mapping[str, Any]) -> bool:
+    return each["method"] == "eth_call" and each["params"][0].get("data", "").startswith("0x" + call.data[:4].hex())
+
+
+def _asked_at(block: str, each: Mapping[str, Any]) -> dict[str, Any]:
+    return {**each, "params": [block if one == "pending" else one for one in each["params"]]}
