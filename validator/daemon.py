@@ -17,9 +17,11 @@ import structlog
 
 from protocol.chain import calls
 from protocol.chain.client import Chain
+from protocol.chain.renewing import Renewing
+from protocol.chain.reverts import Reverted
 from protocol.chain.sender import Sender
 from protocol.chain.tail import Rollback, Tail
-from protocol.errors import AssizeError, Rejected
+from protocol.errors import AssizeError
 from protocol.wire import evidence as bundles
 from protocol.wire.auth import Signer
 from protocol.wire.votes import abstention, commitment
@@ -34,6 +36,9 @@ from validator.runs import Runs
 from validator.verdict import vote_of
 
 log = structlog.get_logger()
+
+RETRY_SECONDS = 1.0
+"""Pause before a vote is sent again that the contract refused."""
 
 
 class Validator:
@@ -68,9 +73,11 @@ class Validator:
         self._history = history
         self._reserve_seconds, self._patience_seconds = reserve_seconds, patience_seconds
         self._nudge_seconds = nudge_seconds
+        self._renewing = Renewing(sender)
         self._tail, self._rounds = Tail(chain), Rounds()
         self._block_time, self._seen_at = 0, time.monotonic()
-        self._refused: set[str] = set()
+        self._told: set[str] = set()
+        self._not_before: dict[str, float] = {}
         self._overdue_since: dict[tuple[int, Duty], float] = {}
 
     def tick(self) -> bool:
@@ -122,7 +129,7 @@ class Validator:
         try:
             context = self._runs.context(run, followed.terms)
         except AssizeError as error:
-            if self._refuse(f"run {run}: {error}"):
+            if self._is_news(f"run {run}: {error}"):
                 log.warning("run_not_known", run=run, error=str(error))
             return None
         return Trial(followed, context, self._rounds.manifest_roots[run, version], self._desk.docket(followed))
@@ -196,7 +203,7 @@ class Validator:
         ballot = _ballot(followed)
         standing = self._journal.find(ballot)
         if standing is None:
-            if self._refuse(f"reveal/{ballot.name}"):
+            if self._is_news(f"reveal/{ballot.name}"):
                 log.error("vote_lost", round=ballot.round, attempt=ballot.attempt)
             return
         vote = standing.vote
@@ -228,29 +235,34 @@ class Validator:
     def _take(self, key: str, call: calls.Call) -> None:
         """Sends a step that another may take first, or that it is too early for: a refusal is no news."""
         try:
-            self._sender.send(key, call)
-        except Rejected as error:
+            self._renewing.send(key, call)
+        except Reverted as error:
             log.debug("not_taken", call=call.description, error=str(error))
         else:
             log.info("sent", call=call.description)
 
     def _send(self, key: str, call: calls.Call) -> bool:
-        """Sends once; what the contract refuses is logged and not tried again. Returns whether it is mined."""
-        if key in self._refused:
+        """Sends, unless it was refused a moment ago; returns whether it is mined.
+
+        A refusal is not the last word: the RPC that simulates may be behind the one that told of the phase, and whoever
+        stays away is slashed. To ask again costs little, and ``duty`` ends it at the deadline.
+        """
+        if time.monotonic() < self._not_before.get(key, 0.0):
             return False
         try:
-            self._sender.send(key, call)
-        except Rejected as error:
-            self._refuse(key)
-            log.warning("refused", call=call.description, error=str(error))
+            self._renewing.send(key, call)
+        except Reverted as error:
+            self._not_before[key] = time.monotonic() + RETRY_SECONDS
+            if self._is_news(f"{key} {error.name}"):
+                log.warning("refused", call=call.description, error=str(error))
             return False
         log.info("sent", call=call.description)
         return True
 
-    def _refuse(self, key: str) -> bool:
-        """Notes that a step will not be tried again; returns whether that is news."""
-        news = key not in self._refused
-        self._refused.add(key)
+    def _is_news(self, what: str) -> bool:
+        """Whether ``what`` was not said before: each is logged once."""
+        news = what not in self._told
+        self._told.add(what)
         return news
 
 

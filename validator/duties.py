@@ -34,7 +34,8 @@ def duty(followed: FollowedRound, node: int, certain: bool, now: float) -> Duty:
         return Duty.COMMIT if not followed.revealing and now <= followed.deadline else Duty.NOTHING
     if followed.revealing:
         return Duty.REVEAL if now <= followed.deadline else Duty.NOTHING
-    return Duty.REVEAL if now > followed.deadline else Duty.NOTHING
+    ends = followed.deadline + followed.terms.reveal_seconds  # counted from the commit deadline, however late the first
+    return Duty.REVEAL if followed.deadline < now <= ends else Duty.NOTHING
 
 
 def overdue(followed: FollowedRound, now: float) -> Duty:
