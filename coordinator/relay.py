@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import structlog
@@ -13,6 +14,7 @@ from coordinator.store import Store
 from coordinator.tables import Claim, Round
 from protocol.chain import calls
 from protocol.chain.events import SubmissionRefused
+from protocol.chain.renewing import Renewing
 from protocol.chain.reverts import Reverted
 from protocol.chain.sender import Sender
 from protocol.chain.structs import Refusal, State, Submission
@@ -27,6 +29,12 @@ SENTENCES = {
 }
 """Why the contract left a claim out of its batch."""
 
+OF_THE_CLAIM = frozenset({"NothingTaken", "TooManyLeaves", "BatchCutOff"})
+"""Refusals that are for good. Any other may be that of an RPC that is behind the mirror, or on another fork."""
+
+RETRY_SECONDS = 0.5
+"""Pause before claims are sent again that were refused, but not for good; when the work phase ends, they are late."""
+
 
 class Relay:
     """Sends pending claims of one run. A claim the contract refuses never holds up the others of its batch."""
@@ -34,9 +42,11 @@ class Relay:
     def __init__(self, store: Store, sender: Sender, patience: Patience) -> None:
         self._store = store
         self._sender = sender
+        self._renewing = Renewing(sender)
         self._patience = patience
         self._looked_at: int | None = None
         self._claims: list[Claim] = []
+        self._not_before: dict[int, float] = {}
 
     def advance(self, market: Market, now: float, chain_time: int) -> bool:
         """Sends the batches that are due. True where anything was sent or settled with."""
@@ -72,18 +82,27 @@ class Relay:
         if round_.state != State.OPEN or chain_time > round_.deadline:
             self._mark(claims, "late", "the work phase had ended")
             return True
+        if time.monotonic() < self._not_before.get(round_.id, 0.0):
+            return False
         batch = batch_of(round_, claims, self._patience, now)
         return bool(batch) and self._send(round_, batch)
 
     def _send(self, round_: Round, batch: Sequence[Claim]) -> bool:
-        """Sends a batch; one that is refused as a whole is sent claim by claim, to learn what is wrong with each."""
-        whole = self._submit(round_, batch)
-        if whole is None:
+        """Sends a batch; one that is refused for good is sent claim by claim, to learn what is wrong with each.
+
+        True where anything was sent or settled with.
+        """
+        refusal = self._submit(round_, batch)
+        if refusal is None:
             return True
-        for claim in batch:
-            refusal = whole if len(batch) == 1 else self._submit(round_, [claim])
-            if refusal is not None:
-                self._refuse(claim, _sentence(refusal))
+        if refusal.name not in OF_THE_CLAIM:
+            self._not_before[round_.id] = time.monotonic() + RETRY_SECONDS
+            log.debug("batch_put_off", round=round_.id, error=str(refusal))
+            return False
+        if len(batch) > 1:
+            sent = [self._send(round_, [claim]) for claim in batch]
+            return any(sent)
+        self._refuse(batch[0], _sentence(refusal))
         return True
 
     def _submit(self, round_: Round, batch: Sequence[Claim]) -> Reverted | None:
@@ -93,7 +112,7 @@ class Relay:
         place = f"round-{round_.id}/submit/{round_.beacon.hex()[:16]}/"
         key = place + "-".join(f"{c.node}:{claimed_jobs(c):x}" for c in batch)
         try:
-            receipt = self._sender.send(key, call)
+            receipt = self._renewing.send(key, call)
         except Reverted as refusal:
             return refusal
         left_out = {
