@@ -17,6 +17,7 @@ from prometheus_client import Counter
 
 from protocol.chain import calls
 from protocol.chain.client import Chain
+from protocol.chain.renewing import Renewing
 from protocol.chain.sender import Sender
 from protocol.chain.structs import Role, State, Submission
 from protocol.environments.environment import Environment
@@ -63,7 +64,7 @@ class Worker:
         produce: Produce = Producer,
     ) -> None:
         self.settings, self.signer, self.chain, self.client = settings, signer, chain, client
-        self.sender = sender
+        self.sender, self.renewing = sender, Renewing(sender)
         self.log = structlog.get_logger("worker")
         self.outbox = Outbox(settings.state_dir / "rounds")
         self.deployed = Deployed(chain.chain_id, chain.deployment.address_of("Rounds"))
@@ -278,5 +279,5 @@ class Worker:
                 bytes.fromhex(request.signature[2:]),
             )
             call = calls.submit(self.chain.deployment, round_, packed, (own,))
-            self.sender.send(f"submit/{round_}/{request.beacon[2:18]}/{first_job}", call)
+            self.renewing.send(f"submit/{round_}/{request.beacon[2:18]}/{first_job}", call)
             self.log.warning("submitted_for_itself", round=round_)

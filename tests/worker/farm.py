@@ -94,7 +94,7 @@ class Farm:
         settings, deployment = self.worker_settings(name, **changes), self.swarm.chain.deployment
         settings.state_dir.mkdir(parents=True, exist_ok=True)
         key = (party or self.party).key
-        chain = Chain(self.swarm.anvil.url, deployment)
+        chain = Chain(settings.rpc_url, deployment)
         client = CoordinatorClient(settings.coordinator_url, key, chain.chain_id, deployment.rounds)
         sender = Sender(chain, key, settings.state_dir / "sender.db")
         with ExitStack() as unless_made:

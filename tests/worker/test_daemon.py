@@ -11,13 +11,16 @@ from prometheus_client import REGISTRY
 from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 
+from protocol.chain import calls
 from protocol.chain.structs import Role, State
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.wire.api import Assignment, Assignments
 from protocol.wire.assignments import bitmap_of, unpack_leaves
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import artifact_root, decode
+from tests.chaos.between import Between
 from tests.coordinator.swarm import RULES
+from tests.interfering import overtaking
 from tests.worker.farm import Farm, serve, wait_for
 from worker.daemon import Worker
 from worker.outbox import Outbox
@@ -113,6 +116,22 @@ def test_a_worker_submits_for_itself_when_the_coordinator_does_not_relay(farm: F
     assert farm.swarm.chain.latest().round(assignment.round).submitted == jobs_of(farm, assignment)
     farm.clockwork.advance()
     assert farm.swarm.chain.latest().round(assignment.round).submitted == jobs_of(farm, assignment)
+
+
+def test_a_worker_whose_nonce_another_program_took_submits_for_itself_all_the_same(farm: Farm) -> None:
+    between, swarm, taken = Between(farm.swarm.anvil.port), farm.swarm, list[str]()
+    farm.closing.callback(between.close)
+    worker = farm.worker(rpc_url=between.url)
+    assignment = farm.open_round(worker)
+    worker.tick()
+    swarm.anvil.rpc.call("evm_increaseTime", hex(swarm.window * 8 // 10))
+    swarm.anvil.rpc.call("evm_mine")
+    worker.next_housekeeping = 0.0
+    submit = calls.submit(swarm.chain.deployment, 1, b"", [])
+    with between.interfering(overtaking(swarm.anvil, swarm.chain, farm.party.key, submit, taken)):
+        worker.tick()
+    assert len(taken) == 1
+    assert swarm.chain.latest().round(assignment.round).submitted == jobs_of(farm, assignment)
 
 
 def test_what_a_crash_left_unsigned_is_made_again_and_handed_in_whole(farm: Farm) -> None:
