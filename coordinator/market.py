@@ -32,7 +32,8 @@ def _keys(table: type[SQLModel]) -> tuple[str, ...]:
 class Market:
     """The mirrored rows. ``live`` are the rounds that still hold anything; of others only the round itself is kept.
 
-    ``budgets`` are what rules allow an honest node, by the hash of the rules, as far as they are known.
+    ``budgets`` are what rules allow an honest node, by the hash of the rules, as far as they are known. ``settled`` are
+    (round, batch) that the contract said are settled, event or no event; it is not in SQL, so a rollback forgets it.
     """
 
     admin: Admin = field(default_factory=Admin)
@@ -49,6 +50,7 @@ class Market:
     touched: dict[Identity, SQLModel] = field(default_factory=dict)
     removed: list[Member | Announcement] = field(default_factory=list)
     budgets: dict[bytes, Sequential] = field(default_factory=dict)
+    settled: set[tuple[int, int]] = field(default_factory=set)
 
     def set(self, row: SQLModel, **values: Any) -> None:
         """Changes columns of ``row`` and notes that it must be written."""

@@ -11,7 +11,6 @@ A transaction sent enables the next at once, so a phase never waits for the next
 from __future__ import annotations
 
 import time
-from collections import Counter
 from dataclasses import dataclass
 
 import structlog
@@ -23,10 +22,10 @@ from coordinator.relay import Relay
 from coordinator.schedule import Step, Verb, step_of
 from protocol.chain import calls
 from protocol.chain.calls import Call
+from protocol.chain.renewing import Renewing
 from protocol.chain.reverts import Reverted
 from protocol.chain.sender import Sender
 from protocol.chain.structs import SettledLeaves
-from protocol.errors import Rejected
 
 log = structlog.get_logger()
 
@@ -53,11 +52,10 @@ class Driver:
         self._run = run
         self._mirror = mirror
         self._sender = sender
+        self._renewing = Renewing(sender)
         self._openings = openings
         self._relay = relay
         self._not_before: dict[str, float] = {}
-        self._tries: Counter[str] = Counter()
-        self._settled: set[tuple[int, int]] = set()
         self._longest_seconds = sender.chain.latest().market_terms().max_round_seconds
 
     def advance(self) -> None:
@@ -80,9 +78,9 @@ class Driver:
         due = self._due(market, chain_time, time.monotonic())
         for each in due:
             if each.step.verb is not Verb.SETTLE:
-                moved |= self._take(each)
+                moved |= self._take(market, each)
         settles = [each for each in due if each.step.verb is Verb.SETTLE]
-        return moved or any(self._take(each) for each in settles[:1])
+        return moved or any(self._take(market, each) for each in settles[:1])
 
     def _due(self, market: Market, chain_time: int, now: float) -> list[Due]:
         """The steps due in this run's rounds, oldest round first, less those put off."""
@@ -92,7 +90,7 @@ class Driver:
             if round_.run != self._run:
                 continue
             unsettled = [
-                row for row in market.submitted.get(round_id, []) if (round_id, row.batch) not in self._settled
+                row for row in market.submitted.get(round_id, []) if (round_id, row.batch) not in market.settled
             ]
             step = step_of(round_, market.jurors(round_), unsettled, self._longest_seconds, chain_time)
             if step is not None and self._not_before.get(step.key, 0.0) <= now:
@@ -119,21 +117,27 @@ class Driver:
                 leaves = [SettledLeaves(row.node, row.leaves) for row in rows]
                 return calls.settle(deployment, step.round, step.batch, round_.assignments, leaves)
 
-    def _take(self, due: Due) -> bool:
+    def _take(self, market: Market, due: Due) -> bool:
         """Sends one step; one that is refused is put off, since others may be due all the same."""
         try:
-            self._sender.send(f"{due.step.key}/{self._tries[due.step.key]}", due.call)
-        except Rejected as refusal:
-            # Somebody else was faster, or the seed block is not there yet; a failed intent's key is spent.
-            self._tries[due.step.key] += 1
+            self._renewing.send(due.step.key, due.call)
+        except Reverted as refusal:
+            # Somebody else was faster, or the seed block is not there yet.
             self._not_before[due.step.key] = time.monotonic() + RETRY_SECONDS
-            if isinstance(refusal, Reverted) and refusal.name == "AlreadySettled":
-                self._settled.add((due.step.round, due.step.batch))
-            level = log.debug if isinstance(refusal, Reverted) else log.warning
-            level("step_refused", step=due.step.key, error=str(refusal))
+            _learn(market, due.step, refusal)
+            log.debug("step_refused", step=due.step.key, error=str(refusal))
             return False
         if due.step.verb is Verb.SETTLE:
             # Where every job of it was appealed, no event tells that the batch is settled.
-            self._settled.add((due.step.round, due.step.batch))
+            market.settled.add((due.step.round, due.step.batch))
         log.info("round_moved", round=due.step.round, verb=due.step.verb.value)
         return True
+
+
+def _learn(market: Market, step: Step, refusal: Reverted) -> None:
+    """Takes in what a refusal tells and no event does: that a batch is settled, or that one is not after all."""
+    if refusal.name == "AlreadySettled":
+        market.settled.add((step.round, step.batch))
+    elif refusal.name == "NotFinished":
+        # A settlement was undone in blocks that the mirror, some confirmations behind, never saw.
+        market.settled -= {batch for batch in market.settled if batch[0] == step.round}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import closing
 
 import pytest
 
@@ -12,7 +13,8 @@ from coordinator.store import Store
 from protocol.chain import calls
 from protocol.chain.structs import Role, State
 from protocol.wire.reasons import Reason
-from tests.conftest import TOKEN
+from tests.chain.test_sender import foreign, sent_by
+from tests.conftest import TOKEN, until
 from tests.coordinator.swarm import FEE, JOBS, PRICE, Swarm
 
 ALL = (1 << JOBS) - 1
@@ -106,6 +108,38 @@ def test_a_closed_run_gets_no_more_rounds_and_the_log_says_why(
     clockwork.advance()
     assert swarm.chain.latest().round_count() == 0
     assert f"run {swarm.run} is closed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("confirmations", [0, 1])
+def test_a_settlement_that_is_undone_and_cannot_be_sent_again_is_made_anew(
+    swarm: Swarm, api: str, confirmations: int
+) -> None:
+    with closing(Clockwork(swarm.settings(confirmations=confirmations), swarm.coordinator)) as clockwork:
+        _settle_twice(swarm, clockwork)
+
+
+def _settle_twice(swarm: Swarm, clockwork: Clockwork) -> None:
+    def goes_on() -> None:
+        swarm.anvil.rpc.call("evm_mine")
+        clockwork.advance()
+
+    def comes_to(state: State) -> None:
+        until(lambda: (goes_on(), swarm.chain.latest().round(1).state is state)[1], 20, state.name)
+
+    goes_on()
+    swarm.beat()
+    comes_to(State.OPEN)
+    goes_on()
+    for worker in swarm.workers:
+        swarm.work(worker, swarm.client(worker).assignments(worker.node)[0])
+    comes_to(State.VOTING)
+    swarm.vote(1, dict.fromkeys(range(JOBS), Reason.ACCEPTED))
+    comes_to(State.SETTLED)
+    swarm.anvil.rpc.call("anvil_reorg", 1, [])
+    assert swarm.chain.latest().round(1).state is State.TALLIED
+    nonce = sent_by(swarm.anvil, swarm.coordinator.address)
+    swarm.anvil.rpc.call("eth_sendRawTransaction", foreign(swarm.chain, swarm.coordinator, nonce))
+    comes_to(State.SETTLED)
 
 
 def mirror_differences(swarm: Swarm) -> list[str]:
