@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from sqlmodel import Session, select
 
 from coordinator.fold import fold
@@ -52,7 +55,7 @@ class Mirror:
         """
         if self._tail is None:
             self._tail = self._resumed()
-        try:
+        with self._whole():
             before = self._tail.cursor
             while answer := self._tail.poll():
                 if isinstance(answer, Rollback):
@@ -60,16 +63,25 @@ class Mirror:
                 else:
                     self._take(answer, before)
                 before = self._tail.cursor
-        except BaseException:
-            self._tail = None  # memory may be ahead of SQL: start again from what was committed
-            raise
         return self.market
 
     def take_effect(self, now: int) -> None:
-        """Lets announced terms count whose time has come by ``now`` (unix seconds), block or no block."""
+        """Lets announced terms count whose time has come by ``now`` (unix seconds), block or no block.
+
+        Raises ``Unavailable`` as ``follow`` does.
+        """
         if self._tail is not None and self.market.take_effect(now):
-            with self._store.writing() as session:
+            with self._whole(), self._store.writing() as session:
                 self._write(session, self._tail.cursor)
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """A step that fails half-way leaves memory ahead of SQL: the next begins from what was committed."""
+        try:
+            yield
+        except BaseException:
+            self._tail = None
+            raise
 
     def _resumed(self) -> Tail:
         with self._store.reading() as session:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from sqlmodel import select
 
 from coordinator.clockwork import Clockwork, keep_rules
@@ -11,14 +15,16 @@ from coordinator.fold import fold
 from coordinator.market import Market
 from coordinator.mirror import Mirror
 from coordinator.store import Store
-from coordinator.tables import MIRROR, Announcement, Cursor, Member
+from coordinator.tables import MIRROR, Announcement, Cursor, Member, Run
 from coordinator.undoing import undo
+from protocol.chain import calls
 from protocol.chain.client import Chain
 from protocol.chain.cursor import Cursor as Position
 from protocol.chain.events import Event, Log, NodeJoined, NodeLeft
+from protocol.errors import Unavailable
 from protocol.wire.reasons import Reason
 from tests.conftest import Anvil
-from tests.coordinator.swarm import JOBS, RULES, Swarm
+from tests.coordinator.swarm import JOBS, PRICE, RULES, Swarm
 from tests.postgresql import new_database
 
 Rows = dict[str, list[dict[str, object]]]
@@ -128,5 +134,26 @@ def test_what_came_and_went_between_two_looks_is_no_row_to_delete(chain: Chain, 
     mirror.follow().remove(Announcement(run=1, effective_at=5, terms="{}"))
     anvil.rpc.call("evm_mine")
     mirror.follow()
+    assert rows(store)["Announcement"] == []
+    store.close()
+
+
+def test_terms_that_could_not_be_written_when_their_time_came_are_written_by_the_next_look(
+    swarm: Swarm, tmp_path: Path
+) -> None:
+    path = tmp_path / "mirror.db"
+    store = Store(f"sqlite:///{path}")
+    mirror = Mirror(swarm.chain, store)
+    terms = replace(swarm.chain.latest().run(swarm.run).terms, rules_hash=b"\x09" * 32, price_per_unit=PRICE + 1)
+    swarm.send(swarm.requester, calls.announce(swarm.chain.deployment, swarm.run, terms))
+    then = mirror.follow().announcements[swarm.run].effective_at
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(Unavailable, match="database did not answer"):
+            mirror.take_effect(then)
+    mirror.follow()
+    mirror.take_effect(then)
+    with store.reading() as session:
+        assert session.get_one(Run, swarm.run).price_per_unit == PRICE + 1
     assert rows(store)["Announcement"] == []
     store.close()
