@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 
 import structlog
+from eth_utils import keccak
 from sqlmodel import select
 
 from coordinator.market import Market
@@ -108,9 +109,8 @@ class Relay:
     def _submit(self, round_: Round, batch: Sequence[Claim]) -> Reverted | None:
         submissions = [Submission(c.node, c.beacon, c.leaves, c.uri, c.signature) for c in batch]
         call = calls.submit(self._sender.chain.deployment, round_.id, round_.assignments, submissions)
-        # After a reorganisation another round may go by this number, with the same jobs.
-        place = f"round-{round_.id}/submit/{round_.beacon.hex()[:16]}/"
-        key = place + "-".join(f"{c.node}:{claimed_jobs(c):x}" for c in batch)
+        # By what it says: after a reorganisation another round may go by this number, and jobs may be claimed anew.
+        key = f"round-{round_.id}/submit/{keccak(call.data).hex()[:16]}"
         try:
             receipt = self._renewing.send(key, call)
         except Reverted as refusal:

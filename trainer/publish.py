@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import structlog
+from eth_utils import keccak
 
 from protocol.chain import calls
 from protocol.chain.client import Chain
-from protocol.chain.reverts import Reverted
+from protocol.chain.renewing import Renewing
 from protocol.chain.sender import Sender
 from protocol.chain.structs import Consumption
 from protocol.errors import Rejected
@@ -32,8 +32,7 @@ class Publisher:
         """``model`` is the directory the run was opened with (version 0); later versions go under ``folder``."""
         self.chain, self.sender, self.signer, self.run = chain, sender, signer, run
         self.store, self.model, self.folder = store, model, folder
-        self._spent: Counter[bytes] = Counter()
-        """How many keys of a root's announcement are of no more use."""
+        self.renewing = Renewing(sender)
         folder.mkdir(parents=True, exist_ok=True)
         self.log = structlog.get_logger("trainer.publish")
 
@@ -67,17 +66,8 @@ class Publisher:
 
     def _announce(self, version: int, root: bytes, consumed: Sequence[Consumption]) -> None:
         """Sends it; under another key where a reorganisation has undone it and it then failed. Raises ``Reverted``."""
-        call, name = calls.publish(self.chain.deployment, self.run, version, root, consumed), root.hex()[:16]
-        while True:
-            key = f"publish/{self.run}/{version}/{name}" + f"/{self._spent[root]}" * bool(self._spent[root])
-            try:
-                self.sender.send(key, call)
-                return
-            except Reverted:
-                raise
-            except Rejected as failure:
-                self._spent[root] += 1
-                self.log.warning("announced_again", version=version, why=str(failure))
+        call = calls.publish(self.chain.deployment, self.run, version, root, consumed)
+        self.renewing.send(f"publish/{self.run}/{version}/{keccak(call.data).hex()[:16]}", call)
 
     def directory(self, version: int) -> Path:
         """Where the weights of a published version are. ``Unavailable`` where they are not kept any more."""

@@ -205,7 +205,7 @@ class Worker:
 
     def _hand_in(self, round_: int, asked: set[int]) -> None:
         """Sends the signatures of the jobs asked for: the coordinator asks until it holds them."""
-        for _, submission in self.outbox.submissions(round_):
+        for submission in self.outbox.submissions(round_):
             if asked & {leaf.job for leaf in unpack_leaves(bytes.fromhex(submission.leaves[2:]))}:
                 self.client.submit(round_, submission)
 
@@ -267,7 +267,7 @@ class Worker:
         if assignment is None:
             return
         packed = bytes.fromhex(assignment.assignments[2:])
-        for first_job, request in self.outbox.submissions(round_):
+        for request in self.outbox.submissions(round_):
             leaves = bytes.fromhex(request.leaves[2:])
             if bitmap_of(leaf.job for leaf in unpack_leaves(leaves)) & submitted:
                 continue
@@ -279,5 +279,5 @@ class Worker:
                 bytes.fromhex(request.signature[2:]),
             )
             call = calls.submit(self.chain.deployment, round_, packed, (own,))
-            self.renewing.send(f"submit/{round_}/{request.beacon[2:18]}/{first_job}", call)
+            self.renewing.send(f"submit/{round_}/{keccak(call.data).hex()[:16]}", call)
             self.log.warning("submitted_for_itself", round=round_)

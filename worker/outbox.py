@@ -57,16 +57,16 @@ class Outbox:
         """Keeps signed leaves, named after the first job among them."""
         self._write(round_, f"submission-{first_job}.json", submission.model_dump_json().encode())
 
-    def submissions(self, round_: int) -> Iterator[tuple[int, SubmissionRequest]]:
-        """Signed leaves of a round, each with its first job."""
+    def submissions(self, round_: int) -> Iterator[SubmissionRequest]:
+        """Signed leaves of a round."""
         for path in sorted(self._round(round_).glob("submission-*.json")):
-            yield int(path.stem.partition("-")[2]), SubmissionRequest.model_validate_json(path.read_bytes())
+            yield SubmissionRequest.model_validate_json(path.read_bytes())
 
     def signed_jobs(self, round_: int) -> set[int]:
         """Jobs of a round whose leaves are signed: their artifacts were kept before."""
         return {
             leaf.job
-            for _, submission in self.submissions(round_)
+            for submission in self.submissions(round_)
             for leaf in unpack_leaves(bytes.fromhex(submission.leaves[2:]))
         }
 

@@ -12,9 +12,7 @@ import structlog
 
 from protocol.chain.calls import Call
 from protocol.chain.receipts import Receipt
-from protocol.chain.reverts import Reverted
-from protocol.chain.sender import Sender
-from protocol.errors import Rejected
+from protocol.chain.sender import Sender, Spent
 
 log = structlog.get_logger()
 
@@ -31,14 +29,13 @@ class Renewing:
 
         Raises:
             Reverted: the contract refuses it now, or it was mined and reverted.
+            Rejected: the key was used for another call.
             Unavailable: as ``Sender.send``; calling again goes on where it stopped.
         """
         while True:
             spent = self._spent[key]
             try:
                 return self._sender.send(f"{key}/{spent}" if spent else key, call)
-            except Reverted:
-                raise
-            except Rejected as failure:
+            except Spent as failure:
                 self._spent[key] += 1
                 log.warning("sent_anew", call=call.description, why=str(failure))

@@ -28,6 +28,10 @@ OUTAGE_SECONDS = 5.0
 """An RPC that is silent so long while something is waited for counts as out of reach."""
 
 
+class Spent(Rejected):
+    """The intent of this key has failed: its transaction reverted, or another program took its nonce. So it stays."""
+
+
 class Sender:
     """Sends the transactions of one key, in one process at a time. Safe to share between threads.
 
@@ -81,7 +85,8 @@ class Sender:
 
         Raises:
             Reverted: the contract refuses it (nothing was sent), or it was mined and reverted.
-            Rejected: the key was used for another call, or its nonce was taken by another program.
+            Rejected: the key was used for another call.
+            Spent: its intent failed before, or its nonce was taken by another program.
             Unavailable: no RPC, fees above the cap, or not mined in time; calling again goes on where it stopped.
         """
         return self.send_many([(key, call)])[0]
@@ -189,7 +194,7 @@ class Sender:
         intents = [intent for key in keys if (intent := self._journal.intent(key)) is not None]
         for intent in intents:
             if intent.state == FAILED:
-                raise Rejected(str(intent.failure))
+                raise Spent(str(intent.failure))
         found = zip(intents, self._pending.receipts(intents), strict=True)
         return {intent.key: self._pending.settle(intent, receipt) for intent, receipt in found if receipt is not None}
 

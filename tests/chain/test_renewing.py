@@ -52,6 +52,13 @@ def test_an_intent_that_failed_is_sent_once_under_a_new_key_also_after_a_restart
     assert sent_by(anvil, wallet.address) == 2, "the other program's, and ours"
 
 
+def test_a_key_that_stands_for_another_call_is_not_renewed(failed: tuple[Sender, Wallet], chain: Chain) -> None:
+    sender, wallet = failed
+    with pytest.raises(Rejected, match="the journal has 'drip' as"):
+        Renewing(sender).send("drip", calls.retire(chain.deployment, 9))
+    assert chain.latest().balance_of(wallet.address) == 0
+
+
 def test_what_the_contract_refuses_is_not_renewed(failed: tuple[Sender, Wallet], chain: Chain, anvil: Anvil) -> None:
     sender, wallet = failed
     with pytest.raises(Reverted, match="UnknownNode"):

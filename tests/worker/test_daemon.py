@@ -51,7 +51,7 @@ def test_what_is_assigned_is_made_proved_uploaded_signed_and_relayed(farm: Farm)
     standing = farm.swarm.chain.latest().round(assignment.round)
     assert standing.submitted & jobs_of(farm, assignment) == jobs_of(farm, assignment)
     deployment = farm.swarm.chain.deployment
-    for _, submission in worker.outbox.submissions(assignment.round):
+    for submission in worker.outbox.submissions(assignment.round):
         for leaf in unpack_leaves(bytes.fromhex(submission.leaves[2:])):
             artifact = decode(farm.swarm.client(farm.party).artifact(leaf.root))
             assert artifact_root(deployment.chain_id, deployment.rounds, artifact) == leaf.root

@@ -49,7 +49,7 @@ def test_what_is_kept_is_there_for_whoever_starts_over_the_same_folder(outbox: O
     assert again.rounds() == [3]
     assert again.assignment(3) == assignment(3, [0, 1])
     assert again.artifact(3, 0) == b"parquet"
-    assert list(again.submissions(3)) == [(0, signed(0, 1))]
+    assert list(again.submissions(3)) == [signed(0, 1)]
 
 
 def test_an_artifact_that_was_not_made_is_none(outbox: Outbox) -> None:
@@ -67,7 +67,7 @@ def test_a_write_torn_by_a_crash_counts_as_not_made_and_is_made_again(outbox: Ou
     outbox.put_artifact(4, 1, b"other")
     outbox.put_submission(4, 0, signed(0))
     assert outbox.artifact(4, 1) == b"other"
-    assert list(outbox.submissions(4)) == [(0, signed(0))]
+    assert list(outbox.submissions(4)) == [signed(0)]
 
 
 def test_a_round_begun_and_not_written_has_no_assignment(outbox: Outbox) -> None:
