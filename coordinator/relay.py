@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 
 import structlog
-from eth_utils import keccak
 from sqlmodel import select
 
 from coordinator.market import Market
@@ -109,10 +108,8 @@ class Relay:
     def _submit(self, round_: Round, batch: Sequence[Claim]) -> Reverted | None:
         submissions = [Submission(c.node, c.beacon, c.leaves, c.uri, c.signature) for c in batch]
         call = calls.submit(self._sender.chain.deployment, round_.id, round_.assignments, submissions)
-        # By what it says: after a reorganisation another round may go by this number, and jobs may be claimed anew.
-        key = f"round-{round_.id}/submit/{keccak(call.data).hex()[:16]}"
         try:
-            receipt = self._renewing.send(key, call)
+            receipt = self._renewing.send(f"round-{round_.id}/submit", call)
         except Reverted as refusal:
             return refusal
         left_out = {

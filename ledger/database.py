@@ -153,7 +153,7 @@ def read_position(connection: Connection) -> Position:
 
 def _reason(error: Exception) -> str:
     """What the driver said, or else what happened, in one line."""
-    return str(getattr(error, "orig", None) or error).splitlines()[0]
+    return (str(getattr(error, "orig", None) or error).splitlines() or [type(error).__name__])[0]
 
 
 def _engine(where: str) -> Engine:

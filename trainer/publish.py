@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import structlog
-from eth_utils import keccak
 
 from protocol.chain import calls
 from protocol.chain.client import Chain
@@ -67,7 +66,7 @@ class Publisher:
     def _announce(self, version: int, root: bytes, consumed: Sequence[Consumption]) -> None:
         """Sends it; under another key where a reorganisation has undone it and it then failed. Raises ``Reverted``."""
         call = calls.publish(self.chain.deployment, self.run, version, root, consumed)
-        self.renewing.send(f"publish/{self.run}/{version}/{keccak(call.data).hex()[:16]}", call)
+        self.renewing.send(f"publish/{self.run}/{version}", call)
 
     def directory(self, version: int) -> Path:
         """Where the weights of a published version are. ``Unavailable`` where they are not kept any more."""

@@ -279,5 +279,5 @@ class Worker:
                 bytes.fromhex(request.signature[2:]),
             )
             call = calls.submit(self.chain.deployment, round_, packed, (own,))
-            self.renewing.send(f"submit/{round_}/{keccak(call.data).hex()[:16]}", call)
+            self.renewing.send(f"submit/{round_}", call)
             self.log.warning("submitted_for_itself", round=round_)

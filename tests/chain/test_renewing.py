@@ -9,7 +9,7 @@ import pytest
 
 from protocol.chain import calls
 from protocol.chain.client import Chain
-from protocol.chain.renewing import Renewing
+from protocol.chain.renewing import Renewing, key_of
 from protocol.chain.reverts import Reverted
 from protocol.chain.sender import Sender
 from protocol.errors import Rejected
@@ -30,7 +30,7 @@ def failed(
     sender = Sender(own, wallet, tmp_path / "journal.sqlite", QUICK)
     interference = overtaking(anvil, chain, wallet, drip(chain, wallet), taken)
     with between.interfering(interference), pytest.raises(Rejected, match="nonce 0 was taken by another program"):
-        sender.send("drip", drip(chain, wallet))
+        sender.send(key_of("drip", drip(chain, wallet)), drip(chain, wallet))
     yield sender, wallet
     sender.close()
     own.close()
@@ -52,11 +52,11 @@ def test_an_intent_that_failed_is_sent_once_under_a_new_key_also_after_a_restart
     assert sent_by(anvil, wallet.address) == 2, "the other program's, and ours"
 
 
-def test_a_key_that_stands_for_another_call_is_not_renewed(failed: tuple[Sender, Wallet], chain: Chain) -> None:
+def test_another_call_by_the_same_name_is_another_intent(failed: tuple[Sender, Wallet], chain: Chain) -> None:
     sender, wallet = failed
-    with pytest.raises(Rejected, match="the journal has 'drip' as"):
-        Renewing(sender).send("drip", calls.retire(chain.deployment, 9))
-    assert chain.latest().balance_of(wallet.address) == 0
+    for amount in (5, 7, 7):
+        assert Renewing(sender).send("drip", calls.drip(chain.deployment, wallet.address, amount)).status == 1
+    assert chain.latest().balance_of(wallet.address) == 12
 
 
 def test_what_the_contract_refuses_is_not_renewed(failed: tuple[Sender, Wallet], chain: Chain, anvil: Anvil) -> None:
