@@ -44,8 +44,11 @@ def overdue(followed: FollowedRound, now: float) -> Duty:
         return Duty.NOTHING
     if not followed.jurors:
         return Duty.DRAW
-    all_revealed = followed.revealing and followed.revealed >= followed.committed
-    return Duty.TALLY if all_revealed or (followed.revealing and now > followed.deadline) else Duty.NOTHING
+    if followed.revealing:
+        voted = followed.revealed >= followed.committed or now > followed.deadline
+    else:
+        voted = now > followed.deadline + (followed.terms.reveal_seconds if followed.committed else 0)
+    return Duty.TALLY if voted else Duty.NOTHING
 
 
 def must_decide(followed: FollowedRound, now: float, reserve_seconds: float) -> bool:

@@ -91,7 +91,11 @@ def test_a_redraw_begins_anew() -> None:
 def test_steps_that_anyone_may_take() -> None:
     assert overdue(followed(OPENED, SUBMITTED), 95) is Duty.NOTHING
     assert overdue(followed(OPENED, SUBMITTED, CLOSED), 105) is Duty.DRAW
-    assert overdue(followed(OPENED, SUBMITTED, CLOSED, DRAWN), 115) is Duty.NOTHING
+    drawn = (OPENED, SUBMITTED, CLOSED, DRAWN)
+    assert overdue(followed(*drawn), 115) is Duty.NOTHING
+    assert overdue(followed(*drawn), 121) is Duty.TALLY, "nobody committed in time"
+    assert overdue(followed(*drawn, COMMITTED), 720) is Duty.NOTHING, "who committed may reveal yet"
+    assert overdue(followed(*drawn, COMMITTED), 721) is Duty.TALLY
     revealing = (OPENED, SUBMITTED, CLOSED, DRAWN, COMMITTED, REVEALING)
     assert overdue(followed(*revealing), 125) is Duty.NOTHING
     assert overdue(followed(*revealing, REVEALED), 125) is Duty.TALLY
