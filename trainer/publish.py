@@ -40,7 +40,7 @@ class Publisher:
         return self.chain.latest().run(self.run).version
 
     def publish(self, policy: Policy, consumed: Sequence[Consumption]) -> None:
-        """Serves the policy's present version and announces it, unless the chain has it already."""
+        """Serves the policy's present version and announces it, unless the chain has it. Raises ``Reverted``."""
         version = policy.version
         directory = self._path(version)
         if not directory.exists():
@@ -57,16 +57,12 @@ class Publisher:
         )
         on_chain = self.chain.latest().manifest_root(self.run, version)
         if on_chain == bytes(32):
-            self._announce(version, signed.manifest.root, consumed)
+            call = calls.publish(self.chain.deployment, self.run, version, signed.manifest.root, consumed)
+            self.renewing.send(f"publish/{self.run}/{version}", call)
         elif on_chain != signed.manifest.root:
             raise Rejected(f"version {version} is on chain with another root than this trainer's weights have")
         self._prune(version)
         self.log.info("published", version=version, root="0x" + signed.manifest.root.hex())
-
-    def _announce(self, version: int, root: bytes, consumed: Sequence[Consumption]) -> None:
-        """Sends it; under another key where a reorganisation has undone it and it then failed. Raises ``Reverted``."""
-        call = calls.publish(self.chain.deployment, self.run, version, root, consumed)
-        self.renewing.send(f"publish/{self.run}/{version}", call)
 
     def directory(self, version: int) -> Path:
         """Where the weights of a published version are. ``Unavailable`` where they are not kept any more."""

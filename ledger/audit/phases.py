@@ -82,9 +82,8 @@ def _juror_settled(trial: Trial, log: Log, event: JurorSettled) -> None:
 
 
 def _counted(trial: Trial, log: Log, event: RoundTallied) -> None:
-    """Votes are counted once nobody may vote any more, and before anybody is paid."""
+    """Votes are counted before anybody is paid."""
     round_ = known(trial.book, Round, event.round)
-    _over(trial, log, event, round_)
     paid = trial.settled.pop((event.round, round_.attempt), set())
     trial.findings.equal("fees", "RoundTallied", event.round, "jurors paid before the verdict", tuple(sorted(paid)), ())
 
@@ -92,8 +91,6 @@ def _counted(trial: Trial, log: Log, event: RoundTallied) -> None:
 def _paid_in_full(trial: Trial, log: Log, event: RoundSettled | CommitteeRedrawn) -> None:
     """Whoever revealed a verdict was paid, be it nothing."""
     round_ = known(trial.book, Round, event.round)
-    if isinstance(event, CommitteeRedrawn):
-        _over(trial, log, event, round_)
     _equal_jurors(trial, event, round_, _revealed_by(trial, round_))
 
 
@@ -104,14 +101,15 @@ def _void(trial: Trial, log: Log, event: RoundVoided) -> None:
         return _equal_jurors(trial, event, round_, ())
     if trial.expired(log, round_) and not trial.settled.get((event.round, round_.attempt)):
         return None
-    _over(trial, log, event, round_)
+    _over(trial, log, event)
     return _equal_jurors(trial, event, round_, _revealed_by(trial, round_))
 
 
-def _over(trial: Trial, log: Log, event: RoundTallied | CommitteeRedrawn | RoundVoided, round_: Round) -> None:
+def _over(trial: Trial, log: Log, event: RoundTallied | CommitteeRedrawn | RoundVoided) -> None:
     """Nobody may commit or reveal any more."""
+    round_ = known(trial.book, Round, event.round)
     states, deadline = _states(trial, round_), round_.deadline
-    voted = [state for state in states if state != "drawn"]
+    voted = any(state != "drawn" for state in states)
     if (event.round, round_.attempt) in trial.revealing:
         over = "committed" not in states or log.timestamp > deadline
     else:
@@ -155,8 +153,8 @@ PHASES: dict[type[Event], tuple[Check, ...]] = {
     RevealStarted: (_reveal_started,),
     VoteRevealed: (_revealed,),
     JurorSettled: (_juror_settled,),
-    RoundTallied: (_counted,),
-    CommitteeRedrawn: (_paid_in_full,),
+    RoundTallied: (_over, _counted),
+    CommitteeRedrawn: (_over, _paid_in_full),
     RoundSettled: (_paid_in_full,),
     RoundVoided: (_void,),
 }
