@@ -114,6 +114,10 @@ class Anvil:
         """Gives an address the chain's own coin."""
         self.rpc.call("anvil_setBalance", address, hex(amount))
 
+    def mined_from(self, address: str) -> int:
+        """How many transactions of an address are in blocks. What was just taken is mined a moment later."""
+        return int(self.rpc.call("eth_getTransactionCount", address, "latest"), 16)
+
     def _wait(self) -> None:
         give_up = time.monotonic() + 30
         while True:

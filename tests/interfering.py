@@ -11,10 +11,26 @@ from pydantic_core import to_json
 
 from protocol.chain.calls import Call
 from protocol.chain.client import Chain
+from protocol.chain.fees import GWEI
 from protocol.node.wallet import Wallet
-from tests.chain.test_sender import foreign, sent_by
 from tests.chaos.between import Answer, Asked, Forward, Interference
 from tests.conftest import Anvil, until
+
+
+def foreign(chain: Chain, wallet: Wallet, nonce: int) -> str:
+    """A transaction that another program sends with our key."""
+    fields = {
+        "type": 2,
+        "chainId": chain.chain_id,
+        "nonce": nonce,
+        "to": wallet.address,
+        "value": 7,
+        "data": b"",
+        "gas": 21_000,
+        "maxFeePerGas": 100 * GWEI,
+        "maxPriorityFeePerGas": GWEI,
+    }
+    return "0x" + wallet.sign_transaction(fields).hex()
 
 
 def overtaking(anvil: Anvil, chain: Chain, wallet: Wallet, call: Call, taken: list[str]) -> Interference:
@@ -31,9 +47,9 @@ def overtaking(anvil: Anvil, chain: Chain, wallet: Wallet, call: Call, taken: li
 
 def _take_nonce(anvil: Anvil, chain: Chain, wallet: Wallet) -> str:
     """The other program's transaction, mined."""
-    nonce = sent_by(anvil, wallet.address)
+    nonce = anvil.mined_from(wallet.address)
     taken = anvil.rpc.call("eth_sendRawTransaction", foreign(chain, wallet, nonce))
-    until(lambda: sent_by(anvil, wallet.address) > nonce, 10, "the other program's transaction")
+    until(lambda: anvil.mined_from(wallet.address) > nonce, 10, "the other program's transaction")
     return str(taken)
 
 

@@ -14,7 +14,7 @@ from protocol.chain.reverts import Reverted
 from protocol.chain.sender import Sender
 from protocol.errors import Rejected
 from protocol.node.wallet import Wallet
-from tests.chain.test_sender import QUICK, sent_by
+from tests.chain.test_sender import QUICK
 from tests.chaos.between import Between
 from tests.conftest import Anvil
 from tests.interfering import overtaking
@@ -49,7 +49,7 @@ def test_an_intent_that_failed_is_sent_once_under_a_new_key_also_after_a_restart
     assert receipt.status == 1
     assert Renewing(sender).send("drip", drip(chain, wallet)) == receipt, "a restart finds it in the journal"
     assert chain.latest().balance_of(wallet.address) == 5
-    assert sent_by(anvil, wallet.address) == 2, "the other program's, and ours"
+    assert anvil.mined_from(wallet.address) == 2, "the other program's, and ours"
 
 
 def test_another_call_by_the_same_name_is_another_intent(failed: tuple[Sender, Wallet], chain: Chain) -> None:
@@ -63,4 +63,4 @@ def test_what_the_contract_refuses_is_not_renewed(failed: tuple[Sender, Wallet],
     sender, wallet = failed
     with pytest.raises(Reverted, match="UnknownNode"):
         Renewing(sender).send("retire", calls.retire(chain.deployment, 9))
-    assert sent_by(anvil, wallet.address) == 1
+    assert anvil.mined_from(wallet.address) == 1

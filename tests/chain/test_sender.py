@@ -22,12 +22,13 @@ import pytest
 from protocol.chain import calls
 from protocol.chain.client import Chain
 from protocol.chain.events import Dripped, Transfer
-from protocol.chain.fees import GWEI, Fees
+from protocol.chain.fees import Fees
 from protocol.chain.reverts import Reverted
 from protocol.chain.sender import Sender
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.node.wallet import Keystores, Wallet
-from tests.conftest import ROOT, TOKEN, Anvil
+from tests.conftest import ROOT, TOKEN, Anvil, until
+from tests.interfering import foreign
 
 MakeWallet = Callable[[str], Wallet]
 NOBODY = "0x000000000000000000000000000000000000dEaD"
@@ -51,10 +52,6 @@ def no_mining(anvil: Anvil) -> Iterator[None]:
     anvil.rpc.call("evm_setAutomine", False)
     yield
     anvil.rpc.call("evm_setAutomine", True)
-
-
-def sent_by(anvil: Anvil, address: str) -> int:
-    return int(anvil.rpc.call("eth_getTransactionCount", address, "latest"), 16)
 
 
 def test_an_intent_is_mined_and_its_receipt_holds_the_events(sender: Sender, chain: Chain) -> None:
@@ -88,7 +85,7 @@ def test_a_refused_call_is_reported_in_the_contract_s_words_and_costs_no_nonce(s
 def test_many_intents_take_contiguous_nonces(sender: Sender, chain: Chain, anvil: Anvil) -> None:
     receipts = sender.send_many([(f"pay-{i}", calls.pay_native(NOBODY, i)) for i in range(5)])
     assert [receipt.status for receipt in receipts] == [1] * 5
-    assert sent_by(anvil, sender.address) == 5
+    assert anvil.mined_from(sender.address) == 5
     assert sender.unfinished() == []
 
 
@@ -117,7 +114,7 @@ def test_a_dropped_transaction_is_sent_again(sender: Sender, anvil: Anvil) -> No
         anvil.rpc.call("anvil_dropAllTransactions")
     thread.join(10)
     assert len(done) == 1
-    assert sent_by(anvil, sender.address) == 1
+    assert anvil.mined_from(sender.address) == 1
 
 
 def wait_for(look: Callable[[], object]) -> object:
@@ -144,7 +141,7 @@ def test_a_stuck_transaction_is_replaced_at_a_higher_fee(
     assert receipt.status == 1
     assert len(fees) > 1
     assert fees == sorted(fees)
-    assert sent_by(anvil, wallet.address) == 1
+    assert anvil.mined_from(wallet.address) == 1
 
 
 def test_fees_above_the_cap_are_not_paid(chain: Chain, wallet: Wallet, tmp_path: Path) -> None:
@@ -171,22 +168,6 @@ def test_a_journal_of_another_key_is_refused(chain: Chain, make_wallet: MakeWall
     Sender(chain, make_wallet("a"), tmp_path / "j.sqlite").close()
     with pytest.raises(Misconfigured, match="give another state directory"):
         Sender(chain, make_wallet("b"), tmp_path / "j.sqlite")
-
-
-def foreign(chain: Chain, wallet: Wallet, nonce: int) -> str:
-    """A transaction that another program sends with our key."""
-    fields = {
-        "type": 2,
-        "chainId": chain.chain_id,
-        "nonce": nonce,
-        "to": NOBODY,
-        "value": 7,
-        "data": b"",
-        "gas": 21_000,
-        "maxFeePerGas": 100 * GWEI,
-        "maxPriorityFeePerGas": GWEI,
-    }
-    return "0x" + wallet.sign_transaction(fields).hex()
 
 
 def test_a_nonce_taken_by_another_program_fails_the_intent(
@@ -222,10 +203,10 @@ def test_an_intent_after_one_that_was_undone_leaves_it_its_nonce(sender: Sender,
     first, second = calls.pay_native(NOBODY, 1), calls.pay_native(NOBODY, 2)
     sender.send("first", first)
     anvil.rpc.call("anvil_reorg", 1, [])
-    assert sent_by(anvil, sender.address) == 0
+    assert anvil.mined_from(sender.address) == 0
     assert sender.send("second", second).status == 1
     assert sender.send("first", first).status == 1
-    assert sent_by(anvil, sender.address) == 2
+    assert anvil.mined_from(sender.address) == 2
     assert int(anvil.rpc.call("eth_getBalance", NOBODY, "latest"), 16) == 3
 
 
@@ -234,7 +215,7 @@ def test_what_was_undone_is_sent_again_by_a_sender_that_is_tended(sender: Sender
     anvil.rpc.call("anvil_reorg", 1, [])
     time.sleep(2 * QUICK.resend_seconds)
     sender.tend()
-    assert sent_by(anvil, sender.address) == 1
+    until(lambda: anvil.mined_from(sender.address) == 1, 10, "anvil to mine what it took")
 
 
 def test_what_is_mined_again_and_reverts_after_a_reorganisation_is_a_failure(
@@ -298,7 +279,7 @@ def test_a_nonce_that_a_reorganisation_set_free_is_filled(
     anvil.rpc.call("anvil_reorg", 2, [])
     anvil.rpc.call("anvil_dropAllTransactions")
     assert sender.send("next", calls.pay_native(NOBODY, 2)).status == 1
-    assert sent_by(anvil, wallet.address) == 2
+    assert anvil.mined_from(wallet.address) == 2
     sender.close()
 
 
@@ -365,9 +346,9 @@ def test_a_sender_killed_around_the_broadcast_has_one_effect(
     with deadly_rpc(anvil.url, forward) as (url, victims):
         victims.append(subprocess.Popen([sys.executable, "-c", CHILD, url, str(tmp_path)], cwd=ROOT))
         assert victims[0].wait(30) == -signal.SIGKILL
-    assert sent_by(anvil, wallet.address) == (1 if forward else 0)
+    until(lambda: anvil.mined_from(wallet.address) == (1 if forward else 0), 10, "anvil to mine what it took")
     subprocess.run([sys.executable, "-c", CHILD, anvil.url, str(tmp_path)], cwd=ROOT, check=True, timeout=30)
-    assert sent_by(anvil, wallet.address) == 1
+    assert anvil.mined_from(wallet.address) == 1
     assert chain.latest().balance_of(wallet.address) == 5
 
 
@@ -398,7 +379,7 @@ def test_a_dry_simulation_tells_cost_and_call_and_sends_nothing(sender: Sender, 
     simulation = sender.simulate(calls.drip(chain.deployment, sender.address, 5))
     assert simulation.description == f"Token.drip(to={sender.address}, amount=5)"
     assert simulation.max_cost > 0
-    assert sent_by(anvil, sender.address) == 0
+    assert anvil.mined_from(sender.address) == 0
     assert json.dumps(simulation.gas)
 
 

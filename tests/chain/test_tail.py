@@ -22,7 +22,7 @@ from protocol.chain.sender import Sender
 from protocol.chain.tail import BlockEvents, FinalityMoved, Rollback, Tail
 from protocol.errors import Unavailable
 from protocol.node.wallet import Wallet
-from tests.conftest import Anvil, chain_fixtures
+from tests.conftest import Anvil, chain_fixtures, until
 
 anvil_process, deployment = chain_fixtures("module")
 
@@ -150,6 +150,7 @@ def test_a_reorganisation_rolls_back_to_the_common_ancestor(
     assert back.to_block == before.number - depth == back.cursor.number
     assert back.cursor.hash == chain.block(back.to_block).hash
     faucet.sender.reconcile()
+    until(lambda: anvil.mined_from(faucet.sender.address) == 31, 10, "anvil to mine what it took")
     replayed = amounts(drain(tail))
     assert sorted(replayed) == list(range(32 - depth, 32))
 

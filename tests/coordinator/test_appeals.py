@@ -119,7 +119,7 @@ def test_no_round_is_tried_while_new_ones_are_paused(swarm: Swarm, clockwork: Cl
     for verb, rounds, waiting in (("pause", 0, "the deployment's admin has paused new rounds"), ("unpause", 2, "")):
         data = "0x" + functions("Admin")[verb].encode().hex()
         call = {"from": admin, "to": swarm.chain.deployment.admin, "data": data}
-        swarm.anvil.rpc.call("eth_sendTransaction", call)
+        swarm.anvil.rpc.call("eth_sendTransactionSync", call)
         clockwork.advance()
         swarm.beat()
         clockwork.advance()

@@ -13,9 +13,9 @@ from coordinator.store import Store
 from protocol.chain import calls
 from protocol.chain.structs import Role, State
 from protocol.wire.reasons import Reason
-from tests.chain.test_sender import foreign, sent_by
 from tests.conftest import TOKEN, until
 from tests.coordinator.swarm import FEE, JOBS, PRICE, Swarm
+from tests.interfering import foreign
 
 ALL = (1 << JOBS) - 1
 
@@ -137,7 +137,7 @@ def _settle_twice(swarm: Swarm, clockwork: Clockwork) -> None:
     comes_to(State.SETTLED)
     swarm.anvil.rpc.call("anvil_reorg", 1, [])
     assert swarm.chain.latest().round(1).state is State.TALLIED
-    nonce = sent_by(swarm.anvil, swarm.coordinator.address)
+    nonce = swarm.anvil.mined_from(swarm.coordinator.address)
     swarm.anvil.rpc.call("eth_sendRawTransaction", foreign(swarm.chain, swarm.coordinator, nonce))
     comes_to(State.SETTLED)
 

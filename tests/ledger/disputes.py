@@ -179,7 +179,7 @@ def as_admin(market: Market, call: Call) -> None:
     admin = market.chain.latest().view("Admin", "defaultAdmin")
     market.anvil.fund(admin)
     market.anvil.rpc.call("anvil_impersonateAccount", admin)
-    market.anvil.rpc.call("eth_sendTransaction", {"from": admin, "to": call.to, "data": "0x" + call.data.hex()})
+    market.anvil.rpc.call("eth_sendTransactionSync", {"from": admin, "to": call.to, "data": "0x" + call.data.hex()})
     market.anvil.rpc.call("anvil_stopImpersonatingAccount", admin)
 
 
