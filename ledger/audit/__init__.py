@@ -3,12 +3,14 @@
     RPC ──events──> replay ──> the auditor's own book ──compared with──> derived tables, raw rows   (the database)
                       │                                └─compared with──> views pinned to that block (the contracts)
                       └─ every event tried against the protocol before it is folded
+    RPC ──transactions that created the contracts──compared with──> this repository's code
 
 Nothing is read from the database but what is compared: a wrong row cannot excuse itself.
 """
 
 from __future__ import annotations
 
+from ledger.audit.code import compare_code
 from ledger.audit.comparison import RawRows, compare_tables
 from ledger.audit.conservation import conserve
 from ledger.audit.history import history
@@ -50,6 +52,7 @@ def audit(chain: Chain, database: Database) -> Report:
     conclude(trial)
     conserve(trial)
     _compare_seeds(chain, trial)
+    compare_code(chain, block.number, findings)
     Views(reader, block.timestamp, trial.book, findings).compare()
     return Report(chain.chain_id, block.number, "0x" + block.hash.hex(), trial.events, findings.checks())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 CHECKS: dict[str, str] = {
+    "code": "the contracts were created from this repository's code, which all other checks rely on",
     "chain": "blocks and events follow each other without a gap, and events speak of what earlier ones made",
     "amounts": "every running amount an event names is what the events before it add up to",
     "rules": "rounds, joins and deadlines follow the terms in effect, changed with notice; none opened paused",
