@@ -57,6 +57,8 @@ def test_a_run_ends_at_its_target(warm_directory: Path) -> None:
 
 def test_the_parts_of_the_time_make_the_whole(warm_directory: Path) -> None:
     record = _run(warm_directory)
+    assert record.generation_seconds > 0
+    assert record.training_seconds > 0
+    assert record.other_seconds >= 0, "no second is counted twice"
     parts = record.generation_seconds + record.training_seconds + record.other_seconds
     assert record.wall_seconds == pytest.approx(parts)
-    assert record.other_seconds < 0.2 * record.wall_seconds

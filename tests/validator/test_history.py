@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable
+from concurrent.futures import wait
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -217,10 +218,11 @@ def opened_in(block: int) -> FollowedRound:
     return FollowedRound(9, RoundOpened(9, 1, 0, 0, 1, 1, 0, 0, b""), block, bytes(32), terms, 0)
 
 
-def follow(history: History, settled: list[SettledRound], looks: int = 60) -> None:
-    for _ in range(looks):
+def follow(store: Store, history: History, settled: list[SettledRound]) -> None:
+    """Looks often enough for every fetch to begin, to end, and for what it brought to be taken in."""
+    for _ in range(5):
         history.follow(settled)
-        time.sleep(0.002)
+        wait([fetch.future for fetch in store.bundles._fetches.values()])
 
 
 def test_rounds_count_in_order_up_to_the_opening_and_of_these_rules_alone(tmp_path: Path) -> None:
@@ -230,7 +232,7 @@ def test_rounds_count_in_order_up_to_the_opening_and_of_these_rules_alone(tmp_pa
         store.put(one)
     followed = opened_in(40)
     assert history.complete(followed), "nothing was followed yet"
-    follow(history, settled)
+    follow(store, history, settled)
     assert history.complete(followed)
     assert history.standing(followed, 7).choices == 1.0 + 3.0, "settled in block 40: too late"
     assert history.standing(opened_in(41), 7).choices == 8.0
@@ -242,7 +244,7 @@ def test_what_is_awaited_holds_a_vote_back_for_a_while_and_counts_once_it_comes(
     history = History(store.bundles)
     store.put(settled[1])
     history.complete(followed)
-    follow(history, settled)
+    follow(store, history, settled)
     assert not history.complete(followed)
     store.now += WAIT_SECONDS
     assert history.complete(followed)
@@ -251,7 +253,7 @@ def test_what_is_awaited_holds_a_vote_back_for_a_while_and_counts_once_it_comes(
     store.put(settled[0])
     for _ in range(10):
         store.now += 11.0
-        follow(history, settled, 5)
+        follow(store, history, settled)
     assert history.whole(followed)
     assert history.standing(followed, 7).choices == 3.0
     history.close()
@@ -264,8 +266,8 @@ def test_after_a_reorganisation_the_record_follows_the_other_chain(tmp_path: Pat
         store.put(one)
     history = History(store.bundles)
     history.complete(followed)
-    follow(history, first)
+    follow(store, history, first)
     assert history.standing(followed, 7).choices == 3.0
-    follow(history, other)
+    follow(store, history, other)
     assert history.standing(followed, 7).choices == 6.0
     history.close()
