@@ -14,7 +14,7 @@ from protocol.chain.structs import Cause, Verdict
 from protocol.errors import Unavailable
 from protocol.node.wallet import Keystores, read_password
 
-LONGEST_SECONDS = 420.0
+LONGEST_SECONDS = 900.0
 """How long the faulty validator may go undrawn, or an appeal undecided, before the run counts as failed."""
 
 

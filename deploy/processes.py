@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import json
 import os
+import random
 import shutil
 import signal
 import socket
@@ -26,6 +28,10 @@ from protocol.errors import Misconfigured, Unavailable
 
 GRACE_SECONDS = 5.0
 PR_SET_PDEATHSIG = 1
+
+_UNASKED = range(20_000, 32_768)
+_PORTS = itertools.cycle(random.SystemRandom().sample(_UNASKED, len(_UNASKED)))
+"""Below those that an operating system hands out by itself: none is gone before it is bound."""
 
 # Children are many and small: one thread each, and freed memory kept rather than returned at every step.
 CHILD_ENVIRONMENT = {
@@ -192,14 +198,26 @@ def signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None
 
 
 def free_port(asked: int | None = None) -> int:
-    """Returns a free TCP port on the loopback interface. Raises ``Misconfigured`` where the one asked for is taken."""
+    """Returns a free TCP port on the loopback interface, to be bound later; not the same one twice.
+
+    Raises:
+        Misconfigured: the port asked for is taken.
+    """
+    if asked:
+        if not _is_free(asked):
+            raise Misconfigured(f"port {asked} is taken; end what listens there, or choose another port")
+        return asked
+    return next(port for port in _PORTS if _is_free(port))
+
+
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", asked or 0))
-        except OSError as error:
-            raise Misconfigured(f"port {asked} is taken; end what listens there, or choose another port") from error
-        return int(probe.getsockname()[1])
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+        return True
 
 
 def wait_until_listening(service: Service, port: int, supervisor: Supervisor, seconds: float = 60.0) -> None:

@@ -28,6 +28,7 @@ import uvicorn
 from fastapi import FastAPI
 from hypothesis import HealthCheck, settings
 
+from deploy.processes import free_port
 from deploy.services import anvil_binary
 from protocol.chain.client import Chain
 from protocol.chain.deploying import deploy
@@ -128,13 +129,6 @@ class Anvil:
                 if time.monotonic() > give_up or self._process.poll() is not None:
                     raise
                 time.sleep(0.05)
-
-
-def free_port() -> int:
-    """A port nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def until(true: Callable[[], bool], seconds: float, what: str) -> None:

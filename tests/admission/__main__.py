@@ -26,11 +26,12 @@ from rich.console import Console
 from rich.table import Table
 
 from coordinator.clockwork import Clockwork
+from deploy.processes import free_port
 from protocol.chain.client import Chain
 from protocol.node.wallet import Wallet
 from tests.admission.load import per_second, raw_get
 from tests.admission.replays import Attempt, attempts
-from tests.conftest import ROOT, Anvil, deploy_on, free_port, redis_server, until
+from tests.conftest import ROOT, Anvil, deploy_on, redis_server, until
 from tests.coordinator.swarm import Swarm, headers
 
 SERVER_CORE = 0

@@ -11,12 +11,13 @@ from pathlib import Path
 import httpx
 import pytest
 
+from deploy.processes import free_port
 from protocol.chain.client import Chain
 from protocol.chain.deployment import Deployment
 from protocol.chain.reverts import Reverted
 from protocol.chain.rpc import Request, Rpc, RpcFault
 from protocol.errors import Misconfigured, Unavailable
-from tests.conftest import TERMS, Anvil, deploy_on, free_port
+from tests.conftest import TERMS, Anvil, deploy_on
 
 
 def test_deployed_contracts_know_their_terms(chain: Chain) -> None:

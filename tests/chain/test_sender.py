@@ -50,8 +50,10 @@ def sender(chain: Chain, wallet: Wallet, tmp_path: Path) -> Iterator[Sender]:
 @contextmanager
 def no_mining(anvil: Anvil) -> Iterator[None]:
     anvil.rpc.call("evm_setAutomine", False)
-    yield
-    anvil.rpc.call("evm_setAutomine", True)
+    try:
+        yield
+    finally:
+        anvil.rpc.call("evm_setAutomine", True)
 
 
 def test_an_intent_is_mined_and_its_receipt_holds_the_events(sender: Sender, chain: Chain) -> None:
@@ -125,14 +127,27 @@ def wait_for(look: Callable[[], object]) -> object:
     raise AssertionError("it never came")
 
 
+class OwnTime:
+    """A clock on which nothing takes time but what waits for it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float, /) -> None:
+        self.now += seconds
+
+
 def test_a_stuck_transaction_is_replaced_at_a_higher_fee(
     chain: Chain, wallet: Wallet, anvil: Anvil, tmp_path: Path
 ) -> None:
-    sender = Sender(
-        chain, wallet, tmp_path / "j.sqlite", Fees(resend_seconds=0.05, replace_seconds=0.2), wait_seconds=1
-    )
-    with no_mining(anvil), pytest.raises(Unavailable, match="is not mined after 1 s; it stays pending"):
+    patient = Fees(resend_seconds=5, replace_seconds=20)
+    sender = Sender(chain, wallet, tmp_path / "j.sqlite", patient, 1.0, 100, OwnTime())
+    with no_mining(anvil), pytest.raises(Unavailable, match="is not mined after 100 s; it stays pending"):
         sender.send("pay", calls.pay_native(NOBODY, 3))
+    anvil.rpc.call("evm_mine")
     receipt = sender.send("pay", calls.pay_native(NOBODY, 3))
     sender.close()
     attempts = sqlite3.connect(tmp_path / "j.sqlite")

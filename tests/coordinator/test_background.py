@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,10 +15,11 @@ from pathlib import Path
 import pytest
 import redis
 
+from deploy.processes import free_port
 from protocol.chain.structs import State
 from protocol.node.wallet import Keystores
 from protocol.wire.reasons import Reason
-from tests.conftest import ROOT, Anvil, free_port, redis_server
+from tests.conftest import ROOT, Anvil, redis_server
 from tests.coordinator.swarm import JOBS, Swarm
 from tests.coordinator.test_rounds import mirror_differences
 
@@ -61,7 +63,12 @@ def background(
         yield process
     finally:
         process.send_signal(ended_by)
-        process.communicate(timeout=20)
+        process.communicate(timeout=PATIENCE_SECONDS)
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
@@ -108,7 +115,7 @@ def test_it_goes_on_once_redis_is_back(swarm: Swarm, api: str, environment: dict
         swarm.anvil.rpc.call("anvil_mine", "0x1")
         until(lambda: swarm.client(swarm.workers[0]).health().head > seen, process)
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0
 
 
@@ -128,7 +135,7 @@ def test_wrong_settings_end_it_with_one_sentence(
     environment: dict[str, str], changes: dict[str, str], code: int, words: str
 ) -> None:
     process = command(environment, "coordinator", "background", **changes)
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == code, said
     assert words in said
     assert "Traceback" not in said
@@ -136,15 +143,16 @@ def test_wrong_settings_end_it_with_one_sentence(
 
 def test_a_taken_port_ends_the_server_with_one_sentence(environment: dict[str, str], anvil: Anvil) -> None:
     process = command(environment, "coordinator", "serve", port=str(anvil.port))
-    _, said = process.communicate(timeout=30)
+    _, said = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 2, said
     assert f"port {anvil.port}" in said
 
 
 def test_the_server_ends_when_told(environment: dict[str, str]) -> None:
-    process = command(environment, "coordinator", "serve", port=str(free_port()))
-    time.sleep(4)
+    port = free_port()
+    process = command(environment, "coordinator", "serve", port=str(port))
+    until(lambda: listens(port), process)
     process.terminate()
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode in (0, -signal.SIGTERM), said
     assert "Traceback" not in said

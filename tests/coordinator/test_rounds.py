@@ -124,7 +124,7 @@ def _settle_twice(swarm: Swarm, clockwork: Clockwork) -> None:
         clockwork.advance()
 
     def comes_to(state: State) -> None:
-        until(lambda: (goes_on(), swarm.chain.latest().round(1).state is state)[1], 20, state.name)
+        until(lambda: (goes_on(), swarm.chain.latest().round(1).state is state)[1], 60, state.name)
 
     goes_on()
     swarm.beat()

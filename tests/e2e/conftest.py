@@ -19,10 +19,10 @@ from tests.chaos.network import make_small_model
 
 ROOT = Path(__file__).resolve().parents[2]
 UP_SECONDS = 180
-STEP_SECONDS = 120
+STEP_SECONDS = 600
 
 
-def assize(*words: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+def assize(*words: str, timeout: float = 900) -> subprocess.CompletedProcess[str]:
     """Runs one of our commands to its end."""
     command = [sys.executable, str(ROOT / "assize.py"), *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, cwd=ROOT)

@@ -149,7 +149,7 @@ def test_an_honest_worker_that_was_condemned_appeals_and_is_restored_and_the_fau
     small_model: Path, tmp_path: Path
 ) -> None:
     words = ("localnet", "run", "--faulty-committee", "--root", str(tmp_path / "net"), "--model", str(small_model))
-    done = assize(*words, timeout=600)
+    done = assize(*words, timeout=1200)
     assert done.returncode == 0, done.stdout + done.stderr
     outcome = json.loads(done.stdout.splitlines()[-1])
     assert outcome["overturned"] == outcome["appeals"] > 0

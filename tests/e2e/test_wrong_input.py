@@ -21,13 +21,14 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from deploy.processes import free_port
 from protocol.chain.client import Chain
 from protocol.environments.arithmetic import Arithmetic
 from protocol.node.wallet import Keystores, Wallet
 from protocol.wire.api import Assignment, ErrorBody
 from protocol.wire.auth import sign_request
 from protocol.wire.rollout import encode
-from tests.conftest import ROOT, TOKEN, Anvil, deploy_on, free_port
+from tests.conftest import ROOT, TOKEN, Anvil, deploy_on
 from tests.coordinator.conftest import redis_process, redis_url
 from tests.coordinator.swarm import Swarm, artifact
 from tests.worker.farm import Farm

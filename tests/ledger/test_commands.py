@@ -18,9 +18,10 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
+from deploy.processes import free_port
 from ledger.commands import app
 from protocol.chain.client import Chain
-from tests.conftest import ROOT, Anvil, deploy_on, free_port
+from tests.conftest import ROOT, Anvil, deploy_on
 from tests.ledger.scenario import FEE, MAX_UNITS, PRICE, Story
 
 Ledger = Callable[..., Result]

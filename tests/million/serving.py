@@ -13,7 +13,8 @@ from pathlib import Path
 import httpx
 import psutil
 
-from tests.conftest import ROOT, free_port, until
+from deploy.processes import free_port
+from tests.conftest import ROOT, until
 
 LOOK_SECONDS = 0.25
 LONGEST_SECONDS = 3_600

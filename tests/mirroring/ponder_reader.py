@@ -15,9 +15,9 @@ from typing import Any
 
 import httpx
 
+from deploy.processes import free_port
 from protocol.chain.deployment import Deployment
 from protocol.chain.rpc import Rpc
-from tests.conftest import free_port
 from tests.mirroring.readers import Place
 
 PROJECT = Path(__file__).parent / "ponder"

@@ -16,7 +16,7 @@ from protocol.chain.structs import Role, RunTerms
 from protocol.errors import Rejected
 from protocol.node.commands.run import hash_of
 from protocol.node.wallet import Wallet
-from tests.conftest import TOKEN, free_port
+from tests.conftest import TOKEN
 from tests.node.conftest import Assize, Outcome
 
 
@@ -49,7 +49,7 @@ def test_a_provider_registers_lists_tops_up_and_retires(assize: Assize) -> None:
 @pytest.mark.parametrize(
     ("changed", "code", "sentence"),
     [
-        ({"ASSIZE_RPC_URL": f"http://127.0.0.1:{free_port()}"}, 3, "no RPC answers at"),
+        ({"ASSIZE_RPC_URL": "http://127.0.0.1:1"}, 3, "no RPC answers at"),
         ({"ASSIZE_PASSWORD_FILE": __file__}, 2, "wrong password for keystore alice"),
         ({"ASSIZE_KEYSTORE": "bob"}, 2, "no keystore bob"),
         ({"ASSIZE_ADDRESSES": "nowhere.json"}, 2, "cannot read the address file"),

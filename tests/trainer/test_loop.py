@@ -168,7 +168,7 @@ def test_versions_that_a_reorganisation_has_undone_are_announced_again(scene: Sc
         weights = trainer.policy.weights()
         scene.chain.rpc.call("anvil_reorg", 1, [])
         assert scene.published() == []
-        until(lambda: (trainer.tick(), scene.published() != [])[1], 20, "the announcement")
+        until(lambda: (trainer.tick(), scene.published() != [])[1], 60, "the announcement")
         assert trainer.policy.version == 1
         assert all((trainer.policy.weights()[name] == value).all() for name, value in weights.items())
 

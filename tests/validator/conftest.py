@@ -235,14 +235,13 @@ def make_scene(
     file_server: tuple[Path, str],
     origin: tuple[ChunkStore, str],
 ) -> Callable[..., Scene]:
-    """Opens a run whose votes may take ``commit_seconds``; ``rules`` and ``offered`` replace rules and terms.
+    """Opens a run; ``rules`` and ``offered`` replace rules and terms.
 
     With a ``queue_url`` others judge for every validator but the last.
     """
     chain, make_wallet = cast.chain, cast.make_wallet
 
     def make(
-        commit_seconds: int = 600,
         validators: int = 3,
         rules: Rules | None = None,
         queue_url: str = "",
@@ -256,7 +255,7 @@ def make_scene(
         queues = [queue_url] * (validators - 1) + [""]
         jurors = [cast.juror(f"juror-{index}", url, origin_url, queue) for index, queue in enumerate(queues)]
         root = manifest.from_directory(model_directory, 0).root
-        run = cast.run(judging, trainer, coordinator, root, commit_seconds, **offered)
+        run = cast.run(judging, trainer, coordinator, root, **offered)
         publish(model_directory, run, 0, chain.chain_id, chain.deployment.market, trainer, store)
         owner.send("join", calls.join(chain.deployment, run, worker_node, rules_hash(encoded)))
         cast.closing.extend((lambda juror=juror: juror.close()) for juror in jurors)

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from tests.validator.conftest import Court
 
 JOBS, MAX_UNITS = 2, 1 << 40
+COMMIT_SECONDS, RESERVE_SECONDS = 600, 150
+"""How long votes may take to be committed, and how much of that validators keep back."""
 
 
 @dataclass
@@ -156,12 +158,25 @@ class Scene:
         shown = {name: json.dumps(value) if isinstance(value, list) else str(value) for name, value in values.items()}
         return {f"ASSIZE_VALIDATOR_{name.upper()}": value for name, value in shown.items()}
 
-    def tick_until(self, round_: int, state: State, seconds: float = 20.0) -> None:
-        """Lets the validators work until the round is in ``state``."""
+    def tick_until(self, round_: int, state: State, seconds: float = 120.0, late: bool = False) -> None:
+        """Lets the validators work until the round is in ``state``.
+
+        Where ``late``, the time to commit is nearly over as soon as a committee sits: what is not judged then never is.
+        """
+        hurried = set[int]()
         give_up = time.monotonic() + seconds
         while self.chain.latest().round(round_).state < state:
             assert time.monotonic() < give_up, f"round {round_} is {self.chain.latest().round(round_).state.name}"
+            seen = self.chain.latest().round(round_)
+            if late and seen.state is State.VOTING and seen.attempt not in hurried:
+                hurried.add(seen.attempt)
+                self.let_pass(COMMIT_SECONDS - RESERVE_SECONDS)
             self.tick()
+
+    def let_pass(self, seconds: int) -> None:
+        """Moves the chain's clock on."""
+        self.chain.rpc.call("evm_increaseTime", hex(seconds))
+        self.chain.rpc.call("evm_mine")
 
     def reveals(self) -> list[VoteRevealed]:
         """Every vote revealed so far."""
@@ -220,6 +235,7 @@ class Cast:
                 desk,
                 errands,
                 history,
+                reserve_seconds=RESERVE_SECONDS,
                 patience_seconds=4,
                 nudge_seconds=0.1,
             )
@@ -232,13 +248,11 @@ class Cast:
 
         return Juror(key, node, build, directory)
 
-    def run(
-        self, court: Court, trainer: Wallet, coordinator: Sender, root: bytes, commit_seconds: int, **offered: int
-    ) -> int:
+    def run(self, court: Court, trainer: Wallet, coordinator: Sender, root: bytes, **offered: int) -> int:
         """An open, funded run under the court's rules; ``offered`` replaces terms."""
         requester = self.sender("requester")
         rules = rules_hash(encode_rules(court.rules))
-        windows = (600, 600, commit_seconds, 600, 0)
+        windows = (600, 600, COMMIT_SECONDS, 600, 0)
         plain = RunTerms(coordinator.address, trainer.address, rules, 1, 1000, MAX_UNITS, 3, 0, *windows)
         terms = replace(plain, **offered)
         drip(requester, 1_000 * TOKEN, "drip")

@@ -23,10 +23,11 @@ from pathlib import Path
 import pytest
 import redis
 
+from deploy.processes import free_port
 from protocol.chain.structs import State
 from protocol.wire import evidence
 from protocol.wire.reasons import Reason
-from tests.conftest import ROOT, free_port
+from tests.conftest import ROOT
 from tests.coordinator.conftest import redis_process, redis_url
 from tests.validator.conftest import Quiet
 from tests.validator.scene import Scene
@@ -271,15 +272,10 @@ def test_answers_that_are_none_are_this_sides_failure(make_scene: Callable[..., 
 def test_without_workers_or_without_redis_validators_abstain_in_time(
     make_scene: Callable[..., Scene], redis_url: str, there: bool
 ) -> None:
-    scene = make_scene(queue_url=redis_url if there else f"redis://127.0.0.1:{free_port()}/0", commit_seconds=6)
+    scene = make_scene(queue_url=redis_url if there else f"redis://127.0.0.1:{free_port()}/0")
     opened = scene.open()
     scene.submit(opened, scene.work(opened), {0, 1})
-    give_up = time.monotonic() + PATIENCE_SECONDS
-    while len(scene.reveals()) < 3:
-        assert time.monotonic() < give_up
-        for juror in scene.jurors:
-            juror.validator.tick()
-        time.sleep(0.02)
+    scene.tick_until(opened.round, State.TALLIED, PATIENCE_SECONDS, late=True)
     own = scene.jurors[-1].node
     assert {revealed.reasons for revealed in scene.reveals() if revealed.juror != own} == {b"\xff"}
 

@@ -5,7 +5,6 @@ Artifacts and rules lie on a plain file server, weights on an origin: validators
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,15 +64,10 @@ def test_what_cannot_be_fetched_is_void_where_the_rest_can(make_scene: Callable[
 
 
 def test_validators_that_can_fetch_nothing_abstain(make_scene: Callable[..., Scene]) -> None:
-    scene = make_scene(commit_seconds=4)
+    scene = make_scene()
     opened = scene.open()
     scene.submit(opened, scene.work(opened), set())
-    give_up = time.monotonic() + 20
-    while len(scene.reveals()) < 3:
-        assert time.monotonic() < give_up
-        for juror in scene.jurors:
-            juror.validator.tick()
-        time.sleep(0.02)
+    scene.tick_until(opened.round, State.TALLIED, late=True)
     assert {revealed.reasons for revealed in scene.reveals()} == {b"\xff"}
 
 
@@ -111,14 +105,14 @@ def test_an_appeal_is_judged_by_the_others_from_the_same_artifact_under_its_own_
 
 
 def test_an_appeal_whose_artifact_is_gone_decides_nothing(make_scene: Callable[..., Scene], cast: Cast) -> None:
-    scene = make_scene(commit_seconds=10, **APPEALS)
+    scene = make_scene(**APPEALS)
     opened = scene.open()
     scene.submit(opened, scene.work(opened), {0, 1})
     scene.tick_until(opened.round, State.TALLIED, 60)
     for path in (scene.files / "artifacts").iterdir():
         path.unlink()
     appeal = appealed(scene, cast)
-    scene.tick_until(appeal, State.VOID, 90)
+    scene.tick_until(appeal, State.VOID, late=True)
     assert {revealed.reasons for revealed in scene.reveals() if revealed.round == appeal} <= {b"\xff"}
     assert scene.chain.latest().round(opened.round).accepted == 0b10
 

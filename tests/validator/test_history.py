@@ -176,8 +176,7 @@ def test_on_appeal_the_record_is_that_of_the_round_appealed_against(
     offered = {"validators": 4, "committee": 1, "appeal_seats": 3, "challenge_seconds": 3600}
     scene = make_scene(rules=lenient(one_round), **offered)
     opened = judged(scene, slightly_off)
-    scene.chain.rpc.call("evm_increaseTime", hex(3601))
-    scene.chain.rpc.call("evm_mine")
+    scene.let_pass(3601)
     scene.settle(opened)
     condemned = judged(scene)
     assert scene.chain.latest().round(condemned.round).fraud == 0b11

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from deploy.processes import free_port
 from protocol.errors import Misconfigured
 from protocol.node.wallet import Keystores
 from protocol.wire.api import Hardware
-from tests.conftest import free_port
 from tests.worker.farm import Farm
 from worker.hardware import Finding, describe, examine
 from worker.settings import WorkerSettings
