@@ -15,7 +15,7 @@ import hashlib
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -121,8 +121,9 @@ def _mirror(network: Network) -> list[str]:
     with TemporaryDirectory() as folder, _chain(network) as chain:
         for _ in range(AUDIT_ATTEMPTS):
             stored, number, digest = _mirrored(network, Path(folder))
-            if chain.block(number).hash == digest:
-                return _apart(stored, _folded(chain, number))
+            with suppress(Unavailable):  # the chain may have become shorter, until the mirror has heard of it
+                if chain.block(number).hash == digest:
+                    return _apart(stored, _folded(chain, number))
             time.sleep(0.5)
     return ["L: the coordinator's mirror stands at a block that the chain does not have"]
 
