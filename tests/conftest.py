@@ -140,6 +140,24 @@ def until(true: Callable[[], bool], seconds: float, what: str) -> None:
 
 
 @contextmanager
+def mining_halted(rpc: Rpc) -> Iterator[None]:
+    """anvil mines nothing meanwhile but what it is told to; afterwards, what waits.
+
+    Whoever has it reorganise a chain that others send to halts it: a block mined while it takes others away stands on
+    one of those, and it does not know what lies between for good.
+    """
+    rpc.call("evm_setAutomine", False)
+    try:
+        head = ""
+        while head != (head := str(rpc.call("eth_blockNumber"))):  # what it had begun to mine still comes
+            time.sleep(0.1)
+        yield
+    finally:
+        rpc.call("evm_setAutomine", True)
+        rpc.call("evm_mine")
+
+
+@contextmanager
 def redis_server(directory: Path, port: int | None = None) -> Iterator[str]:
     """A redis-server that keeps nothing; its URL."""
     beside = Path(sys.executable).parent / "redis-server"

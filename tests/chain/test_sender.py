@@ -27,7 +27,7 @@ from protocol.chain.reverts import Reverted
 from protocol.chain.sender import Sender
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.node.wallet import Keystores, Wallet
-from tests.conftest import ROOT, TOKEN, Anvil, until
+from tests.conftest import ROOT, TOKEN, Anvil, mining_halted, until
 from tests.interfering import foreign
 
 MakeWallet = Callable[[str], Wallet]
@@ -45,15 +45,6 @@ def sender(chain: Chain, wallet: Wallet, tmp_path: Path) -> Iterator[Sender]:
     opened = Sender(chain, wallet, tmp_path / "journal.sqlite", QUICK)
     yield opened
     opened.close()
-
-
-@contextmanager
-def no_mining(anvil: Anvil) -> Iterator[None]:
-    anvil.rpc.call("evm_setAutomine", False)
-    try:
-        yield
-    finally:
-        anvil.rpc.call("evm_setAutomine", True)
 
 
 def test_an_intent_is_mined_and_its_receipt_holds_the_events(sender: Sender, chain: Chain) -> None:
@@ -105,7 +96,7 @@ def test_what_a_later_call_needs_may_still_be_pending(sender: Sender, chain: Cha
 
 
 def test_a_dropped_transaction_is_sent_again(sender: Sender, anvil: Anvil) -> None:
-    with no_mining(anvil):
+    with mining_halted(anvil.rpc):
         done: list[object] = []
         thread = threading.Thread(target=lambda: done.append(sender.send("pay", calls.pay_native(NOBODY, 1))))
         thread.start()
@@ -145,9 +136,8 @@ def test_a_stuck_transaction_is_replaced_at_a_higher_fee(
 ) -> None:
     patient = Fees(resend_seconds=5, replace_seconds=20)
     sender = Sender(chain, wallet, tmp_path / "j.sqlite", patient, 1.0, 100, OwnTime())
-    with no_mining(anvil), pytest.raises(Unavailable, match="is not mined after 100 s; it stays pending"):
+    with mining_halted(anvil.rpc), pytest.raises(Unavailable, match="is not mined after 100 s; it stays pending"):
         sender.send("pay", calls.pay_native(NOBODY, 3))
-    anvil.rpc.call("evm_mine")
     receipt = sender.send("pay", calls.pay_native(NOBODY, 3))
     sender.close()
     attempts = sqlite3.connect(tmp_path / "j.sqlite")
@@ -188,7 +178,7 @@ def test_a_journal_of_another_key_is_refused(chain: Chain, make_wallet: MakeWall
 def test_a_nonce_taken_by_another_program_fails_the_intent(
     chain: Chain, wallet: Wallet, anvil: Anvil, tmp_path: Path
 ) -> None:
-    with no_mining(anvil):
+    with mining_halted(anvil.rpc):
         sender = Sender(chain, wallet, tmp_path / "j.sqlite", QUICK, wait_seconds=0.01)
         with pytest.raises(Unavailable):
             sender.send("pay", calls.pay_native(NOBODY, 1))
@@ -282,7 +272,7 @@ def test_a_nonce_that_a_reorganisation_set_free_is_filled(
 ) -> None:
     """Another program takes nonce 0, ours goes on with 1; then the other's transaction is undone and lost."""
     hasty = Sender(chain, wallet, tmp_path / "j.sqlite", QUICK, wait_seconds=0.01)
-    with no_mining(anvil):
+    with mining_halted(anvil.rpc):
         with pytest.raises(Unavailable):
             hasty.send("lost", calls.pay_native(NOBODY, 1))
         hasty.close()

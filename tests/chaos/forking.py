@@ -18,6 +18,7 @@ from tests.chaos.between import Answer, Asked, Forward, error_answer
 from tests.chaos.fault import Afterwards, Moment, fault
 from tests.chaos.killing import killed_at, killed_before_answering, simulates, through
 from tests.chaos.network import Network, stored
+from tests.conftest import mining_halted
 
 SILENT_SECONDS = 90.0
 TROUBLED_SECONDS = 20.0
@@ -201,21 +202,17 @@ def _reorganising(network: Network) -> Callable[[Asked, Forward], Answer | None]
 @fault(15, "transactions dropped")
 def dropped(network: Network) -> list[str]:
     """Whatever waits in the pool is thrown away, three times over."""
-    network.rpc.call("evm_setAutomine", False)
-    try:
+    with mining_halted(network.rpc):
         for _ in range(3):
             _wait_for_pending(network)
             network.rpc.call("anvil_dropAllTransactions")
-    finally:
-        network.rpc.call("evm_setAutomine", True)
     return []
 
 
 @fault(16, "transactions stuck under the base fee, then a nonce taken by another program")
 def stuck(network: Network) -> list[str]:
     """Bids are too low until they are raised; then the coordinator's key is used elsewhere."""
-    network.rpc.call("evm_setAutomine", False)
-    try:
+    with mining_halted(network.rpc):
         _wait_for_pending(network)
         base = int(network.rpc.call("eth_getBlockByNumber", "latest", False)["baseFeePerGas"], 16)
         for _ in range(8):
@@ -223,10 +220,6 @@ def stuck(network: Network) -> list[str]:
             network.rpc.call("evm_mine")
             time.sleep(REPLACED_SECONDS / 8)
         _take_nonce(network)
-    finally:
-        network.rpc.call("evm_mine")
-        network.rpc.call("evm_setAutomine", True)
-        network.rpc.call("evm_mine")
     return []
 
 

@@ -21,6 +21,7 @@ from deploy.processes import Service, Supervisor, signal_group, wait_until_liste
 from protocol.chain.rpc import Rpc
 from protocol.errors import Unavailable
 from tests.chaos.between import Answer, Asked, Between, path_of
+from tests.conftest import mining_halted
 
 ENDPOINTS = {"coordinator": 1, "coordinator-background": 2, "ledger": 2, "trainer": 1, "worker-1": 1, "validator-1": 1}
 """Who reaches the chain through a server of ours, as so many RPC endpoints; the others are left alone."""
@@ -186,8 +187,9 @@ class Network(Localnet):
     def reorganise(self, depth: int) -> None:
         """Undoes blocks, and mines as many empty ones. anvil's clock would go on from the oldest: it is set again."""
         self.named()
-        self.rpc.call("anvil_reorg", depth, [])
-        self.rpc.call("anvil_setTime", int(time.time()))
+        with mining_halted(self.rpc):
+            self.rpc.call("anvil_reorg", depth, [])
+            self.rpc.call("anvil_setTime", int(time.time()))
 
     def named(self) -> set[tuple[int, bytes]]:
         """Every version with its manifest root that the chain names, or named before a reorganisation."""

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from protocol.chain.rpc import Request, Rpc
 from protocol.node.wallet import Wallet
-from tests.conftest import ROOT, Anvil, deploy_on
+from tests.conftest import ROOT, Anvil, deploy_on, mining_halted
 from tests.sending.payers import payee
 from tests.sending.proxy import losing_rpc
 
@@ -104,7 +104,8 @@ def _live(kind: str, url: str, folder: Path, rpc: Rpc, intents: int) -> int:
             payers[0] = _start(kind, url, folder, halves[0], KEYS[0])
         if not reorganised and now - started > REORGANISE_AFTER:
             reorganised = True
-            rpc.call("anvil_reorg", REORG_DEPTH, [])
+            with mining_halted(rpc):
+                rpc.call("anvil_reorg", REORG_DEPTH, [])
         time.sleep(0.1)
     return sum(int(payer.communicate()[0].split()[-1]) for payer in payers)
 
