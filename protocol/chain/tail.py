@@ -41,6 +41,9 @@ FIRST_RANGE = 100
 WIDEST_RANGE = 20_000
 """Blocks asked for in one ``eth_getLogs`` during backfill: the first, and the most it grows to by doubling."""
 
+UNCLEAR_POLLS = 20
+"""Polls in a row that may find blocks missing or of different forks, as they do while an endpoint catches up."""
+
 FITTING_LOGS = 10_000
 """Logs that one answer should hold: a wider range than these take is not asked for."""
 
@@ -102,6 +105,7 @@ class Tail:
         self.head_number = self.cursor.number
         """Height of the chain at the last ``poll``."""
         self._contract_of = chain.deployment.contract_names()
+        self._unclear = 0
 
     def poll(self, max_blocks: int = WIDEST_RANGE, cursor: Cursor | None = None) -> list[BlockEvents] | Rollback:
         """The next blocks that have events, and always the last block looked at; or how far to go back.
@@ -113,19 +117,32 @@ class Tail:
             cursor: where to go on from; None goes on after the last answer.
 
         Raises:
-            Unavailable: the RPC does not answer, or endpoints contradict each other; nothing was skipped.
+            Unavailable: the RPC does not answer, lacks blocks for long, or endpoints contradict each other; nothing was
+            skipped.
             FinalityMoved: a block older than finality is gone.
         """
         if cursor is not None:
             self.cursor = cursor
         try:
-            return self._poll(max_blocks)
+            found = self._poll(max_blocks)
         except _Moved:
-            return []
+            return self._unclear_again()
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, DecodingError) as error:
             raise Unavailable(
                 f"the RPC at {self._chain.rpc.url} answered with something else than was asked: {error!r}"
             ) from error
+        self._unclear = 0
+        return found
+
+    def _unclear_again(self) -> list[BlockEvents]:
+        """Nothing for now, while it may pass; ``Unavailable`` once it lasts."""
+        self._unclear += 1
+        if self._unclear < UNCLEAR_POLLS:
+            return []
+        raise Unavailable(
+            f"the RPC at {self._chain.rpc.url} has block {self.head_number}, and not, in one chain, those that lead "
+            f"there from block {self.cursor.number}: it lacks some; let it catch up, or use another"
+        )
 
     def _poll(self, max_blocks: int) -> list[BlockEvents] | Rollback:
         head, final = self._chain.head_and_final()

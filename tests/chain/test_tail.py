@@ -19,7 +19,7 @@ from protocol.chain.cursor import Cursor
 from protocol.chain.events import Dripped, Log, Transfer
 from protocol.chain.rpc import Rpc
 from protocol.chain.sender import Sender
-from protocol.chain.tail import BlockEvents, FinalityMoved, Rollback, Tail
+from protocol.chain.tail import UNCLEAR_POLLS, BlockEvents, FinalityMoved, Rollback, Tail
 from protocol.errors import Unavailable
 from protocol.node.wallet import Wallet
 from tests.conftest import Anvil, chain_fixtures, until
@@ -305,6 +305,33 @@ def test_an_endpoint_that_catches_up_between_two_answers_loses_no_event(chain: C
         for _ in range(8):
             found += amounts(events_of(tail.poll()))
     assert found == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("finality_depth", [64, 0], ids=["live", "backfill"])
+def test_an_endpoint_that_goes_on_lacking_blocks_is_named(chain: Chain, faucet: Faucet, finality_depth: int) -> None:
+    lacking = set[int]()
+
+    class Lacks(httpx.HTTPTransport):
+        def handle_request(self, request: httpx.Request) -> httpx.Response:
+            body = json.loads(super().handle_request(request).read())
+            for answer in body if isinstance(body, list) else [body]:
+                if isinstance(answer["result"], dict) and int(answer["result"].get("number", "0x0"), 16) in lacking:
+                    answer["result"] = None
+            return httpx.Response(200, json=body)
+
+    lossy = Rpc(chain.rpc.url, transport=Lacks())
+    with closing(Chain([lossy], replace(chain.deployment, finality_depth=finality_depth))) as other:
+        tail = Tail(other)
+        drain(tail)
+        read = tail.cursor.number
+        lacking.add(read + 1)
+        faucet.drip(3)
+        assert [tail.poll() for _ in range(UNCLEAR_POLLS - 1)] == [[]] * (UNCLEAR_POLLS - 1), "it may be catching up"
+        for _ in range(2):
+            with pytest.raises(Unavailable, match=rf"not, in one chain, those that lead there from block {read}"):
+                tail.poll()
+        lacking.clear()
+        assert amounts(drain(tail)) == [1, 2, 3]
 
 
 def test_a_second_opinion_is_not_asked_of_whoever_gave_the_first(chain: Chain) -> None:
