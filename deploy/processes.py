@@ -30,8 +30,8 @@ GRACE_SECONDS = 5.0
 PR_SET_PDEATHSIG = 1
 
 _UNASKED = range(20_000, 32_768)
-_PORTS = itertools.cycle(random.SystemRandom().sample(_UNASKED, len(_UNASKED)))
-"""Below those that an operating system hands out by itself: none is gone before it is bound."""
+"""Ports below those that an operating system hands out by itself: none is gone before it is bound."""
+_ATTEMPTS = itertools.count(random.SystemRandom().randrange(len(_UNASKED)))
 
 # Children are many and small: one thread each, and freed memory kept rather than returned at every step.
 CHILD_ENVIRONMENT = {
@@ -207,7 +207,8 @@ def free_port(asked: int | None = None) -> int:
         if not _is_free(asked):
             raise Misconfigured(f"port {asked} is taken; end what listens there, or choose another port")
         return asked
-    return next(port for port in _PORTS if _is_free(port))
+    ports = (_UNASKED[attempt % len(_UNASKED)] for attempt in _ATTEMPTS)
+    return next(port for port in ports if _is_free(port))
 
 
 def _is_free(port: int) -> bool:

@@ -165,9 +165,8 @@ class Scene:
         """
         hurried = set[int]()
         give_up = time.monotonic() + seconds
-        while self.chain.latest().round(round_).state < state:
-            assert time.monotonic() < give_up, f"round {round_} is {self.chain.latest().round(round_).state.name}"
-            seen = self.chain.latest().round(round_)
+        while (seen := self.chain.latest().round(round_)).state < state:
+            assert time.monotonic() < give_up, f"round {round_} is {seen.state.name}"
             if late and seen.state is State.VOTING and seen.attempt not in hurried:
                 hurried.add(seen.attempt)
                 self.let_pass(COMMIT_SECONDS - RESERVE_SECONDS)
