@@ -64,31 +64,31 @@ test-python: .venv/.test $(TESTED_BESIDE) contracts/node_modules/.stamp
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 bench-tax: .venv/.localnet contracts/node_modules/.stamp
-	@$(BIN)/python -m deploy.bench_tax
+	@$(BIN)/python -m tests.bench.tax
 
 bench-verify: .venv/.localnet .venv/.vllm
-	@$(BIN)/python -m deploy.bench_verify
+	@$(BIN)/python -m tests.bench.verify
 
 bench-sender: .venv/.test contracts/node_modules/.stamp
-	@$(BIN)/python -m tests.sending
+	@$(BIN)/python -m tests.bench.sender
 
 bench-mirror: .venv/.test contracts/node_modules/.stamp
-	@$(BIN)/python -m tests.mirroring $(if $(RUNS),--runs $(RUNS))
+	@$(BIN)/python -m tests.bench.mirror $(if $(RUNS),--runs $(RUNS))
 
 bench-ledger: .venv/.test contracts/node_modules/.stamp
-	@$(BIN)/python -m tests.million $(if $(EVENTS),--events $(EVENTS))
+	@$(BIN)/python -m tests.bench.ledger $(if $(EVENTS),--events $(EVENTS))
 
 bench-api: .venv/.test contracts/node_modules/.stamp
-	@$(BIN)/python -m tests.admission
+	@$(BIN)/python -m tests.bench.api
 
 bench-engines: .venv/.localnet .venv/.vllm
-	@$(BIN)/python -m deploy.bench_engines
+	@$(BIN)/python -m tests.bench.engines
 
 bench-toploc: .venv/.localnet $(TOPLOC)
-	@$(BIN)/python -m deploy.bench_toploc
+	@$(BIN)/python -m tests.bench.toploc
 
 zoo: .venv/.localnet .venv/.vllm $(TOPLOC)
-	@JOBS=$(JOBS) $(BIN)/python -m deploy.zoo
+	@JOBS=$(JOBS) $(BIN)/python -m tests.zoo
 
 vllm: .venv/.vllm
 
@@ -99,10 +99,10 @@ chaos: .venv/.test contracts/node_modules/.stamp
 	@$(BIN)/python -m tests.chaos $(if $(FAULT),--only $(FAULT))
 
 calibrate: .venv/.localnet .venv/.vllm
-	@$(BIN)/python -m deploy.calibrate_builtin $(if $(DTYPE),--dtype $(DTYPE))
+	@$(BIN)/python -m tests.zoo.calibrate $(if $(DTYPE),--dtype $(DTYPE))
 
 bench-gas: .venv/.localnet contracts/node_modules/.stamp
-	@$(BIN)/python -m deploy.bench_gas
+	@$(BIN)/python -m tests.bench.gas
 
 fuzz: .venv/.fuzz
 	@$(BIN)/python -m tests.fuzz $(if $(RUNS),--runs $(RUNS)) --seed $(SEED) $(if $(TARGET),--target "$(TARGET)")

@@ -10,7 +10,7 @@ import typer
 
 # name -> (module, attribute, one line). A module is imported only when its part is called.
 PARTS: dict[str, tuple[str, str, str]] = {
-    "localnet": ("deploy.commands", "localnet", "The whole market on this machine: run, up, status, start, down."),
+    "localnet": ("deploy.localnet.commands", "localnet", "The whole market on this machine: run, up, status, down."),
     "wallet": ("protocol.node.commands.wallet", "app", "Keystores: new, import, list, balance."),
     "node": ("protocol.node.commands.node", "app", "Register, list, retire nodes; rotate and revoke their keys."),
     "stake": ("protocol.node.commands.stake", "app", "Add to a node's bond, or take it back."),
@@ -21,8 +21,8 @@ PARTS: dict[str, tuple[str, str, str]] = {
     "worker": ("worker.commands", "app", "Generate rollouts and earn credits; doctor."),
     "validator": ("validator.commands", "app", "Judge rollouts and vote."),
     "trainer": ("trainer.commands", "app", "Train on accepted rollouts, publish weights; make the built-in model."),
-    "relay": ("protocol.transport.commands", "app", "Pass verified weights on."),
-    "ledger": ("ledger.commands", "app", "Rebuild and audit everything from the chain alone."),
+    "relay": ("protocol.node.commands.relay", "app", "Pass verified weights on."),
+    "ledger": ("ledger.commands.app", "app", "Rebuild and audit everything from the chain alone."),
 }
 
 

@@ -21,12 +21,12 @@ def serve(env_file: EnvFile = None) -> None:
     """Serves the HTTP API."""
     import uvicorn
 
-    from coordinator.app import create_app
-    from coordinator.clockwork import checked_run, keep_rules, read_rules
-    from coordinator.desk import Desk
+    from coordinator.api.app import create_app
+    from coordinator.api.service import Desk
+    from coordinator.driver.wiring import checked_run, keep_rules, read_rules
     from coordinator.settings import CoordinatorSettings
     from coordinator.store import Store
-    from protocol.chain.client import Chain
+    from protocol.chain.reading.client import Chain
     from protocol.node import telemetry
     from protocol.transport.listening import listen
 
@@ -47,8 +47,8 @@ def serve(env_file: EnvFile = None) -> None:
 @guard
 def background(env_file: EnvFile = None) -> None:
     """Mirrors the chain, opens rounds, relays submissions, drives rounds to their end."""
-    from coordinator.background import work
-    from coordinator.clockwork import Clockwork
+    from coordinator.driver.background import work
+    from coordinator.driver.wiring import Clockwork
     from coordinator.settings import CoordinatorSettings
     from protocol.node import telemetry
 

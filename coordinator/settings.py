@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from coordinator.assignment import Admission
-from coordinator.schedule import Patience
+from coordinator.driver.schedule import Patience
+from coordinator.driver.selection import Admission
 from protocol.node.settings import NodeSettings, settings_config
 from protocol.wire.rules import Sequential
 

@@ -241,7 +241,7 @@ MIRROR: tuple[type[SQLModel], ...] = (
 class Undo(SQLModel, table=True):
     """What one step of the mirror to block ``number`` replaced; ``position`` is that before it.
 
-    ``rows`` as in ``coordinator.undoing``. Steps are undone newest ``id`` first.
+    ``rows`` as in ``coordinator.mirror.undoing``. Steps are undone newest ``id`` first.
     """
 
     __tablename__ = "undo"

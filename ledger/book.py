@@ -1,7 +1,7 @@
 """Where folded facts are kept while folding.
 
 ``Book`` is all that the fold asks of a store. ``MemoryBook`` holds everything in dictionaries: the auditor's own copy,
-made from nothing but events. ``ledger.stored_book.StoredBook`` reads and writes the derived tables of a database.
+made from nothing but events. ``ledger.store.stored_book.StoredBook`` reads and writes the derived tables of a database.
 """
 
 from __future__ import annotations

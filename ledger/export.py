@@ -1,7 +1,7 @@
 """The ledger as files: a table each in CSV or Parquet, and a manifest with block, schema and hashes.
 
     FOLDER/manifest.json     format, chain, deployment, block, state hash; of each table: file, columns, rows, hash
-    FOLDER/credit.csv ...    all values as text, as in ``ledger.state``; in CSV each of them in quotes
+    FOLDER/credit.csv ...    all values as text, as in ``ledger.store.state``; in CSV each of them in quotes
 
 Whoever has the folder can check it against its own manifest (``verify``), and the manifest's state hash against the
 chain (``assize ledger replay --against``): no row can be changed without changing the hash. A file has the schema's
@@ -24,11 +24,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from sqlalchemy import Connection
 
-from ledger.database import read_position
 from ledger.facts import KINDS, Fact
 from ledger.facts.columns import Bitmap, Hex, Wide
-from ledger.state import FORMAT, State, TableState, codecs, fact_from, stored, table_state, tables_of_database, texts
-from ledger.tables import snake
+from ledger.store.database import read_position
+from ledger.store.state import (
+    FORMAT,
+    State,
+    TableState,
+    codecs,
+    fact_from,
+    stored,
+    table_state,
+    tables_of_database,
+    texts,
+)
+from ledger.store.tables import snake
 from protocol.chain.deployment import Deployment
 from protocol.errors import Misconfigured, Rejected
 

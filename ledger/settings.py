@@ -8,9 +8,9 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ledger.database import Database
-from protocol.chain.client import Chain
+from ledger.store.database import Database
 from protocol.chain.deployment import Deployment
+from protocol.chain.reading.client import Chain
 from protocol.errors import Misconfigured
 
 DEFAULT_STATE_DIR = "~/.assize/ledger"

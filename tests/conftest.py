@@ -28,13 +28,13 @@ import uvicorn
 from fastapi import FastAPI
 from hypothesis import HealthCheck, settings
 
-from deploy.processes import free_port
-from deploy.services import anvil_binary
-from protocol.chain.client import Chain
-from protocol.chain.deploying import deploy
+from deploy.localnet.processes import free_port
+from deploy.localnet.services import anvil_binary
 from protocol.chain.deployment import Deployment
+from protocol.chain.reading.client import Chain
 from protocol.chain.rpc import Rpc
 from protocol.chain.structs import MarketTerms, ProtocolTerms, RegistryTerms, RoundsTerms
+from protocol.chain.writing.deploying import deploy
 from protocol.errors import Unavailable
 from protocol.node.wallet import Wallet
 

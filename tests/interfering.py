@@ -9,9 +9,9 @@ from typing import Any
 from eth_account import Account
 from pydantic_core import to_json
 
-from protocol.chain.calls import Call
-from protocol.chain.client import Chain
-from protocol.chain.fees import GWEI
+from protocol.chain.reading.client import Chain
+from protocol.chain.writing.calls import Call
+from protocol.chain.writing.fees import GWEI
 from protocol.node.wallet import Wallet
 from tests.chaos.between import Answer, Asked, Forward, Interference
 from tests.conftest import Anvil, until

@@ -16,7 +16,7 @@ from typing import Any
 
 import psycopg
 
-from deploy.processes import free_port
+from deploy.localnet.processes import free_port
 from tests.conftest import until
 
 USER = "assize"

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from protocol.chain.client import Chain
 from protocol.chain.events import (
     AppealedJobSettled,
     AppealOpened,
@@ -26,8 +25,9 @@ from protocol.chain.events import (
     RoundVoided,
     Submitted,
 )
+from protocol.chain.reading.client import Chain
+from protocol.chain.reading.tail import Rollback, Tail
 from protocol.chain.structs import Verdict
-from protocol.chain.tail import Rollback, Tail
 from protocol.environments.environment import Environment
 from protocol.errors import Rejected, Unavailable
 from protocol.tensor.model import Model

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import structlog
 
-from protocol.chain import calls
-from protocol.chain.client import Chain
-from protocol.chain.renewing import Renewing
-from protocol.chain.sender import Sender
+from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Consumption
+from protocol.chain.writing import calls
+from protocol.chain.writing.renewing import Renewing
+from protocol.chain.writing.sender import Sender
 from protocol.errors import Rejected
 from protocol.transport import shardcast
 from protocol.transport.chunks import ChunkStore

@@ -8,8 +8,8 @@ import threading
 import torch
 import uvicorn
 
-from protocol.chain.client import Chain
-from protocol.chain.sender import Sender
+from protocol.chain.reading.client import Chain
+from protocol.chain.writing.sender import Sender
 from protocol.environments.registry import environment
 from protocol.errors import Misconfigured
 from protocol.node import telemetry

@@ -61,8 +61,8 @@ def check(
 ) -> None:
     """Judge one artifact by hand and print the evidence, check by check; exit 1 where it is not accepted."""
     from protocol.errors import Misconfigured
-    from validator.display import show_inspection
-    from validator.inspection import inspect
+    from validator.review.display import show_inspection
+    from validator.review.inspection import inspect
     from validator.settings import ValidatorSettings
 
     if not artifact.is_file():
@@ -86,8 +86,8 @@ def replay(
 ) -> None:
     """Judge again what a juror judged and compare; exit 1 where verdicts differ or the bundle is contradicted."""
     from protocol.errors import Misconfigured
-    from validator.display import show_replay
-    from validator.replay import replay as replay_bundle
+    from validator.review.display import show_replay
+    from validator.review.replay import replay as replay_bundle
     from validator.settings import ValidatorSettings
 
     if not bundle.is_file():
@@ -102,7 +102,7 @@ def replay(
 @guard
 def preflight(settings: EnvFile = None, json: Json = False) -> None:
     """Check key, node, chain, weights and disk before judging; exit 1 where one of them will not do."""
-    from validator.preflight import examine
+    from validator.doctor import examine
     from validator.settings import ValidatorSettings
 
     found = list(examine(ValidatorSettings.read(settings)))

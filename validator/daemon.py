@@ -15,25 +15,25 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from protocol.chain import calls
-from protocol.chain.client import Chain
-from protocol.chain.renewing import Renewing
+from protocol.chain.reading.client import Chain
+from protocol.chain.reading.tail import Rollback, Tail
 from protocol.chain.reverts import Reverted
-from protocol.chain.sender import Sender
-from protocol.chain.tail import Rollback, Tail
+from protocol.chain.writing import calls
+from protocol.chain.writing.renewing import Renewing
+from protocol.chain.writing.sender import Sender
 from protocol.errors import AssizeError
 from protocol.wire import evidence as bundles
 from protocol.wire.auth import Signer
 from protocol.wire.votes import abstention, commitment
-from validator.desk import Bench, Trial
-from validator.duties import Duty, duty, must_decide, overdue
-from validator.errands import Errands
-from validator.history import History
+from validator.deliveries import Errands
 from validator.journal import Ballot, Journal, JournalledVote
-from validator.judge import Judgement
+from validator.judging.judge import Judgement
+from validator.judging.runs import Runs
+from validator.judging.verdict import vote_of
+from validator.queue.local_judge import Bench, Trial
+from validator.records.history import History
 from validator.rounds import FollowedRound, Rounds
-from validator.runs import Runs
-from validator.verdict import vote_of
+from validator.schedule import Duty, duty, must_decide, overdue
 
 log = structlog.get_logger()
 

@@ -34,7 +34,7 @@ from protocol.errors import Rejected
 from protocol.wire.assignments import LEAF_BYTES, Leaf, jobs_in, unpack_leaves
 from protocol.wire.reasons import Reason
 from protocol.wire.votes import Vote, reasons_of
-from validator.record import SettledRound, Statement
+from validator.records.record import SettledRound, Statement
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,27 +9,27 @@ from pathlib import Path
 
 import torch
 
-from protocol.chain.client import Chain
 from protocol.chain.deployment import Deployment
-from protocol.chain.sender import Sender
+from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Role
+from protocol.chain.writing.sender import Sender
 from protocol.errors import Misconfigured
 from protocol.node.daemon import Daemon
 from protocol.node.telemetry import configure, serve_metrics
 from protocol.node.wallet import Wallet
 from protocol.transport.coordinator import CoordinatorClient
-from validator.background import sender, work
-from validator.bundles import Bundles
-from validator.checker import Checker
 from validator.daemon import Validator
-from validator.desk import Bench, Desk
-from validator.errands import Errands
-from validator.exchange import Exchange
-from validator.fetching import Fetching
-from validator.history import History
+from validator.deliveries import Errands
 from validator.journal import Journal
-from validator.queued_desk import JOBS_PER_ORDER, QueuedDesk
-from validator.runs import RunContext, Runs
+from validator.judging.fetching import Fetching
+from validator.judging.runs import RunContext, Runs
+from validator.queue.background import sender, work
+from validator.queue.checker import Checker
+from validator.queue.exchange import Exchange
+from validator.queue.local_judge import Bench, Desk
+from validator.queue.queued_judge import JOBS_PER_ORDER, QueuedDesk
+from validator.records.bundles import Bundles
+from validator.records.history import History
 from validator.settings import BackgroundSettings, ValidatorSettings
 
 Announce = Callable[[RunContext, int, bytes], None]

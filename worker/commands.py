@@ -40,7 +40,7 @@ def doctor(settings: EnvFile = None, json: Annotated[bool, typer.Option("--json"
     from worker.settings import WorkerSettings
 
     read = WorkerSettings.read(settings)
-    from worker.hardware import examine
+    from worker.doctor import examine
 
     findings = list(examine(read))
     rows = [{"check": finding.check, "ok": finding.ok, "found": finding.found} for finding in findings]

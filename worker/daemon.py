@@ -15,11 +15,11 @@ import structlog
 from eth_utils import keccak
 from prometheus_client import Counter
 
-from protocol.chain import calls
-from protocol.chain.client import Chain
-from protocol.chain.renewing import Renewing
-from protocol.chain.sender import Sender
+from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Role, State, Submission
+from protocol.chain.writing import calls
+from protocol.chain.writing.renewing import Renewing
+from protocol.chain.writing.sender import Sender
 from protocol.environments.environment import Environment
 from protocol.environments.registry import environment
 from protocol.errors import AssizeError, Misconfigured, Rejected, Unavailable
@@ -31,8 +31,8 @@ from protocol.wire import auth
 from protocol.wire.api import Assignment, Heartbeat, SubmissionRequest
 from protocol.wire.assignments import MAX_LEAVES_PER_BATCH, Leaf, bitmap_of, jobs_of, pack_leaves, unpack_leaves
 from protocol.wire.rules import Rules, decode_rules
-from worker.engine import Engine
-from worker.hardware import describe
+from worker.doctor import describe
+from worker.engines.engine import Engine
 from worker.outbox import Outbox
 from worker.producer import SECONDS, Producer
 from worker.prover import Deployed, Finished, Work

@@ -19,7 +19,7 @@ from protocol.wire.rollout import Artifact, Rollout, encode
 from protocol.wire.rules import Rules
 from protocol.wire.units import ModelShape, parse_shape
 from worker import prover
-from worker.engine import Engine
+from worker.engines.engine import Engine
 from worker.prover import Deployed, Finished, Task, Work
 
 SECONDS = Histogram("assize_worker_seconds", "Seconds by part of a round", ["part"])

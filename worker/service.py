@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import torch
 
-from protocol.chain.client import Chain
-from protocol.chain.sender import Sender
+from protocol.chain.reading.client import Chain
+from protocol.chain.writing.sender import Sender
 from protocol.errors import Misconfigured
 from protocol.node import telemetry
 from protocol.node.daemon import Daemon
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire.rules import Rules, decode_rules
 from worker.daemon import Produce, Worker
-from worker.engine import Engine
-from worker.engines import make_engine
+from worker.engines.engine import Engine
+from worker.engines.registry import make_engine
 from worker.producer import Producer
 from worker.settings import WorkerSettings
 

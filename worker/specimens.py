@@ -19,8 +19,8 @@ from protocol.tensor.directory import check_model_directory
 from protocol.tensor.model import Model
 from protocol.wire.rules import Rules, decode_rules, encode_rules, rules_hash
 from protocol.wire.specimens import INDEX, ROUNDS, Batch, Specimens, beacon_of, encode_index, file_of
-from worker.engine import Engine
-from worker.engines import make_engine
+from worker.engines.engine import Engine
+from worker.engines.registry import make_engine
 from worker.producer import Producer
 from worker.prover import Deployed, Work
 

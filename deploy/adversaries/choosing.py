@@ -17,7 +17,7 @@ from protocol.tensor.decode import Completion, Request
 from protocol.tensor.model import Model
 from protocol.tensor.noise import perturb
 from protocol.wire.rules import Rules
-from validator.prefill import DTYPES, Completed, prefill
+from validator.judging.prefill import DTYPES, Completed, prefill
 
 ROWS = 512
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
 from validator.daemon import Validator
-from validator.desk import Trial
-from validator.judge import Judgement
+from validator.judging.judge import Judgement
+from validator.queue.local_judge import Trial
 
 INVENTED = Finding(Reason.SAMPLING_FRAUD, "a token is not the seeded choice", 0, 1.0, 0.0)
 

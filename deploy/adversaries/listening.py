@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.adversaries.replaying import Overheard
-from protocol.chain.client import Chain
 from protocol.chain.events import Submitted
-from protocol.chain.tail import Rollback, Tail
+from protocol.chain.reading.client import Chain
+from protocol.chain.reading.tail import Rollback, Tail
 from protocol.errors import AssizeError
 from protocol.transport.blobs import HttpBlobs
 from protocol.wire.assignments import LEAF_BYTES, unpack_leaves

@@ -19,7 +19,7 @@ from protocol.tensor.decode import Completion
 from protocol.tensor.proofs import build_proofs, build_proofs_batch
 from protocol.wire import polynomial
 from protocol.wire.polynomial import I64, PRIME
-from protocol.wire.proof import ENTRIES, Proof, Proofs
+from protocol.wire.proof_codec import ENTRIES, Proof, Proofs
 from protocol.wire.rollout import Artifact, Limits, Rollout, encode
 from protocol.wire.toploc import CHUNK_ROWS, chunk_spans
 from worker.producer import Producer

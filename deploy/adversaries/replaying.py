@@ -15,7 +15,7 @@ from protocol.environments.environment import Environment
 from protocol.tensor.decode import Completion
 from protocol.wire.rollout import Rollout, decode
 from protocol.wire.rules import Rules
-from worker.engine import Engine
+from worker.engines.engine import Engine
 from worker.producer import Producer
 from worker.prover import Deployed, Finished, Task, Work
 

@@ -12,9 +12,9 @@ from deploy.adversaries.choosing import prefilled
 from deploy.adversaries.models import other_model
 from protocol.tensor.decode import Completion
 from protocol.tensor.model import Model
+from worker.engines.transformers_engine import TransformersEngine
 from worker.producer import Producer
 from worker.prover import Task
-from worker.transformers_engine import TransformersEngine
 
 GROUP = 32
 """Weights that share a scale where they are cut to four bits."""

@@ -18,8 +18,8 @@ from ledger.audit.replay import conclude, replay
 from ledger.audit.report import Findings, Report
 from ledger.audit.trial import Trial, read_terms
 from ledger.audit.views import Views
-from ledger.database import Database, read_position
-from protocol.chain.client import Chain
+from ledger.store.database import Database, read_position
+from protocol.chain.reading.client import Chain
 from protocol.errors import Unavailable
 
 

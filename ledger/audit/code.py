@@ -11,7 +11,7 @@ from typing import Any
 
 from ledger.audit.report import Findings
 from protocol.chain import abi
-from protocol.chain.client import Chain
+from protocol.chain.reading.client import Chain
 from protocol.chain.rpc import Request, RpcFault
 from protocol.errors import Unavailable
 

@@ -11,9 +11,9 @@ from sqlalchemy import Connection, Row, select
 from ledger.audit.report import Findings
 from ledger.book import MemoryBook
 from ledger.facts import KINDS, Fact, key_of
-from ledger.index import EVENT, event_row
-from ledger.rows import row_of
-from ledger.tables import TABLES, snake
+from ledger.store.index import EVENT, event_row
+from ledger.store.rows import row_of
+from ledger.store.tables import TABLES, snake
 from protocol.chain.events import Log
 
 ABSENT = "no row"

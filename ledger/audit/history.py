@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from protocol.chain.client import Chain
-from protocol.chain.tail import BlockEvents, Rollback, Tail
+from protocol.chain.reading.client import Chain
+from protocol.chain.reading.tail import BlockEvents, Rollback, Tail
 from protocol.errors import Unavailable
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from ledger.audit.report import Findings
 from ledger.book import MemoryBook
 from ledger.facts import Round
-from protocol.chain.contracts import Reader
 from protocol.chain.deployment import Deployment
 from protocol.chain.events import Log
+from protocol.chain.reading.contracts import Reader
 from protocol.chain.structs import MarketTerms, RegistryTerms, RoundsTerms
 
 

@@ -13,7 +13,7 @@ from ledger.fold.committees import seats_of
 from ledger.fold.rounds import FROZEN, eligible_slots
 from ledger.fold.runs import terms_at
 from ledger.fold.treasury import admin_of, treasury_of
-from protocol.chain.contracts import Reader
+from protocol.chain.reading.contracts import Reader
 from protocol.wire.assignments import jobs_in
 
 VIEWS_PER_REQUEST = 200

@@ -1,8 +1,8 @@
-"""What the ledger knows: one frozen fact for each thing the chain speaks of.
+"""Facts: one frozen value for each thing the chain records.
 
-A fact is a value. ``ledger.fold`` makes facts from events, ``ledger.tables`` stores each kind in a table of the same
-fields, ``ledger.api`` answers with them. ``KEY`` names the fields that identify a fact among its kind; annotations
-(``ledger.facts.columns``) say how a field is stored and written.
+``ledger.fold`` makes facts from events, ``ledger.store.tables`` stores each kind in a table with the same fields, and
+``ledger.api`` answers with them. ``KEY`` names the fields that identify a fact among its kind; annotations
+(``ledger.facts.columns``) define how a field is stored and written.
 """
 
 from __future__ import annotations

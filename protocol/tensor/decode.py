@@ -196,7 +196,7 @@ def _most_bytes(device: torch.device) -> int:
 
 
 # MAX_ROWS: on two cores a batch of 512 rows decodes a third faster than two of 256.
-# PROMPT_TOKENS: prompt tokens a pass takes; see ``validator.prefill``.
+# PROMPT_TOKENS: prompt tokens a pass takes; see ``validator.judging.prefill``.
 # KEY_VALUE_BYTES, KEY_VALUE_SHARE: memory for keys and values; on an accelerator a share of what is free.
 # TURN_OVER: rows that end are replaced or removed an eighth of the batch at a time: several rows then pay for a pass
 # over prompts, and a row that has ended costs little until then.

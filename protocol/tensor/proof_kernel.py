@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from protocol.tensor.compiled import compiled, inlined
 from protocol.wire.polynomial import PRIME
-from protocol.wire.proof import ENTRIES, MODULUS_FLOOR
+from protocol.wire.proof_codec import ENTRIES, MODULUS_FLOOR
 from protocol.wire.toploc import CORE, NO_MANTISSA
 
 F64 = NDArray[np.float64]

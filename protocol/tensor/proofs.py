@@ -22,7 +22,7 @@ from protocol.tensor.compiled import kernels
 from protocol.tensor.selection import Chunks, Selected, cut, select, values_at
 from protocol.wire import polynomial, toploc
 from protocol.wire.polynomial import F64, I64
-from protocol.wire.proof import ENTRIES, PROOF_BYTES, Proofs
+from protocol.wire.proof_codec import ENTRIES, PROOF_BYTES, Proofs
 from protocol.wire.toploc import CHUNK_ROWS, Distance
 
 

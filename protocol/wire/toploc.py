@@ -4,7 +4,7 @@ PURE. Source: "TOPLOC: A Locality Sensitive Hashing Scheme for Trustless Verifia
 proofs agree with the `toploc` package 0.1.6. The rows are the last hidden states after the final norm, as bf16 bits.
 A chunk of rows is flattened, its 128 entries of largest magnitude are kept (of equal ones the first), and a polynomial
 modulo p = 65497 (above every finite bf16) is laid through the points (position mod modulus, bf16 bits), where modulus
-is the largest, at most p, that keeps all positions distinct. The bytes are drawn atop ``protocol.wire.proof``.
+is the largest, at most p, that keeps all positions distinct. The bytes are drawn atop ``protocol.wire.proof_codec``.
 
 What differs from the package: the verdict counts the sign, is measured against what a forger could reach without
 computing, and includes the modulus; failures propagate instead of turning into null proofs. A chunk with fewer than
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from protocol.errors import Misconfigured, Unavailable
 from protocol.wire import polynomial
 from protocol.wire.polynomial import F64, I64, PRIME
-from protocol.wire.proof import ENTRIES, MODULUS_FLOOR, Proof, Proofs
+from protocol.wire.proof_codec import ENTRIES, MODULUS_FLOOR, Proof, Proofs
 
 U16 = NDArray[np.uint16]
 BOOL = NDArray[np.bool_]

@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from deploy.adversaries.models import Kind
-from deploy.run_file import read_run_file
-from deploy.zoo.stage import Stage
+from deploy.runs.run_file import read_run_file
 from protocol.environments.arithmetic import Arithmetic
 from protocol.environments.environment import Environment
 from protocol.tensor.model import load_model
+from tests.zoo.stage import Stage
 from trainer.builtin import Warmup, make_builtin
 
 ENVIRONMENT = Arithmetic(3)

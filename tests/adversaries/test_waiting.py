@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from deploy.zoo.waiting import by_single_jobs, measured, predicted
-from validator.record import Ratios
+from tests.zoo.waiting import by_single_jobs, measured, predicted
+from validator.records.record import Ratios
 
 BOUND = 28.7
 

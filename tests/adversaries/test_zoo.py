@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from deploy.adversaries import ADVERSARIES
-from deploy.zoo.asking import Said
-from deploy.zoo.honest import honest
-from deploy.zoo.rows import Row, conclude, ratios_of_job
-from deploy.zoo.stage import Judged, Stage, passed
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import FRAUD, Reason
-from worker.transformers_engine import TransformersEngine
+from tests.zoo.asking import Said
+from tests.zoo.honest import honest
+from tests.zoo.rows import Row, conclude, ratios_of_job
+from tests.zoo.stage import Judged, Stage, passed
+from worker.engines.transformers_engine import TransformersEngine
 
 GROSS_JOBS = 8
 SLIGHT_JOBS = 24

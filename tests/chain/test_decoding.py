@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.chain import abi
-from protocol.chain.decoding import decode_event, decoders, topic_of
 from protocol.chain.events import EVENTS, RunOpened, Submitted, VoteCommitted
+from protocol.chain.reading.decoding import decode_event, decoders, topic_of
 from protocol.chain.structs import STRUCTS, RunTerms
 
 ENTRIES = [(name, entry) for name in abi.CONTRACTS for entry in abi.artifact(name)["abi"]]

@@ -11,9 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from deploy.processes import free_port
-from protocol.chain.client import Chain
+from deploy.localnet.processes import free_port
 from protocol.chain.deployment import Deployment
+from protocol.chain.reading.client import Chain
 from protocol.chain.reverts import Reverted
 from protocol.chain.rpc import Request, Rpc, RpcFault
 from protocol.errors import Misconfigured, Unavailable

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from protocol.chain import calls
-from protocol.chain.client import Chain
-from protocol.chain.renewing import Renewing, key_of
+from protocol.chain.reading.client import Chain
 from protocol.chain.reverts import Reverted
-from protocol.chain.sender import Sender
+from protocol.chain.writing import calls
+from protocol.chain.writing.renewing import Renewing, key_of
+from protocol.chain.writing.sender import Sender
 from protocol.errors import Rejected
 from protocol.node.wallet import Wallet
 from tests.chain.test_sender import QUICK

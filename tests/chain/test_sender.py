@@ -19,12 +19,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from protocol.chain import calls
-from protocol.chain.client import Chain
 from protocol.chain.events import Dripped, Transfer
-from protocol.chain.fees import Fees
+from protocol.chain.reading.client import Chain
 from protocol.chain.reverts import Reverted
-from protocol.chain.sender import Sender
+from protocol.chain.writing import calls
+from protocol.chain.writing.fees import Fees
+from protocol.chain.writing.sender import Sender
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.node.wallet import Keystores, Wallet
 from tests.conftest import ROOT, TOKEN, Anvil, mining_halted, until
@@ -301,8 +301,8 @@ CHILD = """
 import sys
 from pathlib import Path
 from protocol.chain import calls
-from protocol.chain.client import Chain
-from protocol.chain.sender import Sender
+from protocol.chain.reading.client import Chain
+from protocol.chain.writing.sender import Sender
 from protocol.node.wallet import Keystores
 rpc, state = sys.argv[1], Path(sys.argv[2])
 chain = Chain.connect(rpc, state / "addresses.json")

@@ -13,13 +13,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from protocol.chain import calls
-from protocol.chain.client import Chain
-from protocol.chain.cursor import Cursor
 from protocol.chain.events import Dripped, Log, Transfer
+from protocol.chain.reading.client import Chain
+from protocol.chain.reading.cursor import Cursor
+from protocol.chain.reading.tail import UNCLEAR_POLLS, BlockEvents, FinalityMoved, Rollback, Tail
 from protocol.chain.rpc import Rpc
-from protocol.chain.sender import Sender
-from protocol.chain.tail import UNCLEAR_POLLS, BlockEvents, FinalityMoved, Rollback, Tail
+from protocol.chain.writing import calls
+from protocol.chain.writing.sender import Sender
 from protocol.errors import Unavailable
 from protocol.node.wallet import Wallet
 from tests.conftest import Anvil, chain_fixtures, until

@@ -22,18 +22,18 @@ from typing import Any
 
 import httpx
 
-from coordinator.fold import fold
-from coordinator.market import Market
-from coordinator.mirror import load
+from coordinator.mirror.fold import fold
+from coordinator.mirror.market import Market
+from coordinator.mirror.mirror import load
 from coordinator.store import Store
 from coordinator.tables import Cursor
-from deploy.services import ledger_database
+from deploy.localnet.services import ledger_database
 from ledger.audit import audit
-from ledger.database import Database
-from protocol.chain.client import Chain
-from protocol.chain.cursor import Cursor as Position
-from protocol.chain.fees import Fees
-from protocol.chain.tail import Rollback, Tail
+from ledger.store.database import Database
+from protocol.chain.reading.client import Chain
+from protocol.chain.reading.cursor import Cursor as Position
+from protocol.chain.reading.tail import Rollback, Tail
+from protocol.chain.writing.fees import Fees
 from protocol.errors import Misconfigured, Unavailable
 from protocol.wire import manifest
 from tests.chaos.network import Network, stored

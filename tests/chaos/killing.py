@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from deploy import services
+from deploy.localnet import services
 from tests.chaos.between import Answer, Asked, Between, Forward
 from tests.chaos.fault import Afterwards, Moment, fault
 from tests.chaos.network import Network

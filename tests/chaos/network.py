@@ -15,9 +15,9 @@ from typing import Any
 
 import psutil
 
-from deploy.live import View
-from deploy.localnet import Localnet, Options
-from deploy.processes import Service, Supervisor, signal_group, wait_until_listening
+from deploy.localnet.live import View
+from deploy.localnet.network import Localnet, Options
+from deploy.localnet.processes import Service, Supervisor, signal_group, wait_until_listening
 from protocol.chain.rpc import Rpc
 from protocol.errors import Unavailable
 from tests.chaos.between import Answer, Asked, Between, path_of

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import redis
 
-from coordinator.app import create_app
-from coordinator.clockwork import Clockwork, keep_rules
-from coordinator.desk import Desk
+from coordinator.api.app import create_app
+from coordinator.api.service import Desk
+from coordinator.driver.wiring import Clockwork, keep_rules
 from coordinator.store import Store
-from protocol.chain.client import Chain
+from protocol.chain.reading.client import Chain
 from protocol.node.wallet import Wallet
 from tests.conftest import Anvil, redis_server, serving
 from tests.coordinator.swarm import RULES, Swarm

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from coordinator.settings import CoordinatorSettings
-from protocol.chain import calls
-from protocol.chain.calls import Call
-from protocol.chain.client import Chain
 from protocol.chain.events import NodeRegistered, RunOpened
-from protocol.chain.fees import Fees
-from protocol.chain.receipts import Receipt
-from protocol.chain.sender import Sender
+from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Consumption, Role, RunTerms
+from protocol.chain.writing import calls
+from protocol.chain.writing.calls import Call
+from protocol.chain.writing.fees import Fees
+from protocol.chain.writing.receipts import Receipt
+from protocol.chain.writing.sender import Sender
 from protocol.node.wallet import Wallet
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire import api, auth, rollout

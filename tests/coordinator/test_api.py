@@ -12,7 +12,7 @@ import httpx
 import pytest
 import redis
 
-from coordinator.clockwork import Clockwork
+from coordinator.driver.wiring import Clockwork
 from protocol.errors import Rejected
 from protocol.wire import api as bodies
 from protocol.wire import rollout

@@ -7,18 +7,18 @@ from dataclasses import replace
 import pytest
 from sqlmodel import select
 
-from coordinator.clockwork import Clockwork
+from coordinator.driver.wiring import Clockwork
 from coordinator.store import Store
 from coordinator.tables import Claim, Node, Run
-from protocol.chain import calls
 from protocol.chain.abi import functions
-from protocol.chain.appealing import open_appeal
 from protocol.chain.events import AppealOpened
 from protocol.chain.structs import State, Verdict
+from protocol.chain.writing import calls
+from protocol.chain.writing.appealing import open_appeal
 from protocol.wire.reasons import Reason
 from tests.conftest import TOKEN
 from tests.coordinator.swarm import JOBS, PRICE, Party, Swarm
-from tests.coordinator.test_rounds import mirror_differences
+from tests.coordinator.test_driver import mirror_differences
 
 ALL = (1 << JOBS) - 1
 APPEALS = {"committee": 1, "appeal_seats": 3, "challenge": 1200}

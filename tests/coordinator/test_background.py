@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 import redis
 
-from deploy.processes import free_port
+from deploy.localnet.processes import free_port
 from protocol.chain.structs import State
 from protocol.node.wallet import Keystores
 from protocol.wire.reasons import Reason
 from tests.conftest import ROOT, Anvil, redis_server
 from tests.coordinator.swarm import JOBS, Swarm
-from tests.coordinator.test_rounds import mirror_differences
+from tests.coordinator.test_driver import mirror_differences
 
 PASSWORD = "a password for tests"
 PATIENCE_SECONDS = 120.0

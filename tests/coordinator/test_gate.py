@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlmodel import select
 
-from coordinator.gate import forget_nonces
+from coordinator.api.gate import forget_nonces
 from coordinator.store import Store
 from coordinator.tables import Nonce
 from protocol.errors import Rejected

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from coordinator.bell import Bell
-from coordinator.leases import Leases
+from coordinator.driver.leases import Leases
+from coordinator.driver.notifier import Bell
 from protocol.errors import Misconfigured, Unavailable
 
 

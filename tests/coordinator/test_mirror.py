@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 from sqlmodel import select
 
-from coordinator.clockwork import Clockwork, keep_rules
-from coordinator.fold import fold
-from coordinator.market import Market
-from coordinator.mirror import Mirror
+from coordinator.driver.wiring import Clockwork, keep_rules
+from coordinator.mirror.fold import fold
+from coordinator.mirror.market import Market
+from coordinator.mirror.mirror import Mirror
+from coordinator.mirror.undoing import undo
 from coordinator.store import Store
 from coordinator.tables import MIRROR, Announcement, Cursor, Member, Run
-from coordinator.undoing import undo
-from protocol.chain import calls
-from protocol.chain.client import Chain
-from protocol.chain.cursor import Cursor as Position
 from protocol.chain.events import Event, Log, NodeJoined, NodeLeft
+from protocol.chain.reading.client import Chain
+from protocol.chain.reading.cursor import Cursor as Position
+from protocol.chain.writing import calls
 from protocol.errors import Unavailable
 from protocol.wire.reasons import Reason
 from tests.conftest import Anvil

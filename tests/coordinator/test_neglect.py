@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.clockwork import Clockwork
-from coordinator.neglect import Neglect, Share, neglect_after, spoilt_rate
+from coordinator.driver.wiring import Clockwork
+from coordinator.mirror.neglect import Neglect, Share, neglect_after, spoilt_rate
 from coordinator.store import Store
 from coordinator.tables import Node
 from protocol.wire.api import Heartbeat

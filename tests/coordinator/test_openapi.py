@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from coordinator.clockwork import Clockwork
+from coordinator.driver.wiring import Clockwork
 from tests.coordinator.swarm import Swarm, headers
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.schedule import Patience, Step, Verb, batch_of, claimed_jobs, step_of
+from coordinator.driver.schedule import Patience, Step, Verb, batch_of, claimed_jobs, step_of
 from coordinator.tables import Claim, Round, Seat, Submitted
 from protocol.chain.structs import State
 from protocol.wire.assignments import Leaf, pack_leaves

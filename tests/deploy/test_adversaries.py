@@ -19,10 +19,10 @@ from protocol.tensor.model import Model, load_model
 from protocol.wire.evidence import JobEvidence
 from protocol.wire.reasons import Reason
 from trainer.builtin import Warmup, make_builtin
-from validator.claims import Claim
 from validator.daemon import Validator
-from validator.judge import Judgement
-from validator.verdict import vote_of
+from validator.judging.claims import Claim
+from validator.judging.judge import Judgement
+from validator.judging.verdict import vote_of
 from worker.producer import Producer
 
 ENVIRONMENT = Arithmetic(3)

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from deploy.faulty_committee import DisputeOutcome, broken_rules
-from deploy.parties import ETHER, faulty_committee
-from deploy.run_file import BUILTIN, read_run_file
+from deploy.localnet.faulty_committee import DisputeOutcome, broken_rules
+from deploy.localnet.parties import ETHER, faulty_committee
+from deploy.runs.run_file import BUILTIN, read_run_file
 
 GOOD = DisputeOutcome(
     appeals=2,

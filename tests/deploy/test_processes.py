@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from deploy.processes import Service, Supervisor, free_port, read_state, wait_until_listening
+from deploy.localnet.processes import Service, Supervisor, free_port, read_state, wait_until_listening
 from protocol.errors import Misconfigured, Unavailable
 from tests.conftest import ROOT
 
@@ -112,7 +112,7 @@ def test_what_a_child_started_ends_with_it(supervisor: Supervisor) -> None:
 
 def test_children_die_with_a_supervisor_that_was_killed_outright(tmp_path: Path) -> None:
     script = (
-        "import sys, time; from pathlib import Path; from deploy.processes import Service, Supervisor;"
+        "import sys, time; from pathlib import Path; from deploy.localnet.processes import Service, Supervisor;"
         "s = Supervisor(Path(sys.argv[1])); s.start(Service('sleeper', ('sleep', '60')));"
         "print(s.children['sleeper'].pid, flush=True); time.sleep(60)"
     )

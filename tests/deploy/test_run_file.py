@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.run_file import BUILTIN, read_run_file
+from deploy.runs.run_file import BUILTIN, read_run_file
 from protocol.errors import Misconfigured
 from protocol.wire.rules import decode_rules, encode_rules, rules_hash
 from trainer.settings import read_recipe

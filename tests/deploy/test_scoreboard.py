@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deploy.parties import Party
-from deploy.scoreboard import Scoreboard, rounds_before_caught
+from deploy.localnet.parties import Party
+from deploy.localnet.scoreboard import Scoreboard, rounds_before_caught
 from ledger import facts
-from protocol.chain.client import Chain
+from protocol.chain.reading.client import Chain
 from protocol.node.wallet import Wallet
 from tests.conftest import TOKEN, Anvil
 from tests.ledger.scenario import Market, Story, tell

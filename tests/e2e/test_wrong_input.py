@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from deploy.processes import free_port
-from protocol.chain.client import Chain
+from deploy.localnet.processes import free_port
+from protocol.chain.reading.client import Chain
 from protocol.environments.arithmetic import Arithmetic
 from protocol.node.wallet import Keystores, Wallet
 from protocol.wire.api import Assignment, ErrorBody

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from protocol.wire.polynomial import PRIME
-from protocol.wire.proof import ENTRIES, PROOF_BYTES, Proof
+from protocol.wire.proof_codec import ENTRIES, PROOF_BYTES, Proof
 from protocol.wire.rollout import Artifact, Rollout
 
 TOKENS = (0, 1, 2, 17, 18, 19, 255, (1 << 24) + 1, (1 << 31) - 1)

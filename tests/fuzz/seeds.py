@@ -9,7 +9,7 @@ from protocol.wire import evidence, manifest
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
 from protocol.wire.evidence import COUNTS, Evidence, Finding, JobEvidence, Measurements
 from protocol.wire.manifest import Manifest, ManifestFile
-from protocol.wire.proof import ENTRIES, Proof
+from protocol.wire.proof_codec import ENTRIES, Proof
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import Artifact, Rollout, encode
 from protocol.wire.rules import EnvironmentRules, ModelRules, Rules, Sequential, Thresholds, encode_rules

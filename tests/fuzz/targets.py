@@ -16,7 +16,7 @@ from protocol.environments.registry import environment
 from protocol.errors import Misconfigured, Rejected
 from protocol.wire import evidence, manifest, rollout, toploc
 from protocol.wire.assignments import pack_assignments, pack_leaves, unpack_assignments, unpack_leaves
-from protocol.wire.proof import PROOF_BYTES, Proof, Proofs
+from protocol.wire.proof_codec import PROOF_BYTES, Proof, Proofs
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import decode_rules, encode_rules
 from protocol.wire.votes import Vote, reasons_of

@@ -15,7 +15,7 @@ from tests.fuzz.changes import shuffled
 from tests.fuzz.changing_artifact import change_artifact
 from tests.fuzz.changing_parquet import change_parquet
 from tests.validator.conftest import CHAIN_ID, ROUNDS, Court
-from validator.claims import Claim
+from validator.judging.claims import Claim
 
 INPUTS, TOGETHER = 2000, 50
 WIDE = Limits(proof_bytes=1 << 10)

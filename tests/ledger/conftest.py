@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ledger.database import Database
-from ledger.index import sync
-from protocol.chain.client import Chain
+from ledger.store.database import Database
+from ledger.store.index import sync
+from protocol.chain.reading.client import Chain
 from protocol.node.wallet import Wallet
 from tests.conftest import Anvil
 from tests.ledger import disputes

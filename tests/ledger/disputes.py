@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from protocol.chain import calls
-from protocol.chain.calls import Call
 from protocol.chain.events import AppealOpened
 from protocol.chain.structs import Consumption, Role, RunTerms, SettledLeaves, State, pack_parts, pack_submissions
+from protocol.chain.writing import calls
+from protocol.chain.writing.calls import Call
 from protocol.node.wallet import Wallet
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
 from protocol.wire.reasons import Reason

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from protocol.chain import calls
-from protocol.chain.calls import Call
-from protocol.chain.client import Chain
 from protocol.chain.deployment import Deployment
 from protocol.chain.events import NodeRegistered, RoundOpened, RunOpened
-from protocol.chain.fees import Fees
-from protocol.chain.receipts import Receipt
-from protocol.chain.sender import Sender
+from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Consumption, Role, RunTerms, SettledLeaves, Submission
+from protocol.chain.writing import calls
+from protocol.chain.writing.calls import Call
+from protocol.chain.writing.fees import Fees
+from protocol.chain.writing.receipts import Receipt
+from protocol.chain.writing.sender import Sender
 from protocol.node.wallet import Wallet
 from protocol.wire import auth
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from ledger.api import create_app
-from ledger.database import Database
-from ledger.follower import Follower
-from ledger.index import sync
-from protocol.chain import calls
-from protocol.chain.client import Chain
+from ledger.api.app import create_app
+from ledger.store.database import Database
+from ledger.store.follower import Follower
+from ledger.store.index import sync
 from protocol.chain.deployment import FINALITY_DEPTH
+from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Role
+from protocol.chain.writing import calls
 from tests.conftest import TOKEN, until
 from tests.ledger.conftest import IN_BOTH, LISTS
 from tests.ledger.scenario import FEE, MAX_UNITS, PRICE, Market, Story

@@ -8,17 +8,17 @@ from pathlib import Path
 from fastapi.testclient import TestClient
 from typer.testing import CliRunner
 
-from ledger.api import create_app
+from ledger.api.app import create_app
 from ledger.audit import audit
 from ledger.book import Kind
-from ledger.commands import app
-from ledger.database import Database
+from ledger.commands.app import app
 from ledger.facts import Appeal, Checkpoint, Job, Node, Round, Slash, Sweep, Taint, Treasury
-from ledger.follower import Follower
-from ledger.index import sync
-from ledger.queries import every
-from ledger.rows import find_fact
-from protocol.chain.client import Chain
+from ledger.queries.lookup import every
+from ledger.store.database import Database
+from ledger.store.follower import Follower
+from ledger.store.index import sync
+from ledger.store.rows import find_fact
+from protocol.chain.reading.client import Chain
 from tests.conftest import TERMS
 from tests.ledger import disputes
 from tests.ledger.disputes import Dispute

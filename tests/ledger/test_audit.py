@@ -9,9 +9,9 @@ import pytest
 
 from ledger.audit import audit
 from ledger.audit.report import Finding, Report
-from ledger.database import Database
-from ledger.tables import TABLES
-from protocol.chain.client import Chain
+from ledger.store.database import Database
+from ledger.store.tables import TABLES
+from protocol.chain.reading.client import Chain
 from protocol.errors import Unavailable
 from tests.ledger.scenario import Story
 

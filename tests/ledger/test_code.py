@@ -12,11 +12,11 @@ import pytest
 
 from ledger.audit import audit
 from ledger.audit.report import Finding
-from ledger.database import Database
-from ledger.index import sync
+from ledger.store.database import Database
+from ledger.store.index import sync
 from protocol.chain import abi
-from protocol.chain.client import Chain
 from protocol.chain.deployment import Deployment
+from protocol.chain.reading.client import Chain
 from protocol.errors import Unavailable
 from tests.chaos.between import Answer, Asked, Between, Forward
 from tests.conftest import Anvil, deploy_on

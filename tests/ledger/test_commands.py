@@ -18,9 +18,9 @@ import httpx
 import pytest
 from typer.testing import CliRunner, Result
 
-from deploy.processes import free_port
-from ledger.commands import app
-from protocol.chain.client import Chain
+from deploy.localnet.processes import free_port
+from ledger.commands.app import app
+from protocol.chain.reading.client import Chain
 from tests.conftest import ROOT, Anvil, deploy_on
 from tests.ledger.scenario import FEE, MAX_UNITS, PRICE, Story
 
@@ -204,7 +204,7 @@ def test_serving_follows_the_chain_until_it_is_told_to_stop(command: list[str], 
 
 def test_the_ledger_imports_nothing_of_torch_parquet_celery_or_redis() -> None:
     code = (
-        "import sys, ledger.commands, ledger.api, ledger.follower, uvicorn\n"
+        "import sys, ledger.commands.app, ledger.api.app, ledger.store.follower, uvicorn\n"
         "import json; print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
     )
     listed = subprocess.run(

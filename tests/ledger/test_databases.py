@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from ledger.api import create_app
+from ledger.api.app import create_app
 from ledger.audit import audit
-from ledger.database import Database
-from ledger.follower import Follower
-from ledger.index import sync
-from ledger.state import tables_of_database
-from protocol.chain.client import Chain
+from ledger.store.database import Database
+from ledger.store.follower import Follower
+from ledger.store.index import sync
+from ledger.store.state import tables_of_database
+from protocol.chain.reading.client import Chain
 from tests.conftest import until
 from tests.ledger import disputes
 from tests.ledger.conftest import LISTS

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.database import Database
-from ledger.fairness import Count, fairness
 from ledger.fold.rounds import listed_jobs
-from ledger.index import sync
-from ledger.roster import ANNOUNCING
-from protocol.chain import calls
+from ledger.queries.fairness import Count, fairness
+from ledger.queries.roster import ANNOUNCING
+from ledger.store.database import Database
+from ledger.store.index import sync
 from protocol.chain import events as on_chain
-from protocol.chain.client import Chain
 from protocol.chain.events import Event, Log
+from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Role, RunTerms
+from protocol.chain.writing import calls
 from protocol.wire import auth
 from protocol.wire.assignments import Listing, pack_assignments
 from tests.conftest import TERMS

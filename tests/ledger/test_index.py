@@ -11,18 +11,18 @@ from sqlalchemy import select
 
 from ledger.audit import audit
 from ledger.book import MemoryBook
-from ledger.database import Database, read_position
 from ledger.facts import Credit
 from ledger.fold import fold_all
-from ledger.index import Index, record, roll_back, stored_logs, sync
-from ledger.rows import find_fact, row_of
-from ledger.stored_book import UNDO, nothing_held
-from ledger.tables import TABLES
-from protocol.chain import calls
-from protocol.chain.client import Chain
+from ledger.store.database import Database, read_position
+from ledger.store.index import Index, record, roll_back, stored_logs, sync
+from ledger.store.rows import find_fact, row_of
+from ledger.store.stored_book import UNDO, nothing_held
+from ledger.store.tables import TABLES
 from protocol.chain.deployment import FINALITY_DEPTH
 from protocol.chain.events import Log
-from protocol.chain.tail import BlockEvents, Tail
+from protocol.chain.reading.client import Chain
+from protocol.chain.reading.tail import BlockEvents, Tail
+from protocol.chain.writing import calls
 from protocol.errors import Misconfigured
 from tests.conftest import TOKEN
 from tests.ledger.conftest import IN_BOTH

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ledger.api import create_app
-from ledger.database import Database
-from ledger.follower import Follower
-from protocol.chain.client import Chain
+from ledger.api.app import create_app
+from ledger.store.database import Database
+from ledger.store.follower import Follower
+from protocol.chain.reading.client import Chain
 from tests.conftest import serving
 from tests.ledger.conftest import IN_BOTH
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ledger.audit.report import shown
-from ledger.records import decode_event, encode_event
+from ledger.store.records import decode_event, encode_event
 from protocol.chain.events import EVENTS, Event, RunFunded, VoteRevealed
 
 events = st.sampled_from(sorted(EVENTS.values(), key=lambda kind: kind.__name__)).flatmap(st.builds)

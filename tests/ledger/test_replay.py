@@ -11,8 +11,6 @@ from ledger.audit.history import history
 from ledger.audit.replay import conclude, replay
 from ledger.audit.report import Findings
 from ledger.audit.trial import Trial, read_terms
-from protocol.chain import calls
-from protocol.chain.client import Chain
 from protocol.chain.events import (
     AppealDecided,
     AppealedJobSettled,
@@ -48,7 +46,9 @@ from protocol.chain.events import (
     VoteCommitted,
     VoteRevealed,
 )
+from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Cause, SettledLeaves, Verdict
+from protocol.chain.writing import calls
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
 from protocol.wire.reasons import Reason
 from protocol.wire.votes import vote_on

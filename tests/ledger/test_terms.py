@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ledger.database import Database
 from ledger.facts import Admin, Job, Membership, Node, Round, RunTerms
-from protocol.chain import calls
-from protocol.chain.client import Chain
+from ledger.store.database import Database
+from protocol.chain.reading.client import Chain
 from protocol.chain.reverts import Reverted
+from protocol.chain.writing import calls
 from protocol.wire import auth
 from tests.conftest import TERMS
 from tests.ledger import disputes

@@ -9,7 +9,7 @@ from pathlib import Path
 from hypothesis import note
 from hypothesis.stateful import rule
 
-from protocol.chain.deploying import deploy
+from protocol.chain.writing.deploying import deploy
 from protocol.node.wallet import Wallet
 from tests.conftest import Anvil
 from tests.model import parties

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from protocol.chain.client import Chain
+from protocol.chain.reading.client import Chain
 from protocol.node.wallet import Keystores
 from tests.conftest import ROOT, Anvil
 

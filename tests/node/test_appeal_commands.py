@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from protocol.chain import calls
-from protocol.chain.client import Chain
 from protocol.chain.events import RoundOpened
+from protocol.chain.reading.client import Chain
 from protocol.chain.structs import State, Submission
+from protocol.chain.writing import calls
 from protocol.node.wallet import Wallet
 from protocol.wire import auth
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves

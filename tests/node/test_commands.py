@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from protocol.chain import actions, calls
-from protocol.chain.client import Chain
+from protocol.chain.reading.client import Chain
 from protocol.chain.reverts import Reverted
-from protocol.chain.sender import Sender
 from protocol.chain.structs import Role, RunTerms
+from protocol.chain.writing import actions, calls
+from protocol.chain.writing.sender import Sender
 from protocol.errors import Rejected
 from protocol.node.commands.run import hash_of
 from protocol.node.wallet import Wallet

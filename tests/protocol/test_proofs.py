@@ -14,7 +14,7 @@ from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.tensor import proofs, selection
 from protocol.tensor.compiled import kernels
 from protocol.wire import toploc
-from protocol.wire.proof import Proof, Proofs
+from protocol.wire.proof_codec import Proof, Proofs
 
 torch.set_num_threads(1)
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]

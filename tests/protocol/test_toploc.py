@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.wire import polynomial, toploc
-from protocol.wire.proof import Proof
+from protocol.wire.proof_codec import Proof
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "toploc.json").read_text())
 EACH_VECTOR = pytest.mark.parametrize("vector", VECTORS, ids=[vector["name"] for vector in VECTORS])

@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toploc import build_proofs_bytes, verify_proofs_bytes
 
-from deploy.bench_toploc import separated
 from protocol.environments.arithmetic import Arithmetic
 from protocol.errors import Rejected
 from protocol.tensor import proofs
 from protocol.tensor.decode import Request, decode
 from protocol.tensor.model import load_model
+from tests.bench.toploc import separated
 from trainer.builtin import Warmup, make_builtin
 
 torch.set_num_threads(1)

@@ -7,15 +7,15 @@ from pathlib import Path
 from random import Random
 from typing import Generic, TypeVar
 
-from coordinator.mirror import Mirror
+from coordinator.mirror.mirror import Mirror
 from coordinator.store import Store
-from ledger.database import Database
-from ledger.index import Index
-from protocol.chain import calls
-from protocol.chain.client import Chain
-from protocol.chain.fees import Fees
-from protocol.chain.pending import Clock
-from protocol.chain.sender import Sender
+from ledger.store.database import Database
+from ledger.store.index import Index
+from protocol.chain.reading.client import Chain
+from protocol.chain.writing import calls
+from protocol.chain.writing.fees import Fees
+from protocol.chain.writing.pending import Clock
+from protocol.chain.writing.sender import Sender
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.node.wallet import Wallet
 from tests.simulation.faults import Killed

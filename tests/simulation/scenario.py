@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
-from protocol.chain.client import Chain
 from protocol.chain.deployment import FINALITY_DEPTH, Deployment
+from protocol.chain.reading.client import Chain
+from protocol.chain.reading.tail import FinalityMoved
 from protocol.chain.rpc import Rpc
-from protocol.chain.tail import FinalityMoved
 from tests.simulation import truth
 from tests.simulation.actors import INTENTS, Actor, Coordinator, Ledger, Payer
 from tests.simulation.faults import Faults

@@ -12,21 +12,21 @@ from typing import Any
 from sqlalchemy import Connection, select
 from sqlmodel import select as select_rows
 
-from coordinator.mirror import Mirror
+from coordinator.mirror.mirror import Mirror
 from coordinator.store import Store
 from coordinator.tables import MIRROR, Cursor
 from ledger.book import MemoryBook
-from ledger.database import Database, read_position
 from ledger.facts import KINDS, Fact
 from ledger.fold import fold_all
-from ledger.index import event_row
-from ledger.rows import fact_of
-from ledger.tables import TABLES, EventRow
+from ledger.store.database import Database, read_position
+from ledger.store.index import event_row
+from ledger.store.rows import fact_of
+from ledger.store.tables import TABLES, EventRow
 from protocol.chain.block import Block
-from protocol.chain.client import Chain
-from protocol.chain.decoding import log_of
 from protocol.chain.deployment import Deployment
 from protocol.chain.events import Log
+from protocol.chain.reading.client import Chain
+from protocol.chain.reading.decoding import log_of
 from tests.simulation.world import World
 
 EVENT = EventRow.__table__  # type: ignore[attr-defined]

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from protocol.chain import calls
-from protocol.chain.client import Chain
 from protocol.chain.events import CheckpointPublished, RoundOpened
-from protocol.chain.sender import Sender
+from protocol.chain.reading.client import Chain
+from protocol.chain.reading.tail import Rollback, Tail
 from protocol.chain.structs import State, Submission
-from protocol.chain.tail import Rollback, Tail
+from protocol.chain.writing import calls
+from protocol.chain.writing.sender import Sender
 from protocol.environments.arithmetic import Arithmetic
 from protocol.environments.environment import Problem
 from protocol.transport.blobs import HttpBlobs

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from protocol.chain import calls
-from protocol.chain.appealing import open_appeal
 from protocol.chain.structs import Consumption
+from protocol.chain.writing import calls
+from protocol.chain.writing.appealing import open_appeal
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import decode, encode
 from tests.conftest import TOKEN

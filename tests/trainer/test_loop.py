@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.chain import calls
-from protocol.chain.appealing import open_appeal
 from protocol.chain.deployment import FINALITY_DEPTH
-from protocol.chain.tail import FinalityMoved
+from protocol.chain.reading.tail import FinalityMoved
+from protocol.chain.writing import calls
+from protocol.chain.writing.appealing import open_appeal
 from protocol.errors import AssizeError, Misconfigured, Unavailable
 from protocol.wire.assignments import jobs_in
 from protocol.wire.reasons import Reason

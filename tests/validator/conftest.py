@@ -16,9 +16,9 @@ import torch
 import uvicorn
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
-from protocol.chain import calls
-from protocol.chain.client import Chain
+from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Role
+from protocol.chain.writing import calls
 from protocol.environments.arithmetic import Arithmetic
 from protocol.node.wallet import Wallet
 from protocol.tensor.decode import decode
@@ -40,9 +40,9 @@ from protocol.wire.rules import (
 from tests.conftest import Anvil
 from tests.validator.scene import Cast, Scene
 from trainer.builtin import character_tokenizer
-from validator.claims import Claim
-from validator.judge import Judgement, Policy, Submitted, judge
-from validator.weights import load_policy
+from validator.judging.claims import Claim
+from validator.judging.judge import Judgement, Policy, Submitted, judge
+from validator.judging.weights import load_policy
 from worker.prover import Deployed, Work, finish, tasks_of
 
 ROUNDS = "0x5FbDB2315678afecb367f032d93F642f64180aa3"

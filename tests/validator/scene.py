@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from protocol.chain import calls
-from protocol.chain.actions import buy_credits, drip, event_in, fund_run, open_run, register_node
-from protocol.chain.client import Chain
 from protocol.chain.events import RoundOpened, VoteRevealed
-from protocol.chain.sender import Sender
+from protocol.chain.reading.client import Chain
+from protocol.chain.reading.tail import Rollback, Tail
 from protocol.chain.structs import Role, RunTerms, SettledLeaves, State, Submission
-from protocol.chain.tail import Rollback, Tail
+from protocol.chain.writing import calls
+from protocol.chain.writing.actions import buy_credits, drip, event_in, fund_run, open_run, register_node
+from protocol.chain.writing.sender import Sender
 from protocol.node.wallet import Wallet
 from protocol.tensor.decode import decode
 from protocol.transport.coordinator import CoordinatorClient
@@ -27,11 +27,11 @@ from protocol.wire.rollout import decode as decode_artifact
 from protocol.wire.rules import encode_rules, rules_hash
 from tests.conftest import TOKEN
 from validator.daemon import Validator
-from validator.errands import Errands
-from validator.fetching import Fetching
+from validator.deliveries import Errands
 from validator.journal import Journal
+from validator.judging.fetching import Fetching
+from validator.judging.runs import Runs
 from validator.rounds import FollowedRound
-from validator.runs import Runs
 from validator.service import bench_of, history_of
 from validator.settings import ValidatorSettings
 from worker.prover import Deployed, Finished, Work, finish, tasks_of

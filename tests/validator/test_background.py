@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from deploy.processes import free_port
+from deploy.localnet.processes import free_port
 from protocol.chain.structs import State
 from protocol.wire import evidence
 from protocol.wire.reasons import Reason
@@ -32,7 +32,7 @@ from tests.coordinator.conftest import redis_process, redis_url
 from tests.validator.conftest import Quiet
 from tests.validator.scene import Scene
 from validator.journal import Journal
-from validator.orders import decode_order
+from validator.queue.orders import decode_order
 
 __all__ = ["redis_process", "redis_url"]
 

@@ -14,8 +14,8 @@ from protocol.node.wallet import Wallet
 from protocol.wire import evidence
 from protocol.wire.evidence import Evidence, JobEvidence, Measurements
 from protocol.wire.reasons import Reason
-from validator.bundles import GIVE_UP_SECONDS, WAIT_SECONDS, Bundles
-from validator.record import Ratios, SettledRound, Statement
+from validator.records.bundles import GIVE_UP_SECONDS, WAIT_SECONDS, Bundles
+from validator.records.record import Ratios, SettledRound, Statement
 
 CHAIN_ID, ROUNDS = 31337, "0x5FbDB2315678afecb367f032d93F642f64180aa3"
 BEACON, RULES_HASH = b"\x0b" * 32, b"\x02" * 32

@@ -25,7 +25,7 @@ from validator.calibration.noise import (
 )
 from validator.calibration.power import power, reason_under, steering, verdicts
 from validator.calibration.tails import tail
-from validator.statistics import log_likelihood_ratios
+from validator.judging.statistics import log_likelihood_ratios
 
 SIGMA = 0.01
 RULES_HERE = RULES.model_copy(update={"samples_per_group": 2, "groups_per_job": 4})

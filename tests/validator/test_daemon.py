@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from protocol.chain.actions import drip
-from protocol.chain.appealing import open_appeal
 from protocol.chain.structs import State
+from protocol.chain.writing.actions import drip
+from protocol.chain.writing.appealing import open_appeal
 from protocol.wire import evidence
 from protocol.wire.reasons import Reason
 from protocol.wire.votes import abstention
 from tests.conftest import TOKEN
 from tests.validator.scene import Cast, Scene
+from validator.doctor import examine
 from validator.journal import Ballot, Journal
-from validator.preflight import examine
 
 
 def test_validators_take_a_round_to_its_verdict_and_the_edited_job_is_fraud(make_scene: Callable[..., Scene]) -> None:

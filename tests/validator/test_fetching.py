@@ -14,8 +14,8 @@ from protocol.transport.blobs import HttpBlobs
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
 from tests.validator.conftest import Court
-from validator.claims import Claim
-from validator.fetching import Fetching, fetch_once
+from validator.judging.claims import Claim
+from validator.judging.fetching import Fetching, fetch_once
 
 
 class Store(http.server.BaseHTTPRequestHandler):

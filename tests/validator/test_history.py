@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import torch
 
-from protocol.chain.actions import drip
-from protocol.chain.appealing import open_appeal
 from protocol.chain.events import RoundOpened
 from protocol.chain.structs import RunTerms, State
+from protocol.chain.writing.actions import drip
+from protocol.chain.writing.appealing import open_appeal
 from protocol.errors import Unavailable
 from protocol.wire import evidence
 from protocol.wire.reasons import Reason
@@ -24,11 +24,11 @@ from protocol.wire.rules import Rules, Sequential, Thresholds
 from tests.conftest import TOKEN
 from tests.validator.conftest import RULES, Court
 from tests.validator.scene import Cast, Scene
-from validator.bundles import WAIT_SECONDS, Bundles
-from validator.history import History
 from validator.journal import Journal
-from validator.record import Ratios, SettledRound, Standing, Statement
-from validator.replay import replay, sentences
+from validator.records.bundles import WAIT_SECONDS, Bundles
+from validator.records.history import History
+from validator.records.record import Ratios, SettledRound, Standing, Statement
+from validator.review.replay import replay, sentences
 from validator.rounds import FollowedRound
 
 LENIENT = Thresholds(

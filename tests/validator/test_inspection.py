@@ -20,9 +20,9 @@ from protocol.wire.evidence import SignedEvidence
 from protocol.wire.reasons import Reason
 from tests.validator.scene import Scene
 from validator.commands import app
-from validator.inspection import inspect
-from validator.replay import replay, sentences
-from validator.report import lines, rows, summary, worst
+from validator.review.inspection import inspect
+from validator.review.judgement_report import lines, rows, summary, worst
+from validator.review.replay import replay, sentences
 
 
 def judged(scene: Scene) -> tuple[RoundOpened, list[Any]]:

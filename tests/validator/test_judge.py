@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from protocol.tensor.proofs import build_proofs
 from protocol.wire.evidence import Finding
 from protocol.wire.polynomial import PRIME
-from protocol.wire.proof import ENTRIES, Proof
+from protocol.wire.proof_codec import ENTRIES, Proof
 from protocol.wire.reasons import FRAUD, Reason
 from protocol.wire.rollout import Artifact, Rollout, decode
 from protocol.wire.units import units
-from validator.judge import Submitted, judge
-from validator.weights import load_policy
+from validator.judging.judge import Submitted, judge
+from validator.judging.weights import load_policy
 
 Tamper = Callable[[Artifact], Artifact]
 

@@ -12,9 +12,9 @@ from protocol.errors import Rejected
 from protocol.wire.evidence import Finding, JobEvidence
 from protocol.wire.reasons import Reason
 from tests.coordinator.conftest import redis_process, redis_url
-from validator.claims import Claim
-from validator.exchange import Exchange
-from validator.orders import Answer, Kind, Order, decode_order
+from validator.judging.claims import Claim
+from validator.queue.exchange import Exchange
+from validator.queue.orders import Answer, Kind, Order, decode_order
 
 __all__ = ["redis_process", "redis_url"]
 

@@ -21,8 +21,8 @@ from protocol.tensor.decode import Request, decode
 from protocol.tensor.model import Model
 from protocol.wire.sampling import gumbel_noise, margin
 from tests.validator.conftest import Court
-from validator import prefill as prefilling
-from validator.prefill import Completed, prefill, probe
+from validator.judging import prefill as prefilling
+from validator.judging.prefill import Completed, prefill, probe
 
 
 def completed(court: Court, count: int) -> tuple[list[Completed], list[np.ndarray]]:

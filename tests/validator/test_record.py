@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from protocol.wire.evidence import Measurements
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import Sequential
-from validator.record import (
+from validator.judging.statistics import log_likelihood_ratios
+from validator.records.record import (
     Bundle,
     Ratios,
     Records,
@@ -27,7 +28,6 @@ from validator.record import (
     ratios_of,
     standing_after,
 )
-from validator.statistics import log_likelihood_ratios
 
 NODE, OTHER = 7, 8
 JURORS = (1, 2, 3)

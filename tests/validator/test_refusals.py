@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from protocol.chain import calls
-from protocol.chain.calls import Call
-from protocol.chain.client import Chain
 from protocol.chain.deployment import Deployment
+from protocol.chain.reading.client import Chain
 from protocol.chain.structs import State
+from protocol.chain.writing import calls
+from protocol.chain.writing.calls import Call
 from tests.chaos.between import Between
 from tests.conftest import Anvil
 from tests.interfering import lagging, overtaking

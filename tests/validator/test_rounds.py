@@ -28,7 +28,7 @@ from protocol.chain.structs import Role, RunTerms, Verdict
 from protocol.wire.assignments import Leaf, pack_leaves
 from protocol.wire.reasons import Reason
 from protocol.wire.votes import abstention
-from validator.record import Statement
+from validator.records.record import Statement
 from validator.rounds import Rounds
 
 TERMS = RunTerms("", "", b"\x02" * 32, 1, 1, 1, 3, 5, 600, 600, 600, 600, 60)

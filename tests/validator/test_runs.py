@@ -12,7 +12,7 @@ from protocol.errors import Rejected
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire.rules import encode_rules
 from tests.validator.scene import Scene
-from validator.runs import Runs
+from validator.judging.runs import Runs
 
 
 def runs_of(scene: Scene, directory: Path) -> Runs:

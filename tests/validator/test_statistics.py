@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from protocol.wire.rules import Sequential
-from validator.statistics import F32, log_likelihood_ratios
+from validator.judging.statistics import F32, log_likelihood_ratios
 
 TEST = Sequential(sigma=0.01)
 

@@ -7,7 +7,7 @@ import pytest
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import FRAUD, SENTENCES, Reason
 from protocol.wire.votes import reasons_of
-from validator.verdict import SEVERITY, reason_of, vote_of
+from validator.judging.verdict import SEVERITY, reason_of, vote_of
 
 
 def test_every_reason_but_acceptance_and_abstention_is_ranked_and_has_a_sentence() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from protocol.chain.client import Chain
+from protocol.chain.reading.client import Chain
 from protocol.environments.arithmetic import Arithmetic
 from protocol.node.wallet import Wallet
 from tests.conftest import Anvil

@@ -13,15 +13,15 @@ from typing import Any
 
 import uvicorn
 
-from coordinator.app import create_app
-from coordinator.clockwork import Clockwork, keep_rules
-from coordinator.desk import Desk
+from coordinator.api.app import create_app
+from coordinator.api.service import Desk
+from coordinator.driver.wiring import Clockwork, keep_rules
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import Store
-from protocol.chain import calls
-from protocol.chain.client import Chain
 from protocol.chain.events import RunOpened
-from protocol.chain.sender import Sender
+from protocol.chain.reading.client import Chain
+from protocol.chain.writing import calls
+from protocol.chain.writing.sender import Sender
 from protocol.transport import shardcast
 from protocol.transport.chunks import ChunkStore
 from protocol.transport.coordinator import CoordinatorClient
@@ -31,8 +31,8 @@ from protocol.wire.api import Assignment
 from tests.conftest import TOKEN
 from tests.coordinator.swarm import RULES, Party, Swarm
 from worker.daemon import Worker
+from worker.engines.transformers_engine import TransformersEngine
 from worker.settings import WorkerSettings
-from worker.transformers_engine import TransformersEngine
 
 
 @dataclass

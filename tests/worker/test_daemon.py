@@ -11,8 +11,8 @@ from prometheus_client import REGISTRY
 from starlette.applications import Starlette
 from starlette.routing import Mount, Route
 
-from protocol.chain import calls
 from protocol.chain.structs import Role, State
+from protocol.chain.writing import calls
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.wire.api import Assignment, Assignments
 from protocol.wire.assignments import bitmap_of, unpack_leaves

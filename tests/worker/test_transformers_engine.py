@@ -15,8 +15,8 @@ from protocol.errors import Misconfigured, Unavailable
 from protocol.tensor import decode as decoding
 from protocol.tensor.noise import gumbel_noise
 from trainer.builtin import Warmup, make_builtin
-from worker.engine import Completion, Request
-from worker.transformers_engine import TransformersEngine
+from worker.engines.engine import Completion, Request
+from worker.engines.transformers_engine import TransformersEngine
 
 STOP = 1
 SMALL = Warmup(hidden=32, intermediate=32, steps=0)

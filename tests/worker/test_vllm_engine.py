@@ -18,10 +18,10 @@ from protocol.errors import Misconfigured, Unavailable
 from protocol.tensor.model import load_model
 from tests.conftest import ROOT
 from trainer.builtin import Warmup, make_builtin
-from validator.prefill import Completed, prefill
-from worker.engine import Completion, Request
-from worker.transformers_engine import TransformersEngine
-from worker.vllm_engine import VllmEngine
+from validator.judging.prefill import Completed, prefill
+from worker.engines.engine import Completion, Request
+from worker.engines.transformers_engine import TransformersEngine
+from worker.engines.vllm_engine import VllmEngine
 
 STOP = 1
 SMALL = Warmup(hidden=64, intermediate=64, heads=2, key_value_heads=1, steps=0)
@@ -225,7 +225,7 @@ def test_a_model_that_vllm_cannot_run_is_refused_in_one_sentence(tmp_path: Path)
 
 
 def test_another_version_is_refused_in_one_sentence() -> None:
-    from worker.vllm_engine_internals import check_version
+    from worker.engines.vllm_internals import check_version
 
     check_version()
     with pytest.raises(Misconfigured, match=r"vLLM 0\.19\.1 is installed, but this engine was tried on 0\.32 alone"):
@@ -260,8 +260,8 @@ def hear(event, arguments):
             seen.append((event, str(host)))
 sys.addaudithook(hear)
 from pathlib import Path
-from worker.engine import Request
-from worker.vllm_engine import VllmEngine
+from worker.engines.engine import Request
+from worker.engines.vllm_engine import VllmEngine
 assert "vllm" not in sys.modules
 engine = VllmEngine(cache_bytes=1 << 26)
 engine.load(Path(sys.argv[1]))

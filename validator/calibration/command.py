@@ -26,8 +26,8 @@ from validator.calibration.measuring import Job, measure, read_specimens
 from validator.calibration.picture import draw
 from validator.calibration.power import steering
 from validator.calibration.report import Calibration, weights_hash
-from validator.judge import Policy
-from validator.weights import load_policy
+from validator.judging.judge import Policy
+from validator.judging.weights import load_policy
 
 HELD_OUT = 4
 """One job in so many is judged by the rules without having been fitted to."""

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.wire.proof import ENTRIES
+from protocol.wire.proof_codec import ENTRIES
 from protocol.wire.rules import Rules, Thresholds
 from validator.calibration.intervals import beyond, most_events
 from validator.calibration.measuring import Job
 from validator.calibration.noise import by_prompt, distinct, noise, sigma_above, sigma_of_carried, widened
 from validator.calibration.tails import Tail, tail
-from validator.checks import TAIL
+from validator.judging.checks import TAIL
 
 F64 = NDArray[np.float64]
 

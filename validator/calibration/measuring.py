@@ -18,8 +18,8 @@ from protocol.wire.rollout import Artifact, decode
 from protocol.wire.rules import Rules
 from protocol.wire.sampling import noise_key
 from protocol.wire.specimens import INDEX, Specimens, decode_index, file_of
-from validator.judge import Policy
-from validator.prefill import DTYPES, Completed, Prefill, prefill
+from validator.judging.judge import Policy
+from validator.judging.prefill import DTYPES, Completed, Prefill, prefill
 
 F32 = NDArray[np.float32]
 JOBS_AT_ONCE = 16
@@ -29,7 +29,7 @@ JOBS_AT_ONCE = 16
 class Job:
     """What was measured on one job of R rollouts. ``maker``, ``model`` and ``batch`` say how it was made.
 
-    margins_S, gaps_S, leads_S  as in ``validator.prefill.Prefill``
+    margins_S, gaps_S, leads_S  as in ``validator.judging.prefill.Prefill``
     reported_S, recomputed_S    logprobs: the maker's and the verifier's
     rel_C, null_C, chunks_N     distances of the proofs, the best forgery's, and how many chunks a rollout has
     """

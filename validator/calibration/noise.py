@@ -21,7 +21,7 @@ from protocol.wire.rules import Rules, Sequential
 from validator.calibration.intervals import most, most_events
 from validator.calibration.measuring import Job
 from validator.calibration.tails import tail
-from validator.statistics import log_likelihood_ratios
+from validator.judging.statistics import log_likelihood_ratios
 
 F64 = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from protocol.errors import Misconfigured
 from validator.calibration.measuring import Job
 from validator.calibration.noise import noise
 from validator.calibration.report import Calibration
-from validator.checks import TAIL
+from validator.judging.checks import TAIL
 
 F64 = NDArray[np.float64]
 

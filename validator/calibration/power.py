@@ -14,12 +14,12 @@ import numpy as np
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import Rules
 from protocol.wire.toploc import Distance
-from validator import checks
 from validator.calibration.intervals import interval
 from validator.calibration.measuring import Job
 from validator.calibration.noise import evidence_of
-from validator.statistics import log_likelihood_ratios
-from validator.verdict import reason_of
+from validator.judging import checks
+from validator.judging.statistics import log_likelihood_ratios
+from validator.judging.verdict import reason_of
 
 SURE = math.log(100.0)
 """Expected events after which at least one has happened, 99 times of 100."""

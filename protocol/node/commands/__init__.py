@@ -1,7 +1,7 @@
 """What a person types: ``assize wallet | node | stake | run | appeal | credits``.
 
 These modules put keys and chain together, so they alone in ``protocol.node`` import ``protocol.chain``, and that only
-when a command runs. What the commands do lies in ``protocol.chain.actions``, which the local network uses as well.
+when a command runs. The actions themselves are in ``protocol.chain.writing.actions``, which the local network uses too.
 """
 
 from protocol.node.commands.appeal import app as appeal

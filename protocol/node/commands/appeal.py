@@ -41,7 +41,7 @@ def open_appeal(
     dry_run: DryRun = False,
 ) -> None:
     """Appeal against the verdict on one job, by a deposit; missing credits are bought with tokens."""
-    from protocol.chain import appealing, calls
+    from protocol.chain.writing import appealing, calls
 
     with sending(rpc, addresses, keystore, password_file) as sender:
         if dry_run:
@@ -75,7 +75,7 @@ def list_appeals(
     as_json: AsJson = False,
 ) -> None:
     """List appeals: against what, by whom, and how they stand."""
-    from protocol.chain import appealing
+    from protocol.chain.writing import appealing
 
     only = address_of(appellant) if appellant else None
     with connected(rpc, addresses) as chain:
@@ -92,7 +92,7 @@ def show_appeal(
     as_json: AsJson = False,
 ) -> None:
     """Show one appeal, and what it came to in credits."""
-    from protocol.chain import appealing
+    from protocol.chain.writing import appealing
 
     with connected(rpc, addresses) as chain:
         appeal, trial = appealing.appeal_numbered(chain, number)

@@ -16,10 +16,10 @@ from protocol.node.console import show
 from protocol.node.wallet import Keystores, Wallet, read_password
 
 if TYPE_CHECKING:
-    from protocol.chain.calls import Call
-    from protocol.chain.client import Chain
-    from protocol.chain.receipts import Receipt
-    from protocol.chain.sender import Sender
+    from protocol.chain.reading.client import Chain
+    from protocol.chain.writing.calls import Call
+    from protocol.chain.writing.receipts import Receipt
+    from protocol.chain.writing.sender import Sender
 
 STATE_DIRECTORY_VARIABLE = "ASSIZE_STATE_DIR"
 
@@ -40,7 +40,7 @@ DEFAULT_RPC = "http://127.0.0.1:8545"
 @contextmanager
 def connected(rpc: str, addresses: Path) -> Iterator[Chain]:
     """A checked connection to the network that the address file names."""
-    from protocol.chain.client import Chain
+    from protocol.chain.reading.client import Chain
 
     chain = Chain.connect(rpc, addresses)
     try:
@@ -57,7 +57,7 @@ def opened(keystore: str, password_file: Path | None) -> Wallet:
 @contextmanager
 def sending(rpc: str, addresses: Path, keystore: str, password_file: Path | None) -> Iterator[Sender]:
     """A sender for the key of this name, with its journal under ``ASSIZE_STATE_DIR`` (else ``~/.assize/state``)."""
-    from protocol.chain.sender import Sender
+    from protocol.chain.writing.sender import Sender
 
     with connected(rpc, addresses) as chain:
         wallet = opened(keystore, password_file)
@@ -102,7 +102,7 @@ def preview(sender: Sender, call: Call, as_json: bool, takes: tuple[str, int] | 
     """
     first, then = call, None
     if takes is not None:
-        from protocol.chain import actions
+        from protocol.chain.writing import actions
 
         approval = actions.missing_approval(sender, *takes)
         first, then = (approval, call.description) if approval else (call, None)

@@ -62,7 +62,7 @@ def buy(
     dry_run: DryRun = False,
 ) -> None:
     """Turn tokens into credits."""
-    from protocol.chain import actions, calls
+    from protocol.chain.writing import actions, calls
 
     with sending(rpc, addresses, keystore, password_file) as sender:
         if dry_run:
@@ -83,7 +83,7 @@ def redeem(
     dry_run: DryRun = False,
 ) -> None:
     """Turn credits into tokens."""
-    from protocol.chain import actions, calls
+    from protocol.chain.writing import actions, calls
 
     with sending(rpc, addresses, keystore, password_file) as sender:
         if dry_run:

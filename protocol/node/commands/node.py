@@ -56,8 +56,8 @@ def register(
     dry_run: DryRun = False,
 ) -> None:
     """Register a node: both keys sign, the owner posts the bond."""
-    from protocol.chain import actions
     from protocol.chain.structs import Role
+    from protocol.chain.writing import actions
 
     kind = Role[role.name]
     with sending(rpc, addresses, owner_keystore, password_file) as sender:
@@ -123,7 +123,7 @@ def rotate(
     dry_run: DryRun = False,
 ) -> None:
     """Give a node a new session key; the old one never counts again."""
-    from protocol.chain import actions
+    from protocol.chain.writing import actions
 
     with sending(rpc, addresses, keystore, password_file) as sender:
         key = opened(node_keystore, node_password_file or password_file)
@@ -146,7 +146,7 @@ def revoke_key(
     dry_run: DryRun = False,
 ) -> None:
     """End a node's session key at once; the node is left out until it has a new one (rotate)."""
-    from protocol.chain import calls
+    from protocol.chain.writing import calls
 
     with sending(rpc, addresses, keystore, password_file) as sender:
         call = calls.revoke_key(sender.chain.deployment, node)
@@ -165,8 +165,8 @@ def retire(
     dry_run: DryRun = False,
 ) -> None:
     """Take a node out of service; its bond can be withdrawn after the unbonding delay."""
-    from protocol.chain import actions, calls
     from protocol.chain.events import NodeRetired
+    from protocol.chain.writing import actions, calls
 
     with sending(rpc, addresses, keystore, password_file) as sender:
         call = calls.retire(sender.chain.deployment, node)
@@ -190,7 +190,7 @@ def withdraw(
     dry_run: DryRun = False,
 ) -> None:
     """Take back what is left of a retired node's bond."""
-    from protocol.chain import actions, calls
+    from protocol.chain.writing import actions, calls
 
     with sending(rpc, addresses, keystore, password_file) as sender:
         if dry_run:

@@ -104,8 +104,8 @@ def open_run(
     dry_run: DryRun = False,
 ) -> None:
     """Open a run."""
-    from protocol.chain import actions, calls
     from protocol.chain.structs import RunTerms
+    from protocol.chain.writing import actions, calls
 
     terms = RunTerms(
         *(address_of(coordinator), address_of(trainer), checked_rules_hash(rules_file)),
@@ -134,7 +134,7 @@ def fund(
     dry_run: DryRun = False,
 ) -> None:
     """Lock credits in a run's escrow."""
-    from protocol.chain import actions, calls
+    from protocol.chain.writing import actions, calls
 
     with sending(rpc, addresses, keystore, password_file) as sender:
         if dry_run:
@@ -208,7 +208,7 @@ def join(
     dry_run: DryRun = False,
 ) -> None:
     """Consent, for a node, to a run's rules."""
-    from protocol.chain import actions, calls
+    from protocol.chain.writing import actions, calls
 
     given = hash_of(rules_hash) if rules_hash else None
     with sending(rpc, addresses, keystore, password_file) as sender:
@@ -233,7 +233,7 @@ def refund(
     dry_run: DryRun = False,
 ) -> None:
     """Take escrow of a closed run back into your credits."""
-    from protocol.chain import actions, calls
+    from protocol.chain.writing import actions, calls
 
     with sending(rpc, addresses, keystore, password_file) as sender:
         if dry_run:
@@ -256,7 +256,7 @@ def close(
     dry_run: DryRun = False,
 ) -> None:
     """End a run: no new rounds; those open run to their end."""
-    from protocol.chain import calls
+    from protocol.chain.writing import calls
 
     with sending(rpc, addresses, keystore, password_file) as sender:
         carry_out(sender, calls.close_run(sender.chain.deployment, run), "close-run", as_json, dry_run, run=run)

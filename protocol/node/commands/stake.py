@@ -38,7 +38,7 @@ def deposit(
     dry_run: DryRun = False,
 ) -> None:
     """Add to a node's bond: after a slash, or to keep a margin."""
-    from protocol.chain import actions, calls
+    from protocol.chain.writing import actions, calls
 
     with sending(rpc, addresses, keystore, password_file) as sender:
         if dry_run:

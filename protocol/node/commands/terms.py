@@ -63,7 +63,7 @@ def announce(
     """Announce new terms, in effect after notice; what is left out stays, and every node has to join again."""
     from dataclasses import replace
 
-    from protocol.chain import actions, calls
+    from protocol.chain.writing import actions, calls
 
     given: dict[str, Any] = {
         "coordinator": address_of(coordinator) if coordinator else None,

@@ -104,7 +104,7 @@ def drip(
     dry_run: DryRun = False,
 ) -> None:
     """Take tokens from the test network's faucet."""
-    from protocol.chain import actions, calls
+    from protocol.chain.writing import actions, calls
 
     with sending(rpc, addresses, keystore, password_file) as sender:
         if dry_run:

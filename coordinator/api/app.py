@@ -1,0 +1,69 @@
+"""The FastAPI application: routes, and every error as one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from coordinator.api.openapi import ERRORS
+from coordinator.api.refusals import Refused
+from coordinator.api.routes import router
+from coordinator.api.service import Desk
+from protocol.errors import Rejected, Unavailable
+from protocol.wire.api import ErrorBody
+
+log = structlog.get_logger()
+
+MOST_SENTENCE = 1000
+
+
+def create_app(desk: Desk) -> FastAPI:
+    """Returns the API over ``desk``, which is closed when the server stops."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        desk.close()
+
+    app = FastAPI(title="Assize coordinator", version="1", lifespan=lifespan, responses=ERRORS)
+    app.state.desk = desk
+    app.include_router(router)
+    app.add_exception_handler(Rejected, _rejected)
+    app.add_exception_handler(Unavailable, _unavailable)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    return app
+
+
+async def _rejected(request: Request, error: Exception) -> JSONResponse:
+    status = error.status if isinstance(error, Refused) else HTTPStatus.BAD_REQUEST
+    # What was not read of a refused body would be taken for the next request.
+    return _answer(status, str(error), {"Connection": "close"} if status == 413 else {})
+
+
+async def _unavailable(request: Request, error: Exception) -> JSONResponse:
+    log.warning("unavailable", path=request.url.path, error=str(error))
+    return _answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error), {"Retry-After": "1"})
+
+
+async def _invalid(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"][1:]) or "the request"
+    return _answer(HTTPStatus.UNPROCESSABLE_ENTITY, f"{where}: {first['msg']}", {})
+
+
+async def _http(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    return _answer(error.status_code, f"{request.method} {request.url.path}: {error.detail}", dict(error.headers or {}))
+
+
+def _answer(status: int, sentence: str, headers: dict[str, str]) -> JSONResponse:
+    return JSONResponse(ErrorBody(error=sentence[:MOST_SENTENCE]).model_dump(), int(status), headers)

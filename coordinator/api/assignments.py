@@ -1,0 +1,48 @@
+"""What a node has to do: the rounds in which it is listed and has not handed everything in."""
+
+from __future__ import annotations
+
+from sqlmodel import Session, col, select
+
+from coordinator.driver.schedule import claimed_jobs
+from coordinator.tables import Claim, Listing, Round
+from protocol.chain.structs import State
+from protocol.wire.api import Assignment, Assignments
+from protocol.wire.assignments import jobs_of
+
+
+def assignments(session: Session, run: int, node: int, now: int) -> Assignments:
+    """Rounds of ``run`` still open at ``now`` (unix seconds) that wait for the node, oldest first.
+
+    Its jobs are left out once it has signed for them: a worker that lost its work before that does it again.
+    """
+    listed = select(Listing.round).where(Listing.node == node)
+    rounds = session.exec(
+        select(Round)
+        .where(Round.state == State.OPEN, Round.run == run, col(Round.id).in_(listed))
+        .order_by(col(Round.id))
+    )
+    found = [(round_, _open_jobs(session, round_, node)) for round_ in rounds if round_.deadline >= now]
+    return Assignments(rounds=[_assignment(round_, jobs) for round_, jobs in found if jobs])
+
+
+def _open_jobs(session: Session, round_: Round, node: int) -> list[int]:
+    done = round_.submitted
+    for claim in session.exec(select(Claim).where(Claim.round == round_.id, Claim.node == node)):
+        # Whatever became of it, asking again would bring the same claim. One of another beacon was for another chain.
+        done |= claimed_jobs(claim) if claim.beacon == round_.beacon else 0
+    return [job for job in jobs_of(round_.assignments, node) if not done >> job & 1]
+
+
+def _assignment(round_: Round, jobs: list[int]) -> Assignment:
+    return Assignment(
+        round=round_.id,
+        run=round_.run,
+        step=round_.step,
+        policy_version=round_.policy_version,
+        beacon="0x" + round_.beacon.hex(),
+        open_block=round_.open_block,
+        deadline=round_.deadline,
+        assignments="0x" + round_.assignments.hex(),
+        jobs=jobs,
+    )

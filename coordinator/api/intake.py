@@ -1,0 +1,234 @@
+"""Takes in what nodes hand over: artifacts, signed leaves, evidence. Checked, made durable, then acknowledged."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+
+from sqlmodel import Session, func, select
+
+from coordinator.api.gate import Caller
+from coordinator.api.refusals import conflicting, forbidden, missing, unreadable
+from coordinator.driver.schedule import claimed_jobs
+from coordinator.store import Store
+from coordinator.tables import Checkpoint, Claim, Evidence, Round, Seat, Upload
+from protocol.chain.deployment import Deployment
+from protocol.chain.structs import State
+from protocol.errors import Rejected
+from protocol.transport.blobs import DirectoryBlobs
+from protocol.wire import auth, evidence, rollout
+from protocol.wire.api import SubmissionRequest
+from protocol.wire.assignments import Leaf, jobs_of, unpack_leaves
+from protocol.wire.rollout import Artifact, Limits
+
+MOST_UPLOADS = 4
+"""Different artifacts taken for one job: a worker that lost its first may make another, but not fill the disk."""
+
+MOST_URI_BYTES = 256
+"""Of a submission's URI, which travels in calldata that the coordinator pays for."""
+
+
+class Intake:
+    """The uploads and claims of one run."""
+
+    def __init__(
+        self,
+        run: int,
+        store: Store,
+        artifacts: DirectoryBlobs,
+        evidence_blobs: DirectoryBlobs,
+        deployment: Deployment,
+        limits: Limits,
+    ) -> None:
+        self._run = run
+        self._store = store
+        self._artifacts = artifacts
+        self._evidence = evidence_blobs
+        self._deployment = deployment
+        self._limits = limits
+
+    def artifact(self, caller: Caller, round_id: int, job: int, data: bytes) -> bytes:
+        """Stores one job's artifact and returns its root.
+
+        Raises:
+            Refused: not the caller's job, too late, or not the artifact of this job by this policy.
+            Unavailable: it cannot be stored.
+        """
+        with self._store.reading() as session:
+            round_ = self._open_round(session, round_id)
+            self._check_assigned(round_, caller.node, (job,))
+            policy = session.get(Checkpoint, (round_.run, round_.policy_version))
+        try:
+            artifact = rollout.decode(data, self._limits)
+        except Rejected as error:
+            raise unreadable(str(error)) from error
+        named = (artifact.round, artifact.job, artifact.node)
+        if named != (round_id, job, caller.node):
+            raise unreadable("the artifact is of round {}, job {}, node {}".format(*named))
+        if policy is None or artifact.manifest_root != policy.manifest_root:
+            raise unreadable(f"the artifact was not made by version {round_.policy_version} of the run")
+        return self._keep(artifact, data)
+
+    def _keep(self, artifact: Artifact, data: bytes) -> bytes:
+        root = rollout.artifact_root(self._deployment.chain_id, self._deployment.rounds, artifact)
+        with self._store.reading() as session:
+            if session.get(Upload, (artifact.round, artifact.job, root)) is not None:
+                return root
+            same = select(func.count()).where(Upload.round == artifact.round, Upload.job == artifact.job)
+            if session.exec(same).one() >= MOST_UPLOADS:
+                raise conflicting(f"{MOST_UPLOADS} different artifacts were taken for this job already")
+        self._artifacts.put(root, data)
+        kept = self._artifacts.get(root) or data  # what was there under this root before stays
+        upload = Upload(
+            round=artifact.round,
+            job=artifact.job,
+            root=root,
+            node=artifact.node,
+            digest=hashlib.sha256(kept).digest(),
+            size=len(kept),
+            rollouts=len(artifact.rollouts),
+            received_at=int(time.time()),
+        )
+        with self._store.writing() as session:
+            session.merge(upload)
+        return root
+
+    def kept_artifact(self, root: bytes) -> bytes:
+        """Returns the bytes of an artifact whose upload was acknowledged. Raises ``Refused`` where there is none."""
+        with self._store.reading() as session:
+            known = session.exec(select(Upload.round).where(Upload.root == root)).first()
+        data = None if known is None else self._artifacts.get(root)
+        if data is None:
+            raise missing(f"no artifact with the root 0x{root.hex()} is kept here")
+        return data
+
+    def submission(self, caller: Caller, round_id: int, request: SubmissionRequest) -> list[int]:
+        """Stores signed leaves for relaying and returns their jobs. The same leaves again are the same claim.
+
+        Raises:
+            Refused: not the caller's jobs, not its signature, artifacts missing, or too late.
+            Unavailable: they cannot be stored.
+        """
+        claim = _claim(round_id, request)
+        leaves = _leaves(claim)
+        self._check_claim(caller, claim)
+        with self._store.writing() as session:
+            if session.get(Claim, (round_id, claim.node, claim.leaves)) is None:
+                round_ = self._open_round(session, round_id)
+                self._check_assigned(round_, caller.node, tuple(leaf.job for leaf in leaves))
+                _check_new(session, round_, claim)
+                _check_uploaded(session, round_id, caller.node, leaves)
+                session.add(claim)
+        return [leaf.job for leaf in leaves]
+
+    def evidence(self, caller: Caller, root: bytes, data: bytes) -> None:
+        """Stores a juror's signed evidence under its root.
+
+        Raises:
+            Refused: not that root's bundle, not by the caller, or the caller has no seat in that round.
+            Unavailable: it cannot be stored.
+        """
+        try:
+            signed = evidence.parse_signed(data, root)
+            signed.verify(caller.key)
+        except Rejected as error:
+            raise unreadable(str(error)) from error
+        bundle = signed.evidence
+        if bundle.juror != caller.node:
+            raise forbidden(f"the request is signed by node {caller.node}, the evidence is of juror {bundle.juror}")
+        if max(bundle.round, bundle.attempt) >= 1 << 63:
+            raise missing("there is no such round here")
+        row = Evidence(root=root, round=bundle.round, attempt=bundle.attempt, juror=caller.node, size=len(data))
+        with self._store.reading() as session:
+            if session.get(Seat, (row.round, row.attempt, row.juror)) is None:
+                raise forbidden(
+                    f"node {row.juror} has no seat in round {row.round}, as far as this coordinator has seen"
+                )
+        self._evidence.put(root, data)
+        with self._store.writing() as session:
+            session.merge(row)
+
+    def kept_evidence(self, root: bytes) -> bytes:
+        """Returns published evidence: only once committing has ended, lest a vote be copied. Raises ``Refused``."""
+        with self._store.reading() as session:
+            row = session.get(Evidence, root)
+            round_ = session.get(Round, row.round) if row else None
+        data = self._evidence.get(root) if row else None
+        if row is None or data is None:
+            raise missing(f"no evidence with the root 0x{root.hex()} is kept here")
+        voting = round_ is not None and round_.state == State.VOTING and round_.attempt == row.attempt
+        if voting and round_ is not None and not round_.revealing and time.time() <= round_.deadline:
+            raise missing("this evidence is published once committing has ended")
+        return data
+
+    def _open_round(self, session: Session, round_id: int) -> Round:
+        round_ = session.get(Round, round_id)
+        if round_ is None or round_.run != self._run:
+            raise missing(f"there is no round {round_id} of run {self._run} here")
+        if round_.state != State.OPEN or time.time() > round_.deadline:
+            raise conflicting(f"the work phase of round {round_id} has ended")
+        return round_
+
+    def _check_assigned(self, round_: Round, node: int, jobs: tuple[int, ...]) -> None:
+        foreign = sorted(set(jobs) - set(jobs_of(round_.assignments, node)))
+        if foreign:
+            raise forbidden(f"job {foreign[0]} of round {round_.id} is not assigned to node {node}")
+
+    def _check_claim(self, caller: Caller, claim: Claim) -> None:
+        if claim.node != caller.node:
+            raise forbidden(f"the request is signed by node {caller.node}, the leaves are of node {claim.node}")
+        if len(claim.uri.encode()) > MOST_URI_BYTES:
+            raise unreadable(f"a submission's URI takes at most {MOST_URI_BYTES} bytes")
+        message = auth.submission(
+            self._deployment.chain_id,
+            self._deployment.rounds,
+            claim.round,
+            claim.node,
+            claim.beacon,
+            claim.leaves,
+            claim.uri,
+        )
+        try:
+            signer = auth.recover(message, claim.signature)
+        except Rejected as error:
+            raise unreadable(str(error)) from error
+        if signer != caller.key:
+            raise forbidden(f"the leaves are signed by {signer}, the node's key is {caller.key}")
+
+
+def _claim(round_id: int, request: SubmissionRequest) -> Claim:
+    return Claim(
+        round=round_id,
+        node=request.node,
+        leaves=bytes.fromhex(request.leaves[2:]),
+        beacon=bytes.fromhex(request.beacon[2:]),
+        uri=request.uri,
+        signature=bytes.fromhex(request.signature[2:]),
+        received_at=time.time(),
+    )
+
+
+def _leaves(claim: Claim) -> tuple[Leaf, ...]:
+    try:
+        return unpack_leaves(claim.leaves)
+    except Rejected as error:
+        raise unreadable(str(error)) from error
+
+
+def _check_new(session: Session, round_: Round, claim: Claim) -> None:
+    if claim.beacon != round_.beacon:
+        raise conflicting(
+            f"the beacon of round {round_.id} is 0x{round_.beacon.hex()} here: was the chain reorganised?"
+        )
+    earlier = select(Claim).where(Claim.round == claim.round, Claim.node == claim.node, Claim.beacon == round_.beacon)
+    if any(claimed_jobs(each) & claimed_jobs(claim) for each in session.exec(earlier)):
+        raise conflicting("other leaves were taken for one of these jobs")
+    if round_.submitted & claimed_jobs(claim):
+        raise conflicting("one of these jobs is on chain already")
+
+
+def _check_uploaded(session: Session, round_id: int, node: int, leaves: tuple[Leaf, ...]) -> None:
+    for leaf in leaves:
+        upload = session.get(Upload, (round_id, leaf.job, leaf.root))
+        if upload is None or upload.node != node:
+            raise conflicting(f"no artifact with the root 0x{leaf.root.hex()} was uploaded for job {leaf.job}")

@@ -1,0 +1,188 @@
+"""HTTP only: reads requests within their limits, has them checked, answers. What is decided is decided elsewhere."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, TypeVar
+
+from eth_utils import keccak
+from fastapi import APIRouter, Path, Query, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST, Counter, generate_latest
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from coordinator.api.gate import Caller
+from coordinator.api.openapi import JSON, PARQUET, signed_by_node
+from coordinator.api.refusals import forbidden, too_large, unreadable
+from coordinator.api.service import Desk
+from protocol.wire import api
+
+UPLOADS = Counter("assize_coordinator_uploads", "Artifacts taken")
+UPLOADED_BYTES = Counter("assize_coordinator_uploaded_bytes", "Bytes of artifacts taken")
+CLAIMS = Counter("assize_coordinator_claims", "Signed leaves taken")
+
+MOST_JSON_BYTES = 256 * 1024
+LONGEST_WAIT_SECONDS = 30
+
+router = APIRouter()
+Id = Annotated[int, Path(ge=0, lt=1 << 63)]
+Job = Annotated[int, Path(ge=0, le=255)]
+Root = Annotated[str, Path(pattern=r"^(0x)?[0-9a-fA-F]{64}$")]
+_Body = TypeVar("_Body", bound=api.Body)
+
+
+@router.get("/health")
+async def health(request: Request) -> api.Health:
+    """The process answers and reads its database."""
+    return await run_in_threadpool(_desk(request).health)
+
+
+@router.get("/status")
+async def status(request: Request) -> api.StatusReport:
+    """Live counts of the run."""
+    return await run_in_threadpool(_desk(request).status)
+
+
+@router.get("/metrics")
+async def metrics() -> Response:
+    """Prometheus metrics of this process."""
+    return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/runs/{run}")
+async def run(request: Request, run: Id) -> api.RunDescription:
+    """What a node needs to take part in the run."""
+    return await run_in_threadpool(_desk(request).describe, run)
+
+
+@router.get("/rules/{hash}")
+async def rules(request: Request, hash: Root) -> Response:
+    """The canonical JSON of rules, by hash."""
+    return Response(await run_in_threadpool(_desk(request).rules, _bytes(hash)), media_type=JSON)
+
+
+@router.post("/heartbeats", openapi_extra=signed_by_node(api.Heartbeat))
+async def heartbeats(request: Request) -> api.HeartbeatReply:
+    """A node is up."""
+    caller, body = await _signed(request, MOST_JSON_BYTES)
+    heartbeat = _parsed(api.Heartbeat, body)
+    if heartbeat.node != caller.node:
+        raise forbidden(f"the request is signed by node {caller.node}, the heartbeat is of node {heartbeat.node}")
+    return await run_in_threadpool(_desk(request).heartbeat, heartbeat)
+
+
+@router.get("/nodes/{node}/assignments", openapi_extra=signed_by_node())
+async def assignments(
+    request: Request, node: Id, wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT_SECONDS)] = 0
+) -> api.Assignments:
+    """Rounds waiting for the node's work; with none, the answer waits up to ``wait`` seconds for one."""
+    caller, _ = await _signed(request, 0)
+    if caller.node != node:
+        raise forbidden(f"the request is signed by node {caller.node}, not by node {node}")
+    desk, until = _desk(request), time.monotonic() + wait
+    while True:
+        found = await run_in_threadpool(desk.assignments, node)
+        left = until - time.monotonic()
+        if found.rounds or left <= 0:
+            return found
+        await desk.watch.wait(left)
+
+
+@router.put("/rounds/{round_id}/jobs/{job}/artifact", openapi_extra=signed_by_node(PARQUET))
+async def artifact(request: Request, round_id: Id, job: Job) -> api.ArtifactReceipt:
+    """Takes the artifact of one job."""
+    desk = _desk(request)
+    caller, body = await _signed(request, desk.most_artifact_bytes)
+    root = await run_in_threadpool(desk.intake.artifact, caller, round_id, job, body)
+    UPLOADS.inc()
+    UPLOADED_BYTES.inc(len(body))
+    return api.ArtifactReceipt(root="0x" + root.hex())
+
+
+@router.post("/rounds/{round_id}/submissions", openapi_extra=signed_by_node(api.SubmissionRequest))
+async def submissions(request: Request, round_id: Id) -> api.SubmissionReceipt:
+    """Takes signed leaves for relaying."""
+    desk = _desk(request)
+    caller, body = await _signed(request, MOST_JSON_BYTES)
+    jobs = await run_in_threadpool(desk.intake.submission, caller, round_id, _parsed(api.SubmissionRequest, body))
+    await run_in_threadpool(desk.ring)
+    CLAIMS.inc()
+    return api.SubmissionReceipt(round=round_id, jobs=jobs)
+
+
+@router.get("/artifacts/{root}")
+async def kept_artifact(request: Request, root: Root) -> Response:
+    """The bytes of an artifact."""
+    return Response(await run_in_threadpool(_desk(request).intake.kept_artifact, _bytes(root)), media_type=PARQUET)
+
+
+@router.put("/evidence/{root}", openapi_extra=signed_by_node(JSON))
+async def evidence(request: Request, root: Root) -> api.EvidenceReceipt:
+    """Takes a juror's signed evidence."""
+    desk = _desk(request)
+    caller, body = await _signed(request, desk.most_evidence_bytes)
+    await run_in_threadpool(desk.intake.evidence, caller, _bytes(root), body)
+    return api.EvidenceReceipt(root="0x" + _bytes(root).hex())
+
+
+@router.get("/evidence/{root}")
+async def kept_evidence(request: Request, root: Root) -> Response:
+    """A juror's signed evidence, once committing has ended."""
+    data = await run_in_threadpool(_desk(request).intake.kept_evidence, _bytes(root))
+    return Response(data, media_type=JSON)
+
+
+def _desk(request: Request) -> Desk:
+    desk = request.app.state.desk
+    assert isinstance(desk, Desk)
+    return desk
+
+
+async def _signed(request: Request, limit: int) -> tuple[Caller, bytes]:
+    """The caller and its body: a stranger or a body over ``limit`` bytes is refused before it is read."""
+    gate = _desk(request).gate
+    _check_length(request, limit)
+    if not gate.met(request.headers):
+        await run_in_threadpool(gate.expect, request.headers)
+    body = await _read(request, limit)
+    query = request.scope["query_string"]
+    path = (request.scope["raw_path"].split(b"?")[0] + (b"?" + query if query else b"")).decode("latin-1")
+
+    def admit() -> Caller:
+        return gate.admit(request.headers, request.method, path, keccak(body), int(time.time()))
+
+    return await run_in_threadpool(admit), body
+
+
+def _check_length(request: Request, limit: int) -> None:
+    declared = request.headers.get("content-length", "0")
+    if not declared.isascii() or not declared.isdigit() or len(declared) > 18:
+        raise unreadable("the Content-Length header is not a number")
+    if int(declared) > limit:
+        raise _over(limit)
+
+
+async def _read(request: Request, limit: int) -> bytes:
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > limit:
+            raise _over(limit)
+    return bytes(body)
+
+
+def _over(limit: int) -> Exception:
+    return too_large(f"at most {limit} bytes are taken here" if limit else "no body is taken here")
+
+
+def _parsed(model: type[_Body], body: bytes) -> _Body:
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the body"
+        raise unreadable(f"{model.__name__}: {where}: {first['msg']}") from error
+
+
+def _bytes(root: str) -> bytes:
+    return bytes.fromhex(root.removeprefix("0x"))

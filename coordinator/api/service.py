@@ -1,0 +1,162 @@
+"""The API's side of the coordinator: what the routes ask, over one database, one Redis and one set of directories."""
+
+from __future__ import annotations
+
+import time
+
+from sqlmodel import Session
+
+from coordinator.api import status
+from coordinator.api.assignments import assignments
+from coordinator.api.gate import Gate
+from coordinator.api.intake import Intake
+from coordinator.api.poller import Watch
+from coordinator.api.refusals import missing
+from coordinator.driver.leases import Leases
+from coordinator.driver.notifier import Bell
+from coordinator.driver.selection import Admission
+from coordinator.settings import CoordinatorSettings
+from coordinator.store import Store
+from coordinator.tables import Cursor, Heartbeat, Rules, Run
+from protocol.chain.deployment import Deployment
+from protocol.errors import Unavailable
+from protocol.transport.blobs import DirectoryBlobs
+from protocol.wire import api
+from protocol.wire.rollout import Limits
+from protocol.wire.rules import decode_rules
+
+BEAT_SECONDS = 2.0
+"""A heartbeat that says nothing new is written to SQL at most this often; its lease is renewed every time."""
+
+
+class Desk:
+    """Everything behind the routes. Methods block; routes call them in threads."""
+
+    def __init__(self, settings: CoordinatorSettings, store: Store, deployment: Deployment) -> None:
+        self._settings = settings
+        self._store = store
+        self._deployment = deployment
+        self._admissions: dict[bytes, Admission] = {}
+        self._leases = Leases(settings.redis_url, settings.run)
+        self._bell = Bell(settings.redis_url, settings.run)
+        limits = Limits(file_bytes=settings.max_artifact_bytes)
+        artifacts, evidence = (DirectoryBlobs(settings.state_dir / name) for name in ("artifacts", "evidence"))
+        self.gate = Gate(store, deployment)
+        self.intake = Intake(settings.run, store, artifacts, evidence, deployment, limits)
+        self.watch = Watch(store)
+        self.most_artifact_bytes = settings.max_artifact_bytes
+        self.most_evidence_bytes = settings.max_evidence_bytes
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._leases.close()
+        self._bell.close()
+        self._store.close()
+
+    def health(self) -> api.Health:
+        """The newest block folded; 0 before any."""
+        with self._store.reading() as session:
+            cursor = session.get(Cursor, 1)
+            return api.Health(ok=True, head=cursor.number if cursor else 0)
+
+    def status(self) -> api.StatusReport:
+        """The live counts."""
+        now = time.time()
+        leased = self._leased(now)
+        with self._store.reading() as session:
+            admission = self._admission(session)
+            return status.status(session, self._settings.run, leased, self._settings.lease_seconds, admission, now)
+
+    def describe(self, run_id: int) -> api.RunDescription:
+        """What a node needs to take part. Raises ``Refused`` for runs that are not driven here."""
+        with self._store.reading() as session:
+            run = self._run(session, run_id)
+            body = session.get(Rules, run.rules_hash)
+            if body is None:
+                raise missing(f"the rules of run {run_id} are not known here yet")
+            return self._description(run, body.body)
+
+    def _description(self, run: Run, rules: bytes) -> api.RunDescription:
+        deployment = self._deployment
+        return api.RunDescription(
+            run=run.id,
+            rules_hash="0x" + run.rules_hash.hex(),
+            rules=decode_rules(rules, run.rules_hash).model_dump(mode="json"),
+            chain=api.ChainIdentity(
+                chain_id=deployment.chain_id,
+                registry=deployment.registry,
+                market=deployment.market,
+                rounds=deployment.rounds,
+                credits=deployment.credits,
+                token=deployment.token,
+            ),
+            trainer=run.trainer,
+            coordinator=run.coordinator,
+            sources=list(self._settings.relays),
+            origin=self._settings.origin,
+        )
+
+    def _run(self, session: Session, run_id: int) -> Run:
+        run = session.get(Run, run_id) if run_id == self._settings.run else None
+        if run is None:
+            raise missing(f"run {run_id} is not driven here")
+        return run
+
+    def rules(self, rules_hash: bytes) -> bytes:
+        """Canonical rules by hash. Raises ``Refused`` for unknown ones."""
+        with self._store.reading() as session:
+            rules = session.get(Rules, rules_hash)
+        if rules is None:
+            raise missing(f"no rules hash to 0x{rules_hash.hex()} here")
+        return rules.body
+
+    def heartbeat(self, heartbeat: api.Heartbeat) -> api.HeartbeatReply:
+        """Renews the node's lease, notes what it said, and tells how it stands."""
+        now = time.time()
+        self._leases.grant(heartbeat.node, now + self._settings.lease_seconds)
+        self._note(heartbeat, now)
+        leased = self._leases.held(now)
+        with self._store.reading() as session:
+            admission = self._admission(session)
+            return status.seen_as(session, self._settings.run, heartbeat.node, leased, admission, now)
+
+    def _admission(self, session: Session) -> Admission | None:
+        """Who is listed under the run's present rules; None while those are not known."""
+        run = session.get(Run, self._settings.run)
+        if run is None or (body := session.get(Rules, run.rules_hash)) is None:
+            return None
+        if body.hash not in self._admissions:
+            self._admissions[body.hash] = self._settings.admission(decode_rules(body.body, body.hash).sequential)
+        return self._admissions[body.hash]
+
+    def _note(self, heartbeat: api.Heartbeat, now: float) -> None:
+        row = Heartbeat(
+            node=heartbeat.node,
+            version=-1 if heartbeat.version is None else heartbeat.version,
+            hardware=heartbeat.hardware.model_dump_json(),
+            url=heartbeat.url or "",
+            heard_at=now,
+        )
+        with self._store.reading() as session:
+            last = session.get(Heartbeat, heartbeat.node)
+        said = (row.version, row.hardware, row.url)
+        if last and (last.version, last.hardware, last.url) == said and now - last.heard_at < BEAT_SECONDS:
+            return
+        with self._store.writing() as session:
+            session.merge(row)
+
+    def assignments(self, node: int) -> api.Assignments:
+        """Rounds waiting for the node's work."""
+        with self._store.reading() as session:
+            return assignments(session, self._settings.run, node, int(time.time()))
+
+    def ring(self) -> None:
+        """Wakes the background process, so that it relays at once."""
+        self._bell.ring()
+
+    def _leased(self, now: float) -> frozenset[int]:
+        """For showing only: without Redis nobody holds a lease."""
+        try:
+            return self._leases.held(now)
+        except Unavailable:
+            return frozenset()

@@ -1,0 +1,139 @@
+"""Relays what nodes signed: claims that are durable here become batches on chain."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import structlog
+from sqlmodel import select
+
+from coordinator.driver.schedule import Patience, batch_of, claimed_jobs
+from coordinator.mirror.market import Market
+from coordinator.store import Store
+from coordinator.tables import Claim, Round
+from protocol.chain.events import SubmissionRefused
+from protocol.chain.reverts import Reverted
+from protocol.chain.structs import Refusal, State, Submission
+from protocol.chain.writing import calls
+from protocol.chain.writing.renewing import Renewing
+from protocol.chain.writing.sender import Sender
+
+log = structlog.get_logger()
+
+SENTENCES = {
+    Refusal.MALFORMED: "it has no leaves, or they do not ascend by job",
+    Refusal.NOT_ASSIGNED: "one of its jobs is another node's, or none of the round",
+    Refusal.ALREADY_SUBMITTED: "one of its jobs was submitted before",
+    Refusal.BAD_SIGNATURE: "it is not signed by the node's key over these fields",
+}
+"""Why the contract left a claim out of its batch."""
+
+OF_THE_CLAIM = frozenset({"NothingTaken", "TooManyLeaves", "BatchCutOff"})
+"""Refusals that are for good. Any other may be that of an RPC that is behind the mirror, or on another fork."""
+
+RETRY_SECONDS = 0.5
+"""Pause before claims are sent again that were refused, but not for good; when the work phase ends, they are late."""
+
+
+class Relay:
+    """Sends pending claims of one run. A claim the contract refuses never holds up the others of its batch."""
+
+    def __init__(self, store: Store, sender: Sender, patience: Patience) -> None:
+        self._store = store
+        self._sender = sender
+        self._renewing = Renewing(sender)
+        self._patience = patience
+        self._looked_at: int | None = None
+        self._claims: list[Claim] = []
+        self._not_before: dict[int, float] = {}
+
+    def advance(self, market: Market, now: float, chain_time: int) -> bool:
+        """Sends the batches that are due. True where anything was sent or settled with."""
+        pending = self._pending()
+        moved = False
+        for round_id in sorted({claim.round for claim in pending}):
+            claims = [claim for claim in pending if claim.round == round_id]
+            moved |= self._round(market.rounds.get(round_id), claims, now, chain_time)
+        return moved
+
+    def _pending(self) -> list[Claim]:
+        """The pending claims; asked for only where the database has changed since they were last."""
+        state = self._store.state()
+        if state != self._looked_at:
+            with self._store.reading() as session:
+                self._claims = list(session.exec(select(Claim).where(Claim.state == "pending")))
+                session.expunge_all()
+            self._looked_at = state
+        return self._claims
+
+    def _round(self, round_: Round | None, claims: list[Claim], now: float, chain_time: int) -> bool:
+        if round_ is None:
+            return False  # rolled back: it may come again
+        forked = [claim for claim in claims if claim.beacon != round_.beacon]
+        if forked:
+            self._mark(forked, "refused", "the round's beacon changed: the chain was reorganised")
+            return True
+        done = [claim for claim in claims if not claimed_jobs(claim) & ~round_.submitted]
+        if done:
+            # On chain already: sent before a restart, or by the node itself.
+            self._mark(done, "relayed", "")
+            return True
+        if round_.state != State.OPEN or chain_time > round_.deadline:
+            self._mark(claims, "late", "the work phase had ended")
+            return True
+        if time.monotonic() < self._not_before.get(round_.id, 0.0):
+            return False
+        batch = batch_of(round_, claims, self._patience, now)
+        return bool(batch) and self._send(round_, batch)
+
+    def _send(self, round_: Round, batch: Sequence[Claim]) -> bool:
+        """Sends a batch; one that is refused for good is sent claim by claim, to learn what is wrong with each.
+
+        True where anything was sent or settled with.
+        """
+        refusal = self._submit(round_, batch)
+        if refusal is None:
+            return True
+        if refusal.name not in OF_THE_CLAIM:
+            self._not_before[round_.id] = time.monotonic() + RETRY_SECONDS
+            log.debug("batch_put_off", round=round_.id, error=str(refusal))
+            return False
+        if len(batch) > 1:
+            sent = [self._send(round_, [claim]) for claim in batch]
+            return any(sent)
+        self._refuse(batch[0], _sentence(refusal))
+        return True
+
+    def _submit(self, round_: Round, batch: Sequence[Claim]) -> Reverted | None:
+        submissions = [Submission(c.node, c.beacon, c.leaves, c.uri, c.signature) for c in batch]
+        call = calls.submit(self._sender.chain.deployment, round_.id, round_.assignments, submissions)
+        try:
+            receipt = self._renewing.send(f"round-{round_.id}/submit", call)
+        except Reverted as refusal:
+            return refusal
+        left_out = {
+            each.event.index: each.event.reason for each in receipt.logs if isinstance(each.event, SubmissionRefused)
+        }
+        taken = [claim for index, claim in enumerate(batch) if index not in left_out]
+        self._mark(taken, "relayed", "")
+        for index, reason in left_out.items():
+            self._refuse(batch[index], SENTENCES[reason])
+        log.info("batch_relayed", round=round_.id, nodes=[claim.node for claim in taken])
+        return None
+
+    def _refuse(self, claim: Claim, why: str) -> None:
+        self._mark([claim], "refused", why)
+        log.warning("claim_refused", round=claim.round, node=claim.node, error=why)
+
+    def _mark(self, claims: Sequence[Claim], state: str, why: str) -> None:
+        with self._store.writing() as session:
+            for claim in claims:
+                session.merge(claim.model_copy(update={"state": state, "why": why}))
+
+
+def _sentence(refusal: Reverted) -> str:
+    """Why a claim sent alone was refused."""
+    if refusal.name == "NothingTaken":
+        return SENTENCES[Refusal(refusal.arguments["reason"])]
+    return str(refusal)

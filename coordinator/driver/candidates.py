@@ -1,0 +1,48 @@
+"""What the tables say of each worker, as the assignment needs it. PURE: rows in, candidates out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from coordinator.driver.selection import Candidate
+from coordinator.tables import Ban, Heartbeat, Member, Node, Run
+from protocol.chain.structs import Role
+
+
+@dataclass(frozen=True, slots=True)
+class Sightings:
+    """What is known of nodes beside the chain: last heartbeats and bans by node, and who holds a lease."""
+
+    heartbeats: Mapping[int, Heartbeat]
+    bans: Mapping[int, Ban]
+    leased: Collection[int]
+
+
+def candidate_of(node: Node, member: Member | None, run: Run, seen: Sightings, now: float) -> Candidate:
+    """One worker as a candidate for the next round of ``run`` at ``now`` (unix seconds)."""
+    heartbeat, ban = seen.heartbeats.get(node.id), seen.bans.get(node.id)
+    return Candidate(
+        node=node.id,
+        capacity=node.capacity,
+        free=node.capacity - node.in_flight,
+        given=node.given,
+        version=heartbeat.version if heartbeat else -1,
+        bonded=not node.retired_at and node.active_at <= now and node.bond >= node.required and not node.revoked,
+        joined=member is not None and member.rules_hash == run.rules_hash,
+        leased=node.id in seen.leased,
+        neglect=node.neglect,
+        fraudulent=node.fraudulent,
+        banned=ban.why if ban and (not ban.until or now < ban.until) else "",
+    )
+
+
+def candidates(
+    nodes: Mapping[int, Node], members: Mapping[tuple[int, int], Member], run: Run, seen: Sightings, now: float
+) -> tuple[Candidate, ...]:
+    """All workers, ascending by node."""
+    return tuple(
+        candidate_of(node, members.get((run.id, node.id)), run, seen, now)
+        for _, node in sorted(nodes.items())
+        if node.role == Role.WORKER
+    )

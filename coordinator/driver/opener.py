@@ -1,0 +1,156 @@
+"""Opens rounds ahead of the trainer: gathers what the decisions need, sends what they say, tells why when they wait."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from itertools import takewhile
+
+import structlog
+from sqlmodel import select
+
+from coordinator.driver.candidates import Sightings, candidates
+from coordinator.driver.leases import Leases
+from coordinator.driver.pacing import (
+    Ambition,
+    RoundProgress,
+    RunProgress,
+    ahead,
+    all_judged,
+    in_flight,
+    why_over,
+    why_unfunded,
+)
+from coordinator.driver.selection import Admission, Candidate, left_out, share
+from coordinator.mirror.market import Market
+from coordinator.store import Store
+from coordinator.tables import Ban, Heartbeat, Round, Run, Standing
+from protocol.chain.structs import State
+from protocol.chain.writing import calls
+from protocol.chain.writing.sender import Sender
+from protocol.errors import Rejected
+from protocol.wire.assignments import pack_assignments
+
+log = structlog.get_logger()
+
+STARVED_SECONDS = 10.0
+"""How long every round in flight may be judged, and none consumed, before the trainer is taken to lack samples."""
+
+RETRY_SECONDS = 1.0
+"""Pause after the contract refused an opening: too few validators, or a bond this mirror has not seen shrink yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningTerms:
+    """What the operator set: see ``CoordinatorSettings``."""
+
+    run: int
+    rules_hash: bytes
+    jobs_per_round: int
+    first_round_nodes: int
+    ambition: Ambition
+    admission: Admission
+
+
+class Openings:
+    """Opens the rounds of one run."""
+
+    def __init__(self, store: Store, leases: Leases, sender: Sender, terms: OpeningTerms) -> None:
+        self._store = store
+        self._leases = leases
+        self._sender = sender
+        self._terms = terms
+        self._waiting: str | None = None
+        self._not_before = 0.0
+        self._tries = 0
+        self._quiet: tuple[int, int] | None = None
+        self._quiet_since = 0.0
+
+    def advance(self, market: Market, now: float) -> bool:
+        """Opens a round if one is wanted and can be had. True where one was opened."""
+        if time.monotonic() < self._not_before:
+            return False
+        run = market.runs[self._terms.run]
+        progress, ambition = run_progress(run, self._terms.jobs_per_round), self._terms.ambition
+        waiting = why_over(progress, ambition) or self._why_barred(market, run)
+        if waiting is None:
+            fresh = self._fresh(market, run)
+            flying = in_flight(fresh, run.version, ambition.async_level)
+            if flying >= ahead(progress, ambition, self._starved(run, fresh)):
+                waiting = ""  # as many as there should be: nothing is amiss
+        if waiting is None:
+            waiting = why_unfunded(progress) or self._open(market, run, now)
+        self._tell(waiting or "")
+        return waiting is None
+
+    def _why_barred(self, market: Market, run: Run) -> str | None:
+        """What forbids a round that nobody here can mend while it lasts."""
+        if market.admin.paused:
+            return "the deployment's admin has paused new rounds"
+        if run.coordinator != self._sender.address:
+            return f"run {run.id} is coordinated by {run.coordinator} now"
+        if run.rules_hash != self._terms.rules_hash:
+            return f"run {run.id} has new rules, 0x{run.rules_hash.hex()}: start again with their file"
+        return None
+
+    def _fresh(self, market: Market, run: Run) -> list[RoundProgress]:
+        level = self._terms.ambition.async_level
+        fresh = takewhile(lambda each: run.version - each.policy_version <= level, market.rounds_of(run.id))
+        return [_progress(each) for each in fresh]
+
+    def _starved(self, run: Run, fresh: list[RoundProgress]) -> bool:
+        """Whether everything has been judged for a while and nothing came of it."""
+        quiet = (run.version, run.rounds_opened) if all_judged(fresh) else None
+        if quiet != self._quiet:
+            self._quiet, self._quiet_since = quiet, time.monotonic()
+        return quiet is not None and time.monotonic() - self._quiet_since > STARVED_SECONDS
+
+    def _open(self, market: Market, run: Run, now: float) -> str | None:
+        """Tries to open a round; returns what stands in the way, or None once it is open."""
+        able = self._able(market, run, now)
+        if not able:
+            return "no worker is ready"
+        if not run.rounds_opened and len(able) < self._terms.first_round_nodes:
+            return f"{len(able)} of {self._terms.first_round_nodes} workers are ready"
+        packed = pack_assignments(share(self._terms.jobs_per_round, able))
+        call = calls.open_round(self._sender.chain.deployment, run.id, run.step + 1, run.version, packed)
+        try:
+            self._sender.send(f"run-{run.id}/open/{run.step + 1}/{self._tries}", call)
+        except Rejected as refusal:
+            self._tries += 1
+            self._not_before = time.monotonic() + RETRY_SECONDS
+            return str(refusal)
+        log.info("round_opened", step=run.step + 1, version=run.version, workers=len(able))
+        return None
+
+    def _able(self, market: Market, run: Run, now: float) -> list[Candidate]:
+        seen = self._sightings(now)
+        found = candidates(market.nodes, market.members, run, seen, now)
+        return [each for each in found if left_out(each, run.version, self._terms.admission) is None]
+
+    def _sightings(self, now: float) -> Sightings:
+        with self._store.reading() as session:
+            heartbeats = {row.node: row for row in session.exec(select(Heartbeat))}
+            bans = {row.node: row for row in session.exec(select(Ban))}
+            session.expunge_all()
+        return Sightings(heartbeats, bans, self._leases.held(now))
+
+    def _tell(self, waiting: str) -> None:
+        """Says once, in the log and in SQL, what keeps the next round."""
+        if waiting == self._waiting:
+            return
+        self._waiting = waiting
+        if waiting:
+            log.info("opening_waits", why=waiting)
+        with self._store.writing() as session:
+            session.merge(Standing(run=self._terms.run, waiting=waiting))
+
+
+def run_progress(run: Run, jobs: int) -> RunProgress:
+    """The run as the decision needs it; a round of ``jobs`` jobs reserves their most pay and both committees' fees."""
+    need = jobs * run.max_units * run.price_per_unit + 2 * run.committee * run.juror_fee
+    return RunProgress(run.id, run.version, run.closed, run.rounds_opened, run.escrow, need)
+
+
+def _progress(each: Round) -> RoundProgress:
+    return RoundProgress(each.id, State(each.state), each.policy_version, each.accepted, each.consumed)

@@ -1,0 +1,1 @@
+"""The chain's events as tables: folded, followed and undone across reorganisations."""

@@ -1,0 +1,1 @@
+"""The whole market on one machine: processes, parties, live view and outcome."""

@@ -1,0 +1,235 @@
+"""``assize localnet``: the whole market on this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from deploy.adversaries import ADVERSARIES
+from protocol.errors import Misconfigured
+from protocol.node.console import EXIT_REFUSED, guard, show
+
+localnet = typer.Typer(help="The whole market on this machine.", no_args_is_help=True)
+
+HERE = Path(__file__).resolve().parent
+END_SECONDS = 30.0
+
+Root = Annotated[Path, typer.Option("--root", help="State folder of the network.")]
+Seed = Annotated[int, typer.Option(help="Fixes the model and the held-out problems.")]
+Steps = Annotated[int | None, typer.Option(min=1, help="Checkpoints to make; the run file's number by default.")]
+RunFilePath = Annotated[Path, typer.Option("--run-file", help="Rules, terms and recipe, as TOML.")]
+ModelPath = Annotated[Path | None, typer.Option("--model", help="A Hugging Face causal LM directory to start from.")]
+Adversary = Annotated[
+    str, typer.Option("--adversary", help=f"How the third worker cheats: {', '.join(ADVERSARIES)}.", metavar="NAME")
+]
+Engine = Annotated[Literal["transformers", "vllm"], typer.Option("--engine", help="What the second worker runs.")]
+Port = Annotated[int | None, typer.Option(help="A port of your choice; a free one by default.")]
+
+DEFAULT_ROOT = HERE.parents[1] / ".localnet"
+BUILTIN = HERE.parent / "runs" / "builtin.toml"
+FAULTY_COMMITTEE = HERE.parent / "runs" / "faulty-committee.toml"
+
+
+@localnet.callback()
+def _localnet() -> None:
+    """The whole market on this machine, without a GPU, cheat included."""
+
+
+@localnet.command()
+@guard
+def run(
+    seed: Seed = 1,
+    steps: Steps = None,
+    root: Root = DEFAULT_ROOT,
+    run_file: RunFilePath = BUILTIN,
+    model: ModelPath = None,
+    adversary: Adversary = "edited-answer",
+    engine: Engine = "transformers",
+    target_accuracy: Annotated[float | None, typer.Option(help="End at the first measurement this good.")] = None,
+    evaluate_every: Annotated[int, typer.Option(min=0, help="Measure held-out accuracy each so many steps.")] = 10,
+    faulty: Annotated[
+        bool, typer.Option("--faulty-committee", help="One validator condemns honest work; end once appeals undid it.")
+    ] = False,
+) -> None:
+    """Run the market until the last step, judge it, leave a report; the last line is JSON."""
+    from deploy.adversaries import adversary as known
+    from deploy.localnet.live import View
+    from deploy.localnet.network import Localnet, Options, fresh
+    from deploy.localnet.processes import Supervisor
+
+    known(adversary)
+    if faulty:
+        _run_faulty_committee(seed, root, FAULTY_COMMITTEE if run_file == BUILTIN else run_file, model)
+        return
+    fresh(root)
+    options = Options(
+        seed,
+        steps,
+        root,
+        run_file,
+        adversary,
+        model.absolute() if model else None,
+        target_accuracy=target_accuracy,
+        evaluate_every=evaluate_every,
+        engine=engine,
+    )
+    _end_on_signals()
+    with Supervisor(root) as supervisor, View(steps or 0) as view:
+        network = Localnet(options, supervisor, view)
+        view.last_version = network.steps
+        network.start(endless=False)
+        outcome, broken = network.run_to_end()
+    for sentence in broken:
+        print(f"broken: {sentence}")
+    print(f"report: {root / 'report' / 'report.md'}, picture: {root / 'report' / 'reward.png'}")
+    print(outcome.to_json(), flush=True)
+    if broken:
+        raise SystemExit(EXIT_REFUSED)
+
+
+def _run_faulty_committee(seed: int, root: Path, run_file: Path, model: Path | None) -> None:
+    """Runs until the worker that a faulty validator condemned is restored; the last line is JSON."""
+    from deploy.localnet.faulty_committee import run_until_restored
+    from deploy.localnet.live import View
+    from deploy.localnet.network import Localnet, Options, fresh
+    from deploy.localnet.processes import Supervisor
+
+    fresh(root)
+    options = Options(
+        seed, None, root, run_file, model=model.absolute() if model else None, evaluate_every=0, faulty_committee=True
+    )
+    _end_on_signals()
+    with Supervisor(root) as supervisor, View(0) as view:
+        network = Localnet(options, supervisor, view)
+        view.last_version = network.steps
+        network.start(endless=True)
+        outcome, broken = run_until_restored(network)
+    for sentence in broken:
+        print(f"broken: {sentence}")
+    print(outcome.to_json(), flush=True)
+    if broken:
+        raise SystemExit(EXIT_REFUSED)
+
+
+@localnet.command()
+@guard
+def up(
+    seed: Seed = 1,
+    root: Root = DEFAULT_ROOT,
+    run_file: RunFilePath = BUILTIN,
+    model: ModelPath = None,
+    adversary: Adversary = "edited-answer",
+    engine: Engine = "transformers",
+    chain_port: Port = None,
+    coordinator_port: Port = None,
+    ledger_port: Port = None,
+) -> None:
+    """Bring the market up, print where everything is, and stay until Ctrl-C or `assize localnet down`."""
+    from deploy.adversaries import adversary as known
+    from deploy.localnet.live import View
+    from deploy.localnet.network import LOOK_SECONDS, Localnet, Options, fresh
+    from deploy.localnet.processes import Supervisor
+
+    known(adversary)
+    fresh(root)
+    options = Options(
+        seed,
+        None,
+        root,
+        run_file,
+        adversary,
+        model.absolute() if model else None,
+        chain_port,
+        coordinator_port,
+        ledger_port,
+        engine=engine,
+    )
+    _end_on_signals()
+    with Supervisor(root) as supervisor, View(0) as view:
+        network = Localnet(options, supervisor, view)
+        view.last_version = network.steps
+        network.start(endless=True)
+        view.say(where(root))
+        while True:
+            network.watch()
+            time.sleep(LOOK_SECONDS)
+
+
+@localnet.command()
+@guard
+def status(root: Root = DEFAULT_ROOT, json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+    """Show which services run, where, and under which process id."""
+    services = _running(root)["services"]
+    assert isinstance(services, dict)
+    rows = [
+        {"service": name, "pid": service["pid"] or "ended", "url": service["url"] or ""}
+        for name, service in services.items()
+    ]
+    show(rows, json, f"local network in {root}")
+
+
+@localnet.command()
+@guard
+def start(
+    name: Annotated[str, typer.Argument(help="A service, as `status` names it.")], root: Root = DEFAULT_ROOT
+) -> None:
+    """Start a service again, ending it first where it still runs."""
+    services = _running(root)["services"]
+    assert isinstance(services, dict)
+    if name not in services:
+        raise Misconfigured(f"there is no service {name!r}; choose from {', '.join(services)}")
+    request = root / "requests" / f"start-{name}"
+    request.touch()
+    deadline = time.monotonic() + END_SECONDS
+    while request.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    if request.exists():
+        raise Misconfigured("the network is still being set up; try again once it prints its steps")
+    print(f"{name} was started again")
+
+
+@localnet.command()
+@guard
+def down(root: Root = DEFAULT_ROOT) -> None:
+    """End the local network and everything it started."""
+    from deploy.localnet.processes import read_state
+
+    supervisor = int(str(_running(root)["supervisor"]))
+    os.kill(supervisor, signal.SIGTERM)
+    deadline = time.monotonic() + END_SECONDS
+    while read_state(root) is not None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    print("ended" if read_state(root) is None else f"process {supervisor} is still ending")
+
+
+def where(root: Path) -> str:
+    """Where a running network can be reached, and what to type next."""
+    services = _running(root)["services"]
+    assert isinstance(services, dict)
+    urls = ", ".join(f"{name} {service['url']}" for name, service in services.items() if service["url"])
+    chain = services["chain"]["url"]
+    return f"up: {urls}\naudit it: assize ledger audit --rpc {chain} --addresses {root / 'addresses.json'}"
+
+
+def _running(root: Path) -> dict[str, object]:
+    from deploy.localnet.processes import read_state
+
+    state = read_state(root)
+    if state is None:
+        raise Misconfigured(f"no local network runs in {root}; start one with: assize localnet up")
+    return state
+
+
+def _end_on_signals() -> None:
+    """SIGTERM ends the supervisor as Ctrl-C does: by unwinding, so that every child is ended."""
+
+    def leave(number: int, frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGINT, leave)

@@ -1,0 +1,134 @@
+"""Sets a network up on a bare chain: contracts, wallets, nodes, an open and funded run that the workers have joined."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from deploy.localnet.parties import (
+    COORDINATOR,
+    GAS_MONEY,
+    REQUESTER,
+    RUN_ESCROW,
+    SCRYPT_N,
+    TERMS,
+    TRAINER,
+    TREASURY,
+    VALIDATOR_MARGIN,
+    Party,
+)
+from deploy.localnet.services import Layout
+from deploy.runs.run_file import RunFile
+from protocol.chain.reading.client import Chain
+from protocol.chain.rpc import Rpc
+from protocol.chain.structs import Role
+from protocol.chain.writing import actions
+from protocol.chain.writing.deploying import deploy
+from protocol.chain.writing.sender import Sender
+from protocol.node.wallet import Keystores, Wallet, read_password
+from protocol.wire import manifest
+from protocol.wire.rules import encode_rules, rules_hash
+
+ROLES = {"worker": Role.WORKER, "validator": Role.VALIDATOR}
+DEPLOYER = "deployer"
+
+
+@dataclass(frozen=True, slots=True)
+class Established:
+    """What stands on the chain: node ids by party, owners' addresses, the run."""
+
+    run: int
+    nodes: dict[str, int]
+    owners: dict[str, str]
+    trainer: str
+
+
+class Desk:
+    """Every party's wallet, and the sending of their transactions while the network is being set up."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
+        self.keystores = Keystores(layout.keystores)
+
+    def make_keys(self, names: Iterable[str]) -> None:
+        """Makes the keystores, all under one random password."""
+        self.layout.root.mkdir(parents=True, exist_ok=True)
+        self.layout.password_file.touch(mode=0o600)
+        self.layout.password_file.write_text(secrets.token_hex(16) + "\n")
+        password = read_password(self.layout.password_file)
+        self.wallets = {name: self.keystores.create(name, password, SCRYPT_N) for name in names}
+
+    def wallet(self, name: str) -> Wallet:
+        """A party's wallet."""
+        return self.wallets[name]
+
+    @contextlib.contextmanager
+    def sender(self, chain: Chain, name: str) -> Iterator[Sender]:
+        """Sends as ``name``."""
+        journal = self.layout.root / "state" / "setup" / f"{name}.db"
+        journal.parent.mkdir(parents=True, exist_ok=True)
+        sender = Sender(chain, self.wallet(name), journal)
+        try:
+            yield sender
+        finally:
+            sender.close()
+
+
+def establish(layout: Layout, run_file: RunFile, parties: tuple[Party, ...], say: Callable[[str], None]) -> Established:
+    """Does all of it; ``say`` is told what comes next. The model directory must be there."""
+    desk = Desk(layout)
+    say("making wallets")
+    desk.make_keys(
+        [DEPLOYER, REQUESTER, COORDINATOR, TRAINER, TREASURY, *(n for p in parties for n in (p.owner, p.key))]
+    )
+    give_gas(layout.rpc_url, [wallet.address for wallet in desk.wallets.values()])
+    say("deploying the contracts")
+    treasury = desk.wallet(TREASURY).address
+    deploy(layout.rpc_url, desk.wallet(DEPLOYER), TERMS, treasury).save(layout.addresses)
+    chain = Chain.connect(layout.rpc_url, layout.addresses)
+    say("registering nodes and bonding their stake")
+    nodes = {party.name: register(desk, chain, party) for party in parties}
+    say("opening and funding the run")
+    run = open_run(desk, chain, layout, run_file)
+    for party in parties:
+        if party.role == "worker":
+            with desk.sender(chain, party.owner) as sender:
+                actions.join_run(sender, run, nodes[party.name], "join", rules_hash(encode_rules(run_file.rules)))
+    chain.close()
+    owners = {party.name: desk.wallet(party.owner).address for party in parties}
+    return Established(run, nodes, owners, desk.wallet(TRAINER).address)
+
+
+def give_gas(rpc_url: str, addresses: Iterable[str]) -> None:
+    """Gives each address coins of the local chain, which anvil makes out of nothing."""
+    rpc = Rpc(rpc_url)
+    for address in addresses:
+        rpc.call("anvil_setBalance", address, hex(GAS_MONEY))
+    rpc.close()
+
+
+def register(desk: Desk, chain: Chain, party: Party) -> int:
+    """Takes tokens from the faucet, bonds and registers a party's node; returns its id."""
+    with desk.sender(chain, party.owner) as sender:
+        margin = VALIDATOR_MARGIN if party.role == "validator" else 0
+        actions.drip(sender, party.bond + margin + party.purse, "drip")
+        role = ROLES[party.role]
+        node = actions.register_node(sender, desk.wallet(party.key), role, party.capacity, "register").node
+        if margin:
+            actions.deposit(sender, node, margin, "margin")
+        return node
+
+
+def open_run(desk: Desk, chain: Chain, layout: Layout, run_file: RunFile) -> int:
+    """Opens the run at its rules, with the model's manifest as version 0, and funds it; returns its id."""
+    encoded = encode_rules(run_file.rules)
+    layout.rules.write_bytes(encoded)
+    terms = run_file.terms.on_chain(desk.wallet(COORDINATOR).address, desk.wallet(TRAINER).address, rules_hash(encoded))
+    root = manifest.from_directory(layout.model, 0).root
+    with desk.sender(chain, REQUESTER) as sender:
+        actions.drip(sender, RUN_ESCROW, "drip")
+        run = actions.open_run(sender, terms, root, layout.coordinator_url, "open").run
+        actions.fund_run(sender, run, RUN_ESCROW, "fund")
+    return run

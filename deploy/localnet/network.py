@@ -1,0 +1,242 @@
+"""The whole market on this machine, from a bare chain to a judged outcome."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from deploy.adversaries import ADVERSARIES
+from deploy.localnet import services
+from deploy.localnet.establish import Established, establish
+from deploy.localnet.live import View
+from deploy.localnet.outcome import Metrics, Outcome, failures, write_report
+from deploy.localnet.parties import Party, faulty_committee, parties
+from deploy.localnet.processes import Service, Supervisor, free_port, read_state, wait_until_listening
+from deploy.localnet.scoreboard import Scoreboard
+from deploy.localnet.services import ROOT, Layout, Ports
+from deploy.runs.run_file import BUILTIN, RunFile, read_run_file
+from ledger.audit import audit
+from ledger.store.database import Database
+from ledger.store.index import sync
+from protocol.chain.reading.client import Chain
+from protocol.errors import Misconfigured, Unavailable
+from protocol.tensor.directory import check_model_directory
+
+DEFAULT_ROOT = ROOT / ".localnet"
+LOOK_SECONDS = 0.5
+SETTLING_SECONDS = 60.0
+ROUNDS_AHEAD = 3
+ROUNDS_UNSETTLED = 12
+"""Rounds a worker may be in where verdicts wait to be challenged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a person may choose. ``steps`` None: the run file's; ``ports`` are free ones where not given."""
+
+    seed: int = 1
+    steps: int | None = None
+    root: Path = DEFAULT_ROOT
+    run_file: Path = BUILTIN
+    adversary: str = "edited-answer"
+    model: Path | None = None
+    chain_port: int | None = None
+    coordinator_port: int | None = None
+    ledger_port: int | None = None
+    evaluate_every: int = 10
+    target_accuracy: float | None = None
+    faulty_committee: bool = False
+    engine: str = "transformers"
+
+
+class Localnet:
+    """One network, from nothing to running. Use it under a ``Supervisor``, which ends what it started."""
+
+    def __init__(self, options: Options, supervisor: Supervisor, view: View) -> None:
+        self.options, self.supervisor, self.view = options, supervisor, view
+        self.started = time.monotonic()
+        self.run_file: RunFile = read_run_file(options.run_file)
+        self.steps = options.steps or self.run_file.recipe.steps
+        ports = Ports(
+            chain=free_port(options.chain_port),
+            redis=free_port(),
+            coordinator=free_port(options.coordinator_port),
+            origin=free_port(),
+            relay=free_port(),
+            ledger=free_port(options.ledger_port),
+        )
+        self.layout = Layout(options.root, ports, options.run_file, options.root / "rules.json")
+        jobs = self.run_file.terms.jobs_per_round
+        self.parties: tuple[Party, ...] = (
+            faulty_committee(ROUNDS_UNSETTLED * jobs)
+            if options.faulty_committee
+            else parties(options.adversary, ROUNDS_AHEAD * jobs, options.engine)
+        )
+        self._check_engine()
+
+    def _check_engine(self) -> None:
+        """Before anything starts: a worker that cannot would only say so a minute later."""
+        if self.options.engine == "vllm" and importlib.util.find_spec("vllm") is None:
+            raise Misconfigured("vLLM is not installed: run `make vllm` first")
+        if self.options.engine not in self.run_file.rules.model.worker_engines:
+            raise Misconfigured(f"{self.options.run_file} does not allow {self.options.engine}: see its worker_engines")
+
+    def start(self, endless: bool) -> None:
+        """Brings everything up; ``endless`` runs have no last version."""
+        self.supervisor.start(services.anvil(self.layout.ports, self.layout.root))
+        self.supervisor.start(services.redis(self.layout.ports, self.layout.root))
+        self._bring_model()
+        for name, port in (("chain", self.layout.ports.chain), ("redis", self.layout.ports.redis)):
+            wait_until_listening(self.supervisor.services[name], port, self.supervisor)
+        self.established: Established = establish(self.layout, self.run_file, self.parties, self.view.say)
+        self._write_parties()
+        self._start_services(None if endless else self.steps)
+        self.chain = Chain.connect(self.layout.rpc_url, self.layout.addresses)
+        rollouts = self.run_file.rules.rollouts_per_job
+        self.scoreboard = Scoreboard(self.chain, self.layout.run, self.parties, self.established.nodes, rollouts)
+
+    def _bring_model(self) -> None:
+        """Puts version 0 in place: the directory given, or the built-in model, made by the same command anyone has."""
+        if self.options.model is not None:
+            check_model_directory(self.options.model)
+            shutil.copytree(self.options.model, self.layout.model)
+            return
+        self.view.say("making the built-in model by imitation of flawed working")
+        words = services.assize("trainer", "make", str(self.layout.model), "--seed", str(self.options.seed))
+        making, said = Service("model", words), 0
+        self.supervisor.start(making)
+        status = None
+        while status is None:
+            time.sleep(LOOK_SECONDS)
+            status, lines = self.supervisor.status(making), self.supervisor.output(making)
+            for line in lines[said:]:
+                self.view.say(line)
+            said = len(lines)
+        self.supervisor.end(making.name)
+        if status != 0:
+            raise Misconfigured(f"the model could not be made: {self.supervisor.log_tail(making.name, 1)}")
+
+    def _start_services(self, last_version: int | None) -> None:
+        layout, start = self.layout, self.supervisor.start
+        workers = [party for party in self.parties if party.role == "worker"]
+        self.view.say("starting coordinator, relay, ledger, trainer, workers and validators")
+        terms = self.run_file.terms
+        api, background = services.coordinator(layout, terms.jobs_per_round, len(workers), last_version)
+        start(api)
+        wait_until_listening(api, layout.ports.coordinator, self.supervisor)
+        start(background)
+        more: dict[str, object] = {"evaluate_every": self.options.evaluate_every}
+        if last_version is not None:
+            more["last_version"] = last_version
+        if self.options.target_accuracy is not None:
+            more["target_accuracy"] = self.options.target_accuracy
+        if last_version is None:
+            more["last_version"] = 1 << 31
+        start(services.trainer(layout, self.options.seed, **more))
+        start(services.relay(layout, self.established.trainer))
+        start(services.ledger(layout))
+        for party in self.parties:
+            start(services.worker(layout, party) if party.role == "worker" else services.validator(layout, party))
+
+    def _write_parties(self) -> None:
+        (self.layout.root / "parties.json").write_text(json.dumps(asdict(self.established), indent=1))
+
+    def metrics(self) -> Metrics:
+        """The trainer's record so far."""
+        return Metrics.read(self.layout.state("trainer") / "metrics.jsonl")
+
+    def watch(self) -> None:
+        """Shows where things stand, once; tells of services that fell, and starts those asked for."""
+        self.scoreboard.refresh()
+        self.view.update(self.metrics(), self.scoreboard.standing())
+        for name in self.supervisor.serve_requests():
+            self.view.say(f"started {name} again")
+        for name, status in self.supervisor.fallen():
+            self.view.say(f"{name} ended with status {status}; start it again with: assize localnet start {name}")
+
+    def finished(self) -> bool:
+        """True once the trainer has measured its last version."""
+        metrics = self.metrics()
+        measured = metrics.evaluations[-1] if metrics.evaluations else None
+        if measured is None or measured["version"] == 0:
+            return False
+        target = self.options.target_accuracy
+        return measured["version"] >= self.steps or (target is not None and measured["accuracy"] >= target)
+
+    def run_to_end(self) -> tuple[Outcome, list[str]]:
+        """Runs until the schedule is through and every round has ended, audits, and writes the report."""
+        started_with = self.supervisor.cpu_seconds()
+        while not self.finished():
+            self.watch()
+            self.insist_on_services()
+            time.sleep(LOOK_SECONDS)
+        used = self.supervisor.cpu_seconds()
+        self._let_rounds_end()
+        self.view.say("auditing the ledger against the chain")
+        verdict = self.audit()
+        outcome = self.outcome(verdict)
+        wanted = self.steps if self.options.target_accuracy is None else 1
+        cheat = ADVERSARIES[self.options.adversary]
+        broken = failures(outcome, wanted, self.steps >= self.run_file.recipe.steps, cheat)
+        cpu_seconds = {name: round(used[name] - started_with.get(name, 0.0), 2) for name in used}
+        write_report(self.layout.root / "report", outcome, self.metrics(), broken, cpu_seconds)
+        return outcome, broken
+
+    def insist_on_services(self) -> None:
+        """A run that ends by itself cannot wait for a person to start a fallen service."""
+        fallen = [name for name, child in self.supervisor.children.items() if child.poll() is not None]
+        if fallen:
+            raise Unavailable(f"{fallen[0]} ended by itself:\n{self.supervisor.log_tail(fallen[0])}")
+
+    def _let_rounds_end(self) -> None:
+        self.view.say("letting the last rounds settle")
+        deadline = time.monotonic() + SETTLING_SECONDS
+        while self.scoreboard.tally().rounds_unsettled and time.monotonic() < deadline:
+            self.watch()
+            time.sleep(LOOK_SECONDS)
+
+    def audit(self) -> str:
+        """Rebuilds a ledger from the chain alone in a database of its own, and audits it: "ok" or the first finding."""
+        database = Database(services.ledger_database(self.layout.root / "audit"), self.chain.deployment)
+        sync(self.chain, database)
+        report = audit(self.chain, database)
+        if report.ok:
+            return "ok"
+        return str(next(check.findings[0] for check in report.checks if check.findings))
+
+    def outcome(self, verdict: str) -> Outcome:
+        """The run in figures."""
+        metrics, tally = self.metrics(), self.scoreboard.tally()
+        wall = metrics.evaluations[-1]["time"] - metrics.evaluations[0]["time"]
+        return Outcome(
+            accuracy_before=metrics.evaluations[0]["accuracy"],
+            accuracy_after=metrics.evaluations[-1]["accuracy"],
+            steps=tally.steps,
+            rounds=tally.rounds,
+            rollouts_accepted=tally.rollouts_accepted,
+            rollouts_trained=tally.rollouts_trained,
+            rollouts_fraud=tally.rollouts_fraud,
+            rollouts_void=tally.rollouts_void,
+            cheat_slashed_wei=tally.cheat_slashed_wei,
+            cheat_rollouts_trained=tally.cheat_rollouts_trained,
+            cheat_rounds_before_caught=tally.cheat_rounds_before_caught,
+            honest_slashed_wei=tally.honest_slashed_wei,
+            penalties_wei=tally.penalties_wei,
+            credits=tally.credits,
+            audit=verdict,
+            rollouts_per_second=round(tally.rollouts_submitted / max(wall, 1e-9), 1),
+            wall_seconds=round(time.monotonic() - self.started, 1),
+            seed=self.options.seed,
+        )
+
+
+def fresh(root: Path) -> None:
+    """Empties the state folder for a new network. ``Misconfigured`` where one is running in it."""
+    if read_state(root) is not None:
+        raise Misconfigured(f"a local network runs in {root} already; end it with: assize localnet down")
+    shutil.rmtree(root, ignore_errors=True)
+    root.mkdir(parents=True)

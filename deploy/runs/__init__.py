@@ -1,0 +1,1 @@
+"""Run files: rules, terms and recipe of a run, with the built-in run and its calibration."""

@@ -1,1 +1,0 @@
-"""The adversary zoo: every cheat we know against the real judge, without a chain. ``python -m deploy.zoo``."""

@@ -1,0 +1,1 @@
+"""The ledger over HTTP: read-only, described by OpenAPI."""

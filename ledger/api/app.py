@@ -1,0 +1,209 @@
+"""The ledger over HTTP: read-only, described by OpenAPI, wei and other wide numbers as strings.
+
+Lists come in pages (``limit``, ``after``); every page names the block it holds for, and the newest that is final.
+Whoever asks for the next page ``as_of`` that block's hash reads one list while the chain goes on: until the block is
+final, or a 404 or 409 says that a reorganisation undid it. Other answers carry the newest block's hash as their entity
+tag: who has one already asks with ``If-None-Match``, and gets a 304 without a body. Errors are ``{"error": sentence}``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Annotated, Any
+
+from eth_utils import to_checksum_address
+from fastapi import Depends, FastAPI, Path, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from ledger.api.bodies import AuditAnswer, Error, Health, Page
+from ledger.api.service import Desk, View
+from ledger.facts import Appeal, Checkpoint, Credit, CreditEntry, Node, Round, Run, Service, Slash
+from ledger.queries import lookup
+from ledger.queries.fairness import Share
+from ledger.queries.lineage import Lineage, lineage
+from ledger.queries.why import Explanation, why_entry, why_job
+from ledger.store.as_of import NotCanonical, NotKnown, TooOld
+from ledger.store.database import Database
+from ledger.store.follower import Follower
+from protocol.chain.reading.client import Chain
+from protocol.errors import AssizeError, Rejected
+
+UNTAGGED = ("/health", "/audit", "/openapi.json", "/docs", "/redoc")
+"""Answers that hold more than what the database says of a block."""
+
+CODES = {NotKnown: 404, NotCanonical: 409, TooOld: 410, Rejected: 400}
+"""What a refusal answers, the more special ones first; whatever else is wrong is not the caller's fault, and a 503."""
+
+Limit = Annotated[int, Query(ge=1, le=500, description="Most items of the page.")]
+After = Annotated[str | None, Query(description="The cursor `next` of the page before.")]
+Id = Annotated[int, Path(ge=0, lt=2**63)]
+Filter = Annotated[int | None, Query(ge=0, lt=2**63)]
+Owner = Annotated[str, Path(pattern="^0x[0-9a-fA-F]{40}$", description="Address of an owner.")]
+EventName = Annotated[str | None, Query(max_length=64, pattern="^[A-Za-z]+$", description="Only events of this name.")]
+AsOf = Annotated[
+    str | None,
+    Query(
+        pattern="^0x[0-9a-fA-F]{64}$",
+        description="Hash of the block as of which to answer, no older than `final_block`; by default the newest.",
+    ),
+]
+
+
+def _view(request: Request, as_of: AsOf = None) -> View:
+    desk: Desk = request.app.state.desk
+    return View(desk, None if as_of is None else bytes.fromhex(as_of[2:]))
+
+
+Asked = Annotated[View, Depends(_view)]
+
+
+def create_app(chain: Chain, database: Database, follower: Follower) -> FastAPI:
+    """Returns the API; it starts ``follower`` and stops it with itself."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        follower.start()
+        yield
+        follower.stop()
+
+    refusals: dict[int | str, dict[str, Any]] = {code: {"model": Error} for code in (400, 404, 409, 410, 422, 503)}
+    app = FastAPI(title="Assize ledger", version="1", lifespan=lifespan, responses=refusals)
+    _say_errors(app)
+    desk = app.state.desk = Desk(chain, database, follower)
+    _lists(app)
+    _stories(app)
+    _checks(app, desk)
+    _tag_answers(app, desk)
+    return app
+
+
+def _lists(app: FastAPI) -> None:
+    @app.get("/credits", summary="What every owner holds")
+    def credits(view: Asked, limit: Limit = 100, after: After = None) -> Page[Credit]:
+        return view.page(Credit, after, limit)
+
+    @app.get("/credits/{owner}/entries", summary="Every movement of an owner's credits")
+    def entries(view: Asked, owner: Owner, limit: Limit = 100, after: After = None) -> Page[CreditEntry]:
+        return view.page(CreditEntry, after, limit, owner=to_checksum_address(owner))
+
+    @app.get("/rounds", summary="Rounds, oldest first")
+    def rounds(view: Asked, limit: Limit = 100, after: After = None, run: Filter = None) -> Page[Round]:
+        return view.page(Round, after, limit, run=run)
+
+    @app.get("/nodes", summary="Nodes and their bonds")
+    def nodes(view: Asked, limit: Limit = 100, after: After = None) -> Page[Node]:
+        return view.page(Node, after, limit)
+
+    @app.get("/runs", summary="Runs and their escrow")
+    def runs(view: Asked, limit: Limit = 100, after: After = None) -> Page[Run]:
+        return view.page(Run, after, limit)
+
+    @app.get("/checkpoints", summary="Published weights")
+    def checkpoints(view: Asked, limit: Limit = 100, after: After = None, run: Filter = None) -> Page[Checkpoint]:
+        return view.page(Checkpoint, after, limit, run=run)
+
+    @app.get("/appeals", summary="Verdicts disputed, and what came of it")
+    def appeals(view: Asked, limit: Limit = 100, after: After = None, round: Filter = None) -> Page[Appeal]:
+        return view.page(Appeal, after, limit, round=round)
+
+    @app.get("/slashes", summary="Bonds slashed, and why")
+    def slashes(view: Asked, limit: Limit = 100, after: After = None, node: Filter = None) -> Page[Slash]:
+        return view.page(Slash, after, limit, node=node)
+
+    @app.get("/events", summary="Raw events as the chain emitted them")
+    def events(
+        view: Asked, limit: Limit = 100, after: After = None, name: EventName = None
+    ) -> Page[lookup.EventRecord]:
+        return view.events(after, limit, name)
+
+
+def _stories(app: FastAPI) -> None:
+    @app.get("/credits/{owner}", summary="One owner: credits, nodes, slashes")
+    def credit(view: Asked, owner: Owner) -> lookup.CreditStory:
+        address = to_checksum_address(owner)
+        return view.story(f"owner {address}", lambda connection: lookup.credit_story(connection, address))
+
+    @app.get("/rounds/{round}", summary="All that happened in one round")
+    def round_(view: Asked, round: Id) -> lookup.RoundStory:
+        return view.story(f"round {round}", lambda connection: lookup.round_story(connection, round))
+
+    @app.get("/runs/{run}", summary="One run, its members and checkpoints")
+    def run(view: Asked, run: Id) -> lookup.RunStory:
+        return view.story(f"run {run}", lambda connection: lookup.run_story(connection, run))
+
+    @app.get("/checkpoints/{run}/{version}", summary="One checkpoint and what it was trained on")
+    def checkpoint(view: Asked, run: Id, version: Id) -> lookup.CheckpointStory:
+        what = f"version {version} of run {run}"
+        return view.story(what, lambda connection: lookup.checkpoint_story(connection, run, version))
+
+    @app.get("/why/jobs/{round}/{job}", summary="Everything that led to what became of a job")
+    def why_a_job(view: Asked, round: Id, job: Id) -> Explanation:
+        return view.story(f"job {job} in a round {round}", lambda connection: why_job(connection, round, job))
+
+    @app.get("/why/entries/{block}/{log}", summary="Everything that led to a movement of credits, or a slash")
+    def why_an_entry(view: Asked, block: Id, log: Id) -> Explanation:
+        what = f"credit or slash at {block}:{log}"
+        return view.story(what, lambda connection: why_entry(connection, block, log))
+
+    @app.get("/lineage/{run}/{version}", summary="What a checkpoint stands on")
+    def line(view: Asked, run: Id, version: Id) -> Lineage:
+        what = f"version {version} of run {run}"
+        return view.story(what, lambda connection: lineage(connection, run, version))
+
+    @app.get("/validators", summary="Every validator's seats, votes and absences")
+    def validators(view: Asked, limit: Limit = 100, after: After = None) -> Page[Service]:
+        return view.page(Service, after, limit)
+
+    @app.get("/fairness", summary="Every worker's share of the jobs against its due")
+    def shares(view: Asked, limit: Limit = 100, after: After = None) -> Page[Share]:
+        return view.shares(after, limit)
+
+    @app.get("/treasury", summary="What was slashed, and what became of it")
+    def treasury(view: Asked) -> lookup.TreasuryStory:
+        return view.story("treasury", lookup.treasury_story)
+
+
+def _checks(app: FastAPI, desk: Desk) -> None:
+    @app.get("/health", summary="How far the chain was read")
+    def health() -> Health:
+        return desk.health()
+
+    @app.get("/audit", summary="Recompute everything from the chain and compare")
+    def audited() -> AuditAnswer:
+        report = desk.audit()
+        return AuditAnswer(audit="ok" if report.ok else "failed", report=report)
+
+
+def _say_errors(app: FastAPI) -> None:
+    @app.exception_handler(HTTPException)
+    async def refused(request: Request, error: HTTPException) -> JSONResponse:
+        return JSONResponse({"error": str(error.detail)}, error.status_code, headers=error.headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        return JSONResponse({"error": f"{first['loc'][-1]}: {first['msg']}"}, 422)
+
+    @app.exception_handler(AssizeError)
+    async def failed(request: Request, error: AssizeError) -> JSONResponse:
+        code = next((code for kind, code in CODES.items() if isinstance(error, kind)), 503)
+        return JSONResponse({"error": str(error)}, code)
+
+
+def _tag_answers(app: FastAPI, desk: Desk) -> None:
+    @app.middleware("http")
+    async def tagged(request: Request, answered: Callable[[Request], Awaitable[Response]]) -> Response:
+        if request.url.path in UNTAGGED or "as_of" in request.query_params:
+            return await answered(request)
+        tag = await run_in_threadpool(desk.tag)
+        known = [part.strip().removeprefix("W/") for part in request.headers.get("if-none-match", "").split(",")]
+        if tag and tag in known:
+            return Response(status_code=304, headers={"ETag": tag})
+        answer = await answered(request)
+        if answer.status_code == 200 and tag == await run_in_threadpool(desk.tag):  # else it may be of either block
+            answer.headers["ETag"] = tag
+        return answer

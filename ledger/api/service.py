@@ -1,0 +1,122 @@
+"""What the API answers from: the database as of some block, and audits no more often than they are worth."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar, get_type_hints
+
+from sqlalchemy import Connection
+from starlette.exceptions import HTTPException
+
+from ledger.api.bodies import Health, Page, pack_cursor, unpack_cursor
+from ledger.audit import audit
+from ledger.audit.report import Report
+from ledger.book import Kind
+from ledger.queries import lookup
+from ledger.queries.fairness import Reckoning, Share
+from ledger.store.as_of import as_of
+from ledger.store.database import Database
+from ledger.store.follower import Follower
+from protocol.chain.reading.client import Chain
+from protocol.errors import Unavailable
+
+AUDIT_SECONDS = 10.0
+"""Least time between two audits that the API makes; in between the last one is answered."""
+
+Story = TypeVar("Story")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The database as of one block, or the newest: what lists and stories are answered from."""
+
+    desk: Desk
+    block_hash: bytes | None
+
+    def _reading(self) -> AbstractContextManager[Connection]:
+        chain, database = self.desk.chain, self.desk.database
+        return database.reading() if self.block_hash is None else as_of(chain, database, self.block_hash)
+
+    def page(self, kind: type[Kind], after: str | None, limit: int, **only: Any) -> Page[Kind]:
+        """One page of facts of one kind."""
+        hints = get_type_hints(kind)
+        place = None if after is None else unpack_cursor(after, tuple(hints[name] for name in kind.KEY))
+        wanted = {name: value for name, value in only.items() if value is not None}
+        with self._reading() as connection:
+            items = lookup.page(connection, kind, place, limit + 1, **wanted)
+            return _paged(connection, items, limit)
+
+    def events(self, after: str | None, limit: int, name: str | None) -> Page[lookup.EventRecord]:
+        """One page of raw events."""
+        place = None if after is None else unpack_cursor(after, (int, int))
+        with self._reading() as connection:
+            return _paged(connection, lookup.events(connection, place, limit + 1, name), limit)
+
+    def story(self, what: str, ask: Callable[[Connection], Story | None]) -> Story:
+        """One story. Raises 404 where there is none."""
+        with self._reading() as connection:
+            found = ask(connection)
+        if found is None:
+            raise HTTPException(404, f"there is no {what}")
+        return found
+
+    def shares(self, after: str | None, limit: int) -> Page[Share]:
+        """One page of workers' shares."""
+        (place,) = (-1,) if after is None else unpack_cursor(after, (int,))
+        with self._reading() as connection:
+            return _paged(connection, self.desk.reckoning.shares(connection, place, limit + 1), limit)
+
+
+class Desk:
+    """What the routes answer from: the database, and audits that are not made more often than they are worth."""
+
+    def __init__(self, chain: Chain, database: Database, follower: Follower) -> None:
+        self.chain = chain
+        self.database = database
+        self.follower = follower
+        self.reckoning = Reckoning()
+        self._lock = threading.Lock()
+        self._report: Report | None = None
+        self._made_at = 0.0
+
+    def tag(self) -> str:
+        """The entity tag of every answer from the database: it changes with each block that is taken in."""
+        try:
+            with self.database.reading() as connection:
+                return f'"{lookup.at(connection).block_hash}"'
+        except Unavailable:
+            return ""  # whoever answers says why
+
+    def audit(self) -> Report:
+        """A report no older than ``AUDIT_SECONDS``, or a new one."""
+        with self._lock:
+            if self._report is None or time.monotonic() - self._made_at > AUDIT_SECONDS:
+                self._report = audit(self.chain, self.database)
+                self._made_at = time.monotonic()
+            return self._report
+
+    def health(self) -> Health:
+        """Where the ledger stands."""
+        with self.database.reading() as connection:
+            at = lookup.at(connection)
+        problem = self.follower.problem
+        try:
+            behind = max(0, self.chain.head().number - at.block_number)
+        except Unavailable as error:
+            behind, problem = None, problem or str(error)
+        status = "failing" if problem else "following"
+        return Health(status=status, chain_id=self.chain.chain_id, behind=behind, problem=problem, **_at(at))
+
+
+def _paged(connection: Connection, items: tuple[Any, ...], limit: int) -> Page[Any]:
+    shown = items[:limit]
+    following = pack_cursor(lookup.place_of(shown[-1])) if len(items) > limit else None
+    return Page(items=shown, next=following, **_at(lookup.at(connection)))
+
+
+def _at(at: lookup.At) -> dict[str, Any]:
+    return asdict(at)

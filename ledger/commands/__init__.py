@@ -1,0 +1,1 @@
+"""The ``assize ledger`` commands and their terminal output."""

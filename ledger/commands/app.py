@@ -1,0 +1,156 @@
+"""``assize ledger``: rebuild the market's books from a chain and an address file alone, look at them, audit them.
+
+Every command first reads up to the head of the chain (``--no-sync`` looks at what is there).
+Exit codes: 0 done, 1 the audit failed or there is no such thing, 2 misconfigured, 3 out of reach.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import TypeAdapter
+
+from ledger.audit import audit as make_audit
+from ledger.audit.report import Report
+from ledger.commands import questions
+from ledger.commands.options import LARGEST, LOCAL, Addresses, AsJson, Db, NoSync, Rpc, opened
+from ledger.commands.screen import screen, show_report, table_of, tell
+from ledger.facts import Appeal, Checkpoint, Credit, Fact, Node, Round, Slash
+from ledger.queries import lookup
+from protocol.errors import Rejected
+from protocol.node.console import guard
+from protocol.transport.listening import listen
+
+app = typer.Typer(no_args_is_help=True, help="Rebuild and audit everything from the chain alone.")
+
+app.add_typer(questions.app)
+
+
+@app.command()
+@guard
+def sync(addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False) -> None:
+    """Read the chain up to its head."""
+    with opened(rpc, addresses, db, no_sync=False) as (_, database), database.reading() as connection:
+        at = lookup.at(connection)
+        if as_json:
+            print(json.dumps({"block_number": at.block_number, "block_hash": at.block_hash, "db": database.shown}))
+        else:
+            print(f"{database.shown} holds the chain up to block {at.block_number} ({at.block_hash})")
+
+
+@app.command()
+@guard
+def credits(
+    addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False, no_sync: NoSync = False
+) -> None:
+    """What every owner holds, and where it came from."""
+    _list(Credit, rpc, addresses, db, as_json, no_sync)
+
+
+@app.command()
+@guard
+def nodes(
+    addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False, no_sync: NoSync = False
+) -> None:
+    """Nodes, their bonds and what was taken from them."""
+    _list(Node, rpc, addresses, db, as_json, no_sync)
+
+
+@app.command()
+@guard
+def rounds(
+    addresses: Addresses,
+    round: Annotated[
+        int | None, typer.Argument(min=0, max=LARGEST, help="Tell the whole story of this round, as JSON.")
+    ] = None,
+    rpc: Rpc = LOCAL,
+    db: Db = None,
+    as_json: AsJson = False,
+    no_sync: NoSync = False,
+) -> None:
+    """Rounds and their verdicts; or one round with submissions, votes, payments and slashes."""
+    if round is None:
+        return _list(Round, rpc, addresses, db, as_json, no_sync)
+    with opened(rpc, addresses, db, no_sync) as (_, database), database.reading() as connection:
+        story = lookup.round_story(connection, round)
+    if story is None:
+        raise Rejected(f"there is no round {round}")
+    print(TypeAdapter(lookup.RoundStory).dump_json(story, indent=2).decode())
+    return None
+
+
+@app.command()
+@guard
+def checkpoints(
+    addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False, no_sync: NoSync = False
+) -> None:
+    """Published weights, how many jobs each was trained on, and how many overturned ones it stands on."""
+    _list(Checkpoint, rpc, addresses, db, as_json, no_sync)
+
+
+@app.command()
+@guard
+def appeals(
+    addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False, no_sync: NoSync = False
+) -> None:
+    """Verdicts disputed, what came of it, and who paid."""
+    _list(Appeal, rpc, addresses, db, as_json, no_sync)
+
+
+@app.command()
+@guard
+def slashes(
+    addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False, no_sync: NoSync = False
+) -> None:
+    """Bonds slashed, for fraud, for absence, or as an overturned majority."""
+    _list(Slash, rpc, addresses, db, as_json, no_sync)
+
+
+@app.command()
+@guard
+def audit(
+    addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False, no_sync: NoSync = False
+) -> None:
+    """Recompute everything from the chain's events; exit 1 where the database or the contracts say otherwise."""
+    with opened(rpc, addresses, db, no_sync) as (chain, database):
+        report = make_audit(chain, database)
+    if as_json:
+        print(json.dumps({"audit": "ok" if report.ok else "failed", **TypeAdapter(Report).dump_python(report)}))
+    else:
+        show_report(report)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+@app.command()
+@guard
+def serve(
+    addresses: Addresses,
+    rpc: Rpc = LOCAL,
+    db: Db = None,
+    host: Annotated[str, typer.Option(envvar="ASSIZE_LEDGER_HOST")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(envvar="ASSIZE_LEDGER_PORT", min=0, max=65_535, help="0 takes a free one.")
+    ] = 8600,
+) -> None:
+    """Follow the chain and answer over HTTP (OpenAPI at /docs)."""
+    import uvicorn
+
+    from ledger.api.app import create_app
+    from ledger.store.follower import Follower
+    from protocol.node import telemetry
+
+    telemetry.configure("ledger")
+    with opened(rpc, addresses, db, no_sync=True) as (chain, database), listen(host, port) as listener:
+        print(f"ledger at http://{host}:{listener.getsockname()[1]}", flush=True)
+        config = uvicorn.Config(create_app(chain, database, Follower(chain, database)), log_level="warning")
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _list(kind: type[Fact], rpc: str, addresses: Path, db: str | None, as_json: bool, no_sync: bool) -> None:
+    with opened(rpc, addresses, db, no_sync) as (_, database), database.reading() as connection:
+        facts = lookup.every(connection, kind)
+    tell(tuple[kind, ...], facts, lambda found: screen().print(table_of(kind, found)), as_json)  # type: ignore[valid-type]

@@ -1,0 +1,43 @@
+"""What every command of the ledger takes, and how it opens chain and database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ledger.settings import LedgerSettings
+from ledger.store.database import Database
+from ledger.store.index import sync as synchronise
+from protocol.chain.reading.client import Chain
+
+Rpc = Annotated[
+    str,
+    typer.Option(
+        "--rpc", envvar="ASSIZE_LEDGER_RPC_URL", help="JSON-RPC endpoint, or several with commas between them."
+    ),
+]
+Addresses = Annotated[
+    Path, typer.Option("--addresses", envvar="ASSIZE_LEDGER_ADDRESSES", help="Address file of the deployment.")
+]
+Db = Annotated[
+    str | None,
+    typer.Option("--db", envvar="ASSIZE_LEDGER_DATABASE", help="SQLite file or database URL; one is made otherwise."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON: wei as strings, bytes in hexadecimal.")]
+NoSync = Annotated[bool, typer.Option("--no-sync", help="Do not read the chain first.")]
+LOCAL = "http://127.0.0.1:8545"
+LARGEST = 2**63 - 1
+"""No round, run, version or block has a larger number, and no database knows one."""
+
+
+@contextmanager
+def opened(rpc: str, addresses: Path, db: str | None, no_sync: bool) -> Iterator[tuple[Chain, Database]]:
+    """The chain and the database of a command, which has read up to the head unless told not to."""
+    with LedgerSettings(rpc, addresses, db).opened() as (chain, database):
+        if not no_sync:
+            synchronise(chain, database)
+        yield chain, database

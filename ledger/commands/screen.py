@@ -1,0 +1,209 @@
+"""What a person sees of the ledger in a terminal. JSON takes the same facts whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ledger.audit.report import Report
+from ledger.facts import Appeal, Checkpoint, Credit, Fact, Node, Round, Service, Slash
+from ledger.queries.fairness import Share
+from ledger.queries.lineage import Lineage
+from ledger.queries.why import Explanation
+
+Found = TypeVar("Found")
+WEI = 10**18
+UNIT = "ASZ"
+WIDE_COLUMNS = 180
+SHOWN_FINDINGS = 20
+"""Findings of one check that a terminal shows; JSON has all that were kept."""
+
+
+def amount(wei: int) -> str:
+    """Returns wei as tokens, without trailing zeros."""
+    whole, rest = divmod(abs(wei), WEI)
+    digits = f"{rest:018d}".rstrip("0")
+    return f"{'-' if wei < 0 else ''}{whole:,}{'.' + digits if digits else ''}"
+
+
+def tell(kind: Any, found: Found, show: Callable[[Found], None], as_json: bool) -> None:
+    """Prints what was found, as JSON of ``kind`` or as people read it."""
+    if as_json:
+        print(TypeAdapter(kind).dump_json(found).decode())
+    else:
+        show(found)
+
+
+def screen() -> Console:
+    """Returns the console; what is no terminal has no width, and gets lines that programs can search."""
+    console = Console()
+    return console if console.is_terminal else Console(width=WIDE_COLUMNS)
+
+
+def plain(text: str) -> Text:
+    """Returns text that somebody else may have written: it has no markup, and nothing that a terminal acts on."""
+    return Text("".join(one if one.isprintable() else repr(one)[1:-1] for one in text))
+
+
+def say(text: str) -> None:
+    """Prints one line as it is."""
+    screen().print(plain(text), highlight=False, soft_wrap=True)
+
+
+def table_of(kind: type[Fact], facts: Sequence[Any]) -> Table:
+    """Returns the table of one kind of facts."""
+    columns = COLUMNS[kind]
+    table = Table(title=f"{kind.__name__}s, amounts in {UNIT}")
+    for heading in columns:
+        table.add_column(heading, overflow="fold")
+    for fact in facts:
+        table.add_row(*(plain(str(show(fact))) for show in columns.values()))
+    return table
+
+
+def show_report(report: Report) -> None:
+    """Prints an audit: a line for each check, findings beneath, then the verdict."""
+    console = screen()
+    table = Table("check", "compared", "wrong", "what it shows", title=f"Audit at block {report.block_number}")
+    for check in report.checks:
+        wrong = f"[red]{check.wrong}[/red]" if check.wrong else "0"
+        table.add_row(check.name, str(check.compared), wrong, check.shows)
+    console.print(table)
+    for check in report.checks:
+        for finding in check.findings[:SHOWN_FINDINGS]:
+            console.print(Text.assemble((check.name, "red"), " ", plain(str(finding))), highlight=False, soft_wrap=True)
+        if check.wrong > SHOWN_FINDINGS:
+            console.print(f"[red]{check.name}[/red] and {check.wrong - SHOWN_FINDINGS} more; --json has them")
+    verdict = "[green]audit ok[/green]" if report.ok else "[red]audit failed[/red]"
+    console.print(
+        f"{verdict}: {report.events} events recomputed up to block {report.block_number} ({report.block_hash})"
+    )
+
+
+def show_explanation(explanation: Explanation) -> None:
+    """Prints what is explained, then a line for each thing that led to it."""
+    say(explanation.subject)
+    table = Table("block", "what happened", "transaction", show_lines=True)
+    for line in explanation.lines:
+        table.add_row(str(line.block_number), plain(line.says), plain(line.tx_hash))
+    screen().print(table)
+
+
+def show_lineage(lineage: Lineage) -> None:
+    """Prints the line of checkpoints, and what is amiss in it."""
+    console = screen()
+    title = f"Version {lineage.version} of run {lineage.run}, and what it stands on"
+    table = Table("version", "rounds", "jobs", "by nodes", "accepted by validators", "tainted", "root", title=title)
+    for one in lineage.ancestors:
+        nodes, jurors = _counts(one.nodes), _counts(one.jurors)
+        rounds, root = ", ".join(map(str, one.rounds)), "0x" + one.manifest_root.hex()
+        table.add_row(str(one.version), rounds, str(one.jobs), nodes, jurors, str(one.tainted), root)
+    console.print(table)
+    console.print(*(f"the contracts enforced: {rule}" for rule in lineage.enforced), sep="\n")
+    for taint in lineage.taints:
+        console.print(f"[red]tainted[/red]: version {taint.version} by job {taint.job} of round {taint.round}")
+
+
+def _counts(counts: dict[int, int]) -> str:
+    return ", ".join(f"{who}: {count}" for who, count in counts.items())
+
+
+def show_shares(shares: Sequence[Share]) -> None:
+    """Prints each worker's share against its due."""
+    table = Table(
+        "node", "owner", "rounds", "jobs", "expected", "z", "p", "more than chance", title="Shares of the work"
+    )
+    for one in shares:
+        numbers = (str(one.rounds), str(one.jobs), f"{one.expected:.1f}", f"{one.z:+.2f}", f"{one.p:.3g}")
+        table.add_row(str(one.node), plain(one.owner), *numbers, "[red]yes[/red]" if one.significant else "no")
+    screen().print(table)
+
+
+def show_services(services: Sequence[Service]) -> None:
+    """Prints each validator's record."""
+    names = ("seats", "revealed", "abstained", "silent", "agreed", "absent", "overturned")
+    table = Table("validator", "owner", *names, "paid", title=f"Validators, amounts in {UNIT}")
+    for one in services:
+        counts = (str(getattr(one, name)) for name in names)
+        table.add_row(str(one.validator), plain(one.owner), *counts, amount(one.paid))
+    screen().print(table)
+
+
+def _service(node: Node) -> str:
+    if node.withdrawn or node.retired_at:
+        return "withdrawn" if node.withdrawn else "retired"
+    return "key revoked" if node.revoked else "in service"
+
+
+COLUMNS: dict[type[Fact], dict[str, Any]] = {
+    Credit: {
+        "owner": lambda credit: credit.owner,
+        "balance": lambda credit: amount(credit.balance),
+        "worked": lambda credit: amount(credit.worked),
+        "judged": lambda credit: amount(credit.judged),
+        "bought": lambda credit: amount(credit.bought),
+        "redeemed": lambda credit: amount(credit.redeemed),
+        "granted": lambda credit: amount(credit.granted),
+        "in runs": lambda credit: amount(credit.locked - credit.unlocked),
+    },
+    Node: {
+        "node": lambda node: node.node,
+        "role": lambda node: node.role,
+        "owner": lambda node: node.owner,
+        "state": _service,
+        "capacity": lambda node: node.capacity,
+        "in flight": lambda node: node.in_flight,
+        "bond": lambda node: amount(node.bond),
+        "slashed": lambda node: amount(node.slashed),
+    },
+    Round: {
+        "round": lambda round_: round_.round,
+        "run": lambda round_: round_.run,
+        "step": lambda round_: round_.step,
+        "policy": lambda round_: round_.policy_version,
+        "state": lambda round_: round_.state,
+        "jobs": lambda round_: round_.jobs,
+        "submitted": lambda round_: round_.submitted.bit_count(),
+        "accepted": lambda round_: round_.accepted.bit_count(),
+        "fraud": lambda round_: round_.fraud.bit_count(),
+        "trained on": lambda round_: round_.consumed.bit_count(),
+        "paid": lambda round_: amount(round_.paid),
+    },
+    Checkpoint: {
+        "run": lambda checkpoint: checkpoint.run,
+        "version": lambda checkpoint: checkpoint.version,
+        "jobs": lambda checkpoint: checkpoint.jobs,
+        "tainted": lambda checkpoint: checkpoint.tainted,
+        "manifest root": lambda checkpoint: "0x" + checkpoint.manifest_root.hex(),
+        "block": lambda checkpoint: checkpoint.block_number,
+    },
+    Slash: {
+        "round": lambda slash: slash.round,
+        "node": lambda slash: slash.node,
+        "owner": lambda slash: slash.owner,
+        "cause": lambda slash: slash.cause,
+        "amount": lambda slash: amount(slash.amount),
+        "bond left": lambda slash: amount(slash.bond),
+    },
+    Appeal: {
+        "appeal": lambda appeal: appeal.appeal,
+        "round": lambda appeal: appeal.round,
+        "job": lambda appeal: appeal.job,
+        "node": lambda appeal: appeal.node,
+        "appellant": lambda appeal: appeal.appellant,
+        "against": lambda appeal: appeal.against,
+        "state": lambda appeal: appeal.state,
+        "verdict": lambda appeal: appeal.verdict,
+        "deposit": lambda appeal: amount(appeal.deposit),
+        "fees": lambda appeal: amount(appeal.fees),
+        "covered": lambda appeal: amount(appeal.covered),
+        "awarded": lambda appeal: amount(appeal.awarded),
+        "forfeited": lambda appeal: amount(appeal.forfeited),
+    },
+}
+"""Kind of fact to its columns: heading to what stands beneath."""

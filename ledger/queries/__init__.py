@@ -1,0 +1,1 @@
+"""Questions the ledger answers: lists, stories, lineage, fairness and explanations."""

@@ -1,0 +1,94 @@
+"""What weights stand on: earlier checkpoints, the rollouts they were trained on, who made them and who judged them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from ledger.facts import Checkpoint, Consumption, Job, Round, Seat, Taint
+from ledger.facts.columns import Hex
+from ledger.queries.lookup import At, at, every
+from ledger.store.rows import find_fact
+from protocol.wire.assignments import jobs_in
+
+ENFORCED = (
+    "only the run's trainer published, each version after the last",
+    "every job trained on stood accepted when it was, and was trained on once",
+    "the weights are those whose manifest has this root",
+)
+"""What the contracts refuse otherwise. The audit recomputes the order of versions, and the second; no event says who
+published. Whoever loads weights checks the third."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestor:
+    """One checkpoint of the line. ``nodes`` counts its rollouts' jobs by node, ``jurors`` the votes by validator.
+
+    ``tainted`` jobs of its own were overturned after it was trained on them.
+    """
+
+    version: int
+    manifest_root: Hex
+    block_number: int
+    tx_hash: Hex
+    rounds: tuple[int, ...]
+    jobs: int
+    nodes: dict[int, int]
+    jurors: dict[int, int]
+    tainted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """A checkpoint and all before it, newest first, as of a block. ``taints`` lie anywhere in the line."""
+
+    run: int
+    version: int
+    at: At
+    enforced: tuple[str, ...]
+    ancestors: tuple[Ancestor, ...]
+    taints: tuple[Taint, ...]
+
+
+def lineage(connection: Connection, run: int, version: int) -> Lineage | None:
+    """Returns what a checkpoint stands on; None where there is no such checkpoint."""
+    checkpoint = find_fact(connection, Checkpoint, run, version)
+    if checkpoint is None:
+        return None
+    taints = tuple(taint for taint in every(connection, Taint, run=run) if taint.version <= version)
+    ancestors = [_ancestor(connection, checkpoint, taints)]
+    while checkpoint.version and (previous := find_fact(connection, Checkpoint, run, checkpoint.previous)) is not None:
+        checkpoint = previous
+        ancestors.append(_ancestor(connection, checkpoint, taints))
+    return Lineage(run, version, at(connection), ENFORCED, tuple(ancestors), taints)
+
+
+def _ancestor(connection: Connection, checkpoint: Checkpoint, taints: tuple[Taint, ...]) -> Ancestor:
+    consumptions = every(connection, Consumption, run=checkpoint.run, version=checkpoint.version)
+    nodes: Counter[int] = Counter()
+    jurors: Counter[int] = Counter()
+    for consumption in consumptions:
+        jobs = {job.job: job for job in every(connection, Job, round=consumption.round)}
+        nodes.update(jobs[number].node for number in jobs_in(consumption.jobs))
+        jurors.update(_voters(connection, consumption))
+    return Ancestor(
+        version=checkpoint.version,
+        manifest_root=checkpoint.manifest_root,
+        block_number=checkpoint.block_number,
+        tx_hash=checkpoint.tx_hash,
+        rounds=tuple(consumption.round for consumption in consumptions),
+        jobs=checkpoint.jobs,
+        nodes=dict(sorted(nodes.items())),
+        jurors=dict(sorted(jurors.items())),
+        tainted=sum(taint.version == checkpoint.version for taint in taints),
+    )
+
+
+def _voters(connection: Connection, consumption: Consumption) -> dict[int, int]:
+    """How many of the jobs each juror of the deciding attempt accepted."""
+    round_ = find_fact(connection, Round, consumption.round)
+    attempt = 0 if round_ is None else round_.attempt
+    seats = every(connection, Seat, round=consumption.round, attempt=attempt)
+    return {seat.juror: (seat.accept & consumption.jobs).bit_count() for seat in seats if seat.state == "revealed"}

@@ -1,0 +1,217 @@
+"""What can be asked of the ledger: pages of facts, and the stories behind one round or one owner.
+
+Pages go on after the key of their last fact, so that a row added meanwhile shifts nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields
+from typing import Any
+
+from sqlalchemy import Connection, select, tuple_
+
+from ledger.book import Kind
+from ledger.facts import (
+    THE_ONE,
+    Admin,
+    Appeal,
+    Checkpoint,
+    Committee,
+    Consumption,
+    Credit,
+    CreditEntry,
+    Job,
+    Membership,
+    Node,
+    Round,
+    Run,
+    RunTerms,
+    Seat,
+    Slash,
+    Submission,
+    Sweep,
+    Taint,
+    Treasury,
+)
+from ledger.store.database import read_position
+from ledger.store.index import EVENT
+from ledger.store.rows import fact_of, find_fact
+from ledger.store.tables import TABLES
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """The block up to which an answer holds, and the one up to which no reorganisation can change it any more."""
+
+    block_number: int
+    block_hash: str
+    final_block: int
+
+
+@dataclass(frozen=True, slots=True)
+class EventRecord:
+    """One raw event; ``payload`` is its canonical JSON, integers as decimal strings."""
+
+    block_number: int
+    log_index: int
+    block_hash: str
+    tx_hash: str
+    timestamp: int
+    name: str
+    payload: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RoundStory:
+    """All that happened in one round, each part in the order of the chain."""
+
+    round: Round
+    submissions: tuple[Submission, ...]
+    jobs: tuple[Job, ...]
+    committees: tuple[Committee, ...]
+    seats: tuple[Seat, ...]
+    payments: tuple[CreditEntry, ...]
+    slashes: tuple[Slash, ...]
+    consumptions: tuple[Consumption, ...]
+    appeals: tuple[Appeal, ...]
+    taints: tuple[Taint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunStory:
+    """A run, the terms it had and announced, the nodes that joined it and its checkpoints."""
+
+    run: Run
+    terms: tuple[RunTerms, ...]
+    members: tuple[Membership, ...]
+    checkpoints: tuple[Checkpoint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreditStory:
+    """What an owner holds, its nodes and the slashes of their bonds."""
+
+    credit: Credit
+    nodes: tuple[Node, ...]
+    slashes: tuple[Slash, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointStory:
+    """A checkpoint, the jobs it was trained on, and those overturned since on which it stands."""
+
+    checkpoint: Checkpoint
+    consumptions: tuple[Consumption, ...]
+    taints: tuple[Taint, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TreasuryStory:
+    """The pot of slashed bonds, where it goes, and what went there."""
+
+    admin: Admin
+    treasury: Treasury
+    sweeps: tuple[Sweep, ...]
+
+
+def at(connection: Connection) -> At:
+    """Returns where the database stands."""
+    position = read_position(connection)
+    return At(position.block_number, "0x" + position.block_hash.hex(), position.cursor.oldest)
+
+
+def page(
+    connection: Connection, kind: type[Kind], after: tuple[Any, ...] | None, limit: int, **only: Any
+) -> tuple[Kind, ...]:
+    """Returns at most ``limit`` facts with the values ``only``, in the order of their keys, after the key ``after``."""
+    table = TABLES[kind]
+    key = [table.c[name] for name in kind.KEY]
+    wanted = select(table).where(*(table.c[name] == value for name, value in only.items())).order_by(*key).limit(limit)
+    if after is not None:
+        wanted = wanted.where(tuple_(*key) > tuple_(*after))
+    return tuple(fact_of(kind, row) for row in connection.execute(wanted))
+
+
+def every(connection: Connection, kind: type[Kind], **only: Any) -> tuple[Kind, ...]:
+    """Returns all facts with the values ``only``, in the order of their keys."""
+    table = TABLES[kind]
+    key = [table.c[name] for name in kind.KEY]
+    wanted = select(table).where(*(table.c[name] == value for name, value in only.items())).order_by(*key)
+    return tuple(fact_of(kind, row) for row in connection.execute(wanted))
+
+
+def events(
+    connection: Connection, after: tuple[Any, ...] | None, limit: int, name: str | None = None
+) -> tuple[EventRecord, ...]:
+    """Returns at most ``limit`` raw events after the place (block number, log index), of one name where it is given."""
+    wanted = select(EVENT).order_by(EVENT.c.block_number, EVENT.c.log_index).limit(limit)
+    if name is not None:
+        wanted = wanted.where(EVENT.c.name == name)
+    if after is not None:
+        wanted = wanted.where(tuple_(EVENT.c.block_number, EVENT.c.log_index) > tuple_(*after))
+    names = [field.name for field in fields(EventRecord)]
+    rows = ({name: row._mapping[name] for name in names} for row in connection.execute(wanted))
+    return tuple(EventRecord(**row | {"payload": json.loads(row["payload"])}) for row in rows)
+
+
+def round_story(connection: Connection, round_: int) -> RoundStory | None:
+    """Returns the story of one round, or None where there is none of this id."""
+    fact = find_fact(connection, Round, round_)
+    if fact is None:
+        return None
+    return RoundStory(
+        round=fact,
+        submissions=every(connection, Submission, round=round_),
+        jobs=every(connection, Job, round=round_),
+        committees=every(connection, Committee, round=round_),
+        seats=every(connection, Seat, round=round_),
+        payments=every(connection, CreditEntry, round=round_),
+        slashes=every(connection, Slash, round=round_),
+        consumptions=every(connection, Consumption, round=round_),
+        appeals=every(connection, Appeal, round=round_),
+        taints=every(connection, Taint, round=round_),
+    )
+
+
+def run_story(connection: Connection, run: int) -> RunStory | None:
+    """Returns one run with its members and checkpoints, or None."""
+    fact = find_fact(connection, Run, run)
+    if fact is None:
+        return None
+    return RunStory(
+        run=fact,
+        terms=every(connection, RunTerms, run=run),
+        members=every(connection, Membership, run=run),
+        checkpoints=every(connection, Checkpoint, run=run),
+    )
+
+
+def credit_story(connection: Connection, owner: str) -> CreditStory | None:
+    """Returns what one owner holds and has at stake, or None where the chain never spoke of it."""
+    nodes = every(connection, Node, owner=owner)
+    credit = find_fact(connection, Credit, owner)
+    if credit is None and not nodes:
+        return None
+    return CreditStory(credit or Credit(owner), nodes, every(connection, Slash, owner=owner))
+
+
+def checkpoint_story(connection: Connection, run: int, version: int) -> CheckpointStory | None:
+    """Returns one checkpoint and what it consumed, or None."""
+    fact = find_fact(connection, Checkpoint, run, version)
+    if fact is None:
+        return None
+    taints = tuple(taint for taint in every(connection, Taint, run=run) if taint.version <= version)
+    return CheckpointStory(fact, every(connection, Consumption, run=run, version=version), taints)
+
+
+def treasury_story(connection: Connection) -> TreasuryStory:
+    """Returns what was slashed and what became of it."""
+    admin, treasury = find_fact(connection, Admin, THE_ONE), find_fact(connection, Treasury, THE_ONE)
+    return TreasuryStory(admin or Admin(), treasury or Treasury(), every(connection, Sweep))
+
+
+def place_of(item: Any) -> tuple[Any, ...]:
+    """Returns the key after which the next page begins."""
+    names = ("block_number", "log_index") if isinstance(item, EventRecord) else item.KEY
+    return tuple(getattr(item, name) for name in names)

@@ -1,0 +1,181 @@
+"""One database: connections, whole transactions, and how far it has read the chain."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, select, text, update
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as NoConnectionLeft
+
+from ledger.store.rows import inserting
+from ledger.store.tables import METADATA, TABLES_VERSION, PositionRow
+from protocol.chain.deployment import Deployment
+from protocol.chain.reading.cursor import Cursor
+from protocol.errors import Misconfigured, Unavailable
+
+BUSY_SECONDS = 30
+"""Longest wait for another process that is writing to the same SQLite file."""
+
+PASSWORD = re.compile(r"(://[^/@:]*):[^@/]*@")
+"""That of a database URL, after whose it is."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Position:
+    """The block up to which the database holds the chain."""
+
+    cursor: Cursor
+    block_number: int
+    block_hash: bytes
+
+
+class Database:
+    """The ledger of one deployment in SQLite or PostgreSQL; made on first use.
+
+    Args:
+        where: a file's path, or a database URL; ``shown`` is that without its password.
+        deployment: whose ledger it is.
+
+    Raises:
+        Misconfigured: it cannot be opened, or holds the ledger of another deployment.
+    """
+
+    def __init__(self, where: str | Path, deployment: Deployment) -> None:
+        self.where = str(where)
+        self.shown = PASSWORD.sub(r"\1:***@", self.where)
+        self._identity = json.dumps(deployment.identity() | {"tables": TABLES_VERSION}, sort_keys=True)
+        try:
+            self._engine = _engine(self.where)
+            self._turn = threading.Lock()
+            METADATA.create_all(self._engine)
+        except OperationalError as error:
+            if "locked" in _reason(error):
+                raise Unavailable(f"the ledger's database {self.shown} does not answer: {_reason(error)}") from error
+            raise Misconfigured(f"cannot open the ledger's database {self.shown}: {_reason(error)}") from error
+        except (SQLAlchemyError, ImportError, OSError, ValueError, RuntimeError) as error:
+            raise Misconfigured(f"cannot open the ledger's database {self.shown}: {_reason(error)}") from error
+        self._claim(Cursor(deployment.start_block, deployment.start_hash))
+
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """One transaction: all of it is kept, or nothing.
+
+        Raises:
+            Unavailable: another process keeps the database locked, or it does not answer.
+        """
+        with self._alone(), self._engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """One snapshot: everything read is of the same position, whoever writes meanwhile."""
+        level = "REPEATABLE READ" if self._engine.dialect.name == "postgresql" else None
+        with self._answering(), self._engine.connect() as connection:
+            yield connection.execution_options(isolation_level=level) if level else connection
+
+    @contextmanager
+    def trying(self) -> Iterator[Connection]:
+        """One transaction that leaves nothing behind; nobody else writes meanwhile.
+
+        Raises:
+            Unavailable: another process keeps the database locked, or it does not answer.
+        """
+        with self._alone(), self._engine.connect() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(text(f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'"))
+            connection.execute(update(_POSITION).values(id=1))  # every writer's first step: the others wait for it
+            yield connection
+
+    def close(self) -> None:
+        """Closes every connection."""
+        self._engine.dispose()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Of the threads of this process: SQLite lets writers poll for its lock, and the unlucky starve."""
+        if not self._turn.acquire(timeout=BUSY_SECONDS):
+            raise Unavailable(f"the ledger's database {self.shown} has been busy for {BUSY_SECONDS} s")
+        try:
+            with self._answering():
+                yield
+        finally:
+            self._turn.release()
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        try:
+            yield
+        except OperationalError as error:
+            raise Unavailable(f"the ledger's database {self.shown} does not answer: {_reason(error)}") from error
+        except NoConnectionLeft as error:
+            raise Unavailable(f"the ledger's database {self.shown} has too many readers at once: {error}") from error
+
+    def _claim(self, start: Cursor) -> None:
+        # The write comes first, so that of two processes which make one database only one begins it.
+        first = inserting(self._engine.dialect)(_POSITION).values(id=1, deployment=self._identity)
+        with self.writing() as connection:
+            connection.execute(first.values(**position_values(start)).on_conflict_do_nothing())
+            row = connection.execute(select(_POSITION)).one()
+        if row.deployment != self._identity:
+            self.close()
+            raise Misconfigured(
+                f"the database {self.shown} holds the ledger of another deployment, or one made by another version of "
+                "Assize; give another --db, or remove it: the chain has it all"
+            )
+
+
+def move(connection: Connection, old: Cursor, new: Cursor) -> bool:
+    """Says that the chain was read up to ``new``; False where the database does not stand at ``old``."""
+    moved = connection.execute(
+        update(_POSITION).where(_POSITION.c.cursor == old.to_json()).values(**position_values(new))
+    )
+    return moved.rowcount == 1
+
+
+def position_values(cursor: Cursor) -> dict[str, Any]:
+    """Returns the columns that say how far the chain was read."""
+    return {"cursor": cursor.to_json(), "block_number": cursor.number, "block_hash": "0x" + cursor.hash.hex()}
+
+
+def read_position(connection: Connection) -> Position:
+    """Returns how far this database has read the chain."""
+    row = connection.execute(select(_POSITION)).one()
+    return Position(Cursor.from_json(row.cursor), row.block_number, bytes.fromhex(row.block_hash[2:]))
+
+
+def _reason(error: Exception) -> str:
+    """What the driver said, or else what happened, in one line."""
+    return (str(getattr(error, "orig", None) or error).splitlines() or [type(error).__name__])[0]
+
+
+def _engine(where: str) -> Engine:
+    if "://" in where and not where.startswith("sqlite"):
+        return create_engine(where)
+    path = where.removeprefix("sqlite:///")
+    Path(path).expanduser().parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(f"sqlite:///{Path(path).expanduser()}", connect_args={"timeout": BUSY_SECONDS})
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
+    return engine
+
+
+def _prepare_sqlite(dbapi: Any, record: Any) -> None:
+    # The driver's own transactions leave reads out; ours begin where SQLAlchemy's do: a reader sees one snapshot.
+    dbapi.isolation_level = None
+    cursor = dbapi.cursor()
+    cursor.execute("PRAGMA page_size=16384")  # fewer of them to write; a file that is there keeps its own
+    cursor.execute("PRAGMA cache_size=-16000")  # kibibytes: what one step changes, and what many queries read again
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=NORMAL")
+    cursor.close()
+
+
+_POSITION = PositionRow.__table__  # type: ignore[attr-defined]

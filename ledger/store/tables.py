@@ -1,0 +1,177 @@
+"""The ledger's tables, private to it: a cache of the chain that can be dropped and rebuilt at any moment.
+
+    raw      event     every event of the contracts as it came, in canonical JSON
+             position  how far the chain was read; one row
+             undo      what the derived tables held before each block that is not final
+    derived  one table for each kind of fact in ``ledger.facts``, with exactly its fields and its key
+
+Derived tables are made from the facts' annotations, so that a table cannot say something its fact does not.
+SQLite and PostgreSQL hold the same text: wide integers in decimal, bytes and bitmaps in hexadecimal.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, get_type_hints
+
+from sqlalchemy import BigInteger, Boolean, Column, Dialect, Index, MetaData, Table, Text, TypeDecorator, text
+from sqlmodel import Field, SQLModel
+
+from ledger.facts import KINDS, Appeal, Consumption, CreditEntry, Fact, Node, Round, Slash, Taint
+from ledger.facts.columns import Bitmap, Hex, Wide
+
+
+class WideText(TypeDecorator[int]):
+    """An integer of any size as decimal text."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: int | None, dialect: Dialect) -> str | None:
+        """Writes decimal digits."""
+        return None if value is None else str(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        """Reads decimal digits; anything else comes back as the text it is, for the audit to name."""
+        return int(value) if value is not None and value.lstrip("-").isdecimal() else value
+
+
+class BitmapText(TypeDecorator[int]):
+    """A bitmap as 0x-hexadecimal text."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: int | None, dialect: Dialect) -> str | None:
+        """Writes hexadecimal digits without leading zeros."""
+        return None if value is None else hex(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        """Reads hexadecimal digits; anything else comes back as the text it is."""
+        try:
+            return None if value is None else int(value, 16)
+        except (ValueError, TypeError):
+            return value
+
+
+class HexText(TypeDecorator[bytes]):
+    """Bytes as 0x-hexadecimal text."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: bytes | None, dialect: Dialect) -> str | None:
+        """Writes two digits a byte."""
+        return None if value is None else "0x" + value.hex()
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
+        """Reads two digits a byte; anything else comes back as the text it is."""
+        try:
+            return None if value is None else bytes.fromhex(value.removeprefix("0x"))
+        except (ValueError, AttributeError):
+            return value
+
+
+TABLES_VERSION = 4
+"""Of the tables below; a database of another version is not read."""
+
+METADATA = MetaData()
+"""The ledger's own: another service's tables may share a process and a name."""
+
+
+_OF_A_ROUND = text("round IS NOT NULL")
+
+
+class EventRow(SQLModel, table=True):
+    """One event as the chain emitted it. ``block_hash`` and ``tx_hash`` are 0x-hexadecimal; ``round`` where it has one.
+
+    An appeal's own events have its number there, as a round of its own.
+    """
+
+    __tablename__ = "event"
+    __table_args__ = (
+        Index("event_name", "name", "block_number", "log_index"),
+        Index("event_round", "round", sqlite_where=_OF_A_ROUND, postgresql_where=_OF_A_ROUND),
+        {"sqlite_with_rowid": False},
+    )
+    metadata = METADATA
+
+    block_number: int = Field(primary_key=True, sa_type=BigInteger)
+    log_index: int = Field(primary_key=True)
+    block_hash: str
+    tx_hash: str
+    timestamp: int = Field(sa_type=BigInteger)
+    name: str
+    round: int | None = Field(default=None, sa_type=BigInteger)
+    payload: str
+
+
+class PositionRow(SQLModel, table=True):
+    """How far the chain was read, and of which deployment. ``cursor`` is that of ``protocol.chain.reading.cursor``."""
+
+    __tablename__ = "position"
+    metadata = METADATA
+
+    id: int = Field(default=1, primary_key=True)
+    deployment: str
+    cursor: str
+    block_number: int = Field(sa_type=BigInteger)
+    block_hash: str
+
+
+class UndoRow(SQLModel, table=True):
+    """What the derived tables held before one block; ``changes`` as in ``ledger.store.stored_book``."""
+
+    __tablename__ = "undo"
+    metadata = METADATA
+
+    block_number: int = Field(primary_key=True, sa_type=BigInteger)
+    changes: str
+
+
+COLUMN_TYPES: dict[Any, Any] = {
+    int: BigInteger,
+    bool: Boolean,
+    str: Text().with_variant(Text(collation="C"), "postgresql"),  # by code points, as SQLite does
+    Wide: WideText,
+    Bitmap: BitmapText,
+    Hex: HexText,
+}
+"""Annotation of a fact's field to the type of its column."""
+
+ASKED_BY: dict[type[Any], tuple[str, ...]] = {
+    Node: ("owner",),
+    Slash: ("node", "owner", "round"),
+    CreditEntry: ("owner", "round"),
+    Round: ("run",),
+    Consumption: ("round",),
+    Appeal: ("round",),
+    Taint: ("run",),
+}
+"""Fields by which facts of a kind are asked for, other than the first of its key: each has an index, in which the key
+follows, so that a page is read from where it begins."""
+
+
+def snake(kind: type) -> str:
+    """Returns the table's name for a kind of fact: ``CreditEntry`` lies in ``credit_entry``."""
+    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in kind.__name__).lstrip("_")
+
+
+def _table(kind: type[Fact]) -> Table:
+    hints = get_type_hints(kind, include_extras=True)
+    columns = [
+        Column(
+            field.name,
+            COLUMN_TYPES[hints[field.name]],
+            primary_key=field.name in kind.KEY,
+            nullable=False,
+            autoincrement=False,
+        )
+        for field in dataclasses.fields(kind)
+    ]
+    indexes = [Index(f"{snake(kind)}_{name}", name, *kind.KEY) for name in ASKED_BY.get(kind, ())]
+    return Table(snake(kind), METADATA, *columns, *indexes)
+
+
+TABLES: dict[type[Any], Table] = {kind: _table(kind) for kind in KINDS}
+"""Kind of fact to its table."""

@@ -1,0 +1,313 @@
+"""The contracts' events in order, without gap or repeat, across reorganisations.
+
+    cursor ──joint──> cursor+1 ... head - confirmations
+      │                 │
+      │                 └─ not final yet: every header is fetched, each names the one before it as its parent, and logs
+      │                    are asked for by block hash, so they cannot be of another fork
+      │                    final: logs come by range, as wide as the endpoint allows, in one round trip with the headers
+      │                    of both ends: whoever answers has the last block, and it follows what was read before
+      └─ remembers the hashes of the blocks before it, back to finality: after a reorganisation the newest one that is
+         still canonical is where the caller goes back to
+
+Where there are several endpoints, events are taken once a second one tells the same; one that says otherwise stops the
+reading until they agree. What is missing is never taken for what was undone: only another block in a final one's place
+halts the tail.
+
+A caller with a database stores the cursor in the same transaction as what the events did, and passes the stored one to
+each ``poll``: if its transaction failed, it gets the same events again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import Any
+
+from eth_abi.exceptions import DecodingError
+
+from protocol.chain.block import Block, block_of
+from protocol.chain.events import Log
+from protocol.chain.reading.client import Chain
+from protocol.chain.reading.cursor import Cursor
+from protocol.chain.reading.decoding import log_of
+from protocol.chain.reading.witnesses import confirm_blocks, confirm_range
+from protocol.chain.rpc import Request, RpcFault
+from protocol.errors import Misconfigured, Unavailable
+
+FIRST_RANGE = 100
+WIDEST_RANGE = 20_000
+"""Blocks asked for in one ``eth_getLogs`` during backfill: the first, and the most it grows to by doubling."""
+
+UNCLEAR_POLLS = 20
+"""Polls in a row that may find blocks missing or of different forks, as they do while an endpoint catches up."""
+
+FITTING_LOGS = 10_000
+"""Logs that one answer should hold: a wider range than these take is not asked for."""
+
+
+class FinalityMoved(Misconfigured):
+    """The chain dropped a block older than finality. Nothing read so far can be trusted: stop before paying anybody."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockEvents:
+    """A block and our contracts' events in it, in log order."""
+
+    block: Block
+    logs: tuple[Log, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """The chain was reorganised: undo all effects of blocks above ``to_block``, and store ``cursor``."""
+
+    to_block: int
+    cursor: Cursor
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    """A range of blocks asked for: headers of the first and the last, then logs."""
+
+    first: int
+    last: int
+    requests: tuple[Request, ...]
+    answers: Future[list[Any]]
+
+
+class _Moved(Exception):
+    """What was just fetched is of different forks; the next poll sees clearly."""
+
+
+class Tail:
+    """Follows one deployment's events. Not safe to share between threads.
+
+    Args:
+        chain: the deployment; when a block is final is its affair.
+        start: the stored cursor; None reads from the deployment's first block.
+        confirmations: blocks a block must be behind the head before its events are handed out.
+        ahead: fetches the next range during backfill while the caller works on this one; only where there is one
+            endpoint, since of several each range must be told by two.
+    """
+
+    def __init__(
+        self, chain: Chain, start: Cursor | None = None, confirmations: int = 0, ahead: Executor | None = None
+    ) -> None:
+        self._chain = chain
+        self._confirmations = confirmations
+        self._range = FIRST_RANGE
+        self._ahead = None if chain.witnesses else ahead
+        self._fetched: _Fetched | None = None
+        self.cursor = start or Cursor(chain.deployment.start_block, chain.deployment.start_hash)
+        self.head_number = self.cursor.number
+        """Height of the chain at the last ``poll``."""
+        self._contract_of = chain.deployment.contract_names()
+        self._unclear = 0
+
+    def poll(self, max_blocks: int = WIDEST_RANGE, cursor: Cursor | None = None) -> list[BlockEvents] | Rollback:
+        """The next blocks that have events, and always the last block looked at; or how far to go back.
+
+        Idle, it costs one RPC request. Empty where there is nothing new.
+
+        Args:
+            max_blocks: most blocks to look at.
+            cursor: where to go on from; None goes on after the last answer.
+
+        Raises:
+            Unavailable: the RPC does not answer, lacks blocks for long, or endpoints contradict each other; nothing was
+            skipped.
+            FinalityMoved: a block older than finality is gone.
+        """
+        if cursor is not None:
+            self.cursor = cursor
+        try:
+            found = self._poll(max_blocks)
+        except _Moved:
+            return self._unclear_again()
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, DecodingError) as error:
+            raise Unavailable(
+                f"the RPC at {self._chain.rpc.url} answered with something else than was asked: {error!r}"
+            ) from error
+        self._unclear = 0
+        return found
+
+    def _unclear_again(self) -> list[BlockEvents]:
+        """Nothing for now, while it may pass; ``Unavailable`` once it lasts."""
+        self._unclear += 1
+        if self._unclear < UNCLEAR_POLLS:
+            return []
+        raise Unavailable(
+            f"the RPC at {self._chain.rpc.url} has block {self.head_number}, and not, in one chain, those that lead "
+            f"there from block {self.cursor.number}: it lacks some; let it catch up, or use another"
+        )
+
+    def _poll(self, max_blocks: int) -> list[BlockEvents] | Rollback:
+        head, final = self._chain.head_and_final()
+        self.head_number = head.number
+        if head.hash == self.cursor.hash:
+            return []
+        target = min(head.number - self._confirmations, self.cursor.number + max_blocks)
+        if target <= self.cursor.number:
+            return self._behind(head)
+        if self.cursor.number + 1 < final:
+            return self._backfill(min(target, final), final)
+        return self._live(head, target, final)
+
+    # Blocks after the cursor
+
+    def _live(self, head: Block, target: int, final: int) -> list[BlockEvents] | Rollback:
+        headers = self._headers(head, target)
+        if headers[0].parent != self.cursor.hash:
+            return self._roll_back()
+        if any(child.parent != parent.hash for parent, child in pairwise(headers)):
+            raise _Moved
+        requests = [self._logs_request(blockHash="0x" + block.hash.hex()) for block in headers]
+        answers = [_list_of(answer) for answer in self._chain.rpc.batch(requests)]
+        confirm_blocks(self._chain, headers, requests, answers)
+        found = [self._block(block, raws) for block, raws in zip(headers, answers, strict=True)]
+        self.cursor = self.cursor.advanced(headers, final)
+        return [events for events in found if events.logs or events is found[-1]]
+
+    def _headers(self, head: Block, target: int) -> list[Block]:
+        wanted = range(self.cursor.number + 1, target + 1)
+        if len(wanted) == 1 and target == head.number:
+            return [head]
+        headers = self._chain.blocks(wanted)
+        if [header.number for header in headers] != list(wanted):
+            raise _Moved
+        return headers
+
+    def _backfill(self, last: int, final: int) -> list[BlockEvents] | Rollback:
+        first = self.cursor.number + 1
+        fetched, self._fetched = self._fetched, None
+        if fetched is None or fetched.first != first or fetched.last > last:
+            fetched = self._fetch(first, min(last, first + self._range - 1), None)
+        joint, end, raw_logs = fetched.answers.result()
+        width = fetched.last - first + 1
+        if isinstance(raw_logs, RpcFault):
+            self._narrow(width, raw_logs)
+            return self._backfill(last, final)
+        if not joint or not end or isinstance(joint, RpcFault) or isinstance(end, RpcFault):
+            raise _Moved  # whoever answers now does not know the end of the range: its logs may be cut short
+        if block_of(joint).parent != self.cursor.hash:
+            return self._roll_back()
+        raws = _list_of(raw_logs)
+        confirm_range(self._chain, fetched.requests, raws, end)
+        self._range = max(1, min(2 * self._range, width * FITTING_LOGS // max(len(raws), 1), WIDEST_RANGE))
+        if self._ahead and fetched.last < final:
+            self._fetched = self._fetch(fetched.last + 1, min(final, fetched.last + self._range), self._ahead)
+        found = self._grouped(raws, range(first, fetched.last + 1), block_of(end))
+        self.cursor = self.cursor.advanced([events.block for events in found], final)
+        return found
+
+    def _fetch(self, first: int, last: int, executor: Executor | None) -> _Fetched:
+        """Asks for a range, in ``executor`` or at once."""
+        logs = self._logs_request(fromBlock=hex(first), toBlock=hex(last))
+        # In this order: an endpoint that catches up meanwhile has the last block before it is asked for logs.
+        requests = (_header_request(first), _header_request(last), logs)
+        if executor is not None:
+            return _Fetched(first, last, requests, executor.submit(self._chain.rpc.batch, requests))
+        answers: Future[list[Any]] = Future()
+        answers.set_result(self._chain.rpc.batch(requests))
+        return _Fetched(first, last, requests, answers)
+
+    def _narrow(self, width: int, fault: RpcFault) -> None:
+        """The range was too wide for the endpoint: the next is half as wide."""
+        if width == 1:
+            raise fault
+        self._range = width // 2
+
+    def _grouped(self, raws: list[dict[str, Any]], blocks: range, end: Block) -> list[BlockEvents]:
+        by_block: dict[int, list[dict[str, Any]]] = defaultdict(list)
+        for number, together in groupby(raws, itemgetter("blockNumber")):
+            by_block[int(number, 16)] += together
+        by_block.setdefault(end.number, [])
+        if any(number not in blocks for number in by_block):
+            raise ValueError("logs of blocks outside the range")
+        times = self._timestamps(by_block, end)
+        return [
+            self._block(end if number == end.number else _sparse(number, by_block[number], times[number]), of_block)
+            for number, of_block in sorted(by_block.items())
+        ]
+
+    def _timestamps(self, by_block: dict[int, list[dict[str, Any]]], end: Block) -> dict[int, int]:
+        """Block times, from the logs where the endpoint puts them there, else from headers in one round trip."""
+        times = {end.number: end.timestamp}
+        missing = []
+        for number, raws in by_block.items():
+            if number != end.number and raws[0].get("blockTimestamp"):
+                times[number] = int(raws[0]["blockTimestamp"], 16)
+            elif number != end.number:
+                missing.append(number)
+        times |= {block.number: block.timestamp for block in self._chain.blocks(missing)}
+        if len(times) != len(by_block):
+            raise _Moved
+        return times
+
+    def _block(self, block: Block, raws: list[dict[str, Any]]) -> BlockEvents:
+        """A block with its logs, which must be of that very block, in order."""
+        if any(bytes.fromhex(told[2:]) != block.hash for told in {raw["blockHash"] for raw in raws}):
+            raise _Moved
+        contract_of = self._contract_of
+        found = [log_of(raw, contract_of[raw["address"].lower()], block) for raw in raws]
+        logs = tuple([log for log in found if log is not None])
+        if any(later.log_index <= earlier.log_index for earlier, later in pairwise(logs)):
+            raise ValueError("logs out of order")
+        return BlockEvents(block, logs)
+
+    def _logs_request(self, **where: str) -> Request:
+        return Request("eth_getLogs", (where | {"address": list(self._chain.deployment.addresses)},))
+
+    # Blocks before it
+
+    def _behind(self, head: Block) -> list[BlockEvents] | Rollback:
+        """The head is not above the cursor: an endpoint that lags, or a shorter chain that replaced ours."""
+        known = dict(self.cursor.known)
+        if known.get(head.number, head.hash) == head.hash:
+            return []
+        return self._roll_back()
+
+    def _roll_back(self) -> Rollback:
+        """Goes back to the newest block we know that is still canonical."""
+        ancestors = self.cursor.ancestors
+        answers = self._chain.rpc.batch([_header_request(number) for number, _ in ancestors])
+        for (number, block_hash), answer in reversed(list(zip(ancestors, answers, strict=True))):
+            if isinstance(answer, RpcFault):
+                raise answer
+            if answer and block_of(answer).hash == block_hash:
+                self.cursor = self.cursor.back_to(block_hash)
+                return Rollback(number, self.cursor)
+        return self._halt()
+
+    def _halt(self) -> Rollback:
+        """No block we know is canonical here: halts where every endpoint has another in the oldest's place."""
+        oldest, known = self.cursor.known[0]
+        for endpoint in (self._chain.rpc, *self._chain.witnesses):
+            header = endpoint.call("eth_getBlockByNumber", hex(oldest), False)
+            if not header:
+                raise Unavailable(f"the RPC at {endpoint.url} does not know block {oldest}, which was read before")
+            if block_of(header).hash == known:
+                raise Unavailable(f"RPC endpoints disagree about block {oldest}, which is final")
+        raise FinalityMoved(
+            f"the chain at {self._chain.rpc.url} no longer holds block {oldest}, which was final: "
+            "stop, compare with another RPC, and rebuild from the start block once the chain is settled"
+        )
+
+
+def _header_request(number: int) -> Request:
+    return Request("eth_getBlockByNumber", (hex(number), False))
+
+
+def _sparse(number: int, raws: list[dict[str, Any]], timestamp: int) -> Block:
+    return Block(number, bytes.fromhex(raws[0]["blockHash"][2:]), None, timestamp)
+
+
+def _list_of(answer: Any) -> list[dict[str, Any]]:
+    if isinstance(answer, RpcFault):
+        raise answer
+    if not isinstance(answer, list):
+        raise TypeError("logs are a list")
+    return answer

@@ -1,0 +1,201 @@
+"""What a sender means to do and has done, on disk before the chain hears of it.
+
+    planned ──> signed ──> broadcast <──> mined ──> final
+       │           └───────────┴────────────┴─────> failed
+       └─ a refused simulation removes the intent: nothing was signed, the same key may be tried again
+
+An intent is one effect on chain, named by its key. It may take several signed transactions (attempts) of one nonce,
+of which at most one can be mined.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any
+
+from protocol.chain.writing.calls import Call
+from protocol.errors import Misconfigured, Unavailable
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS belongs (to_whom TEXT PRIMARY KEY);
+CREATE TABLE IF NOT EXISTS intents (
+    key TEXT PRIMARY KEY, receiver TEXT NOT NULL, data BLOB NOT NULL, value TEXT NOT NULL, description TEXT NOT NULL,
+    state TEXT NOT NULL, nonce INTEGER, failure TEXT, block_number INTEGER, created_at REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS intents_by_state ON intents (state);
+CREATE TABLE IF NOT EXISTS attempts (
+    tx_hash BLOB PRIMARY KEY, key TEXT NOT NULL REFERENCES intents (key), raw BLOB NOT NULL,
+    gas INTEGER NOT NULL, max_fee INTEGER NOT NULL, priority_fee INTEGER NOT NULL, signed_at REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS attempts_by_key ON attempts (key);
+"""
+
+PLANNED, SIGNED, BROADCAST = "planned", "signed", "broadcast"
+MINED, FINAL, FAILED = "mined", "final", "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """One effect meant to happen once. ``failure`` says why it will not, ``block_number`` where it did."""
+
+    key: str
+    call: Call
+    state: str
+    nonce: int | None
+    failure: str | None
+    block_number: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One signed transaction of an intent; fees in wei per gas."""
+
+    tx_hash: bytes
+    key: str
+    raw: bytes
+    gas: int
+    max_fee: int
+    priority_fee: int
+    signed_at: float
+
+
+class _Connection(sqlite3.Connection):
+    """One whose failures are ours."""
+
+    def execute(self, *statement: Any) -> sqlite3.Cursor:
+        try:
+            return super().execute(*statement)
+        except sqlite3.OperationalError as error:
+            raise Unavailable(f"the journal of sent transactions does not answer: {error}") from error
+
+
+class Journal:
+    """The sqlite file behind a sender. Its caller keeps threads apart; every method is one transaction.
+
+    Each raises ``Unavailable`` where the file is locked or the disk is full; nothing was written then.
+    """
+
+    def __init__(self, path: Path, to_whom: str) -> None:
+        """Opens or creates the journal; ``to_whom`` names the key and the chain it is for.
+
+        Raises:
+            Misconfigured: it cannot be written, or is another key's or another chain's.
+        """
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, factory=_Connection)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+            self._db.executescript(SCHEMA)
+            self._db.execute("INSERT INTO belongs SELECT ? WHERE NOT EXISTS (SELECT * FROM belongs)", (to_whom,))
+            (owner,) = self._db.execute("SELECT to_whom FROM belongs").fetchone()
+        except (OSError, sqlite3.Error, Unavailable) as error:
+            raise Misconfigured(f"cannot write the journal {path}: {error}") from error
+        if owner != to_whom:
+            raise Misconfigured(f"the journal {path} is of {owner}, not of {to_whom}; give another state directory")
+
+    def intent(self, key: str) -> Intent | None:
+        """The intent of this key."""
+        rows = self._intents("WHERE key = ?", key)
+        return rows[0] if rows else None
+
+    def unfinished(self) -> list[Intent]:
+        """Intents signed or broadcast, by nonce."""
+        return self._intents("WHERE state IN (?, ?) ORDER BY nonce", SIGNED, BROADCAST)
+
+    def mined(self) -> list[Intent]:
+        """Intents mined and not known to be final, by nonce."""
+        return self._intents("WHERE state = ? ORDER BY nonce", MINED)
+
+    def watched(self) -> bool:
+        """Whether any intent may still change: it is pending, or mined and not final."""
+        query = "SELECT 1 FROM intents WHERE state IN (?, ?, ?) LIMIT 1"
+        return self._number(query, SIGNED, BROADCAST, MINED) is not None
+
+    def highest_nonce(self) -> int | None:
+        """The highest nonce that was ever signed with."""
+        return self._number("SELECT max(nonce) FROM intents")
+
+    def highest_final_nonce(self) -> int | None:
+        """The highest nonce of an intent that is final."""
+        return self._number("SELECT max(nonce) FROM intents WHERE state = ?", FINAL)
+
+    def has_mined(self, nonce: int) -> bool:
+        """Whether an intent with this nonce was mined."""
+        query = "SELECT 1 FROM intents WHERE state IN (?, ?) AND nonce = ?"
+        return self._number(query, MINED, FINAL, nonce) is not None
+
+    def attempts(self, key: str) -> list[Attempt]:
+        """The intent's signed transactions, oldest first."""
+        rows = self._db.execute(
+            "SELECT tx_hash, key, raw, gas, max_fee, priority_fee, signed_at FROM attempts"
+            " WHERE key = ? ORDER BY rowid",
+            (key,),
+        )
+        return [Attempt(*row) for row in rows]
+
+    def plan(self, key: str, call: Call) -> None:
+        """Notes a new intent."""
+        self._db.execute(
+            "INSERT OR REPLACE INTO intents VALUES (?, ?, ?, ?, ?, ?, NULL, NULL, NULL, ?)",
+            (key, call.to, call.data, str(call.value), call.description, PLANNED, time.time()),
+        )
+
+    def drop(self, key: str) -> None:
+        """Forgets an intent of which nothing was signed."""
+        self._db.execute("DELETE FROM intents WHERE key = ? AND state = ?", (key, PLANNED))
+
+    def sign(self, nonce: int, attempt: Attempt) -> None:
+        """Notes a signed transaction, before anybody else sees it.
+
+        Only this write waits for the disk: what a power cut may take of the others, the chain itself can tell.
+        """
+        self._db.execute("PRAGMA synchronous=FULL")
+        self._write_signed(nonce, attempt)
+        self._db.execute("PRAGMA synchronous=NORMAL")
+
+    def _write_signed(self, nonce: int, attempt: Attempt) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            self._db.execute("UPDATE intents SET state = ?, nonce = ? WHERE key = ?", (SIGNED, nonce, attempt.key))
+            self._db.execute("INSERT OR IGNORE INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(attempt))
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    def mark_broadcast(self, key: str) -> None:
+        """An RPC has taken the newest transaction."""
+        self._db.execute("UPDATE intents SET state = ?, block_number = NULL WHERE key = ?", (BROADCAST, key))
+
+    def mark_mined(self, key: str, block_number: int) -> None:
+        """It happened."""
+        self._db.execute("UPDATE intents SET state = ?, block_number = ? WHERE key = ?", (MINED, block_number, key))
+
+    def mark_final(self, key: str, block_number: int) -> None:
+        """It happened, and cannot be undone."""
+        self._db.execute("UPDATE intents SET state = ?, block_number = ? WHERE key = ?", (FINAL, block_number, key))
+
+    def mark_failed(self, key: str, failure: str) -> None:
+        """It will not happen, and why."""
+        self._db.execute("UPDATE intents SET state = ?, failure = ? WHERE key = ?", (FAILED, failure, key))
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._db.close()
+
+    def _number(self, query: str, *parameters: object) -> int | None:
+        row = self._db.execute(query, parameters).fetchone()
+        return None if row is None or row[0] is None else int(row[0])
+
+    def _intents(self, where: str, *parameters: object) -> list[Intent]:
+        rows = self._db.execute(
+            "SELECT key, receiver, data, description, value, state, nonce, failure, block_number FROM intents " + where,
+            parameters,
+        )
+        return [
+            Intent(key, Call(receiver, data, description, int(value)), state, nonce, failure, block_number)
+            for key, receiver, data, description, value, state, nonce, failure, block_number in rows
+        ]

@@ -1,0 +1,204 @@
+"""Transactions that are mined once or reported failed, whatever crashes in between.
+
+One sender owns the nonces of one key. For each intent: simulate on the pending state, sign, write the signed bytes to
+the journal, broadcast, wait. After a crash the same bytes are broadcast again: a transaction of the same hash and nonce
+cannot take effect twice. What stays pending is replaced at a higher fee; what a reorganisation undoes is sent again,
+until it is final; a nonce that nothing of ours holds any more is filled, since those after it wait for it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from protocol.chain.reading.client import Chain
+from protocol.chain.writing.calls import Call
+from protocol.chain.writing.fees import Fees
+from protocol.chain.writing.journal import FAILED, Intent, Journal
+from protocol.chain.writing.key_lock import hold_key
+from protocol.chain.writing.pending import Clock, Pending, TransactionSigner
+from protocol.chain.writing.receipts import Receipt
+from protocol.chain.writing.simulation import Simulation, simulate
+from protocol.errors import Rejected, Unavailable
+
+OUTAGE_SECONDS = 5.0
+"""An RPC that is silent so long while something is waited for counts as out of reach."""
+
+
+class Spent(Rejected):
+    """The intent of this key has failed: its transaction reverted, or another program took its nonce. So it stays."""
+
+
+class Sender:
+    """Sends the transactions of one key, in one process at a time. Safe to share between threads.
+
+    Args:
+        chain: where to.
+        signer: whose.
+        journal_path: the sqlite journal.
+        fees: how to bid.
+        poll_seconds: pause between looks for a receipt.
+        wait_seconds: after this long without a receipt ``Unavailable`` is raised; the intent stays in the journal.
+        clock: what time goes by.
+
+    Raises:
+        Misconfigured: another process sends for this key, or the journal cannot be written.
+    """
+
+    def __init__(
+        self,
+        chain: Chain,
+        signer: TransactionSigner,
+        journal_path: Path,
+        fees: Fees | None = None,
+        poll_seconds: float = 0.025,
+        wait_seconds: float = 120.0,
+        clock: Clock = time,
+    ) -> None:
+        self.chain = chain
+        self.signer = signer
+        self.fees = fees or Fees()
+        self._poll_seconds = poll_seconds
+        self._wait_seconds = wait_seconds
+        self._clock = clock
+        self._tended = clock.monotonic()
+        self._lock = hold_key(_identity(chain, signer.address))
+        self._guard = threading.RLock()
+        try:
+            self._journal = Journal(Path(journal_path), _identity(chain, signer.address))
+            self._pending = Pending(chain, signer, self._journal, self.fees, clock)
+            self.reconcile()
+        except BaseException:
+            os.close(self._lock)
+            raise
+
+    @property
+    def address(self) -> str:
+        """Whose transactions these are."""
+        return self.signer.address
+
+    def send(self, key: str, call: Call) -> Receipt:
+        """Makes ``call`` happen once, and returns its receipt; the same key again returns the same receipt.
+
+        Raises:
+            Reverted: the contract refuses it (nothing was sent), or it was mined and reverted.
+            Rejected: the key was used for another call.
+            Spent: its intent failed before, or its nonce was taken by another program.
+            Unavailable: no RPC, fees above the cap, or not mined in time; calling again goes on where it stopped.
+        """
+        return self.send_many([(key, call)])[0]
+
+    def send_many(self, intents: Sequence[tuple[str, Call]]) -> list[Receipt]:
+        """Broadcasts all, then waits for all; each as in ``send``. An intent refused stops those after it."""
+        for key, call in intents:
+            self._begin(key, call)
+        return self._wait([key for key, _ in intents])
+
+    def simulate(self, call: Call) -> Simulation:
+        """Simulates the call on the pending state. Raises as ``protocol.chain.writing.simulation`` does."""
+        return simulate(self.chain, self.address, self.fees, call)
+
+    def reconcile(self) -> None:
+        """Makes journal and chain agree; ``Unavailable`` where the RPC does not answer, and then nothing is lost."""
+        with self._guard:
+            self._tended = self._clock.monotonic()
+            self._pending.reconcile()
+
+    def tend(self) -> None:
+        """``reconcile``, where anything is pending or may yet be undone, and some seconds have passed since the last.
+
+        A daemon calls this in every tick: what it has sent is watched until it is final.
+        """
+        with self._guard:
+            due = self._clock.monotonic() - self._tended > self.fees.resend_seconds
+            if due and self._journal.watched():
+                self.reconcile()
+
+    def unfinished(self) -> list[Intent]:
+        """Intents signed or broadcast and not mined."""
+        with self._guard:
+            return self._journal.unfinished()
+
+    def close(self) -> None:
+        """Closes the journal and lets another process send for this key."""
+        self._journal.close()
+        os.close(self._lock)
+
+    # Before the chain hears of it
+
+    def _begin(self, key: str, call: Call) -> None:
+        with self._guard:
+            intent = self._journal.intent(key)
+            if intent is not None and intent.call.data + intent.call.to.encode() != call.data + call.to.encode():
+                raise Rejected(f"the journal has {key!r} as {intent.call.description}, not as {call.description}")
+            if intent is None or intent.nonce is None:
+                self._start(key, call)
+
+    def _start(self, key: str, call: Call) -> None:
+        self._journal.plan(key, call)
+        try:
+            simulation = self.simulate(call)
+        except Exception:
+            self._journal.drop(key)
+            raise
+        nonce = self._next_nonce(simulation.mined)
+        self._pending.sign(key, call, nonce, simulation.gas, simulation.max_fee_per_gas, self.fees.priority)
+        self._pending.broadcast(key)
+
+    def _next_nonce(self, mined: int) -> int:
+        """Contiguous: one after the newest of ours, or the first the chain has not seen.
+
+        The chain may show fewer than ours: an endpoint lags, or a reorganisation undid some, which are sent again.
+        """
+        newest = self._journal.highest_nonce()
+        return mined if newest is None else max(mined, newest + 1)
+
+    # After
+
+    def _wait(self, keys: Sequence[str]) -> list[Receipt]:
+        """All receipts. An RPC that fails now and then is asked again; one that fails for long ends the wait."""
+        started = heard = self._clock.monotonic()
+        found: dict[str, Receipt] = {}
+        missing = ""
+        while True:
+            try:
+                with self._guard:
+                    found |= self._settle_all([key for key in keys if key not in found])
+                heard = self._clock.monotonic()
+                if all(key in found for key in keys):
+                    return [found[key] for key in keys]
+                if heard - self._tended > self.fees.resend_seconds:
+                    self.reconcile()
+                    missing = self._pending.missing()
+            except Unavailable:
+                if self._clock.monotonic() - heard > OUTAGE_SECONDS:
+                    raise
+            if missing:
+                raise Unavailable(missing)
+            if self._clock.monotonic() - started > self._wait_seconds:
+                raise Unavailable(self._why_pending(next(key for key in keys if key not in found)))
+            self._clock.sleep(self._poll_seconds)
+
+    def _why_pending(self, key: str) -> str:
+        intent = self._journal.intent(key)
+        assert intent is not None
+        bid, base_fee = self._journal.attempts(key)[-1].max_fee, self.chain.head().base_fee
+        why = f"; underpriced: it bids {bid} wei, gas costs {base_fee}, the cap is {self.fees.cap}" * (bid < base_fee)
+        return f"{intent.call.description} is not mined after {self._wait_seconds:.0f} s; it stays pending{why}"
+
+    def _settle_all(self, keys: Sequence[str]) -> dict[str, Receipt]:
+        """The receipts there are; raises where an intent has failed."""
+        intents = [intent for key in keys if (intent := self._journal.intent(key)) is not None]
+        for intent in intents:
+            if intent.state == FAILED:
+                raise Spent(str(intent.failure))
+        found = zip(intents, self._pending.receipts(intents), strict=True)
+        return {intent.key: self._pending.settle(intent, receipt) for intent, receipt in found if receipt is not None}
+
+
+def _identity(chain: Chain, address: str) -> str:
+    """Whose journal it is: a chain started anew under the same id must not inherit the old one's."""
+    return f"{address} on chain {chain.chain_id} from 0x{chain.deployment.start_hash.hex()[:16]}"

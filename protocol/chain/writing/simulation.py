@@ -1,0 +1,75 @@
+"""What a call would do now: asked of the node before anything is signed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from protocol.chain.block import block_of
+from protocol.chain.reading.client import Chain
+from protocol.chain.reverts import reverted
+from protocol.chain.rpc import Request, RpcFault
+from protocol.chain.writing.calls import Call
+from protocol.chain.writing.fees import Fees
+from protocol.errors import Misconfigured, Unavailable
+
+GAS_MARGIN_PERCENT = 25
+"""Added to the estimate: state may move between estimate and inclusion."""
+
+
+@dataclass(frozen=True, slots=True)
+class Simulation:
+    """What a call would do now: the call in words, the gas limit it would get, its bid in wei per gas, what it returns,
+    and how many transactions of the sender are mined."""
+
+    description: str
+    gas: int
+    max_fee_per_gas: int
+    returned: bytes
+    mined: int
+
+    @property
+    def max_cost(self) -> int:
+        """Wei the transaction can cost at most."""
+        return self.gas * self.max_fee_per_gas
+
+
+def simulate(chain: Chain, address: str, fees: Fees, call: Call) -> Simulation:
+    """Runs the call on the pending state, sent by ``address``.
+
+    Raises:
+        Reverted: the contract refuses it.
+        Misconfigured: the address cannot pay for it.
+        Unavailable: no RPC, or gas costs more than the cap.
+    """
+    asked = fields_of(call, address)
+    answers = chain.rpc.batch(
+        [
+            Request("eth_call", (asked, "pending")),
+            Request("eth_estimateGas", (asked, "pending")),
+            Request("eth_getBlockByNumber", ("latest", False)),
+            Request("eth_getBalance", (address, "pending")),
+            Request("eth_getTransactionCount", (address, "latest")),
+        ]
+    )
+    for answer in answers:
+        if isinstance(answer, RpcFault):
+            raise reverted(answer) or answer
+    returned, gas, header, balance, mined = answers
+    if not header:
+        raise Unavailable(f"the RPC at {chain.rpc.url} does not know its newest block")
+    limit = max(int(gas, 16) * (100 + GAS_MARGIN_PERCENT) // 100, call.least_gas)
+    bid = fees.bid(block_of(header).base_fee)
+    _afford(address, call.value + limit * bid, int(balance, 16))
+    return Simulation(call.description, limit, bid, bytes.fromhex(returned[2:]), int(mined, 16))
+
+
+def fields_of(call: Call, address: str) -> dict[str, Any]:
+    """The call as ``eth_call`` takes it."""
+    fields = {"from": address, "data": "0x" + call.data.hex(), "value": hex(call.value)}
+    return fields | ({"to": call.to} if call.to else {})
+
+
+def _afford(address: str, need: int, have: int) -> None:
+    if have < need:
+        raise Misconfigured(f"{address} has {have} wei of the chain's coin and may need {need} for gas: send it some")

@@ -1,0 +1,1 @@
+"""Benchmarks: ``tests/bench/NAME`` is what ``make bench-NAME`` runs."""

@@ -1,0 +1,217 @@
+"""The bare loop: the recipe in one process, without a market. What the market's wall-clock is measured against.
+
+Same engine, recipe, batch and staleness as the market's, on all the threads torch is given; nothing is proved, sent
+or judged.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from eth_utils.crypto import keccak
+
+from protocol.environments.environment import Environment, Problem
+from protocol.tensor.decode import Completion, Request
+from protocol.wire.sampling import noise_key
+from trainer.batch import Group, pack, select
+from trainer.config import Recipe
+from trainer.evaluate import accuracy
+from trainer.policy import Policy, StepRecord
+from worker.engines.transformers_engine import TransformersEngine
+
+_DOMAIN = b"assize/bare/1"
+
+
+@dataclass(frozen=True, slots=True)
+class BareStep:
+    """One round and the step made from it. ``step`` is absent where no group was informative."""
+
+    round: int
+    reward: float
+    groups_taken: int
+    generation_seconds: float
+    training_seconds: float
+    step: StepRecord | None
+    accuracy: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class BareRecord:
+    """What a bare run did and where its time went; ``wall_seconds`` is the sum of the parts, evaluation left out.
+
+    ``reached_round`` is the round after which the target accuracy was measured, ``None`` where it was not asked or
+    not met.
+    """
+
+    seed: int
+    accuracy_before: float
+    accuracy_after: float
+    rounds: int
+    rollouts: int
+    trained_tokens: int
+    wall_seconds: float
+    generation_seconds: float
+    training_seconds: float
+    other_seconds: float
+    evaluation_seconds: float
+    reached_round: int | None
+    steps: tuple[BareStep, ...]
+
+
+def run_bare(
+    model_directory: Path,
+    environment: Environment,
+    recipe: Recipe,
+    seed: int,
+    *,
+    staleness: int | None = None,
+    target_accuracy: float | None = None,
+    evaluate_every: int = 5,
+    problems: int = 512,
+    lose: Callable[[int, int], bool] = lambda round_, group: False,
+    progress: Callable[[BareStep], None] = lambda step: None,
+) -> BareRecord:
+    """Train ``recipe.steps`` rounds, or until ``target_accuracy`` is measured on ``problems`` held-out problems.
+
+    ``staleness`` is how many versions old the generating weights are (default: the recipe's async level); ``lose``
+    says which groups of a round never reach the trainer.
+    """
+    loop = Loop(model_directory, environment, recipe, seed)
+    loop.staleness = recipe.async_level if staleness is None else staleness
+    loop.problems, loop.lose = problems, lose
+    before = loop.accuracy()
+    reached: int | None = None
+    while loop.round < recipe.steps and reached is None:
+        step = loop.advance(measured=target_accuracy is not None and (loop.round + 1) % evaluate_every == 0)
+        if target_accuracy is not None and step.accuracy is not None and step.accuracy >= target_accuracy:
+            reached = loop.round
+        progress(step)
+    return loop.record(before, loop.accuracy(), reached)
+
+
+@dataclass(slots=True)
+class _Clock:
+    """Seconds spent by part."""
+
+    parts: dict[str, float] = field(
+        default_factory=lambda: dict.fromkeys(("generation", "training", "evaluation"), 0.0)
+    )
+    started: float = field(default_factory=time.perf_counter)
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self.parts[name] += time.perf_counter() - start
+
+
+class Loop:
+    """State of a bare run between rounds."""
+
+    staleness: int
+    problems: int
+    lose: Callable[[int, int], bool]
+
+    def __init__(self, model_directory: Path, environment: Environment, recipe: Recipe, seed: int) -> None:
+        self.environment, self.recipe, self.seed = environment, recipe, seed
+        self.policy = Policy(model_directory, recipe)
+        self.engine = TransformersEngine()
+        self.engine.load(model_directory)
+        self.round, self.steps = 0, list[BareStep]()
+        self.left: tuple[Group, ...] = ()
+        self.clock = _Clock()
+
+    def advance(self, measured: bool) -> BareStep:
+        """One round of generation and one training step."""
+        before = dict(self.clock.parts)
+        version = max(0, self.policy.version - self.staleness)
+        with self.clock.part("generation"):
+            groups = self._generate(version)
+        kept = [group for group in groups if not self.lose(self.round, group.group)]
+        with self.clock.part("training"):
+            taken, record = self._train(kept)
+        self.round += 1
+        step = BareStep(
+            round=self.round,
+            reward=sum(sum(group.rewards) for group in groups) / sum(len(group.rewards) for group in groups),
+            groups_taken=taken,
+            generation_seconds=self.clock.parts["generation"] - before["generation"],
+            training_seconds=self.clock.parts["training"] - before["training"],
+            step=record,
+            accuracy=self.accuracy() if measured else None,
+        )
+        self.steps.append(step)
+        return step
+
+    def _train(self, groups: Sequence[Group]) -> tuple[int, StepRecord | None]:
+        recipe = self.recipe
+        chosen = select([*self.left, *groups], self.policy.version, recipe.async_level, recipe.groups_per_step)
+        self.left = chosen.left
+        if not chosen.taken:
+            return 0, None
+        return len(chosen.taken), self.policy.step(pack(chosen.taken, recipe.optimizer_steps, recipe.microbatch_tokens))
+
+    def _generate(self, version: int) -> list[Group]:
+        """A round's groups, made and rewarded with the weights of ``version``."""
+        round_seed = keccak(_DOMAIN + self.seed.to_bytes(8, "big") + self.round.to_bytes(8, "big"))
+        self.engine.model.copy_weights(self.policy.kept[version])
+        count, samples = self.recipe.groups_per_step, self.recipe.samples_per_group
+        problems = [self.environment.problem(keccak(round_seed + group.to_bytes(4, "big"))) for group in range(count)]
+        prompts = [self.engine.model.prompt_tokens(problem.prompt) for problem in problems]
+        requests = [self._request(prompts[r // samples], noise_key(round_seed, r)) for r in range(count * samples)]
+        completions = self.engine.generate(requests)
+        return [
+            self._group(version, g, problems[g], prompts[g], completions[g * samples : (g + 1) * samples])
+            for g in range(count)
+        ]
+
+    def _request(self, prompt_tokens: tuple[int, ...], key: tuple[int, int]) -> Request:
+        recipe = self.recipe
+        return Request(prompt_tokens, key, recipe.max_tokens, recipe.temperature, self.engine.model.stop_token)
+
+    def _group(
+        self, version: int, group: int, problem: Problem, prompt: tuple[int, ...], completions: Sequence[Completion]
+    ) -> Group:
+        texts = [self.engine.model.completion_text(completion.output_tokens) for completion in completions]
+        return Group(
+            round=self.round,
+            job=group // _GROUPS_PER_JOB,
+            group=group,
+            version=version,
+            prompt_tokens=prompt,
+            completions=tuple(completion.output_tokens for completion in completions),
+            rewards=tuple(self.environment.reward(problem, text) for text in texts),
+        )
+
+    def accuracy(self) -> float:
+        """Sampled accuracy of the present weights on held-out problems."""
+        with self.clock.part("evaluation"):
+            return accuracy(
+                self.policy.model, self.environment, self.seed, self.problems, max_tokens=self.recipe.max_tokens
+            )
+
+    def record(self, before: float, after: float, reached: int | None) -> BareRecord:
+        parts = self.clock.parts
+        wall = time.perf_counter() - self.clock.started - parts["evaluation"]
+        return BareRecord(
+            seed=self.seed,
+            accuracy_before=before,
+            accuracy_after=after,
+            rounds=self.round,
+            rollouts=self.round * self.recipe.groups_per_step * self.recipe.samples_per_group,
+            trained_tokens=sum(step.step.tokens for step in self.steps if step.step is not None),
+            wall_seconds=wall,
+            generation_seconds=parts["generation"],
+            training_seconds=parts["training"],
+            other_seconds=wall - parts["generation"] - parts["training"],
+            evaluation_seconds=parts["evaluation"],
+            reached_round=reached,
+            steps=tuple(self.steps),
+        )
+
+
+_GROUPS_PER_JOB = 8

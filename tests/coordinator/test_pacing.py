@@ -1,0 +1,83 @@
+"""How far ahead rounds are opened, simulated against a trainer that keeps to the staleness rule."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.driver.pacing import (
+    Ambition,
+    RoundProgress,
+    RunProgress,
+    ahead,
+    all_judged,
+    in_flight,
+    why_over,
+    why_unfunded,
+)
+from protocol.chain.structs import State
+
+RUN = RunProgress(run=1, version=0, closed=False, opened=0, escrow=100, need=100)
+
+
+@given(st.integers(0, 4), st.lists(st.sampled_from(["judge", "train", "void"]), max_size=60))
+def test_nothing_goes_stale_while_the_trainer_takes_rounds_in_order(level: int, turns: list[str]) -> None:
+    rounds: list[RoundProgress] = []
+    version = 0
+    for turn in turns:
+        while in_flight(rounds, version, level) < ahead(replace(RUN, version=version), Ambition(level, None, None)):
+            rounds.append(RoundProgress(len(rounds), State.OPEN, version, 0, 0))
+        open_ = [each for each in rounds if each.state is State.OPEN]
+        ready = [each for each in rounds if each.state is State.TALLIED and not each.consumed]
+        if turn == "judge" and open_:
+            rounds[open_[0].round] = replace(open_[0], state=State.TALLIED, accepted=1)
+        if turn == "void" and open_:
+            rounds[open_[0].round] = replace(open_[0], state=State.VOID)
+        if turn == "train" and ready:
+            assert version - ready[0].policy_version <= level
+            rounds[ready[0].round] = replace(ready[0], consumed=1)
+            version += 1
+
+
+def test_a_round_is_in_flight_until_consumed_passed_over_void_stale_or_barren() -> None:
+    waiting = RoundProgress(3, State.SETTLED, 5, 1, 0)
+    assert in_flight([waiting], 5, 2) == 1
+    assert in_flight([replace(waiting, consumed=1)], 5, 2) == 0
+    assert in_flight([replace(waiting, accepted=0)], 5, 2) == 0
+    assert in_flight([replace(waiting, state=State.VOID)], 5, 2) == 0
+    assert in_flight([waiting], 8, 2) == 0
+    later = RoundProgress(4, State.TALLIED, 5, 1, 1)
+    assert in_flight([waiting, later], 6, 2) == 0
+    assert in_flight([replace(waiting, state=State.VOTING), later], 6, 2) == 1, "still being judged"
+
+
+def test_near_the_end_there_is_a_round_for_each_version_to_come_and_the_one_a_step_may_wait_for() -> None:
+    assert ahead(replace(RUN, version=9), Ambition(2, None, 10)) == 2
+    assert ahead(replace(RUN, version=3), Ambition(2, None, 10)) == 3
+
+
+def test_a_trainer_that_makes_nothing_of_what_was_judged_gets_more_but_not_without_end() -> None:
+    assert ahead(RUN, Ambition(2, None, None), starved=True) == 6
+    assert ahead(replace(RUN, version=9), Ambition(2, None, 10), starved=True) == 6
+
+
+def test_nobody_is_working_once_each_round_has_its_verdict() -> None:
+    judged = RoundProgress(3, State.TALLIED, 5, 1, 0)
+    assert all_judged([judged, replace(judged, state=State.SETTLED)])
+    assert not all_judged([judged, replace(judged, state=State.VOTING)])
+
+
+def test_a_run_ends_when_closed_or_where_it_was_told_to() -> None:
+    assert why_over(RUN, Ambition(2, None, None)) is None
+    assert why_over(replace(RUN, closed=True), Ambition(2, None, None)) == "run 1 is closed"
+    assert why_over(replace(RUN, version=10), Ambition(2, None, 10)) == "done: version 10 is published"
+    assert why_over(replace(RUN, opened=4), Ambition(2, 4, None)) == "done: 4 rounds were opened"
+
+
+def test_an_unfunded_run_says_what_is_missing_and_how_to_mend_it() -> None:
+    assert why_unfunded(RUN) is None
+    sentence = str(why_unfunded(replace(RUN, escrow=40)))
+    assert "run unfunded" in sentence
+    assert "`assize run fund 1 60`" in sentence

@@ -1,0 +1,172 @@
+"""``python -m tests.zoo``: every adversary and honest work before the judge, beside what the `toploc` package says."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from deploy.adversaries import ADVERSARIES
+from deploy.runs.run_file import BUILTIN, read_run_file
+from protocol.environments.arithmetic import Arithmetic
+from protocol.node.console import guard
+from tests.zoo.asking import insist_on_toploc
+from tests.zoo.honest import Honest
+from tests.zoo.models import prepare
+from tests.zoo.plan import GROUPS, carry_out, plan
+from tests.zoo.rows import SHOWN_JOBS, Row
+
+JOBS, BYTE_JOBS, ROLLOUTS = 300, 3000, 20_480
+FORGERIES = (
+    "constant-polynomial",
+    "channel-template",
+    "other-prompts-proof",
+    "random-proofs",
+    "negated-activations",
+    "chosen-modulus",
+    "another-modulus",
+)
+console = Console(width=180)
+
+
+@guard
+def main() -> None:
+    """Runs the zoo and shows what came of it; the last line is JSON."""
+    options = _options()
+    insist_on_toploc()
+    print("preparing the models", flush=True)
+    prepare(Arithmetic(3))
+    tasks = plan(options.jobs, options.byte_jobs, options.honest, options.engines, options.names)
+    rows: list[Row] = []
+    honest: list[Honest] = []
+    started = time.monotonic()
+    for done, found in enumerate(carry_out(tasks, options.processes), 1):
+        (rows if isinstance(found, Row) else honest).append(found)  # type: ignore[arg-type]
+        print(f"{done}/{len(tasks)}  {_told(found)}, {time.monotonic() - started:.0f} s", flush=True)
+    show(rows, honest)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.zoo", description=__doc__)
+    jobs = int(os.environ.get("JOBS") or JOBS)
+    parser.add_argument("--jobs", type=int, default=jobs, help="jobs of each adversary that generates")
+    parser.add_argument("--byte-jobs", type=int, help="jobs of each that does not; ten times as many by default")
+    parser.add_argument("--honest", type=int, help="honest rollouts of each dtype; 20,480 for 300 jobs by default")
+    parser.add_argument("--engines", nargs="+", default=["transformers", "vllm"], help="honest engines")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("names", nargs="*", default=list(ADVERSARIES), help="adversaries; all by default")
+    options = parser.parse_args()
+    options.byte_jobs = options.byte_jobs or options.jobs * BYTE_JOBS // JOBS
+    options.honest = options.honest or options.jobs * ROLLOUTS // JOBS
+    return options
+
+
+def _told(found: Row | Honest) -> str:
+    """What came of a task, for whoever is waiting."""
+    if isinstance(found, Row):
+        return f"{found.name} ({found.dtype}): {found.caught} of {found.jobs} jobs caught, {found.fraud} condemned"
+    what = f"honest {found.engine} by {found.batch} ({found.dtype})"
+    return f"{what}: {found.rollouts} rollouts, {found.fraud} fraud, {found.void} of {found.jobs} void"
+
+
+def show(rows: Sequence[Row], honest: Sequence[Honest]) -> None:
+    """Prints the tables for people, then one line of JSON."""
+    rules = read_run_file(BUILTIN).rules
+    order = {name: place for place, name in enumerate(ADVERSARIES)}
+    for dtype in dict.fromkeys(row.dtype for row in rows):
+        chosen = sorted((row for row in rows if row.dtype == dtype), key=lambda row: order[row.name])
+        console.print(_cheats(chosen, dtype))
+    console.print(_forgeries([row for row in rows if row.name in FORGERIES]))
+    console.print(_honest(honest, rules.sequential.void_budget))
+    console.print(*_steering(rows), sep="\n")
+    print(json.dumps({"adversaries": _by_name(rows, rules.model.dtype), "honest": summary(honest)}), flush=True)
+
+
+def summary(honest: Sequence[Honest]) -> dict[str, float]:
+    """The honest half of the last line."""
+    jobs = max(1, sum(each.jobs for each in honest))
+    return {
+        "rollouts": sum(each.rollouts for each in honest),
+        "fraud": sum(each.fraud for each in honest),
+        "void_rate": round(sum(each.void for each in honest) / jobs, 6),
+        "void_budget": read_run_file(BUILTIN).rules.sequential.void_budget,
+    }
+
+
+def _by_name(rows: Sequence[Row], dtype: str) -> dict[str, dict[str, float | None]]:
+    """The other half: under the built-in rules by name, under others by name and dtype."""
+    return {
+        row.name if row.dtype == dtype else f"{row.name}@{row.dtype}": {
+            "caught": round(row.share, 4),
+            "jobs_to_99": row.jobs_to_99,
+            "toploc_paper": round(row.said.paper, 4),
+            "toploc_production": round(row.said.production, 4),
+        }
+        for row in rows
+    }
+
+
+def _cheats(rows: Sequence[Row], dtype: str) -> Table:
+    title = f"{dtype}: jobs of {GROUPS * 8} rollouts; toploc: {SHOWN_JOBS} of them"
+    table = Table(title=title)
+    names = ("adversary", "jobs", "caught", "fraud", "to 99%", "record", "predicted", "nats a job", "‰ flips")
+    for column in (*names, "toploc paper", "production", "why"):
+        table.add_column(column, justify="left" if column in ("adversary", "why") else "right")
+    for row in rows:
+        said = row.said
+        share = (f"{said.paper:.2f}", f"{said.production:.2f}") if said.jobs else ("-", "-")
+        table.add_row(
+            row.name,
+            str(row.jobs),
+            f"{row.share:.4g}",
+            f"{row.fraud / max(1, row.jobs):.4g}",
+            f"> {row.jobs}" if row.jobs_to_99 is None else str(row.jobs_to_99),
+            "" if row.kind != "slight" else f"> {row.jobs // 2}" if row.record is None else str(row.record),
+            "" if row.kind != "slight" or row.predicted is None else f"{row.predicted:.1f}",
+            f"{row.evidence:.2f}",
+            f"{1000 * row.flips / max(1, row.tokens):.2f}",
+            *(f"{each}, {said.crashes} crash" if said.crashes else each for each in share),
+            ", ".join(name.lower() for name, _ in row.reasons[:2]),
+        )
+    return table
+
+
+def _forgeries(rows: Sequence[Row]) -> Table:
+    table = Table(title="forged proofs on a trained model's activations: share of chunks that pass")
+    for column in ("forgery", "toploc paper", "toploc production", "ours"):
+        table.add_column(column, justify="left" if column == "forgery" else "right")
+    for row in rows:
+        said = row.said
+        ours = f"{row.chunks_ours / row.chunks:.3f}" if row.chunks else "malformed"
+        paper, production = (count / max(1, said.chunks) for count in (said.chunks_paper, said.chunks_production))
+        table.add_row(row.name, f"{paper:.3f}", f"{production:.3f}", ours)
+    return table
+
+
+def _honest(honest: Sequence[Honest], budget: float) -> Table:
+    table = Table(title=f"honest workers; void budget {budget:g}")
+    for column in ("engine", "dtype", "batch", "rollouts", "tokens", "flips", "fraud", "void jobs", "record at most"):
+        table.add_column(column, justify="left" if column in ("engine", "dtype") else "right")
+    for each in sorted(honest, key=lambda each: (each.dtype, each.engine, each.batch)):
+        numbers = (each.batch, each.rollouts, each.tokens, each.flips, each.fraud)
+        void, highest = f"{each.void} of {each.jobs}", f"{each.highest:.1f} of {each.bound:.1f}"
+        table.add_row(each.engine, each.dtype, *map(str, numbers), void, highest)
+    return table
+
+
+def _steering(rows: Sequence[Row]) -> list[str]:
+    return [
+        f"steering budget, {row.dtype}: {row.flips_passed:.3f} flips per 1,000 tokens pass single jobs; the record "
+        + ("does not condemn that within the jobs judged" if row.record is None else f"takes {row.record} jobs")
+        for row in rows
+        if row.name == "steering"
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""Honest workers before the judge, by engine, dtype and batch size: nothing of theirs may be fraud, hardly any void."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Event
+
+from protocol.tensor.decode import Completion, Request
+from protocol.tensor.model import Model
+from protocol.wire.reasons import FRAUD
+from tests.zoo.rows import ratios_of_job
+from tests.zoo.stage import JOBS_AT_ONCE, Stage, passed
+from validator.records.record import Standing
+from worker.engines.engine import Engine
+
+FIRST_ROUND = 1 << 20
+"""Honest work is of other rounds than the cheats'."""
+
+
+@dataclass(frozen=True, slots=True)
+class Honest:
+    """Jobs of one honest worker. ``highest`` is where its record stood at most, in nats."""
+
+    engine: str
+    dtype: str
+    batch: int
+    jobs: int
+    rollouts: int
+    fraud: int
+    void: int
+    flips: int
+    tokens: int
+    highest: float
+    bound: float
+
+
+class Batched:
+    """An engine that is asked for a batch at a time."""
+
+    def __init__(self, engine: Engine, batch: int) -> None:
+        self._engine, self._batch = engine, batch
+        self.load, self.swap = engine.load, engine.swap
+
+    @property
+    def model(self) -> Model:
+        """The model that is loaded."""
+        return self._engine.model
+
+    def generate(self, requests: Sequence[Request], cancel: Event | None = None) -> list[Completion]:
+        """The completions of ``requests``."""
+        parts = [requests[start : start + self._batch] for start in range(0, len(requests), self._batch)]
+        return [completion for part in parts for completion in self._engine.generate(part, cancel)]
+
+
+def honest(stage: Stage, name: str, engine: Engine, batch: int, rollouts: int) -> Honest:
+    """Judges so many rollouts of an honest worker that decodes ``batch`` at a time."""
+    producer = stage.honest(Batched(engine, batch))
+    jobs = -(-rollouts // stage.rules.rollouts_per_job)
+    judged, standing, highest = [], Standing(), 0.0
+    for start in range(0, jobs, JOBS_AT_ONCE):
+        work = stage.work(FIRST_ROUND * (batch + 1) + start, range(min(JOBS_AT_ONCE, jobs - start)))
+        for one in stage.judge(work, producer.make(work)):
+            judged.append(one)
+            standing = standing.after(ratios_of_job(one))
+            highest = max(highest, standing.foremost[1])
+    bound = stage.rules.sequential.bound
+    fraud = sum(one.judgement.reason in FRAUD for one in judged) + (highest >= bound)
+    return Honest(
+        engine=name,
+        dtype=stage.rules.model.dtype,
+        batch=batch,
+        jobs=len(judged),
+        rollouts=len(judged) * stage.rules.rollouts_per_job,
+        fraud=fraud,
+        void=sum(not passed(one) and one.judgement.reason not in FRAUD for one in judged),
+        flips=sum(one.flips[1] for one in judged),
+        tokens=sum(one.flips[0] for one in judged),
+        highest=highest,
+        bound=bound,
+    )

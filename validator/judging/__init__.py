@@ -1,0 +1,1 @@
+"""Judges artifacts: fetches them, prefills once, measures, checks and derives a verdict."""

@@ -1,0 +1,94 @@
+"""Artifacts on their way from where the submissions say they lie: several at once, and again until told to stop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from protocol.errors import Rejected, Unavailable
+from protocol.transport.blobs import HttpBlobs
+from protocol.wire.evidence import Finding
+from protocol.wire.reasons import Reason
+from validator.judging.claims import Claim
+
+PARALLEL_FETCHES = 8
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 3.0
+
+
+@dataclass(slots=True)
+class _Fetch:
+    """One artifact: the attempt under way, or when the next may begin (monotonic seconds)."""
+
+    future: Future[bytes | Finding | None]
+    attempts: int = 1
+    again_at: float = 0.0
+
+
+class Fetching:
+    """What was fetched for the claims of rounds in progress. Used from one thread; fetches run in their own."""
+
+    def __init__(self, blobs: HttpBlobs | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._blobs, self._clock = blobs or HttpBlobs(), clock
+        self._pool = ThreadPoolExecutor(PARALLEL_FETCHES, "artifacts")
+        self._fetches: dict[tuple[int, int, bytes], _Fetch] = {}
+
+    def look(self, claim: Claim, limit: int) -> bytes | Finding | None:
+        """Returns what has come for ``claim``, starting the fetch where none is under way; None: nothing yet.
+
+        More than ``limit`` bytes, or a place that is no URI, are findings. A place that does not answer is asked again:
+        that proves nothing, until whoever waits decides it does.
+        """
+        key = (claim.round, claim.job, claim.root)
+        fetch = self._fetches.get(key)
+        if fetch is None:
+            self._fetches[key] = _Fetch(self._start(claim, limit))
+            return None
+        if not fetch.future.done():
+            return None
+        found = fetch.future.result()
+        if found is None:
+            self._retry(fetch, claim, limit)
+        return found
+
+    def keep(self, rounds: Collection[int]) -> None:
+        """Lets go of everything fetched for other rounds than these."""
+        self._fetches = {key: fetch for key, fetch in self._fetches.items() if key[0] in rounds}
+
+    def close(self) -> None:
+        """Ends the fetches; those under way run into their closed client."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._blobs.close()
+
+    def _start(self, claim: Claim, limit: int) -> Future[bytes | Finding | None]:
+        return self._pool.submit(fetch_once, self._blobs, claim, limit)
+
+    def _retry(self, fetch: _Fetch, claim: Claim, limit: int) -> None:
+        now = self._clock()
+        if fetch.again_at == 0.0:
+            pause = min(FIRST_PAUSE_SECONDS * 2.0 ** (fetch.attempts - 1), LONGEST_PAUSE_SECONDS)
+            fetch.again_at = now + pause
+        elif now >= fetch.again_at:
+            fetch.future, fetch.attempts, fetch.again_at = self._start(claim, limit), fetch.attempts + 1, 0.0
+
+
+def fetch_once(blobs: HttpBlobs, claim: Claim, limit: int) -> bytes | Finding | None:
+    """Returns the bytes, a finding where there can be none, or None where the place did not answer this time."""
+    if not _is_place(claim.uri):
+        return Finding(Reason.UNAVAILABLE, "the submission names no place to fetch from")
+    try:
+        return blobs.get(claim.uri, claim.root, limit)
+    except Unavailable:
+        return None
+    except Rejected as error:
+        return Finding(Reason.SHAPE, str(error))
+
+
+def _is_place(uri: str) -> bool:
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)

@@ -1,0 +1,144 @@
+"""What a validator needs to know of a run: its rules, its environment and its weights."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from protocol.chain.deployment import Deployment
+from protocol.chain.structs import RunTerms
+from protocol.environments.environment import Environment
+from protocol.environments.registry import environment
+from protocol.errors import Unavailable
+from protocol.transport.coordinator import CoordinatorClient
+from protocol.transport.shardcast import Authority
+from protocol.transport.sources import Sources
+from protocol.wire.rules import Rules, decode_rules
+from validator.judging.weights import Weights
+
+RETRY_SECONDS = 0.5
+"""Pause after a question to the coordinator that failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grounds:
+    """What judging rests on: rules with the hash that stands on chain, the environment they name, weights."""
+
+    rules: Rules
+    environment: Environment
+    weights: Weights
+
+
+def grounds_of(
+    client: CoordinatorClient,
+    run: int,
+    rules_hash: bytes,
+    authority: Authority,
+    directory: Path,
+    sources: tuple[str, ...],
+    device: str,
+) -> Grounds:
+    """Learns the grounds of ``run`` from the coordinator; ``sources`` win over the relays it names.
+
+    Raises ``Unavailable``; ``Rejected`` for rules of another hash; ``Misconfigured`` for an environment this version
+    does not know.
+    """
+    rules = decode_rules(client.rules(rules_hash), rules_hash)
+    tasks = environment(rules.environment.name, rules.environment.params)
+    weights = Weights(run, rules, Sources(sources or _named_sources(client, run)), authority, directory, device)
+    return Grounds(rules, tasks, weights)
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """A run under its rules; ``rules_hash`` is what stands on chain, ``max_units`` the most it pays for a job."""
+
+    chain_id: int
+    rounds_address: str
+    run: int
+    max_units: int
+    rules_hash: bytes
+    rules: Rules
+    environment: Environment
+    weights: Weights
+    authority: Authority
+
+
+class Runs:
+    """The runs met so far; each is learnt once. ``sources`` wins over the relays that the coordinator names."""
+
+    def __init__(
+        self,
+        client: CoordinatorClient,
+        deployment: Deployment,
+        directory: Path,
+        sources: tuple[str, ...] = (),
+        device: str = "cpu",
+        announce: Callable[[RunContext, int, bytes], None] | None = None,
+    ) -> None:
+        """``announce`` is told of the newest version of a run where others than this process will need its weights."""
+        self._announce = announce
+        self._client, self._deployment, self._directory = client, deployment, directory
+        self._sources, self._device = sources, device
+        self._again_at = 0.0
+        self._known: dict[tuple[int, bytes], RunContext] = {}
+
+    def context(self, run: int, terms: RunTerms) -> RunContext:
+        """Returns what is known of ``run`` under ``terms``, asking the coordinator the first time.
+
+        Raises ``Unavailable``; ``Rejected`` for rules that are not those on chain; ``Misconfigured`` for an environment
+        this version does not know.
+        """
+        known = self._known.get((run, terms.rules_hash))
+        if known is None:
+            if time.monotonic() < self._again_at:
+                raise Unavailable(f"run {run} is not known yet")
+            self._again_at = time.monotonic() + RETRY_SECONDS
+            known = self._known[run, terms.rules_hash] = self._learn(run, terms)
+        return known
+
+    @property
+    def loaded_version(self) -> int | None:
+        """The newest version in any network."""
+        versions = [known.weights.loaded for known in self._known.values() if known.weights.loaded is not None]
+        return max(versions, default=None)
+
+    def prefetch(self, manifest_roots: Mapping[tuple[int, int], bytes]) -> None:
+        """Starts fetching the newest version of each run that is known, so that it is there before its first round."""
+        for (run, _), known in self._known.items():
+            newest = max(version for of_run, version in manifest_roots if of_run == run)
+            if self._announce is not None:
+                self._announce(known, newest, manifest_roots[run, newest])
+            else:
+                known.weights.prepare(newest, manifest_roots[run, newest])
+
+    def close(self) -> None:
+        """Ends every fetch of weights."""
+        for known in self._known.values():
+            known.weights.close()
+
+    def _learn(self, run: int, terms: RunTerms) -> RunContext:
+        deployment = self._deployment
+        authority = Authority(deployment.chain_id, deployment.market, terms.trainer)
+        grounds = grounds_of(
+            self._client, run, terms.rules_hash, authority, self._directory, self._sources, self._device
+        )
+        return RunContext(
+            chain_id=deployment.chain_id,
+            rounds_address=deployment.rounds,
+            run=run,
+            max_units=terms.max_units,
+            rules_hash=terms.rules_hash,
+            rules=grounds.rules,
+            environment=grounds.environment,
+            weights=grounds.weights,
+            authority=authority,
+        )
+
+
+def _named_sources(client: CoordinatorClient, run: int) -> tuple[str, ...]:
+    """The relays; the origin only where there are none, since it has to serve the relays."""
+    described = client.run(run)
+    return tuple(described.sources) or ((described.origin,) if described.origin else ())

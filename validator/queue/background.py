@@ -1,0 +1,96 @@
+"""Celery: validators' judging, spread over the owner's GPUs and machines. The task's body is one line.
+
+    daemon ──order──> Redis ──> one worker a GPU, pool "solo": fetches, judges ──answer──> Redis ──> daemon, which votes
+
+Orders are acknowledged when they are taken, and Celery keeps no results: which orders were lost the daemon alone
+decides, by leases (``validator.queue.exchange``). Redis may forget everything at any moment. JSON only: a pickle from a
+queue would run whatever somebody put there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import structlog
+from celery import Celery
+from celery.signals import worker_ready
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+from protocol.errors import Unavailable
+from validator.queue.checker import Checker
+from validator.queue.exchange import ANSWERING_SECONDS, QUEUE
+
+log = structlog.get_logger()
+
+EXPIRE_SECONDS = 600.0
+"""An order that nobody took for so long is dropped unread; the daemon orders anew what it still wants."""
+
+celery = Celery("assize-validator")
+celery.conf.update(
+    task_serializer="json",
+    result_serializer="json",
+    accept_content=["json"],
+    task_ignore_result=True,
+    task_store_errors_even_if_ignored=False,
+    task_default_queue=QUEUE,
+    worker_send_task_events=False,
+    worker_enable_remote_control=False,
+    worker_hijack_root_logger=False,
+    worker_redirect_stdouts=False,
+    worker_prefetch_multiplier=1,
+    broker_connection_retry_on_startup=True,
+    broker_connection_max_retries=None,
+    enable_utc=True,
+)
+
+_checker: list[Checker] = []
+"""The one of this process, once ``work`` has it; Celery's tasks are found by name and take no objects."""
+
+
+@celery.task(name="check")  # type: ignore[untyped-decorator]
+def check(order: str) -> None:
+    """Judges a few jobs and leaves an answer for each."""
+    _checker[0].take(order)
+
+
+def sender(queue_url: str) -> Callable[[str], None]:
+    """Returns what a daemon puts orders into the queue with."""
+    _configure(queue_url)
+
+    def send(order: str) -> None:
+        try:
+            check.apply_async((order,), retry=False, expires=EXPIRE_SECONDS)
+        except (OperationalError, RedisError, OSError) as error:
+            raise Unavailable(f"the queue's Redis does not answer: {error}") from error
+
+    return send
+
+
+def work(queue_url: str, checker: Checker) -> int:
+    """Takes orders until told to stop; finishes the one under way. Returns the exit code."""
+    _configure(queue_url)
+    _checker[:] = [checker]
+    worker_ready.connect(lambda **_: log.info("started", pid=os.getpid()), weak=False)
+    worker = celery.Worker(
+        pool="solo",
+        concurrency=1,
+        loglevel="WARNING",
+        quiet=True,
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+    )
+    worker.start()
+    return int(worker.exitcode or 0)
+
+
+def _configure(queue_url: str) -> None:
+    celery.conf.update(
+        broker_url=queue_url,
+        broker_transport_options={
+            "socket_timeout": ANSWERING_SECONDS,
+            "socket_connect_timeout": ANSWERING_SECONDS,
+        },
+    )

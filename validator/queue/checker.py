@@ -1,0 +1,142 @@
+"""What a background worker does with an order: it holds the jobs' leases, fetches all it needs, judges, answers.
+
+Like the daemon in whose place it judges, it blames nobody for what breaks here: such jobs are answered for as failed.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import structlog
+
+from protocol.errors import Unavailable
+from protocol.transport.blobs import HttpBlobs
+from protocol.transport.coordinator import CoordinatorClient
+from protocol.transport.shardcast import Authority
+from protocol.wire.evidence import Finding
+from validator.judging.checks import artifact_limits
+from validator.judging.claims import Claim
+from validator.judging.fetching import PARALLEL_FETCHES, fetch_once
+from validator.judging.judge import Policy, Submitted, judge, problems_of
+from validator.judging.runs import Grounds, grounds_of
+from validator.queue.exchange import Exchange
+from validator.queue.orders import Answer, Kind, Order, decode_order
+
+WEIGHTS_SECONDS = 120.0
+"""How long an order waits for its weights before it is put off."""
+PREFETCH_SECONDS = 2.0
+
+log = structlog.get_logger()
+
+
+class Checker:
+    """One background worker's share of the judging. ``take`` is called by one thread at a time."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        client: CoordinatorClient,
+        directory: Path,
+        sources: tuple[str, ...] = (),
+        device: str = "cpu",
+        blobs: HttpBlobs | None = None,
+    ) -> None:
+        self._exchange, self._client, self._directory = exchange, client, directory
+        self._sources, self._device, self._blobs = sources, device, blobs or HttpBlobs()
+        self._known: dict[tuple[int, bytes, str], Grounds] = {}
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(PARALLEL_FETCHES, "artifacts")
+        self._over = threading.Event()
+        self._prefetching = threading.Thread(target=self._prefetch, name="prefetch", daemon=True)
+
+    def start(self) -> None:
+        """Begins to fetch the weights that are announced."""
+        self._prefetching.start()
+
+    def take(self, text: str) -> None:
+        """Judges those jobs of an order that nobody else is at, and leaves an answer for each."""
+        order = decode_order(text)
+        taken = set(self._exchange.lease(order.keys))
+        claims = [claim for claim in order.claims if order.key(claim) in taken]
+        if not claims:
+            return
+        with self._exchange.renewing(sorted(taken)):
+            answers = self.answers(order, claims)
+        self._exchange.answer(
+            {order.key(claim): answer.encode() for claim, answer in zip(claims, answers, strict=True)}
+        )
+
+    def answers(self, order: Order, claims: Sequence[Claim]) -> list[Answer]:
+        """Returns what comes of each claim."""
+        try:
+            return self._judge(order, claims)
+        except Unavailable as error:
+            log.warning("put_off", run=order.run, version=order.version, error=str(error))
+            return [Answer(Kind.LATER, str(error))] * len(claims)
+        except Exception as error:
+            log.error("judging_failed", run=order.run, error=repr(error), exc_info=True)
+            return [Answer(Kind.FAILED, repr(error))] * len(claims)
+
+    def close(self) -> None:
+        """Ends every fetch."""
+        self._over.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        for grounds in self._known.values():
+            grounds.weights.close()
+        self._blobs.close()
+        self._client.close()
+        self._exchange.close()
+
+    def _judge(self, order: Order, claims: Sequence[Claim]) -> list[Answer]:
+        grounds = self._grounds(order)
+        fetched = list(self._pool.map(functools.partial(self._fetch, grounds), claims))
+        ready = [Submitted(claim, data) for claim, data in zip(claims, fetched, strict=True) if data is not None]
+        if not ready:
+            return [Answer(Kind.SILENT)] * len(claims)
+        policy = self._policy(order, grounds)
+        judgements = judge(policy, grounds.rules, grounds.environment, ready)
+        log.info("checked", run=order.run, version=order.version, jobs=len(judgements))
+        judged = {one.claim: Answer(Kind.JUDGED, evidence=one.evidence) for one in judgements}
+        return [judged.get(claim, Answer(Kind.SILENT)) for claim in claims]
+
+    def _fetch(self, grounds: Grounds, claim: Claim) -> bytes | Finding | None:
+        problems = problems_of(grounds.rules, grounds.environment, claim)
+        limits = artifact_limits(grounds.rules, [problem.prompt for problem in problems])
+        return fetch_once(self._blobs, claim, limits.file_bytes)
+
+    def _grounds(self, order: Order) -> Grounds:
+        key = (order.run, order.rules_hash, order.trainer)
+        with self._lock:
+            if key not in self._known:
+                authority = Authority(order.chain_id, order.market, order.trainer)
+                self._known[key] = grounds_of(
+                    self._client, order.run, order.rules_hash, authority, self._directory, self._sources, self._device
+                )
+            return self._known[key]
+
+    def _policy(self, order: Order, grounds: Grounds) -> Policy:
+        """Returns the policy once its weights have come; raises ``Unavailable`` where they do not."""
+        give_up = time.monotonic() + WEIGHTS_SECONDS
+        while not self._prepare(order, grounds):
+            if time.monotonic() > give_up:
+                raise Unavailable(f"version {order.version} of run {order.run} could not be fetched")
+            time.sleep(0.05)
+        return grounds.weights.policy(order.version, order.manifest_root)
+
+    def _prepare(self, order: Order, grounds: Grounds) -> bool:
+        with self._lock:
+            return grounds.weights.prepare(order.version, order.manifest_root)
+
+    def _prefetch(self) -> None:
+        """Fetches what is announced, so that an order need not wait for it."""
+        while not self._over.wait(PREFETCH_SECONDS):
+            try:
+                for order in map(decode_order, self._exchange.announced()):
+                    self._prepare(order, self._grounds(order))
+            except Exception as error:  # an order that needs them says so where somebody looks
+                log.debug("not_prefetched", error=str(error))

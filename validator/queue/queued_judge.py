@@ -1,0 +1,217 @@
+"""The desk of a validator whose judging is done by background workers: it orders, collects, and orders again.
+
+    job   ── order ──> queued ── a worker takes it ──> leased ──> answered
+                         └─ the queue is empty: Redis forgot ─┐   ├─ the lease ran out: the worker was killed
+                                    ordered again <───────────┴───┴─ silent, later, failed
+
+Whatever is lost, here or in Redis, is ordered again; what comes too late is not waited for, and the juror abstains. The
+order of things lost is told from Redis alone, so a daemon that starts again goes on where it was.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+
+from protocol.errors import Rejected, Unavailable
+from protocol.wire.reasons import Reason
+from validator.judging.claims import Claim
+from validator.judging.judge import Judgement
+from validator.judging.runs import RunContext
+from validator.queue.exchange import Exchange, Look
+from validator.queue.local_judge import ATTEMPTS, Bench, Trial, record, settle
+from validator.queue.orders import Answer, Kind, Order
+from validator.rounds import FollowedRound
+
+JOBS_PER_ORDER = 4
+"""Enough for a prefill worth its while, few enough to spread."""
+GRACE_SECONDS = 2.0
+"""How long an order may be neither queued nor taken before it counts as lost, and how long a silent store rests."""
+WORKERS_LOST = 5
+"""So many workers lost at one job, and judging it counts as impossible."""
+RETRY_SECONDS = 1.0
+ANNOUNCE_SECONDS = 10.0
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Ordered:
+    """What became of one job: when it may be ordered again (monotonic seconds), and what was last seen of it."""
+
+    round: int
+    again_at: float
+    running: bool = False
+    silent: bool = False
+    answered: bool = False
+    losses: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """A job that waits for its judgement."""
+
+    trial: Trial
+    order: Order
+    claim: Claim
+
+
+class QueuedDesk(Bench):
+    """Spreads the judging over whoever takes orders. ``send`` puts one into the queue, or raises ``Unavailable``."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        send: Callable[[str], None],
+        jobs_per_order: int = JOBS_PER_ORDER,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__()
+        self._exchange, self._send, self._jobs_per_order, self._clock = exchange, send, jobs_per_order, clock
+        self._ordered: dict[str, _Ordered] = {}
+        self._announced: dict[int, tuple[bytes, float]] = {}
+        self._down_until, self._problem = 0.0, ""
+
+    def work(self, trials: Sequence[Trial]) -> bool:
+        """Collects answers, and orders what is not ordered or was lost; returns whether an answer came."""
+        jobs = {key: job for trial in trials if not trial.docket.impossible for key, job in _jobs(trial)}
+        if not jobs or self._clock() < self._down_until:
+            return False
+        try:
+            look = self._exchange.look(list(jobs))
+            self._collect(jobs, look)
+            self._order(
+                {key: job for key, job in jobs.items() if key not in look.answers and self._due(key, job, look)}
+            )
+        except Unavailable as error:
+            self._rest(error)
+            return False
+        self._problem = ""
+        return bool(look.answers)
+
+    def settle_missing(self, trial: Trial) -> bool:
+        """See ``Bench``. A job that no worker has answered for yet is not missing: it is this side that is late."""
+        missing = dict(_jobs(trial))
+        silent = all(key in self._ordered and self._ordered[key].silent for key in missing)
+        fetched = any(judgement.reason is not Reason.UNAVAILABLE for judgement in trial.docket.judged.values())
+        if silent and fetched and not trial.docket.impossible:
+            settle(trial, [job.claim for job in missing.values()])
+        return trial.judged
+
+    def keep(self, rounds: Sequence[FollowedRound]) -> None:
+        """Forgets every round but these."""
+        super().keep(rounds)
+        kept = {followed.opened.round for followed in rounds}
+        self._ordered = {key: ordered for key, ordered in self._ordered.items() if ordered.round in kept}
+
+    def close(self) -> None:
+        """Closes the connection to the queue; orders stay in it."""
+        self._exchange.close()
+
+    def announce(self, context: RunContext, version: int, manifest_root: bytes) -> None:
+        """Tells the workers which weights will be needed soon."""
+        now, said = self._clock(), self._announced.get(context.run)
+        if now < self._down_until or (said is not None and said[0] == manifest_root and now < said[1]):
+            return
+        try:
+            self._exchange.announce(context.run, _order(context, version, manifest_root, ()).model_dump_json())
+        except Unavailable as error:
+            self._rest(error)
+        else:
+            self._announced[context.run] = (manifest_root, now + ANNOUNCE_SECONDS)
+
+    def _collect(self, jobs: Mapping[str, _Job], look: Look) -> None:
+        broken: dict[int, Trial] = {}
+        for key, data in look.answers.items():
+            job, answer = jobs[key], _read(jobs[key], data)
+            ordered = self._ordered.setdefault(key, _Ordered(job.claim.round, 0.0))
+            ordered.again_at, ordered.answered, ordered.running = self._clock() + GRACE_SECONDS, True, False
+            ordered.silent = answer.kind is Kind.SILENT
+            if answer.evidence is not None:
+                record(job.trial, Judgement(job.claim, answer.evidence))
+            elif answer.kind is Kind.FAILED:
+                broken[id(job.trial)] = job.trial
+                log.error("judging_failed", round=job.claim.round, job=job.claim.job, error=answer.detail)
+        for trial in broken.values():
+            trial.docket.failures += 1
+        unjudged = [
+            key for key, job in jobs.items() if key in look.answers and job.claim.job not in job.trial.docket.judged
+        ]
+        if unjudged:
+            self._exchange.forget(unjudged)
+
+    def _due(self, key: str, job: _Job, look: Look) -> bool:
+        """Whether to order a job that has no answer: never ordered, lost, or to be tried again."""
+        ordered = self._ordered.get(key)
+        if key in look.leased:
+            self._ordered.setdefault(key, _Ordered(job.claim.round, 0.0)).running = True
+            return False
+        if ordered is None:
+            return True
+        if ordered.running:
+            self._lose(ordered, job)
+            return not job.trial.docket.impossible
+        return self._clock() >= ordered.again_at and (ordered.answered or look.queued == 0)
+
+    def _lose(self, ordered: _Ordered, job: _Job) -> None:
+        """Counts workers that died at a job: one that kills every worker must not be tried for ever."""
+        ordered.losses += 1
+        log.warning("worker_lost", round=job.claim.round, job=job.claim.job, losses=ordered.losses)
+        if ordered.losses >= WORKERS_LOST:
+            job.trial.docket.failures = ATTEMPTS
+
+    def _order(self, due: Mapping[str, _Job]) -> None:
+        groups: dict[str, list[tuple[str, _Job]]] = {}
+        for key, job in due.items():
+            groups.setdefault(job.order.model_dump_json(), []).append((key, job))
+        for group in groups.values():
+            for start in range(0, len(group), self._jobs_per_order):
+                part = group[start : start + self._jobs_per_order]
+                claims = tuple(job.claim for _, job in part)
+                self._send(part[0][1].order.model_copy(update={"claims": claims}).model_dump_json())
+                for key, job in part:
+                    before = self._ordered.get(key) or _Ordered(job.claim.round, 0.0)
+                    again_at = self._clock() + GRACE_SECONDS
+                    self._ordered[key] = replace(before, again_at=again_at, running=False, answered=False)
+
+    def _rest(self, error: Unavailable) -> None:
+        """Leaves Redis alone for a moment, and says so once."""
+        self._down_until = self._clock() + RETRY_SECONDS
+        if str(error) != self._problem:
+            log.warning("queue_not_there", error=str(error))
+        self._problem = str(error)
+
+
+def _jobs(trial: Trial) -> Iterator[tuple[str, _Job]]:
+    """The trial's jobs that are not judged yet, by the keys of their answers."""
+    order = _order(trial.context, trial.followed.opened.policy_version, trial.manifest_root, ())
+    for claim in trial.waiting:
+        yield order.key(claim), _Job(trial, order, claim)
+
+
+def _order(context: RunContext, version: int, manifest_root: bytes, claims: tuple[Claim, ...]) -> Order:
+    return Order(
+        run=context.run,
+        version=version,
+        manifest_root=manifest_root,
+        rules_hash=context.rules_hash,
+        chain_id=context.chain_id,
+        market=context.authority.market,
+        trainer=context.authority.trainer,
+        claims=claims,
+    )
+
+
+def _read(job: _Job, data: bytes) -> Answer:
+    """Reads an answer; one that is none, or another job's, is a failure to judge this one."""
+    try:
+        answer = Answer.decode(data)
+    except Rejected as error:
+        return Answer(Kind.FAILED, str(error))
+    found = answer.evidence
+    if found is not None and (found.job, found.node, found.root) != (job.claim.job, job.claim.node, job.claim.root):
+        return Answer(Kind.FAILED, "the queue holds another job's answer")
+    return answer

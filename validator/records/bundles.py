@@ -1,0 +1,171 @@
+"""The bundles that revealed votes name: fetched in the background, verified, and what they say kept on disk.
+
+What a bundle says is keyed by round, beacon, juror and root: a reorganised round is another round, and after a restart
+nothing is fetched again. Whatever is wrong with a bundle, it only counts as one that is not there: asked for again for
+a while, and then for nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+import structlog
+
+from protocol.errors import AssizeError, Misconfigured, Rejected, Unavailable
+from protocol.wire.evidence import parse_signed
+from validator.records.record import Bundle, Ratios, SettledRound, Statement, ratios_of
+
+PARALLEL_FETCHES = 4
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 10.0
+
+WAIT_SECONDS = 30.0
+"""How long a vote may wait for a bundle, from when it was first asked for. Jurors publish before they are paid."""
+
+GIVE_UP_SECONDS = 600.0
+"""How long it is asked for at all; what comes after a vote counts from the next one on."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS bundles (
+    round TEXT NOT NULL, beacon BLOB NOT NULL, juror INTEGER NOT NULL, root BLOB NOT NULL, jobs TEXT NOT NULL,
+    PRIMARY KEY (round, beacon, juror, root)
+) STRICT
+"""
+
+log = structlog.get_logger()
+
+Key = tuple[str, bytes, int, bytes]
+"""Round, beacon, juror, root, as in the table. A juror that names another's bundle has none."""
+
+
+@dataclass(slots=True)
+class _Fetch:
+    """One bundle on its way: since when, the attempt under way, and when the next may begin (monotonic seconds)."""
+
+    since: float
+    future: Future[Bundle]
+    attempts: int = 1
+    again_at: float = 0.0
+    given_up: bool = False
+
+
+class Bundles:
+    """Used from one thread; fetches run in their own.
+
+    Args:
+        fetch: returns the envelope kept under a root, unverified; raises ``AssizeError`` where it cannot be had.
+        directory: where what was learnt is kept.
+    """
+
+    def __init__(
+        self,
+        fetch: Callable[[bytes], bytes],
+        chain_id: int,
+        rounds_address: str,
+        directory: Path,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._fetch, self._chain_id, self._rounds, self._clock = fetch, chain_id, rounds_address, clock
+        self._pool = ThreadPoolExecutor(PARALLEL_FETCHES, "bundles")
+        self._fetches: dict[Key, _Fetch] = {}
+        self._had: dict[Key, Bundle] = {}
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(directory / "history.sqlite", isolation_level=None)
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute(_SCHEMA)
+        except (OSError, sqlite3.Error) as error:
+            raise Misconfigured(f"what was learnt of settled rounds cannot be kept in {directory}: {error}") from error
+
+    def look(self, settled: SettledRound, statement: Statement) -> Bundle | None:
+        """Returns what the bundle says, starting a fetch where none is under way; None while it is not there."""
+        key = _key(settled, statement)
+        if key not in self._had and key not in self._fetches and (kept := self._kept(key)) is not None:
+            self._had[key] = kept
+        if key not in self._had:
+            self._advance(key, settled, statement)
+        return self._had.get(key)
+
+    def awaited(self, settled: SettledRound, statement: Statement) -> bool:
+        """Whether a vote should still wait for this bundle."""
+        fetch = self._fetches.get(_key(settled, statement))
+        return fetch is None or self._clock() - fetch.since < WAIT_SECONDS
+
+    def given_up(self, settled: SettledRound, statement: Statement) -> bool:
+        """Whether it is not asked for any more."""
+        fetch = self._fetches.get(_key(settled, statement))
+        return fetch is not None and fetch.given_up
+
+    def forget(self, settled: SettledRound) -> None:
+        """Lets go of a round's bundles; what they said stays on disk."""
+        for statement in settled.statements:
+            self._had.pop(_key(settled, statement), None)
+
+    def close(self) -> None:
+        """Ends what is under way."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._db.close()
+
+    def _advance(self, key: Key, settled: SettledRound, statement: Statement) -> None:
+        fetch, now = self._fetches.get(key), self._clock()
+        if fetch is None:
+            self._fetches[key] = _Fetch(now, self._pool.submit(self._learn, settled, statement))
+        elif fetch.given_up or not fetch.future.done():
+            return
+        elif (error := fetch.future.exception()) is None:
+            self._had[key] = fetch.future.result()
+            self._keep(key, self._had[key])
+            del self._fetches[key]
+        elif now - fetch.since > GIVE_UP_SECONDS:
+            fetch.given_up = True
+            log.warning("evidence_lost", round=settled.round, juror=statement.juror, error=str(error))
+        elif fetch.again_at == 0.0:
+            fetch.again_at = now + min(FIRST_PAUSE_SECONDS * 2.0**fetch.attempts, LONGEST_PAUSE_SECONDS)
+        elif now >= fetch.again_at:
+            fetch.future = self._pool.submit(self._learn, settled, statement)
+            fetch.attempts, fetch.again_at = fetch.attempts + 1, 0.0
+
+    def _learn(self, settled: SettledRound, statement: Statement) -> Bundle:
+        """What the bundle says; ``Rejected`` where it is not the one that the vote named, or of another round."""
+        try:
+            signed = parse_signed(self._fetch(statement.root), statement.root)
+            signed.verify(statement.key)
+        except AssizeError:
+            raise
+        except Exception as error:  # whatever a stranger's bytes do to a parser, they end no daemon
+            raise Unavailable(f"the bundle cannot be read: {error!r}") from error
+        of = signed.evidence
+        named = (of.chain_id, of.rounds.lower(), of.run, of.round, of.attempt, of.juror, of.rules_hash)
+        place = (self._chain_id, self._rounds.lower(), settled.run, settled.round, settled.attempt)
+        if named != (*place, statement.juror, settled.rules_hash):
+            raise Rejected(f"the bundle is of round {of.round}, attempt {of.attempt}, juror {of.juror}")
+        return {
+            job.job: ratios_of(job.measurements)
+            for job in of.jobs
+            if job.measurements is not None and settled.nodes.get(job.job) == job.node
+        }
+
+    def _kept(self, key: Key) -> Bundle | None:
+        query = "SELECT jobs FROM bundles WHERE round = ? AND beacon = ? AND juror = ? AND root = ?"
+        try:
+            row = self._db.execute(query, key).fetchone()
+        except sqlite3.Error as error:  # then it is fetched
+            log.warning("history_not_read", error=str(error))
+            return None
+        return None if row is None else {int(job): Ratios(*ratios) for job, ratios in json.loads(row[0]).items()}
+
+    def _keep(self, key: Key, bundle: Bundle) -> None:
+        jobs = json.dumps({job: astuple(ratios) for job, ratios in bundle.items()})
+        try:
+            self._db.execute("INSERT OR IGNORE INTO bundles VALUES (?, ?, ?, ?, ?)", (*key, jobs))
+        except sqlite3.Error as error:  # it is still in memory; after a restart it is fetched again
+            log.warning("history_not_kept", error=str(error))
+
+
+def _key(settled: SettledRound, statement: Statement) -> Key:
+    return str(settled.round), settled.beacon, statement.juror, statement.root

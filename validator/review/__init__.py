@@ -1,0 +1,1 @@
+"""Judging by hand: inspect an artifact, replay a bundle, report the result."""

@@ -1,0 +1,84 @@
+"""Where a bundle contradicts itself, or what stands on chain: seen without artifacts or weights. PURE."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from protocol.errors import Rejected
+from protocol.wire.evidence import Evidence, JobEvidence, SignedEvidence
+from protocol.wire.rules import Rules
+from validator.judging.verdict import reason_of, vote_of
+from validator.queue.local_judge import Trial
+
+
+def contradictions(signed: SignedEvidence, trial: Trial, key: str) -> Iterator[str]:
+    """Yields a sentence for each; ``key`` is the juror's where the chain tells of no reveal."""
+    evidence = signed.evidence
+    yield from _place(evidence, trial)
+    yield from _vote(signed, trial, key)
+    yield from _jobs(evidence, trial)
+    for job in evidence.jobs:
+        yield from _within(job, trial.context.rules)
+
+
+def _place(evidence: Evidence, trial: Trial) -> Iterator[str]:
+    opened, context = trial.followed.opened, trial.context
+    told: dict[str, tuple[object, object]] = {
+        "chain": (evidence.chain_id, context.chain_id),
+        "contract": (evidence.rounds.lower(), context.rounds_address.lower()),
+        "run": (evidence.run, opened.run),
+        "version": (evidence.policy_version, opened.policy_version),
+        "manifest root": (evidence.manifest_root.hex(), trial.manifest_root.hex()),
+        "rules hash": (evidence.rules_hash.hex(), context.rules_hash.hex()),
+        "thresholds": (dict(evidence.thresholds), context.rules.thresholds.model_dump()),
+    }
+    for name, (said, stands) in told.items():
+        if said != stands:
+            yield f"the bundle's {name} is {said}, the round's is {stands}"
+
+
+def _vote(signed: SignedEvidence, trial: Trial, key: str) -> Iterator[str]:
+    evidence = signed.evidence
+    revealed = trial.followed.votes.get((evidence.attempt, evidence.juror))
+    try:
+        signed.verify(key if revealed is None else revealed.key)
+    except Rejected as error:
+        yield str(error)
+    place = f"juror {evidence.juror} in attempt {evidence.attempt} at round {evidence.round}"
+    if revealed is None:
+        yield f"no vote was revealed by {place}"
+        return
+    if revealed.vote.evidence_root != evidence.root:
+        yield f"the vote of {place} names 0x{revealed.vote.evidence_root.hex()}, the bundle is 0x{evidence.root.hex()}"
+        return
+    said = vote_of({job.job: job.reason for job in evidence.jobs}, evidence.root, trial.followed.appeal)
+    if said != revealed.vote:
+        yield f"the vote of {place} is not the one that follows from its bundle"
+
+
+def _jobs(evidence: Evidence, trial: Trial) -> Iterator[str]:
+    listed, submitted = [job.job for job in evidence.jobs], list(trial.followed.jobs)
+    if listed != submitted:
+        yield f"the bundle is about jobs {listed}, submitted were {submitted}"
+    for job in evidence.jobs:
+        if job.job not in trial.followed.leaves:
+            continue
+        claim = trial.claim(job.job)
+        told = {"node": (job.node, claim.node), "units": (job.units_claimed, claim.units)}
+        told |= {"root": (job.root.hex(), claim.root.hex())}
+        for name, (said, stands) in told.items():
+            if said != stands:
+                yield f"job {job.job}: the bundle's {name} is {said}, the chain's is {stands}"
+
+
+def _within(job: JobEvidence, rules: Rules) -> Iterator[str]:
+    follows = reason_of(job.findings)
+    if follows is not job.reason:
+        yield f"job {job.job}: the verdict is {job.reason.name.lower()}, its findings come to {follows.name.lower()}"
+    measured = job.measurements
+    if measured is None:
+        return
+    if len(measured.tokens_N) != rules.rollouts_per_job:
+        yield f"job {job.job}: {len(measured.tokens_N)} rollouts measured, the rules say {rules.rollouts_per_job}"
+    if bool((measured.up_N > measured.flips_N).any()) or bool((measured.flips_N > measured.tokens_N).any()):
+        yield f"job {job.job}: more tokens off the seeded choice than there are"

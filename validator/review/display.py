@@ -1,0 +1,68 @@
+"""Inspections and replays on the screen, for a person or as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from protocol.node.console import show
+from validator.review.inspection import Inspection
+from validator.review.judgement_report import columns, lines, rows, summary, worst
+from validator.review.replay import Replay, sentences
+
+PASSED = {True: "passed", False: "FAILED", None: "-"}
+
+
+def show_inspection(inspection: Inspection, as_json: bool) -> None:
+    """Verdict, checks, findings, and the worst rollout with the tokens around its largest margin."""
+    judgement, rollout = inspection.judgement, worst(inspection)
+    shown = summary(judgement)
+    if as_json:
+        whole: dict[str, Any] = {**shown, "checks": lines(inspection), "findings": rows(judgement), "worst": rollout}
+        show({**whole, "measurements": columns(judgement.evidence.measurements)}, True)
+        return
+    show([each | {"passed": PASSED[each["passed"]]} for each in lines(inspection)], False, "checks")
+    if judgement.evidence.findings:
+        show([_plain(row) for row in rows(judgement)], False, "findings")
+    if rollout is not None:
+        tokens = rollout.pop("tokens")
+        show(_plain(rollout), False, "the rollout that looks worst")
+        show([_plain(token) for token in tokens], False, "its tokens around the largest margin")
+    show(_plain(shown), False, f"job {judgement.claim.job} of round {judgement.claim.round}")
+
+
+def show_replay(replayed: Replay, as_json: bool) -> None:
+    """What came of it: sentences, then each job and each column."""
+    jobs = [{"job": job, "bundle": said, "here": found} for job, said, found in replayed.reasons]
+    differences = [
+        {
+            "column": one.column,
+            "largest difference": one.largest,
+            "tolerance": one.tolerance,
+            "within": one.tolerable,
+        }
+        for one in replayed.differences
+    ]
+    if as_json:
+        told = {"confirmed": replayed.confirmed, "sentences": list(sentences(replayed))}
+        show({**told, "jobs": jobs, "differences": differences}, True)
+        return
+    if jobs:
+        show(jobs, False, "verdicts")
+        show([_plain(row) for row in differences], False, "measurements")
+    for sentence in sentences(replayed):
+        print(sentence)
+
+
+def _plain(values: dict[str, Any]) -> dict[str, str]:
+    """As one reads numbers and texts: four digits, line ends shown as such."""
+    return {name: _text(value) for name, value in values.items()}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(_text(each) for each in value)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if value is None:
+        return "-"
+    return str(value).replace("\n", "\\n")

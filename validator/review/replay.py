@@ -1,0 +1,191 @@
+"""What ``assize validator replay`` does: a signed bundle's judgement once more, from the artifacts on, and compared.
+
+Verdicts must be the same. Measurements must agree as far as the rules say that honest engines do: another processor
+adds in another order. What is counted exactly must be equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from protocol.errors import Unavailable
+from protocol.transport.blobs import HttpBlobs
+from protocol.wire.evidence import Finding, JobEvidence, parse_signed
+from protocol.wire.reasons import Reason
+from protocol.wire.rules import Rules, Thresholds
+from validator.judging import checks
+from validator.judging.claims import Claim
+from validator.judging.fetching import fetch_once
+from validator.judging.judge import Submitted, judge, problems_of
+from validator.queue.local_judge import Trial
+from validator.review.archive import Archive
+from validator.review.contradictions import contradictions
+from validator.settings import ValidatorSettings
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The largest in one column, over all jobs; ``tolerance`` None where others bound what it is made of."""
+
+    column: str
+    largest: float
+    tolerance: float | None
+
+    @property
+    def tolerable(self) -> bool:
+        """Whether it is within what the rules call honest."""
+        return self.tolerance is None or self.largest <= self.tolerance
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """A bundle beside the same judgement made here.
+
+    contradictions  of the bundle with itself or the chain; where there are any, no more is done
+    reasons         of each job: the bundle's, and this machine's
+    notes           what could not be done again
+    """
+
+    juror: int
+    round: int
+    contradictions: tuple[str, ...] = ()
+    reasons: tuple[tuple[int, Reason, Reason], ...] = ()
+    differences: tuple[Difference, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether nothing speaks against the bundle."""
+        same = all(said is found for _, said, found in self.reasons)
+        return not self.contradictions and same and all(one.tolerable for one in self.differences)
+
+
+def tolerances(thresholds: Thresholds) -> dict[str, float | None]:
+    """Returns how far each column may differ between honest verifiers, by the rules."""
+    return {
+        "tokens_N": 0.0,
+        "rewards_N": 0.0,
+        "chunks_N": 0.0,
+        "flips_N": None,
+        "up_N": None,
+        "margin_max_N": thresholds.sampling_void,
+        "margin_sum_N": None,
+        "gap_min_N": thresholds.sampling_void,
+        "llr_N": None,
+        "logprob_median_N": thresholds.logprob_median,
+        "logprob_max_N": thresholds.logprob_tail,
+        "rel_C": thresholds.toploc,
+        "null_C": thresholds.toploc,
+    }
+
+
+def replay(
+    settings: ValidatorSettings, data: bytes, artifacts: Path | None = None, model: Path | None = None
+) -> Replay:
+    """Judges again what the bundle in ``data`` judges.
+
+    ``artifacts`` is a directory that holds them by root, None fetches them from where the submissions say; ``model``
+    one that holds the round's weights. Raises ``Rejected`` for bytes that are no bundle, or of no round, and
+    ``Unavailable`` where an artifact or the weights cannot be had.
+    """
+    signed = parse_signed(data)
+    evidence = signed.evidence
+    with closing(Archive(settings, model)) as archive:
+        trial = archive.trial(evidence.round)
+        wrong = tuple(contradictions(signed, trial, archive.rounds.keys.get(evidence.juror, "")))
+        if wrong:
+            return Replay(evidence.juror, evidence.round, wrong)
+        with closing(HttpBlobs()) as blobs:
+            submitted = [_submitted(trial, job, artifacts, blobs) for job in evidence.jobs]
+        rules = trial.context.rules
+        judgements = judge(archive.policy(trial), rules, trial.context.environment, submitted)
+        history, whole = archive.history(trial.followed)
+        found = [judgement.evidence for judgement in history.weigh(trial, judgements)]
+        return Replay(
+            evidence.juror,
+            evidence.round,
+            reasons=tuple(
+                (ours.job, said.reason, ours.reason) for said, ours in zip(evidence.jobs, found, strict=True)
+            ),
+            differences=tuple(_differences(evidence.jobs, found, rules)),
+            notes=tuple(_notes(evidence.jobs, whole)),
+        )
+
+
+def sentences(replay: Replay) -> Iterator[str]:
+    """Yields what came of it, a sentence each."""
+    place = f"juror {replay.juror}'s bundle on round {replay.round}"
+    if replay.contradictions:
+        yield from (f"{place} is contradicted: {sentence}" for sentence in replay.contradictions)
+        return
+    yield from replay.notes
+    other = [each for each in replay.reasons if each[1] is not each[2]]
+    for job, said, found in other:
+        yield f"job {job}: the bundle says {said.name.lower()}, this machine finds {found.name.lower()}"
+    yield from (
+        f"{one.column} differs by {one.largest:g}, honest verifiers by {one.tolerance:g} at most"
+        for one in replay.differences
+        if not one.tolerable
+    )
+    if not other:
+        yield f"{place}: all {len(replay.reasons)} verdicts are the same here"
+    if replay.confirmed:
+        apart = [one for one in replay.differences if one.largest]
+        yield f"{place}: measurements agree " + ("within tolerance" if apart else "bit for bit")
+
+
+def _submitted(trial: Trial, job: JobEvidence, artifacts: Path | None, blobs: HttpBlobs) -> Submitted:
+    """The job's bytes, wherever they are; what the juror could not fetch stays unfetched."""
+    claim = trial.claim(job.job)
+    found = _kept(artifacts, claim) if artifacts is not None else _fetched(trial, claim, blobs)
+    missing = [finding for finding in job.findings if finding.reason is Reason.UNAVAILABLE]
+    if missing:
+        return Submitted(claim, missing[0])
+    if found is None:
+        place = f"in {artifacts}" if artifacts is not None else f"at {claim.uri}: give --artifacts DIR"
+        raise Unavailable(f"the artifact of job {claim.job}, 0x{claim.root.hex()}, is not {place}")
+    return Submitted(claim, found)
+
+
+def _kept(artifacts: Path, claim: Claim) -> bytes | None:
+    name = claim.root.hex()
+    for path in (artifacts / f"0x{name}", artifacts / name, artifacts / name[:2] / name):
+        if path.is_file():
+            return path.read_bytes()
+    return None
+
+
+def _fetched(trial: Trial, claim: Claim, blobs: HttpBlobs) -> bytes | Finding | None:
+    problems = problems_of(trial.context.rules, trial.context.environment, claim)
+    limits = checks.artifact_limits(trial.context.rules, [problem.prompt for problem in problems])
+    return fetch_once(blobs, claim, limits.file_bytes)
+
+
+def _notes(jobs: Sequence[JobEvidence], whole: bool) -> Iterator[str]:
+    for job in jobs:
+        if any(finding.reason is Reason.UNAVAILABLE for finding in job.findings):
+            yield f"job {job.job}: that its artifact could not be fetched then cannot be tried again now"
+    if not whole:
+        yield "not every bundle of earlier rounds could be had: the nodes' records are those of the others"
+
+
+def _differences(said: Sequence[JobEvidence], found: Sequence[JobEvidence], rules: Rules) -> Iterator[Difference]:
+    pairs = [(theirs.measurements, ours.measurements) for theirs, ours in zip(said, found, strict=True)]
+    for column, tolerance in tolerances(rules.thresholds).items():
+        apart = [
+            _apart(getattr(theirs, column), getattr(ours, column))
+            for theirs, ours in pairs
+            if theirs is not None and ours is not None
+        ]
+        yield Difference(column, max(apart, default=0.0), tolerance)
+
+
+def _apart(theirs: np.ndarray, ours: np.ndarray) -> float:
+    if theirs.shape != ours.shape:
+        return float("inf")
+    return float(np.abs(theirs.astype(np.float64) - ours.astype(np.float64)).max(initial=0.0))

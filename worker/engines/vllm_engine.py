@@ -1,0 +1,170 @@
+"""The engine on vLLM: continuous batching and paged attention, with the seeded choice in vLLM's own sampler."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from threading import Event
+from types import ModuleType
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from protocol.errors import Misconfigured, Unavailable
+from protocol.tensor.completions import Completion, Request
+from protocol.tensor.directory import check_model_directory
+from protocol.tensor.model import Model, load_tokenizer
+from worker.engines.vllm_steps import Sampled
+
+if TYPE_CHECKING:
+    from worker.engines.vllm_internals import Core
+
+MAX_ROWS = 256
+CPU_CACHE_BYTES = 1 << 30
+
+
+class VllmEngine:
+    """See ``worker.engines.engine.Engine``. ``dtype`` is that of the run's rules.
+
+    ``max_rows`` requests run at once, the others wait; ``cache_bytes`` hold keys and values (None: 1 GiB on a CPU,
+    nine tenths of what is free on an accelerator).
+    """
+
+    def __init__(
+        self,
+        dtype: Literal["float32", "bfloat16"] = "float32",
+        device: str = "cpu",
+        max_rows: int = MAX_ROWS,
+        cache_bytes: int | None = None,
+    ) -> None:
+        """Imports vLLM, which takes some ten seconds. ``Misconfigured`` where it is missing or of another version."""
+        check_installed()
+        _internals().check_version()
+        self._dtype, self._max_rows = dtype, max_rows
+        self._cache_bytes = CPU_CACHE_BYTES if cache_bytes is None and device == "cpu" else cache_bytes
+        self._model: Model | None = None
+        self._core: Core | None = None
+        self._shapes: dict[str, list[int]] = {}
+        self._calls = itertools.count()
+
+    @property
+    def model(self) -> Model:
+        """Tokenizer and end-of-text of the model that is loaded. Its ``network`` is None: vLLM's is another kind."""
+        if self._model is None:
+            raise Misconfigured("the engine has no model yet: load a model directory first")
+        return self._model
+
+    def load(self, directory: Path) -> None:
+        """Load a model directory."""
+        check_model_directory(directory)
+        tokenizer, shapes = load_tokenizer(directory), _shapes(directory)
+        self.close()
+        self._core = _internals().Core(directory, self._dtype, self._max_rows, self._cache_bytes)
+        self._shapes, self._model = shapes, Model(None, tokenizer, tokenizer.eos_token_id)
+
+    def swap(self, directory: Path) -> None:
+        """Take over the weights of another version, in place. Looked at first: half a swap could not be undone."""
+        if self._core is None:
+            self.load(directory)
+            return
+        if _shapes(directory) != self._shapes:
+            raise Misconfigured(f"{directory} does not hold the weights of this model: fetch it again")
+        self._core.reload(directory)
+
+    def hidden_states(self, request: Request, output_tokens: Sequence[int]) -> torch.Tensor:
+        """What the LM head sees before each of ``output_tokens``, (T, H) in the engine's dtype, by one prefill."""
+        if self._core is None:
+            raise Misconfigured("the engine has no model yet: load a model directory first")
+        fed = [*request.prompt_tokens, *output_tokens[:-1]]
+        return self._core.hidden_states(fed)[len(request.prompt_tokens) - 1 : len(fed)]
+
+    def close(self) -> None:
+        """Frees weights and cache; ``load`` may follow."""
+        if self._core is not None:
+            self._core.close()
+        self._core = self._model = None
+
+    def generate(self, requests: Sequence[Request], cancel: Event | None = None) -> list[Completion]:
+        """Complete every request, in their order."""
+        if self._core is None:
+            raise Misconfigured("the engine has no model yet: load a model directory first")
+        if not requests:
+            return []
+        outputs = self._run(self._core, requests, cancel or Event())
+        sampled = self._core.recorder.by_request(len(requests))
+        self._core.recorder.steps.clear()
+        return [_completion(*parts) for parts in zip(requests, outputs, sampled, strict=True)]
+
+    def _run(self, core: Core, requests: Sequence[Request], cancel: Event) -> list[list[int]]:
+        """Steps until all are complete; whatever ends it early leaves nothing behind in vLLM."""
+        call = next(self._calls)
+        numbers = {f"{call}-{number}": number for number in range(len(requests))}
+        outputs: list[list[int]] = [[]] * len(requests)
+        core.recorder.steps.clear()
+        try:
+            for name, number in list(numbers.items()):
+                self._add(core, name, number, requests[number])
+            while numbers:
+                if cancel.is_set():
+                    raise Unavailable("generation was cancelled")
+                for name, tokens in core.step():
+                    outputs[numbers.pop(name)] = tokens
+        finally:
+            core.abort(list(numbers))
+        return outputs
+
+    def _add(self, core: Core, name: str, number: int, request: Request) -> None:
+        longest = len(request.prompt_tokens) + request.max_tokens
+        if longest > core.max_tokens:
+            raise Misconfigured(
+                f"a prompt of {len(request.prompt_tokens)} tokens and {request.max_tokens} more exceed the "
+                f"{core.max_tokens} positions of this model: vLLM cannot work for this run"
+            )
+        core.add(
+            name,
+            number,
+            request.prompt_tokens,
+            request.noise_key,
+            request.temperature,
+            request.max_tokens,
+            request.stop_token,
+        )
+
+
+def check_installed() -> None:
+    """Raises ``Misconfigured`` where vLLM is not installed."""
+    if importlib.util.find_spec("vllm") is None:
+        raise Misconfigured(
+            "vLLM is not installed: run `make vllm`, or set ASSIZE_WORKER_ENGINE=transformers to work without it"
+        )
+
+
+def _internals() -> ModuleType:
+    return importlib.import_module("worker.engines.vllm_internals")
+
+
+def _completion(request: Request, output: Sequence[int], sampled: Sampled) -> Completion:
+    tokens = tuple(sampled.tokens_T.tolist())
+    if tokens != tuple(output):
+        raise RuntimeError("vLLM sampled other tokens than its scores determine")
+    reason: Literal["stop", "length"] = "stop" if tokens[-1] == request.stop_token else "length"
+    return Completion(tokens, sampled.logprobs_T, sampled.hidden_TH, reason)
+
+
+def _shapes(directory: Path) -> dict[str, list[int]]:
+    """Shape of every tensor of a model directory, by name."""
+    shapes: dict[str, list[int]] = {}
+    for file in sorted(directory.glob("*.safetensors")):
+        try:
+            with safe_open(file, framework="pt") as held:
+                shapes |= {name: held.get_slice(name).get_shape() for name in held.keys()}  # noqa: SIM118
+        except SafetensorError as error:
+            raise Misconfigured(f"{file} does not hold weights of this model: {error}") from error
+    return shapes
+
+
+# MAX_ROWS: what vLLM itself takes as its default on a large accelerator.

@@ -1,0 +1,281 @@
+"""Whatever reaches into vLLM: the only file to look at when another version of it misbehaves.
+
+Tried on vLLM 0.32 (the CPU build). What is relied on beyond the documented: the offline engine steps in this process
+(no second one), its first model runner calls the model's ``logits_processor`` module once a step with one row per
+request of the batch, and then the custom logits processors with the rows in the same order.
+
+Axes: B requests in the running batch, V vocabulary, T positions, H hidden size.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import random
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from protocol.errors import Misconfigured
+from protocol.tensor.noise import perturb
+from worker.engines.vllm_steps import Recorder, Step
+
+TRIED = (0, 32)
+SEEDED = "assize"
+"""Key in ``SamplingParams.extra_args`` under which a request's number, noise key and temperature travel."""
+
+os.environ.update(
+    VLLM_ENABLE_V1_MULTIPROCESSING="0",  # the hook and the noise live in this process
+    VLLM_USE_V2_MODEL_RUNNER="0",  # the second model runner calls no custom logits processors
+    VLLM_NO_USAGE_STATS="1",
+    VLLM_DO_NOT_TRACK="1",
+    DO_NOT_TRACK="1",
+    HF_HUB_OFFLINE="1",
+    VLLM_HOST_IP="127.0.0.1",  # else it asks the system which of its addresses leads to the Internet
+    GLOO_SOCKET_IFNAME="lo",
+    VLLM_CPU_OMP_THREADS_BIND="nobind",  # other workers and validators share the cores
+)
+os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """While vLLM is imported or started: its warnings are not ours, and this process keeps its threads and seeds."""
+    set_threads, threads = torch.set_num_threads, torch.get_num_threads()
+    python, numbers = random.getstate(), np.random.get_state()
+    try:
+        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        torch.set_num_threads = set_threads  # the CPU build puts a function that only complains in its place
+        torch.set_num_threads(threads)
+        random.setstate(python)
+        np.random.set_state(numbers)
+
+
+with _undisturbed():
+    import vllm
+    from vllm import EngineArgs, LLMEngine, SamplingParams
+    from vllm.model_executor.layers.logits_processor import LogitsProcessor as Head
+    from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
+    from vllm.platforms import current_platform
+    from vllm.triton_utils import dispatcher
+    from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, process_dict_updates
+
+
+def _attributes(value: object) -> dict[str, Any]:
+    """``vars``, for objects too that answer to ``__dict__`` with something else."""
+    found = vars(value)
+    return found if isinstance(found, dict) else {}
+
+
+# Starting, vLLM looks at every object of every module, and falls over llvmlite's library where numba is loaded.
+dispatcher.vars = _attributes
+
+
+def check_version(version: str = vllm.__version__) -> None:
+    """Raises ``Misconfigured`` where this file was not tried on the vLLM that is installed."""
+    found = tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
+    if found != TRIED:
+        tried = ".".join(map(str, TRIED))
+        raise Misconfigured(
+            f"vLLM {version} is installed, but this engine was tried on {tried} alone: install vllm=={tried}.0"
+        )
+
+
+@dataclass(slots=True)
+class _Row:
+    """A request in the running batch. ``output`` is vLLM's own list, which grows as tokens are sampled."""
+
+    request: int
+    key: tuple[int, int]
+    temperature: float
+    output: list[int]
+
+
+class SeededSampling(LogitsProcessor):  # type: ignore[misc]  # vLLM is untyped here
+    """Adds each request's noise to its row of logits, so that the greedy choice after it is the seeded one."""
+
+    recorder: Recorder
+
+    def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
+        self.device = device
+        self.rows: dict[int, _Row] = {}
+        self._arrange()
+
+    def is_argmax_invariant(self) -> bool:
+        return False
+
+    def update_state(self, batch_update: BatchUpdate | None) -> None:
+        """Follows the requests that came, went, or changed places."""
+        if process_dict_updates(self.rows, batch_update, _row):
+            self._arrange()
+
+    def _arrange(self) -> None:
+        rows = [self.rows[place] for place in sorted(self.rows)]
+        self.requests_B = [row.request for row in rows]
+        self.outputs_B = [row.output for row in rows]
+        self.keys_B2 = torch.tensor([row.key for row in rows], dtype=torch.int64, device=self.device)
+        self.temperatures_B = torch.tensor([row.temperature for row in rows], device=self.device)
+        self.divisors_B1 = torch.where(self.temperatures_B == 0, 1.0, self.temperatures_B)[:, None]
+        self.divides = any(row.temperature not in (0.0, 1.0) for row in rows)
+
+    def apply(self, logits_BV: torch.Tensor) -> torch.Tensor:
+        """Returns the scores that vLLM takes the argmax of, and records the row of each request."""
+        hidden_BH = self.recorder.hidden_BH
+        if not len(logits_BV) == len(hidden_BH) == len(self.requests_B):
+            raise Misconfigured(
+                f"vLLM {vllm.__version__} batches otherwise than this engine expects: install vllm 0.32"
+            )
+        positions_B = [len(output) for output in self.outputs_B]
+        scores_BV = logits_BV.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
+        scores_BV = perturb(scores_BV, self.keys_B2, torch.tensor(positions_B, device=self.device), self.temperatures_B)
+        tokens_B1 = scores_BV.argmax(-1, keepdim=True)
+        scaled_BV = logits_BV.float() / self.divisors_B1 if self.divides else logits_BV.float()
+        logprobs_B = scaled_BV.gather(1, tokens_B1)[:, 0] - scaled_BV.logsumexp(-1)
+        kept_BH = hidden_BH.to(torch.bfloat16, copy=True)
+        self.recorder.steps.append(Step(self.requests_B, positions_B, tokens_B1[:, 0], logprobs_B, kept_BH))
+        return scores_BV
+
+
+def _row(params: SamplingParams, _prompt: object, output: list[int]) -> _Row:
+    request, *key, temperature = params.extra_args[SEEDED]
+    return _Row(request, (key[0], key[1]), temperature, output)
+
+
+class Core:
+    """A vLLM engine in this process with ``processor`` in its sampler and a hook before its LM head."""
+
+    processor = SeededSampling
+
+    def __init__(self, directory: Path, dtype: str, max_rows: int, cache_bytes: int | None) -> None:
+        """Raises ``Misconfigured`` where vLLM refuses the model or lacks the memory."""
+        self.recorder = Recorder()
+        arguments = EngineArgs(
+            model=str(directory),
+            dtype=dtype,
+            skip_tokenizer_init=True,
+            enforce_eager=True,
+            async_scheduling=False,  # a row's position is the length of its output, which must be up to date
+            max_num_seqs=max_rows,
+            kv_cache_memory_bytes=cache_bytes,
+            logits_processors=[type("Seeded", (self.processor,), {"recorder": self.recorder})],
+            disable_log_stats=True,
+            use_tqdm_on_load=False,
+        )
+        try:
+            with _undisturbed():
+                self.engine = LLMEngine.from_engine_args(arguments)
+                # Collected, it would end what all engines of this process share; ``close`` frees what is its own.
+                self.engine.engine_core._finalizer.detach()
+                self.vocabulary: int = self.engine.model_config.get_vocab_size()
+                self.engine.apply_model(self._watch)
+                self._try()
+        except (ValueError, RuntimeError, OSError, KeyError, NotImplementedError) as error:
+            raise Misconfigured(f"vLLM does not run {directory}: {_first_line(error)}") from error
+        self.max_tokens: int = self.engine.model_config.max_model_len
+
+    def _try(self) -> None:
+        """Generates a token: what this machine's kernels lack shows now, not in the first round."""
+        self.add("try", 0, (0,), (0, 0), 1.0, 1, 0)
+        while not self.step():
+            pass
+        self.recorder.steps.clear()
+
+    def _watch(self, model: torch.nn.Module) -> None:
+        heads = [module for module in model.modules() if isinstance(module, Head)]
+        if len(heads) != 1 or heads[0].scale != 1.0 or heads[0].soft_cap is not None:
+            raise Misconfigured(
+                "this model changes its logits after the LM head, which rules of version 1 do not cover"
+            )
+        heads[0].register_forward_pre_hook(self._remember, with_kwargs=True)
+
+    def _remember(self, _module: object, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        self.recorder.hidden_BH = named["hidden_states"] if "hidden_states" in named else arguments[1]
+
+    def add(
+        self,
+        name: str,
+        number: int,
+        prompt_tokens: Sequence[int],
+        noise_key: tuple[int, int],
+        temperature: float,
+        max_tokens: int,
+        stop_token: int,
+    ) -> None:
+        """Queues a request; its row is recorded under ``number``."""
+        params = SamplingParams(
+            temperature=0.0,
+            max_tokens=max_tokens,
+            # vLLM refuses a stop token that no vocabulary has, which is how to ask for all of max_tokens.
+            stop_token_ids=[stop_token] if 0 <= stop_token < self.vocabulary else [],
+            ignore_eos=True,
+            detokenize=False,
+            extra_args={SEEDED: (number, *noise_key, temperature)},
+        )
+        (prompt,) = self.engine.renderer.render_cmpl([{"prompt_token_ids": list(prompt_tokens)}])
+        self.engine.add_request(name, prompt, params)
+
+    def step(self) -> list[tuple[str, list[int]]]:
+        """Gives every running request a token; the names and output tokens of those that ended with it."""
+        return [(done.request_id, list(done.outputs[0].token_ids)) for done in self.engine.step() if done.finished]
+
+    def abort(self, names: Sequence[str]) -> None:
+        """Forgets queued and running requests."""
+        self.engine.abort_request(list(names))
+
+    def hidden_states(self, tokens: Sequence[int]) -> torch.Tensor:
+        """What the LM head would see after each of ``tokens``, (T, H), from a prefill of them alone."""
+        parts: list[torch.Tensor] = []
+        hooks = self.engine.apply_model(lambda model: model.register_forward_hook(_keep_output(parts)))
+        try:
+            self.engine.reset_prefix_cache()  # what is cached is not run
+            self.add("prefill", 0, tokens, (0, 0), 0.0, 1, 0)
+            while not self.step():
+                pass
+        finally:
+            hooks[0].remove()
+            self.recorder.steps.clear()
+        return torch.cat(parts)
+
+    def reload(self, directory: Path) -> None:
+        """Takes the weights of ``directory`` over the present ones; what was cached of the old ones is forgotten."""
+        with _undisturbed():
+            self.engine.collective_rpc("reload_weights", kwargs={"weights_path": str(directory)})
+            self.engine.apply_model(_pack_heads)
+        if not self.engine.reset_prefix_cache():
+            raise Misconfigured("vLLM kept what it had cached under the old weights: start the worker again")
+
+    def close(self) -> None:
+        """Frees weights and cache."""
+        self.engine.collective_rpc(_free)
+        gc.unfreeze()  # vLLM froze everything it had allocated when it started
+        gc.collect()
+
+
+def _keep_output(parts: list[torch.Tensor]) -> Callable[[Any, Any, torch.Tensor], None]:
+    return lambda _module, _arguments, output: parts.append(output.clone())
+
+
+def _free(worker: Any) -> None:
+    worker.model_runner.shutdown()
+
+
+def _pack_heads(model: torch.nn.Module) -> None:
+    """On CPUs an LM head computes with a packed copy, which vLLM forgets to renew where it is tied to the embedding."""
+    if current_platform.is_cpu():
+        for module in model.modules():
+            if isinstance(module, ParallelLMHead):
+                module.quant_method.process_weights_after_loading(module)
+
+
+def _first_line(error: Exception) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
