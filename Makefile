@@ -12,7 +12,7 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo calibrate test test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-api vllm zoo fuzz fuzz-api sim chaos contracts-coverage contracts-deep contracts-mutants contracts-slither abi clean
+.PHONY: help demo calibrate test test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-api vllm zoo fuzz fuzz-api sim chaos contracts-coverage contracts-deep contracts-mutants contracts-slither abi lines clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one)"
 	@echo "make test            set up, run every test and check"
@@ -36,6 +36,7 @@ help:
 	@echo "make contracts-deep       the contracts' invariants, 10,000 runs of 64 calls   (RUNS=500 SEED=7)"
 	@echo "make contracts-mutants    small faults in the contracts, each of which the tests must find"
 	@echo "make contracts-slither    static analysis of the contracts: no high, no medium"
+	@echo "make lines           lines of product code, beside those of an earlier revision   (SINCE=a80c2cf)"
 	@echo "make test-python | test-contracts | lint | abi | clean"
 
 demo: .venv/.localnet contracts/node_modules/.stamp $(if $(filter vllm,$(ENGINE)),.venv/.vllm)
@@ -121,6 +122,9 @@ contracts-mutants: contracts/node_modules/.stamp
 
 contracts-slither: .venv/audit/.stamp contracts/node_modules/.stamp
 	@contracts/slither
+
+lines: .venv/.test
+	@$(BIN)/python -m tests.lines $(SINCE)
 
 abi: .venv/.test contracts/node_modules/.stamp
 	contracts/build
