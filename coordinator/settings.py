@@ -6,10 +6,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from coordinator.driver.schedule import Patience
-from coordinator.driver.selection import Admission
 from protocol.node.settings import NodeSettings, settings_config
-from protocol.wire.rules import Sequential
 
 
 class CoordinatorSettings(NodeSettings):
@@ -28,8 +25,9 @@ class CoordinatorSettings(NodeSettings):
         max_rounds, last_version: where to stop opening rounds; none by default.
         tick_seconds: pause between looks at the chain, which leaves that come in cut short.
         lease_seconds: how long a heartbeat keeps a node listable.
-        version_lag: see ``assignment.Admission``.
-        relay_wait_seconds, relay_margin_seconds: see ``schedule.Patience``.
+        version_lag: versions a listed node's checkpoint may be behind the newest.
+        relay_wait_seconds: longest wait of a claim for the other claims of its round.
+        relay_margin_seconds: time before the work deadline at which that wait ends.
         confirmations: blocks before an event is believed.
         max_artifact_bytes, max_evidence_bytes: most bytes of one upload.
     """
@@ -62,12 +60,3 @@ class CoordinatorSettings(NodeSettings):
     def database(self) -> str:
         """The database's URL."""
         return self.database_url or f"sqlite:///{self.state_dir / 'coordinator.db'}"
-
-    def admission(self, sequential: Sequential) -> Admission:
-        """Who is listed under a run's rules."""
-        return Admission(self.version_lag, sequential.neglect_bound)
-
-    @property
-    def patience(self) -> Patience:
-        """How long claims wait for company."""
-        return Patience(self.relay_wait_seconds, self.relay_margin_seconds)

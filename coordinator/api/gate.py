@@ -1,4 +1,4 @@
-"""Who signed a request, and that it is the first time: nothing else is let through."""
+"""Admission of requests: signed by a registered node's key, each used once."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ class Caller:
     key: str
 
 
+FORGET_SECONDS = 5
+"""Shortest time between deletions of expired nonces."""
+
 _BY_KEY = select(Node.id, Node.role, Node.key).where(Node.key == bindparam("key"))
 
 
@@ -41,6 +44,7 @@ class Gate:
         self._store = store
         self._deployment = deployment
         self._met: set[str] = set()
+        self._forget_at = 0
 
     def met(self, headers: Mapping[str, str]) -> bool:
         """Whether the address a request names was a node's key before; then ``expect`` has nothing to say."""
@@ -69,6 +73,9 @@ class Gate:
                 caller = _node_of(session, signed.address)
                 used = insert(Nonce).values(address=signed.address, nonce=f"{signed.nonce:x}", deadline=signed.deadline)
                 session.connection().execute(used)
+                if now >= self._forget_at:
+                    forget_nonces(session, now)
+                    self._forget_at = now + FORGET_SECONDS
         except IntegrityError as error:
             raise conflicting("this request was made before: its nonce is used; sign each request anew") from error
         return caller
@@ -84,7 +91,6 @@ def _node_of(session: Session, key: str) -> Caller:
     return Caller(node.id, Role(node.role), node.key)
 
 
-def forget_nonces(store: Store, now: int) -> None:
-    """Drops nonces whose request would be refused for its deadline by now."""
-    with store.writing() as session:
-        session.exec(delete(Nonce).where(col(Nonce.deadline) < now - 1))
+def forget_nonces(session: Session, now: int) -> None:
+    """Deletes nonces whose requests are past their deadline at ``now`` (unix seconds)."""
+    session.exec(delete(Nonce).where(col(Nonce.deadline) < now - 1))

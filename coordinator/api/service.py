@@ -126,7 +126,9 @@ class Desk:
         if run is None or (body := session.get(Rules, run.rules_hash)) is None:
             return None
         if body.hash not in self._admissions:
-            self._admissions[body.hash] = self._settings.admission(decode_rules(body.body, body.hash).sequential)
+            self._admissions[body.hash] = Admission(
+                self._settings.version_lag, decode_rules(body.body, body.hash).sequential.neglect_bound
+            )
         return self._admissions[body.hash]
 
     def _note(self, heartbeat: api.Heartbeat, now: float) -> None:

@@ -9,13 +9,14 @@ from collections.abc import Callable
 import structlog
 from pydantic import ValidationError
 
-from coordinator.api.gate import forget_nonces
 from coordinator.driver.batching import Relay
 from coordinator.driver.driver import Driver
 from coordinator.driver.leases import Leases
 from coordinator.driver.notifier import Bell
 from coordinator.driver.opener import Openings, OpeningTerms
 from coordinator.driver.pacing import Ambition
+from coordinator.driver.schedule import Patience
+from coordinator.driver.selection import Admission
 from coordinator.mirror.mirror import Mirror
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import Store
@@ -64,7 +65,7 @@ class Clockwork:
             Mirror(chain, self._store, settings.confirmations),
             self._sender,
             Openings(self._store, self._leases, self._sender, _terms(settings, rules)),
-            Relay(self._store, self._sender, settings.patience),
+            Relay(self._store, self._sender, Patience(settings.relay_wait_seconds, settings.relay_margin_seconds)),
         )
         self._tick_seconds = settings.tick_seconds
         self._failures = 0
@@ -95,12 +96,10 @@ class Clockwork:
         return self._tick_seconds
 
     def expire(self) -> None:
-        """Ends leases of silent nodes and forgets nonces that can no longer be replayed."""
-        now = time.time()
+        """Ends leases of silent nodes."""
         try:
-            for node in self._leases.expire(now):
+            for node in self._leases.expire(time.time()):
                 log.info("lease_ended", node=node)
-            forget_nonces(self._store, int(now))
         except Unavailable as error:
             log.warning("unavailable", error=str(error))
 
@@ -150,5 +149,5 @@ def keep_rules(store: Store, rules: Rules) -> None:
 def _terms(settings: CoordinatorSettings, rules: Rules) -> OpeningTerms:
     ambition = Ambition(rules.async_level, settings.max_rounds, settings.last_version)
     digest = rules_hash(encode_rules(rules))
-    admission = settings.admission(rules.sequential)
+    admission = Admission(settings.version_lag, rules.sequential.neglect_bound)
     return OpeningTerms(settings.run, digest, settings.jobs_per_round, settings.first_round_nodes, ambition, admission)

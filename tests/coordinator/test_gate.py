@@ -27,7 +27,8 @@ def test_a_nonce_is_forgotten_only_once_its_request_is_refused_anyway(tmp_path: 
     store = Store(f"sqlite:///{tmp_path}/{deadline}-{now}.db")
     with store.writing() as session:
         session.merge(Nonce(address="0xa", nonce="1", deadline=deadline))
-    forget_nonces(store, now)
+    with store.writing() as session:
+        forget_nonces(session, now)
     with store.reading() as session:
         kept = session.exec(select(Nonce)).first() is not None
     store.close()
