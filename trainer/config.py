@@ -1,6 +1,6 @@
 """The recipe of a run. Free of torch, so that settings are checked before anything heavy loads.
 
-The defaults are INTELLECT-2's (arXiv 2505.07291): a 32B model, 256 prompts of 16 samples a step. ``builtin`` is the
+The defaults are INTELLECT-2's (arXiv 2505.07291): a 32B model, 256 prompts a step. ``builtin`` is the
 recipe of the tiny model that needs no download.
 """
 
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Recipe(BaseModel):
-    """Every number that training depends on; the rollouts' own are in the run's rules.
+    """Hyperparameters of training alone. How rollouts are sampled and how old they may be stands in the run's rules.
 
     epsilon, delta          bounds of the two-sided clipping: ratio within 1 -/+ epsilon, and at most delta
     kl_coefficient          weight of the exact KL to checkpoint 0; 0 leaves the reference out altogether
@@ -25,7 +25,6 @@ class Recipe(BaseModel):
     groups_to_start         informative groups of a single round that suffice to make one
     optimizer_steps         optimizer steps that a training step is cut into
     microbatch_tokens       padded tokens of one forward and backward pass
-    async_level             how many versions a rollout may be behind
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,12 +46,8 @@ class Recipe(BaseModel):
     steps: int = Field(default=1000, ge=1)
     groups_per_step: int = Field(default=256, ge=1)
     groups_to_start: int = Field(default=256, ge=1)
-    samples_per_group: int = Field(default=16, ge=2)
     optimizer_steps: int = Field(default=8, ge=1)
     microbatch_tokens: int = Field(default=32768, ge=1)
-    max_tokens: int = Field(default=32768, ge=1)
-    temperature: float = Field(default=1.0, ge=0, le=1.5)
-    async_level: int = Field(default=2, ge=0, le=16)
 
     @classmethod
     def builtin(cls, **changes: Any) -> Self:
@@ -79,10 +74,8 @@ _BUILTIN: dict[str, Any] = {
     "steps": 56,
     "groups_per_step": 64,
     "groups_to_start": 16,
-    "samples_per_group": 8,
     "optimizer_steps": 2,
     "microbatch_tokens": 2048,
-    "max_tokens": 64,
 }
 
 

@@ -7,6 +7,7 @@ import hashlib
 from protocol.environments.environment import Environment
 from protocol.tensor.decode import Request, decode
 from protocol.tensor.model import Model
+from protocol.wire.rules import Rules
 
 _DOMAIN = b"assize/evaluate/1"
 
@@ -14,19 +15,21 @@ _DOMAIN = b"assize/evaluate/1"
 def accuracy(
     model: Model,
     environment: Environment,
+    rules: Rules,
     seed: int,
     count: int = 512,
-    temperature: float = 1.0,
-    max_tokens: int = 64,
 ) -> float:
-    """Mean reward of one completion for each of ``count`` held-out problems; ``seed`` fixes problems and samples."""
+    """Returns the mean reward of one completion per held-out problem, sampled as the run's rules say.
+
+    ``seed`` fixes the ``count`` problems and the sampling noise.
+    """
     problems = environment.held_out_problems(count, seed)
     requests = [
         Request(
             prompt_tokens=model.prompt_tokens(problem.prompt),
             noise_key=_noise_key(seed, index),
-            max_tokens=max_tokens,
-            temperature=temperature,
+            max_tokens=rules.max_tokens,
+            temperature=rules.temperature,
             stop_token=model.stop_token,
         )
         for index, problem in enumerate(problems)

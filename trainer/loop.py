@@ -80,14 +80,14 @@ class Trainer:
     def __init__(
         self,
         policy: Policy,
-        recipe: Recipe,
         inbox: Inbox,
         publisher: Publisher,
         environment: Environment,
         schedule: Schedule,
         state_dir: Path,
     ) -> None:
-        self.policy, self.recipe, self.inbox, self.publisher = policy, recipe, inbox, publisher
+        self.policy, self.inbox, self.publisher = policy, inbox, publisher
+        self.recipe, self.rules = policy.recipe, policy.rules
         self.environment, self.schedule, self.state_dir = environment, schedule, state_dir
         self.state, self.previous = state_dir / "state.safetensors", state_dir / "previous.safetensors"
         self.log = structlog.get_logger("trainer")
@@ -184,18 +184,18 @@ class Trainer:
     def _selection(self) -> Selection | None:
         """What the next step trains on, or None while it should wait for more."""
         newest = self.policy.version
-        self.inbox.poll(oldest_usable=newest - self.recipe.async_level)
+        self.inbox.poll(oldest_usable=newest - self.rules.async_level)
         if self.inbox.published < newest:
             self.announced = None  # a reorganisation has undone the announcement: first of all it is made again
             return None
         groups = [group for group in self.inbox.groups() if self._can_weigh(group)]
-        selection = select(groups, newest, self.recipe.async_level, self.recipe.groups_per_step)
+        selection = select(groups, newest, self.rules.async_level, self.recipe.groups_per_step)
         return selection if ready(selection, self.recipe) else None
 
     def _can_weigh(self, group: Group) -> bool:
         """Whether a group's own policy is at hand, or it is too old anyhow; some are not once steps were taken back."""
         return group.version in self.policy.kept or not usable(
-            group.version, self.policy.version, self.recipe.async_level
+            group.version, self.policy.version, self.rules.async_level
         )
 
     def _finished(self) -> bool:
@@ -216,8 +216,7 @@ class Trainer:
             self.environment,
             seed=self.schedule.seed + version,
             count=EVALUATION_PROBLEMS,
-            temperature=self.recipe.temperature,
-            max_tokens=self.recipe.max_tokens,
+            rules=self.rules,
         )
         self.watch.mark("evaluate")
         self._record("evaluation", version=version, accuracy=self.evaluated[version])

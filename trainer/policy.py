@@ -18,11 +18,13 @@ from torch.func import functional_call
 
 from protocol.errors import Misconfigured
 from protocol.tensor.model import load_model
+from protocol.wire.rules import Rules
 from trainer import grpo
 from trainer.batch import MicroBatch
 from trainer.config import Recipe
 
 Weights = dict[str, torch.Tensor]
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +50,9 @@ class StepRecord:
 class Policy:
     """A model directory in training. ``version`` is that of the weights it holds; ``step`` makes the next."""
 
-    def __init__(self, directory: Path, recipe: Recipe, dtype: torch.dtype = torch.float32) -> None:
-        self.recipe = recipe
-        self.model = load_model(directory, dtype)
+    def __init__(self, directory: Path, recipe: Recipe, rules: Rules) -> None:
+        self.recipe, self.rules = recipe, rules
+        self.model = load_model(directory, DTYPES[rules.model.dtype])
         self.network = self.model.network
         self.objective = grpo.Objective(recipe.epsilon, recipe.delta, recipe.kl_coefficient, recipe.entropy_coefficient)
         self.optimizer = _optimizer(self.network, recipe)
@@ -96,7 +98,8 @@ class Policy:
             return None
         if version not in self.kept:
             raise Misconfigured(
-                f"the weights of version {version} are not kept: raise async_level or take fresher rollouts"
+                f"the weights of version {version} are not kept: the run's rules allow rollouts up to "
+                f"{self.rules.async_level} versions old"
             )
         return self.kept[version]
 
@@ -115,7 +118,7 @@ class Policy:
             "logits_to_keep": batch.tokens_BT.shape[1] - batch.first,
         }
         output: Any = self.network(**inputs) if weights is None else functional_call(self.network, weights, (), inputs)
-        return grpo.logprobs(output.logits, self.recipe.temperature)
+        return grpo.logprobs(output.logits, self.rules.temperature)
 
     def _optimize(self, part: Sequence[tuple[MicroBatch, grpo.Tokens]], tally: _Tally) -> None:
         """One optimizer step; a gradient that is not finite is thrown away."""
@@ -140,7 +143,7 @@ class Policy:
     def _advance(self) -> None:
         self.version += 1
         self.kept[self.version] = self.weights()
-        for version in [v for v in self.kept if v < self.version - self.recipe.async_level]:
+        for version in [v for v in self.kept if v < self.version - self.rules.async_level]:
             del self.kept[version]
 
     def state_dict(self) -> dict[str, Any]:

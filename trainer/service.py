@@ -42,8 +42,7 @@ def build(settings: TrainerSettings) -> tuple[Trainer, ChunkStore]:
     rules = decode_rules(CoordinatorClient(settings.coordinator_url).rules(terms.rules_hash), terms.rules_hash)
     tasks = environment(rules.environment.name, rules.environment.params)
     recipe = read_recipe(settings.run_file)
-    dtype = {"float32": torch.float32, "bfloat16": torch.bfloat16}[rules.model.dtype]
-    policy = Policy(settings.model, recipe, dtype)
+    policy = Policy(settings.model, recipe, rules)
     store = ChunkStore(settings.state_dir / "origin")
     sender = Sender(chain, wallet, settings.state_dir / "sender.db")
     folder = settings.state_dir / "versions"
@@ -53,7 +52,7 @@ def build(settings: TrainerSettings) -> tuple[Trainer, ChunkStore]:
     schedule = Schedule(
         settings.last_version or recipe.steps, settings.evaluate_every, settings.target_accuracy, settings.seed
     )
-    return Trainer(policy, recipe, inbox, publisher, tasks, schedule, settings.state_dir), store
+    return Trainer(policy, inbox, publisher, tasks, schedule, settings.state_dir), store
 
 
 def serve(settings: TrainerSettings) -> int:

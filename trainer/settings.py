@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import Field, ValidationError
 
 from protocol.errors import Misconfigured
 from protocol.node.settings import NodeSettings, settings_config
+from protocol.wire.rules import Rules
 from trainer.config import Recipe
 
 
@@ -57,8 +59,16 @@ def read_recipe(run_file: Path) -> Recipe:
     preset = table.pop("preset", None)
     if preset not in (None, "builtin"):
         raise Misconfigured(f"{run_file}: recipe.preset: there is no preset {preset!r}, only 'builtin'")
+    _refuse_rules(run_file, table)
     try:
         return Recipe.builtin(**table) if preset else Recipe.model_validate(table)
     except ValidationError as error:
         first = error.errors()[0]
         raise Misconfigured(f"{run_file}: recipe.{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+
+
+def _refuse_rules(run_file: Path, table: Mapping[str, object]) -> None:
+    """Refuses a recipe that sets what the run's rules set: workers and validators would not follow it."""
+    for name in table:
+        if name in Rules.model_fields:
+            raise Misconfigured(f"{run_file}: recipe.{name}: set by the run's rules, remove it from [recipe]")

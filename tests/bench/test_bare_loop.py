@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from deploy.runs.run_file import read_run_file
 from protocol.environments.arithmetic import Arithmetic
 from tests.bench.tax.bare_loop import BareRecord, BareStep, run_bare
 from trainer.builtin import Warmup, make_builtin
 from trainer.config import Recipe
 
-RECIPE = Recipe.builtin(steps=4, groups_per_step=16, samples_per_group=4, max_tokens=40)
+RECIPE = Recipe.builtin(steps=4, groups_per_step=16)
+RULES = read_run_file().rules.model_copy(update={"samples_per_group": 4, "max_tokens": 40})
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +28,7 @@ def warm_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _run(directory: Path, **options: object) -> BareRecord:
-    return run_bare(directory, Arithmetic(2), RECIPE, 5, **{"problems": 64, **options})  # type: ignore[arg-type]
+    return run_bare(directory, Arithmetic(2), RULES, RECIPE, 5, **{"problems": 64, **options})  # type: ignore[arg-type]
 
 
 def test_a_seed_gives_the_same_run_twice(warm_directory: Path) -> None:

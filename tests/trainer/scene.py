@@ -35,9 +35,7 @@ from trainer.loop import Schedule, Trainer
 from trainer.policy import Policy
 from trainer.publish import Publisher
 
-RECIPE = Recipe.builtin(
-    steps=4, groups_per_step=8, groups_to_start=2, samples_per_group=2, optimizer_steps=1, max_tokens=8, async_level=1
-)
+RECIPE = Recipe.builtin(steps=4, groups_per_step=8, groups_to_start=2, optimizer_steps=1)
 RIGHT, WRONG = "right", "wrong"
 
 
@@ -77,7 +75,7 @@ class Scene:
 
     def policy(self) -> Policy:
         """The model of version 0."""
-        return Policy(self.model, RECIPE)
+        return Policy(self.model, RECIPE, RULES)
 
     def inbox(self, policy: Policy) -> Inbox:
         """An inbox that has seen nothing yet."""
@@ -103,7 +101,7 @@ class Scene:
         policy = self.policy()
         publisher, stack = self.publisher(state)
         schedule = Schedule(last_version)
-        return Trainer(policy, RECIPE, self.inbox(policy), publisher, self.environment, schedule, state), stack
+        return Trainer(policy, self.inbox(policy), publisher, self.environment, schedule, state), stack
 
     def round(self, reasons: Mapping[int, Reason], version: int = 0, answers: Sequence[str] = (RIGHT, WRONG)) -> int:
         """A round judged as said, one job for each reason; its tally is mined. Every group has these answers."""

@@ -12,12 +12,13 @@ import torch
 from protocol.environments.arithmetic import Arithmetic
 from protocol.errors import Misconfigured
 from protocol.tensor.model import load_model
+from tests.coordinator.swarm import RULES
 from trainer.batch import Group, MicroBatch, pack
 from trainer.config import Recipe
 from trainer.evaluate import accuracy
 from trainer.policy import Policy
 
-RECIPE = Recipe.builtin(learning_rate=1e-2, gain_rate=1.0, warmup_steps=0, async_level=1)
+RECIPE = Recipe.builtin(learning_rate=1e-2, gain_rate=1.0, warmup_steps=0)
 GOOD, BAD = (9, 10, 11, 1), (12, 13, 1)
 
 
@@ -32,7 +33,7 @@ def _joined(batches: list[list[MicroBatch]]) -> list[MicroBatch]:
 
 def _policy(directory: Path, **changes: object) -> Policy:
     torch.set_num_threads(1)
-    return Policy(directory, Recipe.model_validate({**RECIPE.model_dump(), **changes}))
+    return Policy(directory, Recipe.model_validate({**RECIPE.model_dump(), **changes}), RULES)
 
 
 def _logprob(policy: Policy, completion: tuple[int, ...]) -> float:
@@ -81,6 +82,15 @@ def test_versions_beyond_the_async_level_are_forgotten_and_refused(model_directo
     assert sorted(policy.kept) == [1, 2]
     with pytest.raises(Misconfigured, match="version 0 are not kept"):
         policy.step(_batches(0))
+
+
+def test_logprobs_are_taken_at_the_temperature_of_the_rules(model_directory: Path) -> None:
+    ((batch,),) = pack([Group(0, 0, 0, 0, (5, 6), (GOOD, BAD), (1.0, 0.0))], 1, 1000)
+    policy = _policy(model_directory)
+    hot = Policy(model_directory, RECIPE, RULES.model_copy(update={"temperature": 0.5}))
+    with torch.no_grad():
+        logits = policy.network(input_ids=batch.tokens_BT[:, :-1], logits_to_keep=batch.tokens_BT.shape[1] - 2).logits
+        torch.testing.assert_close(hot._logprobs(batch), (logits / 0.5).log_softmax(-1))
 
 
 def test_a_gradient_that_is_not_finite_skips_the_optimizer_step_and_not_the_run(model_directory: Path) -> None:
@@ -152,5 +162,5 @@ def test_saved_weights_load_as_the_model_they_were(model_directory: Path, tmp_pa
 
 def test_accuracy_is_the_same_for_the_same_seed(model_directory: Path) -> None:
     model = load_model(model_directory, torch.float32)
-    first, second = (accuracy(model, Arithmetic(3), 4, count=16, max_tokens=8) for _ in range(2))
+    first, second = (accuracy(model, Arithmetic(3), RULES, 4, count=16) for _ in range(2))
     assert first == second == 0.0

@@ -55,8 +55,8 @@ def test_a_setting_that_will_not_do_is_named(tmp_path: Path, changes: dict[str, 
 
 
 def test_a_recipe_is_read_over_the_defaults(tmp_path: Path) -> None:
-    recipe = read_recipe(run_file(tmp_path, "[recipe]\nsteps = 3\nasync_level = 1\n"))
-    assert (recipe.steps, recipe.async_level) == (3, 1)
+    recipe = read_recipe(run_file(tmp_path, "[recipe]\nsteps = 3\noptimizer_steps = 1\n"))
+    assert (recipe.steps, recipe.optimizer_steps) == (3, 1)
     assert recipe.delta == Recipe().delta
 
 
@@ -76,6 +76,14 @@ def test_a_run_file_that_will_not_do_is_named_with_the_field(tmp_path: Path, tex
         read_recipe(run_file(tmp_path, text))
     assert "\n" not in str(refused.value)
     assert "run.toml" in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["async_level", "temperature", "max_tokens", "samples_per_group"])
+@pytest.mark.parametrize("preset", ["", "preset = 'builtin'\n"])
+def test_a_recipe_that_sets_what_the_rules_set_is_refused(tmp_path: Path, name: str, preset: str) -> None:
+    with pytest.raises(Misconfigured, match=f"recipe.{name}: set by the run's rules") as refused:
+        read_recipe(run_file(tmp_path, f"[recipe]\n{preset}{name} = 1\n"))
+    assert "\n" not in str(refused.value)
 
 
 def test_a_run_file_that_is_not_there_or_no_text_is_named(tmp_path: Path) -> None:

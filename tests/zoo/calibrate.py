@@ -18,7 +18,7 @@ import torch
 
 from deploy.adversaries import adversary
 from deploy.adversaries.models import make_once
-from deploy.runs.run_file import BUILTIN
+from deploy.runs.run_file import BUILTIN, read_run_file
 from protocol.environments.arithmetic import Arithmetic
 from protocol.environments.registry import environment
 from protocol.node.console import guard
@@ -101,8 +101,9 @@ def make_models(tasks: Arithmetic) -> Models:
 def train(first: Path, tasks: Arithmetic, recipe: Recipe, seed: int, last: Path) -> None:
     """Trains with the bare loop, and keeps what comes of it."""
     with torch.enable_grad():
-        loop = Loop(first, tasks, recipe, seed)
-        loop.staleness, loop.lose = recipe.async_level, lambda round_, group: False
+        rules = read_run_file().rules
+        loop = Loop(first, tasks, rules, recipe, seed)
+        loop.staleness, loop.lose = rules.async_level, lambda round_, group: False
         for _ in range(recipe.steps):
             loop.advance(measured=False)
         loop.policy.save_weights(last)

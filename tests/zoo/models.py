@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from deploy.adversaries.models import KEPT_IN, make_once, other_model
+from deploy.runs.run_file import read_run_file
 from protocol.environments.arithmetic import Arithmetic
 from tests.bench.tax.bare_loop import Loop
 from trainer.builtin import Warmup
@@ -35,7 +36,7 @@ def prepare(environment: Arithmetic) -> tuple[Path, Path]:
 
 
 def _train(first: Path, environment: Arithmetic, older: Path, newer: Path) -> None:
-    loop = Loop(first, environment, Recipe.builtin(), SEED)
+    loop = Loop(first, environment, read_run_file().rules, Recipe.builtin(), SEED)
     loop.staleness, loop.lose = 1, lambda round_, group: False
     for step in range(1, STEPS + 1):
         loop.advance(measured=False)

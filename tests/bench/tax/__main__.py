@@ -1,9 +1,9 @@
 """The trust tax: what it costs that nobody is trusted.
 
 For each seed, a bare single-process loop on both cores and then the whole market train the same model with the same
-engine, recipe and batch, up to the same staleness, to the same accuracy. Wall-clocks start when the first accuracy has
-been measured and end when the target has; measurements in between count on both sides. The tax is the ratio of seconds
-per trained token.
+engine, rules, recipe and batch, up to the same staleness, to the same accuracy. Wall-clocks start when the first
+accuracy has been measured and end when the target has; measurements in between count on both sides. The tax is the
+ratio of seconds per trained token.
 """
 
 from __future__ import annotations
@@ -84,13 +84,14 @@ def run_bare_side(model: Path, seed: int) -> dict[str, Any]:
     from deploy.runs.run_file import read_run_file
     from protocol.environments.registry import environment
     from tests.bench.tax.bare_loop import run_bare
-    from trainer.settings import read_recipe
 
-    tasks = read_run_file(BUILTIN).rules.environment
+    run_file = read_run_file(BUILTIN)
+    rules, tasks = run_file.rules, run_file.rules.environment
     record = run_bare(
         model,
         environment(tasks.name, tasks.params),
-        read_recipe(BUILTIN),
+        rules,
+        run_file.recipe,
         seed,
         target_accuracy=TARGET,
         evaluate_every=EVALUATE_EVERY,

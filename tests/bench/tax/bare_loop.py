@@ -1,6 +1,6 @@
-"""The bare loop: the recipe in one process, without a market. What the market's wall-clock is measured against.
+"""The bare loop: a run's training in one process, without a market. Baseline for the market's wall-clock.
 
-Same engine, recipe, batch and staleness as the market's, on all the threads torch is given; nothing is proved, sent
+Uses the market's engine, rules, recipe, batch and staleness, on all the threads torch is given. Nothing is proved, sent
 or judged.
 """
 
@@ -16,6 +16,7 @@ from eth_utils.crypto import keccak
 
 from protocol.environments.environment import Environment, Problem
 from protocol.tensor.decode import Completion, Request
+from protocol.wire.rules import Rules
 from protocol.wire.sampling import noise_key
 from trainer.batch import Group, pack, select
 from trainer.config import Recipe
@@ -65,6 +66,7 @@ class BareRecord:
 def run_bare(
     model_directory: Path,
     environment: Environment,
+    rules: Rules,
     recipe: Recipe,
     seed: int,
     *,
@@ -77,11 +79,11 @@ def run_bare(
 ) -> BareRecord:
     """Train ``recipe.steps`` rounds, or until ``target_accuracy`` is measured on ``problems`` held-out problems.
 
-    ``staleness`` is how many versions old the generating weights are (default: the recipe's async level); ``lose``
+    ``staleness`` is how many versions old the generating weights are (default: the rules' async level); ``lose``
     says which groups of a round never reach the trainer.
     """
-    loop = Loop(model_directory, environment, recipe, seed)
-    loop.staleness = recipe.async_level if staleness is None else staleness
+    loop = Loop(model_directory, environment, rules, recipe, seed)
+    loop.staleness = rules.async_level if staleness is None else staleness
     loop.problems, loop.lose = problems, lose
     before = loop.accuracy()
     reached: int | None = None
@@ -116,10 +118,12 @@ class Loop:
     problems: int
     lose: Callable[[int, int], bool]
 
-    def __init__(self, model_directory: Path, environment: Environment, recipe: Recipe, seed: int) -> None:
-        self.environment, self.recipe, self.seed = environment, recipe, seed
-        self.policy = Policy(model_directory, recipe)
-        self.engine = TransformersEngine()
+    def __init__(
+        self, model_directory: Path, environment: Environment, rules: Rules, recipe: Recipe, seed: int
+    ) -> None:
+        self.environment, self.rules, self.recipe, self.seed = environment, rules, recipe, seed
+        self.policy = Policy(model_directory, recipe, rules)
+        self.engine = TransformersEngine(rules.model.dtype)
         self.engine.load(model_directory)
         self.round, self.steps = 0, list[BareStep]()
         self.left: tuple[Group, ...] = ()
@@ -149,7 +153,7 @@ class Loop:
 
     def _train(self, groups: Sequence[Group]) -> tuple[int, StepRecord | None]:
         recipe = self.recipe
-        chosen = select([*self.left, *groups], self.policy.version, recipe.async_level, recipe.groups_per_step)
+        chosen = select([*self.left, *groups], self.policy.version, self.rules.async_level, recipe.groups_per_step)
         self.left = chosen.left
         if not chosen.taken:
             return 0, None
@@ -159,7 +163,7 @@ class Loop:
         """A round's groups, made and rewarded with the weights of ``version``."""
         round_seed = keccak(_DOMAIN + self.seed.to_bytes(8, "big") + self.round.to_bytes(8, "big"))
         self.engine.model.copy_weights(self.policy.kept[version])
-        count, samples = self.recipe.groups_per_step, self.recipe.samples_per_group
+        count, samples = self.recipe.groups_per_step, self.rules.samples_per_group
         problems = [self.environment.problem(keccak(round_seed + group.to_bytes(4, "big"))) for group in range(count)]
         prompts = [self.engine.model.prompt_tokens(problem.prompt) for problem in problems]
         requests = [self._request(prompts[r // samples], noise_key(round_seed, r)) for r in range(count * samples)]
@@ -170,8 +174,8 @@ class Loop:
         ]
 
     def _request(self, prompt_tokens: tuple[int, ...], key: tuple[int, int]) -> Request:
-        recipe = self.recipe
-        return Request(prompt_tokens, key, recipe.max_tokens, recipe.temperature, self.engine.model.stop_token)
+        rules = self.rules
+        return Request(prompt_tokens, key, rules.max_tokens, rules.temperature, self.engine.model.stop_token)
 
     def _group(
         self, version: int, group: int, problem: Problem, prompt: tuple[int, ...], completions: Sequence[Completion]
@@ -179,7 +183,7 @@ class Loop:
         texts = [self.engine.model.completion_text(completion.output_tokens) for completion in completions]
         return Group(
             round=self.round,
-            job=group // _GROUPS_PER_JOB,
+            job=group // self.rules.groups_per_job,
             group=group,
             version=version,
             prompt_tokens=prompt,
@@ -190,9 +194,7 @@ class Loop:
     def accuracy(self) -> float:
         """Sampled accuracy of the present weights on held-out problems."""
         with self.clock.part("evaluation"):
-            return accuracy(
-                self.policy.model, self.environment, self.seed, self.problems, max_tokens=self.recipe.max_tokens
-            )
+            return accuracy(self.policy.model, self.environment, self.rules, self.seed, self.problems)
 
     def record(self, before: float, after: float, reached: int | None) -> BareRecord:
         parts = self.clock.parts
@@ -202,7 +204,7 @@ class Loop:
             accuracy_before=before,
             accuracy_after=after,
             rounds=self.round,
-            rollouts=self.round * self.recipe.groups_per_step * self.recipe.samples_per_group,
+            rollouts=self.round * self.recipe.groups_per_step * self.rules.samples_per_group,
             trained_tokens=sum(step.step.tokens for step in self.steps if step.step is not None),
             wall_seconds=wall,
             generation_seconds=parts["generation"],
@@ -212,6 +214,3 @@ class Loop:
             reached_round=reached,
             steps=tuple(self.steps),
         )
-
-
-_GROUPS_PER_JOB = 8
