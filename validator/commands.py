@@ -149,7 +149,7 @@ def calibrate(
 
     from validator.calibration import command as calibration
 
-    options = calibration.Options(
+    options = calibration.CalibrationOptions(
         *(tuple(model), tuple(engines.split(",")), rollouts, batches, out, run_file, dtype, max_tokens),
         *(tuple(made or ()), tuple(against or ()), void_rate, headroom, picture, raw, keep, seed),
         calibration.typed(sys.argv[1:]),

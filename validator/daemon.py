@@ -25,15 +25,15 @@ from protocol.errors import AssizeError
 from protocol.wire import evidence as bundles
 from protocol.wire.auth import Signer
 from protocol.wire.votes import abstention, commitment
-from validator.deliveries import Errands
-from validator.journal import Ballot, Journal, JournalledVote
+from validator.deliveries import Deliveries
+from validator.journal import JournalledVote, VoteJournal, VoteKey
 from validator.judging.judge import Judgement
 from validator.judging.runs import Runs
 from validator.judging.verdict import vote_of
-from validator.queue.local_judge import Bench, Trial
+from validator.queue.local_judge import Judge, JudgedRound
 from validator.records.history import History
 from validator.rounds import FollowedRound, Rounds
-from validator.schedule import Duty, duty, must_decide, overdue
+from validator.schedule import Step, must_decide, next_step, overdue_step
 
 log = structlog.get_logger()
 
@@ -59,17 +59,17 @@ class Validator:
         node: int,
         signer: Signer,
         sender: Sender,
-        journal: Journal,
+        journal: VoteJournal,
         runs: Runs,
-        desk: Bench,
-        errands: Errands,
+        judge: Judge,
+        deliveries: Deliveries,
         history: History,
         reserve_seconds: float = 3.0,
         patience_seconds: float = 20.0,
         nudge_seconds: float = 5.0,
     ) -> None:
         self._chain, self._node, self._signer, self._sender = chain, node, signer, sender
-        self._journal, self._runs, self._desk, self._errands = journal, runs, desk, errands
+        self._journal, self._runs, self._judge, self._deliveries = journal, runs, judge, deliveries
         self._history = history
         self._reserve_seconds, self._patience_seconds = reserve_seconds, patience_seconds
         self._nudge_seconds = nudge_seconds
@@ -78,28 +78,28 @@ class Validator:
         self._block_time, self._seen_at = 0, time.monotonic()
         self._told: set[str] = set()
         self._not_before: dict[str, float] = {}
-        self._overdue_since: dict[tuple[int, Duty], float] = {}
+        self._overdue_since: dict[tuple[int, Step], float] = {}
 
     def tick(self) -> bool:
         """One pass over everything; returns whether there may be more to do at once."""
         self._sender.tend()
         followed = self._follow()
         live = list(self._rounds.live.values())
-        duties = [(one, duty(one, self._node, one.certain(self._node), self._now())) for one in live]
-        trials = [self._trial(one) for one, due in duties if due in (Duty.PREPARE, Duty.COMMIT)]
-        ready = [trial for trial in trials if trial is not None]
-        self._history.follow(self._rounds.settled, [trial.followed for trial in ready])
-        worked = self._desk.work(ready)
-        for one, due in duties:
-            if due is Duty.COMMIT:
+        steps = [(one, next_step(one, self._node, one.certain(self._node), self._now())) for one in live]
+        rounds = [self._judged_round(one) for one, due in steps if due in (Step.PREPARE, Step.COMMIT)]
+        ready = [round_ for round_ in rounds if round_ is not None]
+        self._history.follow(self._rounds.settled, [round_.followed for round_ in ready])
+        worked = self._judge.work(ready)
+        for one, due in steps:
+            if due is Step.COMMIT:
                 self._commit(one)
-            elif due is Duty.REVEAL:
+            elif due is Step.REVEAL:
                 self._reveal(one)
         self._nudge(live)
-        self._desk.keep(live)
-        self._errands.publish({_ballot(one) for one in live if _takes_commitments(one)})
+        self._judge.keep(live)
+        self._deliveries.publish({_vote_key(one) for one in live if _takes_commitments(one)})
         self._runs.prefetch(self._rounds.manifest_roots)
-        self._errands.beat(self._runs.loaded_version)
+        self._deliveries.beat(self._runs.loaded_version)
         return followed or worked
 
     def _follow(self) -> bool:
@@ -123,7 +123,7 @@ class Validator:
         """The chain's time: that of the newest block, and what has passed since; this machine's clock may be wrong."""
         return self._block_time + (time.monotonic() - self._seen_at)
 
-    def _trial(self, followed: FollowedRound) -> Trial | None:
+    def _judged_round(self, followed: FollowedRound) -> JudgedRound | None:
         """The round with all that judging needs; None while that cannot be learnt."""
         run, version = followed.opened.run, followed.opened.policy_version
         try:
@@ -132,14 +132,14 @@ class Validator:
             if self._is_news(f"run {run}: {error}"):
                 log.warning("run_not_known", run=run, error=str(error))
             return None
-        return Trial(followed, context, self._rounds.manifest_roots[run, version], self._desk.docket(followed))
+        return JudgedRound(followed, context, self._rounds.manifest_roots[run, version], self._judge.progress(followed))
 
     def _commit(self, followed: FollowedRound) -> None:
         """Commits to the vote that stands in the journal, writing it there first if there is none yet."""
-        standing = self._journal.find(_ballot(followed)) or self._decide(followed)
-        if standing is None:
+        written = self._journal.find(_vote_key(followed)) or self._decide(followed)
+        if written is None:
             return
-        deployment, vote = self._chain.deployment, standing.vote
+        deployment, vote = self._chain.deployment, written.vote
         digest = commitment(
             deployment.chain_id,
             deployment.rounds,
@@ -147,87 +147,87 @@ class Validator:
             followed.attempt,
             self._node,
             vote,
-            standing.salt,
+            written.salt,
         )
         call = calls.commit(deployment, followed.number, digest)
-        if self._send(f"commit/{_ballot(followed).name}", call):
+        if self._send(f"commit/{_vote_key(followed).name}", call):
             followed.committed.add(self._node)
 
     def _decide(self, followed: FollowedRound) -> JournalledVote | None:
         """Journals the vote once every job is judged; an abstention once that cannot be any more."""
-        trial = self._trial(followed)
+        round_ = self._judged_round(followed)
         late = must_decide(followed, self._now(), min(self._reserve_seconds, followed.terms.commit_seconds / 3))
         # One silent store must not hold up everybody's verdict until the deadline.
         impatient = late or self._now() > followed.closed_at + self._patience_seconds
-        if trial is not None and (trial.judged or (impatient and self._desk.settle_missing(trial))):
+        if round_ is not None and (round_.judged or (impatient and self._judge.settle_missing(round_))):
             if not (impatient or self._history.complete(followed)):
                 return None
-            return self._vote(trial, self.findings(trial))
-        if late or (trial is not None and trial.docket.impossible):
+            return self._vote(round_, self.findings(round_))
+        if late or (round_ is not None and round_.progress.impossible):
             return self._abstain(followed)
         return None
 
-    def findings(self, trial: Trial) -> list[Judgement]:
+    def findings(self, round_: JudgedRound) -> list[Judgement]:
         """What is found of each submitted job, ascending."""
-        return self._history.weigh(trial, trial.judgements)
+        return self._history.weigh(round_, round_.judgements)
 
-    def _vote(self, trial: Trial, judgements: Sequence[Judgement]) -> JournalledVote:
-        signed = bundles.sign(self._evidence(trial, judgements), self._signer)
+    def _vote(self, round_: JudgedRound, judgements: Sequence[Judgement]) -> JournalledVote:
+        signed = bundles.sign(self._evidence(round_, judgements), self._signer)
         reasons = {judgement.claim.job: judgement.reason for judgement in judgements}
-        vote = vote_of(reasons, signed.evidence.root, trial.followed.appeal)
+        vote = vote_of(reasons, signed.evidence.root, round_.followed.appeal)
         if vote == abstention():
-            return self._abstain(trial.followed)
-        return self._journal.record(_ballot(trial.followed), vote, signed.canonical)
+            return self._abstain(round_.followed)
+        return self._journal.record(_vote_key(round_.followed), vote, signed.canonical)
 
     def _abstain(self, followed: FollowedRound) -> JournalledVote:
         log.warning("abstains", round=followed.number, attempt=followed.attempt)
-        return self._journal.record(_ballot(followed), abstention(), b"")
+        return self._journal.record(_vote_key(followed), abstention(), b"")
 
-    def _evidence(self, trial: Trial, judgements: Sequence[Judgement]) -> bundles.Evidence:
-        opened, context = trial.followed.opened, trial.context
+    def _evidence(self, round_: JudgedRound, judgements: Sequence[Judgement]) -> bundles.Evidence:
+        opened, context = round_.followed.opened, round_.context
         return bundles.Evidence(
             chain_id=context.chain_id,
             rounds=context.rounds_address,
             run=opened.run,
-            round=trial.followed.number,
-            attempt=trial.followed.attempt,
+            round=round_.followed.number,
+            attempt=round_.followed.attempt,
             juror=self._node,
             policy_version=opened.policy_version,
-            manifest_root=trial.manifest_root,
+            manifest_root=round_.manifest_root,
             rules_hash=context.rules_hash,
             thresholds=tuple(sorted(context.rules.thresholds.model_dump().items())),
             jobs=tuple(judgement.evidence for judgement in judgements),
         )
 
     def _reveal(self, followed: FollowedRound) -> None:
-        ballot = _ballot(followed)
-        standing = self._journal.find(ballot)
-        if standing is None:
-            if self._is_news(f"reveal/{ballot.name}"):
-                log.error("vote_lost", round=ballot.round, attempt=ballot.attempt)
+        key = _vote_key(followed)
+        written = self._journal.find(key)
+        if written is None:
+            if self._is_news(f"reveal/{key.name}"):
+                log.error("vote_lost", round=key.round, attempt=key.attempt)
             return
-        vote = standing.vote
+        vote = written.vote
         call = calls.reveal(
             self._chain.deployment,
-            ballot.round,
+            key.round,
             vote.accept,
             vote.fraud,
             vote.reasons,
             vote.evidence_root,
-            standing.salt,
+            written.salt,
         )
-        if self._send(f"reveal/{ballot.name}", call):
+        if self._send(f"reveal/{key.name}", call):
             followed.revealed.add(self._node)
 
     def _nudge(self, live: Sequence[FollowedRound]) -> None:
         """Takes the steps that anyone may take, where nobody has for a while: a silent coordinator stops no round."""
-        now, due = time.monotonic(), {(one.number, overdue(one, self._now())) for one in live}
-        due = {(number, step) for number, step in due if step is not Duty.NOTHING}
+        now, due = time.monotonic(), {(one.number, overdue_step(one, self._now())) for one in live}
+        due = {(number, step) for number, step in due if step is not Step.NOTHING}
         self._overdue_since = {key: self._overdue_since.get(key, now) for key in due}
         for (number, step), since in self._overdue_since.items():
             if now - since > self._nudge_seconds:
                 self._overdue_since[number, step] = now
-                build: Callable[..., calls.Call] = calls.draw if step is Duty.DRAW else calls.tally
+                build: Callable[..., calls.Call] = calls.draw if step is Step.DRAW else calls.tally
                 self._take(
                     f"{step.value}/{number}/{self._rounds.live[number].attempt}", build(self._chain.deployment, number)
                 )
@@ -245,7 +245,7 @@ class Validator:
         """Sends, unless it was refused a moment ago; returns whether it is mined.
 
         A refusal is not the last word: the RPC that simulates may be behind the one that told of the phase, and whoever
-        stays away is slashed. To ask again costs little, and ``duty`` ends it at the deadline.
+        stays away is slashed. To ask again costs little, and ``next_step`` ends it at the deadline.
         """
         if time.monotonic() < self._not_before.get(key, 0.0):
             return False
@@ -266,8 +266,8 @@ class Validator:
         return news
 
 
-def _ballot(followed: FollowedRound) -> Ballot:
-    return Ballot(followed.number, followed.attempt, followed.beacon)
+def _vote_key(followed: FollowedRound) -> VoteKey:
+    return VoteKey(followed.number, followed.attempt, followed.beacon)
 
 
 def _takes_commitments(followed: FollowedRound) -> bool:

@@ -10,23 +10,23 @@ import structlog
 from protocol.errors import AssizeError
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire import api
-from validator.journal import Ballot, Journal
+from validator.journal import VoteJournal, VoteKey
 
 RETRY_SECONDS = 2.0
 
 log = structlog.get_logger()
 
 
-class Errands:
+class Deliveries:
     """Runs in one thread of its own; the journal stays with the caller's."""
 
-    def __init__(self, client: CoordinatorClient, journal: Journal, node: int, heartbeat_seconds: float) -> None:
+    def __init__(self, client: CoordinatorClient, journal: VoteJournal, node: int, heartbeat_seconds: float) -> None:
         self._client, self._journal, self._node = client, journal, node
         self._heartbeat_seconds = heartbeat_seconds
-        self._pool = ThreadPoolExecutor(1, "errands")
+        self._pool = ThreadPoolExecutor(1, "deliveries")
         self._heartbeat: Future[None] | None = None
         self._heartbeat_at = 0.0
-        self._publishing: dict[Ballot, Future[None]] = {}
+        self._publishing: dict[VoteKey, Future[None]] = {}
         self._publish_at = 0.0
         self._said = ""
 
@@ -38,34 +38,34 @@ class Errands:
         self._heartbeat_at = now + self._heartbeat_seconds
         self._heartbeat = self._pool.submit(self._beat, api.Heartbeat(node=self._node, version=version))
 
-    def publish(self, open_to_commit: set[Ballot]) -> None:
+    def publish(self, open_to_commit: set[VoteKey]) -> None:
         """Sends the evidence of every vote not yet published, except those whose round still takes commitments."""
         self._collect()
         now = time.monotonic()
         if now < self._publish_at:
             return
-        for standing in self._journal.unpublished():
-            ballot, data = standing.ballot, self._journal.evidence(standing.vote.evidence_root)
-            if ballot in open_to_commit or ballot in self._publishing:
+        for written in self._journal.unpublished():
+            key, data = written.key, self._journal.evidence(written.vote.evidence_root)
+            if key in open_to_commit or key in self._publishing:
                 continue
             if data is None:
-                self._journal.mark_published(ballot)
+                self._journal.mark_published(key)
             else:
-                root = standing.vote.evidence_root
-                self._publishing[ballot] = self._pool.submit(self._client.put_evidence, root, data)
+                root = written.vote.evidence_root
+                self._publishing[key] = self._pool.submit(self._client.put_evidence, root, data)
 
     def close(self) -> None:
         """Ends what is under way."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _collect(self) -> None:
-        for ballot in [ballot for ballot, future in self._publishing.items() if future.done()]:
-            error = self._publishing.pop(ballot).exception()
+        for key in [key for key, future in self._publishing.items() if future.done()]:
+            error = self._publishing.pop(key).exception()
             if error is None:
-                self._journal.mark_published(ballot)
+                self._journal.mark_published(key)
             elif isinstance(error, AssizeError):
                 if str(error) != self._said:
-                    log.warning("evidence_not_published", round=ballot.round, error=str(error))
+                    log.warning("evidence_not_published", round=key.round, error=str(error))
                 self._said = str(error)
                 self._publish_at = time.monotonic() + RETRY_SECONDS
             else:

@@ -29,7 +29,7 @@ CREATE TABLE IF NOT EXISTS votes (
 
 
 @dataclass(frozen=True, slots=True)
-class Ballot:
+class VoteKey:
     """Which vote is meant: the round, the attempt at it, and the beacon it was opened under."""
 
     round: int
@@ -46,13 +46,13 @@ class Ballot:
 class JournalledVote:
     """A vote and the 32-byte salt of its commitment, as they were first written."""
 
-    ballot: Ballot
+    key: VoteKey
     vote: Vote
     salt: bytes
     published: bool
 
 
-class Journal:
+class VoteJournal:
     """The votes of one node, in one directory. Not safe to share between threads."""
 
     def __init__(self, directory: Path) -> None:
@@ -67,47 +67,47 @@ class Journal:
         except (OSError, sqlite3.Error) as error:
             raise Misconfigured(f"the vote journal in {directory} cannot be written: {error}") from error
 
-    def record(self, ballot: Ballot, vote: Vote, evidence: bytes) -> JournalledVote:
+    def record(self, key: VoteKey, vote: Vote, evidence: bytes) -> JournalledVote:
         """Writes ``vote`` with a fresh salt and its evidence, durably, and returns what stands: the first one written.
 
         Raises ``Unavailable`` where the disk refuses; nothing may be sent then.
         """
-        if (standing := self.find(ballot)) is not None:
-            return standing
+        if (written := self.find(key)) is not None:
+            return written
         try:
             if evidence:
                 self._write_evidence(vote.evidence_root, evidence)
             words = (str(vote.accept), str(vote.fraud), vote.reasons, vote.evidence_root, _salt(), int(not evidence))
-            self._db.execute("INSERT OR IGNORE INTO votes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*_key(ballot), *words))
+            self._db.execute("INSERT OR IGNORE INTO votes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*_row(key), *words))
         except (OSError, sqlite3.Error) as error:
             raise Unavailable(f"the vote cannot be journalled: {error}") from error
-        written = self.find(ballot)
+        written = self.find(key)
         assert written is not None
         return written
 
-    def find(self, ballot: Ballot) -> JournalledVote | None:
-        """Returns the vote that stands for ``ballot``, if one was ever written."""
+    def find(self, key: VoteKey) -> JournalledVote | None:
+        """Returns the vote that stands for ``key``, if one was ever written."""
         row = self._db.execute(
             "SELECT accept, fraud, reasons, evidence_root, salt, published FROM votes"
             " WHERE round = ? AND attempt = ? AND beacon = ?",
-            _key(ballot),
+            _row(key),
         ).fetchone()
         if row is None:
             return None
         accept, fraud, reasons, evidence_root, salt, published = row
-        return JournalledVote(ballot, Vote(int(accept), int(fraud), reasons, evidence_root), salt, bool(published))
+        return JournalledVote(key, Vote(int(accept), int(fraud), reasons, evidence_root), salt, bool(published))
 
     def unpublished(self) -> list[JournalledVote]:
         """Returns the votes whose evidence has not reached the coordinator yet, oldest first."""
         rows = self._db.execute(
             "SELECT round, attempt, beacon FROM votes WHERE published = 0 ORDER BY rowid"
         ).fetchall()
-        found = [self.find(Ballot(int(number), attempt, beacon)) for number, attempt, beacon in rows]
+        found = [self.find(VoteKey(int(number), attempt, beacon)) for number, attempt, beacon in rows]
         return [vote for vote in found if vote is not None]
 
-    def mark_published(self, ballot: Ballot) -> None:
+    def mark_published(self, key: VoteKey) -> None:
         """Notes that the evidence has reached the coordinator."""
-        self._db.execute("UPDATE votes SET published = 1 WHERE round = ? AND attempt = ? AND beacon = ?", _key(ballot))
+        self._db.execute("UPDATE votes SET published = 1 WHERE round = ? AND attempt = ? AND beacon = ?", _row(key))
 
     def evidence(self, root: bytes) -> bytes | None:
         """Returns the signed bundle with this root, if it was written."""
@@ -128,8 +128,8 @@ class Journal:
         partial.replace(path)
 
 
-def _key(ballot: Ballot) -> tuple[str, int, bytes]:
-    return str(ballot.round), ballot.attempt, ballot.beacon
+def _row(key: VoteKey) -> tuple[str, int, bytes]:
+    return str(key.round), key.attempt, key.beacon
 
 
 def _salt() -> bytes:

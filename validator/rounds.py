@@ -34,7 +34,7 @@ from protocol.errors import Rejected
 from protocol.wire.assignments import LEAF_BYTES, Leaf, jobs_in, unpack_leaves
 from protocol.wire.reasons import Reason
 from protocol.wire.votes import Vote, reasons_of
-from validator.records.record import SettledRound, Statement
+from validator.records.record import NamedBundle, SettledRound
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +108,10 @@ class FollowedRound:
 
 
 class Rounds:
-    """Every round that has not ended (all of them where ``keep_ended``), the runs and checkpoints they name, and every
-    artifact root ever claimed. ``settled``: what nodes' records are made from, in the order the rounds settled."""
+    """The rounds in progress, the runs and checkpoints they name, and every artifact root ever claimed.
+
+    ``keep_ended`` keeps the rounds that have ended too. ``settled`` lists the settled rounds in the order they settled.
+    """
 
     def __init__(self, keep_ended: bool = False) -> None:
         self._keep_ended = keep_ended
@@ -229,7 +231,7 @@ def _settled(followed: FollowedRound, block: int) -> SettledRound:
         rules_hash=followed.terms.rules_hash,
         attempt=followed.attempt,
         settled_in=block,
-        statements=tuple(Statement(juror, one.key, one.vote.evidence_root) for juror, one in sorted(voting.items())),
+        bundles=tuple(NamedBundle(juror, one.key, one.vote.evidence_root) for juror, one in sorted(voting.items())),
         nodes={job: followed.leaves[job].node for job in followed.jobs},
         condemned=_condemned(followed, [one.vote for one in voting.values()]),
     )

@@ -7,7 +7,7 @@ from enum import Enum
 from validator.rounds import FollowedRound
 
 
-class Duty(Enum):
+class Step(Enum):
     """At most one step at a time."""
 
     NOTHING = "nothing"
@@ -18,37 +18,37 @@ class Duty(Enum):
     TALLY = "tally"
 
 
-def duty(followed: FollowedRound, node: int, certain: bool, now: float) -> Duty:
+def next_step(followed: FollowedRound, node: int, certain: bool, now: float) -> Step:
     """Returns what ``node`` has to do.
 
     ``certain``: every eligible validator gets a seat, so judging may begin before the draw. ``now`` is the chain's time
     in unix seconds.
     """
     if followed.over:
-        return Duty.NOTHING
+        return Step.NOTHING
     if node not in followed.jurors:
-        return Duty.PREPARE if certain and not followed.jurors else Duty.NOTHING
+        return Step.PREPARE if certain and not followed.jurors else Step.NOTHING
     if node in followed.revealed:
-        return Duty.NOTHING
+        return Step.NOTHING
     if node not in followed.committed:
-        return Duty.COMMIT if not followed.revealing and now <= followed.deadline else Duty.NOTHING
+        return Step.COMMIT if not followed.revealing and now <= followed.deadline else Step.NOTHING
     if followed.revealing:
-        return Duty.REVEAL if now <= followed.deadline else Duty.NOTHING
+        return Step.REVEAL if now <= followed.deadline else Step.NOTHING
     ends = followed.deadline + followed.terms.reveal_seconds  # counted from the commit deadline, however late the first
-    return Duty.REVEAL if followed.deadline < now <= ends else Duty.NOTHING
+    return Step.REVEAL if followed.deadline < now <= ends else Step.NOTHING
 
 
-def overdue(followed: FollowedRound, now: float) -> Duty:
+def overdue_step(followed: FollowedRound, now: float) -> Step:
     """Returns the step that anyone may take now and that the round waits for, whoever should have taken it."""
     if followed.over or followed.submitted is None:
-        return Duty.NOTHING
+        return Step.NOTHING
     if not followed.jurors:
-        return Duty.DRAW
+        return Step.DRAW
     if followed.revealing:
         voted = followed.revealed >= followed.committed or now > followed.deadline
     else:
         voted = now > followed.deadline + (followed.terms.reveal_seconds if followed.committed else 0)
-    return Duty.TALLY if voted else Duty.NOTHING
+    return Step.TALLY if voted else Step.NOTHING
 
 
 def must_decide(followed: FollowedRound, now: float, reserve_seconds: float) -> bool:

@@ -19,15 +19,15 @@ from protocol.node.telemetry import configure, serve_metrics
 from protocol.node.wallet import Wallet
 from protocol.transport.coordinator import CoordinatorClient
 from validator.daemon import Validator
-from validator.deliveries import Errands
-from validator.journal import Journal
+from validator.deliveries import Deliveries
+from validator.journal import VoteJournal
 from validator.judging.fetching import Fetching
 from validator.judging.runs import RunContext, Runs
 from validator.queue.background import sender, work
 from validator.queue.checker import Checker
 from validator.queue.exchange import Exchange
-from validator.queue.local_judge import Bench, Desk
-from validator.queue.queued_judge import JOBS_PER_ORDER, QueuedDesk
+from validator.queue.local_judge import Judge, LocalJudge
+from validator.queue.queued_judge import JOBS_PER_ORDER, QueuedJudge
 from validator.records.bundles import Bundles
 from validator.records.history import History
 from validator.settings import BackgroundSettings, ValidatorSettings
@@ -48,7 +48,7 @@ def node_of(chain: Chain, wallet: Wallet) -> int:
     return node
 
 
-def history_of(client: CoordinatorClient, journal: Journal, deployment: Deployment, directory: Path) -> History:
+def history_of(client: CoordinatorClient, journal: VoteJournal, deployment: Deployment, directory: Path) -> History:
     """Returns the record of all nodes; its own bundles a juror has in its journal, the others' lie with the run."""
 
     def bundle(root: bytes) -> bytes:
@@ -57,15 +57,15 @@ def history_of(client: CoordinatorClient, journal: Journal, deployment: Deployme
     return History(Bundles(bundle, deployment.chain_id, deployment.rounds, directory))
 
 
-def bench_of(queue_url: str, fetching: Fetching, jobs_per_order: int = JOBS_PER_ORDER) -> tuple[Bench, Announce | None]:
+def judge_of(queue_url: str, fetching: Fetching, jobs_per_order: int = JOBS_PER_ORDER) -> tuple[Judge, Announce | None]:
     """Returns where rounds are judged, and who is to be told of new weights: background workers where there is a queue.
 
     A queue that does not answer is no reason not to start: votes that stand in the journal must be revealed.
     """
     if not queue_url:
-        return Desk(fetching), None
-    desk = QueuedDesk(Exchange(queue_url), sender(queue_url), jobs_per_order)
-    return desk, desk.announce
+        return LocalJudge(fetching), None
+    judge = QueuedJudge(Exchange(queue_url), sender(queue_url), jobs_per_order)
+    return judge, judge.announce
 
 
 def serve_background(settings: BackgroundSettings) -> int:
@@ -118,9 +118,9 @@ def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Dae
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     deployment = chain.deployment
     client = CoordinatorClient(settings.coordinator_url, wallet, deployment.chain_id, deployment.rounds)
-    journal = Journal(settings.state_dir)
-    fetching, errands = Fetching(), Errands(client, journal, node, settings.heartbeat_seconds)
-    desk, announce = bench_of(settings.queue_url, fetching)
+    journal = VoteJournal(settings.state_dir)
+    fetching, deliveries = Fetching(), Deliveries(client, journal, node, settings.heartbeat_seconds)
+    judge, announce = judge_of(settings.queue_url, fetching)
     runs = Runs(client, deployment, settings.state_dir / "weights", settings.sources, settings.device, announce)
     history = history_of(client, journal, deployment, settings.state_dir)
     validator = kind(
@@ -130,8 +130,8 @@ def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Dae
         sender=Sender(chain, wallet, settings.state_dir / "sender.sqlite"),
         journal=journal,
         runs=runs,
-        desk=desk,
-        errands=errands,
+        judge=judge,
+        deliveries=deliveries,
         history=history,
         reserve_seconds=settings.reserve_seconds,
         patience_seconds=settings.patience_seconds,
@@ -139,7 +139,7 @@ def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Dae
     )
 
     def close() -> None:
-        for part in (fetching, errands, history, runs, journal, client, chain, desk):
+        for part in (fetching, deliveries, history, runs, journal, client, chain, judge):
             part.close()
 
     health_file = settings.state_dir / "health.json"

@@ -11,7 +11,7 @@ from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
 from validator.daemon import Validator
 from validator.judging.judge import Judgement
-from validator.queue.local_judge import Trial
+from validator.queue.local_judge import JudgedRound
 
 INVENTED = Finding(Reason.SAMPLING_FRAUD, "a token is not the seeded choice", 0, 1.0, 0.0)
 
@@ -21,11 +21,11 @@ class Adversary(Validator):
 
     condemned: int | None = None
 
-    def findings(self, trial: Trial) -> list[Judgement]:
-        found = super().findings(trial)
+    def findings(self, round_: JudgedRound) -> list[Judgement]:
+        found = super().findings(round_)
         if self.condemned is None:
-            self.condemned = trial.followed.number
-        return [condemn(each) for each in found] if trial.followed.number == self.condemned else found
+            self.condemned = round_.followed.number
+        return [condemn(each) for each in found] if round_.followed.number == self.condemned else found
 
 
 def condemn(judgement: Judgement) -> Judgement:

@@ -41,7 +41,7 @@ from tests.conftest import Anvil
 from tests.validator.scene import Cast, Scene
 from trainer.builtin import character_tokenizer
 from validator.judging.claims import Claim
-from validator.judging.judge import Judgement, Policy, Submitted, judge
+from validator.judging.judge import FetchedJob, Judgement, PolicyVersion, judge
 from validator.judging.weights import load_policy
 from worker.prover import Deployed, Work, finish, tasks_of
 
@@ -73,7 +73,7 @@ SAMPLE: list[tuple[Claim, bytes]] = []
 class Court:
     """One policy under one set of rules."""
 
-    policy: Policy
+    policy: PolicyVersion
     rules: Rules
     environment: Arithmetic
 
@@ -118,7 +118,7 @@ class Court:
 
     def judge(self, *jobs: tuple[Claim, bytes]) -> list[Judgement]:
         """Judges jobs together."""
-        return judge(self.policy, self.rules, self.environment, [Submitted(claim, data) for claim, data in jobs])
+        return judge(self.policy, self.rules, self.environment, [FetchedJob(claim, data) for claim, data in jobs])
 
     def cheat(self, tamper: Callable[[Artifact], Artifact], job: int = 0) -> Judgement:
         """Makes an honest job, changes its artifact, signs that instead, and judges it."""

@@ -27,12 +27,12 @@ from protocol.wire.rollout import decode as decode_artifact
 from protocol.wire.rules import encode_rules, rules_hash
 from tests.conftest import TOKEN
 from validator.daemon import Validator
-from validator.deliveries import Errands
-from validator.journal import Journal
+from validator.deliveries import Deliveries
+from validator.journal import VoteJournal
 from validator.judging.fetching import Fetching
 from validator.judging.runs import Runs
 from validator.rounds import FollowedRound
-from validator.service import bench_of, history_of
+from validator.service import history_of, judge_of
 from validator.settings import ValidatorSettings
 from worker.prover import Deployed, Finished, Work, finish, tasks_of
 
@@ -218,9 +218,9 @@ class Cast:
 
         def build() -> tuple[Validator, Callable[[], None]]:
             client = CoordinatorClient(url, key, deployment.chain_id, deployment.rounds)
-            own, journal, fetching = Chain(self.rpc_url, deployment), Journal(directory), Fetching()
-            errands = Errands(client, journal, node, heartbeat_seconds=3600)
-            desk, announce = bench_of(queue_url, fetching, jobs_per_order=1)
+            own, journal, fetching = Chain(self.rpc_url, deployment), VoteJournal(directory), Fetching()
+            deliveries = Deliveries(client, journal, node, heartbeat_seconds=3600)
+            judge, announce = judge_of(queue_url, fetching, jobs_per_order=1)
             runs = Runs(client, deployment, directory / "weights", (origin_url,), announce=announce)
             sender = Sender(own, key, directory / "sender.sqlite")
             history = history_of(client, journal, deployment, directory)
@@ -231,8 +231,8 @@ class Cast:
                 sender,
                 journal,
                 runs,
-                desk,
-                errands,
+                judge,
+                deliveries,
                 history,
                 reserve_seconds=RESERVE_SECONDS,
                 patience_seconds=4,
@@ -240,7 +240,7 @@ class Cast:
             )
 
             def close() -> None:
-                for part in (sender, fetching, errands, history, runs, journal, client, own, desk):
+                for part in (sender, fetching, deliveries, history, runs, journal, client, own, judge):
                     part.close()
 
             return made, close

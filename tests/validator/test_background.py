@@ -31,7 +31,7 @@ from tests.conftest import ROOT
 from tests.coordinator.conftest import redis_process, redis_url
 from tests.validator.conftest import Quiet
 from tests.validator.scene import Scene
-from validator.journal import Journal
+from validator.journal import VoteJournal
 from validator.queue.orders import decode_order
 
 __all__ = ["redis_process", "redis_url"]
@@ -149,7 +149,7 @@ def judged(scene: Scene) -> dict[int, tuple[evidence.JobEvidence, ...]]:
     found = {}
     for revealed in scene.reveals():
         juror = next(one for one in scene.jurors if one.node == revealed.juror)
-        data = Journal(juror.directory).evidence(revealed.evidence_root)
+        data = VoteJournal(juror.directory).evidence(revealed.evidence_root)
         assert data is not None
         found[juror.node] = evidence.parse_signed(data, revealed.evidence_root).evidence.jobs
     assert len(found) == 3

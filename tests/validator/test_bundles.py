@@ -15,7 +15,7 @@ from protocol.wire import evidence
 from protocol.wire.evidence import Evidence, JobEvidence, Measurements
 from protocol.wire.reasons import Reason
 from validator.records.bundles import GIVE_UP_SECONDS, WAIT_SECONDS, Bundles
-from validator.records.record import Ratios, SettledRound, Statement
+from validator.records.record import NamedBundle, Ratios, SettledRound
 
 CHAIN_ID, ROUNDS = 31337, "0x5FbDB2315678afecb367f032d93F642f64180aa3"
 BEACON, RULES_HASH = b"\x0b" * 32, b"\x02" * 32
@@ -34,8 +34,8 @@ def bundle(juror: int = 1) -> Evidence:
     return Evidence(CHAIN_ID, ROUNDS, 1, 4, 0, juror, 0, b"\x03" * 32, RULES_HASH, (), rows)
 
 
-def settled(*statements: Statement) -> SettledRound:
-    return SettledRound(4, BEACON, 1, RULES_HASH, 0, 90, statements, {0: 7, 1: 7, 2: 7}, frozenset())
+def settled(*bundles: NamedBundle) -> SettledRound:
+    return SettledRound(4, BEACON, 1, RULES_HASH, 0, 90, bundles, {0: 7, 1: 7, 2: 7}, frozenset())
 
 
 class Clock:
@@ -75,8 +75,8 @@ def opened(tmp_path: Path, clock: Clock) -> Iterator[Callable[..., Bundles]]:
 def settle_down(bundles: Bundles, of: SettledRound, clock: Clock, steps: int = 4) -> None:
     """Looks again and again, the clock moving on, as ticks do."""
     for _ in range(steps):
-        for statement in of.statements:
-            bundles.look(of, statement)
+        for named in of.bundles:
+            bundles.look(of, named)
             for fetch in list(bundles._fetches.values()):
                 fetch.future.exception(timeout=10)
         clock.now += 1.0
@@ -87,20 +87,20 @@ def test_a_bundle_is_read_once_and_survives_a_restart(
 ) -> None:
     key = make_wallet("juror")
     signed = evidence.sign(bundle(), key)
-    statement = Statement(1, key.address, signed.evidence.root)
-    store, of = {statement.root: signed.canonical}, settled(statement)
+    named = NamedBundle(1, key.address, signed.evidence.root)
+    store, of = {named.root: signed.canonical}, settled(named)
     bundles = opened(store)
-    assert bundles.look(of, statement) is None, "not in this tick"
+    assert bundles.look(of, named) is None, "not in this tick"
     settle_down(bundles, of, clock)
-    said = bundles.look(of, statement)
+    said = bundles.look(of, named)
     assert said is not None
     assert said.keys() == {0}, "job 1 was not measured, job 2 is not that node's"
     assert said[0].choices == 1.5
     store.clear()
-    assert opened(store).look(of, statement) == said
+    assert opened(store).look(of, named) == said
     again = opened(store)
     again.forget(of)
-    assert again.look(replace(of, beacon=b"\x0c" * 32), statement) is None, "a reorganised round is another one"
+    assert again.look(replace(of, beacon=b"\x0c" * 32), named) is None, "a reorganised round is another one"
 
 
 @pytest.mark.parametrize(
@@ -111,10 +111,10 @@ def test_a_bundle_of_another_place_counts_as_none(
 ) -> None:
     key = make_wallet("juror")
     signed = evidence.sign(replace(bundle(), **change), key)  # type: ignore[arg-type]
-    statement = Statement(1, key.address, signed.evidence.root)
-    bundles, of = opened({statement.root: signed.canonical}), settled(statement)
+    named = NamedBundle(1, key.address, signed.evidence.root)
+    bundles, of = opened({named.root: signed.canonical}), settled(named)
     settle_down(bundles, of, clock)
-    assert bundles.look(of, statement) is None
+    assert bundles.look(of, named) is None
 
 
 def test_a_juror_that_names_anothers_bundle_has_none_and_takes_nothing_from_it(
@@ -123,7 +123,7 @@ def test_a_juror_that_names_anothers_bundle_has_none_and_takes_nothing_from_it(
     key, copycat = make_wallet("juror"), make_wallet("copycat")
     signed = evidence.sign(bundle(), key)
     root = signed.evidence.root
-    theirs, own = Statement(2, copycat.address, root), Statement(1, key.address, root)
+    theirs, own = NamedBundle(2, copycat.address, root), NamedBundle(1, key.address, root)
     bundles, of = opened({root: signed.canonical}), settled(theirs, own)
     settle_down(bundles, of, clock)
     assert bundles.look(of, theirs) is None
@@ -132,10 +132,10 @@ def test_a_juror_that_names_anothers_bundle_has_none_and_takes_nothing_from_it(
 
 @pytest.mark.parametrize("data", [b"", b"{}", b"\xff" * 100, b'{"bundle":{},"signature":"0x' + b"0" * 130 + b'"}'])
 def test_any_bytes_count_as_no_bundle(data: bytes, opened: Callable[..., Bundles], clock: Clock) -> None:
-    statement = Statement(1, "0x" + "1" * 40, b"\x01" * 32)
-    bundles, of = opened({statement.root: data}), settled(statement)
+    named = NamedBundle(1, "0x" + "1" * 40, b"\x01" * 32)
+    bundles, of = opened({named.root: data}), settled(named)
     settle_down(bundles, of, clock)
-    assert bundles.look(of, statement) is None
+    assert bundles.look(of, named) is None
 
 
 def test_what_does_not_come_is_awaited_asked_for_again_and_in_the_end_given_up(
@@ -143,19 +143,19 @@ def test_what_does_not_come_is_awaited_asked_for_again_and_in_the_end_given_up(
 ) -> None:
     key = make_wallet("juror")
     signed = evidence.sign(bundle(), key)
-    statement = Statement(1, key.address, signed.evidence.root)
+    named = NamedBundle(1, key.address, signed.evidence.root)
     store: dict[bytes, bytes] = {}
-    bundles, of = opened(store), settled(statement)
-    assert bundles.awaited(of, statement)
+    bundles, of = opened(store), settled(named)
+    assert bundles.awaited(of, named)
     settle_down(bundles, of, clock)
-    assert bundles.awaited(of, statement)
+    assert bundles.awaited(of, named)
     clock.now += WAIT_SECONDS
-    assert not bundles.awaited(of, statement), "no vote waits longer"
-    assert not bundles.given_up(of, statement)
-    store[statement.root] = signed.canonical
+    assert not bundles.awaited(of, named), "no vote waits longer"
+    assert not bundles.given_up(of, named)
+    store[named.root] = signed.canonical
     settle_down(bundles, of, clock, 30)
-    assert bundles.look(of, statement) is not None, "late is better than never"
-    lost = replace(statement, root=b"\x07" * 32)
+    assert bundles.look(of, named) is not None, "late is better than never"
+    lost = replace(named, root=b"\x07" * 32)
     settle_down(bundles, settled(lost), clock)
     clock.now += GIVE_UP_SECONDS
     settle_down(bundles, settled(lost), clock, 60)

@@ -12,7 +12,7 @@ from protocol.wire.reasons import Reason
 from protocol.wire.rules import Rules
 from tests.validator.conftest import RULES
 from validator.calibration.fitting import ENOUGH_TOKENS, SWAP, Fitted, fit
-from validator.calibration.measuring import Job
+from validator.calibration.measuring import MeasuredJob
 from validator.calibration.noise import (
     by_prompt,
     carried,
@@ -32,7 +32,9 @@ RULES_HERE = RULES.model_copy(update={"samples_per_group": 2, "groups_per_job": 
 TOKENS = 40
 
 
-def job(generator: np.random.Generator, sigma: float = SIGMA, rules: Rules = RULES_HERE, tokens: int = TOKENS) -> Job:
+def job(
+    generator: np.random.Generator, sigma: float = SIGMA, rules: Rules = RULES_HERE, tokens: int = TOKENS
+) -> MeasuredJob:
     """A job between two scores a random distance apart, in an engine whose scores differ by ``sigma``."""
     size = rules.rollouts_per_job
     lengths_N = np.full(size, tokens)
@@ -44,7 +46,7 @@ def job(generator: np.random.Generator, sigma: float = SIGMA, rules: Rules = RUL
     chunks_N = np.full(size, 2)
     rel_C = np.abs(generator.normal(0.01, 0.002, 2 * size))
     recomputed_S = np.log(p_S)
-    return Job(
+    return MeasuredJob(
         *("transformers", "model", 8, lengths_N),
         *(np.where(flipped_S, gap_S, 0).astype(np.float32), gap_S.astype(np.float32)),
         np.where(flipped_S & (generator.random(count) < 0.5), gap_S, 0).astype(np.float32),
@@ -54,7 +56,7 @@ def job(generator: np.random.Generator, sigma: float = SIGMA, rules: Rules = RUL
     )
 
 
-def jobs(count: int, sigma: float = SIGMA, seed: int = 1) -> list[Job]:
+def jobs(count: int, sigma: float = SIGMA, seed: int = 1) -> list[MeasuredJob]:
     generator = np.random.default_rng(seed)
     return [job(generator, sigma) for _ in range(count)]
 

@@ -10,7 +10,7 @@ import torch
 
 from protocol.tensor.model import load_model
 from protocol.tensor.noise import gumbel_noise
-from validator.calibration.measuring import Job
+from validator.calibration.measuring import MeasuredJob
 from validator.calibration.noise import CERTAIN, noise
 
 ROWS, PROMPT, LENGTH = 48, 8, 40
@@ -42,7 +42,7 @@ def test_noise_read_off_logprobs_is_that_between_choice_and_runner_up(model_dire
         for logits_BTV in (stepped_BTV, whole_BTV)
     )
     nothing_S, empty = np.zeros_like(reported), np.zeros(0, np.float32)
-    job = Job(
+    job = MeasuredJob(
         *("transformers", "model", ROWS, np.full(ROWS, LENGTH - PROMPT), nothing_S, nothing_S, nothing_S),
         *(reported, recomputed, empty, empty, np.zeros(ROWS, np.int64)),
     )
@@ -57,7 +57,7 @@ def test_tokens_all_but_certain_say_nothing(model_directory: Path) -> None:
     reported = np.log(np.array([0.5, 0.95], np.float32))
     nothing = np.zeros(2, np.float32)
     chunks = np.ones(1, np.int64)
-    job = Job(
+    job = MeasuredJob(
         "x", "m", 1, np.array([2]), nothing, nothing, nothing, reported + 0.01, reported, nothing, nothing, chunks
     )
     assert noise(job, 1.0) == pytest.approx([np.sqrt(2) * 0.02, 0.0], rel=1e-4)

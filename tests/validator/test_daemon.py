@@ -17,7 +17,7 @@ from protocol.wire.votes import abstention
 from tests.conftest import TOKEN
 from tests.validator.scene import Cast, Scene
 from validator.doctor import examine
-from validator.journal import Ballot, Journal
+from validator.journal import VoteJournal, VoteKey
 
 
 def test_validators_take_a_round_to_its_verdict_and_the_edited_job_is_fraud(make_scene: Callable[..., Scene]) -> None:
@@ -30,7 +30,7 @@ def test_validators_take_a_round_to_its_verdict_and_the_edited_job_is_fraud(make
     assert (tallied.accepted, tallied.fraud) == (0b01, 0b10)
     for revealed in scene.reveals():
         juror = next(one for one in scene.jurors if one.node == revealed.juror)
-        data = Journal(juror.directory).evidence(revealed.evidence_root)
+        data = VoteJournal(juror.directory).evidence(revealed.evidence_root)
         signed = evidence.parse_signed(data, revealed.evidence_root)
         signed.verify(juror.key.address)
         assert [job.reason.name for job in signed.evidence.jobs] == ["ACCEPTED", "SAMPLING_FRAUD"]
@@ -40,7 +40,7 @@ def test_a_restarted_validator_reveals_what_it_had_journalled(make_scene: Callab
     scene = make_scene()
     opened = scene.open()
     juror = scene.jurors[0]
-    written = Journal(juror.directory).record(Ballot(opened.round, 0, scene.beacon), abstention(), b"")
+    written = VoteJournal(juror.directory).record(VoteKey(opened.round, 0, scene.beacon), abstention(), b"")
     scene.submit(opened, scene.work(opened), {0, 1})
     while not any(seat.commitment != bytes(32) for seat in scene.chain.latest().seats(opened.round)):
         juror.validator.tick()
@@ -98,7 +98,7 @@ def test_an_appeal_is_judged_by_the_others_from_the_same_artifact_under_its_own_
     for revealed in votes:
         juror = next(one for one in scene.jurors if one.node == revealed.juror)
         signed = evidence.parse_signed(
-            Journal(juror.directory).evidence(revealed.evidence_root), revealed.evidence_root
+            VoteJournal(juror.directory).evidence(revealed.evidence_root), revealed.evidence_root
         )
         assert signed.evidence.round == appeal
         assert [(job.job, job.reason) for job in signed.evidence.jobs] == [(0, Reason.SAMPLING_FRAUD)]

@@ -24,10 +24,10 @@ from protocol.wire.rules import Rules, Sequential, Thresholds
 from tests.conftest import TOKEN
 from tests.validator.conftest import RULES, Court
 from tests.validator.scene import Cast, Scene
-from validator.journal import Journal
+from validator.journal import VoteJournal
 from validator.records.bundles import WAIT_SECONDS, Bundles
 from validator.records.history import History
-from validator.records.record import Ratios, SettledRound, Standing, Statement
+from validator.records.record import EvidenceState, NamedBundle, Ratios, SettledRound
 from validator.review.replay import replay, sentences
 from validator.rounds import FollowedRound
 
@@ -64,7 +64,7 @@ def judged(scene: Scene, network: Any = None) -> RoundOpened:
     return opened
 
 
-def standings(scene: Scene, opened: int, seconds: float = 10.0) -> list[Standing]:
+def states(scene: Scene, opened: int, seconds: float = 10.0) -> list[EvidenceState]:
     """Where the worker stands with each juror after all that has settled, once they have what they will have."""
     found = []
     for juror in scene.jurors:
@@ -74,7 +74,7 @@ def standings(scene: Scene, opened: int, seconds: float = 10.0) -> list[Standing
         while not juror.validator._history.complete(followed) and time.monotonic() < give_up:
             juror.validator.tick()
             time.sleep(0.01)
-        found.append(juror.validator._history.standing(followed, scene.worker_node))
+        found.append(juror.validator._history.state(followed, scene.worker_node))
     return found
 
 
@@ -112,7 +112,7 @@ def test_slight_evidence_in_settled_rounds_condemns_in_the_next_and_every_juror_
     assert reasons_in(scene, opened) == [bytes([Reason.SEQUENCE] * 2)] * 3
     assert scene.chain.latest().round(opened.round).fraud == 0b11
     for juror, root in zip(*_roots(scene, opened), strict=True):
-        signed = evidence.parse_signed(Journal(juror.directory).evidence(root), root)
+        signed = evidence.parse_signed(VoteJournal(juror.directory).evidence(root), root)
         for job in signed.evidence.jobs:
             (finding,) = job.findings
             assert finding.reason is Reason.SEQUENCE
@@ -122,7 +122,7 @@ def test_slight_evidence_in_settled_rounds_condemns_in_the_next_and_every_juror_
     assert replayed.confirmed, list(sentences(replayed))
     assert {found for _, _, found in replayed.reasons} == {Reason.SEQUENCE}
     scene.settle(opened)
-    assert standings(scene, opened.round) == [Standing()] * 3, "what it was condemned for is paid for"
+    assert states(scene, opened.round) == [EvidenceState()] * 3, "what it was condemned for is paid for"
 
 
 def test_an_honest_node_stands_near_zero_and_goes_on_being_accepted(make_scene: Callable[..., Scene]) -> None:
@@ -131,7 +131,7 @@ def test_an_honest_node_stands_near_zero_and_goes_on_being_accepted(make_scene: 
         opened = judged(scene)
         scene.settle(opened)
     assert scene.chain.latest().round(opened.round).accepted == 0b11
-    assert all(standing.foremost[1] < 1.0 for standing in standings(scene, opened.round))
+    assert all(state.foremost[1] < 1.0 for state in states(scene, opened.round))
 
 
 def lose_evidence(scene: Scene) -> None:
@@ -152,21 +152,21 @@ def test_lost_bundles_condemn_nobody_and_a_vote_does_not_wait_for_them(
     assert scene.chain.latest().round(after.round).accepted == 0b11
     scene.settle(after)
     lose_evidence(scene)
-    assert standings(scene, after.round, 0.5) == [Standing()] * 3
+    assert states(scene, after.round, 0.5) == [EvidenceState()] * 3
 
 
 def test_a_restart_keeps_what_was_learnt(make_scene: Callable[..., Scene], slightly_off: Any) -> None:
     scene = make_scene(rules=lenient())
     suspect(scene, slightly_off)
     opened, _ = max(scene.followed.items())
-    before = standings(scene, opened)
+    before = states(scene, opened)
     assert len(set(before)) == 1
     assert before[0].foremost[1] >= scene.court.rules.sequential.bound
     lose_evidence(scene)
     for juror in scene.jurors:
         juror.close()
         juror.validator, juror.close = juror.build()
-    assert standings(scene, opened) == before
+    assert states(scene, opened) == before
 
 
 def test_on_appeal_the_record_is_that_of_the_round_appealed_against(
@@ -197,19 +197,19 @@ class Store:
         self.bundles = Bundles(lambda root: b"", 1, "0x", directory, lambda: self.now)
         self.bundles._learn = self._learn  # type: ignore[method-assign]
 
-    def _learn(self, settled: SettledRound, statement: Statement) -> dict[int, Ratios]:
-        if statement.root not in self.there:
+    def _learn(self, settled: SettledRound, named: NamedBundle) -> dict[int, Ratios]:
+        if named.root not in self.there:
             raise Unavailable("not there")
-        return {0: Ratios(statement.root[0], 0.0, 0.0)}
+        return {0: Ratios(named.root[0], 0.0, 0.0)}
 
     def put(self, settled: SettledRound) -> None:
-        self.there.update(statement.root for statement in settled.statements)
+        self.there.update(named.root for named in settled.bundles)
 
 
 def past(number: int, rules_hash: bytes = b"\x02" * 32) -> SettledRound:
     """A settled round whose one job speaks with as many nats as its number."""
-    statement = Statement(4, "", bytes([number]) * 32)
-    return SettledRound(number, bytes(32), 1, rules_hash, 0, 10 * number, (statement,), {0: 7}, frozenset())
+    named = NamedBundle(4, "", bytes([number]) * 32)
+    return SettledRound(number, bytes(32), 1, rules_hash, 0, 10 * number, (named,), {0: 7}, frozenset())
 
 
 def opened_in(block: int) -> FollowedRound:
@@ -233,8 +233,8 @@ def test_rounds_count_in_order_up_to_the_opening_and_of_these_rules_alone(tmp_pa
     assert history.complete(followed), "nothing was followed yet"
     follow(store, history, settled)
     assert history.complete(followed)
-    assert history.standing(followed, 7).choices == 1.0 + 3.0, "settled in block 40: too late"
-    assert history.standing(opened_in(41), 7).choices == 8.0
+    assert history.state(followed, 7).choices == 1.0 + 3.0, "settled in block 40: too late"
+    assert history.state(opened_in(41), 7).choices == 8.0
     history.close()
 
 
@@ -248,13 +248,13 @@ def test_what_is_awaited_holds_a_vote_back_for_a_while_and_counts_once_it_comes(
     store.now += WAIT_SECONDS
     assert history.complete(followed)
     assert not history.whole(followed)
-    assert history.standing(followed, 7).choices == 2.0, "what is there counts"
+    assert history.state(followed, 7).choices == 2.0, "what is there counts"
     store.put(settled[0])
     for _ in range(10):
         store.now += 11.0
         follow(store, history, settled)
     assert history.whole(followed)
-    assert history.standing(followed, 7).choices == 3.0
+    assert history.state(followed, 7).choices == 3.0
     history.close()
 
 
@@ -266,7 +266,7 @@ def test_after_a_reorganisation_the_record_follows_the_other_chain(tmp_path: Pat
     history = History(store.bundles)
     history.complete(followed)
     follow(store, history, first)
-    assert history.standing(followed, 7).choices == 3.0
+    assert history.state(followed, 7).choices == 3.0
     follow(store, history, other)
-    assert history.standing(followed, 7).choices == 6.0
+    assert history.state(followed, 7).choices == 6.0
     history.close()

@@ -173,8 +173,8 @@ def test_a_juror_that_lied_is_not_confirmed(make_scene: Callable[..., Scene], tm
     liar = scene.jurors[0]
     judge_honestly = liar.validator.findings
 
-    def lying(trial: Any) -> list[Any]:
-        found = judge_honestly(trial)
+    def lying(round_: Any) -> list[Any]:
+        found = judge_honestly(round_)
         finding = evidence.Finding(Reason.SAMPLING_FRAUD, "a token is not the seeded choice", 0, 9.0, 0.5)
         bent = replace(found[0].evidence, reason=Reason.SAMPLING_FRAUD, findings=(finding,))
         return [replace(found[0], evidence=bent), *found[1:]]

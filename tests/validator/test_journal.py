@@ -13,62 +13,62 @@ import pytest
 
 from protocol.errors import Misconfigured
 from protocol.wire.votes import Vote, abstention
-from validator.journal import Ballot, Journal
+from validator.journal import VoteJournal, VoteKey
 
 ROOT = Path(__file__).parents[2]
-BALLOT = Ballot(2**200 + 7, 0, b"\x0b" * 32)
+KEY = VoteKey(2**200 + 7, 0, b"\x0b" * 32)
 VOTE = Vote(0b101, 0b010, bytes([8]), b"\xe1" * 32)
 
 WRITER = """
 import sys
 from pathlib import Path
 from protocol.wire.votes import Vote
-from validator.journal import Ballot, Journal
-journal = Journal(Path(sys.argv[1]))
+from validator.journal import VoteKey, VoteJournal
+journal = VoteJournal(Path(sys.argv[1]))
 for number in range(1_000_000):
     root = number.to_bytes(32, "big")
-    standing = journal.record(Ballot(number, 0, bytes(32)), Vote(number, 0, b"", root), b"evidence" * 100)
-    print(number, standing.salt.hex(), flush=True)
+    written = journal.record(VoteKey(number, 0, bytes(32)), Vote(number, 0, b"", root), b"evidence" * 100)
+    print(number, written.salt.hex(), flush=True)
 """
 
 
 def test_a_vote_comes_back_as_it_was_written(tmp_path: Path) -> None:
-    written = Journal(tmp_path).record(BALLOT, VOTE, b"bundle")
-    found = Journal(tmp_path).find(BALLOT)
+    written = VoteJournal(tmp_path).record(KEY, VOTE, b"bundle")
+    found = VoteJournal(tmp_path).find(KEY)
     assert found == written
     assert found is not None
     assert found.vote == VOTE
     assert len(found.salt) == 32
-    assert Journal(tmp_path).evidence(VOTE.evidence_root) == b"bundle"
+    assert VoteJournal(tmp_path).evidence(VOTE.evidence_root) == b"bundle"
 
 
 def test_the_first_vote_stands(tmp_path: Path) -> None:
-    first = Journal(tmp_path).record(BALLOT, VOTE, b"bundle")
-    assert Journal(tmp_path).record(BALLOT, abstention(), b"") == first
+    first = VoteJournal(tmp_path).record(KEY, VOTE, b"bundle")
+    assert VoteJournal(tmp_path).record(KEY, abstention(), b"") == first
 
 
 def test_another_attempt_or_beacon_is_another_vote(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    first = journal.record(BALLOT, VOTE, b"bundle")
-    redrawn = journal.record(Ballot(BALLOT.round, 1, BALLOT.beacon), VOTE, b"bundle")
-    reorganised = journal.record(Ballot(BALLOT.round, 0, bytes(32)), abstention(), b"")
+    journal = VoteJournal(tmp_path)
+    first = journal.record(KEY, VOTE, b"bundle")
+    redrawn = journal.record(VoteKey(KEY.round, 1, KEY.beacon), VOTE, b"bundle")
+    reorganised = journal.record(VoteKey(KEY.round, 0, bytes(32)), abstention(), b"")
     assert len({first.salt, redrawn.salt, reorganised.salt}) == 3
     assert reorganised.vote.abstains
 
 
 def test_what_is_not_published_is_remembered(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    journal.record(BALLOT, VOTE, b"bundle")
-    journal.record(Ballot(8, 0, bytes(32)), abstention(), b"")
-    assert [standing.ballot for standing in Journal(tmp_path).unpublished()] == [BALLOT]
-    journal.mark_published(BALLOT)
-    assert Journal(tmp_path).unpublished() == []
+    journal = VoteJournal(tmp_path)
+    journal.record(KEY, VOTE, b"bundle")
+    journal.record(VoteKey(8, 0, bytes(32)), abstention(), b"")
+    assert [written.key for written in VoteJournal(tmp_path).unpublished()] == [KEY]
+    journal.mark_published(KEY)
+    assert VoteJournal(tmp_path).unpublished() == []
 
 
 def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Misconfigured, match="cannot be written"):
-        Journal(tmp_path / "file" / "state")
+        VoteJournal(tmp_path / "file" / "state")
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.05, 0.2])
@@ -87,11 +87,11 @@ def test_a_killed_process_loses_no_vote_it_spoke_of(tmp_path: Path, seconds: flo
     spoken += [line for line in child.stdout if line.endswith("\n")]
     child.wait()
     child.stdout.close()
-    journal = Journal(tmp_path)
+    journal = VoteJournal(tmp_path)
     for line in spoken:
         number, salt = line.split()
-        ballot = Ballot(int(number), 0, bytes(32))
-        standing = journal.record(ballot, abstention(), b"")
-        assert standing.salt.hex() == salt
-        assert standing.vote.accept == int(number)
-        assert journal.evidence(standing.vote.evidence_root) == b"evidence" * 100
+        key = VoteKey(int(number), 0, bytes(32))
+        written = journal.record(key, abstention(), b"")
+        assert written.salt.hex() == salt
+        assert written.vote.accept == int(number)
+        assert journal.evidence(written.vote.evidence_root) == b"evidence" * 100

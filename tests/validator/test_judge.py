@@ -21,7 +21,7 @@ from protocol.wire.proof_codec import ENTRIES, Proof
 from protocol.wire.reasons import FRAUD, Reason
 from protocol.wire.rollout import Artifact, Rollout, decode
 from protocol.wire.units import units
-from validator.judging.judge import Submitted, judge
+from validator.judging.judge import FetchedJob, judge
 from validator.judging.weights import load_policy
 
 Tamper = Callable[[Artifact], Artifact]
@@ -322,7 +322,7 @@ def test_an_oversized_file_is_a_wrong_shape(court: Any) -> None:
 def test_what_could_not_be_fetched_keeps_its_finding(court: Any) -> None:
     claim, _ = court.honest()
     finding = Finding(Reason.UNAVAILABLE, "no answer")
-    (judgement,) = judge(court.policy, court.rules, court.environment, [Submitted(claim, finding)])
+    (judgement,) = judge(court.policy, court.rules, court.environment, [FetchedJob(claim, finding)])
     assert judgement.reason is Reason.UNAVAILABLE
     assert judgement.evidence.measurements is None
 

@@ -17,16 +17,16 @@ from protocol.wire.rules import Sequential
 from validator.judging.statistics import log_likelihood_ratios
 from validator.records.record import (
     Bundle,
+    EvidenceState,
+    NamedBundle,
     Ratios,
     Records,
     SettledRound,
-    Standing,
-    Statement,
     finding_on,
     lopsidedness,
     median_of,
     ratios_of,
-    standing_after,
+    state_after,
 )
 
 NODE, OTHER = 7, 8
@@ -44,7 +44,7 @@ def settled(number: int, jobs: int = 1, node: int = NODE, condemned: bool = Fals
         rules_hash=b"\x01" * 32,
         attempt=0,
         settled_in=10 * number,
-        statements=tuple(Statement(juror, "0x", bytes([juror]) * 32) for juror in JURORS),
+        bundles=tuple(NamedBundle(juror, "0x", bytes([juror]) * 32) for juror in JURORS),
         nodes=dict.fromkeys(range(jobs), node),
         condemned=frozenset({node} if condemned else ()),
     )
@@ -63,16 +63,16 @@ def ratios() -> st.SearchStrategy[float]:
 
 @given(st.lists(ratios(), max_size=30))
 def test_a_standing_is_the_best_case_over_all_runs_of_jobs_that_end_now(xs: list[float]) -> None:
-    standing = Standing()
+    state = EvidenceState()
     for x in xs:
-        standing = standing.after(Ratios(x, 0.0, 0.0))
+        state = state.after(Ratios(x, 0.0, 0.0))
     best = max((sum(xs[start:]) for start in range(len(xs))), default=0.0)
-    assert standing.choices == pytest.approx(max(0.0, best), abs=1e-6)
+    assert state.choices == pytest.approx(max(0.0, best), abs=1e-6)
 
 
 @given(st.lists(st.lists(ratios(), min_size=1, max_size=3), max_size=8))
 def test_rounds_and_the_jobs_in_them_count_in_their_order(rounds: list[list[float]]) -> None:
-    records, one_by_one = Records(), Standing()
+    records, one_by_one = Records(), EvidenceState()
     for number, jobs in enumerate(rounds, 1):
         records.settle(settled(number, len(jobs)), agreeing(*jobs))
         for x in jobs:
@@ -82,13 +82,13 @@ def test_rounds_and_the_jobs_in_them_count_in_their_order(rounds: list[list[floa
 
 @given(st.lists(ratios(), min_size=1, max_size=8), st.integers(0, 100))
 def test_only_rounds_settled_in_an_earlier_block_count(xs: list[float], block: int) -> None:
-    records, standing = Records(), Standing()
+    records, state = Records(), EvidenceState()
     for number, x in enumerate(xs, 1):
         records.settle(settled(number), agreeing(x))
         if 10 * number < block:
-            standing = standing.after(Ratios(x, 0.0, 0.0))
-    assert records.before(NODE, block) == standing
-    assert records.before(OTHER, block) == Standing()
+            state = state.after(Ratios(x, 0.0, 0.0))
+    assert records.before(NODE, block) == state
+    assert records.before(OTHER, block) == EvidenceState()
 
 
 @given(st.lists(ratios(), min_size=1, max_size=6), st.data())
@@ -114,24 +114,24 @@ def test_after_a_condemnation_the_record_starts_anew() -> None:
 def test_one_lying_juror_of_three_says_nothing_that_an_honest_one_does_not(honest: float, lie: float) -> None:
     bundles = agreeing(honest)
     bundles[2] = {0: Ratios(lie, lie, lie)}
-    assert standing_after(Standing(), NODE, settled(1), bundles).choices == max(0.0, honest)
+    assert state_after(EvidenceState(), NODE, settled(1), bundles).choices == max(0.0, honest)
 
 
 def test_lost_bundles_leave_what_a_majority_says_and_otherwise_nothing() -> None:
     bundles = agreeing(5.0)
     two = {juror: bundles[juror] for juror in (1, 2)}
-    assert standing_after(Standing(), NODE, settled(1), two).choices == 5.0
+    assert state_after(EvidenceState(), NODE, settled(1), two).choices == 5.0
     two[2] = {0: Ratios(1e6, 0.0, 0.0)}
-    assert standing_after(Standing(), NODE, settled(1), two).choices == 5.0, "in doubt the lower one"
-    assert standing_after(Standing(3.0), NODE, settled(1), {1: bundles[1]}) == Standing(3.0)
-    assert standing_after(Standing(3.0), NODE, settled(1), {}) == Standing(3.0)
+    assert state_after(EvidenceState(), NODE, settled(1), two).choices == 5.0, "in doubt the lower one"
+    assert state_after(EvidenceState(3.0), NODE, settled(1), {1: bundles[1]}) == EvidenceState(3.0)
+    assert state_after(EvidenceState(3.0), NODE, settled(1), {}) == EvidenceState(3.0)
     unread: dict[int, Bundle] = {**bundles, 2: {}, 3: {}}
-    assert standing_after(Standing(3.0), NODE, settled(1), unread) == Standing(3.0), "what two could not measure"
+    assert state_after(EvidenceState(3.0), NODE, settled(1), unread) == EvidenceState(3.0), "what two could not measure"
 
 
 def test_a_committee_of_one_is_its_own_majority() -> None:
-    alone = replace(settled(1), statements=(Statement(1, "0x", b""),))
-    assert standing_after(Standing(), NODE, alone, {1: {0: Ratios(2.0, 0.0, 0.0)}}).choices == 2.0
+    alone = replace(settled(1), bundles=(NamedBundle(1, "0x", b""),))
+    assert state_after(EvidenceState(), NODE, alone, {1: {0: Ratios(2.0, 0.0, 0.0)}}).choices == 2.0
     assert median_of([], 0) is None
 
 
@@ -143,8 +143,8 @@ def test_each_test_has_its_own_median() -> None:
 def test_what_is_held_against_a_node_names_its_test_and_the_bound() -> None:
     bound = SEQUENTIAL.bound
     assert bound == pytest.approx(math.log(3e12))
-    assert finding_on(Standing(bound - 0.01, bound - 1, 0.0), bound) is None
-    finding = finding_on(Standing(1.0, bound, 0.0), bound)
+    assert finding_on(EvidenceState(bound - 0.01, bound - 1, 0.0), bound) is None
+    finding = finding_on(EvidenceState(1.0, bound, 0.0), bound)
     assert finding is not None
     assert (finding.reason, finding.observed, finding.limit) == (Reason.SEQUENCE, bound, bound)
     assert "likelier" in finding.detail
@@ -180,10 +180,10 @@ def honest_job(rng: np.random.Generator, tokens: int, sigma: float) -> Ratios:
 
 
 def jobs_until(rng: np.random.Generator, bound: float, most: int, sigma: float, tokens: int = 200) -> int | None:
-    standing = Standing()
+    state = EvidenceState()
     for number in range(1, most + 1):
-        standing = standing.after(honest_job(rng, tokens, sigma))
-        if standing.foremost[1] >= bound:
+        state = state.after(honest_job(rng, tokens, sigma))
+        if state.foremost[1] >= bound:
             return number
     return None
 
@@ -199,11 +199,11 @@ def test_honest_nodes_are_condemned_no_more_often_than_the_budget_says() -> None
 def test_a_sign_test_alone_keeps_its_budget_where_flips_are_even() -> None:
     rng, bound, alarms = np.random.default_rng(3), math.log(100 / 0.1), 0
     for _ in range(300):
-        standing = Standing()
+        state = EvidenceState()
         for _ in range(100):
             up, flips = int(rng.binomial(2, 0.5)), 2
-            standing = standing.after(Ratios(0.0, lopsidedness(up, flips - up), lopsidedness(flips - up, up)))
-            if standing.foremost[1] >= bound:
+            state = state.after(Ratios(0.0, lopsidedness(up, flips - up), lopsidedness(flips - up, up)))
+            if state.foremost[1] >= bound:
                 alarms += 1
                 break
     assert alarms <= 0.1 * 300
@@ -222,12 +222,12 @@ def test_a_noisier_engine_is_condemned_about_when_the_drift_says(times: float, t
 
 
 def test_flips_all_one_way_are_condemned_within_the_flips_it_takes() -> None:
-    standing, flips = Standing(), 0
-    while standing.foremost[1] < SEQUENTIAL.bound:
+    state, flips = EvidenceState(), 0
+    while state.foremost[1] < SEQUENTIAL.bound:
         flips += 1
-        standing = standing.after(Ratios(0.0, lopsidedness(1, 0), lopsidedness(0, 1)))
+        state = state.after(Ratios(0.0, lopsidedness(1, 0), lopsidedness(0, 1)))
     assert flips == math.ceil(SEQUENTIAL.bound / math.log(1.8)) == 49
-    assert standing.foremost[0] == "upward"
+    assert state.foremost[0] == "upward"
 
 
 def test_records_of_a_node_grow_with_its_own_rounds_only() -> None:

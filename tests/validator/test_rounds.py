@@ -28,7 +28,7 @@ from protocol.chain.structs import Role, RunTerms, Verdict
 from protocol.wire.assignments import Leaf, pack_leaves
 from protocol.wire.reasons import Reason
 from protocol.wire.votes import abstention
-from validator.records.record import Statement
+from validator.records.record import NamedBundle
 from validator.rounds import Rounds
 
 TERMS = RunTerms("", "", b"\x02" * 32, 1, 1, 1, 3, 5, 600, 600, 600, 600, 60)
@@ -72,7 +72,7 @@ def test_a_settled_round_names_its_bundles_and_the_keys_that_revealed_them() -> 
     assert rounds.settled == []
     rounds.fold([Log(50, b"", b"", 0, 200, RoundSettled(1, 0))])
     (settled,) = rounds.settled
-    assert settled.statements == (Statement(4, "key-4", root(4)), Statement(5, "key-5", root(5)))
+    assert settled.bundles == (NamedBundle(4, "key-4", root(4)), NamedBundle(5, "key-5", root(5)))
     assert settled.nodes == {0: 9, 1: 9, 2: 8}
     assert (settled.settled_in, settled.rules_hash, settled.run) == (50, b"\x02" * 32, 1)
     assert not settled.condemned
@@ -82,7 +82,7 @@ def test_a_settled_round_names_its_bundles_and_the_keys_that_revealed_them() -> 
 def test_of_a_round_drawn_again_the_last_attempt_counts() -> None:
     again = (CommitteeRedrawn(1, 1, 0), CommitteeDrawn(1, 1, 6, b"", (5, 6), 0))
     rounds = folded(revealed(4), *again, revealed(5, attempt=1), RoundTallied(1, 1, 7, 0, 0), RoundSettled(1, 0))
-    assert [statement.juror for statement in rounds.settled[0].statements] == [5]
+    assert [named.juror for named in rounds.settled[0].bundles] == [5]
     assert rounds.settled[0].attempt == 1
 
 

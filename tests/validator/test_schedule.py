@@ -28,7 +28,7 @@ from protocol.chain.events import (
 from protocol.chain.structs import RunTerms, Verdict
 from protocol.wire.assignments import Leaf, pack_leaves
 from validator.rounds import FollowedRound, Rounds
-from validator.schedule import Duty, duty, must_decide, overdue
+from validator.schedule import Step, must_decide, next_step, overdue_step
 
 ME, OTHER = 4, 5
 TERMS = RunTerms("", "", b"", 1, 1, 1, 3, 5, 600, 600, 600, 600, 60)
@@ -57,49 +57,49 @@ def followed(*events: Event) -> FollowedRound:
 @pytest.mark.parametrize(
     ("events", "certain", "now", "expected"),
     [
-        ((OPENED,), False, 95, Duty.NOTHING),
-        ((OPENED,), True, 95, Duty.PREPARE),
-        ((OPENED, SUBMITTED, CLOSED), True, 95, Duty.PREPARE),
-        ((OPENED, SUBMITTED, CLOSED, DRAWN), False, 115, Duty.COMMIT),
-        ((OPENED, SUBMITTED, CLOSED, DRAWN), False, 121, Duty.NOTHING),
-        ((OPENED, SUBMITTED, CLOSED, DRAWN, COMMITTED), False, 115, Duty.NOTHING),
-        ((OPENED, SUBMITTED, CLOSED, DRAWN, COMMITTED), False, 121, Duty.REVEAL),
-        ((OPENED, SUBMITTED, CLOSED, DRAWN, COMMITTED), False, 721, Duty.NOTHING),
-        ((OPENED, SUBMITTED, CLOSED, DRAWN, COMMITTED, REVEALING), False, 121, Duty.REVEAL),
-        ((OPENED, SUBMITTED, CLOSED, DRAWN, COMMITTED, REVEALING), False, 131, Duty.NOTHING),
-        ((OPENED, SUBMITTED, CLOSED, DRAWN, COMMITTED, REVEALING, REVEALED), False, 121, Duty.NOTHING),
-        ((OPENED, SUBMITTED, CLOSED, DRAWN, REVEALING), False, 121, Duty.NOTHING),
-        ((OPENED, SUBMITTED, CLOSED, DRAWN, RoundTallied(1, 0, 3, 0, 140)), False, 121, Duty.NOTHING),
+        ((OPENED,), False, 95, Step.NOTHING),
+        ((OPENED,), True, 95, Step.PREPARE),
+        ((OPENED, SUBMITTED, CLOSED), True, 95, Step.PREPARE),
+        ((OPENED, SUBMITTED, CLOSED, DRAWN), False, 115, Step.COMMIT),
+        ((OPENED, SUBMITTED, CLOSED, DRAWN), False, 121, Step.NOTHING),
+        ((OPENED, SUBMITTED, CLOSED, DRAWN, COMMITTED), False, 115, Step.NOTHING),
+        ((OPENED, SUBMITTED, CLOSED, DRAWN, COMMITTED), False, 121, Step.REVEAL),
+        ((OPENED, SUBMITTED, CLOSED, DRAWN, COMMITTED), False, 721, Step.NOTHING),
+        ((OPENED, SUBMITTED, CLOSED, DRAWN, COMMITTED, REVEALING), False, 121, Step.REVEAL),
+        ((OPENED, SUBMITTED, CLOSED, DRAWN, COMMITTED, REVEALING), False, 131, Step.NOTHING),
+        ((OPENED, SUBMITTED, CLOSED, DRAWN, COMMITTED, REVEALING, REVEALED), False, 121, Step.NOTHING),
+        ((OPENED, SUBMITTED, CLOSED, DRAWN, REVEALING), False, 121, Step.NOTHING),
+        ((OPENED, SUBMITTED, CLOSED, DRAWN, RoundTallied(1, 0, 3, 0, 140)), False, 121, Step.NOTHING),
     ],
 )
-def test_duty(events: tuple[Event, ...], certain: bool, now: float, expected: Duty) -> None:
-    assert duty(followed(*events), ME, certain, now) is expected
+def test_next_step(events: tuple[Event, ...], certain: bool, now: float, expected: Step) -> None:
+    assert next_step(followed(*events), ME, certain, now) is expected
 
 
 def test_whoever_was_not_drawn_has_no_duty() -> None:
-    assert duty(followed(OPENED, SUBMITTED, CLOSED, DRAWN), 6, True, 115) is Duty.NOTHING
+    assert next_step(followed(OPENED, SUBMITTED, CLOSED, DRAWN), 6, True, 115) is Step.NOTHING
 
 
 def test_a_redraw_begins_anew() -> None:
     events: list[Any] = [OPENED, SUBMITTED, CLOSED, DRAWN, COMMITTED, CommitteeRedrawn(1, 1, 150)]
-    assert duty(followed(*events), ME, False, 140) is Duty.NOTHING
+    assert next_step(followed(*events), ME, False, 140) is Step.NOTHING
     again = followed(*events, CommitteeDrawn(1, 1, 9, b"", (ME,), 170))
-    assert duty(again, ME, False, 160) is Duty.COMMIT
+    assert next_step(again, ME, False, 160) is Step.COMMIT
     assert again.attempt == 1
 
 
 def test_steps_that_anyone_may_take() -> None:
-    assert overdue(followed(OPENED, SUBMITTED), 95) is Duty.NOTHING
-    assert overdue(followed(OPENED, SUBMITTED, CLOSED), 105) is Duty.DRAW
+    assert overdue_step(followed(OPENED, SUBMITTED), 95) is Step.NOTHING
+    assert overdue_step(followed(OPENED, SUBMITTED, CLOSED), 105) is Step.DRAW
     drawn = (OPENED, SUBMITTED, CLOSED, DRAWN)
-    assert overdue(followed(*drawn), 115) is Duty.NOTHING
-    assert overdue(followed(*drawn), 121) is Duty.TALLY, "nobody committed in time"
-    assert overdue(followed(*drawn, COMMITTED), 720) is Duty.NOTHING, "who committed may reveal yet"
-    assert overdue(followed(*drawn, COMMITTED), 721) is Duty.TALLY
+    assert overdue_step(followed(*drawn), 115) is Step.NOTHING
+    assert overdue_step(followed(*drawn), 121) is Step.TALLY, "nobody committed in time"
+    assert overdue_step(followed(*drawn, COMMITTED), 720) is Step.NOTHING, "who committed may reveal yet"
+    assert overdue_step(followed(*drawn, COMMITTED), 721) is Step.TALLY
     revealing = (OPENED, SUBMITTED, CLOSED, DRAWN, COMMITTED, REVEALING)
-    assert overdue(followed(*revealing), 125) is Duty.NOTHING
-    assert overdue(followed(*revealing, REVEALED), 125) is Duty.TALLY
-    assert overdue(followed(*revealing), 131) is Duty.TALLY
+    assert overdue_step(followed(*revealing), 125) is Step.NOTHING
+    assert overdue_step(followed(*revealing, REVEALED), 125) is Step.TALLY
+    assert overdue_step(followed(*revealing), 131) is Step.TALLY
 
 
 def test_only_near_the_deadline_must_be_decided() -> None:
@@ -127,12 +127,12 @@ def test_an_appeal_is_a_trial_of_one_job_under_its_own_number_with_its_rounds_be
     trial = rounds.live[2]
     assert trial.appeal
     assert (trial.number, trial.opened.round, trial.beacon, trial.jobs) == (2, 1, rounds.live[1].beacon, (1,))
-    assert duty(trial, 6, trial.certain(6), 141) is Duty.PREPARE, "as many seats as there are others"
+    assert next_step(trial, 6, trial.certain(6), 141) is Step.PREPARE, "as many seats as there are others"
     assert not trial.certain(ME), "who sat before is not drawn"
-    assert overdue(trial, 141) is Duty.DRAW
+    assert overdue_step(trial, 141) is Step.DRAW
     drawn = folded(*tallied, opened, CommitteeDrawn(2, 0, 9, b"", (6, 7, 8), 170))
-    assert duty(drawn.live[2], 6, False, 160) is Duty.COMMIT
-    assert duty(drawn.live[1], ME, False, 160) is Duty.NOTHING
+    assert next_step(drawn.live[2], 6, False, 160) is Step.COMMIT
+    assert next_step(drawn.live[1], ME, False, 160) is Step.NOTHING
     assert set(folded(*tallied, opened, RoundVoided(2, 0)).live) == {1}, "the round waits for no undecided appeal"
 
 

@@ -11,7 +11,7 @@ from protocol.tensor.model import Model
 from protocol.wire.reasons import FRAUD
 from tests.zoo.rows import ratios_of_job
 from tests.zoo.stage import JOBS_AT_ONCE, Stage, passed
-from validator.records.record import Standing
+from validator.records.record import EvidenceState
 from worker.engines.engine import Engine
 
 FIRST_ROUND = 1 << 20
@@ -57,13 +57,13 @@ def honest(stage: Stage, name: str, engine: Engine, batch: int, rollouts: int) -
     """Judges so many rollouts of an honest worker that decodes ``batch`` at a time."""
     producer = stage.honest(Batched(engine, batch))
     jobs = -(-rollouts // stage.rules.rollouts_per_job)
-    judged, standing, highest = [], Standing(), 0.0
+    judged, state, highest = [], EvidenceState(), 0.0
     for start in range(0, jobs, JOBS_AT_ONCE):
         work = stage.work(FIRST_ROUND * (batch + 1) + start, range(min(JOBS_AT_ONCE, jobs - start)))
         for one in stage.judge(work, producer.make(work)):
             judged.append(one)
-            standing = standing.after(ratios_of_job(one))
-            highest = max(highest, standing.foremost[1])
+            state = state.after(ratios_of_job(one))
+            highest = max(highest, state.foremost[1])
     bound = stage.rules.sequential.bound
     fraud = sum(one.judgement.reason in FRAUD for one in judged) + (highest >= bound)
     return Honest(

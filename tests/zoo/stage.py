@@ -26,7 +26,7 @@ from protocol.wire.rollout import Artifact, decode
 from protocol.wire.rules import Rules
 from protocol.wire.sampling import noise_key
 from validator.judging.claims import Claim
-from validator.judging.judge import Judgement, Policy, Submitted, judge
+from validator.judging.judge import FetchedJob, Judgement, PolicyVersion, judge
 from validator.judging.prefill import DTYPES, Completed, Prefill, prefill
 from validator.judging.weights import load_policy
 from worker.engines.engine import Engine
@@ -91,7 +91,7 @@ class Stage:
 
     rules: Rules
     environment: Environment
-    policy: Policy
+    policy: PolicyVersion
     directory: Path
     older: Path
     seed: int = 1
@@ -172,7 +172,7 @@ class Stage:
     ) -> list[Judged]:
         """Judges jobs of a round together; ``seen`` remembers which roots were claimed for which job."""
         claims = [self.claim(work, one, {} if seen is None else seen) for one in made]
-        submitted = [Submitted(claim, one.file) for claim, one in zip(claims, made, strict=True)]
+        submitted = [FetchedJob(claim, one.file) for claim, one in zip(claims, made, strict=True)]
         found = judge(self.policy, self.rules, self.environment, submitted)
         return [Judged(claim, one.file, each) for claim, one, each in zip(claims, made, found, strict=True)]
 

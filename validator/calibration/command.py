@@ -22,11 +22,11 @@ from protocol.wire.rules import Rules, encode_rules, rules_hash
 from protocol.wire.specimens import INDEX, Specimens
 from validator.calibration.draft import draft
 from validator.calibration.fitting import fit
-from validator.calibration.measuring import Job, measure, read_specimens
+from validator.calibration.measuring import MeasuredJob, measure, read_specimens
 from validator.calibration.picture import draw
 from validator.calibration.power import steering
 from validator.calibration.report import Calibration, weights_hash
-from validator.judging.judge import Policy
+from validator.judging.judge import PolicyVersion
 from validator.judging.weights import load_policy
 
 HELD_OUT = 4
@@ -34,7 +34,7 @@ HELD_OUT = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class CalibrationOptions:
     """What a person may choose; see ``assize validator calibrate --help``."""
 
     models: tuple[Path, ...]
@@ -62,19 +62,19 @@ class Options:
 
 
 @dataclass
-class _Bench:
+class _Policies:
     """The policies that specimens may be of, by the hash of their weights; one is loaded at a time."""
 
     rules: Rules
     say: Callable[[str], None]
     directories: dict[bytes, Path] = field(default_factory=dict)
-    loaded: tuple[bytes, Policy] | None = None
+    loaded: tuple[bytes, PolicyVersion] | None = None
 
     def add(self, directory: Path) -> None:
         check_model_directory(directory)
         self.directories[weights_hash(sorted(directory.glob("*.safetensors")))] = directory
 
-    def measure(self, folder: Path, name: str | None = None) -> list[Job]:
+    def measure(self, folder: Path, name: str | None = None) -> list[MeasuredJob]:
         """Measures a folder with the policy it names."""
         specimens = read_specimens(folder)
         if specimens.weights not in self.directories:
@@ -94,21 +94,21 @@ class _Bench:
 
 
 @torch.no_grad()
-def calibrate(options: Options, say: Callable[[str], None]) -> Calibration:
+def calibrate(options: CalibrationOptions, say: Callable[[str], None]) -> Calibration:
     """Does all of it, and writes rules, report and what else was asked for. ``Misconfigured`` says what will not do."""
     torch.set_num_threads(1)
     _check(options)
     rules = draft(options.run_file, options.dtype, options.max_tokens, options.engines)
-    bench = _Bench(rules, say)
+    policies = _Policies(rules, say)
     for directory in options.models:
-        bench.add(directory)
+        policies.add(directory)
     specimens: list[Specimens] = []
-    jobs: list[Job] = []
+    jobs: list[MeasuredJob] = []
     with tempfile.TemporaryDirectory(prefix="assize-specimens-") as made:
         for folder in (*_make(options, rules, options.keep or Path(made), say), *options.made):
             specimens.append(read_specimens(folder))
-            jobs += bench.measure(folder)
-    against = {name: bench.measure(folder, name) for name, folder in map(_named, options.against)}
+            jobs += policies.measure(folder)
+    against = {name: policies.measure(folder, name) for name, folder in map(_named, options.against)}
     say("fitting")
     honest = [job for n, job in enumerate(jobs) if n % HELD_OUT != HELD_OUT - 1]
     held_out = [job for n, job in enumerate(jobs) if n % HELD_OUT == HELD_OUT - 1]
@@ -120,7 +120,7 @@ def calibrate(options: Options, say: Callable[[str], None]) -> Calibration:
     return result
 
 
-def _check(options: Options) -> None:
+def _check(options: CalibrationOptions) -> None:
     """Refuses what would only fail after an hour."""
     if not options.models:
         raise Misconfigured("give at least one model directory, with --model")
@@ -148,7 +148,7 @@ def _named(text: str) -> tuple[str, Path]:
     return name, Path(folder)
 
 
-def _make(options: Options, rules: Rules, root: Path, say: Callable[[str], None]) -> Iterator[Path]:
+def _make(options: CalibrationOptions, rules: Rules, root: Path, say: Callable[[str], None]) -> Iterator[Path]:
     """Has each engine make specimens of each model, one folder each, and yields it once it is full.
 
     A folder kept from before is taken as it is where it was made under the same rules.
@@ -189,7 +189,7 @@ def _worker(words: Sequence[str], say: Callable[[str], None]) -> None:
             raise Misconfigured(f"the worker could not generate: {last.removeprefix('assize: ')}")
 
 
-def _write(options: Options, result: Calibration) -> None:
+def _write(options: CalibrationOptions, result: Calibration) -> None:
     options.out.write_bytes(encode_rules(result.rules))
     options.report.write_text(json.dumps(result.to_json(), indent=1) + "\n")
     if options.raw is not None:
@@ -208,7 +208,7 @@ def _columns(result: Calibration) -> dict[str, Any]:
     return columns | {name: np.array([getattr(job, name) for job in jobs]) for name in ("maker", "model", "batch")}
 
 
-def summary(result: Calibration, options: Options) -> dict[str, Any]:
+def summary(result: Calibration, options: CalibrationOptions) -> dict[str, Any]:
     """What a person reads first."""
     everything, held_out = result.verdicts()
     low, high = everything.void_interval

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from protocol.wire.proof_codec import ENTRIES
 from protocol.wire.rules import Rules, Thresholds
 from validator.calibration.intervals import beyond, most_events
-from validator.calibration.measuring import Job
+from validator.calibration.measuring import MeasuredJob
 from validator.calibration.noise import by_prompt, distinct, noise, sigma_above, sigma_of_carried, widened
-from validator.calibration.tails import Tail, tail
+from validator.calibration.tails import TailFit, tail
 from validator.judging.checks import TAIL
 
 F64 = NDArray[np.float64]
@@ -47,7 +47,7 @@ class Fit:
 
     what: str
     maker: str
-    tail: Tail
+    tail: TailFit
     lead: float = 0.0
 
     @property
@@ -67,7 +67,7 @@ class Fitted:
     no_fraud_because: str | None
 
 
-def fit(jobs: Sequence[Job], rules: Rules, void_rate: float, headroom: float) -> Fitted:
+def fit(jobs: Sequence[MeasuredJob], rules: Rules, void_rate: float, headroom: float) -> Fitted:
     """Fits every threshold to honest ``jobs``.
 
     ``void_rate`` is the share of honest jobs that may be void. Every bound is multiplied by ``headroom`` (the one on
@@ -101,7 +101,7 @@ def fit(jobs: Sequence[Job], rules: Rules, void_rate: float, headroom: float) ->
     return Fitted(Rules.model_validate(found.model_dump()), tuple(fits), measured, holds, why)
 
 
-def _no_fraud(jobs: Sequence[Job], fits: Sequence[Fit]) -> str | None:
+def _no_fraud(jobs: Sequence[MeasuredJob], fits: Sequence[Fit]) -> str | None:
     tokens = sum(len(job.margins_S) for job in jobs)
     if tokens < ENOUGH_TOKENS:
         return f"{tokens:,} honest tokens were measured, fraud takes {ENOUGH_TOKENS:,}"
@@ -109,15 +109,15 @@ def _no_fraud(jobs: Sequence[Job], fits: Sequence[Fit]) -> str | None:
     return f"the noise of {poor[0]} has too heavy a tail, or too few values in it, to bound" if poor else None
 
 
-def _fits(jobs: Sequence[Job], rules: Rules, void_rate: float, headroom: float, maker: str) -> list[Fit]:
+def _fits(jobs: Sequence[MeasuredJob], rules: Rules, void_rate: float, headroom: float, maker: str) -> list[Fit]:
     """Every law of one maker."""
     samples, prompts = rules.samples_per_group, rules.groups_per_job
     rate = void_rate / VOID_CHECKS
 
-    def of_prompts(values: Callable[[Job], NDArray[np.floating]], rate: float, step: float = 0.0) -> Tail:
+    def of_prompts(values: Callable[[MeasuredJob], NDArray[np.floating]], rate: float, step: float = 0.0) -> TailFit:
         return tail(np.concatenate([by_prompt(job, values(job), samples) for job in jobs]), rate / prompts, step)
 
-    def of_jobs(value: Callable[[Job], float]) -> Tail:
+    def of_jobs(value: Callable[[MeasuredJob], float]) -> TailFit:
         return tail(np.array([value(job) for job in jobs]), rate)
 
     step = _noise_step(rules)
@@ -134,7 +134,7 @@ def _fits(jobs: Sequence[Job], rules: Rules, void_rate: float, headroom: float, 
     ]
 
 
-def _distances(jobs: Sequence[Job], rules: Rules, rate: float, headroom: float, maker: str) -> list[Fit]:
+def _distances(jobs: Sequence[MeasuredJob], rules: Rules, rate: float, headroom: float, maker: str) -> list[Fit]:
     """Laws of chunk, share of the best forgery's, and mean.
 
     Where entries are swapped in few prompts, swaps are counted: a tail through so few steps would reach anywhere.
@@ -168,12 +168,13 @@ def _swaps(mean: float, rate: float) -> int:
     return allowed
 
 
-def _chunks_by_prompt(job: Job, values_C: NDArray[np.floating], samples: int) -> F64:
+def _chunks_by_prompt(job: MeasuredJob, values_C: NDArray[np.floating], samples: int) -> F64:
     starts_N = np.cumsum(job.chunks_N) - job.chunks_N
-    return np.maximum.reduceat(values_C, starts_N).reshape(-1, samples).max(axis=1).astype(np.float64)
+    largest_P: F64 = np.maximum.reduceat(values_C, starts_N).reshape(-1, samples).max(axis=1).astype(np.float64)
+    return largest_P
 
 
-def _sigma(jobs: Sequence[Job], rules: Rules) -> float:
+def _sigma(jobs: Sequence[MeasuredJob], rules: Rules) -> float:
     """By the noise on scores, or by the choices it carried over where they are enough: they are what is judged."""
     samples, floor = rules.samples_per_group, rules.sequential.floor
     values = [distinct(job, noise(job, rules.temperature), samples) for job in jobs]

@@ -18,7 +18,7 @@ from protocol.wire.rollout import Artifact, decode
 from protocol.wire.rules import Rules
 from protocol.wire.sampling import noise_key
 from protocol.wire.specimens import INDEX, Specimens, decode_index, file_of
-from validator.judging.judge import Policy
+from validator.judging.judge import PolicyVersion
 from validator.judging.prefill import DTYPES, Completed, Prefill, prefill
 
 F32 = NDArray[np.float32]
@@ -26,7 +26,7 @@ JOBS_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class MeasuredJob:
     """What was measured on one job of R rollouts. ``maker``, ``model`` and ``batch`` say how it was made.
 
     margins_S, gaps_S, leads_S  as in ``validator.judging.prefill.Prefill``
@@ -50,7 +50,8 @@ class Job:
     @property
     def apart_S(self) -> F32:
         """|reported − recomputed|, in nats."""
-        return np.abs(self.reported_S - self.recomputed_S)
+        apart_S: F32 = np.abs(self.reported_S - self.recomputed_S)
+        return apart_S
 
 
 def read_specimens(folder: Path) -> Specimens:
@@ -62,19 +63,19 @@ def read_specimens(folder: Path) -> Specimens:
 
 
 def measure(
-    policy: Policy,
+    policy: PolicyVersion,
     rules: Rules,
     folder: Path,
     name: str | None = None,
     progress: Callable[[int], None] = lambda _: None,
-) -> list[Job]:
+) -> list[MeasuredJob]:
     """Measures every job in ``folder`` with ``policy``; ``progress`` is told the tokens of each pass.
 
     ``name`` replaces the maker's. ``Misconfigured`` where an artifact is not there or not of these rules.
     """
     specimens = read_specimens(folder)
     jobs = [(batch.size, job) for batch in specimens.batches for job in batch.jobs]
-    found: list[Job] = []
+    found: list[MeasuredJob] = []
     for start in range(0, len(jobs), JOBS_AT_ONCE):
         part = jobs[start : start + JOBS_AT_ONCE]
         artifacts = [_read(folder, specimens, rules, job) for _, job in part]
@@ -96,7 +97,7 @@ def _read(folder: Path, specimens: Specimens, rules: Rules, job: int) -> Artifac
 
 
 def _see(
-    policy: Policy, rules: Rules, seeds: Sequence[bytes], artifacts: Sequence[Artifact]
+    policy: PolicyVersion, rules: Rules, seeds: Sequence[bytes], artifacts: Sequence[Artifact]
 ) -> Iterator[tuple[Prefill, F32, F32, NDArray[np.int64]]]:
     """For each artifact its part of the prefill, and distance, null and number of its chunks."""
     size, step = rules.rollouts_per_job, rules.samples_per_group
@@ -130,9 +131,9 @@ def _job(
     rel_C: F32,
     null_C: F32,
     chunks_N: NDArray[np.int64],
-) -> Job:
+) -> MeasuredJob:
     reported_S = np.concatenate([rollout.logprobs for rollout in artifact.rollouts])
-    return Job(
+    return MeasuredJob(
         *(maker, model, batch, part.lengths_N, part.margins_S, part.gaps_S, part.leads_S),
         *(reported_S, part.logprobs_S, rel_C, null_C, chunks_N),
     )

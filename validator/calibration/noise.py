@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from protocol.wire.rules import Rules, Sequential
 from validator.calibration.intervals import most, most_events
-from validator.calibration.measuring import Job
+from validator.calibration.measuring import MeasuredJob
 from validator.calibration.tails import tail
 from validator.judging.statistics import log_likelihood_ratios
 
@@ -36,20 +36,21 @@ WIDER = 1.1
 WIDENINGS = 120
 
 
-def noise(job: Job, temperature: float) -> F64:
+def noise(job: MeasuredJob, temperature: float) -> F64:
     """Returns the noise on each choice, in logits (S,); 0 where the token is too certain to tell."""
     p_S = np.exp(np.minimum(job.recomputed_S.astype(np.float64), 0.0))
     scale = math.sqrt(2.0) * (temperature if temperature > 0 else 1.0)
     return np.where(p_S <= CERTAIN, scale * job.apart_S / np.maximum(1.0 - p_S, 1.0 - CERTAIN), 0.0)
 
 
-def by_prompt(job: Job, values_S: NDArray[np.floating], samples: int) -> F64:
+def by_prompt(job: MeasuredJob, values_S: NDArray[np.floating], samples: int) -> F64:
     """Returns the largest of each prompt's values (P,): what ``samples`` rollouts of one prompt share is one unit."""
     starts_N = np.cumsum(job.lengths_N) - job.lengths_N
-    return np.maximum.reduceat(values_S, starts_N).reshape(-1, samples).max(axis=1).astype(np.float64)
+    largest_P: F64 = np.maximum.reduceat(values_S, starts_N).reshape(-1, samples).max(axis=1).astype(np.float64)
+    return largest_P
 
 
-def distinct(job: Job, values_S: F64, samples: int) -> F64:
+def distinct(job: MeasuredJob, values_S: F64, samples: int) -> F64:
     """Returns the values above 0 (D,), once where rollouts of one prompt went the same way."""
     starts_N = np.cumsum(job.lengths_N) - job.lengths_N
     prompts_S = np.repeat(np.arange(len(starts_N)) // samples, job.lengths_N)
@@ -79,7 +80,7 @@ def sigma_above(noise_D: F64, floor: float, step: float = 0.0) -> float:
     return max(needed)
 
 
-def sigma_of_carried(jobs: Sequence[Job], samples: int, floor: float) -> float | None:
+def sigma_of_carried(jobs: Sequence[MeasuredJob], samples: int, floor: float) -> float | None:
     """Returns the least sigma whose normal law carries choices over at least as often as was seen, at any distance.
 
     None where too few were for a law of them. Where data end, what ``floor`` of the choices that are not certain go
@@ -107,7 +108,7 @@ def _sigma_that_carries(ordered_S: F64, events: float) -> float:
     """The sigma with which that many of the choices, fewer than half, are carried over in the mean."""
     ends = np.linspace(0, len(ordered_S), min(GROUPS, len(ordered_S)) + 1).astype(int)[1:]
     farthest, sizes = ordered_S[ends - 1].tolist(), np.diff(ends, prepend=0).tolist()
-    low, high, normal = 0.0, 1e3 * farthest[-1], NormalDist()
+    low, high, normal = 0.0, 1e3 * float(farthest[-1]), NormalDist()
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
         mean = sum(size * normal.cdf(-distance / middle) for distance, size in zip(farthest, sizes, strict=True))
@@ -115,7 +116,7 @@ def _sigma_that_carries(ordered_S: F64, events: float) -> float:
     return high
 
 
-def evidence_of(jobs: Sequence[Job], sequential: Sequential) -> F64:
+def evidence_of(jobs: Sequence[MeasuredJob], sequential: Sequential) -> F64:
     """Returns x of each job: the sum of its tokens' log-likelihood ratios."""
     return np.array([log_likelihood_ratios(job.margins_S, job.gaps_S, sequential).sum() for job in jobs])
 
@@ -127,7 +128,7 @@ def mean_upper(evidence_J: F64) -> tuple[float, float]:
     return float(weights_J.mean()), float(weights_J.mean()) + 1.645 * error
 
 
-def widened(jobs: Sequence[Job], rules: Rules, sigma: float) -> tuple[Sequential, bool]:
+def widened(jobs: Sequence[MeasuredJob], rules: Rules, sigma: float) -> tuple[Sequential, bool]:
     """Returns the test with ``sigma``, widened until honest jobs give mean exp(x) of at most 1, and whether they do."""
     for _ in range(WIDENINGS):
         sequential = rules.sequential.model_copy(update={"sigma": sigma})
@@ -137,7 +138,7 @@ def widened(jobs: Sequence[Job], rules: Rules, sigma: float) -> tuple[Sequential
     return sequential, False
 
 
-def carried(jobs: Sequence[Job], sigma: float) -> list[dict[str, float]]:
+def carried(jobs: Sequence[MeasuredJob], sigma: float) -> list[dict[str, float]]:
     """Returns, by distance in sigmas, how many choices were carried over and how many the normal law expects."""
     margins_S = np.concatenate([job.margins_S for job in jobs]).astype(np.float64)
     gaps_S = np.concatenate([job.gaps_S for job in jobs]).astype(np.float64)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.errors import Misconfigured
-from validator.calibration.measuring import Job
+from validator.calibration.measuring import MeasuredJob
 from validator.calibration.noise import noise
 from validator.calibration.report import Calibration
 from validator.judging.checks import TAIL
@@ -67,7 +67,7 @@ def draw(calibration: Calibration, path: Path) -> None:
     pyplot.close(figure)
 
 
-def _panel(axis: Any, calibration: Calibration, values: Callable[[list[Job]], F64], unit: str) -> None:
+def _panel(axis: Any, calibration: Calibration, values: Callable[[list[MeasuredJob]], F64], unit: str) -> None:
     """One statistic of everyone: the share of ``unit`` that lie beyond each value, both on a logarithmic scale."""
     _curve(axis, values(calibration.everything), HONEST, "honest", "-", 2.6)
     for (name, jobs), colour in zip(calibration.against.items(), CHEATS * 3, strict=False):
@@ -120,5 +120,5 @@ def _limit(axis: Any, value: float, name: str) -> None:
     )
 
 
-def _joined(jobs: list[Job], values: Callable[[Job], NDArray[np.floating]]) -> F64:
+def _joined(jobs: list[MeasuredJob], values: Callable[[MeasuredJob], NDArray[np.floating]]) -> F64:
     return np.concatenate([values(job) for job in jobs]).astype(np.float64)

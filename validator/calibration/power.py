@@ -15,7 +15,7 @@ from protocol.wire.reasons import Reason
 from protocol.wire.rules import Rules
 from protocol.wire.toploc import Distance
 from validator.calibration.intervals import interval
-from validator.calibration.measuring import Job
+from validator.calibration.measuring import MeasuredJob
 from validator.calibration.noise import evidence_of
 from validator.judging import checks
 from validator.judging.statistics import log_likelihood_ratios
@@ -40,7 +40,7 @@ class Verdicts:
 
 
 @dataclass(frozen=True, slots=True)
-class Steering:
+class SteeringBudget:
     """Choices of 1,000 that somebody may make otherwise.
 
     within_void     runner-up no further than a token may fall short before its job is void
@@ -76,7 +76,7 @@ class Power:
     total_variation: float
 
 
-def verdicts(jobs: Sequence[Job], rules: Rules) -> Verdicts:
+def verdicts(jobs: Sequence[MeasuredJob], rules: Rules) -> Verdicts:
     """Judges every job by the validator's checks."""
     reasons: dict[str, int] = {}
     for job in jobs:
@@ -89,7 +89,7 @@ def verdicts(jobs: Sequence[Job], rules: Rules) -> Verdicts:
     return Verdicts(len(jobs), rollouts, tokens, fraud, void, void / len(jobs), interval(void, len(jobs)), reasons)
 
 
-def reason_under(job: Job, rules: Rules) -> Reason:
+def reason_under(job: MeasuredJob, rules: Rules) -> Reason:
     """What a validator finds wrong with a measured job; ``Reason.ACCEPTED`` where nothing."""
     distances = [Distance(float(r), float(n), 0, 0.0, 0.0, True) for r, n in zip(job.rel_C, job.null_C, strict=True)]
     findings = [
@@ -100,7 +100,7 @@ def reason_under(job: Job, rules: Rules) -> Reason:
     return reason_of(findings)
 
 
-def steering(jobs: Sequence[Job], rules: Rules) -> Steering:
+def steering(jobs: Sequence[MeasuredJob], rules: Rules) -> SteeringBudget:
     """Measures the room that the rules leave on honest jobs."""
     gaps_S = np.concatenate([job.gaps_S for job in jobs])
     order_S = np.argsort(gaps_S)
@@ -110,10 +110,10 @@ def steering(jobs: Sequence[Job], rules: Rules) -> Steering:
     taken_S = log_likelihood_ratios(np.maximum(gaps_S, np.finfo(np.float32).tiny), gaps_S, rules.sequential)
     gained_S = still_S.sum() + np.cumsum(taken_S - still_S)
     within = int((near & (gained_S <= 0)).sum())
-    return Steering(1000 * float(near.mean()), 1000 * within / len(gaps_S))
+    return SteeringBudget(1000 * float(near.mean()), 1000 * within / len(gaps_S))
 
 
-def power(maker: str, jobs: Sequence[Job], rules: Rules) -> Power:
+def power(maker: str, jobs: Sequence[MeasuredJob], rules: Rules) -> Power:
     """Measures one maker's jobs."""
     margins_S = np.concatenate([job.margins_S for job in jobs])
     leads_S = np.concatenate([job.leads_S for job in jobs])

@@ -17,7 +17,7 @@ from protocol.wire.rules import Rules, encode_rules, rules_hash
 from protocol.wire.specimens import Specimens
 from validator.calibration.fitting import FRAUD_RATE, Fitted
 from validator.calibration.intervals import CONFIDENCE, interval
-from validator.calibration.measuring import Job
+from validator.calibration.measuring import MeasuredJob
 from validator.calibration.noise import carried, evidence_of, mean_upper, noise
 from validator.calibration.power import Power, Verdicts, power, steering, verdicts
 from validator.judging.checks import TAIL
@@ -51,9 +51,9 @@ class Calibration:
     """Everything there is to say: the honest jobs, those held out from the fits, and cheating ones by name."""
 
     fitted: Fitted
-    honest: list[Job]
-    held_out: list[Job]
-    against: dict[str, list[Job]]
+    honest: list[MeasuredJob]
+    held_out: list[MeasuredJob]
+    against: dict[str, list[MeasuredJob]]
     specimens: list[Specimens]
     void_rate: float
     headroom: float
@@ -65,7 +65,7 @@ class Calibration:
         return self.fitted.rules
 
     @property
-    def everything(self) -> list[Job]:
+    def everything(self) -> list[MeasuredJob]:
         """Honest jobs, fitted to or held out."""
         return [*self.honest, *self.held_out]
 
@@ -124,7 +124,7 @@ class Calibration:
         }
 
 
-def bands(jobs: Sequence[Job], rules: Rules) -> list[Band]:
+def bands(jobs: Sequence[MeasuredJob], rules: Rules) -> list[Band]:
     """Returns bands by maker, model and batch size, then by maker and length."""
     kinds = sorted({(job.maker, job.model, job.batch) for job in jobs})
     found = []
@@ -144,7 +144,7 @@ def bands(jobs: Sequence[Job], rules: Rules) -> list[Band]:
 
 
 def _band(
-    kind: dict[str, str | int], jobs: Sequence[Job], inside: Sequence[np.ndarray[Any, Any]], rules: Rules
+    kind: dict[str, str | int], jobs: Sequence[MeasuredJob], inside: Sequence[np.ndarray[Any, Any]], rules: Rules
 ) -> Band:
     pairs = list(zip(jobs, inside, strict=True))
     tokens = [np.repeat(inside_N, job.lengths_N) for job, inside_N in pairs]
@@ -200,7 +200,7 @@ def weights_hash(paths: Iterable[Any]) -> bytes:
     return digest.digest()
 
 
-def _flips(jobs: Sequence[Job]) -> tuple[int, int]:
+def _flips(jobs: Sequence[MeasuredJob]) -> tuple[int, int]:
     return sum(int((job.margins_S > 0).sum()) for job in jobs), sum(int((job.leads_S > 0).sum()) for job in jobs)
 
 

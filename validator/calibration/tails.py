@@ -28,7 +28,7 @@ TOO_HEAVY = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class Tail:
+class TailFit:
     """A law through the largest of ``units`` values, and where it is exceeded at ``rate``.
 
     threshold, exceedances  above it lie so many
@@ -50,7 +50,7 @@ class Tail:
     reliable: bool
 
 
-def tail(values_U: F64, rate: float, step: float = 0.0) -> Tail:
+def tail(values_U: F64, rate: float, step: float = 0.0) -> TailFit:
     """Fits the law to ``values_U`` (not negative) and bounds what a unit exceeds with probability ``rate``.
 
     Values that come in steps of about ``step`` are spread over one, upwards: many that are almost equal and the next a
@@ -61,7 +61,7 @@ def tail(values_U: F64, rate: float, step: float = 0.0) -> Tail:
     excess_E = ordered_U[ordered_U > threshold] - threshold
     largest = float(np.max(values_U, initial=0.0))
     if len(excess_E) < LEAST_EXCEEDANCES:
-        return Tail(rate, len(ordered_U), threshold, len(excess_E), 0.0, 0.0, largest, largest, largest, False)
+        return TailFit(rate, len(ordered_U), threshold, len(excess_E), 0.0, 0.0, largest, largest, largest, False)
     share = len(excess_E) / len(ordered_U)
     most_share = most(len(excess_E), len(ordered_U), (1 - CONFIDENCE) / 2)
     likelihood_GL, scales_L = _likelihood(excess_E)
@@ -73,7 +73,7 @@ def tail(values_U: F64, rate: float, step: float = 0.0) -> Tail:
     bound = threshold + float(reach_GL[allowed_GL].max())
     shape, scale = float(SHAPES[g]), float(scales_L[best])
     reliable = shape < TOO_HEAVY and mean > 0
-    return Tail(rate, len(ordered_U), threshold, len(excess_E), shape, scale, estimate, bound, largest, reliable)
+    return TailFit(rate, len(ordered_U), threshold, len(excess_E), shape, scale, estimate, bound, largest, reliable)
 
 
 def spread(values_U: F64, step: float) -> F64:

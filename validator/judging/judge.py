@@ -31,7 +31,7 @@ from validator.judging.verdict import reason_of
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class PolicyVersion:
     """The model of one version, in evaluation mode, and the sizes its work is counted by."""
 
     model: Model
@@ -44,7 +44,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted:
+class FetchedJob:
     """A claim and what was fetched for it: the bytes, or the finding that stands in their place."""
 
     claim: Claim
@@ -79,7 +79,7 @@ class _Reading:
         return self.artifact is not None and not self.findings
 
 
-def judge(policy: Policy, rules: Rules, environment: Environment, jobs: Sequence[Submitted]) -> list[Judgement]:
+def judge(policy: PolicyVersion, rules: Rules, environment: Environment, jobs: Sequence[FetchedJob]) -> list[Judgement]:
     """Returns a judgement for each job, in their order; all of them share one prefill.
 
     Any bytes give a reason. Raises ``Unavailable`` where the verifier itself fails: the caller abstains.
@@ -101,7 +101,7 @@ def problems_of(rules: Rules, environment: Environment, claim: Claim) -> list[Pr
     return [environment.problem(prompt_seed(seed, group)) for group in range(rules.groups_per_job)]
 
 
-def _read(policy: Policy, rules: Rules, environment: Environment, job: Submitted) -> _Reading:
+def _read(policy: PolicyVersion, rules: Rules, environment: Environment, job: FetchedJob) -> _Reading:
     problems = problems_of(rules, environment, job.claim)
     if isinstance(job.data, Finding):
         return _Reading(job.claim, problems, None, [job.data])
@@ -116,7 +116,7 @@ def _read(policy: Policy, rules: Rules, environment: Environment, job: Submitted
 
 
 def _measure(
-    policy: Policy, rules: Rules, readings: Sequence[_Reading]
+    policy: PolicyVersion, rules: Rules, readings: Sequence[_Reading]
 ) -> list[tuple[Prefill, list[list[Distance]], list[Finding]]]:
     """For each artifact its part of the prefill, the distances of its proofs, and what is wrong with their form."""
     if not readings:
@@ -156,7 +156,7 @@ def _distances(parts: Sequence[Prefill], artifacts: Sequence[Artifact], rules: R
 
 
 def _conclude(
-    policy: Policy,
+    policy: PolicyVersion,
     rules: Rules,
     environment: Environment,
     reading: _Reading,
@@ -181,7 +181,7 @@ def _conclude(
 
 
 def _rewards(
-    policy: Policy, rules: Rules, environment: Environment, problems: Sequence[Problem], artifact: Artifact
+    policy: PolicyVersion, rules: Rules, environment: Environment, problems: Sequence[Problem], artifact: Artifact
 ) -> F32:
     texts = [policy.model.completion_text(rollout.output_tokens) for rollout in artifact.rollouts]
     per_group = rules.samples_per_group

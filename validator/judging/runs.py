@@ -23,7 +23,7 @@ RETRY_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Grounds:
+class JudgingContext:
     """What judging rests on: rules with the hash that stands on chain, the environment they name, weights."""
 
     rules: Rules
@@ -31,7 +31,7 @@ class Grounds:
     weights: Weights
 
 
-def grounds_of(
+def learn_context(
     client: CoordinatorClient,
     run: int,
     rules_hash: bytes,
@@ -39,8 +39,8 @@ def grounds_of(
     directory: Path,
     sources: tuple[str, ...],
     device: str,
-) -> Grounds:
-    """Learns the grounds of ``run`` from the coordinator; ``sources`` win over the relays it names.
+) -> JudgingContext:
+    """Learns the context of ``run`` from the coordinator; ``sources`` win over the relays it names.
 
     Raises ``Unavailable``; ``Rejected`` for rules of another hash; ``Misconfigured`` for an environment this version
     does not know.
@@ -48,7 +48,7 @@ def grounds_of(
     rules = decode_rules(client.rules(rules_hash), rules_hash)
     tasks = environment(rules.environment.name, rules.environment.params)
     weights = Weights(run, rules, Sources(sources or _named_sources(client, run)), authority, directory, device)
-    return Grounds(rules, tasks, weights)
+    return JudgingContext(rules, tasks, weights)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Runs:
     def _learn(self, run: int, terms: RunTerms) -> RunContext:
         deployment = self._deployment
         authority = Authority(deployment.chain_id, deployment.market, terms.trainer)
-        grounds = grounds_of(
+        context = learn_context(
             self._client, run, terms.rules_hash, authority, self._directory, self._sources, self._device
         )
         return RunContext(
@@ -131,9 +131,9 @@ class Runs:
             run=run,
             max_units=terms.max_units,
             rules_hash=terms.rules_hash,
-            rules=grounds.rules,
-            environment=grounds.environment,
-            weights=grounds.weights,
+            rules=context.rules,
+            environment=context.environment,
+            weights=context.weights,
             authority=authority,
         )
 

@@ -17,7 +17,7 @@ from protocol.transport.shardcast import Authority, fetch_checkpoint
 from protocol.transport.sources import Sources
 from protocol.wire.rules import Rules
 from protocol.wire.units import parse_shape
-from validator.judging.judge import Policy
+from validator.judging.judge import PolicyVersion
 from validator.judging.prefill import DTYPES, probe
 
 RETRY_SECONDS = 0.5
@@ -30,7 +30,7 @@ VERSIONS_KEPT = 4
 log = structlog.get_logger()
 
 
-def load_policy(directory: Path, rules: Rules, device: str = "cpu") -> Policy:
+def load_policy(directory: Path, rules: Rules, device: str = "cpu") -> PolicyVersion:
     """Loads a model directory as the policy that ``rules`` speak of.
 
     Raises ``Misconfigured`` where it does not load, or does more to logits than its head; ``Rejected`` where it is of
@@ -40,7 +40,7 @@ def load_policy(directory: Path, rules: Rules, device: str = "cpu") -> Policy:
     model: Model = load_model(directory, DTYPES[rules.model.dtype])
     model.network.to(device)
     probe(model)
-    return Policy(model, shape)
+    return PolicyVersion(model, shape)
 
 
 class Weights:
@@ -56,7 +56,7 @@ class Weights:
         self._directory.mkdir(parents=True, exist_ok=True)
         self._pool = ThreadPoolExecutor(1, "weights")
         self._fetches: dict[tuple[int, bytes], Future[Path]] = {}
-        self._policy: Policy | None = None
+        self._policy: PolicyVersion | None = None
         self._loaded: tuple[int, bytes] | None = None
         self._again_at = 0.0
 
@@ -85,7 +85,7 @@ class Weights:
             self._again_at = time.monotonic() + RETRY_SECONDS
         return error is None
 
-    def policy(self, version: int, root: bytes) -> Policy:
+    def policy(self, version: int, root: bytes) -> PolicyVersion:
         """Returns the policy of a version that is there, its weights swapped in. The one before is overwritten."""
         directory = self._fetches[version, root].result()
         if self._policy is None:
@@ -96,7 +96,7 @@ class Weights:
         self._loaded = (version, root)
         return self._policy
 
-    def wait_for(self, version: int, root: bytes, seconds: float) -> Policy:
+    def wait_for(self, version: int, root: bytes, seconds: float) -> PolicyVersion:
         """Returns the policy of ``version`` once it has been fetched; raises ``Unavailable`` after ``seconds``."""
         give_up = time.monotonic() + seconds
         while not self.prepare(version, root):

@@ -22,8 +22,8 @@ from protocol.wire.evidence import Finding
 from validator.judging.checks import artifact_limits
 from validator.judging.claims import Claim
 from validator.judging.fetching import PARALLEL_FETCHES, fetch_once
-from validator.judging.judge import Policy, Submitted, judge, problems_of
-from validator.judging.runs import Grounds, grounds_of
+from validator.judging.judge import FetchedJob, PolicyVersion, judge, problems_of
+from validator.judging.runs import JudgingContext, learn_context
 from validator.queue.exchange import Exchange
 from validator.queue.orders import Answer, Kind, Order, decode_order
 
@@ -48,7 +48,7 @@ class Checker:
     ) -> None:
         self._exchange, self._client, self._directory = exchange, client, directory
         self._sources, self._device, self._blobs = sources, device, blobs or HttpBlobs()
-        self._known: dict[tuple[int, bytes, str], Grounds] = {}
+        self._known: dict[tuple[int, bytes, str], JudgingContext] = {}
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(PARALLEL_FETCHES, "artifacts")
         self._over = threading.Event()
@@ -86,57 +86,57 @@ class Checker:
         """Ends every fetch."""
         self._over.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
-        for grounds in self._known.values():
-            grounds.weights.close()
+        for context in self._known.values():
+            context.weights.close()
         self._blobs.close()
         self._client.close()
         self._exchange.close()
 
     def _judge(self, order: Order, claims: Sequence[Claim]) -> list[Answer]:
-        grounds = self._grounds(order)
-        fetched = list(self._pool.map(functools.partial(self._fetch, grounds), claims))
-        ready = [Submitted(claim, data) for claim, data in zip(claims, fetched, strict=True) if data is not None]
+        context = self._context(order)
+        fetched = list(self._pool.map(functools.partial(self._fetch, context), claims))
+        ready = [FetchedJob(claim, data) for claim, data in zip(claims, fetched, strict=True) if data is not None]
         if not ready:
             return [Answer(Kind.SILENT)] * len(claims)
-        policy = self._policy(order, grounds)
-        judgements = judge(policy, grounds.rules, grounds.environment, ready)
+        policy = self._policy(order, context)
+        judgements = judge(policy, context.rules, context.environment, ready)
         log.info("checked", run=order.run, version=order.version, jobs=len(judgements))
         judged = {one.claim: Answer(Kind.JUDGED, evidence=one.evidence) for one in judgements}
         return [judged.get(claim, Answer(Kind.SILENT)) for claim in claims]
 
-    def _fetch(self, grounds: Grounds, claim: Claim) -> bytes | Finding | None:
-        problems = problems_of(grounds.rules, grounds.environment, claim)
-        limits = artifact_limits(grounds.rules, [problem.prompt for problem in problems])
+    def _fetch(self, context: JudgingContext, claim: Claim) -> bytes | Finding | None:
+        problems = problems_of(context.rules, context.environment, claim)
+        limits = artifact_limits(context.rules, [problem.prompt for problem in problems])
         return fetch_once(self._blobs, claim, limits.file_bytes)
 
-    def _grounds(self, order: Order) -> Grounds:
+    def _context(self, order: Order) -> JudgingContext:
         key = (order.run, order.rules_hash, order.trainer)
         with self._lock:
             if key not in self._known:
                 authority = Authority(order.chain_id, order.market, order.trainer)
-                self._known[key] = grounds_of(
+                self._known[key] = learn_context(
                     self._client, order.run, order.rules_hash, authority, self._directory, self._sources, self._device
                 )
             return self._known[key]
 
-    def _policy(self, order: Order, grounds: Grounds) -> Policy:
+    def _policy(self, order: Order, context: JudgingContext) -> PolicyVersion:
         """Returns the policy once its weights have come; raises ``Unavailable`` where they do not."""
         give_up = time.monotonic() + WEIGHTS_SECONDS
-        while not self._prepare(order, grounds):
+        while not self._prepare(order, context):
             if time.monotonic() > give_up:
                 raise Unavailable(f"version {order.version} of run {order.run} could not be fetched")
             time.sleep(0.05)
-        return grounds.weights.policy(order.version, order.manifest_root)
+        return context.weights.policy(order.version, order.manifest_root)
 
-    def _prepare(self, order: Order, grounds: Grounds) -> bool:
+    def _prepare(self, order: Order, context: JudgingContext) -> bool:
         with self._lock:
-            return grounds.weights.prepare(order.version, order.manifest_root)
+            return context.weights.prepare(order.version, order.manifest_root)
 
     def _prefetch(self) -> None:
         """Fetches what is announced, so that an order need not wait for it."""
         while not self._over.wait(PREFETCH_SECONDS):
             try:
                 for order in map(decode_order, self._exchange.announced()):
-                    self._prepare(order, self._grounds(order))
+                    self._prepare(order, self._context(order))
             except Exception as error:  # an order that needs them says so where somebody looks
                 log.debug("not_prefetched", error=str(error))

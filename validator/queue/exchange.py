@@ -59,7 +59,9 @@ class Exchange:
         """Returns what there is of ``keys``, all of one moment."""
         with _answering():
             pipeline = self._redis.pipeline()
-            pipeline.mget([_answer(key) for key in keys]).mget([_lease(key) for key in keys]).llen(self._queue)
+            pipeline.mget([_answer(key) for key in keys])
+            pipeline.mget([_lease(key) for key in keys])
+            pipeline.llen(self._queue)
             answers, leases, queued = pipeline.execute()
         found = {key: data for key, data in zip(keys, answers, strict=True) if data is not None}
         return Look(found, frozenset(key for key, held in zip(keys, leases, strict=True) if held is not None), queued)
@@ -98,7 +100,8 @@ class Exchange:
         with _answering():
             pipeline = self._redis.pipeline()
             for key, data in answers.items():
-                pipeline.set(_answer(key), data, ex=ANSWER_SECONDS).delete(_lease(key))
+                pipeline.set(_answer(key), data, ex=ANSWER_SECONDS)
+                pipeline.delete(_lease(key))
             pipeline.execute()
 
     def announce(self, run: int, order: str) -> None:
@@ -110,7 +113,7 @@ class Exchange:
         """Returns the newest version of each run, as it was announced."""
         with _answering():
             names = sorted(self._redis.scan_iter(f"{_PREFIX}:newest:*"))
-            return [data.decode() for data in self._redis.mget(names) if data is not None] if names else []
+            return [order.decode() for order in self._redis.mget(names) if isinstance(order, bytes)] if names else []
 
     def close(self) -> None:
         """Closes the connections."""

@@ -16,7 +16,7 @@ from protocol.wire.reasons import Reason
 from validator.judging.checks import artifact_limits
 from validator.judging.claims import Claim
 from validator.judging.fetching import Fetching
-from validator.judging.judge import Judgement, Submitted, judge, judge_unread, problems_of
+from validator.judging.judge import FetchedJob, Judgement, judge, judge_unread, problems_of
 from validator.judging.runs import RunContext
 from validator.rounds import FollowedRound
 
@@ -27,7 +27,7 @@ log = structlog.get_logger()
 
 
 @dataclass(slots=True)
-class Docket:
+class JudgingProgress:
     """What there is on one round: judgements by job, and how often judging failed on our side."""
 
     judged: dict[int, Judgement] = field(default_factory=dict)
@@ -40,28 +40,28 @@ class Docket:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
-    """A round to be judged: as followed, its run, its policy's manifest root from the chain, and its docket."""
+class JudgedRound:
+    """A round to be judged: as followed, its run, its policy's manifest root from the chain, and its progress."""
 
     followed: FollowedRound
     context: RunContext
     manifest_root: bytes
-    docket: Docket
+    progress: JudgingProgress
 
     @property
     def judged(self) -> bool:
         """Whether the round is closed and every submitted job has its judgement."""
-        return self.followed.submitted is not None and set(self.followed.jobs) <= set(self.docket.judged)
+        return self.followed.submitted is not None and set(self.followed.jobs) <= set(self.progress.judged)
 
     @property
     def judgements(self) -> list[Judgement]:
         """Those of the submitted jobs, ascending."""
-        return [self.docket.judged[job] for job in self.followed.jobs]
+        return [self.progress.judged[job] for job in self.followed.jobs]
 
     @property
     def waiting(self) -> list[Claim]:
         """Claims not judged yet, ascending by job."""
-        return [self.claim(job) for job in sorted(self.followed.leaves) if job not in self.docket.judged]
+        return [self.claim(job) for job in sorted(self.followed.leaves) if job not in self.progress.judged]
 
     def claim(self, job: int) -> Claim:
         """Returns one submitted job as it stands on chain."""
@@ -87,22 +87,22 @@ class Trial:
         return self.context.weights.prepare(self.followed.opened.policy_version, self.manifest_root)
 
 
-class Bench(ABC):
-    """Where rounds are judged: in this process (`Desk`) or by whoever takes tasks from a queue (`QueuedDesk`)."""
+class Judge(ABC):
+    """Where rounds are judged: in this process (`LocalJudge`) or by background workers (`QueuedJudge`)."""
 
     def __init__(self) -> None:
-        self._dockets: dict[tuple[int, bytes], Docket] = {}
+        self._progress: dict[tuple[int, bytes], JudgingProgress] = {}
 
-    def docket(self, followed: FollowedRound) -> Docket:
+    def progress(self, followed: FollowedRound) -> JudgingProgress:
         """Returns what there is on a round; a reorganised round is another one."""
-        return self._dockets.setdefault((followed.number, followed.beacon), Docket())
+        return self._progress.setdefault((followed.number, followed.beacon), JudgingProgress())
 
     @abstractmethod
-    def work(self, trials: Sequence[Trial]) -> bool:
-        """Moves the judging of ``trials`` on; returns whether there was anything to do."""
+    def work(self, rounds: Sequence[JudgedRound]) -> bool:
+        """Moves the judging of ``rounds`` on; returns whether there was anything to do."""
 
     @abstractmethod
-    def settle_missing(self, trial: Trial) -> bool:
+    def settle_missing(self, round_: JudgedRound) -> bool:
         """Judges what has not come as unavailable, if something of the round has: then it is not us.
 
         Returns whether the round is judged now; where it is not, the juror abstains.
@@ -111,81 +111,81 @@ class Bench(ABC):
     def keep(self, rounds: Sequence[FollowedRound]) -> None:
         """Forgets every round but these."""
         kept = {(followed.number, followed.beacon) for followed in rounds}
-        self._dockets = {key: docket for key, docket in self._dockets.items() if key in kept}
+        self._progress = {key: progress for key, progress in self._progress.items() if key in kept}
 
     def close(self) -> None:  # noqa: B027
         """Lets go of what this bench alone holds."""
 
 
-class Desk(Bench):
+class LocalJudge(Judge):
     """Judges what is ready in this process, all jobs of one policy version in one prefill."""
 
     def __init__(self, fetching: Fetching) -> None:
         super().__init__()
         self._fetching = fetching
 
-    def work(self, trials: Sequence[Trial]) -> bool:
+    def work(self, rounds: Sequence[JudgedRound]) -> bool:
         """Fetches and judges what it can; returns whether there was anything to judge."""
-        groups: dict[tuple[int, bytes, bytes], list[tuple[Trial, Submitted]]] = {}
-        for trial in trials:
-            ready = [] if trial.docket.impossible else self._ready(trial)
-            if trial.weights_there() and ready:
-                group = (trial.context.run, trial.context.rules_hash, trial.manifest_root)
-                groups.setdefault(group, []).extend((trial, job) for job in ready)
+        groups: dict[tuple[int, bytes, bytes], list[tuple[JudgedRound, FetchedJob]]] = {}
+        for round_ in rounds:
+            ready = [] if round_.progress.impossible else self._ready(round_)
+            if round_.weights_there() and ready:
+                group = (round_.context.run, round_.context.rules_hash, round_.manifest_root)
+                groups.setdefault(group, []).extend((round_, job) for job in ready)
         for jobs in groups.values():
             _judge(jobs)
         return bool(groups)
 
-    def settle_missing(self, trial: Trial) -> bool:
-        """See ``Bench``."""
-        missing = trial.waiting
-        came = [claim for claim in missing if self._look(trial, claim) is not None]
-        fetched = any(judgement.reason is not Reason.UNAVAILABLE for judgement in trial.docket.judged.values())
-        if not (trial.docket.impossible or came or not fetched or not trial.weights_there()):
-            settle(trial, missing)
-        return trial.judged
+    def settle_missing(self, round_: JudgedRound) -> bool:
+        """See ``Judge``."""
+        missing = round_.waiting
+        came = [claim for claim in missing if self._look(round_, claim) is not None]
+        fetched = any(judgement.reason is not Reason.UNAVAILABLE for judgement in round_.progress.judged.values())
+        if not (round_.progress.impossible or came or not fetched or not round_.weights_there()):
+            settle(round_, missing)
+        return round_.judged
 
     def keep(self, rounds: Sequence[FollowedRound]) -> None:
         """Forgets every round but these, and what was fetched for it."""
         super().keep(rounds)
         self._fetching.keep({followed.opened.round for followed in rounds})
 
-    def _ready(self, trial: Trial) -> list[Submitted]:
+    def _ready(self, round_: JudgedRound) -> list[FetchedJob]:
         """Jobs whose bytes are here and that are not judged yet; starts the fetch of the others."""
-        looked = [(claim, self._look(trial, claim)) for claim in trial.waiting]
-        return [Submitted(claim, data) for claim, data in looked if data is not None]
+        looked = [(claim, self._look(round_, claim)) for claim in round_.waiting]
+        return [FetchedJob(claim, data) for claim, data in looked if data is not None]
 
-    def _look(self, trial: Trial, claim: Claim) -> bytes | Finding | None:
-        problems = problems_of(trial.context.rules, trial.context.environment, claim)
-        limits = artifact_limits(trial.context.rules, [problem.prompt for problem in problems])
+    def _look(self, round_: JudgedRound, claim: Claim) -> bytes | Finding | None:
+        problems = problems_of(round_.context.rules, round_.context.environment, claim)
+        limits = artifact_limits(round_.context.rules, [problem.prompt for problem in problems])
         return self._fetching.look(claim, limits.file_bytes)
 
 
-def _judge(jobs: Sequence[tuple[Trial, Submitted]]) -> None:
+def _judge(jobs: Sequence[tuple[JudgedRound, FetchedJob]]) -> None:
     """Judges jobs of one policy version."""
     first = jobs[0][0]
     try:
         policy = first.context.weights.policy(first.followed.opened.policy_version, first.manifest_root)
         judgements = judge(policy, first.context.rules, first.context.environment, [job for _, job in jobs])
     except Exception as error:  # nothing that breaks here may cost a worker or end the daemon: it abstains
-        for docket in {id(trial.docket): trial.docket for trial, _ in jobs}.values():
-            docket.failures += 1
+        for progress in {id(round_.progress): round_.progress for round_, _ in jobs}.values():
+            progress.failures += 1
         log.error("judging_failed", round=first.followed.number, error=repr(error), exc_info=True)
         return
-    for (trial, _), judgement in zip(jobs, judgements, strict=True):
-        record(trial, judgement)
+    for (round_, _), judgement in zip(jobs, judgements, strict=True):
+        record(round_, judgement)
 
 
-def settle(trial: Trial, missing: Sequence[Claim]) -> None:
+def settle(round_: JudgedRound, missing: Sequence[Claim]) -> None:
     """Judges ``missing`` as unavailable."""
     finding = Finding(Reason.UNAVAILABLE, "no answer within the time there was to judge")
     for claim in missing:
-        record(trial, judge_unread(claim, finding))
+        record(round_, judge_unread(claim, finding))
 
 
-def record(trial: Trial, judgement: Judgement) -> None:
-    """Puts a judgement into the docket of its round."""
-    trial.docket.judged[judgement.claim.job] = judgement
+def record(round_: JudgedRound, judgement: Judgement) -> None:
+    """Puts a judgement into the progress of its round."""
+    round_.progress.judged[judgement.claim.job] = judgement
     _tell(judgement)
 
 

@@ -22,7 +22,7 @@ from validator.judging.claims import Claim
 from validator.judging.judge import Judgement
 from validator.judging.runs import RunContext
 from validator.queue.exchange import Exchange, Look
-from validator.queue.local_judge import ATTEMPTS, Bench, Trial, record, settle
+from validator.queue.local_judge import ATTEMPTS, Judge, JudgedRound, record, settle
 from validator.queue.orders import Answer, Kind, Order
 from validator.rounds import FollowedRound
 
@@ -54,12 +54,12 @@ class _Ordered:
 class _Job:
     """A job that waits for its judgement."""
 
-    trial: Trial
+    round_: JudgedRound
     order: Order
     claim: Claim
 
 
-class QueuedDesk(Bench):
+class QueuedJudge(Judge):
     """Spreads the judging over whoever takes orders. ``send`` puts one into the queue, or raises ``Unavailable``."""
 
     def __init__(
@@ -75,9 +75,9 @@ class QueuedDesk(Bench):
         self._announced: dict[int, tuple[bytes, float]] = {}
         self._down_until, self._problem = 0.0, ""
 
-    def work(self, trials: Sequence[Trial]) -> bool:
+    def work(self, rounds: Sequence[JudgedRound]) -> bool:
         """Collects answers, and orders what is not ordered or was lost; returns whether an answer came."""
-        jobs = {key: job for trial in trials if not trial.docket.impossible for key, job in _jobs(trial)}
+        jobs = {key: job for round_ in rounds if not round_.progress.impossible for key, job in _jobs(round_)}
         if not jobs or self._clock() < self._down_until:
             return False
         try:
@@ -92,14 +92,14 @@ class QueuedDesk(Bench):
         self._problem = ""
         return bool(look.answers)
 
-    def settle_missing(self, trial: Trial) -> bool:
-        """See ``Bench``. A job that no worker has answered for yet is not missing: it is this side that is late."""
-        missing = dict(_jobs(trial))
+    def settle_missing(self, round_: JudgedRound) -> bool:
+        """See ``Judge``. A job that no worker has answered for yet is not missing: it is this side that is late."""
+        missing = dict(_jobs(round_))
         silent = all(key in self._ordered and self._ordered[key].silent for key in missing)
-        fetched = any(judgement.reason is not Reason.UNAVAILABLE for judgement in trial.docket.judged.values())
-        if silent and fetched and not trial.docket.impossible:
-            settle(trial, [job.claim for job in missing.values()])
-        return trial.judged
+        fetched = any(judgement.reason is not Reason.UNAVAILABLE for judgement in round_.progress.judged.values())
+        if silent and fetched and not round_.progress.impossible:
+            settle(round_, [job.claim for job in missing.values()])
+        return round_.judged
 
     def keep(self, rounds: Sequence[FollowedRound]) -> None:
         """Forgets every round but these."""
@@ -124,21 +124,21 @@ class QueuedDesk(Bench):
             self._announced[context.run] = (manifest_root, now + ANNOUNCE_SECONDS)
 
     def _collect(self, jobs: Mapping[str, _Job], look: Look) -> None:
-        broken: dict[int, Trial] = {}
+        broken: dict[int, JudgedRound] = {}
         for key, data in look.answers.items():
             job, answer = jobs[key], _read(jobs[key], data)
             ordered = self._ordered.setdefault(key, _Ordered(job.claim.round, 0.0))
             ordered.again_at, ordered.answered, ordered.running = self._clock() + GRACE_SECONDS, True, False
             ordered.silent = answer.kind is Kind.SILENT
             if answer.evidence is not None:
-                record(job.trial, Judgement(job.claim, answer.evidence))
+                record(job.round_, Judgement(job.claim, answer.evidence))
             elif answer.kind is Kind.FAILED:
-                broken[id(job.trial)] = job.trial
+                broken[id(job.round_)] = job.round_
                 log.error("judging_failed", round=job.claim.round, job=job.claim.job, error=answer.detail)
-        for trial in broken.values():
-            trial.docket.failures += 1
+        for round_ in broken.values():
+            round_.progress.failures += 1
         unjudged = [
-            key for key, job in jobs.items() if key in look.answers and job.claim.job not in job.trial.docket.judged
+            key for key, job in jobs.items() if key in look.answers and job.claim.job not in job.round_.progress.judged
         ]
         if unjudged:
             self._exchange.forget(unjudged)
@@ -153,7 +153,7 @@ class QueuedDesk(Bench):
             return True
         if ordered.running:
             self._lose(ordered, job)
-            return not job.trial.docket.impossible
+            return not job.round_.progress.impossible
         return self._clock() >= ordered.again_at and (ordered.answered or look.queued == 0)
 
     def _lose(self, ordered: _Ordered, job: _Job) -> None:
@@ -161,7 +161,7 @@ class QueuedDesk(Bench):
         ordered.losses += 1
         log.warning("worker_lost", round=job.claim.round, job=job.claim.job, losses=ordered.losses)
         if ordered.losses >= WORKERS_LOST:
-            job.trial.docket.failures = ATTEMPTS
+            job.round_.progress.failures = ATTEMPTS
 
     def _order(self, due: Mapping[str, _Job]) -> None:
         groups: dict[str, list[tuple[str, _Job]]] = {}
@@ -185,11 +185,11 @@ class QueuedDesk(Bench):
         self._problem = str(error)
 
 
-def _jobs(trial: Trial) -> Iterator[tuple[str, _Job]]:
-    """The trial's jobs that are not judged yet, by the keys of their answers."""
-    order = _order(trial.context, trial.followed.opened.policy_version, trial.manifest_root, ())
-    for claim in trial.waiting:
-        yield order.key(claim), _Job(trial, order, claim)
+def _jobs(round_: JudgedRound) -> Iterator[tuple[str, _Job]]:
+    """The round_'s jobs that are not judged yet, by the keys of their answers."""
+    order = _order(round_.context, round_.followed.opened.policy_version, round_.manifest_root, ())
+    for claim in round_.waiting:
+        yield order.key(claim), _Job(round_, order, claim)
 
 
 def _order(context: RunContext, version: int, manifest_root: bytes, claims: tuple[Claim, ...]) -> Order:

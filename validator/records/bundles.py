@@ -19,7 +19,7 @@ import structlog
 
 from protocol.errors import AssizeError, Misconfigured, Rejected, Unavailable
 from protocol.wire.evidence import parse_signed
-from validator.records.record import Bundle, Ratios, SettledRound, Statement, ratios_of
+from validator.records.record import Bundle, NamedBundle, Ratios, SettledRound, ratios_of
 
 PARALLEL_FETCHES = 4
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 10.0
@@ -82,39 +82,39 @@ class Bundles:
         except (OSError, sqlite3.Error) as error:
             raise Misconfigured(f"what was learnt of settled rounds cannot be kept in {directory}: {error}") from error
 
-    def look(self, settled: SettledRound, statement: Statement) -> Bundle | None:
+    def look(self, settled: SettledRound, named: NamedBundle) -> Bundle | None:
         """Returns what the bundle says, starting a fetch where none is under way; None while it is not there."""
-        key = _key(settled, statement)
+        key = _key(settled, named)
         if key not in self._had and key not in self._fetches and (kept := self._kept(key)) is not None:
             self._had[key] = kept
         if key not in self._had:
-            self._advance(key, settled, statement)
+            self._advance(key, settled, named)
         return self._had.get(key)
 
-    def awaited(self, settled: SettledRound, statement: Statement) -> bool:
+    def awaited(self, settled: SettledRound, named: NamedBundle) -> bool:
         """Whether a vote should still wait for this bundle."""
-        fetch = self._fetches.get(_key(settled, statement))
+        fetch = self._fetches.get(_key(settled, named))
         return fetch is None or self._clock() - fetch.since < WAIT_SECONDS
 
-    def given_up(self, settled: SettledRound, statement: Statement) -> bool:
+    def given_up(self, settled: SettledRound, named: NamedBundle) -> bool:
         """Whether it is not asked for any more."""
-        fetch = self._fetches.get(_key(settled, statement))
+        fetch = self._fetches.get(_key(settled, named))
         return fetch is not None and fetch.given_up
 
     def forget(self, settled: SettledRound) -> None:
         """Lets go of a round's bundles; what they said stays on disk."""
-        for statement in settled.statements:
-            self._had.pop(_key(settled, statement), None)
+        for named in settled.bundles:
+            self._had.pop(_key(settled, named), None)
 
     def close(self) -> None:
         """Ends what is under way."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._db.close()
 
-    def _advance(self, key: Key, settled: SettledRound, statement: Statement) -> None:
+    def _advance(self, key: Key, settled: SettledRound, named: NamedBundle) -> None:
         fetch, now = self._fetches.get(key), self._clock()
         if fetch is None:
-            self._fetches[key] = _Fetch(now, self._pool.submit(self._learn, settled, statement))
+            self._fetches[key] = _Fetch(now, self._pool.submit(self._learn, settled, named))
         elif fetch.given_up or not fetch.future.done():
             return
         elif (error := fetch.future.exception()) is None:
@@ -123,26 +123,26 @@ class Bundles:
             del self._fetches[key]
         elif now - fetch.since > GIVE_UP_SECONDS:
             fetch.given_up = True
-            log.warning("evidence_lost", round=settled.round, juror=statement.juror, error=str(error))
+            log.warning("evidence_lost", round=settled.round, juror=named.juror, error=str(error))
         elif fetch.again_at == 0.0:
             fetch.again_at = now + min(FIRST_PAUSE_SECONDS * 2.0**fetch.attempts, LONGEST_PAUSE_SECONDS)
         elif now >= fetch.again_at:
-            fetch.future = self._pool.submit(self._learn, settled, statement)
+            fetch.future = self._pool.submit(self._learn, settled, named)
             fetch.attempts, fetch.again_at = fetch.attempts + 1, 0.0
 
-    def _learn(self, settled: SettledRound, statement: Statement) -> Bundle:
+    def _learn(self, settled: SettledRound, named: NamedBundle) -> Bundle:
         """What the bundle says; ``Rejected`` where it is not the one that the vote named, or of another round."""
         try:
-            signed = parse_signed(self._fetch(statement.root), statement.root)
-            signed.verify(statement.key)
+            signed = parse_signed(self._fetch(named.root), named.root)
+            signed.verify(named.key)
         except AssizeError:
             raise
         except Exception as error:  # whatever a stranger's bytes do to a parser, they end no daemon
             raise Unavailable(f"the bundle cannot be read: {error!r}") from error
         of = signed.evidence
-        named = (of.chain_id, of.rounds.lower(), of.run, of.round, of.attempt, of.juror, of.rules_hash)
+        stated = (of.chain_id, of.rounds.lower(), of.run, of.round, of.attempt, of.juror, of.rules_hash)
         place = (self._chain_id, self._rounds.lower(), settled.run, settled.round, settled.attempt)
-        if named != (*place, statement.juror, settled.rules_hash):
+        if stated != (*place, named.juror, settled.rules_hash):
             raise Rejected(f"the bundle is of round {of.round}, attempt {of.attempt}, juror {of.juror}")
         return {
             job.job: ratios_of(job.measurements)
@@ -167,5 +167,5 @@ class Bundles:
             log.warning("history_not_kept", error=str(error))
 
 
-def _key(settled: SettledRound, statement: Statement) -> Key:
-    return str(settled.round), settled.beacon, statement.juror, statement.root
+def _key(settled: SettledRound, named: NamedBundle) -> Key:
+    return str(settled.round), settled.beacon, named.juror, named.root

@@ -13,9 +13,9 @@ from itertools import islice
 
 from validator.judging.judge import Judgement
 from validator.judging.verdict import burdened
-from validator.queue.local_judge import Trial
+from validator.queue.local_judge import JudgedRound
 from validator.records.bundles import Bundles
-from validator.records.record import Bundle, Records, SettledRound, Standing, finding_on, standing_after
+from validator.records.record import Bundle, EvidenceState, Records, SettledRound, finding_on, state_after
 from validator.rounds import FollowedRound
 
 AHEAD = 64
@@ -32,7 +32,7 @@ class _Past:
 
 
 class History:
-    """Every node's standing. Used from one thread."""
+    """Every node's state. Used from one thread."""
 
     def __init__(self, bundles: Bundles) -> None:
         self._bundles = bundles
@@ -56,30 +56,30 @@ class History:
         """Whether all that counts for a round is there, or not worth waiting for. Starts fetching it where need be."""
         waiting = self._past(followed).waiting
         return not any(
-            self._bundles.look(settled, statement) is None and self._bundles.awaited(settled, statement)
+            self._bundles.look(settled, named) is None and self._bundles.awaited(settled, named)
             for settled in islice(waiting, AHEAD)
             if settled.settled_in < followed.opened_in
-            for statement in settled.statements
+            for named in settled.bundles
         ) and not any(settled.settled_in < followed.opened_in for settled in waiting[AHEAD:])
 
     def whole(self, followed: FollowedRound) -> bool:
         """Whether nothing that counts for a round is missing, nor was given up on."""
         return not any(settled.settled_in < followed.opened_in for settled in self._past(followed).waiting)
 
-    def standing(self, followed: FollowedRound, node: int) -> Standing:
+    def state(self, followed: FollowedRound, node: int) -> EvidenceState:
         """Returns where ``node`` stood when the round opened, by what is there now."""
         past = self._past(followed)
-        standing = past.records.before(node, followed.opened_in)
+        state = past.records.before(node, followed.opened_in)
         for settled in past.waiting:
             if settled.settled_in < followed.opened_in and node in settled.nodes.values():
-                standing = standing_after(standing, node, settled, self._there(settled))
-        return standing
+                state = state_after(state, node, settled, self._there(settled))
+        return state
 
-    def weigh(self, trial: Trial, judgements: Sequence[Judgement]) -> list[Judgement]:
+    def weigh(self, round_: JudgedRound, judgements: Sequence[Judgement]) -> list[Judgement]:
         """Returns the judgements; each job of a node whose record condemns it has that among its findings."""
-        bound = trial.context.rules.sequential.bound
+        bound = round_.context.rules.sequential.bound
         nodes = {judgement.claim.node for judgement in judgements}
-        held = {node: finding_on(self.standing(trial.followed, node), bound) for node in nodes}
+        held = {node: finding_on(self.state(round_.followed, node), bound) for node in nodes}
         return [
             judgement
             if (finding := held[judgement.claim.node]) is None
@@ -107,10 +107,7 @@ class History:
         in_order, taken = True, 0
         for settled in past.waiting[:AHEAD]:
             there = self._there(settled)
-            in_order &= all(
-                statement.juror in there or self._bundles.given_up(settled, statement)
-                for statement in settled.statements
-            )
+            in_order &= all(named.juror in there or self._bundles.given_up(settled, named) for named in settled.bundles)
             if in_order:
                 past.records.settle(settled, there)
                 self._bundles.forget(settled)
@@ -118,5 +115,5 @@ class History:
         del past.waiting[:taken]
 
     def _there(self, settled: SettledRound) -> dict[int, Bundle]:
-        looked = {statement.juror: self._bundles.look(settled, statement) for statement in settled.statements}
+        looked = {named.juror: self._bundles.look(settled, named) for named in settled.bundles}
         return {juror: bundle for juror, bundle in looked.items() if bundle is not None}

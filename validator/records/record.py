@@ -42,16 +42,16 @@ class Ratios:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class EvidenceState:
     """The state of a node's three tests, in nats, none below 0."""
 
     choices: float = 0.0
     upward: float = 0.0
     downward: float = 0.0
 
-    def after(self, ratios: Ratios) -> Standing:
+    def after(self, ratios: Ratios) -> EvidenceState:
         """Returns the state one job later."""
-        return Standing(
+        return EvidenceState(
             max(0.0, self.choices + ratios.choices),
             max(0.0, self.upward + ratios.upward),
             max(0.0, self.downward + ratios.downward),
@@ -69,7 +69,7 @@ Bundle = Mapping[int, Ratios]
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class NamedBundle:
     """A bundle that a juror's revealed vote names, and the key that revealed it."""
 
     juror: int
@@ -81,7 +81,7 @@ class Statement:
 class SettledRound:
     """A round that has ended, as the chain has it.
 
-    statements  of the jurors that voted in the last attempt, abstentions aside
+    bundles  of the jurors that voted in the last attempt, abstentions aside
     nodes        by submitted job
     condemned    nodes of which a majority found the record guilty here
     """
@@ -92,7 +92,7 @@ class SettledRound:
     rules_hash: bytes
     attempt: int
     settled_in: int
-    statements: tuple[Statement, ...]
+    bundles: tuple[NamedBundle, ...]
     nodes: Mapping[int, int]
     condemned: frozenset[int]
 
@@ -119,41 +119,41 @@ def median_of(said: Sequence[Ratios], voters: int) -> Ratios | None:
     return Ratios(*(median_low(getattr(ratios, test) for ratios in said) for test in TESTS))
 
 
-def standing_after(standing: Standing, node: int, settled: SettledRound, bundles: Mapping[int, Bundle]) -> Standing:
+def state_after(state: EvidenceState, node: int, settled: SettledRound, bundles: Mapping[int, Bundle]) -> EvidenceState:
     """Returns where ``node`` stands after a round; ``bundles`` by juror: one that is not there counts nothing."""
     if node in settled.condemned:
-        return Standing()  # what it was condemned for is paid for
-    there = [bundles[statement.juror] for statement in settled.statements if statement.juror in bundles]
+        return EvidenceState()  # what it was condemned for is paid for
+    there = [bundles[named.juror] for named in settled.bundles if named.juror in bundles]
     for job in sorted(job for job, of in settled.nodes.items() if of == node):
-        ratios = median_of([bundle[job] for bundle in there if job in bundle], len(settled.statements))
-        standing = standing if ratios is None else standing.after(ratios)
-    return standing
+        ratios = median_of([bundle[job] for bundle in there if job in bundle], len(settled.bundles))
+        state = state if ratios is None else state.after(ratios)
+    return state
 
 
 class Records:
     """Where every node stood after each settled round of one run under one set of rules; rounds come in chain order."""
 
     def __init__(self) -> None:
-        self._after: dict[int, list[tuple[int, Standing]]] = {}
+        self._after: dict[int, list[tuple[int, EvidenceState]]] = {}
 
     def settle(self, settled: SettledRound, bundles: Mapping[int, Bundle]) -> None:
         """Takes in the next round."""
         for node in set(settled.nodes.values()):
             after = self._after.setdefault(node, [])
-            before = after[-1][1] if after else Standing()
-            after.append((settled.settled_in, standing_after(before, node, settled, bundles)))
+            before = after[-1][1] if after else EvidenceState()
+            after.append((settled.settled_in, state_after(before, node, settled, bundles)))
 
-    def before(self, node: int, block: int) -> Standing:
+    def before(self, node: int, block: int) -> EvidenceState:
         """Returns where ``node`` stood when ``block`` began: rounds that settled in it or later do not count."""
-        for settled_in, standing in reversed(self._after.get(node, ())):
+        for settled_in, state in reversed(self._after.get(node, ())):
             if settled_in < block:
-                return standing
-        return Standing()
+                return state
+        return EvidenceState()
 
 
-def finding_on(standing: Standing, bound: float) -> Finding | None:
+def finding_on(state: EvidenceState, bound: float) -> Finding | None:
     """Returns what is held against each job of a node that stands at or over the bound."""
-    test, reached = standing.foremost
+    test, reached = state.foremost
     if reached < bound:
         return None
     return Finding(Reason.SEQUENCE, f"settled jobs together: {TESTS[test]}", None, reached, bound)

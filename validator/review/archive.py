@@ -9,10 +9,10 @@ from protocol.chain.reading.client import Chain
 from protocol.chain.reading.tail import Rollback, Tail
 from protocol.errors import Rejected, Unavailable
 from protocol.transport.coordinator import CoordinatorClient
-from validator.judging.judge import Policy
+from validator.judging.judge import PolicyVersion
 from validator.judging.runs import Runs
 from validator.judging.weights import load_policy
-from validator.queue.local_judge import Docket, Trial
+from validator.queue.local_judge import JudgedRound, JudgingProgress
 from validator.records.bundles import Bundles
 from validator.records.history import History
 from validator.rounds import FollowedRound, Rounds
@@ -38,21 +38,21 @@ class Archive:
         self._runs = Runs(self._client, deployment, directory / "weights", settings.sources, settings.device)
         self._history = History(Bundles(self._client.evidence, deployment.chain_id, deployment.rounds, directory))
 
-    def trial(self, number: int) -> Trial:
+    def judged_round(self, number: int) -> JudgedRound:
         """Returns a round, or an appeal, as a juror would try it; raises ``Rejected`` where there is none."""
         followed = self.rounds.live.get(number)
         if followed is None:
             raise Rejected(f"the chain has no round {number}")
         run, version = followed.opened.run, followed.opened.policy_version
         context = self._runs.context(run, followed.terms)
-        return Trial(followed, context, self.rounds.manifest_roots[run, version], Docket())
+        return JudgedRound(followed, context, self.rounds.manifest_roots[run, version], JudgingProgress())
 
-    def policy(self, trial: Trial) -> Policy:
+    def policy(self, round_: JudgedRound) -> PolicyVersion:
         """Returns the weights of the round's version; raises ``Unavailable`` where they cannot be had."""
         if self._model is not None:
-            return load_policy(self._model, trial.context.rules, self._settings.device)
-        version = trial.followed.opened.policy_version
-        return trial.context.weights.wait_for(version, trial.manifest_root, WEIGHTS_SECONDS)
+            return load_policy(self._model, round_.context.rules, self._settings.device)
+        version = round_.followed.opened.policy_version
+        return round_.context.weights.wait_for(version, round_.manifest_root, WEIGHTS_SECONDS)
 
     def history(self, followed: FollowedRound) -> tuple[History, bool]:
         """Returns the records of all nodes up to a round's opening, and whether every bundle they rest on was had."""

@@ -8,27 +8,27 @@ from protocol.errors import Rejected
 from protocol.wire.evidence import Evidence, JobEvidence, SignedEvidence
 from protocol.wire.rules import Rules
 from validator.judging.verdict import reason_of, vote_of
-from validator.queue.local_judge import Trial
+from validator.queue.local_judge import JudgedRound
 
 
-def contradictions(signed: SignedEvidence, trial: Trial, key: str) -> Iterator[str]:
+def contradictions(signed: SignedEvidence, round_: JudgedRound, key: str) -> Iterator[str]:
     """Yields a sentence for each; ``key`` is the juror's where the chain tells of no reveal."""
     evidence = signed.evidence
-    yield from _place(evidence, trial)
-    yield from _vote(signed, trial, key)
-    yield from _jobs(evidence, trial)
+    yield from _place(evidence, round_)
+    yield from _vote(signed, round_, key)
+    yield from _jobs(evidence, round_)
     for job in evidence.jobs:
-        yield from _within(job, trial.context.rules)
+        yield from _within(job, round_.context.rules)
 
 
-def _place(evidence: Evidence, trial: Trial) -> Iterator[str]:
-    opened, context = trial.followed.opened, trial.context
+def _place(evidence: Evidence, round_: JudgedRound) -> Iterator[str]:
+    opened, context = round_.followed.opened, round_.context
     told: dict[str, tuple[object, object]] = {
         "chain": (evidence.chain_id, context.chain_id),
         "contract": (evidence.rounds.lower(), context.rounds_address.lower()),
         "run": (evidence.run, opened.run),
         "version": (evidence.policy_version, opened.policy_version),
-        "manifest root": (evidence.manifest_root.hex(), trial.manifest_root.hex()),
+        "manifest root": (evidence.manifest_root.hex(), round_.manifest_root.hex()),
         "rules hash": (evidence.rules_hash.hex(), context.rules_hash.hex()),
         "thresholds": (dict(evidence.thresholds), context.rules.thresholds.model_dump()),
     }
@@ -37,9 +37,9 @@ def _place(evidence: Evidence, trial: Trial) -> Iterator[str]:
             yield f"the bundle's {name} is {said}, the round's is {stands}"
 
 
-def _vote(signed: SignedEvidence, trial: Trial, key: str) -> Iterator[str]:
+def _vote(signed: SignedEvidence, round_: JudgedRound, key: str) -> Iterator[str]:
     evidence = signed.evidence
-    revealed = trial.followed.votes.get((evidence.attempt, evidence.juror))
+    revealed = round_.followed.votes.get((evidence.attempt, evidence.juror))
     try:
         signed.verify(key if revealed is None else revealed.key)
     except Rejected as error:
@@ -51,21 +51,24 @@ def _vote(signed: SignedEvidence, trial: Trial, key: str) -> Iterator[str]:
     if revealed.vote.evidence_root != evidence.root:
         yield f"the vote of {place} names 0x{revealed.vote.evidence_root.hex()}, the bundle is 0x{evidence.root.hex()}"
         return
-    said = vote_of({job.job: job.reason for job in evidence.jobs}, evidence.root, trial.followed.appeal)
+    said = vote_of({job.job: job.reason for job in evidence.jobs}, evidence.root, round_.followed.appeal)
     if said != revealed.vote:
         yield f"the vote of {place} is not the one that follows from its bundle"
 
 
-def _jobs(evidence: Evidence, trial: Trial) -> Iterator[str]:
-    listed, submitted = [job.job for job in evidence.jobs], list(trial.followed.jobs)
+def _jobs(evidence: Evidence, round_: JudgedRound) -> Iterator[str]:
+    listed, submitted = [job.job for job in evidence.jobs], list(round_.followed.jobs)
     if listed != submitted:
         yield f"the bundle is about jobs {listed}, submitted were {submitted}"
     for job in evidence.jobs:
-        if job.job not in trial.followed.leaves:
+        if job.job not in round_.followed.leaves:
             continue
-        claim = trial.claim(job.job)
-        told = {"node": (job.node, claim.node), "units": (job.units_claimed, claim.units)}
-        told |= {"root": (job.root.hex(), claim.root.hex())}
+        claim = round_.claim(job.job)
+        told: dict[str, tuple[object, object]] = {
+            "node": (job.node, claim.node),
+            "units": (job.units_claimed, claim.units),
+            "root": (job.root.hex(), claim.root.hex()),
+        }
         for name, (said, stands) in told.items():
             if said != stands:
                 yield f"job {job.job}: the bundle's {name} is {said}, the chain's is {stands}"

@@ -13,10 +13,10 @@ from protocol.wire.rules import Rules
 from protocol.wire.sampling import noise_key
 from validator.judging import checks
 from validator.judging.claims import Claim
-from validator.judging.judge import Judgement, Policy, Submitted, judge, problems_of
+from validator.judging.judge import FetchedJob, Judgement, PolicyVersion, judge, problems_of
 from validator.judging.prefill import DTYPES, Completed, Prefill, prefill
 from validator.judging.runs import RunContext
-from validator.records.record import Standing
+from validator.records.record import EvidenceState
 from validator.review.archive import Archive
 from validator.rounds import FollowedRound
 from validator.settings import ValidatorSettings
@@ -28,7 +28,7 @@ class CloseUp:
 
     artifact: Artifact
     prefill: Prefill
-    policy: Policy
+    policy: PolicyVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,14 @@ class Inspection:
     """A judgement and what it rests on.
 
     close_up  None where the artifact could not be run
-    standing  where the node's record stood when the round opened
+    state  where the node's record stood when the round opened
     whole     whether every bundle that counts for the record could be had
     """
 
     judgement: Judgement
     rules: Rules
     close_up: CloseUp | None
-    standing: Standing
+    state: EvidenceState
     whole: bool
 
     @property
@@ -61,17 +61,17 @@ def inspect(
     where the round or the job was never submitted, ``Unavailable`` where something is out of reach.
     """
     with closing(Archive(settings, model)) as archive:
-        trial = archive.trial(round_)
-        claim = trial.claim(_job(trial.followed, data, job))
-        policy, context = archive.policy(trial), trial.context
-        judgements = judge(policy, context.rules, context.environment, [Submitted(claim, data)])
-        history, whole = archive.history(trial.followed)
-        (judgement,) = history.weigh(trial, judgements)
-        standing = history.standing(trial.followed, claim.node)
-        return Inspection(judgement, context.rules, look_closer(policy, context, claim, data), standing, whole)
+        judged = archive.judged_round(round_)
+        claim = judged.claim(_job(judged.followed, data, job))
+        policy, context = archive.policy(judged), judged.context
+        judgements = judge(policy, context.rules, context.environment, [FetchedJob(claim, data)])
+        history, whole = archive.history(judged.followed)
+        (judgement,) = history.weigh(judged, judgements)
+        state = history.state(judged.followed, claim.node)
+        return Inspection(judgement, context.rules, look_closer(policy, context, claim, data), state, whole)
 
 
-def look_closer(policy: Policy, context: RunContext, claim: Claim, data: bytes) -> CloseUp | None:
+def look_closer(policy: PolicyVersion, context: RunContext, claim: Claim, data: bytes) -> CloseUp | None:
     """Runs the artifact once more and keeps what is said of each token; None where it cannot be run."""
     rules = context.rules
     problems = problems_of(rules, context.environment, claim)

@@ -150,7 +150,7 @@ def _tokens(seen: CloseUp, n: int, middle: int) -> list[dict[str, Any]]:
 def _measured(inspection: Inspection) -> dict[str, str]:
     """What each check saw; those that were not made are left out."""
     evidence, seen = inspection.judgement.evidence, inspection.close_up
-    record = ", ".join(f"{test} {getattr(inspection.standing, test):.2f}" for test in TESTS)
+    record = ", ".join(f"{test} {getattr(inspection.state, test):.2f}" for test in TESTS)
     missing = "" if inspection.whole else " (not every bundle of earlier rounds could be had)"
     shown = {"record": f"nats when the round opened: {record}{missing}"}
     for check, reasons in CHECKS.items():

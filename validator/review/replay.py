@@ -21,8 +21,8 @@ from protocol.wire.rules import Rules, Thresholds
 from validator.judging import checks
 from validator.judging.claims import Claim
 from validator.judging.fetching import fetch_once
-from validator.judging.judge import Submitted, judge, problems_of
-from validator.queue.local_judge import Trial
+from validator.judging.judge import FetchedJob, judge, problems_of
+from validator.queue.local_judge import JudgedRound
 from validator.review.archive import Archive
 from validator.review.contradictions import contradictions
 from validator.settings import ValidatorSettings
@@ -96,16 +96,16 @@ def replay(
     signed = parse_signed(data)
     evidence = signed.evidence
     with closing(Archive(settings, model)) as archive:
-        trial = archive.trial(evidence.round)
-        wrong = tuple(contradictions(signed, trial, archive.rounds.keys.get(evidence.juror, "")))
+        round_ = archive.judged_round(evidence.round)
+        wrong = tuple(contradictions(signed, round_, archive.rounds.keys.get(evidence.juror, "")))
         if wrong:
             return Replay(evidence.juror, evidence.round, wrong)
         with closing(HttpBlobs()) as blobs:
-            submitted = [_submitted(trial, job, artifacts, blobs) for job in evidence.jobs]
-        rules = trial.context.rules
-        judgements = judge(archive.policy(trial), rules, trial.context.environment, submitted)
-        history, whole = archive.history(trial.followed)
-        found = [judgement.evidence for judgement in history.weigh(trial, judgements)]
+            submitted = [_submitted(round_, job, artifacts, blobs) for job in evidence.jobs]
+        rules = round_.context.rules
+        judgements = judge(archive.policy(round_), rules, round_.context.environment, submitted)
+        history, whole = archive.history(round_.followed)
+        found = [judgement.evidence for judgement in history.weigh(round_, judgements)]
         return Replay(
             evidence.juror,
             evidence.round,
@@ -139,17 +139,17 @@ def sentences(replay: Replay) -> Iterator[str]:
         yield f"{place}: measurements agree " + ("within tolerance" if apart else "bit for bit")
 
 
-def _submitted(trial: Trial, job: JobEvidence, artifacts: Path | None, blobs: HttpBlobs) -> Submitted:
+def _submitted(round_: JudgedRound, job: JobEvidence, artifacts: Path | None, blobs: HttpBlobs) -> FetchedJob:
     """The job's bytes, wherever they are; what the juror could not fetch stays unfetched."""
-    claim = trial.claim(job.job)
-    found = _kept(artifacts, claim) if artifacts is not None else _fetched(trial, claim, blobs)
+    claim = round_.claim(job.job)
+    found = _kept(artifacts, claim) if artifacts is not None else _fetched(round_, claim, blobs)
     missing = [finding for finding in job.findings if finding.reason is Reason.UNAVAILABLE]
     if missing:
-        return Submitted(claim, missing[0])
+        return FetchedJob(claim, missing[0])
     if found is None:
         place = f"in {artifacts}" if artifacts is not None else f"at {claim.uri}: give --artifacts DIR"
         raise Unavailable(f"the artifact of job {claim.job}, 0x{claim.root.hex()}, is not {place}")
-    return Submitted(claim, found)
+    return FetchedJob(claim, found)
 
 
 def _kept(artifacts: Path, claim: Claim) -> bytes | None:
@@ -160,9 +160,9 @@ def _kept(artifacts: Path, claim: Claim) -> bytes | None:
     return None
 
 
-def _fetched(trial: Trial, claim: Claim, blobs: HttpBlobs) -> bytes | Finding | None:
-    problems = problems_of(trial.context.rules, trial.context.environment, claim)
-    limits = checks.artifact_limits(trial.context.rules, [problem.prompt for problem in problems])
+def _fetched(round_: JudgedRound, claim: Claim, blobs: HttpBlobs) -> bytes | Finding | None:
+    problems = problems_of(round_.context.rules, round_.context.environment, claim)
+    limits = checks.artifact_limits(round_.context.rules, [problem.prompt for problem in problems])
     return fetch_once(blobs, claim, limits.file_bytes)
 
 
