@@ -1,4 +1,4 @@
-"""``assize coordinator``: serve (the API), background (the clock), status."""
+"""``assize coordinator``: serve (the API), drive (the rounds), status."""
 
 from __future__ import annotations
 
@@ -45,22 +45,16 @@ def serve(env_file: EnvFile = None) -> None:
 
 @app.command()
 @guard
-def background(env_file: EnvFile = None) -> None:
+def drive(env_file: EnvFile = None) -> None:
     """Mirrors the chain, opens rounds, relays submissions, drives rounds to their end."""
-    from coordinator.driver.background import work
-    from coordinator.driver.wiring import Clockwork
+    from coordinator.driver.wiring import build
     from coordinator.settings import CoordinatorSettings
     from protocol.node import telemetry
 
     settings = CoordinatorSettings.read(env_file)
-    telemetry.configure("coordinator-background", settings.log_level)
+    telemetry.configure("coordinator-driver", settings.log_level)
     telemetry.serve_metrics(settings.metrics_port)
-    clockwork = Clockwork(settings, settings.wallet())
-    try:
-        code = work(settings, clockwork)
-    finally:
-        clockwork.close()
-    raise typer.Exit(code)
+    raise typer.Exit(build(settings).run())
 
 
 @app.command()

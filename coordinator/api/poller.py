@@ -1,4 +1,4 @@
-"""Tells waiting requests that the mirror has moved: one look at the database for all of them together."""
+"""Wakes waiting requests when the mirror has moved; all of them share one poll of the database."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from coordinator.store import Store
 from coordinator.tables import Cursor
 from protocol.errors import Unavailable
 
-LOOK_SECONDS = 0.05
-"""Between looks while somebody waits: a node should know of a round well within the time a block takes."""
+POLL_SECONDS = 0.05
+"""Poll interval while requests wait: much less than a block takes."""
 
 
-class Watch:
-    """Wakes whoever waits when the mirror's cursor changes. Looks only while somebody waits."""
+class Poller:
+    """Wakes waiting requests when the mirror's cursor changes. Polls only while requests wait."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._moved: asyncio.Future[None] | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
         self._state: int | None = None
         self._position: int | None = None
 
     async def wait(self, seconds: float) -> None:
-        """Returns when the mirror has moved since the last look, or after ``seconds``."""
+        """Returns when the mirror has moved since the last poll, or after ``seconds``."""
         if self._moved is None or self._moved.done():
             self._moved = asyncio.get_running_loop().create_future()
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look(self._moved))
+        if self._polling is None or self._polling.done():
+            self._polling = asyncio.create_task(self._poll(self._moved))
         await asyncio.wait({self._moved}, timeout=seconds)
 
-    async def _look(self, moved: asyncio.Future[None]) -> None:
+    async def _poll(self, moved: asyncio.Future[None]) -> None:
         try:
             while not moved.done():
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
                 state = self._store.state()
                 if state == self._state:
                     continue
@@ -45,7 +45,7 @@ class Watch:
                     self._position = position
                     break
         except Unavailable:
-            pass  # whoever waits asks the database next, and gets the error with its own request
+            pass  # the waiting requests ask the database next and report the error themselves
         finally:
             if not moved.done():
                 moved.set_result(None)

@@ -85,7 +85,7 @@ async def assignments(
         left = until - time.monotonic()
         if found.rounds or left <= 0:
             return found
-        await desk.watch.wait(left)
+        await desk.poller.wait(left)
 
 
 @router.put("/rounds/{round_id}/jobs/{job}/artifact", openapi_extra=signed_by_node(PARQUET))
@@ -105,7 +105,7 @@ async def submissions(request: Request, round_id: Id) -> api.SubmissionReceipt:
     desk = _desk(request)
     caller, body = await _signed(request, MOST_JSON_BYTES)
     jobs = await run_in_threadpool(desk.intake.submission, caller, round_id, _parsed(api.SubmissionRequest, body))
-    await run_in_threadpool(desk.ring)
+    await run_in_threadpool(desk.notify)
     CLAIMS.inc()
     return api.SubmissionReceipt(round=round_id, jobs=jobs)
 

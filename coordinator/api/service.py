@@ -10,10 +10,10 @@ from coordinator.api import status
 from coordinator.api.assignments import assignments
 from coordinator.api.gate import Gate
 from coordinator.api.intake import Intake
-from coordinator.api.poller import Watch
+from coordinator.api.poller import Poller
 from coordinator.api.refusals import missing
 from coordinator.driver.leases import Leases
-from coordinator.driver.notifier import Bell
+from coordinator.driver.notifier import Notifier
 from coordinator.driver.selection import Admission
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import Store
@@ -38,19 +38,19 @@ class Desk:
         self._deployment = deployment
         self._admissions: dict[bytes, Admission] = {}
         self._leases = Leases(settings.redis_url, settings.run)
-        self._bell = Bell(settings.redis_url, settings.run)
+        self._notifier = Notifier(settings.redis_url, settings.run)
         limits = Limits(file_bytes=settings.max_artifact_bytes)
         artifacts, evidence = (DirectoryBlobs(settings.state_dir / name) for name in ("artifacts", "evidence"))
         self.gate = Gate(store, deployment)
         self.intake = Intake(settings.run, store, artifacts, evidence, deployment, limits)
-        self.watch = Watch(store)
+        self.poller = Poller(store)
         self.most_artifact_bytes = settings.max_artifact_bytes
         self.most_evidence_bytes = settings.max_evidence_bytes
 
     def close(self) -> None:
         """Closes the connections."""
         self._leases.close()
-        self._bell.close()
+        self._notifier.close()
         self._store.close()
 
     def health(self) -> api.Health:
@@ -152,9 +152,9 @@ class Desk:
         with self._store.reading() as session:
             return assignments(session, self._settings.run, node, int(time.time()))
 
-    def ring(self) -> None:
-        """Wakes the background process, so that it relays at once."""
-        self._bell.ring()
+    def notify(self) -> None:
+        """Wakes the driver's process, which then relays at once."""
+        self._notifier.notify()
 
     def _leased(self, now: float) -> frozenset[int]:
         """For showing only: without Redis nobody holds a lease."""

@@ -1,11 +1,12 @@
-"""A bell in Redis: the API rings it when leaves come in, the background process wakes from its pause.
+"""Notifications through Redis: the API tells the driver's process that leaves have come in.
 
-Only latency depends on it: who pauses looks anyway when the pause is over, and Redis may forget the ring.
+They only reduce latency: the driver also ticks without them, and Redis may lose one.
 """
 
 from __future__ import annotations
 
-import time
+import threading
+from collections.abc import Callable
 
 import structlog
 from redis import Redis
@@ -13,32 +14,46 @@ from redis.exceptions import RedisError
 
 log = structlog.get_logger()
 
-FORGET_SECONDS = 60
-"""A ring nobody hears is dropped after this long."""
+EXPIRY_SECONDS = 60
+"""Lifetime of a notification that is not received."""
+
+LISTEN_SECONDS = 0.5
+"""Longest wait of one request to Redis; ``close`` may take as long."""
 
 
-class Bell:
-    """The bell of one run. Each instance belongs to one process; threads may share it."""
+class Notifier:
+    """Notifications of one run. Each instance belongs to one process; threads may share it."""
 
     def __init__(self, redis_url: str, run: int) -> None:
         self._redis = Redis.from_url(redis_url, socket_timeout=5.0)
         self._key = f"assize:bell:{run}"
+        self._closed = threading.Event()
+        self._listener: threading.Thread | None = None
 
-    def ring(self) -> None:
-        """Wakes whoever waits. Without Redis it is silent."""
+    def notify(self) -> None:
+        """Wakes the listening process. Logs a warning if Redis does not answer."""
         try:
-            self._redis.pipeline().lpush(self._key, 1).expire(self._key, FORGET_SECONDS).execute()
+            self._redis.pipeline().lpush(self._key, 1).expire(self._key, EXPIRY_SECONDS).execute()
         except RedisError as error:
-            log.warning("bell_silent", error=str(error))
+            log.warning("notification_lost", error=str(error))
 
-    def wait(self, seconds: float) -> None:
-        """Returns when the bell is rung, or after ``seconds``."""
-        try:
-            if self._redis.blpop([self._key], timeout=seconds):
-                self._redis.delete(self._key)  # several rings mean the same
-        except RedisError:
-            time.sleep(seconds)
+    def listen(self, wake: Callable[[], None]) -> None:
+        """Starts a thread that calls ``wake`` at each notification until ``close``."""
+        self._listener = threading.Thread(target=self._listen, args=(wake,), name="notifier", daemon=True)
+        self._listener.start()
+
+    def _listen(self, wake: Callable[[], None]) -> None:
+        while not self._closed.is_set():
+            try:
+                if self._redis.blpop([self._key], timeout=LISTEN_SECONDS):
+                    self._redis.delete(self._key)  # one wake-up serves all pending notifications
+                    wake()
+            except RedisError:
+                self._closed.wait(LISTEN_SECONDS)
 
     def close(self) -> None:
-        """Closes the connection."""
+        """Ends the thread and closes the connections."""
+        self._closed.set()
+        if self._listener is not None:
+            self._listener.join()
         self._redis.close()

@@ -1,10 +1,8 @@
-"""The background process put together: from settings to what its tasks call."""
+"""Construction of the driver's process from its settings."""
 
 from __future__ import annotations
 
-import random
 import time
-from collections.abc import Callable
 
 import structlog
 from pydantic import ValidationError
@@ -12,7 +10,7 @@ from pydantic import ValidationError
 from coordinator.driver.batching import Relay
 from coordinator.driver.driver import Driver
 from coordinator.driver.leases import Leases
-from coordinator.driver.notifier import Bell
+from coordinator.driver.notifier import Notifier
 from coordinator.driver.opener import Openings, OpeningTerms
 from coordinator.driver.pacing import Ambition
 from coordinator.driver.schedule import Patience
@@ -27,22 +25,26 @@ from protocol.chain.reverts import Reverted
 from protocol.chain.writing.pending import TransactionSigner
 from protocol.chain.writing.sender import Sender
 from protocol.errors import Misconfigured, Unavailable
-from protocol.node.daemon import backoff_seconds
+from protocol.node.daemon import Daemon
 from protocol.wire.rules import Rules, encode_rules, rules_hash
 
 log = structlog.get_logger()
 
 LONGEST_BACKOFF_SECONDS = 5.0
+"""Longest pause after errors."""
+
+EXPIRE_SECONDS = 5.0
+"""Time between deletions of expired leases."""
 
 
-class Clockwork:
-    """Mirror, driver and leases of one run. One thread calls it."""
+class DriverProcess:
+    """The mirror, driver and leases of one run. One thread calls ``tick``."""
 
     def __init__(self, settings: CoordinatorSettings, signer: TransactionSigner) -> None:
-        """Connects to everything.
+        """Connects to chain, database and Redis.
 
         Raises:
-            Misconfigured: a wrong chain, run, key or rules file, or a second process with this key.
+            Misconfigured: wrong chain, run, key or rules file, or a second process with this key.
             Unavailable: chain, database or Redis do not answer.
         """
         chain = Chain.connect(settings.rpc_url, settings.addresses)
@@ -58,7 +60,7 @@ class Clockwork:
         keep_rules(self._store, rules)
         self._leases = Leases(settings.redis_url, settings.run)
         self._leases.held(time.time())
-        self._bell = Bell(settings.redis_url, settings.run)
+        self.notifier = Notifier(settings.redis_url, settings.run)
         self._sender = Sender(chain, signer, settings.state_dir / "sender.db")
         self._driver = Driver(
             settings.run,
@@ -67,49 +69,48 @@ class Clockwork:
             Openings(self._store, self._leases, self._sender, _terms(settings, rules)),
             Relay(self._store, self._sender, Patience(settings.relay_wait_seconds, settings.relay_margin_seconds)),
         )
-        self._tick_seconds = settings.tick_seconds
-        self._failures = 0
-        self._problem = ""
+        self._expire_at = 0.0
 
-    def watch(self, seconds: float, stopping: Callable[[], bool]) -> None:
-        """Advances again and again for ``seconds``, or until ``stopping``, pausing in between as `advance` says."""
-        end = time.monotonic() + seconds
-        while True:
-            pause = self.advance()
-            if stopping() or time.monotonic() + pause >= end:
-                return
-            self._bell.wait(pause)
+    def tick(self) -> None:
+        """Sends everything that is due. Raises ``Unavailable`` if chain, database or Redis do not answer."""
+        self._driver.advance()
+        if time.monotonic() >= self._expire_at:
+            self._expire_at = time.monotonic() + EXPIRE_SECONDS
+            self._expire_leases()
 
-    def advance(self) -> float:
-        """Does what is due; returns the pause until the next look, longer each time something does not answer."""
-        try:
-            self._driver.advance()
-        except Unavailable as error:
-            self._failures += 1
-            if str(error) != self._problem:
-                log.warning("unavailable", error=str(error))
-            self._problem = str(error)
-            return backoff_seconds(self._failures, self._tick_seconds, LONGEST_BACKOFF_SECONDS, random.random())
-        if self._failures:
-            log.info("recovered", failures=self._failures)
-        self._failures, self._problem = 0, ""
-        return self._tick_seconds
-
-    def expire(self) -> None:
-        """Ends leases of silent nodes."""
+    def _expire_leases(self) -> None:
         try:
             for node in self._leases.expire(time.time()):
                 log.info("lease_ended", node=node)
-        except Unavailable as error:
+        except Unavailable as error:  # expired leases do not count anyway: driving goes on
             log.warning("unavailable", error=str(error))
 
     def close(self) -> None:
-        """Lets go of the key and closes the connections."""
+        """Releases the key and closes the connections."""
         self._sender.close()
         self._sender.chain.close()
         self._leases.close()
-        self._bell.close()
+        self.notifier.close()
         self._store.close()
+
+
+def build(settings: CoordinatorSettings) -> Daemon:
+    """Returns the daemon that drives the run's rounds.
+
+    Raises:
+        Misconfigured, Unavailable: as ``DriverProcess``.
+    """
+    process = DriverProcess(settings, settings.wallet())
+    daemon = Daemon(
+        "coordinator-driver",
+        process.tick,
+        settings.tick_seconds,
+        settings.state_dir / "health.json",
+        LONGEST_BACKOFF_SECONDS,
+        process.close,
+    )
+    process.notifier.listen(daemon.wake.set)
+    return daemon
 
 
 def checked_run(chain: Chain, run: int) -> Run:

@@ -114,7 +114,7 @@ def anvil(ports: Ports, root: Path) -> Service:
 
 
 def redis(ports: Ports, root: Path) -> Service:
-    """The coordinator's queue and leases; nothing in it outlives a restart, and nothing needs to."""
+    """The coordinator's leases and notifications, the validators' queue; nothing in it needs to outlive a restart."""
     folder = root / "state" / "redis"
     folder.mkdir(parents=True, exist_ok=True)
     argv = (redis_binary(), "--port", str(ports.redis), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder))
@@ -122,7 +122,7 @@ def redis(ports: Ports, root: Path) -> Service:
 
 
 def coordinator(layout: Layout, jobs_per_round: int, workers: int, last_version: int | None) -> tuple[Service, Service]:
-    """The coordinator's two processes: API and background."""
+    """The coordinator's two processes: API and driver."""
     relays = f'["{layout.relay_url}"]'
     settings = layout.settings(
         "ASSIZE_COORDINATOR_",
@@ -141,7 +141,7 @@ def coordinator(layout: Layout, jobs_per_round: int, workers: int, last_version:
     )
     return (
         Service("coordinator", assize("coordinator", "serve"), settings, layout.coordinator_url),
-        Service("coordinator-background", assize("coordinator", "background"), settings),
+        Service("coordinator-driver", assize("coordinator", "drive"), settings),
     )
 
 

@@ -61,7 +61,7 @@ def _indexer_killed(network: Network, seconds: float) -> list[str]:
 @fault(3, "sender killed after signing, before the journal")
 def sender_before_its_journal(network: Network) -> list[str]:
     """Its journal is locked by the time it has signed, so what it signed is nowhere when it dies."""
-    name, journal = "coordinator-background", network.layout.state("coordinator") / "sender.db"
+    name, journal = "coordinator-driver", network.layout.state("coordinator") / "sender.db"
     with closing(sqlite3.connect(journal, isolation_level=None, check_same_thread=False, timeout=10)) as database:
 
         def locked(_: Answer) -> bool:
@@ -79,7 +79,7 @@ def sender_before_its_journal(network: Network) -> list[str]:
 def sender_before_the_acknowledgement(network: Network) -> list[str]:
     """Of coordinator, trainer and validator: the chain has what they sent, and they do not know."""
     found = []
-    for who in ("coordinator-background", "trainer", "validator-1"):
+    for who in ("coordinator-driver", "trainer", "validator-1"):
         found += killed_at(network, who, network.rpc_between, _broadcasts(who), killed_before_answering)
     return found
 
@@ -179,10 +179,10 @@ def reorganised(network: Network) -> list[str]:
 @fault(14, "a reorganisation during a restart, and at the joint of backfill and live")
 def reorganised_meanwhile(network: Network) -> list[str]:
     """Mirror and ledger are down while the blocks that they stand at go away; then the ledger starts from nothing."""
-    for name in ("ledger", "coordinator-background", "trainer"):
+    for name in ("ledger", "coordinator-driver", "trainer"):
         network.kill(name)
     network.reorganise(6)
-    for name in ("ledger", "coordinator-background", "trainer"):
+    for name in ("ledger", "coordinator-driver", "trainer"):
         network.restart(name)
     _forget_ledger(network)
     joint = Moment(lambda asked: asked.who == "ledger" and "eth_getLogs" in asked.methods, _reorganising(network))
@@ -247,7 +247,7 @@ def _open_to_all(network: Network) -> Callable[[Asked], bool]:
     """Picks the simulation of something that anybody may do."""
 
     def chosen(asked: Asked) -> bool:
-        if not simulates("coordinator-background")(asked):
+        if not simulates("coordinator-driver")(asked):
             return False
         try:
             network.rpc.call("eth_call", _as_anybody(network, asked), "pending")
@@ -283,7 +283,7 @@ def past_finality(network: Network) -> list[str]:
     """Whoever follows the chain says so and ends; nothing more is paid."""
     _wait_for_blocks(network, FINALITY_DEPTH + 16)
     network.reorganise(FINALITY_DEPTH + 16)
-    halting = ("ledger", "coordinator-background", "trainer")
+    halting = ("ledger", "coordinator-driver", "trainer")
     time.sleep(TROUBLED_SECONDS)
     before = _height(network)
     time.sleep(5)

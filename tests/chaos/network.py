@@ -23,7 +23,7 @@ from protocol.errors import Unavailable
 from tests.chaos.between import Answer, Asked, Between, path_of
 from tests.conftest import mining_halted
 
-ENDPOINTS = {"coordinator": 1, "coordinator-background": 2, "ledger": 2, "trainer": 1, "worker-1": 1, "validator-1": 1}
+ENDPOINTS = {"coordinator": 1, "coordinator-driver": 2, "ledger": 2, "trainer": 1, "worker-1": 1, "validator-1": 1}
 """Who reaches the chain through a server of ours, as so many RPC endpoints; the others are left alone."""
 
 LOOK_SECONDS = 0.1

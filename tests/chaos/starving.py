@@ -93,7 +93,7 @@ class _Answers:
 @fault(21, "disk full")
 def disk_full(network: Network) -> list[str]:
     """Of coordinator, ledger and a worker: uploads are refused with 503, and no file is seen that is not whole."""
-    starved = network.without_disk("coordinator", "coordinator-background", "ledger", "worker-1")
+    starved = network.without_disk("coordinator", "coordinator-driver", "ledger", "worker-1")
     with network.api_between.interfering(answers := _Answers()), starved:
         time.sleep(FULL_SECONDS)
         taken, refused = list(answers.taken), list(answers.refused)

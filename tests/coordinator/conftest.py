@@ -10,7 +10,7 @@ import redis
 
 from coordinator.api.app import create_app
 from coordinator.api.service import Desk
-from coordinator.driver.wiring import Clockwork, keep_rules
+from coordinator.driver.wiring import DriverProcess, keep_rules
 from coordinator.store import Store
 from protocol.chain.reading.client import Chain
 from protocol.node.wallet import Wallet
@@ -50,9 +50,9 @@ def swarm(
 
 
 @pytest.fixture
-def clockwork(swarm: Swarm) -> Iterator[Clockwork]:
-    """The background half, advanced by the test."""
-    made = Clockwork(swarm.settings(), swarm.coordinator)
+def driver(swarm: Swarm) -> Iterator[DriverProcess]:
+    """The driver, whose ticks the test makes."""
+    made = DriverProcess(swarm.settings(), swarm.coordinator)
     yield made
     made.close()
 

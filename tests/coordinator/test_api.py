@@ -12,7 +12,7 @@ import httpx
 import pytest
 import redis
 
-from coordinator.driver.wiring import Clockwork
+from coordinator.driver.wiring import DriverProcess
 from protocol.errors import Rejected
 from protocol.wire import api as bodies
 from protocol.wire import rollout
@@ -21,11 +21,11 @@ from tests.coordinator.swarm import Party, Swarm, artifact, headers
 
 
 @pytest.fixture
-def assignment(swarm: Swarm, clockwork: Clockwork, api: str) -> bodies.Assignment:
+def assignment(swarm: Swarm, driver: DriverProcess, api: str) -> bodies.Assignment:
     """Round 1 as the first worker sees it."""
-    clockwork.advance()
+    driver.tick()
     swarm.beat()
-    clockwork.advance()
+    driver.tick()
     worker = swarm.workers[0]
     return swarm.client(worker).assignments(worker.node)[0]
 
@@ -143,12 +143,12 @@ def test_leaves_are_taken_only_from_the_jobs_node_with_its_signature_and_artifac
         submit([Leaf(job, 2, root)])
 
 
-def test_a_waiting_worker_hears_of_a_new_round_at_once(swarm: Swarm, clockwork: Clockwork, api: str) -> None:
-    clockwork.advance()
+def test_a_waiting_worker_hears_of_a_new_round_at_once(swarm: Swarm, driver: DriverProcess, api: str) -> None:
+    driver.tick()
     swarm.beat()
     worker = swarm.workers[0]
     assert swarm.client(worker).assignments(worker.node) == []
-    opener = threading.Timer(0.3, clockwork.advance)
+    opener = threading.Timer(0.3, driver.tick)
     opener.start()
     started = time.monotonic()
     found = swarm.client(worker).assignments(worker.node, wait_seconds=30)
@@ -158,8 +158,8 @@ def test_a_waiting_worker_hears_of_a_new_round_at_once(swarm: Swarm, clockwork: 
     assert waited < 15, "not at the end of the wait"
 
 
-def test_heartbeats_say_what_keeps_a_node_from_being_listed(swarm: Swarm, clockwork: Clockwork, api: str) -> None:
-    clockwork.advance()
+def test_heartbeats_say_what_keeps_a_node_from_being_listed(swarm: Swarm, driver: DriverProcess, api: str) -> None:
+    driver.tick()
     worker = swarm.workers[0]
     reply = swarm.client(worker).heartbeat(bodies.Heartbeat(node=worker.node, version=None))
     assert reply == bodies.HeartbeatReply(state="unlisted", reasons=["has no weights loaded yet"])

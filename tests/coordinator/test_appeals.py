@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from sqlmodel import select
 
-from coordinator.driver.wiring import Clockwork
+from coordinator.driver.wiring import DriverProcess
 from coordinator.store import Store
 from coordinator.tables import Claim, Node, Run
 from protocol.chain.abi import functions
@@ -24,16 +24,16 @@ ALL = (1 << JOBS) - 1
 APPEALS = {"committee": 1, "appeal_seats": 3, "challenge": 1200}
 
 
-def judged(swarm: Swarm, clockwork: Clockwork, reasons: dict[int, Reason]) -> None:
+def judged(swarm: Swarm, driver: DriverProcess, reasons: dict[int, Reason]) -> None:
     """Takes round 1 to its verdict."""
-    clockwork.advance()
+    driver.tick()
     swarm.beat()
-    clockwork.advance()
+    driver.tick()
     for worker in swarm.workers:
         swarm.work(worker, swarm.client(worker).assignments(worker.node)[0])
-    clockwork.advance()
+    driver.tick()
     swarm.vote(1, dict.fromkeys(range(JOBS), Reason.ACCEPTED) | reasons)
-    clockwork.advance()
+    driver.tick()
 
 
 def appealed(swarm: Swarm, worker: Party, job: int) -> AppealOpened:
@@ -48,24 +48,24 @@ def pass_time(swarm: Swarm, seconds: int) -> None:
 
 
 @pytest.mark.parametrize("swarm", [APPEALS], indirect=True)
-def test_a_worker_condemned_wrongly_is_restored_and_listed_again(swarm: Swarm, clockwork: Clockwork, api: str) -> None:
+def test_a_worker_condemned_wrongly_is_restored_and_listed_again(swarm: Swarm, driver: DriverProcess, api: str) -> None:
     worker = swarm.workers[0]
     bond = swarm.chain.latest().node(worker.node).bond
-    judged(swarm, clockwork, {0: Reason.SAMPLING_FRAUD})
+    judged(swarm, driver, {0: Reason.SAMPLING_FRAUD})
     assert swarm.chain.latest().round(1).fraud == 1
     opened = appealed(swarm, worker, 0)
     assert (opened.node, opened.against) == (worker.node, Verdict.FRAUD)
-    clockwork.advance()
+    driver.tick()
     assert swarm.chain.latest().round(opened.appeal).state is State.VOTING, "drawn like any round"
     assert mirror_differences(swarm) == []
     swarm.vote(opened.appeal, {0: Reason.ACCEPTED})
-    clockwork.advance()
+    driver.tick()
     reader = swarm.chain.latest()
     assert reader.round(opened.appeal).state is State.SETTLED
     assert (reader.round(1).accepted, reader.node(worker.node).bond) == (ALL, bond)
     assert mirror_differences(swarm) == []
     pass_time(swarm, APPEALS["challenge"])
-    clockwork.advance()
+    driver.tick()
     assert swarm.chain.latest().round(1).state is State.SETTLED
     assert swarm.client(worker).status().jobs_fraud == 0
     assert swarm.client(worker).status().credits_wei[worker.owner.address] == str(2 * 1_000 * PRICE)
@@ -77,17 +77,17 @@ def test_a_worker_condemned_wrongly_is_restored_and_listed_again(swarm: Swarm, c
 
 @pytest.mark.parametrize("swarm", [APPEALS], indirect=True)
 def test_a_round_whose_every_job_was_appealed_ends_with_its_last_appeal(
-    swarm: Swarm, clockwork: Clockwork, api: str
+    swarm: Swarm, driver: DriverProcess, api: str
 ) -> None:
-    judged(swarm, clockwork, dict.fromkeys(range(JOBS), Reason.SAMPLING_FRAUD))
+    judged(swarm, driver, dict.fromkeys(range(JOBS), Reason.SAMPLING_FRAUD))
     opened = [appealed(swarm, swarm.workers[job // 2], job) for job in range(JOBS)]
-    clockwork.advance()
+    driver.tick()
     pass_time(swarm, APPEALS["challenge"])
-    clockwork.advance()
+    driver.tick()
     assert swarm.chain.latest().round(1).state is State.TALLIED, "its batches are settled, its appeals are not decided"
     for _ in range(3):  # two committees stay away
         pass_time(swarm, 2 * swarm.window)
-        clockwork.advance()
+        driver.tick()
     reader = swarm.chain.latest()
     assert {reader.round(each.appeal).state for each in opened} == {State.VOID}
     assert swarm.chain.latest().round(1).state is State.SETTLED, "nobody judged the appeals: void, and the round ends"
@@ -95,16 +95,16 @@ def test_a_round_whose_every_job_was_appealed_ends_with_its_last_appeal(
 
 
 def test_a_claim_that_the_contract_leaves_out_is_refused_and_the_others_are_relayed(
-    swarm: Swarm, clockwork: Clockwork, api: str
+    swarm: Swarm, driver: DriverProcess, api: str
 ) -> None:
-    clockwork.advance()
+    driver.tick()
     swarm.beat()
-    clockwork.advance()
+    driver.tick()
     for worker in swarm.workers:
         swarm.work(worker, swarm.client(worker).assignments(worker.node)[0])
     gone, kept = swarm.workers
     swarm.send(gone.owner, calls.revoke_key(swarm.chain.deployment, gone.node))
-    clockwork.advance()
+    driver.tick()
     with Store(swarm.settings().database).reading() as session:
         claims = {claim.node: (claim.state, claim.why) for claim in session.exec(select(Claim))}
     assert claims[kept.node] == ("relayed", "")
@@ -113,30 +113,30 @@ def test_a_claim_that_the_contract_leaves_out_is_refused_and_the_others_are_rela
     assert mirror_differences(swarm) == []
 
 
-def test_no_round_is_tried_while_new_ones_are_paused(swarm: Swarm, clockwork: Clockwork, api: str) -> None:
+def test_no_round_is_tried_while_new_ones_are_paused(swarm: Swarm, driver: DriverProcess, api: str) -> None:
     admin = swarm.chain.latest().view("Admin", "defaultAdmin")
     swarm.anvil.rpc.call("anvil_impersonateAccount", admin)
     for verb, rounds, waiting in (("pause", 0, "the deployment's admin has paused new rounds"), ("unpause", 2, "")):
         data = "0x" + functions("Admin")[verb].encode().hex()
         call = {"from": admin, "to": swarm.chain.deployment.admin, "data": data}
         swarm.anvil.rpc.call("eth_sendTransactionSync", call)
-        clockwork.advance()
+        driver.tick()
         swarm.beat()
-        clockwork.advance()
+        driver.tick()
         assert swarm.chain.latest().round_count() == rounds
         assert swarm.client(swarm.workers[0]).status().waiting == waiting
 
 
-def test_announced_terms_count_from_their_time_on(swarm: Swarm, clockwork: Clockwork, api: str) -> None:
-    clockwork.advance()
+def test_announced_terms_count_from_their_time_on(swarm: Swarm, driver: DriverProcess, api: str) -> None:
+    driver.tick()
     swarm.beat()
     terms = replace(swarm.chain.latest().run(swarm.run).terms, rules_hash=b"\x09" * 32, price_per_unit=PRICE + 1)
     swarm.send(swarm.requester, calls.announce(swarm.chain.deployment, swarm.run, terms))
-    clockwork.advance()
+    driver.tick()
     assert swarm.chain.latest().round_count() == 2, "the present terms count until then"
     assert mirror_differences(swarm) == []
     pass_time(swarm, 3601)
-    clockwork.advance()
+    driver.tick()
     assert mirror_differences(swarm) == []
     with Store(swarm.settings().database).reading() as session:
         assert session.get(Run, swarm.run).price_per_unit == PRICE + 1

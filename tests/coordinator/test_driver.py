@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from coordinator.driver.wiring import Clockwork
+from coordinator.driver.wiring import DriverProcess
 from coordinator.mirror.mirror import Mirror
 from coordinator.store import Store
 from protocol.chain.structs import Role, State
@@ -20,20 +20,20 @@ from tests.interfering import foreign
 ALL = (1 << JOBS) - 1
 
 
-def test_rounds_run_from_opening_to_settlement(swarm: Swarm, clockwork: Clockwork, api: str) -> None:
-    clockwork.advance()
+def test_rounds_run_from_opening_to_settlement(swarm: Swarm, driver: DriverProcess, api: str) -> None:
+    driver.tick()
     swarm.beat()
-    clockwork.advance()
+    driver.tick()
     for worker in swarm.workers:
         listed = swarm.client(worker).assignments(worker.node)
         assert [each.round for each in listed] == [1, 2], "async level 1: two rounds ahead"
         assert [len(each.jobs) for each in listed] == [2, 2], "equal capacities share equally"
         swarm.work(worker, listed[0])
         assert [each.round for each in swarm.client(worker).assignments(worker.node)] == [2]
-    clockwork.advance()
+    driver.tick()
     assert swarm.chain.latest().round(1).state is State.VOTING, "submitted, closed and drawn in one go"
     swarm.vote(1, dict.fromkeys(range(JOBS), Reason.ACCEPTED))
-    clockwork.advance()
+    driver.tick()
     settled = swarm.chain.latest().round(1)
     assert settled.state is State.SETTLED
     assert settled.accepted == ALL
@@ -47,38 +47,38 @@ def test_rounds_run_from_opening_to_settlement(swarm: Swarm, clockwork: Clockwor
     assert mirror_differences(swarm) == []
 
 
-def test_the_next_round_is_opened_when_the_trainer_consumes_one(swarm: Swarm, clockwork: Clockwork, api: str) -> None:
-    clockwork.advance()
+def test_the_next_round_is_opened_when_the_trainer_consumes_one(swarm: Swarm, driver: DriverProcess, api: str) -> None:
+    driver.tick()
     swarm.beat()
-    clockwork.advance()
+    driver.tick()
     for worker in swarm.workers:
         swarm.work(worker, swarm.client(worker).assignments(worker.node)[0])
-    clockwork.advance()
+    driver.tick()
     swarm.vote(1, dict.fromkeys(range(JOBS), Reason.ACCEPTED))
-    clockwork.advance()
+    driver.tick()
     assert swarm.chain.latest().round_count() == 2
     swarm.publish(1, 1, ALL)
-    clockwork.advance()
+    driver.tick()
     reader = swarm.chain.latest()
     assert reader.round_count() == 3
     assert reader.round(3).policy_version == 1
 
 
 def test_a_node_found_fraudulent_is_slashed_and_never_listed_again(
-    swarm: Swarm, clockwork: Clockwork, api: str
+    swarm: Swarm, driver: DriverProcess, api: str
 ) -> None:
-    clockwork.advance()
+    driver.tick()
     swarm.beat()
-    clockwork.advance()
+    driver.tick()
     cheat = swarm.workers[0]
     for worker in swarm.workers:
         swarm.work(worker, swarm.client(worker).assignments(worker.node)[0])
-    clockwork.advance()
+    driver.tick()
     swarm.vote(1, {0: Reason.SAMPLING_FRAUD, 1: Reason.SAMPLING_FRAUD, 2: Reason.ACCEPTED, 3: Reason.ACCEPTED})
-    clockwork.advance()
+    driver.tick()
     assert swarm.chain.latest().node(cheat.node).bond == 62 * TOKEN
     swarm.publish(1, 1, 0b1100)
-    clockwork.advance()
+    driver.tick()
     swarm.beat(1)
     assert swarm.client(cheat).assignments(cheat.node)[-1].round == 2, "the round it was listed in before"
     others = swarm.client(swarm.workers[1])
@@ -86,13 +86,15 @@ def test_a_node_found_fraudulent_is_slashed_and_never_listed_again(
     assert mirror_differences(swarm) == []
 
 
-def test_a_round_nobody_worked_for_is_void_and_its_jobs_come_free(swarm: Swarm, clockwork: Clockwork, api: str) -> None:
-    clockwork.advance()
+def test_a_round_nobody_worked_for_is_void_and_its_jobs_come_free(
+    swarm: Swarm, driver: DriverProcess, api: str
+) -> None:
+    driver.tick()
     swarm.beat()
-    clockwork.advance()
+    driver.tick()
     swarm.anvil.rpc.call("evm_increaseTime", hex(swarm.window + 1))
     swarm.anvil.rpc.call("evm_mine")
-    clockwork.advance()
+    driver.tick()
     reader = swarm.chain.latest()
     assert reader.round(1).state is State.VOID
     assert reader.round_count() > 2, "void rounds are replaced"
@@ -100,12 +102,12 @@ def test_a_round_nobody_worked_for_is_void_and_its_jobs_come_free(swarm: Swarm, 
 
 
 def test_a_closed_run_gets_no_more_rounds_and_the_log_says_why(
-    swarm: Swarm, clockwork: Clockwork, api: str, capsys: pytest.CaptureFixture[str]
+    swarm: Swarm, driver: DriverProcess, api: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     swarm.send(swarm.requester, calls.close_run(swarm.chain.deployment, swarm.run))
-    clockwork.advance()
+    driver.tick()
     swarm.beat()
-    clockwork.advance()
+    driver.tick()
     assert swarm.chain.latest().round_count() == 0
     assert f"run {swarm.run} is closed" in capsys.readouterr().out
 
@@ -114,14 +116,14 @@ def test_a_closed_run_gets_no_more_rounds_and_the_log_says_why(
 def test_a_settlement_that_is_undone_and_cannot_be_sent_again_is_made_anew(
     swarm: Swarm, api: str, confirmations: int
 ) -> None:
-    with closing(Clockwork(swarm.settings(confirmations=confirmations), swarm.coordinator)) as clockwork:
-        _settle_twice(swarm, clockwork)
+    with closing(DriverProcess(swarm.settings(confirmations=confirmations), swarm.coordinator)) as driver:
+        _settle_twice(swarm, driver)
 
 
-def _settle_twice(swarm: Swarm, clockwork: Clockwork) -> None:
+def _settle_twice(swarm: Swarm, driver: DriverProcess) -> None:
     def goes_on() -> None:
         swarm.anvil.rpc.call("evm_mine")
-        clockwork.advance()
+        driver.tick()
 
     def comes_to(state: State) -> None:
         until(lambda: (goes_on(), swarm.chain.latest().round(1).state is state)[1], 60, state.name)

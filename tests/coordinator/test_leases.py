@@ -1,16 +1,15 @@
-"""Leases and the bell on a real Redis."""
+"""Leases and the notifier on a real Redis."""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
 import redis
 
 from coordinator.driver.leases import Leases
-from coordinator.driver.notifier import Bell
+from coordinator.driver.notifier import Notifier
 from protocol.errors import Misconfigured, Unavailable
 
 
@@ -52,26 +51,29 @@ def test_leases_of_runs_are_apart_and_may_be_forgotten(leases: Leases, redis_url
     other.close()
 
 
-def test_without_redis_leases_are_unavailable_and_the_bell_is_silent() -> None:
-    nowhere, bell = Leases("redis://127.0.0.1:1/0", 3), Bell("redis://127.0.0.1:1/0", 3)
+def test_without_redis_leases_are_unavailable_and_notifications_are_lost() -> None:
+    nowhere, notifier, woken = (
+        Leases("redis://127.0.0.1:1/0", 3),
+        Notifier("redis://127.0.0.1:1/0", 3),
+        threading.Event(),
+    )
     with pytest.raises(Unavailable, match="Redis does not answer"):
         nowhere.held(0)
-    bell.ring()
-    bell.wait(0.01)
+    notifier.listen(woken.set)
+    notifier.notify()
+    assert not woken.wait(0.1)
+    notifier.close()
     with pytest.raises(Misconfigured, match="redis_url"):
         Leases("http://127.0.0.1", 3)
 
 
-def test_the_bell_cuts_a_pause_short(redis_url: str) -> None:
-    heard, rung = Bell(redis_url, 3), Bell(redis_url, 3)
-    ringer = threading.Timer(0.2, rung.ring)
-    ringer.start()
-    started = time.monotonic()
-    heard.wait(4.0)
-    assert time.monotonic() - started < 3
-    ringer.join()
-    started = time.monotonic()
-    heard.wait(0.2)
-    assert time.monotonic() - started >= 0.15, "it was rung once"
-    heard.close()
-    rung.close()
+def test_a_notification_wakes_its_listener_once(redis_url: str) -> None:
+    receiver, sender, woken = Notifier(redis_url, 3), Notifier(redis_url, 3), threading.Event()
+    receiver.listen(woken.set)
+    assert not woken.wait(0.2), "nothing was sent yet"
+    sender.notify()
+    assert woken.wait(3)
+    woken.clear()
+    assert not woken.wait(0.2), "one notification was sent"
+    receiver.close()
+    sender.close()

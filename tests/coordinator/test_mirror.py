@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlmodel import select
 
-from coordinator.driver.wiring import Clockwork, keep_rules
+from coordinator.driver.wiring import DriverProcess, keep_rules
 from coordinator.mirror.fold import fold
 from coordinator.mirror.market import Market
 from coordinator.mirror.mirror import Mirror
@@ -41,16 +41,16 @@ def rows(store: Store) -> Rows:
 
 
 def test_a_mirror_rebuilt_from_nothing_has_the_same_rows_in_either_database(
-    swarm: Swarm, clockwork: Clockwork, api: str, tmp_path: Path, postgresql: str
+    swarm: Swarm, driver: DriverProcess, api: str, tmp_path: Path, postgresql: str
 ) -> None:
-    clockwork.advance()
+    driver.tick()
     swarm.beat()
-    clockwork.advance()
+    driver.tick()
     for worker in swarm.workers:
         swarm.work(worker, swarm.client(worker).assignments(worker.node)[0])
-    clockwork.advance()
+    driver.tick()
     swarm.vote(1, {job: Reason.SHAPE if job == 3 else Reason.ACCEPTED for job in range(JOBS)})
-    clockwork.advance()
+    driver.tick()
     followed = Store(swarm.settings().database)
     for again in (f"sqlite:///{tmp_path / 'again.db'}", new_database(postgresql)):
         rebuilt = Store(again)
@@ -63,15 +63,15 @@ def test_a_mirror_rebuilt_from_nothing_has_the_same_rows_in_either_database(
 
 
 def test_what_a_reorganisation_undid_is_gone_from_the_mirror(
-    swarm: Swarm, clockwork: Clockwork, api: str, tmp_path: Path, postgresql: str
+    swarm: Swarm, driver: DriverProcess, api: str, tmp_path: Path, postgresql: str
 ) -> None:
     stores = [Store(url) for url in (f"sqlite:///{tmp_path / 'mirror.db'}", new_database(postgresql))]
     mirrors = [Mirror(swarm.chain, store) for store in stores]
     assert all(not mirror.follow().rounds for mirror in mirrors)
     before = rows(stores[0])
-    clockwork.advance()
+    driver.tick()
     swarm.beat()
-    clockwork.advance()
+    driver.tick()
     assert all(len(mirror.follow().rounds) == 2 for mirror in mirrors)
     swarm.anvil.rpc.call("anvil_reorg", 2, [])
     for mirror, store in zip(mirrors, stores, strict=True):
@@ -82,7 +82,7 @@ def test_what_a_reorganisation_undid_is_gone_from_the_mirror(
 
 
 def test_every_step_is_undone_to_what_stood_before_it(
-    swarm: Swarm, clockwork: Clockwork, api: str, tmp_path: Path, postgresql: str
+    swarm: Swarm, driver: DriverProcess, api: str, tmp_path: Path, postgresql: str
 ) -> None:
     def work() -> None:
         for worker in swarm.workers:
@@ -94,7 +94,7 @@ def test_every_step_is_undone_to_what_stood_before_it(
     stores = [Store(url) for url in (f"sqlite:///{tmp_path / 'mirror.db'}", new_database(postgresql))]
     stood: list[list[tuple[Position, Rows]]] = [[] for _ in stores]
     mirrors = [Mirror(swarm.chain, store) for store in stores]
-    market = clockwork.advance
+    market = driver.tick
     for happens in (market, swarm.beat, market, work, market, judge, market):
         happens()
         for mirror, store, of_store in zip(mirrors, stores, stood, strict=True):

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.driver.wiring import Clockwork
+from coordinator.driver.wiring import DriverProcess
 from coordinator.mirror.neglect import Neglect, Share, neglect_after, spoilt_rate
 from coordinator.store import Store
 from coordinator.tables import Node
@@ -97,27 +97,27 @@ def test_a_killed_machine_stays_listed_also_where_it_is_slow(lost: int) -> None:
     assert rounds_until(shares, BUDGETS.neglect_bound) is None
 
 
-def play(swarm: Swarm, clockwork: Clockwork, number: int) -> list[int]:
+def play(swarm: Swarm, driver: DriverProcess, number: int) -> list[int]:
     """A round from its opening to the version made from it; the first worker's jobs are void. Returns those."""
     swarm.beat(number - 1)
-    clockwork.advance()
+    driver.tick()
     spoilt: list[int] = []
     for worker in swarm.workers:
         for assignment in swarm.client(worker).assignments(worker.node):
             if assignment.round == number:
                 swarm.work(worker, assignment)
                 spoilt += assignment.jobs if worker is swarm.workers[0] else []
-    clockwork.advance()
+    driver.tick()
     swarm.vote(number, {job: Reason.SHAPE if job in spoilt else Reason.ACCEPTED for job in range(JOBS)})
-    clockwork.advance()
+    driver.tick()
     swarm.publish(number, number, sum(1 << job for job in range(JOBS) if job not in spoilt))
-    clockwork.advance()
+    driver.tick()
     return spoilt
 
 
-def test_a_node_that_spoils_its_jobs_is_left_out_and_told_why(swarm: Swarm, clockwork: Clockwork, api: str) -> None:
-    clockwork.advance()
-    rounds = next(number for number in range(1, 30) if not play(swarm, clockwork, number))
+def test_a_node_that_spoils_its_jobs_is_left_out_and_told_why(swarm: Swarm, driver: DriverProcess, api: str) -> None:
+    driver.tick()
+    rounds = next(number for number in range(1, 30) if not play(swarm, driver, number))
     spoiler, honest = swarm.workers
     reply = swarm.client(spoiler).heartbeat(Heartbeat(node=spoiler.node, version=rounds))
     assert reply.state == "unlisted"

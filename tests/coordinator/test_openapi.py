@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from coordinator.driver.wiring import Clockwork
+from coordinator.driver.wiring import DriverProcess
 from tests.coordinator.swarm import Swarm, headers
 
 
 def test_no_request_is_answered_with_a_server_error(
-    swarm: Swarm, clockwork: Clockwork, api: str, ask: Callable[..., None]
+    swarm: Swarm, driver: DriverProcess, api: str, ask: Callable[..., None]
 ) -> None:
-    clockwork.advance()
+    driver.tick()
     swarm.beat()
-    clockwork.advance()
+    driver.tick()
     worker = swarm.workers[0]
     assignment = swarm.client(worker).assignments(worker.node)[0]
     leaves = swarm.work(worker, assignment)

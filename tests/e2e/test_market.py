@@ -49,7 +49,7 @@ def test_what_is_killed_and_started_again_goes_on_and_the_audit_holds(
 ) -> None:
     _a_second_network_in_the_same_folder_is_refused(network)
     network.wait_for("the first step", lambda: network.version() >= 1)
-    killed = ("worker-1", "validator-2", "coordinator", "coordinator-background")
+    killed = ("worker-1", "validator-2", "coordinator", "coordinator-driver")
     for name in killed:
         os.kill(network.pid(name), signal.SIGKILL)
     before = network.version()

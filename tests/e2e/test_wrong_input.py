@@ -203,7 +203,7 @@ def test_an_unfunded_run_is_told_by_the_coordinator_with_what_to_type(
     try:
         farm.worker().checkpoints.directory(0, farm.root)
         swarm.beat()
-        farm.clockwork.advance()
+        farm.driver.tick()
         waiting = httpx.get(f"{farm.url}/status", trust_env=False).json()["waiting"]
         assert "unfunded" in waiting
         assert f"assize run fund {swarm.run}" in waiting
@@ -212,7 +212,7 @@ def test_an_unfunded_run_is_told_by_the_coordinator_with_what_to_type(
         swarm.close()
 
 
-@pytest.mark.parametrize("command", [("coordinator", "serve"), ("coordinator", "background")])
+@pytest.mark.parametrize("command", [("coordinator", "serve"), ("coordinator", "drive")])
 def test_a_coordinator_of_no_run_or_with_other_rules(farm: Farm, person: Person, command: tuple[str, str]) -> None:
     Keystores(person.folder / "keystores").keep(
         "coordinator", bytes(farm.swarm.coordinator._account.key), PASSWORD, scrypt_n=2**4

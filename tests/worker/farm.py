@@ -15,7 +15,7 @@ import uvicorn
 
 from coordinator.api.app import create_app
 from coordinator.api.service import Desk
-from coordinator.driver.wiring import Clockwork, keep_rules
+from coordinator.driver.wiring import DriverProcess, keep_rules
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import Store
 from protocol.chain.events import RunOpened
@@ -62,9 +62,9 @@ class Farm:
         keep_rules(database, RULES)
         self.app = create_app(Desk(self.settings, database, deployment))
         self.url = self.swarm.url = serve(self.app, self.closing, listener)
-        self.clockwork = Clockwork(self.settings, self.swarm.coordinator)
-        self.closing.callback(self.clockwork.close)
-        self.clockwork.advance()
+        self.driver = DriverProcess(self.settings, self.swarm.coordinator)
+        self.closing.callback(self.driver.close)
+        self.driver.tick()
 
     @property
     def party(self) -> Party:
@@ -112,7 +112,7 @@ class Farm:
         client, found = self.swarm.client(self.party), list[Assignment]()
 
         def opened() -> bool:
-            self.clockwork.advance()
+            self.driver.tick()
             found[:] = client.assignments(self.party.node)
             return bool(found)
 

@@ -47,7 +47,7 @@ def test_what_is_assigned_is_made_proved_uploaded_signed_and_relayed(farm: Farm)
     assignment = farm.open_round(worker)
     assert worker.tick() is True
     assert worker.tick() is False
-    farm.clockwork.advance()
+    farm.driver.tick()
     standing = farm.swarm.chain.latest().round(assignment.round)
     assert standing.submitted & jobs_of(farm, assignment) == jobs_of(farm, assignment)
     deployment = farm.swarm.chain.deployment
@@ -67,7 +67,7 @@ def test_alone_it_loads_the_weights_says_that_it_is_up_and_is_listed(farm: Farm)
     assert worker.tick() is False
     client = farm.swarm.client(farm.party)
     wait_for(lambda: any(n.node == farm.party.node and n.version == 0 for n in client.status().nodes))
-    farm.clockwork.advance()
+    farm.driver.tick()
     assert client.assignments(farm.party.node)
 
 
@@ -114,7 +114,7 @@ def test_a_worker_submits_for_itself_when_the_coordinator_does_not_relay(farm: F
     again = farm.worker()
     again.tick()
     assert farm.swarm.chain.latest().round(assignment.round).submitted == jobs_of(farm, assignment)
-    farm.clockwork.advance()
+    farm.driver.tick()
     assert farm.swarm.chain.latest().round(assignment.round).submitted == jobs_of(farm, assignment)
 
 
@@ -144,7 +144,7 @@ def test_what_a_crash_left_unsigned_is_made_again_and_handed_in_whole(farm: Farm
     outbox.remember(assignment)
     outbox.put_artifact(assignment.round, job.job, job.file)
     farm.worker().tick()
-    farm.clockwork.advance()
+    farm.driver.tick()
     assert farm.swarm.chain.latest().round(assignment.round).submitted == jobs_of(farm, assignment)
 
 
@@ -177,13 +177,13 @@ def test_a_round_that_is_over_is_forgotten(farm: Farm) -> None:
     first.tick()
     other.tick()
     jobs = farm.swarm.chain.latest().round(assignment.round).jobs
-    farm.clockwork.advance()
+    farm.driver.tick()
     for _ in range(4):
-        farm.clockwork.advance()
+        farm.driver.tick()
     assert farm.swarm.chain.latest().round(assignment.round).state is State.VOTING
     farm.swarm.vote(assignment.round, dict.fromkeys(range(jobs), Reason.ACCEPTED))
     for _ in range(4):
-        farm.clockwork.advance()
+        farm.driver.tick()
     assert farm.swarm.chain.latest().round(assignment.round).state is State.SETTLED
     assert assignment.round in first.outbox.rounds()
     first.close()

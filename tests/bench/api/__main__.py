@@ -25,7 +25,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from coordinator.driver.wiring import Clockwork
+from coordinator.driver.wiring import DriverProcess
 from deploy.localnet.processes import free_port
 from protocol.chain.reading.client import Chain
 from protocol.node.wallet import Wallet
@@ -90,9 +90,9 @@ def market() -> Iterator[Swarm]:
 
             with Chain(anvil.url, deploy_on(anvil)) as chain:
                 swarm = Swarm(chain, anvil, make_wallet, redis_url, folder)
-                clockwork = Clockwork(swarm.settings(), swarm.coordinator)
-                clockwork.advance()
-                clockwork.close()
+                driver = DriverProcess(swarm.settings(), swarm.coordinator)
+                driver.tick()
+                driver.close()
                 yield swarm
                 swarm.close()
         finally:

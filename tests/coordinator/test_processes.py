@@ -1,4 +1,4 @@
-"""The background process itself: Celery on a real Redis, killed and started again."""
+"""The coordinator's two processes: killed and started again, without Redis for a while, with wrong settings."""
 
 from __future__ import annotations
 
@@ -54,11 +54,9 @@ def command(environment: dict[str, str], *words: str, **changes: str) -> subproc
 
 
 @contextmanager
-def background(
-    environment: dict[str, str], ended_by: signal.Signals = signal.SIGTERM
-) -> Iterator[subprocess.Popen[str]]:
-    """``assize coordinator background``, ended by a signal."""
-    process = command(environment, "coordinator", "background")
+def driving(environment: dict[str, str], ended_by: signal.Signals = signal.SIGTERM) -> Iterator[subprocess.Popen[str]]:
+    """``assize coordinator drive``, ended by a signal."""
+    process = command(environment, "coordinator", "drive")
     try:
         yield process
     finally:
@@ -83,7 +81,7 @@ def until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
 
 def test_killed_at_any_moment_it_goes_on_where_it_was(swarm: Swarm, api: str, environment: dict[str, str]) -> None:
     reader = swarm.chain.latest
-    with background(environment, signal.SIGKILL) as process:
+    with driving(environment, signal.SIGKILL) as process:
         until(lambda: swarm.client(swarm.workers[0]).health().head > 0, process)
         swarm.beat()
         until(lambda: reader().round_count() == 2, process)
@@ -93,10 +91,10 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(swarm: Swarm, api: str, en
     client = redis.Redis.from_url(swarm.redis_url)
     client.flushall()
     client.close()
-    with background(environment, signal.SIGKILL) as process:
+    with driving(environment, signal.SIGKILL) as process:
         until(lambda: reader().round(1).state is State.VOTING, process)
     swarm.vote(1, dict.fromkeys(range(JOBS), Reason.ACCEPTED))
-    with background(environment) as process:
+    with driving(environment) as process:
         until(lambda: reader().round(1).state is State.SETTLED, process)
         until(lambda: swarm.client(swarm.workers[0]).status().rounds_settled == 1, process)
     assert process.returncode == 0
@@ -107,7 +105,7 @@ def test_killed_at_any_moment_it_goes_on_where_it_was(swarm: Swarm, api: str, en
 def test_it_goes_on_once_redis_is_back(swarm: Swarm, api: str, environment: dict[str, str], tmp_path: Path) -> None:
     port = free_port()
     with redis_server(tmp_path, port) as url:
-        process = command(environment, "coordinator", "background", redis_url=url)
+        process = command(environment, "coordinator", "drive", redis_url=url)
         until(lambda: swarm.client(swarm.workers[0]).health().head > 0, process)
     time.sleep(5)
     with redis_server(tmp_path, port):
@@ -134,7 +132,7 @@ def test_it_goes_on_once_redis_is_back(swarm: Swarm, api: str, environment: dict
 def test_wrong_settings_end_it_with_one_sentence(
     environment: dict[str, str], changes: dict[str, str], code: int, words: str
 ) -> None:
-    process = command(environment, "coordinator", "background", **changes)
+    process = command(environment, "coordinator", "drive", **changes)
     _, said = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == code, said
     assert words in said
