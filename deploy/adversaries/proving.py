@@ -17,11 +17,9 @@ import torch
 
 from protocol.tensor.decode import Completion
 from protocol.tensor.proofs import build_proofs, build_proofs_batch
-from protocol.wire import polynomial
-from protocol.wire.polynomial import I64, PRIME
-from protocol.wire.proof_codec import ENTRIES, Proof, Proofs
 from protocol.wire.rollout import Artifact, Limits, Rollout, encode
-from protocol.wire.toploc import CHUNK_ROWS, chunk_spans
+from protocol.wire.toploc.codec import CHUNK_ROWS, ENTRIES, PRIME, Proof, chunk_spans
+from protocol.wire.toploc.definition import I64, interpolate
 from worker.producer import Producer
 from worker.prover import Task
 
@@ -208,8 +206,7 @@ def proof_modulo(hidden_TH: torch.Tensor, modulus: int) -> bytes:
 
 
 def _laid(x_K: I64, bits_K: I64, modulus: int) -> bytes:
-    coefficients_CD = polynomial.interpolate(x_K[None], bits_K[None], ENTRIES)
-    return Proofs(np.array([modulus]), coefficients_CD).encode()[0]
+    return Proof(modulus, tuple(interpolate(x_K, bits_K).tolist())).encode()
 
 
 def _generator(chance: random.Random) -> torch.Generator:

@@ -1,12 +1,12 @@
-"""TOPLOC's polynomials laid and measured on CPUs: moduli, interpolation, evaluation, distances, chunk after chunk.
+"""Compiled TOPLOC proofs and distances: moduli, interpolation, evaluation and figures of many chunks.
 
-Import it late, see ``protocol.tensor.compiled``. The numbers are those of ``protocol.wire.toploc``, to the last bit.
+Import it late, see ``protocol.tensor.compiled``. Results equal ``protocol.wire.toploc.definition`` to the last bit.
 
-Residues modulo p = 2^16 - 39 are u32 below p, so that a product and a residue add up to less than 2^32, and reducing
-folds the upper half onto the lower: 2^16 = 39. Nothing divides.
+Residues modulo p = 2^16 - 39 are u32 below p, so that a product plus a residue stays below 2^32, and reduction folds
+the upper half onto the lower without a division: 2^16 = 39.
 
-Axes: C chunks, E entries of each (K compared), D coefficients (128), R residues (p), G guesses, X figures, W
-entries and room beyond.
+Axes: C chunks, E entries of each (K compared), F fields of a proof (129), D coefficients (128), R residues (p),
+X figures, W entries and padding.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.tensor.compiled import compiled, inlined
-from protocol.wire.polynomial import PRIME
-from protocol.wire.proof_codec import ENTRIES, MODULUS_FLOOR
-from protocol.wire.toploc import CORE, NO_MANTISSA
+from protocol.wire.toploc.codec import ENTRIES, MODULUS_FLOOR, PRIME
+from protocol.wire.toploc.definition import CORE, NO_MANTISSA
 
 F64 = NDArray[np.float64]
 U16 = NDArray[np.uint16]
@@ -94,7 +93,7 @@ def interpolate(count: int, x_W: U32, d_W: U32, inverses_R: U16, factor_W: U32, 
 
 
 @inlined
-def evaluate(coefficients_D: F64, x_K: U32, value_K: U32) -> None:
+def evaluate(coefficients_D: U16, x_K: U32, value_K: U32) -> None:
     """Writes the polynomial's value at each point, by Horner's scheme for all points at once."""
     value_K[:] = 0
     for degree in range(len(coefficients_D) - 1, -1, -1):
@@ -104,8 +103,11 @@ def evaluate(coefficients_D: F64, x_K: U32, value_K: U32) -> None:
 
 
 @compiled("int64(int64[:, ::1], int64[:, ::1], int64[::1], uint16[::1], uint16[:, ::1])")
-def lay(positions_CE: I64, bits_CE: I64, counts_C: I64, inverses_R: U16, fields_CF: U16) -> int:
-    """Writes the fields of each chunk's proof, modulus and coefficients; returns how many chunks have a modulus."""
+def build(positions_CE: I64, bits_CE: I64, counts_C: I64, inverses_R: U16, fields_CF: U16) -> int:
+    """Writes the fields of each chunk's proof, modulus and coefficients.
+
+    Returns the number of chunks written: it stops at the first chunk without a modulus.
+    """
     seen_R, mark = np.zeros(PRIME, np.uint32), 0
     x_W, d_W, q_W = np.zeros(WIDE, np.uint32), np.zeros(WIDE, np.uint32), np.zeros(WIDE, np.uint32)
     factor_W, before_W = np.zeros(WIDE, np.uint32), np.zeros(WIDE, np.uint32)
@@ -163,7 +165,7 @@ def relative(guess_K: F64, own_K: F64, terms_K: F64) -> float:
 
 @inlined
 def best_constant(own_K: F64) -> float:
-    """The least ``relative`` of one magnitude with the verifier's own signs; see ``protocol.wire.toploc``."""
+    """The least ``relative`` of one magnitude with the verifier's own signs; the definition says how."""
     count = len(own_K)
     own_K = np.abs(own_K[::-1])  # they come in falling order
     sums_J, zeros = np.zeros(count + 1), 0
@@ -201,34 +203,24 @@ def reference_figures(claimed_K: U32, own_bits_K: I64, figures_X: F64) -> None:
     figures_X[2] = median if agreeing else NO_MANTISSA
 
 
-@compiled(
-    "void(int64[:, ::1], int64[:, ::1], int64[::1], int64[::1], float64[:, :], float64[:, :, ::1], float64[:, ::1])"
-)
-def measure(
-    positions_CE: I64,
-    bits_CE: I64,
-    counts_C: I64,
-    moduli_C: I64,
-    coefficients_CD: F64,
-    guesses_GCK: F64,
-    figures_CX: F64,
-) -> None:
-    """Writes the six figures of each chunk's ``protocol.wire.toploc.Distance``, in its order."""
+@compiled("void(int64[:, ::1], int64[:, ::1], int64[::1], uint16[:, ::1], float64[:, ::1], float64[:, ::1])")
+def measure(positions_CE: I64, bits_CE: I64, counts_C: I64, fields_CF: U16, guess_CK: F64, figures_CX: F64) -> None:
+    """Writes the six figures of each chunk's ``Distance``, in its order. ``guess_CK`` may be empty."""
     seen_R, mark = np.zeros(PRIME, np.uint32), 0
     patterns, terms_K = np.zeros(2 * ENTRIES, np.uint32), np.empty(ENTRIES)
     values = patterns.view(np.float32)
     for c in range(len(counts_C)):
-        count = min(counts_C[c], ENTRIES)
+        count, modulus = min(counts_C[c], ENTRIES), int(fields_CF[c, 0])
         x_K, claimed_K = np.empty(count, np.uint32), np.empty(count, np.uint32)
         for k in range(count):
-            x_K[k] = positions_CE[c, k] % moduli_C[c]
-        evaluate(coefficients_CD[c], x_K, claimed_K)
+            x_K[k] = positions_CE[c, k] % modulus
+        evaluate(fields_CF[c, 1:], x_K, claimed_K)
         for k in range(count):
             patterns[k], patterns[ENTRIES + k] = claimed_K[k] << HALF, bits_CE[c, k] << 16
         own_K = values[ENTRIES : ENTRIES + count].astype(np.float64)
         figures_CX[c, 0] = relative(values[:count].astype(np.float64), own_K, terms_K)
         figures_CX[c, 1] = best_constant(own_K)
-        for g in range(len(guesses_GCK)):
-            figures_CX[c, 1] = min(figures_CX[c, 1], relative(guesses_GCK[g, c], own_K, terms_K))
+        if len(guess_CK):
+            figures_CX[c, 1] = min(figures_CX[c, 1], relative(guess_CK[c], own_K, terms_K))
         reference_figures(claimed_K, bits_CE[c], figures_CX[c, 2:5])
-        figures_CX[c, 5], mark = is_canonical(positions_CE[c, : counts_C[c]], moduli_C[c], seen_R, mark)
+        figures_CX[c, 5], mark = is_canonical(positions_CE[c, : counts_C[c]], modulus, seen_R, mark)

@@ -1,8 +1,8 @@
-"""The entries of largest magnitude of each chunk of hidden states, for CPUs: one pass on vectors, then a few look-ups.
+"""Compiled top-k selection: one vectorised pass over each chunk of hidden states, then a few look-ups.
 
-Import it late, see ``protocol.tensor.compiled``. A chunk is cut into blocks. The n-th largest of the blocks' maxima
-is no more than the n-th largest magnitude, so only blocks whose maximum reaches it hold entries to keep, about n of
-them. Selects what ``protocol.wire.toploc.top_entries`` does: by magnitude, of equals the first.
+Import it late, see ``protocol.tensor.compiled``. A chunk is cut into blocks. The n-th largest of the blocks' maxima is
+at most the n-th largest magnitude, so only blocks whose maximum reaches it hold entries to keep, about n of them.
+Results equal ``protocol.wire.toploc.definition.top_entries``: by magnitude, of equal ones the first.
 
 Axes: N numbers of all rows, C chunks, E entries of each, B blocks of a chunk, Q numbers that may be kept.
 """

@@ -32,8 +32,7 @@ from deploy.localnet.services import ROOT
 from deploy.runs.run_file import BUILTIN, read_run_file
 from protocol.environments.registry import environment
 from protocol.tensor.proofs import build_proofs, distances
-from protocol.wire.proof_codec import ENTRIES
-from protocol.wire.toploc import CHUNK_ROWS
+from protocol.wire.toploc.codec import CHUNK_ROWS, ENTRIES
 from worker.engines.transformers_engine import TransformersEngine
 from worker.producer import Producer
 from worker.prover import Deployed, Work

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from protocol.wire.polynomial import PRIME
-from protocol.wire.proof_codec import ENTRIES, PROOF_BYTES, Proof
 from protocol.wire.rollout import Artifact, Rollout
+from protocol.wire.toploc.codec import ENTRIES, PRIME, PROOF_BYTES, Proof
 
 TOKENS = (0, 1, 2, 17, 18, 19, 255, (1 << 24) + 1, (1 << 31) - 1)
 LOGPROBS = (0.0, -0.0, -1e-45, -1e-3, -100.0, -3.4028235e38)

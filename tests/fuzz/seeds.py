@@ -9,10 +9,10 @@ from protocol.wire import evidence, manifest
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
 from protocol.wire.evidence import COUNTS, Evidence, Finding, JobEvidence, Measurements
 from protocol.wire.manifest import Manifest, ManifestFile
-from protocol.wire.proof_codec import ENTRIES, Proof
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import Artifact, Rollout, encode
 from protocol.wire.rules import EnvironmentRules, ModelRules, Rules, Sequential, Thresholds, encode_rules
+from protocol.wire.toploc.codec import ENTRIES, Proof
 
 CHAIN_ID = 31337
 ROUNDS = "0x5FbDB2315678afecb367f032d93F642f64180aa3"

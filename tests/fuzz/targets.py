@@ -14,11 +14,12 @@ import numpy as np
 
 from protocol.environments.registry import environment
 from protocol.errors import Misconfigured, Rejected
-from protocol.wire import evidence, manifest, rollout, toploc
+from protocol.wire import evidence, manifest, rollout
 from protocol.wire.assignments import pack_assignments, pack_leaves, unpack_assignments, unpack_leaves
-from protocol.wire.proof_codec import PROOF_BYTES, Proof, Proofs
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import decode_rules, encode_rules
+from protocol.wire.toploc.codec import PROOF_BYTES, Proof, decode_fields
+from protocol.wire.toploc.definition import distance
 from protocol.wire.votes import Vote, reasons_of
 from tests.fuzz import seeds
 from tests.fuzz.changes import Change, by_bytes
@@ -70,15 +71,15 @@ def proof(data: bytes) -> None:
     """Proofs one by one and all at once agree; those that are well formed can be measured."""
     pieces = [data[start : start + PROOF_BYTES] for start in range(0, len(data), PROOF_BYTES)]
     try:
-        together = Proofs.decode(pieces)
+        fields_CF = decode_fields(pieces)
     except Rejected:
         assert any(_refused(piece) for piece in pieces), "refused together, taken one by one"
         raise
-    assert together.encode() == pieces
+    assert [Proof(modulus, tuple(rest)).encode() for modulus, *rest in fields_CF.tolist()] == pieces
     for piece in pieces[:1]:
-        distance = toploc.distance(ROWS_TH, Proof.decode(piece), previous=ROWS_TH[::-1])
-        assert 0 <= distance.rel <= 1
-        assert 0 <= distance.null <= 1
+        measured = distance(ROWS_TH, Proof.decode(piece), ROWS_TH[::-1])
+        assert 0 <= measured.rel <= 1
+        assert 0 <= measured.null <= 1
 
 
 def _refused(piece: bytes) -> bool:

@@ -26,7 +26,7 @@ from transformers import (
 from protocol.errors import Misconfigured, Unavailable
 from protocol.tensor import decode as decoding
 from protocol.tensor.decode import Completion, Request, decode
-from protocol.tensor.noise import gumbel_noise
+from protocol.wire.sampling import gumbel_noise
 
 VOCABULARY, STOP, NEVER, CLOSE = 23, 1, -1, 1e-4
 SIZES = {
@@ -81,7 +81,8 @@ def _check(model: torch.nn.Module, request: Request, completion: Completion) -> 
     with torch.inference_mode():
         output = model(input_ids=tokens[:, :-1], output_hidden_states=True, use_cache=False)
     logits_TV, hidden_TH = output.logits[0, -length:], output.hidden_states[-1][0, -length:]
-    noise_TV = gumbel_noise(torch.tensor([request.noise_key]), range(length), VOCABULARY)[0]
+    key_12 = np.array([request.noise_key], dtype=np.uint32)
+    noise_TV = torch.from_numpy(gumbel_noise(key_12, range(length), VOCABULARY)[0])
     scores_TV = logits_TV + request.temperature * noise_TV
     taken_T1 = torch.tensor(completion.output_tokens)[:, None]
     assert (scores_TV.amax(-1) - scores_TV.gather(1, taken_T1)[:, 0]).max() < CLOSE

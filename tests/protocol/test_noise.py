@@ -1,4 +1,4 @@
-"""The torch twin of seeded sampling: the same bits as the numpy reference."""
+"""Seeded sampling on tensors: the same bits as the definition in numpy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.tensor import noise
+from protocol.tensor import noise, noise_kernel
 from protocol.wire import sampling
 
 torch.set_num_threads(1)
@@ -23,6 +23,22 @@ TRITON = Path(sys.prefix) / "triton"
 """Where `make test` puts triton for a torch that comes without, so that nothing but one test here finds it."""
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 WORD = st.integers(0, 2**32 - 1)
+
+
+def noise_of(keys, positions, vocab, device="cpu") -> torch.Tensor:
+    """Noise alone: logits of zero at temperature 1, one row for each key and position."""
+    zeros_BV = torch.zeros(len(positions), vocab, device=device)
+    return noise.perturb(zeros_BV, keys, positions, np.ones(len(positions), np.float32))
+
+
+def gumbel_of(bits: np.ndarray) -> torch.Tensor:
+    """The compiled loop's deviate of each word, past Philox."""
+    counters = -(-len(bits) // 4)
+    words_WS = np.ascontiguousarray(np.resize(bits, 4 * counters).view(np.int32).reshape(counters, 4).T)
+    t_WS, noise_V = np.empty((4, counters), np.float32), np.zeros(len(bits), np.float32)
+    noise_kernel.fold(counters, words_WS, t_WS)
+    noise_kernel.add(noise_V, np.float32(1), counters, words_WS, t_WS, noise._lines())
+    return torch.from_numpy(noise_V)
 
 
 def same_bits(tensor: torch.Tensor, array: np.ndarray) -> bool:
@@ -39,8 +55,10 @@ def same_bits(tensor: torch.Tensor, array: np.ndarray) -> bool:
 )
 def test_noise_agrees_with_the_reference_to_the_bit(device, keys, start, count, vocab):
     keys = np.array(keys, dtype=np.uint32)
-    span = range(start, start + count)
-    assert same_bits(noise.gumbel_noise(keys, span, vocab, device), sampling.gumbel_noise(keys, span, vocab))
+    expected_BTV = sampling.gumbel_noise(keys, range(start, start + count), vocab)
+    positions = np.tile(np.arange(start, start + count), len(keys))
+    found = noise_of(np.repeat(keys, count, axis=0), positions, vocab, device)
+    assert same_bits(found, expected_BTV.reshape(-1, vocab))
 
 
 @settings(deadline=None)
@@ -49,26 +67,23 @@ def test_noise_agrees_with_the_reference_to_the_bit(device, keys, start, count, 
     start=st.integers(0, 2**32 - 8),
     vocab=st.integers(1, 5000),
 )
-def test_torch_operations_and_the_compiled_loop_agree_to_the_bit(keys, start, vocab):
+def test_wide_rows_of_the_compiled_loop_and_of_the_definition_agree_to_the_bit(keys, start, vocab):
     keys_N2, positions_N = torch.tensor(keys), torch.arange(start, start + len(keys))
-    compiled = noise.gumbel_noise(keys_N2, positions_N, vocab)
-    assert same_bits(compiled, noise._noise_rows_by_torch(keys_N2, positions_N, vocab).numpy())
+    compiled = noise_of(keys_N2, positions_N, vocab)
     assert same_bits(compiled, sampling.gumbel_noise(np.array(keys, dtype=np.uint32), positions_N.numpy(), vocab))
 
 
-@pytest.mark.parametrize("device", DEVICES)
 @given(st.lists(WORD, min_size=1, max_size=64))
-def test_gumbel_agrees_with_the_reference_to_the_bit(device, words):
+def test_gumbel_agrees_with_the_reference_to_the_bit(words):
     bits = np.array(words, dtype=np.uint32)
-    assert same_bits(noise.gumbel(torch.from_numpy(bits.view(np.int32)).to(device)), sampling.gumbel(bits))
+    assert same_bits(gumbel_of(bits), sampling.gumbel(bits))
 
 
-@pytest.mark.parametrize("device", DEVICES)
-def test_every_segment_of_the_table_agrees_with_the_reference(device):
+def test_every_segment_of_the_table_agrees_with_the_reference():
     octaves = (np.arange(512, 1024, dtype=np.int64) << np.arange(22)[:, None]).ravel()
     folded = np.concatenate([np.arange(512), octaves, octaves + 1, octaves - 1, [2**31 - 1]])
     bits = np.concatenate([folded, 2**32 - 1 - folded]).astype(np.uint32)
-    assert same_bits(noise.gumbel(torch.from_numpy(bits.view(np.int32)).to(device)), sampling.gumbel(bits))
+    assert same_bits(gumbel_of(bits), sampling.gumbel(bits))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -76,33 +91,34 @@ def test_rows_wider_than_a_cacheful_agree_with_the_reference(device):
     keys = sampling.noise_keys(b"\x05" * 32, [0, 1])
     positions = np.array([0, 2**32 - 1], dtype=np.uint32)
     for vocab in (2047, 2048, 2050, 151_936, 262_144):
-        tensor = noise.gumbel_noise(keys, torch.tensor(positions.astype(np.int64)), vocab, device)
+        tensor = noise_of(keys, torch.tensor(positions.astype(np.int64)), vocab, device)
         assert same_bits(tensor, sampling.gumbel_noise(keys, positions, vocab))
 
 
-def test_keys_may_come_as_a_tensor_and_positions_as_a_matrix():
-    keys = sampling.noise_keys(b"\x06" * 32, range(3))
-    positions = np.arange(6).reshape(3, 2) * 100
-    tensor = noise.gumbel_noise(torch.from_numpy(keys.astype(np.int64)), torch.from_numpy(positions), 9)
-    assert tensor.shape == (3, 2, 9)
-    assert same_bits(tensor, sampling.gumbel_noise(keys, positions, 9))
+@pytest.mark.parametrize("kind", [np.uint32, np.int64])
+def test_keys_and_positions_may_come_as_arrays_or_tensors(kind):
+    keys = sampling.noise_keys(b"\x06" * 32, range(3)).astype(kind)
+    positions = np.arange(3).astype(kind) * 100
+    expected = sampling.gumbel_noise(keys.astype(np.uint32), positions, 9)
+    assert same_bits(noise_of(keys, positions, 9), expected)
+    assert same_bits(noise_of(torch.from_numpy(keys), torch.from_numpy(positions), 9), expected)
 
 
-def test_no_rollouts_have_no_noise():
-    assert noise.gumbel_noise(torch.empty(0, 2, dtype=torch.int64), range(4), 5).shape == (0, 4, 5)
+def test_no_rows_have_no_noise():
+    assert noise_of(torch.empty(0, 2, dtype=torch.int64), torch.empty(0, dtype=torch.int64), 5).shape == (0, 5)
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @given(seed=st.integers(0, 2**32 - 1), temperature=st.floats(0, 1.5))
 def test_choices_and_margins_agree_with_the_reference_to_the_bit(device, seed, temperature):
     logits = np.random.default_rng(seed).normal(0, 3, (4, 11)).astype(np.float32)
-    gumbels = sampling.gumbel_noise(sampling.noise_keys(b"\x08" * 32, [seed]), range(4), 11)[0]
-    tokens = np.array([0, 3, 10, 5])
-    logits_BV, noise_BV = torch.from_numpy(logits).to(device), torch.from_numpy(gumbels).to(device)
-    chosen = noise.choose(logits_BV, noise_BV, temperature).tolist()
-    assert chosen == [sampling.choose(logits[i], gumbels[i], temperature) for i in range(4)]
-    margins = noise.margins(logits_BV, noise_BV, temperature, torch.from_numpy(tokens).to(device)).tolist()
-    assert margins == [sampling.margin(logits[i], gumbels[i], temperature, tokens[i]) for i in range(4)]
+    keys, tokens = sampling.noise_keys(b"\x08" * 32, [seed]), np.array([0, 3, 10, 5])
+    gumbels = sampling.gumbel_noise(keys, range(4), 11)[0]
+    temperatures = np.full(4, temperature, np.float32)
+    scores_BV = noise.perturb(torch.tensor(logits, device=device), keys.repeat(4, axis=0), np.arange(4), temperatures)
+    assert scores_BV.argmax(-1).tolist() == [sampling.choose(logits[i], gumbels[i], temperature) for i in range(4)]
+    margins = scores_BV.amax(-1) - scores_BV.gather(1, torch.from_numpy(tokens)[:, None].to(device))[:, 0]
+    assert margins.tolist() == [sampling.margin(logits[i], gumbels[i], temperature, tokens[i]) for i in range(4)]
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -148,6 +164,20 @@ for vocab in (1, 64, 1023, 1024, 1025, 5000):
 """
 
 
+@settings(deadline=None)
+@given(
+    rows=st.lists(st.tuples(WORD, WORD, WORD, st.floats(0, 1.5)), min_size=1, max_size=4),
+    vocab=st.integers(1, 70),
+)
+def test_without_numba_the_definition_perturbs_to_the_same_bits(rows, vocab):
+    keys, positions = np.array([row[:2] for row in rows]), np.array([row[2] for row in rows])
+    temperatures = np.array([row[3] for row in rows], dtype=np.float32)
+    logits = torch.randn(len(rows), vocab, generator=torch.Generator().manual_seed(vocab))
+    by_definition = logits.numpy().copy()
+    noise.perturb_by_definition(by_definition, keys, positions, temperatures)
+    assert same_bits(noise.perturb(logits, keys, positions, temperatures), by_definition)
+
+
 def test_logits_are_perturbed_where_they_lie_only_if_that_is_possible():
     rows = sampling.noise_keys(b"\x0a" * 32, range(3)), np.arange(3), np.full(3, 0.5)
     transposed = torch.zeros(5, 3).T
@@ -162,17 +192,13 @@ def test_a_row_at_temperature_zero_keeps_its_logits():
     assert (scores == logits).all(dim=1).tolist() == [True, False, True]
 
 
-def test_gap_is_the_margin_of_the_runner_up():
-    logits = torch.tensor([[0.0, 1.0, 0.25]])
-    assert noise.gaps(logits, torch.zeros(1, 3), 1.0).tolist() == [0.75]
-
-
 def test_a_million_draws_take_well_under_a_tenth_of_a_second():
-    keys = sampling.noise_keys(b"\x09" * 32, range(512))
-    noise.gumbel_noise(keys[:1], range(1), 32)
+    keys = sampling.noise_keys(b"\x09" * 32, range(512)).repeat(60, axis=0)
+    positions = np.tile(np.arange(60), 512)
+    noise_of(keys[:1], positions[:1], 32)
     seconds = []
     for _ in range(5):
         started = time.thread_time()
-        noise.gumbel_noise(keys, range(60), 32)
+        noise_of(keys, positions, 32)
         seconds.append(time.thread_time() - started)
     assert min(seconds) < 0.1

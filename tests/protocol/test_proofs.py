@@ -1,4 +1,4 @@
-"""Proofs and distances on tensors: what ``protocol.wire.toploc`` says, for many rollouts at once."""
+"""Proofs and distances on tensors: the definition's results, for many rollouts at once."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.tensor import proofs, selection
-from protocol.tensor.compiled import kernels
-from protocol.wire import toploc
-from protocol.wire.proof_codec import Proof, Proofs
+from protocol.wire.toploc import definition
+from protocol.wire.toploc.codec import Proof, chunk_spans, decode_fields
 
 torch.set_num_threads(1)
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
@@ -29,7 +28,7 @@ def bits(rows: torch.Tensor) -> np.ndarray:
 
 
 def chunks(rows: torch.Tensor) -> list[np.ndarray]:
-    return [bits(rows[start:stop]) for start, stop in toploc.chunk_spans(len(rows))]
+    return [bits(rows[start:stop]) for start, stop in chunk_spans(len(rows))]
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -43,16 +42,15 @@ def test_proofs_and_distances_of_a_batch_are_those_of_the_reference(device, leng
     rows = hidden(sum(lengths), width, seed)
     verifier = (rows.float() * (1 + 0.02 * hidden(sum(lengths), width, seed + 1).float())).bfloat16()
     previous = [None, *range(len(lengths) - 1)]
-    template = hidden(1, width, seed + 2)[0].float()
     built = proofs.build_proofs_batch(rows.to(device), lengths)
-    measured = proofs.distances_batch(verifier.to(device), lengths, built, template, previous)
+    measured = proofs.distances_batch(verifier.to(device), lengths, built, previous)
     own = [chunks(rollout) for rollout in verifier.split(lengths)]
     for number, rollout in enumerate(rows.split(lengths)):
-        assert built[number] == [toploc.build(chunk).encode() for chunk in chunks(rollout)]
+        assert built[number] == [definition.build(chunk).encode() for chunk in chunks(rollout)]
         before = own[number - 1] if number else []
         for index, chunk in enumerate(own[number]):
             proof, guess = Proof.decode(built[number][index]), before[index] if index < len(before) else None
-            assert measured[number][index] == toploc.distance(chunk, proof, template.numpy(), guess)
+            assert measured[number][index] == definition.distance(chunk, proof, guess)
 
 
 @settings(deadline=None, max_examples=50)
@@ -63,19 +61,15 @@ def test_proofs_and_distances_of_a_batch_are_those_of_the_reference(device, leng
     count=st.sampled_from([1, 128, 256]),
     seed=st.integers(0, 1000),
 )
-def test_compiled_selection_takes_what_torch_and_the_reference_take(lengths, width, values, count, seed):
+def test_compiled_selection_takes_what_the_definition_takes(lengths, width, values, count, seed):
     rows = (hidden(sum(lengths), width, seed).float() * values).round().bfloat16()  # few values: many ties
     cut = selection.cut(rows, lengths, 32)
     compiled = selection.select(cut, count)
-    by_torch = selection.Selected(
-        *(np.zeros_like(each) for each in (compiled.positions_CE, compiled.bits_CE)), compiled.counts_C
-    )
-    selection._select_by_torch(cut, by_torch)
-    assert np.array_equal(compiled.positions_CE, by_torch.positions_CE)
-    assert np.array_equal(compiled.bits_CE, by_torch.bits_CE)
     for chunk, (start, stop) in enumerate(zip(cut.starts_C, cut.stops_C, strict=True)):
-        entries = toploc.top_entries(bits(rows[start:stop]), count)
-        assert compiled.positions_CE[chunk, : compiled.counts_C[chunk]].tolist() == entries.positions_CK[0].tolist()
+        positions_E, bits_E = definition.top_entries(bits(rows[start:stop]), count)
+        held = slice(compiled.counts_C[chunk])
+        assert np.array_equal(compiled.positions_CE[chunk, held], positions_E)
+        assert np.array_equal(compiled.bits_CE[chunk, held], bits_E)
 
 
 @settings(deadline=None, max_examples=50)
@@ -85,22 +79,40 @@ def test_compiled_selection_takes_what_torch_and_the_reference_take(lengths, wid
     seed=st.integers(0, 1000),
     forged=st.booleans(),
     modulus=st.integers(32_769, 65_497),
+    guessed=st.integers(1, 64),
 )
-def test_compiled_polynomials_and_distances_are_numpys_to_the_last_bit(rows, width, seed, forged, modulus):
-    chosen = selection.select(selection.cut(hidden(rows, width, seed), [rows], 32), toploc.REACH)
-    kernel, count = kernels("proof"), len(chosen.counts_C)
-    first = selection.Selected(
-        chosen.positions_CE[:, :128].copy(), chosen.bits_CE[:, :128].copy(), np.minimum(chosen.counts_C, 128)
-    )
-    fields = proofs._fields(kernel, first)
-    assert np.array_equal(fields, proofs._fields_by_numpy(first))
-    random = np.random.default_rng(seed)
+def test_compiled_polynomials_and_distances_are_the_definitions_to_the_last_bit(
+    rows, width, seed, forged, modulus, guessed
+):
+    own_TH, random = hidden(rows, width, seed), np.random.default_rng(seed)
+    guess_TH = torch.from_numpy(random.choice([0.0, 1.0, -2.5, 1e30], (guessed, width))).bfloat16()
+    built, guess_built = proofs.build_proofs_batch(torch.cat([own_TH, guess_TH]), [rows, guessed])
+    assert built == [definition.build(chunk).encode() for chunk in chunks(own_TH)]
     if forged:
-        fields = random.integers(0, 65_497, fields.shape).astype(np.uint16)
-        fields[:, 0] = modulus
-    claimed = Proofs(fields[:, 0].astype(np.int64), fields[:, 1:].astype(np.float64))
-    guesses = random.choice([0.0, 1.0, -2.5, np.nan, np.inf], (2, count, 128))
-    assert proofs._measure(chosen, claimed, guesses) == proofs._measure_by_numpy(chosen, claimed, guesses)
+        fields = random.integers(0, 65_497, (len(built), 129)).tolist()
+        built = [Proof(modulus, tuple(coefficients)).encode() for _, *coefficients in fields]
+    both_TH = torch.cat([own_TH, guess_TH])
+    measured, _ = proofs.distances_batch(both_TH, [rows, guessed], [built, guess_built], [1, None])
+    guesses = [*chunks(guess_TH), None, None]
+    assert measured == [
+        definition.distance(chunk, Proof.decode(proof), guess)
+        for chunk, proof, guess in zip(chunks(own_TH), built, guesses, strict=False)
+    ]
+
+
+@settings(deadline=None, max_examples=20)
+@given(
+    lengths=st.lists(st.integers(0, 80), min_size=1, max_size=4),
+    width=st.sampled_from([1, 5, 64]),
+    seed=st.integers(0, 1000),
+)
+def test_without_numba_the_definition_gives_the_same_results(lengths, width, seed):
+    rows, previous = hidden(sum(lengths), width, seed), [None, *range(len(lengths) - 1)]
+    cut, built = selection.cut(rows, lengths, 32), proofs.build_proofs_batch(rows, lengths)
+    assert cut.by_rollout(proofs.build_by_definition(cut), len(lengths)) == built
+    fields_CF = decode_fields([proof for given in built for proof in given])
+    measured = proofs.measure_by_definition(cut, fields_CF, cut.same_chunk_of(previous))
+    assert cut.by_rollout(measured, len(lengths)) == proofs.distances_batch(rows, lengths, built, previous)
 
 
 def test_one_rollout_is_a_batch_of_one():
@@ -117,7 +129,7 @@ def test_wider_floats_are_rounded_to_bf16_first():
 @pytest.mark.parametrize("device", DEVICES)
 def test_of_equal_magnitudes_the_first_are_kept_on_every_device(device):
     rows = (torch.arange(32 * 300).reshape(32, 300) % 2 * 2 - 1).bfloat16()
-    assert proofs.build_proofs(rows.to(device)) == [toploc.build(bits(rows)).encode()]
+    assert proofs.build_proofs(rows.to(device)) == [definition.build(bits(rows)).encode()]
 
 
 def test_hidden_states_that_are_not_finite_fail_instead_of_becoming_a_null_proof():

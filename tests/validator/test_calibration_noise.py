@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from protocol.tensor.model import load_model
-from protocol.tensor.noise import gumbel_noise
+from protocol.wire.sampling import gumbel_noise
 from validator.calibration.measuring import MeasuredJob
 from validator.calibration.noise import CERTAIN, noise
 
@@ -32,8 +32,8 @@ def both_ways(directory: Path) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor
 
 def test_noise_read_off_logprobs_is_that_between_choice_and_runner_up(model_directory: Path) -> None:
     stepped_BTV, whole_BTV, _ = both_ways(model_directory)
-    keys_B2 = torch.arange(2 * ROWS).reshape(ROWS, 2)
-    noise_BTV = gumbel_noise(keys_B2, range(stepped_BTV.shape[1]), stepped_BTV.shape[2], stepped_BTV.device)
+    keys_B2 = np.arange(2 * ROWS, dtype=np.uint32).reshape(ROWS, 2)
+    noise_BTV = torch.from_numpy(gumbel_noise(keys_B2, range(stepped_BTV.shape[1]), stepped_BTV.shape[2]))
     top_BT2 = (whole_BTV + noise_BTV).topk(2, -1).indices
     apart_BTV = stepped_BTV - whole_BTV
     truth = (apart_BTV.gather(2, top_BT2[..., :1]) - apart_BTV.gather(2, top_BT2[..., 1:])).abs().flatten().numpy()

@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 
 from protocol.tensor.proofs import build_proofs
 from protocol.wire.evidence import Finding
-from protocol.wire.polynomial import PRIME
-from protocol.wire.proof_codec import ENTRIES, Proof
 from protocol.wire.reasons import FRAUD, Reason
 from protocol.wire.rollout import Artifact, Rollout, decode
+from protocol.wire.toploc.codec import ENTRIES, PRIME, Proof
 from protocol.wire.units import units
 from validator.judging.judge import FetchedJob, judge
 from validator.judging.weights import load_policy

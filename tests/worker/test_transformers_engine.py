@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from threading import Event
 
+import numpy as np
 import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -13,7 +14,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from protocol.environments.arithmetic import Arithmetic
 from protocol.errors import Misconfigured, Unavailable
 from protocol.tensor import decode as decoding
-from protocol.tensor.noise import gumbel_noise
+from protocol.wire.sampling import gumbel_noise
 from trainer.builtin import Warmup, make_builtin
 from worker.engines.engine import Completion, Request
 from worker.engines.transformers_engine import TransformersEngine
@@ -55,13 +56,18 @@ def _replayed(
     return output.logits[0, rows], output.hidden_states[-1][0, rows]
 
 
+def _noise(request: Request, logits_TV: torch.Tensor) -> torch.Tensor:
+    """The definition's noise of a request at every position."""
+    key_12 = np.array([request.noise_key], dtype=np.uint32)
+    return torch.from_numpy(gumbel_noise(key_12, range(len(logits_TV)), logits_TV.shape[1])[0])
+
+
 @pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0, 1.5])
 def test_every_token_is_the_argmax_of_logits_and_noise(engine: TransformersEngine, temperature: float) -> None:
     requests = _requests(temperature)
     for request, completion in zip(requests, engine.generate(requests), strict=True):
         logits_TV, hidden_TH = _replayed(engine, request, completion)
-        length = len(completion.output_tokens)
-        noise_TV = gumbel_noise(torch.tensor([request.noise_key]), range(length), logits_TV.shape[1])[0]
+        noise_TV = _noise(request, logits_TV)
         assert (logits_TV + temperature * noise_TV).argmax(-1).tolist() == list(completion.output_tokens)
         logprobs_TV = (logits_TV / (temperature or 1.0)).log_softmax(-1)
         expected_T = logprobs_TV.gather(1, torch.tensor(completion.output_tokens)[:, None])[:, 0]
@@ -165,6 +171,6 @@ def test_another_architecture_decodes_as_well(directories: list[Path], tmp_path:
     engine.load(tmp_path)
     for request, completion in zip(_requests(), engine.generate(_requests()), strict=True):
         logits_TV, hidden_TH = _replayed(engine, request, completion)
-        noise_TV = gumbel_noise(torch.tensor([request.noise_key]), range(len(logits_TV)), logits_TV.shape[1])[0]
+        noise_TV = _noise(request, logits_TV)
         assert (logits_TV + noise_TV).argmax(-1).tolist() == list(completion.output_tokens)
         assert torch.allclose(completion.hidden_TH.float(), hidden_TH.bfloat16().float(), atol=0.02)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from protocol.errors import Misconfigured
-from protocol.wire.toploc import chunk_spans
+from protocol.wire.toploc.codec import chunk_spans
 from tests.zoo.stage import Judged, Stage
 
 CRASHES = 3

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.wire.proof_codec import ENTRIES
 from protocol.wire.rules import Rules, Thresholds
+from protocol.wire.toploc.codec import ENTRIES
 from validator.calibration.intervals import beyond, most_events
 from validator.calibration.measuring import MeasuredJob
 from validator.calibration.noise import by_prompt, distinct, noise, sigma_above, sigma_of_carried, widened

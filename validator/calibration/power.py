@@ -13,7 +13,7 @@ import numpy as np
 
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import Rules
-from protocol.wire.toploc import Distance
+from protocol.wire.toploc.codec import Distance
 from validator.calibration.intervals import interval
 from validator.calibration.measuring import MeasuredJob
 from validator.calibration.noise import evidence_of

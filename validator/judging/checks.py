@@ -15,13 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from protocol.errors import Rejected
-from protocol.wire import toploc
 from protocol.wire.evidence import Finding
-from protocol.wire.proof_codec import PROOF_BYTES, Proof, Proofs
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import Artifact, Limits, Rollout, artifact_root, decode
 from protocol.wire.rules import Rules, Thresholds
-from protocol.wire.toploc import Distance
+from protocol.wire.toploc.codec import CHUNK_ROWS, PROOF_BYTES, Distance, chunk_spans, decode_fields
 from protocol.wire.units import ModelShape, capped, units
 from validator.judging.claims import Claim
 
@@ -39,7 +37,7 @@ def artifact_limits(rules: Rules, prompts: Sequence[str]) -> Limits:
     """
     longest_prompt = max(len(prompt.encode()) for prompt in prompts)
     tokens = rules.rollouts_per_job * (4 * longest_prompt + 64 + rules.max_tokens)
-    proofs = 2 * -(-rules.max_tokens // toploc.CHUNK_ROWS) + 2
+    proofs = 2 * -(-rules.max_tokens // CHUNK_ROWS) + 2
     proof_bytes = rules.rollouts_per_job * proofs * (PROOF_BYTES + 4)
     return Limits(
         file_bytes=tokens * 16 + proof_bytes + (64 << 10),
@@ -109,22 +107,22 @@ def check_proofs(artifact: Artifact) -> list[Finding]:
 
 def _all_formed(artifact: Artifact) -> bool:
     """What is nearly always so, seen in one go."""
-    if any(len(rollout.proofs) != len(toploc.chunk_spans(len(rollout.output_tokens))) for rollout in artifact.rollouts):
+    if any(len(rollout.proofs) != len(chunk_spans(len(rollout.output_tokens))) for rollout in artifact.rollouts):
         return False
     try:
-        Proofs.decode([proof for rollout in artifact.rollouts for proof in rollout.proofs])
+        decode_fields([proof for rollout in artifact.rollouts for proof in rollout.proofs])
     except Rejected:
         return False
     return True
 
 
 def _proof_findings(n: int, rollout: Rollout) -> Iterator[Finding]:
-    wanted = len(toploc.chunk_spans(len(rollout.output_tokens)))
+    wanted = len(chunk_spans(len(rollout.output_tokens)))
     if len(rollout.proofs) != wanted:
         yield Finding(Reason.SHAPE, "a wrong number of proofs", n, len(rollout.proofs), wanted)
     for proof in rollout.proofs:
         try:
-            Proof.decode(proof)
+            decode_fields([proof])
         except Rejected as error:
             yield Finding(Reason.SHAPE, str(error), n)
 

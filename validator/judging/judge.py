@@ -21,7 +21,7 @@ from protocol.wire.rollout import Artifact
 from protocol.wire.rules import Rules, Sequential
 from protocol.wire.sampling import noise_key
 from protocol.wire.seeds import prompt_seed
-from protocol.wire.toploc import Distance
+from protocol.wire.toploc.codec import Distance
 from protocol.wire.units import ModelShape
 from validator.judging import checks
 from validator.judging.claims import Claim
