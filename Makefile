@@ -7,6 +7,7 @@ BIN    := .venv/bin
 PIP     = $(BIN)/pip install -q
 # The reference that proofs are compared with, built against one version of torch.
 TOPLOC := .venv/.toploc-0.1.6-torch-$(shell sed -n 's/^torch==//p' deploy/constraints.txt)
+COMPILER := $(shell command -v c++ || command -v g++ || command -v clang++)
 NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -43,7 +44,8 @@ demo: .venv/.localnet contracts/node_modules/.stamp $(if $(filter vllm,$(ENGINE)
 	@$(BIN)/python assize.py localnet run --seed $(SEED) $(if $(STEPS),--steps $(STEPS)) $(if $(ENGINE),--engine $(ENGINE))
 
 # Packages are fetched while the contracts' tests run, and the reference is built beside the linters.
-TESTED_BESIDE = .venv/.vllm .venv/.triton $(TOPLOC)
+# Where there is no C++ compiler, the tests name what they leave out.
+TESTED_BESIDE = .venv/.vllm .venv/.triton $(if $(COMPILER),$(TOPLOC))
 
 test:
 	@$(MAKE) --no-print-directory --jobs 2 .venv/.test test-contracts

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,6 +40,9 @@ from protocol.errors import Unavailable
 from protocol.node.wallet import Wallet
 
 ROOT = Path(__file__).parents[1]
+REFERENCE = ROOT / "tests" / "protocol" / "test_toploc_reference.py"
+"""Compares proofs with the ``toploc`` package, which has to be compiled; left out on machines without a compiler."""
+COMPILERS = ("c++", "g++", "clang++")
 FIRST = "tests/e2e/test_market.py"
 """The file that takes longest, and mostly waits: begun first, it ends beside the others, not after them."""
 TOKEN = 10**18
@@ -79,6 +83,23 @@ def ask(request: pytest.FixtureRequest) -> Callable[..., None]:
         assert not [defect for one in everything for defect in one.defects]
 
     return asked
+
+
+def reference_is_left_out() -> bool:
+    """Returns true where the reference package is not installed and there is no compiler to build it with."""
+    return find_spec("toploc") is None and not any(map(shutil.which, COMPILERS))
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leaves the comparison with the reference package out on machines that cannot build it."""
+    return True if collection_path == REFERENCE and reference_is_left_out() else None
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Names the file that was left out, in the last line."""
+    if reference_is_left_out():
+        left_out = REFERENCE.relative_to(ROOT)
+        terminalreporter.write_line(f"left out: {left_out}: building the toploc package takes a C++ compiler")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

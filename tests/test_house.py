@@ -31,8 +31,7 @@ def test_no_docstring_begins_with_a_clause() -> None:
         f"{path.relative_to(ROOT)}: {first}"
         for path, tree in modules()
         for node in ast.walk(tree)
-        if isinstance(node, documented)
-        and CLAUSE.match(first := (ast.get_docstring(node) or "").partition("\n")[0])
+        if isinstance(node, documented) and CLAUSE.match(first := (ast.get_docstring(node) or "").partition("\n")[0])
     ]
     assert clauses == []
 
