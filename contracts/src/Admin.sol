@@ -7,8 +7,9 @@ import {
 import {IAdmin} from "./interfaces/IAdmin.sol";
 
 /// @title Admin
-/// @notice As `IAdmin` specifies.
+/// @notice Implements `IAdmin`.
 contract Admin is IAdmin, AccessControlDefaultAdminRules {
+    /// @notice Role that may pause and unpause new rounds: keccak256("PAUSER").
     bytes32 public constant PAUSER = keccak256("PAUSER");
 
     /// @inheritdoc IAdmin
@@ -16,9 +17,9 @@ contract Admin is IAdmin, AccessControlDefaultAdminRules {
     /// @inheritdoc IAdmin
     address public treasury;
 
-    /// @param delay     seconds between the two steps in which the admin's office passes on
-    /// @param admin     the first admin, and the first pauser
-    /// @param treasury_ where slashed bonds go
+    /// @param delay      seconds between the two steps of an admin transfer
+    /// @param admin      first admin, and first pauser
+    /// @param treasury_  receiver of swept slashes and forfeited appeal bonds
     constructor(uint48 delay, address admin, address treasury_) AccessControlDefaultAdminRules(delay, admin) {
         _grantRole(PAUSER, admin);
         _setTreasury(treasury_);

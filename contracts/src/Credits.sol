@@ -11,14 +11,17 @@ import {Payments} from "./libraries/Payments.sol";
 import {Permits} from "./libraries/Permits.sol";
 
 /// @title Credits
-/// @notice As `ICredits` specifies.
+/// @notice Implements `ICredits`.
 contract Credits is ICredits, Multicall {
     using SafeERC20 for IERC20;
     using ExactTransfer for IERC20;
     using Permits for IERC20;
 
+    /// @inheritdoc ICredits
     IERC20 public immutable token;
+    /// @inheritdoc ICredits
     address public immutable market;
+    /// @inheritdoc ICredits
     IRegistry public immutable registry;
 
     /// @inheritdoc ICredits
@@ -28,6 +31,9 @@ contract Credits is ICredits, Multicall {
     /// @inheritdoc ICredits
     uint256 public totalSupply;
 
+    /// @param token_     ERC-20 that backs credits
+    /// @param market_    the only caller of `lock`, `unlock`, `earn` and `earnAll`
+    /// @param registry_  the only caller of `grant`
     constructor(IERC20 token_, address market_, IRegistry registry_) {
         token = token_;
         market = market_;

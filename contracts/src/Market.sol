@@ -9,42 +9,49 @@ import {IRounds} from "./interfaces/IRounds.sol";
 import {Assignments} from "./libraries/Assignments.sol";
 
 /// @title Market
-/// @notice As `IMarket` specifies.
+/// @notice Implements `IMarket`.
 contract Market is IMarket {
     using SafeCast for uint256;
 
-    /// Terms announced to replace a run's.
+    /// The latest announced terms of a run.
     struct Announcement {
         uint40 effectiveAt;
         RunTerms terms;
     }
 
-    /// Most seats of a committee.
+    /// Maximum seats of a committee.
     uint256 private constant MAX_COMMITTEE = 15;
     uint256 private constant WORD_BITS = 256;
-    /// Most jobs of one round.
+    /// Maximum jobs in one round.
     uint256 private constant MAX_JOBS = 256;
 
+    /// @inheritdoc IMarket
     IRegistry public immutable registry;
+    /// @inheritdoc IMarket
     ICredits public immutable credits;
+    /// @inheritdoc IMarket
     address public immutable rounds;
     uint40 private immutable NOTICE;
     uint40 private immutable MAX_ROUND;
 
     /// @inheritdoc IMarket
     uint256 public runCount;
-    /// Terms here are those before the latest announcement.
+    /// `terms` are those before the latest announcement.
     mapping(uint256 => Run) private _runs;
     mapping(uint256 => Announcement) private _announced;
-    /// Rules a run has or had.
+    /// Rules hashes a run has or had, announced ones included.
     mapping(uint256 run => mapping(bytes32 rulesHash => bool)) private _rulesUsed;
     /// @inheritdoc IMarket
     mapping(uint256 run => mapping(uint32 node => bytes32)) public joinedAt;
-    /// The same, node n as bit n % 256 of word n / 256: those listed together are read together.
+    /// The same as bitmaps: node n is bit n % 256 of word n / 256, so that nodes listed together share reads.
     mapping(uint256 run => mapping(bytes32 rulesHash => mapping(uint256 => uint256))) private _members;
     /// @inheritdoc IMarket
     mapping(uint256 run => mapping(uint32 version => bytes32)) public manifestRootOf;
 
+    /// @param registry_  node registry
+    /// @param credits_   credits that escrow is locked in
+    /// @param rounds_    address at which `Rounds` will be deployed
+    /// @param terms_     protocol-wide delays; maxRoundSeconds must be less than the registry's unbonding delay
     constructor(IRegistry registry_, ICredits credits_, address rounds_, MarketTerms memory terms_) {
         if (terms_.maxRoundSeconds >= registry_.terms().unbondingDelay) revert BadTerms("maxRoundSeconds");
         registry = registry_;
@@ -176,7 +183,7 @@ contract Market is IMarket {
     }
 
     /// @inheritdoc IMarket
-    // Credits are ours, fixed at deployment, and call nobody.
+    // Credits is fixed at deployment, and `earnAll` calls no other contract.
     // slither-disable-next-line reentrancy-no-eth
     function payAll(uint256 run, uint256 round, bytes calldata payments) external onlyRounds {
         _runs[run].reserved -= credits.earnAll(run, round, payments).toUint128();
@@ -215,7 +222,7 @@ contract Market is IMarket {
         uint256 word = members[at];
         uint256 length = Assignments.listings(assignments);
         for (uint256 i; i < length; ++i) {
-            // How many jobs a node is given is for the registry to check.
+            // The registry checks the number of jobs.
             // slither-disable-next-line unused-return
             (uint32 node,) = Assignments.read(assignments, i);
             if (node / WORD_BITS != at) (at, word) = (node / WORD_BITS, members[node / WORD_BITS]);
@@ -237,7 +244,7 @@ contract Market is IMarket {
         return effectiveAt != 0 && block.timestamp >= effectiveAt;
     }
 
-    /// The terms of a run that count now.
+    /// The terms of a run in effect now.
     function _terms(uint256 run) private view returns (RunTerms storage) {
         Announcement storage announced = _announced[run];
         return _inEffect(announced) ? announced.terms : _runs[run].terms;
@@ -280,7 +287,8 @@ contract Market is IMarket {
         _checkBounds(terms_);
     }
 
-    /// An appeal's committee is larger, and what an undecided one costs is covered by the job's own share of the reserve.
+    /// An appeal's committee is larger than the first, and one job's share of the reserve covers the fees of an
+    /// undecided appeal.
     function _checkAppeals(RunTerms calldata terms_) private pure {
         uint256 seats = terms_.appealSeats;
         bool odd = seats % 2 == 1;
@@ -289,7 +297,8 @@ contract Market is IMarket {
         if ((seats - 1) * terms_.jurorFee > share) revert BadTerms("jurorFee");
     }
 
-    /// A round with its redraw and an appeal with its own must end before a bond behind it can leave, and its reserve must fit.
+    /// A round with its redraw and an appeal with its own must end within MAX_ROUND, before a bond behind it can be
+    /// withdrawn. The reserve must fit in 128 bits.
     function _checkBounds(RunTerms calldata terms_) private view {
         uint256 voting = 2 * (uint256(terms_.drawSeconds) + terms_.commitSeconds + terms_.revealSeconds);
         uint256 longest = terms_.workSeconds + voting;

@@ -17,14 +17,14 @@ import {Loads} from "./libraries/Loads.sol";
 import {Permits} from "./libraries/Permits.sol";
 
 /// @title Registry
-/// @notice As `IRegistry` specifies.
+/// @notice Implements `IRegistry`.
 contract Registry is IRegistry, EIP712, Multicall {
     using SafeERC20 for IERC20;
     using ExactTransfer for IERC20;
     using Permits for IERC20;
     using SafeCast for uint256;
 
-    /// A node as stored, less its load: its owner is one slot, its key another, its bond the third.
+    /// A node as stored, in three words, without its load (see `Loads`).
     struct Record {
         address owner;
         uint32 capacity;
@@ -38,7 +38,7 @@ contract Registry is IRegistry, EIP712, Multicall {
         uint128 bond;
     }
 
-    /// The node that a key was ever bound to, and whether it still is.
+    /// The node a key was bound to, and whether it still is.
     struct Binding {
         uint32 node;
         bool present;
@@ -47,9 +47,13 @@ contract Registry is IRegistry, EIP712, Multicall {
     bytes32 private constant NODE_BINDING =
         keccak256("NodeBinding(address owner,address key,uint8 role,uint32 capacity,uint256 deadline)");
 
+    /// @inheritdoc IRegistry
     IERC20 public immutable token;
+    /// @inheritdoc IRegistry
     IAdmin public immutable admin;
+    /// @inheritdoc IRegistry
     ICredits public immutable credits;
+    /// @inheritdoc IRegistry
     address public immutable rounds;
     uint128 private immutable BOND_PER_JOB;
     uint128 private immutable VALIDATOR_BOND;
@@ -60,24 +64,30 @@ contract Registry is IRegistry, EIP712, Multicall {
     uint32 public nodeCount;
     /// @inheritdoc IRegistry
     uint16 public slotCount;
-    /// Latest activation among validators: once it has passed, all that serve are active.
+    /// Latest activation time of a validator. From then on every serving validator is active.
     uint40 private _lastActiveAt;
-    /// All bonds, and what was slashed and neither swept nor awarded: one word, as a slash moves from the one to the other.
+    /// Sum of all bonds. Shares a word with `_slashed`, as a slash moves an amount from one to the other.
     uint128 private _bonded;
+    /// Slashed amounts neither swept nor awarded.
     uint128 private _slashed;
-    /// Bitmap of slots that hold a node, until its bond is withdrawn.
+    /// Bitmap of slots that hold a node. A slot is freed when its bond is withdrawn.
     uint256 private _taken;
-    /// Bitmap of slots whose validator is in service and holds its bond, active or not yet.
+    /// Bitmap of slots whose validator is in service with its required bond and a key, active or not yet.
     uint256 private _serving;
     uint32[256] private _nodeAt;
     uint40[256] private _activeAt;
     mapping(uint32 => Record) private _nodes;
-    /// Jobs in flight and readiness of the workers, see `Loads`.
+    /// Free capacity and readiness of workers, see `Loads`.
     mapping(uint256 => uint256) private _loads;
     mapping(address => Role) private _roleOf;
-    /// A key that was rotated out or withdrawn stays spent, so that no signature outlives it.
+    /// Entries are never deleted: a key once rotated out, revoked or withdrawn cannot be bound again.
     mapping(address => Binding) private _boundTo;
 
+    /// @param token_    ERC-20 that bonds are posted in
+    /// @param admin_    names the treasury
+    /// @param credits_  grants awards as credits
+    /// @param rounds_   address at which `Rounds` will be deployed
+    /// @param terms_    protocol-wide bonds and delays, fixed for good
     constructor(IERC20 token_, IAdmin admin_, ICredits credits_, address rounds_, RegistryTerms memory terms_)
         EIP712("Assize Registry", "1")
     {
@@ -212,7 +222,7 @@ contract Registry is IRegistry, EIP712, Multicall {
         uint256 word = _loads[index];
         for (uint256 i; i < length; ++i) {
             (uint32 node, uint256 count) = Assignments.read(assignments, i);
-            if (Loads.indexOf(node) != index) (index, word) = _turn(index, word, node);
+            if (Loads.indexOf(node) != index) (index, word) = _switchWord(index, word, node);
             (uint256 room, uint256 from) = Loads.read(word, node);
             if (from == 0 || block.timestamp < from || count > room) _refuse(node, room, from, count);
             unchecked {
@@ -231,13 +241,13 @@ contract Registry is IRegistry, EIP712, Multicall {
         uint256 word = _loads[index];
         for (uint256 i; i < length; ++i) {
             (uint32 node, uint256 count) = Assignments.read(assignments, i);
-            if (Loads.indexOf(node) != index) (index, word) = _turn(index, word, node);
+            if (Loads.indexOf(node) != index) (index, word) = _switchWord(index, word, node);
             Record storage stored = _nodes[node];
             owners[i] = stored.owner;
-            // From when it may be listed does not matter any more.
+            // The time from which the node may be listed is not needed here.
             // slither-disable-next-line unused-return
             (uint256 room,) = Loads.read(word, node);
-            // Never more than were put in flight: a node's room would run over into its neighbour's.
+            // More than were in flight would overflow into the neighbouring node's load.
             assert(room + count <= stored.capacity);
             unchecked {
                 word += Loads.jobs(node, count);
@@ -255,7 +265,7 @@ contract Registry is IRegistry, EIP712, Multicall {
         Record storage stored = _known(node);
         uint128 bond = stored.bond;
         taken = Math.min(amount, bond);
-        // At most the bond, so it fits.
+        // At most the bond, so it fits in 128 bits.
         // forge-lint: disable-next-line(unsafe-typecast)
         uint128 part = uint128(taken);
         bond -= part;
@@ -327,7 +337,7 @@ contract Registry is IRegistry, EIP712, Multicall {
     /// @inheritdoc IRegistry
     function keyOf(uint32 node) external view returns (address key) {
         key = _nodes[node].key;
-        // None bound: revoked or withdrawn, unless there is no such node.
+        // Zero means revoked, withdrawn or unknown: `_known` reverts on the last.
         if (key == address(0)) _known(node);
     }
 
@@ -368,8 +378,8 @@ contract Registry is IRegistry, EIP712, Multicall {
         if (stored.owner != msg.sender) revert NotOwner(node, stored.owner, msg.sender);
     }
 
-    /// Keeps the word of loads that was worked on and takes up that of `node`.
-    function _turn(uint256 index, uint256 word, uint32 node) private returns (uint256, uint256) {
+    /// Stores the current word of loads and reads that of `node`.
+    function _switchWord(uint256 index, uint256 word, uint32 node) private returns (uint256, uint256) {
         _loads[index] = word;
         index = Loads.indexOf(node);
         return (index, _loads[index]);
@@ -379,7 +389,7 @@ contract Registry is IRegistry, EIP712, Multicall {
         return stored.role == Role.Worker ? stored.capacity - Loads.roomOf(_loads, node) : 0;
     }
 
-    /// Why a node cannot be listed for so many jobs.
+    /// Reverts with the reason a node cannot take `count` jobs.
     function _refuse(uint32 node, uint256 room, uint256 servesFrom, uint256 count) private view {
         uint32 capacity = _known(node).capacity;
         if (servesFrom == 0 || block.timestamp < servesFrom) revert NotListable(node);
@@ -394,7 +404,7 @@ contract Registry is IRegistry, EIP712, Multicall {
         return block.timestamp >= stored.activeAt && _isBonded(stored);
     }
 
-    /// An owner has one role for life; a validator is one ticket.
+    /// Checks role and capacity, and fixes the owner's role on its first registration.
     function _claimRole(address owner, Role role, uint32 capacity) private {
         if (role == Role.None) revert UnknownRole();
         if (capacity == 0) revert ZeroCapacity();
@@ -418,7 +428,7 @@ contract Registry is IRegistry, EIP712, Multicall {
         uint32 user = _boundTo[key].node;
         if (user != 0) revert KeyInUse(key, user);
         bytes32 digest = _hashTypedDataV4(keccak256(abi.encode(NODE_BINDING, owner, key, role, capacity, deadline)));
-        // A failed recovery answers no address; why it failed changes nothing.
+        // A failed recovery returns the zero address; the reason is not needed.
         // slither-disable-next-line unused-return
         (address recovered,,) = ECDSA.tryRecoverCalldata(digest, signature);
         if (recovered == address(0) || recovered != key) revert BadKeySignature(recovered, key);
@@ -440,7 +450,7 @@ contract Registry is IRegistry, EIP712, Multicall {
         _serving |= lowest;
         _nodeAt[slot] = node;
         _activeAt[slot] = activeAt;
-        // The delay is fixed, so that this one is the latest.
+        // The delay is fixed, so the newest validator is active last.
         _lastActiveAt = activeAt;
         if (slot >= slotCount) slotCount = uint16(slot) + 1;
     }
@@ -450,13 +460,13 @@ contract Registry is IRegistry, EIP712, Multicall {
         delete _nodeAt[slot];
     }
 
-    /// Keeps who serves in step with a node's bond, key and retirement.
+    /// Updates whether a node may be listed or drawn, after a change of its bond, key or retirement.
     function _recordService(uint32 node, Record storage stored) private {
         if (stored.role == Role.Worker) {
             Loads.setServesFrom(_loads, node, _isBonded(stored) ? uint256(stored.activeAt).toUint32() : 0);
             return;
         }
-        // A round that nobody ended may slash one that left: its slot may be another's by now.
+        // A round that ends late may slash a withdrawn validator, whose slot may belong to another by now.
         if (stored.withdrawn) return;
         uint256 bit = uint256(1) << stored.slot;
         _serving = _isBonded(stored) ? _serving | bit : _serving & ~bit;

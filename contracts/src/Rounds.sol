@@ -6,20 +6,24 @@ import {IMarket} from "./interfaces/IMarket.sol";
 import {IRegistry} from "./interfaces/IRegistry.sol";
 import {Appeal, IRounds, ISettlement, Round, RoundsTerms, Seat, State} from "./interfaces/IRounds.sol";
 import {Judging} from "./rounds/Judging.sol";
-import {Committee, Docket, Record, RoundsBase} from "./rounds/RoundsBase.sol";
+import {Committee, Record, RoundStorage, RoundsBase} from "./rounds/RoundsBase.sol";
 import {Submitting} from "./rounds/Submitting.sol";
 import {Settlement} from "./Settlement.sol";
 
 /// @title Rounds
-/// @notice As `IRounds` specifies. Everything up to the verdict is here; what follows from it is in `Settlement`, run by
-/// delegatecall.
+/// @notice Implements `IRounds`.
+/// @dev The code up to the verdict is here; `Settlement` holds the rest and runs by delegatecall.
 contract Rounds is Submitting, Judging {
     Settlement private immutable SETTLEMENT;
 
+    /// @dev Deploy last: registry and market must already name this address. Creates `Settlement`.
+    /// @param registry_  registry; its `rounds()` must be this contract
+    /// @param market_    market; its `rounds()` must be this contract and its `registry()` must be `registry_`
+    /// @param terms_     protocol-wide penalties, fixed for good
     constructor(IRegistry registry_, IMarket market_, RoundsTerms memory terms_)
         RoundsBase(registry_, market_, terms_)
     {
-        // Deployed last: the others were told this address before it existed.
+        // The others were given this address before it existed.
         bool named = registry_.rounds() == address(this) && market_.rounds() == address(this);
         if (!named || address(market_.registry()) != address(registry_)) revert WrongDeployment();
         SETTLEMENT = new Settlement(registry_, market_, terms_);
@@ -68,28 +72,28 @@ contract Rounds is Submitting, Judging {
         shown.submitted = _submitted(stored);
         (shown.accepted, shown.fraud) = _verdict(stored);
         shown.consumed = _consumed(stored);
-        if (stored.docket != 0) _show(_docketOf(stored), shown);
+        if (stored.storageId != 0) _show(_storageOf(stored), shown);
         else if (stored.state == State.Settled) shown.settledBatches = stored.batches;
     }
 
-    function _show(Docket storage docket, Round memory shown) private view {
-        shown.slotCount = uint16(docket.lastSlot) + 1;
-        shown.settledBatches = docket.settledBatches;
-        shown.openedAt = docket.openedAt;
-        shown.maxUnits = docket.maxUnits;
-        shown.openBlock = docket.openBlock;
-        shown.closeBlock = docket.closeBlock;
-        shown.appealSeats = docket.appealSeats;
-        shown.pricePerUnit = docket.pricePerUnit;
-        shown.jurorFee = docket.jurorFee;
-        shown.reserved = docket.reserved;
-        shown.drawSeconds = docket.drawSeconds;
-        shown.commitSeconds = docket.commitSeconds;
-        shown.revealSeconds = docket.revealSeconds;
-        shown.challengeSeconds = docket.challengeSeconds;
-        shown.assignmentsHash = docket.assignmentsHash;
-        shown.eligible = docket.eligible;
-        if (docket.appeals != 0) (shown.appealed, shown.appeals) = (docket.appealed, docket.appeals - 1);
+    function _show(RoundStorage storage live, Round memory shown) private view {
+        shown.slotCount = uint16(live.lastSlot) + 1;
+        shown.settledBatches = live.settledBatches;
+        shown.openedAt = live.openedAt;
+        shown.maxUnits = live.maxUnits;
+        shown.openBlock = live.openBlock;
+        shown.closeBlock = live.closeBlock;
+        shown.appealSeats = live.appealSeats;
+        shown.pricePerUnit = live.pricePerUnit;
+        shown.jurorFee = live.jurorFee;
+        shown.reserved = live.reserved;
+        shown.drawSeconds = live.drawSeconds;
+        shown.commitSeconds = live.commitSeconds;
+        shown.revealSeconds = live.revealSeconds;
+        shown.challengeSeconds = live.challengeSeconds;
+        shown.assignmentsHash = live.assignmentsHash;
+        shown.eligible = live.eligible;
+        if (live.appeals != 0) (shown.appealed, shown.appeals) = (live.appealed, live.appeals - 1);
     }
 
     /// @inheritdoc IRounds
@@ -101,7 +105,7 @@ contract Rounds is Submitting, Judging {
     function seatsOf(uint256 round) external view returns (Seat[] memory seats) {
         Record storage stored = _rounds[round];
         uint256 submitted = _submitted(stored);
-        Committee storage committee = _docketOf(stored).committee;
+        Committee storage committee = _storageOf(stored).committee;
         bool drawn = stored.state == State.Voting || stored.state == State.Tallied;
         seats = new Seat[](drawn ? stored.committee : 0);
         for (uint256 i; i < seats.length; ++i) {

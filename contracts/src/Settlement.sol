@@ -7,11 +7,14 @@ import {RoundsTerms} from "./interfaces/IRounds.sol";
 import {Appealing} from "./rounds/Appealing.sol";
 import {RoundsBase} from "./rounds/RoundsBase.sol";
 
-/// @title Settlement: the second half of the code of `Rounds`
-/// @notice One contract may hold 24,576 bytes; the code of a round's whole life is more. `Rounds` makes this contract when it is
-/// deployed and runs its code as its own, by delegatecall to an address that can never change. Called directly it works on
-/// storage of its own in which there is no round, and neither registry nor market listens to it.
+/// @title Settlement
+/// @notice The second half of the code of `Rounds`, split off because a contract is limited to 24,576 bytes (EIP-170).
+/// `Rounds` creates this contract in its constructor and runs its code by delegatecall, at an address that cannot
+/// change.
+/// @dev A direct call uses this contract's own storage, which holds no rounds; registry and market reject it as a
+/// caller.
 contract Settlement is Appealing {
+    /// @dev The arguments of `Rounds`, so that immutables agree.
     constructor(IRegistry registry_, IMarket market_, RoundsTerms memory terms_)
         RoundsBase(registry_, market_, terms_)
     {}

@@ -6,11 +6,12 @@ import {ERC20Permit} from "@openzeppelin/contracts/token/ERC20/extensions/ERC20P
 import {IToken} from "./interfaces/IToken.sol";
 
 /// @title Token
-/// @notice As `IToken` specifies.
+/// @notice Implements `IToken`.
 contract Token is IToken, ERC20Permit {
     /// @inheritdoc IToken
     uint256 public constant FAUCET_CAP = 1_000_000 ether;
 
+    /// Wei each address has received from the faucet.
     mapping(address => uint256) private _taken;
 
     constructor() ERC20("Assize Test Token", "ASZ") ERC20Permit("Assize Test Token") {}

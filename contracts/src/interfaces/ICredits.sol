@@ -4,53 +4,139 @@ pragma solidity ^0.8.28;
 import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {IRegistry} from "./IRegistry.sol";
 
-/// @title Credits: what each owner has earned
-/// @notice One credit is one wei of the token held here. Credits are bought, locked in a run's escrow, earned by verified
-/// work or by judging, spent on one's own runs, or redeemed; they move in no other way, and are paid out only to whoever asks
-/// for its own. Only `Market` locks, unlocks and pays; only `Registry` grants, with slashed tokens that it hands over.
-/// `multicall` (OpenZeppelin) joins calls into one transaction: `selfPermit` and `buy` together need no approval before.
-/// At every moment token.balanceOf(Credits) >= totalSupply() = sum of balanceOf + totalLocked().
+/// @title ICredits
+/// @notice Balances of credits. One credit is backed by one wei of the token held here.
+/// @notice Credits are bought, locked in a run's escrow, earned by verified work or by judging, and redeemed. They
+/// cannot be transferred otherwise. Tokens are paid out only to the owner that redeems its own credits.
+/// @dev Invariant: token.balanceOf(this) >= totalSupply() = sum of balanceOf + totalLocked().
+/// @dev Also an OpenZeppelin `Multicall`: `multicall` joins `selfPermit` and `buy` in one transaction, without a prior
+/// approval.
+/// @dev Constructor: IERC20 token, address market, IRegistry registry.
 interface ICredits {
+    /// @notice Tokens were turned into credits.
+    /// @param owner   buyer
+    /// @param amount  credits, equal to the wei taken
     event CreditsBought(address indexed owner, uint256 amount);
+
+    /// @notice Credits were turned back into tokens.
+    /// @param owner   redeemer and receiver of the tokens
+    /// @param amount  credits, equal to the wei paid
     event CreditsRedeemed(address indexed owner, uint256 amount);
+
+    /// @notice Free credits were locked in a run: its funding, or the deposit of an appeal.
+    /// @param owner   account debited
+    /// @param run     id of the run
+    /// @param amount  credits
     event CreditsLocked(address indexed owner, uint256 indexed run, uint256 amount);
+
+    /// @notice Credits locked in a run became free: a refund, or what was paid out of an appeal's deposit.
+    /// @param owner   account credited
+    /// @param run     id of the run
+    /// @param amount  credits
     event CreditsUnlocked(address indexed owner, uint256 indexed run, uint256 amount);
-    /// Credits leave a run's escrow for the owner of `node`: its work or its vote in `round`.
+
+    /// @notice A node's owner was paid from a run for work or for judging.
+    /// @param owner   the node's owner, account credited
+    /// @param run     id of the run
+    /// @param round   number of the round; jurors of an appeal are paid under the appeal's number
+    /// @param node    id of the node
+    /// @param amount  credits, not zero
     event CreditsEarned(address indexed owner, uint256 indexed run, uint256 indexed round, uint32 node, uint256 amount);
 
-    /// Slashed tokens became credits of the one who had a verdict in `round` overturned.
+    /// @notice Slashed tokens became credits of an appellant that had a verdict overturned.
+    /// @param owner   the appellant, account credited
+    /// @param round   number of the round appealed against
+    /// @param amount  credits, equal to the wei received from the registry
     event CreditsGranted(address indexed owner, uint256 indexed round, uint256 amount);
 
+    /// @notice The function is for the market only.
+    /// @param caller  the caller
     error NotMarket(address caller);
+
+    /// @notice The function is for the registry only.
+    /// @param caller  the caller
     error NotRegistry(address caller);
+
+    /// @notice Granted credits would exceed the tokens held here.
+    /// @param held  token balance
+    /// @param need  total supply including the grant
     error NotBacked(uint256 held, uint256 need);
+
+    /// @notice The amount is zero.
     error ZeroAmount();
+
+    /// @notice The account has fewer free credits than needed.
+    /// @param owner  account to debit
+    /// @param have   its free credits
+    /// @param need   credits needed
     error CreditTooSmall(address owner, uint256 have, uint256 need);
 
-    /// Turns `amount` wei of the caller's tokens into credits.
+    /// @notice Turns the caller's tokens into credits. Needs an allowance for this contract.
+    /// @param amount  wei, not zero
     function buy(uint256 amount) external;
-    /// Turns `amount` of the caller's credits back into tokens.
+
+    /// @notice Turns the caller's free credits back into tokens.
+    /// @param amount  credits, not zero
     function redeem(uint256 amount) external;
 
-    /// Spends the caller's EIP-2612 permit for this contract. A permit somebody else has spent already is no error.
+    /// @notice Uses the caller's EIP-2612 permit for this contract.
+    /// @dev A permit that fails is ignored, as it may have been used by a transaction that copied it.
+    /// @param amount    allowance in wei
+    /// @param deadline  timestamp in seconds
+    /// @param v         27 or 28
+    /// @param r         first word of the signature
+    /// @param s         second word of the signature
     function selfPermit(uint256 amount, uint256 deadline, uint8 v, bytes32 r, bytes32 s) external;
 
-    /// Market only: an owner's free credits become a run's escrow, or a deposit on one of its rounds.
+    /// @notice Locks free credits in a run, as escrow or as an appeal's deposit. Market only.
+    /// @param owner   account to debit
+    /// @param run     id of the run
+    /// @param amount  credits
     function lock(address owner, uint256 run, uint256 amount) external;
-    /// Market only: credits of a run become free credits of `owner`.
+
+    /// @notice Frees credits locked in a run. Market only.
+    /// @param owner   account to credit
+    /// @param run     id of the run
+    /// @param amount  credits
     function unlock(address owner, uint256 run, uint256 amount) external;
-    /// Market only: credits of a run are paid for work or for judging.
+
+    /// @notice Pays credits locked in a run to a node's owner. Market only.
+    /// @param owner   account to credit
+    /// @param run     id of the run
+    /// @param round   number of the round
+    /// @param node    id of the node
+    /// @param amount  credits
     function earn(address owner, uint256 run, uint256 round, uint32 node, uint256 amount) external;
-    /// Market only: as `earn` for each payment; one of nothing is passed over. Returns what they are in all.
-    /// @param payments  packed, 40 bytes each: address owner, uint32 node, uint128 amount (big-endian)
+
+    /// @notice Pays many nodes' owners, as `earn` does. Market only.
+    /// @dev Payments of zero are skipped, without an event. A trailing fragment of `payments` is ignored.
+    /// @param run       id of the run
+    /// @param round     number of the round
+    /// @param payments  40 bytes for each payment, big-endian: address owner, uint32 node, uint128 amount
+    /// @return total  sum of the amounts
     function earnAll(uint256 run, uint256 round, bytes calldata payments) external returns (uint256 total);
-    /// Registry only, once the tokens are here: new credits of `owner`.
+
+    /// @notice Creates credits for tokens the registry has just transferred here. Registry only.
+    /// @param owner   account to credit
+    /// @param round   number of the round appealed against
+    /// @param amount  credits
     function grant(address owner, uint256 round, uint256 amount) external;
 
+    /// @notice Free credits of an account.
     function balanceOf(address owner) external view returns (uint256);
+
+    /// @notice Credits locked in all runs.
     function totalLocked() external view returns (uint256);
+
+    /// @notice All credits, free and locked.
     function totalSupply() external view returns (uint256);
+
+    /// @notice The token that backs credits.
     function token() external view returns (IERC20);
+
+    /// @notice The only caller of `lock`, `unlock`, `earn` and `earnAll`.
     function market() external view returns (address);
+
+    /// @notice The only caller of `grant`.
     function registry() external view returns (IRegistry);
 }

@@ -4,24 +4,21 @@ pragma solidity ^0.8.28;
 import {ICredits} from "./ICredits.sol";
 import {IRegistry} from "./IRegistry.sol";
 
-/// What a requester fixes when it opens a run.
-/// @param coordinator      the only address that may open rounds of this run
-/// @param trainer          the only address that may publish its checkpoints; signs its manifests
-/// @param rulesHash        keccak256 of the canonical JSON rules (model, sampling, tasks, thresholds)
-/// @param pricePerUnit     credits paid for one verified unit of work (one floating-point operation)
-/// @param jurorFee         credits a juror may earn for one round
-/// @param maxUnits         most units one job can be paid for
-/// @param committee        seats of the first committee: odd, 1 to 15
-/// @param appealSeats      seats of the appeal committee: 0 (no appeals) or odd, at least committee + 2, at most 15
-/// @param workSeconds      from opening to the submission deadline
-/// @param drawSeconds      from closing, within which a committee must be drawn
-/// @param commitSeconds    from the draw to the end of committing
-/// @param revealSeconds    from the end of committing to the end of revealing
-/// @param challengeSeconds from the tally, within which a verdict may be appealed; 0 exactly where appealSeats is 0
-/// @dev `open` and `announce` refuse terms (`BadTerms` names the field) with which a round's reserve could overflow; with which
-/// a round, its redraw and an appeal with its own redraw could outlast maxRoundSeconds; or with which the pay of one job,
-/// maxUnits * pricePerUnit, would not cover (appealSeats - 1) * jurorFee, the most that an appeal over it can cost when nothing
-/// comes of it.
+/// Terms of a run, set by its requester. `open` and `announce` list the conditions they must meet.
+/// @param coordinator       the only account that may open rounds of the run
+/// @param trainer           the only account that may publish its checkpoints; signs its manifests
+/// @param rulesHash         keccak256 of the canonical JSON rules (model, sampling, tasks, thresholds); opaque here,
+///                          defined in protocol/wire/rules.py
+/// @param pricePerUnit      credits paid for one verified unit of work (one floating-point operation)
+/// @param jurorFee          maximum credits a juror earns in one round
+/// @param maxUnits          maximum units one job is paid for
+/// @param committee         seats of the first committee: odd, 1 to 15
+/// @param appealSeats       seats of an appeal's committee: 0 (no appeals), or odd, at least committee + 2, at most 15
+/// @param workSeconds       from opening to the submission deadline
+/// @param drawSeconds       from the close to the end of the draw
+/// @param commitSeconds     from the draw to the end of committing
+/// @param revealSeconds     from the end of committing to the end of revealing
+/// @param challengeSeconds  from the tally to the end of appealing; 0 if and only if appealSeats is 0
 struct RunTerms {
     address coordinator;
     address trainer;
@@ -39,19 +36,20 @@ struct RunTerms {
 }
 
 /// Protocol-wide delays, fixed at deployment.
-/// @param noticeSeconds    between the announcement of new terms and their effect
-/// @param maxRoundSeconds  from a round's opening until anyone may force its end; less than the unbonding delay
+/// @param noticeSeconds    from the announcement of new terms to their effect
+/// @param maxRoundSeconds  from a round's opening until anyone may expire it; less than the registry's unbondingDelay
 struct MarketTerms {
     uint40 noticeSeconds;
     uint40 maxRoundSeconds;
 }
 
-/// @param requester  who opened the run and may fund, close and refund it
+/// A run.
+/// @param requester  account that opened the run and may fund, change, close and refund it
 /// @param version    newest checkpoint version
-/// @param escrow     credits locked and not reserved
-/// @param reserved   credits promised to rounds that have not ended, deposits on their appeals included
 /// @param closed     no new rounds
-/// @param terms      those in effect now
+/// @param escrow     credits locked and not reserved
+/// @param reserved   credits reserved for rounds that have not ended, deposits of their appeals included
+/// @param terms      terms in effect now
 struct Run {
     address requester;
     uint32 version;
@@ -61,96 +59,305 @@ struct Run {
     RunTerms terms;
 }
 
-/// Jobs of one round that went into a checkpoint.
+/// Jobs of one round that a checkpoint was trained on.
+/// @param round  number of the round
+/// @param jobs   bitmap: bit j stands for job j
 struct Consumption {
     uint256 round;
     uint256 jobs;
 }
 
-/// @title Market: runs, their escrow, who joined them, and their checkpoints
-/// @notice Anyone may open a run. Nodes consent to its rules by joining at their hash. New terms are announced and take effect
-/// after notice, at a rules hash this run never had: every node has to join again, and rounds already open keep the terms they
-/// were opened with. A checkpoint is published together
-/// with the jobs it was trained on; `Rounds` refuses any that is not accepted now or was consumed before, so nothing that was
-/// not accepted is trained on, and nothing twice.
+/// @title IMarket
+/// @notice Runs, their terms and escrow, the nodes that joined them, and their checkpoints. Run ids start at 1,
+/// checkpoint versions at 0.
+/// @notice Nodes consent to a run's rules by joining at their hash. New terms take effect after notice, always with a
+/// new rules hash, so that every node has to join again. A round keeps the terms it was opened with.
+/// @dev Constructor: IRegistry registry, ICredits credits, address rounds, MarketTerms terms. Reverts `BadTerms` unless
+/// maxRoundSeconds is less than the registry's unbondingDelay.
 interface IMarket {
-    /// Version 0 is the model the run starts from. `uri` says where rules and manifest can be fetched.
+    /// @notice A run was opened.
+    /// @param run           id of the run
+    /// @param requester     account that opened it
+    /// @param terms         its terms
+    /// @param manifestRoot  manifest root of version 0, the model the run starts from
+    /// @param uri           where rules and manifest can be fetched; opaque here
     event RunOpened(uint256 indexed run, address indexed requester, RunTerms terms, bytes32 manifestRoot, string uri);
+
+    /// @notice Credits were added to a run's escrow.
+    /// @param run        id of the run
+    /// @param requester  account debited
+    /// @param amount     credits added
+    /// @param escrow     the run's escrow now
     event RunFunded(uint256 indexed run, address indexed requester, uint256 amount, uint256 escrow);
+
+    /// @notice A run accepts no new rounds from now on.
+    /// @param run        id of the run
+    /// @param requester  its requester
     event RunClosed(uint256 indexed run, address indexed requester);
+
+    /// @notice Escrow was returned to the requester.
+    /// @param run        id of the run
+    /// @param requester  account credited
+    /// @param amount     credits returned
+    /// @param escrow     the run's escrow now
     event RunRefunded(uint256 indexed run, address indexed requester, uint256 amount, uint256 escrow);
-    /// `terms` replace the present ones from `effectiveAt` on, and an earlier announcement that had not taken effect at once.
+
+    /// @notice New terms were announced. They replace an earlier announcement that had not taken effect.
+    /// @param run          id of the run
+    /// @param requester    its requester
+    /// @param terms        the new terms
+    /// @param effectiveAt  timestamp in seconds from which they are in effect
     event TermsAnnounced(uint256 indexed run, address indexed requester, RunTerms terms, uint40 effectiveAt);
+
+    /// @notice A node joined a run.
+    /// @param run        id of the run
+    /// @param node       id of the node
+    /// @param rulesHash  the rules it consents to
     event NodeJoined(uint256 indexed run, uint32 indexed node, bytes32 rulesHash);
+
+    /// @notice A node left a run. Also emitted if it had not joined.
+    /// @param run   id of the run
+    /// @param node  id of the node
     event NodeLeft(uint256 indexed run, uint32 indexed node);
+
+    /// @notice Escrow was reserved for a round.
+    /// @param run     id of the run
+    /// @param round   number of the round
+    /// @param amount  credits
     event EscrowReserved(uint256 indexed run, uint256 indexed round, uint256 amount);
+
+    /// @notice The unspent reserve of a round was returned to escrow.
+    /// @param run     id of the run
+    /// @param round   number of the round
+    /// @param amount  credits
     event EscrowReleased(uint256 indexed run, uint256 indexed round, uint256 amount);
-    /// `owner`'s credits stand as a deposit on `round`, an appeal.
+
+    /// @notice Credits were deposited on an appeal.
+    /// @param run     id of the run
+    /// @param round   number of the appeal
+    /// @param owner   the appellant, account debited
+    /// @param amount  credits
     event DepositLocked(uint256 indexed run, uint256 indexed round, address indexed owner, uint256 amount);
-    /// What is left of a deposit, or what escrow adds to it, became free credits of `to`.
+
+    /// @notice Credits of an appeal were paid out: the rest of its deposit with the fees covered, or the forfeited
+    /// bond.
+    /// @param run     id of the run
+    /// @param round   number of the appeal
+    /// @param to      the appellant, or the treasury for a forfeited bond; account credited
+    /// @param amount  credits
     event DepositPaidOut(uint256 indexed run, uint256 indexed round, address indexed to, uint256 amount);
+
+    /// @notice A checkpoint was published.
+    /// @param run           id of the run
+    /// @param version       its version
+    /// @param manifestRoot  root of its manifest
+    /// @param consumed      jobs it was trained on
     event CheckpointPublished(
         uint256 indexed run, uint32 indexed version, bytes32 manifestRoot, Consumption[] consumed
     );
 
+    /// @notice No run has this id.
+    /// @param run  the id
     error UnknownRun(uint256 run);
+
+    /// @notice The run is closed.
+    /// @param run  id of the run
     error RunIsClosed(uint256 run);
+
+    /// @notice The run is not closed.
+    /// @param run  id of the run
     error RunNotClosed(uint256 run);
+
+    /// @notice The function is for the run's requester only.
+    /// @param run        id of the run
+    /// @param requester  its requester
+    /// @param caller     the caller
     error NotRequester(uint256 run, address requester, address caller);
+
+    /// @notice The function is for the run's trainer only.
+    /// @param run      id of the run
+    /// @param trainer  trainer by the terms in effect
+    /// @param caller   the caller
     error NotTrainer(uint256 run, address trainer, address caller);
+
+    /// @notice The function is for `Rounds` only.
+    /// @param caller  the caller
     error NotRounds(address caller);
+
+    /// @notice The function is for the node's owner only.
+    /// @param node    id of the node
+    /// @param owner   its owner
+    /// @param caller  the caller
     error NotNodeOwner(uint32 node, address owner, address caller);
+
+    /// @notice Only workers join runs.
+    /// @param node  id of the node
     error NotWorker(uint32 node);
+
+    /// @notice The node has not joined the run at the required rules hash.
+    /// @param run   id of the run
+    /// @param node  id of the node
     error NotJoined(uint256 run, uint32 node);
+
+    /// @notice The rules hash is not the one in effect.
+    /// @param given    the hash given
+    /// @param present  the hash in effect
     error WrongRules(bytes32 given, bytes32 present);
+
+    /// @notice The amount is zero.
     error ZeroAmount();
+
+    /// @notice A term or a manifest root is invalid.
+    /// @param field  name of the first invalid field; "seconds" if the phases together last too long
     error BadTerms(string field);
-    /// A run takes a rules hash once, so that nobody is still joined at it from before.
+
+    /// @notice The run has or had these rules, in effect or announced only. A node that joined at them before would
+    /// otherwise be joined at the new terms without its consent.
+    /// @param run        id of the run
+    /// @param rulesHash  the hash
     error RulesUsedBefore(uint256 run, bytes32 rulesHash);
+
+    /// @notice The run has less escrow than needed.
+    /// @param run   id of the run
+    /// @param have  its escrow
+    /// @param need  credits needed
     error EscrowTooSmall(uint256 run, uint256 have, uint256 need);
+
+    /// @notice The version is not greater than the newest.
+    /// @param given    the version given
+    /// @param present  the newest version
     error VersionNotNext(uint32 given, uint32 present);
 
+    /// @notice Opens a run. Anyone may call it; the caller becomes its requester.
+    /// @dev Reverts `BadTerms` unless, with a = appealSeats, c = committee and
+    /// v = 2 * (drawSeconds + commitSeconds + revealSeconds), the time of voting with a redraw:
+    ///  - coordinator, trainer, rulesHash, manifestRoot, maxUnits, workSeconds, drawSeconds, commitSeconds,
+    ///    revealSeconds are not zero;
+    ///  - c and a are as described at `RunTerms`, and challengeSeconds is zero if and only if a is;
+    ///  - workSeconds + v, plus challengeSeconds + v if a is not zero, is at most maxRoundSeconds ("seconds");
+    ///  - if a is not zero, (a - 1) * jurorFee, the maximum fees of an undecided appeal, is at most maxUnits *
+    ///    pricePerUnit ("jurorFee");
+    ///  - 256 * maxUnits * pricePerUnit + 30 * jurorFee is below 2^128 ("pricePerUnit").
+    /// @param terms         terms of the run
+    /// @param manifestRoot  keccak256 of the manifest of version 0; opaque here, defined in protocol/wire/manifest.py
+    /// @param uri           where rules and manifest can be fetched; opaque here
+    /// @return run  id of the new run
     function open(RunTerms calldata terms, bytes32 manifestRoot, string calldata uri) external returns (uint256 run);
-    /// Locks `amount` of the requester's credits in the run's escrow.
+
+    /// @notice Locks free credits of the requester in the run's escrow. Requester only, while the run is not closed.
+    /// @param run     id of the run
+    /// @param amount  credits, not zero
     function fund(uint256 run, uint128 amount) external;
-    /// No new rounds; rounds already open run to their end.
+
+    /// @notice Refuses new rounds and nodes for good. Open rounds continue, and checkpoints may still be published.
+    /// Requester only.
+    /// @param run  id of the run
     function close(uint256 run) external;
-    /// Returns unreserved escrow to the requester's credits. Only once closed.
+
+    /// @notice Returns unreserved escrow to the requester's free credits. Requester only, once the run is closed.
+    /// @param run     id of the run
+    /// @param amount  credits, not zero
     function refund(uint256 run, uint128 amount) external;
-    /// By the requester: new terms, in effect after notice. The latest announcement counts.
+
+    /// @notice Announces new terms, in effect noticeSeconds later. Requester only, while the run is not closed.
+    /// @dev Replaces an earlier announcement that is not in effect yet. Reverts `BadTerms` as `open` does, and
+    /// `RulesUsedBefore`.
+    /// @param run    id of the run
+    /// @param terms  new terms, with a rules hash the run never had
     function announce(uint256 run, RunTerms calldata terms) external;
-    /// By the node's owner, at the run's present rules hash.
+
+    /// @notice Joins a worker to a run. Node's owner only, while the run is not closed.
+    /// @param run        id of the run
+    /// @param node       id of the node
+    /// @param rulesHash  the rules hash in effect
     function join(uint256 run, uint32 node, bytes32 rulesHash) external;
+
+    /// @notice Removes a node from a run, so that it is not listed in new rounds. Node's owner only.
+    /// @param run   id of the run
+    /// @param node  id of the node
     function leave(uint256 run, uint32 node) external;
-    /// By the trainer key: `version` must be greater than the newest, each job accepted and not consumed before.
+
+    /// @notice Publishes a checkpoint and marks the jobs it was trained on as consumed. Trainer only.
+    /// @dev Calls `ISettlement.consume` for each entry, which reverts unless every job is accepted and was not consumed
+    /// before.
+    /// @param run           id of the run
+    /// @param version       greater than the newest version
+    /// @param manifestRoot  keccak256 of the manifest, not zero; opaque here, defined in protocol/wire/manifest.py
+    /// @param consumed      jobs it was trained on
     function publish(uint256 run, uint32 version, bytes32 manifestRoot, Consumption[] calldata consumed) external;
 
-    /// Rounds only: moves escrow to reserved.
+    /// @notice Moves credits from escrow to reserved. `Rounds` only.
+    /// @param run     id of the run
+    /// @param round   number of the round
+    /// @param amount  credits
     function reserve(uint256 run, uint256 round, uint128 amount) external;
-    /// Rounds only: moves reserved back to escrow.
+
+    /// @notice Moves credits from reserved back to escrow. `Rounds` only.
+    /// @param run     id of the run
+    /// @param round   number of the round
+    /// @param amount  credits
     function release(uint256 run, uint256 round, uint128 amount) external;
-    /// Rounds only: pays reserved credits to the owner of a node.
+
+    /// @notice Pays reserved credits to a node's owner. `Rounds` only.
+    /// @param run     id of the run
+    /// @param round   number of the round
+    /// @param node    id of the node
+    /// @param owner   account to credit
+    /// @param amount  credits
     function pay(uint256 run, uint256 round, uint32 node, address owner, uint128 amount) external;
-    /// Rounds only: as `pay` for each payment, packed as `Credits.earnAll` takes them; one of nothing is passed over.
+
+    /// @notice Pays reserved credits to many nodes' owners. `Rounds` only.
+    /// @param run       id of the run
+    /// @param round     number of the round
+    /// @param payments  packed as for `ICredits.earnAll`
     function payAll(uint256 run, uint256 round, bytes calldata payments) external;
-    /// Rounds only: takes a deposit on `round` from `owner`'s free credits; counts as reserved.
+
+    /// @notice Locks free credits of an appellant as a deposit, which counts as reserved. `Rounds` only.
+    /// @param run     id of the run
+    /// @param round   number of the appeal
+    /// @param owner   the appellant, account to debit
+    /// @param amount  credits
     function deposit(uint256 run, uint256 round, address owner, uint128 amount) external;
-    /// Rounds only: gives reserved credits of `round` to `to`.
+
+    /// @notice Turns reserved credits of an appeal into free credits. `Rounds` only.
+    /// @param run     id of the run
+    /// @param round   number of the appeal
+    /// @param to      account to credit
+    /// @param amount  credits
     function payOut(uint256 run, uint256 round, address to, uint128 amount) external;
 
+    /// @notice Number of runs opened; also the newest id.
     function runCount() external view returns (uint256);
-    /// Reverts `UnknownRun` for an id never given.
+
+    /// @notice A run. Reverts `UnknownRun`.
     function runOf(uint256 run) external view returns (Run memory);
-    /// The terms announced last, in effect already or not, and from when they count; zeros where none were.
+
+    /// @notice The latest announcement, in effect or not. Reverts `UnknownRun`.
+    /// @return terms        announced terms; zeros if none were
+    /// @return effectiveAt  timestamp in seconds from which they are in effect; zero if none were
     function announcedOf(uint256 run) external view returns (RunTerms memory terms, uint40 effectiveAt);
+
+    /// @notice Protocol-wide delays.
     function terms() external view returns (MarketTerms memory);
-    /// The rules hash at which the node joined; zero where it has not.
+
+    /// @notice The rules hash at which a node joined last; zero if it has not joined or has left.
     function joinedAt(uint256 run, uint32 node) external view returns (bytes32);
-    /// Reverts `NotJoined` unless every node of packed assignments has joined at `rulesHash`.
+
+    /// @notice Reverts `NotJoined` unless every listed node has joined a run at a rules hash.
+    /// @param run          id of the run
+    /// @param rulesHash    the rules hash
+    /// @param assignments  packed as for `IRounds.open`
     function requireJoined(uint256 run, bytes32 rulesHash, bytes calldata assignments) external view;
-    /// Zero where the version was never published.
+
+    /// @notice Manifest root of a checkpoint; zero if the version was not published.
     function manifestRootOf(uint256 run, uint32 version) external view returns (bytes32);
+
+    /// @notice The node registry.
     function registry() external view returns (IRegistry);
+
+    /// @notice The credits that escrow is locked in.
     function credits() external view returns (ICredits);
+
+    /// @notice The only caller of `reserve`, `release`, `pay`, `payAll`, `deposit` and `payOut`.
     function rounds() external view returns (address);
 }

@@ -5,7 +5,7 @@ import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {IAdmin} from "./IAdmin.sol";
 import {ICredits} from "./ICredits.sol";
 
-/// What a node does. A node has one role for life; an owner's nodes all share one role.
+/// Role of a node, fixed for life. All nodes of an owner have the same role.
 enum Role {
     None,
     Worker,
@@ -14,23 +14,27 @@ enum Role {
 
 /// Why a bond was slashed.
 enum Cause {
+    /// A worker's job was judged fraudulent.
     Fraud,
+    /// A juror did not commit or did not reveal.
     Absence,
+    /// A juror sided with a majority that an appeal overturned.
     Overturned
 }
 
-/// One registered node.
-/// @param owner         wallet that posted the bond and earns the credits
-/// @param role          worker or validator
-/// @param slot          validator: its place among the 256 slots; worker: 0
-/// @param capacity      worker: most jobs in flight; validator: 1
-/// @param inFlight      jobs listed in rounds that have not ended
-/// @param activeAt      timestamp in seconds from which the node may be listed or drawn
-/// @param retiredAt     timestamp in seconds at which its owner retired it; 0 while in service
-/// @param bond          token wei at stake, counted through unbonding until withdrawn
-/// @param revoked       the key was revoked and not replaced: neither listed nor drawn
-/// @param withdrawn     the bond was paid out; the node is gone for good
-/// @param key           session key on the host; signs submissions (worker) or sends votes (validator); zero while revoked
+/// A registered node.
+/// @param owner      account that posted the bond and earns the credits
+/// @param role       worker or validator
+/// @param slot       validator: its slot, 0 to 255; worker: 0
+/// @param capacity   worker: maximum jobs in flight; validator: 1
+/// @param inFlight   worker: jobs listed and neither settled nor freed; validator: 0
+/// @param activeAt   timestamp in seconds from which the node may be listed or drawn
+/// @param retiredAt  timestamp in seconds of its retirement; 0 while in service
+/// @param bond       wei at stake, until withdrawn
+/// @param revoked    the key was revoked and not replaced; the node is neither listed nor drawn
+/// @param withdrawn  the bond was paid out; the node cannot return
+/// @param key        session key; signs submissions (worker) or sends votes (validator); zero while revoked or
+///                   withdrawn
 struct Node {
     address owner;
     Role role;
@@ -45,11 +49,11 @@ struct Node {
     address key;
 }
 
-/// Protocol-wide amounts and delays, fixed at deployment.
+/// Protocol-wide bonds and delays, fixed at deployment.
 /// @param bondPerJob       worker bond in wei for each unit of capacity
-/// @param validatorBond    fixed bond of a validator slot in wei
-/// @param activationDelay  seconds between registration and being active
-/// @param unbondingDelay   seconds between retirement and withdrawal; must be at least the longest possible round
+/// @param validatorBond    bond of a validator in wei
+/// @param activationDelay  seconds from registration to `activeAt`
+/// @param unbondingDelay   seconds from retirement to withdrawal; more than the market's maxRoundSeconds
 struct RegistryTerms {
     uint128 bondPerJob;
     uint128 validatorBond;
@@ -57,16 +61,24 @@ struct RegistryTerms {
     uint40 unbondingDelay;
 }
 
-/// @title Registry: nodes, their keys and their bonds
-/// @notice An owner registers nodes and posts a bond for each. Both keys consent: the owner by sending the transaction,
-/// the node key by an EIP-712 signature over
-/// `NodeBinding(address owner,address key,uint8 role,uint32 capacity,uint256 deadline)` in the domain
-/// ("Assize Registry", "1", chain id, this contract). Only `Rounds` may count jobs in flight and slash.
-/// Slashed bonds are kept here for the treasury, never paid to whoever decided.
-/// token.balanceOf(Registry) >= totalBonded() + treasuryBalance() at every moment.
-/// `multicall` (OpenZeppelin) joins calls into one transaction: `selfPermit` and `register` together need no approval before.
-/// @dev Assumes a token that keeps its amounts and calls nobody back. An owner's role is for life, also without nodes.
+/// @title IRegistry
+/// @notice Nodes, their session keys and their bonds. Node ids start at 1.
+/// @notice Slashed bonds stay here until they are swept to the treasury or awarded to an appellant; jurors never
+/// receive them.
+/// @dev Invariant: token.balanceOf(this) >= totalBonded() + treasuryBalance().
+/// @dev Assumes a token that transfers exact amounts and does not call back.
+/// @dev Also an OpenZeppelin `Multicall`: `multicall` joins `selfPermit` and `register` in one transaction.
+/// @dev Constructor: IERC20 token, IAdmin admin, ICredits credits, address rounds, RegistryTerms terms.
 interface IRegistry {
+    /// @notice A node was registered and its bond taken.
+    /// @param node      id of the node
+    /// @param owner     its owner
+    /// @param key       its session key
+    /// @param role      worker or validator
+    /// @param slot      validator: its slot; worker: 0
+    /// @param capacity  maximum jobs in flight
+    /// @param bond      wei taken
+    /// @param activeAt  timestamp in seconds from which it may be listed or drawn
     event NodeRegistered(
         uint32 indexed node,
         address indexed owner,
@@ -77,104 +89,290 @@ interface IRegistry {
         uint256 bond,
         uint40 activeAt
     );
+
+    /// @notice A bond was increased.
+    /// @param node    id of the node
+    /// @param owner   its owner, not necessarily the payer
+    /// @param amount  wei added
+    /// @param bond    the bond now
     event BondToppedUp(uint32 indexed node, address indexed owner, uint256 amount, uint256 bond);
+
+    /// @notice A node was taken out of service.
+    /// @param node            id of the node
+    /// @param owner           its owner
+    /// @param retiredAt       timestamp in seconds
+    /// @param withdrawableAt  timestamp in seconds from which the bond can be withdrawn
     event NodeRetired(uint32 indexed node, address indexed owner, uint40 retiredAt, uint40 withdrawableAt);
+
+    /// @notice The rest of a retired node's bond was paid out.
+    /// @param node    id of the node
+    /// @param owner   its owner and the receiver
+    /// @param amount  wei paid, possibly zero
     event BondWithdrawn(uint32 indexed node, address indexed owner, uint256 amount);
-    /// `amount` is what was taken, at most the bond left; `bond` is what remains.
+
+    /// @notice A bond was slashed.
+    /// @param node    id of the node
+    /// @param owner   its owner
+    /// @param round   number of the round; the appeal's number for absence from an appeal, but the number of the round
+    ///                appealed against for the consequences of its verdict
+    /// @param cause   why
+    /// @param amount  wei taken: at most the bond, possibly zero
+    /// @param bond    the bond left
     event NodeSlashed(
         uint32 indexed node, address indexed owner, uint256 indexed round, Cause cause, uint256 amount, uint256 bond
     );
+
+    /// @notice A node has a new session key.
+    /// @param node   id of the node
+    /// @param owner  its owner
+    /// @param key    the new key
     event KeyRotated(uint32 indexed node, address indexed owner, address indexed key);
+
+    /// @notice A session key was revoked.
+    /// @param node   id of the node
+    /// @param owner  its owner
+    /// @param key    the revoked key
     event KeyRevoked(uint32 indexed node, address indexed owner, address indexed key);
-    /// Slashed bonds left for the treasury.
+
+    /// @notice Slashed tokens were sent to the treasury.
+    /// @param treasury  receiver
+    /// @param amount    wei
     event TreasurySwept(address indexed treasury, uint256 amount);
-    /// Slashed bonds became credits of the one who had a verdict overturned.
+
+    /// @notice Slashed tokens were turned into credits of an appellant.
+    /// @param owner   the appellant
+    /// @param round   number of the round appealed against
+    /// @param amount  wei
     event SlashesAwarded(address indexed owner, uint256 indexed round, uint256 amount);
 
+    /// @notice The function is for the node's owner only.
+    /// @param node    id of the node
+    /// @param owner   its owner
+    /// @param caller  the caller
     error NotOwner(uint32 node, address owner, address caller);
+
+    /// @notice The function is for `Rounds` only.
+    /// @param caller  the caller
     error NotRounds(address caller);
+
+    /// @notice No node has this id.
+    /// @param node  the id
     error UnknownNode(uint32 node);
+
+    /// @notice The role is `None`.
     error UnknownRole();
+
+    /// @notice The key is or was bound to a node.
+    /// @param key   the key
+    /// @param node  id of that node
     error KeyInUse(address key, uint32 node);
+
+    /// @notice The node key did not sign its binding.
+    /// @param recovered  the signer; zero if the signature is malformed
+    /// @param key        the key given
     error BadKeySignature(address recovered, address key);
+
+    /// @notice The signature's deadline has passed.
+    /// @param deadline  timestamp in seconds
+    /// @param now_      timestamp of the block
     error SignatureExpired(uint256 deadline, uint256 now_);
+
+    /// @notice The owner registered a node of the other role before. The role is fixed even if it has no nodes left.
+    /// @param owner  the caller
+    /// @param role   its role
     error OwnerHasOtherRole(address owner, Role role);
+
+    /// @notice All 256 validator slots are taken.
     error NoFreeSlot();
+
+    /// @notice The amount is zero.
     error ZeroAmount();
+
+    /// @notice The capacity is zero.
     error ZeroCapacity();
-    /// A validator is one ticket: its capacity is 1.
+
+    /// @notice A validator's capacity must be 1.
+    /// @param capacity  the capacity given
     error NotOneTicket(uint32 capacity);
+
+    /// @notice The node is retired.
+    /// @param node  id of the node
     error AlreadyRetired(uint32 node);
+
+    /// @notice The node is not retired.
+    /// @param node  id of the node
     error NotRetired(uint32 node);
+
+    /// @notice The bond was withdrawn.
+    /// @param node  id of the node
     error AlreadyWithdrawn(uint32 node);
+
+    /// @notice The key is revoked.
+    /// @param node  id of the node
     error AlreadyRevoked(uint32 node);
+
+    /// @notice The bond cannot be withdrawn yet.
+    /// @param node            id of the node
+    /// @param withdrawableAt  timestamp in seconds at which the unbonding delay ends
+    /// @param inFlight        jobs in flight
     error StillBonded(uint32 node, uint256 withdrawableAt, uint32 inFlight);
+
+    /// @notice The node is a validator, retired, not active yet, below its required bond, or without a key.
+    /// @param node  id of the node
     error NotListable(uint32 node);
+
+    /// @notice The node would exceed its capacity.
+    /// @param node      id of the node
+    /// @param inFlight  jobs in flight with those asked for
+    /// @param capacity  its capacity
     error OverCapacity(uint32 node, uint32 inFlight, uint32 capacity);
 
-    /// Registers a node and takes exactly the bond its role and capacity require from the caller's tokens.
+    /// @notice Registers a node and takes its required bond from the caller's tokens. The caller becomes its owner.
+    /// @dev The node key consents by an EIP-712 signature over `NodeBinding(address owner,address key,uint8 role,uint32
+    /// capacity,uint256 deadline)` in the domain ("Assize Registry", "1", chain id, this contract). Signatures are 65
+    /// bytes: r, s, v with v 27 or 28 and s in the lower half order.
+    /// @dev A validator gets the lowest free slot.
+    /// @param role          worker or validator; must equal the role of the caller's other nodes, present and past
+    /// @param key           session key, never bound before
+    /// @param capacity      worker: maximum jobs in flight, not zero; validator: 1
+    /// @param deadline      last timestamp in seconds at which the signature is valid
+    /// @param keySignature  by `key` over the binding
+    /// @return node  id of the new node
     function register(Role role, address key, uint32 capacity, uint256 deadline, bytes calldata keySignature)
         external
         returns (uint32 node);
-    /// Adds to the bond of a node in service; anyone may. Brings a slashed node back to its minimum, or keeps a margin above
-    /// it, so that one penalty does not take the node out of service.
+
+    /// @notice Adds the caller's tokens to the bond of a node that is not retired. Anyone may call it.
+    /// @dev Restores a slashed node to its required bond, or adds a margin, so that one penalty does not take it out of
+    /// service.
+    /// @param node    id of the node
+    /// @param amount  wei, not zero
     function topUp(uint32 node, uint128 amount) external;
-    /// Takes a node out of service: it is no longer listed or drawn. Its bond stays slashable until withdrawn.
+
+    /// @notice Takes a node out of service: it is no longer listed or drawn. Owner only.
+    /// @dev Its bond can be slashed until it is withdrawn.
+    /// @param node  id of the node
     function retire(uint32 node) external;
-    /// Pays what is left of a retired node's bond to its owner, after the unbonding delay and with nothing in flight.
+
+    /// @notice Pays the rest of a retired node's bond to its owner. Owner only, after the unbonding delay, with no job
+    /// in flight.
+    /// @dev Unbinds the key and frees a validator's slot.
+    /// @param node  id of the node
+    /// @return amount  wei paid
     function withdraw(uint32 node) external returns (uint256 amount);
-    /// Replaces the node key, or gives a new one to a node whose key was revoked; the new key consents with the same
-    /// `NodeBinding`. A key is bound once: one that was rotated out, revoked or withdrawn can never be bound again.
+
+    /// @notice Replaces a node's key, revoked or not. Owner only.
+    /// @dev A key is bound once: one that was rotated out, revoked or withdrawn cannot be bound again.
+    /// @param node          id of the node
+    /// @param key           new session key, never bound before
+    /// @param deadline      last timestamp in seconds at which the signature is valid
+    /// @param keySignature  by `key` over the `NodeBinding` of `register`, with the node's role and capacity
     function rotateKey(uint32 node, address key, uint256 deadline, bytes calldata keySignature) external;
-    /// Ends the node key at once: nothing it signs counts any more, and the node is not listed or drawn until it has a new key.
-    /// @dev A validator with a seat can no longer vote there and pays for its absence.
+
+    /// @notice Invalidates a node's key at once. The node is neither listed nor drawn until it has a new key. Owner
+    /// only.
+    /// @dev A seated validator cannot vote without a key: unless it rotates in a new one in time, it pays the absence
+    /// penalty.
+    /// @param node  id of the node
     function revokeKey(uint32 node) external;
-    /// Spends the caller's EIP-2612 permit for this contract. A permit somebody else has spent already is no error: the
-    /// allowance is there all the same.
+
+    /// @notice Uses the caller's EIP-2612 permit for this contract.
+    /// @dev A permit that fails is ignored, as it may have been used by a transaction that copied it.
+    /// @param amount    allowance in wei
+    /// @param deadline  timestamp in seconds
+    /// @param v         27 or 28
+    /// @param r         first word of the signature
+    /// @param s         second word of the signature
     function selfPermit(uint256 amount, uint256 deadline, uint8 v, bytes32 r, bytes32 s) external;
-    /// Sends what was slashed to the treasury. Anyone may.
+
+    /// @notice Sends all slashed tokens that were not awarded to the treasury. Anyone may call it.
+    /// @return amount  wei sent, not zero
     function sweep() external returns (uint256 amount);
 
-    /// Rounds only: counts the jobs of packed assignments in flight; refuses a node that is not listable or would pass its
-    /// capacity. Returns how many they are in all.
+    /// @notice Counts listed jobs as in flight. `Rounds` only.
+    /// @dev Reverts `UnknownNode`, `NotListable` or `OverCapacity` if a node cannot take its jobs. A node may be listed
+    /// more than once.
+    /// @param assignments  packed as for `IRounds.open`
+    /// @return jobs  number of jobs
     function reserveJobs(bytes calldata assignments) external returns (uint256 jobs);
-    /// Rounds only: counts the jobs of packed assignments as no longer in flight. Returns the owner of each listed node, to whom
-    /// its pay goes.
+
+    /// @notice Counts listed jobs as no longer in flight. `Rounds` only.
+    /// @param assignments  packed as for `IRounds.open`
+    /// @return owners  owner of each listing's node, in order
     function freeJobs(bytes calldata assignments) external returns (address[] memory owners);
-    /// Rounds only: moves min(amount, bond), unbonding or not, to what the treasury is owed. Returns what was taken.
+
+    /// @notice Takes min(amount, bond) from a node's bond, unbonding or not, and keeps it for the treasury. `Rounds`
+    /// only.
+    /// @param node    id of the node
+    /// @param round   number of the round
+    /// @param cause   why
+    /// @param amount  wei
+    /// @return taken  wei taken
     function slash(uint32 node, uint256 round, Cause cause, uint256 amount) external returns (uint256 taken);
-    /// Rounds only: turns `amount` of what was slashed into credits of `owner`.
+
+    /// @notice Turns slashed tokens into credits of an appellant. `Rounds` only.
+    /// @param owner   the appellant
+    /// @param round   number of the round appealed against
+    /// @param amount  wei, at most `treasuryBalance`
     function award(address owner, uint256 round, uint256 amount) external;
 
+    /// @notice Number of nodes ever registered; also the newest id.
     function nodeCount() external view returns (uint32);
-    /// Reverts `UnknownNode` for an id never given.
+
+    /// @notice A node. Reverts `UnknownNode` for an id never given.
     function nodeOf(uint32 node) external view returns (Node memory);
-    /// 0 where the key is bound to no node.
+
+    /// @notice Id of the node a key is bound to now; 0 if none.
     function nodeByKey(address key) external view returns (uint32);
-    /// The bond a node must hold to be listable.
+
+    /// @notice Bond in wei a node must hold to be listed or drawn: validatorBond, or bondPerJob * capacity. Reverts
+    /// `UnknownRole`.
     function requiredBond(Role role, uint32 capacity) external view returns (uint256);
-    /// In service, active by now, holding its required bond and a key.
+
+    /// @notice True if the node is not retired, active, holds its required bond and has a key. Reverts `UnknownNode`.
+    /// @dev Also true of validators, which `reserveJobs` refuses.
     function isListable(uint32 node) external view returns (bool);
-    /// Reverts `UnknownNode` for an id never given.
+
+    /// @notice Owner of a node. Reverts `UnknownNode`.
     function ownerOf(uint32 node) external view returns (address);
-    /// The session key; zero while it is revoked and once the bond is withdrawn. Reverts `UnknownNode` for an id never given.
+
+    /// @notice Session key of a node; zero while revoked and after withdrawal. Reverts `UnknownNode`.
     function keyOf(uint32 node) external view returns (address);
-    /// The session keys of many nodes; zero where there is no such node as well.
+
+    /// @notice Session keys of many nodes, in order; zero also for an unknown id.
     function keysOf(uint32[] calldata nodes) external view returns (address[] memory);
-    /// Bitmap of the slots whose validator may be drawn now: in service, active, holding its bond and a key.
+
+    /// @notice Bitmap of the slots whose validator may be drawn now: not retired, active, with its required bond and a
+    /// key.
+    /// @return slots  bit i stands for slot i
     function eligible() external view returns (uint256 slots);
-    /// The validator at a slot; 0 where it is free. A slot is freed when its bond is withdrawn, so that it keeps its node
+
+    /// @notice Id of the validator at a slot; 0 if the slot is free.
+    /// @dev A slot is freed at withdrawal only. The unbonding delay exceeds maxRoundSeconds, so a slot keeps its node
     /// through every round that was opened while the node could be drawn.
     function nodeAt(uint8 slot) external view returns (uint32 node);
-    /// Highest slot ever taken, plus one. At most 256.
+
+    /// @notice Highest slot ever taken, plus one; at most 256.
     function slotCount() external view returns (uint16);
+
+    /// @notice Protocol-wide bonds and delays.
     function terms() external view returns (RegistryTerms memory);
-    /// Slashed and neither swept nor awarded.
+
+    /// @notice Slashed wei, neither swept nor awarded.
     function treasuryBalance() external view returns (uint256);
+
+    /// @notice The contract that names the treasury.
     function admin() external view returns (IAdmin);
+
+    /// @notice The contract that receives awards.
     function credits() external view returns (ICredits);
+
+    /// @notice The token bonds are posted in.
     function token() external view returns (IERC20);
+
+    /// @notice The only caller of `reserveJobs`, `freeJobs`, `slash` and `award`.
     function rounds() external view returns (address);
-    /// The contract's total of bonds, unbonding ones included.
+
+    /// @notice Sum of all bonds in wei, unbonding ones included.
     function totalBonded() external view returns (uint256);
 }

@@ -5,7 +5,7 @@ import {IAdmin} from "./IAdmin.sol";
 import {IMarket} from "./IMarket.sol";
 import {IRegistry} from "./IRegistry.sol";
 
-/// Where a round stands.
+/// State of a round. An appeal starts at Closed.
 ///
 ///   None -> Open -> Closed -> Voting -> Tallied -> Settled
 ///             \________\_________\________________> Void
@@ -22,28 +22,29 @@ enum State {
 /// Why a part of a batch was left out.
 enum Refusal {
     None,
-    /// No leaves, or not ascending by job.
+    /// No leaves, or leaves not ascending by job.
     Malformed,
-    /// A job of another node, or of none.
+    /// A job is not assigned to the part's node.
     NotAssigned,
+    /// A job was submitted before.
     AlreadySubmitted,
-    /// Not by the node key over these very fields.
+    /// The node key did not sign these fields.
     BadSignature
 }
 
-/// What a committee found about one job. Void is what is neither: no credit, no slash.
+/// A committee's finding on one job. Void is neither accepted nor fraud: no pay, no slash.
 enum Verdict {
     Void,
     Accepted,
     Fraud
 }
 
-/// Protocol-wide penalties, fixed at deployment: a run cannot change what fraud costs.
-/// @param fraudSlash       wei taken from the worker's bond for each fraudulent job, at most what is left
-/// @param absencePenalty   wei taken from a juror that did not commit or did not reveal
-/// @param overturnPenalty  wei taken from each juror of a majority that an appeal overturned
-/// @param appealBond       credits an appellant loses, beside the fees, when the verdict stands
-/// @param appealBounty     most credits a winning appellant is given beside what it spent
+/// Protocol-wide penalties, fixed at deployment; the same for all runs.
+/// @param fraudSlash       wei taken from a worker's bond for each fraudulent job
+/// @param absencePenalty   wei taken from the bond of a juror that did not commit or did not reveal
+/// @param overturnPenalty  wei taken from the bond of each juror of a majority that an appeal overturned
+/// @param appealBond       credits an appellant loses, besides the fees, if the verdict stands
+/// @param appealBounty     maximum credits a successful appellant is awarded besides its fees
 struct RoundsTerms {
     uint128 fraudSlash;
     uint128 absencePenalty;
@@ -52,15 +53,15 @@ struct RoundsTerms {
     uint128 appealBounty;
 }
 
-/// An appeal: what is disputed, and by whom. Its trial is a round of its own under its own number: no assignments and no
-/// submissions, the one job tried as bit `job`, drawn, voted on and tallied like any other.
-/// @param round      the round appealed against
-/// @param job        the job
-/// @param against    the verdict appealed against
-/// @param node       the worker
-/// @param units      what the worker claimed
-/// @param appellant  who appealed
-/// @param deposit    credits the appellant put up
+/// An appeal against the verdict on one job. It is also a round under its own number, without assignments and
+/// submissions, whose only job is bit `job`.
+/// @param round      number of the round appealed against
+/// @param job        number of the job
+/// @param against    verdict appealed against
+/// @param node       worker that submitted the job
+/// @param units      units it claimed
+/// @param appellant  account that appealed
+/// @param deposit    credits it deposited
 struct Appeal {
     uint48 round;
     uint8 job;
@@ -71,41 +72,45 @@ struct Appeal {
     uint128 deposit;
 }
 
-/// A round. What only its going on needs is kept until it ends, and zero from there on (events tell it for good): slotCount,
-/// appeals, openedAt, maxUnits, openBlock, closeBlock, appealSeats, pricePerUnit, jurorFee, the windows, assignmentsHash, eligible
-/// and appealed. A round that ended void after its close has ended when its jobs are freed.
-/// Bit j of a bitmap of jobs stands for job j; bit i of a bitmap of seats for seat i of the present committee.
-/// @param state            where the round stands
-/// @param attempt          0, or 1 after a redraw
-/// @param committee        seats
-/// @param revealing        voting only: committing is over
-/// @param jobs             1 to 256; 0 for an appeal
-/// @param slotCount        validator slots at opening
-/// @param batches          batches submitted
-/// @param settledBatches   batches settled
-/// @param appeals          appeals not decided yet
-/// @param appealSeats      seats of an appeal's committee; 0 where the run offers none
-/// @param committed        seats that committed
-/// @param revealed         seats that revealed
-/// @param abstained        seats that revealed the abstention code: no fee, no penalty, outside the quorum
-/// @param policyVersion    checkpoint version the rollouts must come from
-/// @param openedAt         timestamp in seconds; an appeal has that of the round appealed against
-/// @param deadline         end of the present phase (work, draw, commit, reveal or challenge), a timestamp in seconds
-/// @param run              the run
-/// @param maxUnits         most units one job is paid for
-/// @param openBlock        its hash is the beacon
-/// @param closeBlock       the draw's seed comes from this block or a later multiple of the window
-/// @param pricePerUnit     credits for one unit
-/// @param jurorFee         most credits one juror earns
-/// @param reserved         credits reserved and neither paid nor released
-/// @param drawSeconds      the run's windows as they stood at opening
-/// @param assignmentsHash  keccak256 of the packed assignments; zero once a void round's jobs are freed
-/// @param eligible         bitmap of the validator slots that may be drawn
-/// @param submitted        jobs submitted; for an appeal, the job tried
-/// @param accepted         jobs the committee accepted, as appeals have left it
-/// @param fraud            jobs the committee found fraudulent, as appeals have left it
-/// @param appealed         jobs ever appealed; each is settled by its appeal
-/// @param consumed         jobs that went into a checkpoint, overturned since or not
+/// A round or an appeal. Bit j of a bitmap of jobs stands for job j; bit i of a bitmap of seats for seat i of the
+/// present committee.
+/// @dev Fields marked * are needed only while the round is live and read zero once it has ended; events are the
+/// permanent record. A void round keeps them until its jobs are freed, by `close` or `free`. Of a settled round,
+/// settledBatches equals batches.
+/// @param state             state
+/// @param attempt           0, or 1 after a redraw
+/// @param committee         number of seats
+/// @param revealing         in state Voting: committing is over
+/// @param jobs              number of jobs listed, 1 to 256; 0 for an appeal
+/// @param slotCount         * validator slots at opening
+/// @param batches           number of batches taken
+/// @param settledBatches    * number of batches settled
+/// @param committed         bitmap of the seats that committed
+/// @param revealed          bitmap of the seats that revealed
+/// @param abstained         bitmap of the seats that abstained
+/// @param policyVersion     checkpoint version the rollouts must come from
+/// @param openedAt          * timestamp in seconds; for an appeal, that of the round appealed against
+/// @param deadline          end of the present phase (work, draw, commit, reveal or challenge), a timestamp in seconds
+/// @param run               id of the run
+/// @param maxUnits          * maximum units one job is paid for
+/// @param openBlock         * number of the opening block, whose hash is the beacon; 0 for an appeal
+/// @param closeBlock        * number of the block from which the draw's seed block follows
+/// @param appealSeats       * seats of an appeal's committee; 0 if the run offers no appeals
+/// @param appeals           * number of appeals not decided yet
+/// @param pricePerUnit      * credits for one unit
+/// @param jurorFee          * maximum credits one juror earns
+/// @param reserved          * credits reserved and neither paid nor released
+/// @param drawSeconds       * the run's window at opening
+/// @param commitSeconds     * the run's window at opening
+/// @param revealSeconds     * the run's window at opening
+/// @param challengeSeconds  * the run's window at opening
+/// @param assignmentsHash   * keccak256 of the packed assignments
+/// @param eligible          * bitmap of the validator slots that may be drawn, as of opening
+/// @param submitted         bitmap of the jobs submitted; for an appeal, of the job appealed
+/// @param accepted          bitmap of the jobs accepted, as appeals have left it
+/// @param fraud             bitmap of the jobs found fraudulent, as appeals have left it
+/// @param appealed          * bitmap of the jobs ever appealed; each is settled by its appeal
+/// @param consumed          bitmap of the jobs that went into a checkpoint, overturned since or not
 struct Round {
     State state;
     uint8 attempt;
@@ -143,13 +148,13 @@ struct Round {
     uint256 consumed;
 }
 
-/// One seat of a committee.
-/// @param node        the validator
-/// @param commitment  zero until committed, and again once revealed
-/// @param revealed    true once revealed
-/// @param abstained   revealed the abstention code: no fee, no penalty, outside the quorum
-/// @param accept      revealed bitmap, within what was submitted
-/// @param fraud       revealed bitmap, within what was submitted
+/// A seat of a committee.
+/// @param node        id of the validator
+/// @param revealed    it revealed
+/// @param abstained   it revealed an abstention: no fee, no penalty, not counted for the quorum
+/// @param commitment  its commitment; zero before it commits and after it reveals
+/// @param accept      revealed bitmap of accepted jobs, limited to those submitted
+/// @param fraud       revealed bitmap of fraudulent jobs, limited to those submitted
 struct Seat {
     uint32 node;
     bool revealed;
@@ -159,8 +164,22 @@ struct Seat {
     uint256 fraud;
 }
 
-/// @title RoundsFacts: what a round tells, and what both halves of its code share
+/// @title IRoundsFacts
+/// @notice Events, errors and views shared by both halves of the code of `Rounds`.
+/// @dev An appeal takes the next round number. CommitteeDrawn, VoteCommitted, RevealStarted, VoteRevealed,
+/// CommitteeRedrawn, RoundTallied, JurorSettled, RoundSettled and RoundVoided are emitted for appeals as well, under
+/// the appeal's number; `appealAt` tells whether a number is an appeal's.
 interface IRoundsFacts {
+    /// @notice A round was opened.
+    /// @param round          number of the round
+    /// @param run            id of the run
+    /// @param step           training step, as given by the coordinator; opaque here
+    /// @param policyVersion  checkpoint version the rollouts must come from
+    /// @param jobs           number of jobs
+    /// @param slotCount      validator slots now
+    /// @param reserved       credits reserved, see `IRounds.open`
+    /// @param deadline       end of work, a timestamp in seconds
+    /// @param assignments    packed as for `IRounds.open`
     event RoundOpened(
         uint256 indexed round,
         uint256 indexed run,
@@ -172,6 +191,15 @@ interface IRoundsFacts {
         uint40 deadline,
         bytes assignments
     );
+
+    /// @notice A part of a batch was taken.
+    /// @param round      number of the round
+    /// @param node       id of the worker
+    /// @param batch      number of the batch in its round
+    /// @param beacon     hash of the opening block as the worker signed it; not checked on chain
+    /// @param leaves     packed leaves, see `IRounds.submit`
+    /// @param uri        where the artifacts can be fetched; opaque here
+    /// @param signature  by the node key
     event Submitted(
         uint256 indexed round,
         uint32 indexed node,
@@ -181,15 +209,53 @@ interface IRoundsFacts {
         string uri,
         bytes signature
     );
-    /// The part of a batch at `index` was left out; the rest of the batch was taken.
+
+    /// @notice A part of a batch was left out; other parts of the batch were taken.
+    /// @param round   number of the round
+    /// @param node    node id in the part
+    /// @param index   position of the part in the batch, from 0
+    /// @param reason  why
     event SubmissionRefused(uint256 indexed round, uint32 indexed node, uint256 index, Refusal reason);
+
+    /// @notice Work has ended with at least one job submitted.
+    /// @param round      number of the round
+    /// @param submitted  bitmap of the jobs submitted
+    /// @param deadline   end of the draw, a timestamp in seconds
     event RoundClosed(uint256 indexed round, uint256 submitted, uint40 deadline);
+
+    /// @notice A committee was seated.
+    /// @param round      number of the round or appeal
+    /// @param attempt    0, or 1 after a redraw
+    /// @param seedBlock  number of the seed block
+    /// @param seed       its hash
+    /// @param jurors     ids of the validators by seat
+    /// @param deadline   end of committing, a timestamp in seconds
     event CommitteeDrawn(
         uint256 indexed round, uint8 attempt, uint64 seedBlock, bytes32 seed, uint32[] jurors, uint40 deadline
     );
+
+    /// @notice A juror committed its vote.
+    /// @param round       number of the round or appeal
+    /// @param juror       id of the validator
+    /// @param attempt     attempt of the committee
+    /// @param commitment  see `IRounds.commit`
     event VoteCommitted(uint256 indexed round, uint32 indexed juror, uint8 attempt, bytes32 commitment);
-    /// `deadline` is the end of revealing; emitted when the last seat commits or the first reveal follows the commit deadline.
+
+    /// @notice Revealing has begun: the last seat committed, or the first juror revealed after the commit deadline.
+    /// @param round     number of the round or appeal
+    /// @param attempt   attempt of the committee
+    /// @param deadline  end of revealing, a timestamp in seconds
     event RevealStarted(uint256 indexed round, uint8 attempt, uint40 deadline);
+
+    /// @notice A juror revealed its vote, as it committed it.
+    /// @param round         number of the round or appeal
+    /// @param juror         id of the validator
+    /// @param attempt       attempt of the committee
+    /// @param accept        bitmap of accepted jobs
+    /// @param fraud         bitmap of fraudulent jobs
+    /// @param reasons       see `IRounds.reveal`
+    /// @param evidenceRoot  see `IRounds.reveal`
+    /// @param salt          random word of the commitment
     event VoteRevealed(
         uint256 indexed round,
         uint32 indexed juror,
@@ -200,13 +266,44 @@ interface IRoundsFacts {
         bytes32 evidenceRoot,
         bytes32 salt
     );
+
+    /// @notice A committee reached its verdict.
+    /// @param round     number of the round or appeal
+    /// @param attempt   attempt of the committee
+    /// @param accepted  bitmap of the jobs accepted
+    /// @param fraud     bitmap of the jobs found fraudulent
+    /// @param deadline  end of the challenge window, a timestamp in seconds; for an appeal, the time of the tally
     event RoundTallied(uint256 indexed round, uint8 attempt, uint256 accepted, uint256 fraud, uint40 deadline);
-    /// No quorum: every seat is drawn again, once.
+
+    /// @notice The first committee had no quorum: every seat will be drawn again.
+    /// @param round     number of the round or appeal
+    /// @param attempt   attempt of the next committee: 1
+    /// @param deadline  end of the draw, a timestamp in seconds
     event CommitteeRedrawn(uint256 indexed round, uint8 attempt, uint40 deadline);
+
+    /// @notice Accepted jobs went into a checkpoint.
+    /// @param round  number of the round
+    /// @param run    id of the run
+    /// @param jobs   bitmap of the jobs
     event JobsConsumed(uint256 indexed round, uint256 indexed run, uint256 jobs);
-    /// These jobs went into a checkpoint and are no longer accepted.
+
+    /// @notice A job that went into a checkpoint is no longer accepted; that checkpoint and its successors depend on
+    /// it.
+    /// @param round  number of the round
+    /// @param run    id of the run
+    /// @param jobs   bitmap of the job
     event JobsTainted(uint256 indexed round, uint256 indexed run, uint256 jobs);
-    /// The trial of `job` has begun under the number `appeal`; it is drawn until `deadline`.
+
+    /// @notice The verdict on a job was appealed.
+    /// @param appeal     number of the appeal
+    /// @param round      number of the round appealed against
+    /// @param appellant  account that appealed
+    /// @param job        number of the job
+    /// @param against    verdict appealed against
+    /// @param node       worker that submitted the job
+    /// @param units      units it claimed
+    /// @param deposit    credits deposited, see `ISettlement.appeal`
+    /// @param deadline   end of the draw, a timestamp in seconds
     event AppealOpened(
         uint256 indexed appeal,
         uint256 indexed round,
@@ -218,9 +315,17 @@ interface IRoundsFacts {
         uint256 deposit,
         uint40 deadline
     );
-    /// `decided` is false where no committee came to a verdict: the job is void. `fees` were paid to jurors out of the deposit;
-    /// `covered` of them came back from the reserve of `round`, `awarded` is what the overturned jurors' penalties gave the
-    /// appellant, `forfeited` what it lost of its deposit to the treasury.
+
+    /// @notice An appeal has ended. See `ISettlement.appeal` for the amounts, all in credits.
+    /// @param appeal     number of the appeal
+    /// @param round      number of the round appealed against
+    /// @param job        number of the job
+    /// @param verdict    final verdict on the job; Void if not decided
+    /// @param decided    false if no committee reached a verdict
+    /// @param fees       paid to the appeal's jurors from the deposit
+    /// @param covered    fees returned to the deposit from the reserve of `round`
+    /// @param awarded    slashed tokens given to the appellant
+    /// @param forfeited  part of the deposit paid to the treasury
     event AppealDecided(
         uint256 indexed appeal,
         uint256 indexed round,
@@ -232,12 +337,28 @@ interface IRoundsFacts {
         uint256 awarded,
         uint256 forfeited
     );
-    /// What an appealed job came to in the end.
+
+    /// @notice An appealed job was settled.
+    /// @param round    number of the round
+    /// @param node     worker that submitted the job
+    /// @param job      number of the job
+    /// @param verdict  its final verdict
+    /// @param units    units paid for
+    /// @param paid     credits paid
     event AppealedJobSettled(
         uint256 indexed round, uint32 indexed node, uint8 job, Verdict verdict, uint256 units, uint256 paid
     );
-    /// What one submission came to: bitmaps of its accepted, fraudulent and void jobs, units verified, credits paid.
-    /// Jobs under appeal, or that were, are in none of the bitmaps; a submission of which that leaves nothing has no event.
+
+    /// @notice A part of a batch was settled. Jobs ever appealed are in none of the bitmaps; a part with no other jobs
+    /// has no event.
+    /// @param round     number of the round
+    /// @param node      id of the worker
+    /// @param batch     number of the batch
+    /// @param accepted  bitmap of the part's accepted jobs
+    /// @param fraud     bitmap of its fraudulent jobs
+    /// @param void_     bitmap of its other jobs
+    /// @param units     units paid for
+    /// @param paid      credits paid
     event SubmissionSettled(
         uint256 indexed round,
         uint32 indexed node,
@@ -248,139 +369,355 @@ interface IRoundsFacts {
         uint256 units,
         uint256 paid
     );
-    /// `bits` of the juror's vote agree with the final verdict, of those submitted.
+
+    /// @notice A juror was paid. Not emitted for absent and abstaining seats.
+    /// @param round  number of the round or appeal
+    /// @param juror  id of the validator
+    /// @param bits   number of submitted jobs on which its vote equals the final verdict; 0 if there was no quorum
+    /// @param paid   credits: jurorFee * bits / number of jobs submitted, rounded down; jurorFee if there was no quorum
     event JurorSettled(uint256 indexed round, uint32 indexed juror, uint16 bits, uint256 paid);
+
+    /// @notice A round ended with a verdict and everything paid, or an appeal ended decided.
+    /// @param round     number of the round or appeal
+    /// @param released  credits of its reserve returned to escrow; 0 for an appeal
     event RoundSettled(uint256 indexed round, uint256 released);
+
+    /// @notice A round ended without a verdict, or an appeal ended undecided.
+    /// @param round     number of the round or appeal
+    /// @param released  credits of its reserve returned to escrow; 0 for an appeal
     event RoundVoided(uint256 indexed round, uint256 released);
-    /// The jobs of a void round no longer count as in flight.
+
+    /// @notice The jobs of a void round are no longer in flight.
+    /// @param round  number of the round
+    /// @param jobs   number of jobs
     event JobsFreed(uint256 indexed round, uint16 jobs);
 
+    /// @notice The round is not in the required state.
+    /// @param round  number of the round
+    /// @param state  its state
     error WrongState(uint256 round, State state);
+
+    /// @notice The function is for the run's coordinator only.
+    /// @param coordinator  coordinator by the terms in effect
+    /// @param caller       the caller
     error NotCoordinator(address coordinator, address caller);
+
+    /// @notice The function is for the market only.
+    /// @param caller  the caller
     error NotMarket(address caller);
+
+    /// @notice The assignments have a trailing fragment, or do not list 1 to 256 jobs.
     error BadAssignments();
+
+    /// @notice The assignments are not those of the round, or the round has ended.
+    /// @param given   keccak256 of those given
+    /// @param stored  keccak256 of those of the round; zero once it has ended
     error WrongAssignments(bytes32 given, bytes32 stored);
+
+    /// @notice A listed node has not joined the run at its present rules. Raised by the market.
+    /// @param run   id of the run
+    /// @param node  id of the node
     error NotJoined(uint256 run, uint32 node);
+
+    /// @notice The checkpoint version was not published.
+    /// @param run      id of the run
+    /// @param version  the version
     error UnknownVersion(uint256 run, uint32 version);
+
+    /// @notice Too few validators may be drawn for the committee and an appeal's committee together.
+    /// @param eligible  number of validators that may be drawn
+    /// @param need      number of seats
     error TooFewValidators(uint256 eligible, uint256 need);
+
+    /// @notice The deadline has passed.
+    /// @param deadline  timestamp in seconds
+    /// @param now_      timestamp of the block
     error TooLate(uint256 deadline, uint256 now_);
+
+    /// @notice The deadline has not passed yet.
+    /// @param deadline  timestamp in seconds
+    /// @param now_      timestamp of the block
     error TooEarly(uint256 deadline, uint256 now_);
+
+    /// @notice A batch has more than 64 leaves.
+    /// @param given  number of leaves
     error TooManyLeaves(uint256 given);
-    /// The last part of a batch would need more bytes than there are.
+
+    /// @notice The last part of a batch is incomplete.
+    /// @param length  length of the batch in bytes
+    /// @param need    length the last part would need
     error BatchCutOff(uint256 length, uint256 need);
+
+    /// @notice The hash of the seed block is not available yet.
+    /// @param seedBlock  number of the block
     error SeedNotReady(uint256 seedBlock);
+
+    /// @notice The caller is not the key of a seated validator.
+    /// @param round  number of the round or appeal
+    /// @param juror  id of the caller's node; 0 if none
     error NotSeated(uint256 round, uint32 juror);
+
+    /// @notice The juror has committed.
+    /// @param juror  id of the validator
     error AlreadyCommitted(uint32 juror);
+
+    /// @notice The juror has revealed.
+    /// @param juror  id of the validator
     error AlreadyRevealed(uint32 juror);
+
+    /// @notice The juror did not commit.
+    /// @param juror  id of the validator
     error NotCommitted(uint32 juror);
+
+    /// @notice The vote is not the one committed.
+    /// @param given      its commitment
+    /// @param committed  the juror's commitment
     error WrongReveal(bytes32 given, bytes32 committed);
+
+    /// @notice A job is both in `accept` and in `fraud`.
+    /// @param both  bitmap of such jobs
     error OverlappingVerdict(uint256 both);
+
+    /// @notice There must be one reason for each submitted job that is not accepted.
+    /// @param given  number of reasons
+    /// @param need   number of such jobs
     error WrongReasons(uint256 given, uint256 need);
+
+    /// @notice The batch is not the one taken under this number.
+    /// @param batch   number of the batch
+    /// @param given   its keccak256
+    /// @param stored  digest of the batch; zero if there is none
     error WrongBatch(uint8 batch, bytes32 given, bytes32 stored);
+
+    /// @notice The batch is settled.
+    /// @param batch  number of the batch
     error AlreadySettled(uint8 batch);
+
+    /// @notice Jobs to be consumed are not accepted.
+    /// @param round  number of the round
+    /// @param jobs   bitmap of these jobs
     error NotAccepted(uint256 round, uint256 jobs);
+
+    /// @notice Jobs to be consumed were consumed before.
+    /// @param round  number of the round
+    /// @param jobs   bitmap of these jobs
     error AlreadyConsumed(uint256 round, uint256 jobs);
+
+    /// @notice The round belongs to another run.
+    /// @param round  number of the round
+    /// @param run    id of the run given
     error WrongRun(uint256 round, uint256 run);
+
+    /// @notice The run offered no appeals when the round opened, or the round is itself an appeal.
+    /// @param round  number of the round
     error AppealsNotOffered(uint256 round);
+
+    /// @notice The job was appealed before.
+    /// @param round  number of the round
+    /// @param job    number of the job
     error AlreadyAppealed(uint256 round, uint8 job);
+
+    /// @notice The batch does not contain the job.
+    /// @param round  number of the round
+    /// @param job    number of the job
     error NotSubmitted(uint256 round, uint8 job);
-    /// No part of the batch could be taken; why its first was left out.
+
+    /// @notice Every part of the batch was left out.
+    /// @param reason  why the first part was; None for an empty batch
     error NothingTaken(Refusal reason);
+
+    /// @notice New rounds are paused.
     error NewRoundsPaused();
+
+    /// @notice The round cannot end yet.
+    /// @param round    number of the round
+    /// @param batches  number of batches not settled
+    /// @param appeals  number of appeals not decided
     error NotFinished(uint256 round, uint256 batches, uint256 appeals);
-    /// The registry or the market names other rounds than this contract.
+
+    /// @notice Registry or market name another `Rounds`, or the market another registry.
     error WrongDeployment();
 
+    /// @notice Number of rounds opened, appeals included; also the newest number.
     function roundCount() external view returns (uint256);
-    /// The number under which a job's appeal is tried; 0 where it was not appealed.
+
+    /// @notice Number of the appeal of a job; 0 if it was not appealed.
+    /// @param round  number of the round
+    /// @param job    number of the job
+    /// @return appealed  number of the appeal
     function appealOf(uint256 round, uint8 job) external view returns (uint256 appealed);
-    /// keccak256 of the batch, packed as `settle` takes it; zero once settled.
+
+    /// @notice keccak256 of a batch as `settle` takes it; zero if there is none, once it is settled, and once the round
+    /// has ended.
+    /// @dev A void round keeps its digests until its jobs are freed.
+    /// @param round  number of the round
+    /// @param batch  number of the batch
     function batchDigest(uint256 round, uint8 batch) external view returns (bytes32);
+
+    /// @notice The contract that pauses new rounds and names the treasury.
     function admin() external view returns (IAdmin);
+
+    /// @notice The node registry.
     function registry() external view returns (IRegistry);
+
+    /// @notice The market of runs.
     function market() external view returns (IMarket);
 }
 
-/// @title Settlement: what follows from a verdict
-/// @notice The second half of the code of `Rounds`; call it there.
+/// @title ISettlement
+/// @notice Functions of `Rounds` that follow a verdict; their code is in `Settlement`. Call them at `Rounds`.
 interface ISettlement is IRoundsFacts {
-    /// Tries one job again before a larger committee. Refused past the challenge window, and where the round was tallied so late
-    /// that the trial and its redraw could outlast MAX_ROUND. The batch that holds it is resupplied as for `settle`. Takes the deposit
-    /// from the caller's free credits.
+    /// @notice Appeals the verdict on one submitted job, once, within the challenge window. Anyone may call it.
+    /// @dev Reverts `TooLate` past the window, and if the round was tallied so late that the appeal with a redraw could
+    /// outlast maxRoundSeconds.
+    /// @dev The deposit, taken from the caller's free credits, is appealBond + (a + (a - 1) / 2) * jurorFee with a =
+    /// appealSeats: the bond and the maximum fees (a first attempt one vote short of a quorum, then a full committee).
+    /// @dev The appeal is judged as a round of its own, by a committee of appealSeats without members of the first. It
+    /// starts at Closed; `draw`, `commit`, `reveal`, `tally` and `expire` take its number. It ends with a verdict,
+    /// which is final, or undecided: not drawn in time, no quorum in two attempts, or expired. Its job is then settled
+    /// at once. The other jobs of the round appealed against do not wait for it.
+    /// @dev Amounts reported by `AppealDecided`, with share = maxUnits * pricePerUnit - what the job is paid:
+    ///  - fees: paid to the appeal's jurors, as in any round;
+    ///  - verdict stands: forfeited = appealBond goes to the treasury as credits, and the appellant bears the fees;
+    ///  - verdict overturned: each seat of the first committee that revealed a vote for the overturned verdict pays
+    ///    min(overturnPenalty, bond), provided they are a majority of its seats, taken in total; from that the
+    ///    appellant is awarded min(fees, taken) + min(appealBounty, taken - min(fees, taken), (taken - 1) / 2), or 0 if
+    ///    taken is 0, and covered = min(fees - min(fees, awarded), share); the rest of taken stays with the registry
+    ///    for the treasury;
+    ///  - undecided: the job is void, and covered = min(fees, share).
+    /// The appellant gets back deposit - fees + covered - forfeited as credits (`DepositPaidOut`), and awarded as
+    /// credits (`CreditsGranted`). `covered` comes from the reserve of the round appealed against.
+    /// @param round  number of the round, in state Tallied
+    /// @param job    number of the job
+    /// @param batch  number of the batch that holds it
+    /// @param parts  that batch, packed as for `settle`
+    /// @return appealed  number of the appeal
     function appeal(uint256 round, uint8 job, uint8 batch, bytes calldata parts) external returns (uint256 appealed);
-    /// Pays and slashes for one batch, resupplied as it was taken, once the challenge window is over. Leaves out jobs that were
-    /// appealed. The last batch ends the round as `finish` does where no appeal is pending.
-    /// @param parts  the batch as it was taken, packed
+
+    /// @notice Settles one batch after the challenge window: pays accepted jobs, slashes fraudulent ones, frees all.
+    /// Anyone may call it, for batches in any order.
+    /// @dev Jobs ever appealed are left out. An accepted job is paid min(units, maxUnits) * pricePerUnit; a fraudulent
+    /// one costs its node min(fraudSlash, bond). The last batch ends the round as `finish` does, unless an appeal is
+    /// pending.
+    /// @dev A batch as taken, big-endian, in the order submitted and without the parts left out: for each part uint32
+    /// node, uint8 count, count leaves of 41 bytes (see `IRounds.submit`).
+    /// @param round        number of the round, in state Tallied
+    /// @param batch        number of the batch
+    /// @param assignments  as given to `open`
+    /// @param parts        the batch as taken; its keccak256 must equal `batchDigest`
     function settle(uint256 round, uint8 batch, bytes calldata assignments, bytes calldata parts) external;
-    /// Ends a round of which every batch is settled and every appeal decided: jurors are paid, missing jobs freed, what is left of
-    /// the reserve released. Anyone may.
+
+    /// @notice Ends a round whose batches are all settled and appeals all decided: pays its jurors, frees missing jobs,
+    /// releases the rest of the reserve. Anyone may call it.
+    /// @dev Must be called if an appeal was pending when the last batch was settled: deciding the appeal does not end
+    /// the round.
+    /// @dev Each juror that revealed and did not abstain is paid jurorFee * bits / number of jobs submitted, rounded
+    /// down; bits counts the submitted jobs on which its vote equals the verdict, as appeals have left it.
+    /// @param round        number of the round, in state Tallied
+    /// @param assignments  as given to `open`
     function finish(uint256 round, bytes calldata assignments) external;
-    /// Frees the nodes of a round that ended void after its close. Anyone may, once. (A round void at its close frees them there.)
+
+    /// @notice Frees the jobs of a round that became void after its close, or expired. Anyone may call it, once.
+    /// @dev A round void at its close frees them there.
+    /// @param round        number of the round, in state Void
+    /// @param assignments  as given to `open`
     function free(uint256 round, bytes calldata assignments) external;
-    /// Market only: marks accepted jobs as trained on.
+
+    /// @notice Marks accepted jobs as trained on. Market only.
+    /// @dev Allowed from the tally on, within the challenge window as well.
+    /// @param run    id of the run
+    /// @param round  number of a round of this run, in state Tallied or Settled; not an appeal
+    /// @param jobs   bitmap of jobs, all accepted and not consumed before
     function consume(uint256 run, uint256 round, uint256 jobs) external;
 }
 
-/// @title Rounds: assignment, submission, verdict, settlement
-/// @notice The life of a round: open, submit, close, draw, commit, reveal, tally, (appeal), settle. Calldata in, digest stored:
-/// what an auditor needs travels in calldata and events; storage holds what later calls check. Anyone may move a round on
-/// once its deadline has passed, and `draw` and `settle` as soon as there is nothing to wait for; the last submission closes, and
-/// the last reveal tallies.
-/// A job not submitted in time is missing: neither accepted nor fraudulent, and unpaid.
-///
-/// Appeals: within the challenge window anyone may dispute the verdict on one submitted job, once, by a deposit of
-/// appealBond + (a + (a - 1) / 2) * jurorFee credits, a = appealSeats: the bond, and the most that the fees can come to. The
-/// appeal is tried as a round of its own (`appealOf` gives its number) by a committee without the first one's members; `draw`,
-/// `commit`, `reveal` and `tally` take that number. Its tally is final:
-///  - the verdict stands: the appellant loses the bond to the treasury, and the fees;
-///  - it is overturned: the deposit comes back; every juror of the majority that is overturned pays overturnPenalty from its
-///    bond; from that the appellant is given the fees and a bounty of less than half of what those jurors paid;
-///  - nothing is decided (no quorum in either attempt, or no draw in time): the job is void, and the deposit comes back.
-/// Fees that no juror pays for come from the job's own share of the escrow (maxUnits * pricePerUnit less what it is paid).
-/// The job is settled there and then; the other jobs of its round do not wait for it. A job that is no longer accepted after it
-/// went into a checkpoint is reported by `JobsTainted`: that checkpoint and all that follow it stand on it.
-///
-/// @dev Trust: block producers can bias a seed by withholding a block; a majority of a committee decides, and a majority of the
-/// appeal's committee decides over it. MAX_ROUND (`Market.terms().maxRoundSeconds`) after it opened, anyone can end a round that
-/// has no verdict; every phase also has a way on of its own when its deadline has passed.
-///
-/// Packed batches, one part for each node, big-endian. As submitted: `uint32 node, uint8 count, count leaves, bytes32 beacon,
-/// uint16 length, uri of that length, 65 bytes signature`. As taken, without the parts left out, which is what `settle` and
-/// `appeal` are resupplied with and what the digest is of: `uint32 node, uint8 count, count leaves`.
-/// A leaf is 41 bytes: `uint8 job, uint64 units, bytes32 artifactRoot`; a part has them ascending by job. The beacon is the hash of
-/// the opening block as the worker saw it, the uri says where the artifacts can be fetched, and the signature is by the node key,
-/// EIP-712 `Submission(uint256 round,uint32 node,bytes32 beacon,bytes leaves,string uri)` in the domain ("Assize Rounds", "1",
-/// chain id, this contract).
-/// Packed assignments: for each node 5 bytes, `uint32 node, uint8 count - 1` (big-endian). Jobs are numbered in that order.
-/// Commitment: keccak256(abi.encode(chainId, address(this), round, attempt, juror, accept, fraud, keccak256(reasons),
-/// evidenceRoot, salt)) with juror the validator's node id (uint32), attempt uint8.
-/// Reasons: one byte for each job the juror does not accept among those submitted, ascending by job.
-/// Abstention: accept = fraud = 0 and reasons the single byte 0xff.
-/// Draw: seed = hash of the seed block; slot of try i = uint256(keccak256(abi.encode(seed, attempt, i))) % slotCount for
-/// i < 4 * slotCount, and i % slotCount from there on; attempt is a uint8, i a uint256. Ineligible and repeated slots are passed
-/// over. Seed block = closeBlock + k * W, the newest such below the present block, W = 8191 where the chain keeps block hashes
-/// in its history contract (EIP-2935), else 256.
+/// @title IRounds
+/// @notice The life of a round: open, submit, close, draw, commit, reveal, tally, (appeal), settle, finish. Rounds are
+/// numbered from 1, appeals among them; jobs, batches, seats, slots and attempts from 0.
+/// @notice Calldata is hashed and emitted, not stored: callers resupply it, and it is compared with its hash.
+/// @notice Anyone may move a round on once the phase's deadline has passed, or as soon as there is nothing left to wait
+/// for.
+/// @dev A job not submitted in time is missing: neither accepted nor fraudulent, and unpaid. Missing jobs are freed
+/// when the round ends.
+/// @dev Trust: block producers can bias a seed by withholding a block. A majority of a committee decides, and a
+/// majority of an appeal's committee overrules it. No round is stuck: every phase has a way on after its deadline, and
+/// `expire` after maxRoundSeconds.
+/// @dev Signatures are 65 bytes: r, s, v with v 27 or 28 and s in the lower half order.
+/// @dev Constructor: IRegistry registry, IMarket market, RoundsTerms terms. Reverts `WrongDeployment` unless registry
+/// and market name this address as their `rounds()`, and the market names the registry.
 interface IRounds is ISettlement {
-    /// By the run's coordinator: lists nodes for the next jobs and reserves their pay and the jurors' fees. Needs as many active
-    /// validators as the committee and an appeal's committee have seats together.
+    /// @notice Opens a round: lists nodes for its jobs and reserves its maximum cost. Coordinator only.
+    /// @dev Requires that new rounds are not paused, the run is not closed, every node has joined at the present rules
+    /// and has capacity, and the validators that may be drawn fill the committee and an appeal's committee together.
+    /// @dev Reserve: jobs * maxUnits * pricePerUnit + 2 * committee * jurorFee.
+    /// @dev The hash of this block is the beacon, from which prompts and sampling noise follow off chain
+    /// (protocol/wire/seeds.py).
+    /// @dev Packed assignments, big-endian, 5 bytes for each listing: uint32 node, uint8 count - 1. Jobs are numbered
+    /// from 0 in this order. A node may be listed more than once.
+    /// @param run            id of the run
+    /// @param step           training step, emitted only
+    /// @param policyVersion  a published checkpoint version
+    /// @param assignments    packed assignments of 1 to 256 jobs
+    /// @return round  number of the new round
     function open(uint256 run, uint64 step, uint32 policyVersion, bytes calldata assignments)
         external
         returns (uint256 round);
-    /// Takes a batch of at most 64 leaves in all, one signed part for each node. A part that is malformed, not its node's to
-    /// submit, submitted already or not signed by the node key is left out; refused where that leaves nothing. Sent by anyone.
-    /// With the last of the round's jobs it closes the round: the draw's seed comes from the very block of this call or a later
-    /// one, whose hash nobody knows yet.
+
+    /// @notice Takes a batch of signed parts, one for each node, up to the work deadline. Anyone may send it.
+    /// @dev A part is left out (`SubmissionRefused`) if it is malformed, names a job not assigned to its node or
+    /// submitted before, or is not signed by the node key. Reverts `NothingTaken` if all are left out.
+    /// @dev The last missing job closes the round; the draw's seed is then the hash of this block or a later one.
+    /// @dev Packed batch, big-endian, for each part: uint32 node, uint8 count, count leaves, bytes32 beacon, uint16
+    /// length, uri of this length, 65 bytes signature. At most 64 leaves in all parts together. The batch is numbered
+    /// in order of arrival.
+    /// @dev A leaf is 41 bytes: uint8 job, uint64 units, bytes32 artifactRoot; ascending by job within a part.
+    /// @dev The node key signs, EIP-712, `Submission(uint256 round,uint32 node,bytes32 beacon,bytes leaves,string uri)`
+    /// in the domain ("Assize Rounds", "1", chain id, this contract).
+    /// @dev beacon, uri and artifactRoot are opaque here; jurors judge them. Artifact and root are defined in
+    /// protocol/wire/rollout.py.
+    /// @param round        number of the round, in state Open
+    /// @param assignments  as given to `open`
+    /// @param parts        packed batch
     function submit(uint256 round, bytes calldata assignments, bytes calldata parts) external;
-    /// Past the deadline, of a round to which something is missing (the last submission closes one that is whole). With nothing
-    /// submitted the round is void at once.
+
+    /// @notice Ends work after its deadline with jobs missing. Anyone may call it.
+    /// @dev With no job submitted the round is void at once, and its jobs are freed.
+    /// @param round        number of the round, in state Open
+    /// @param assignments  as given to `open`
     function close(uint256 round, bytes calldata assignments) external;
-    /// Seats the committee from the hash of the seed block. Past the deadline it ends the round as void instead.
+
+    /// @notice Seats the committee from the hash of the seed block. Past the deadline, or maxRoundSeconds after the
+    /// opening, ends the round as void or the appeal as undecided instead. Anyone may call it.
+    /// @dev Seed block: closeBlock + k * W, the newest such block before this one. W is 8191 if the chain serves the
+    /// hash from its history contract (EIP-2935), otherwise 256. `SeedNotReady` until there is one.
+    /// @dev Try i = 0, 1, … yields the slot uint256(keccak256(abi.encode(seed, attempt, i))) % slotCount for i < 4 *
+    /// slotCount, and i % slotCount after that, with uint8 attempt and uint256 i. Slots already drawn or not in
+    /// `Round.eligible` are skipped, until all seats are filled in order.
+    /// @param round  number of the round or appeal, in state Closed
     function draw(uint256 round) external;
-    /// By a seated validator's node key.
+
+    /// @notice Commits the vote of a seat, up to the commit deadline. Key of a seated validator only, once.
+    /// @dev The commitment is keccak256(abi.encode(chainId, address(this), round, attempt, juror, accept, fraud,
+    /// keccak256(reasons), evidenceRoot, salt)), with juror the validator's node id as uint32, attempt as uint8, and
+    /// the others as in `reveal`.
+    /// @param round       number of the round or appeal, in state Voting
+    /// @param commitment  hash of the vote
     function commit(uint256 round, bytes32 commitment) external;
-    /// By a seated validator's node key, once all have committed or past the commit deadline. The last reveal that can come tallies
-    /// the round, as `tally` does. It does not tally an appeal: what follows from that moves tokens, and no reveal shall fail where
-    /// a token does.
+
+    /// @notice Reveals a committed vote, once all seats have committed or the commit deadline has passed, up to the end
+    /// of revealing. Key of a seated validator only, once.
+    /// @dev The last reveal tallies the round, if all that committed have revealed. It does not tally an appeal, whose
+    /// outcome moves tokens: a reveal must not depend on a token transfer.
+    /// @dev Reasons are one byte for each submitted job not in `accept`, ascending by job. Only their number is checked
+    /// here; the codes are defined in protocol/wire/reasons.py. A job in neither bitmap is voted void.
+    /// @dev An abstention has accept = fraud = 0 and the single reason 0xff. It earns no fee, costs no penalty, and
+    /// does not count for the quorum.
+    /// @param round         number of the round or appeal, in state Voting
+    /// @param accept        bitmap of accepted jobs; jobs not submitted are ignored
+    /// @param fraud         bitmap of fraudulent jobs, disjoint from `accept`; jobs not submitted are ignored
+    /// @param reasons       why jobs are not accepted
+    /// @param evidenceRoot  keccak256 of the juror's evidence bundle; opaque here, defined in protocol/wire/evidence.py
+    /// @param salt          random word
     function reveal(
         uint256 round,
         uint256 accept,
@@ -389,15 +726,33 @@ interface IRounds is ISettlement {
         bytes32 evidenceRoot,
         bytes32 salt
     ) external;
-    /// Past the reveal deadline, or of an appeal as soon as all who committed have revealed. Absent seats pay the penalty. Without
-    /// a quorum its revealers are paid in full and every seat is drawn again, once; then the round is void.
+
+    /// @notice Counts the votes, after the reveal deadline, or once all that committed have revealed. Anyone may call
+    /// it.
+    /// @dev A majority is (committee + 1) / 2, counted over all seats: a job is accepted, or fraud, if as many seats
+    /// voted so; absent and abstaining seats count against both. Otherwise the job is void.
+    /// @dev Every seat that did not reveal pays min(absencePenalty, bond).
+    /// @dev With fewer votes than a majority, abstentions not counted, there is no quorum: those votes earn the full
+    /// jurorFee and every seat is drawn again, once. After the second attempt the round is void, or the appeal
+    /// undecided.
+    /// @dev If no seat committed, the reveal window is skipped.
+    /// @param round  number of the round or appeal, in state Voting
     function tally(uint256 round) external;
-    /// Ends a round that has no verdict MAX_ROUND after it opened, as void; of an appeal, as undecided. Anyone may.
+
+    /// @notice Ends a round without a verdict as void, or an appeal as undecided, maxRoundSeconds after the round was
+    /// opened. Anyone may call it.
+    /// @param round  number of the round or appeal, in state Open, Closed or Voting
     function expire(uint256 round) external;
+
+    /// @notice A round or appeal; zeros for a number never given.
     function roundOf(uint256 round) external view returns (Round memory);
-    /// Zeros where `appealed` is not the number of an appeal.
+
+    /// @notice An appeal; zeros if the number is not an appeal's. Kept after the appeal has ended.
     function appealAt(uint256 appealed) external view returns (Appeal memory);
-    /// While it is voted on, and until the round ends; none otherwise.
+
+    /// @notice Seats of the present committee, in state Voting or Tallied; otherwise empty.
     function seatsOf(uint256 round) external view returns (Seat[] memory);
+
+    /// @notice Protocol-wide penalties.
     function terms() external view returns (RoundsTerms memory);
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-/// @title Assignments: which node owes which job
-/// @notice Packed, 5 bytes for each listed node; jobs are numbered in that order.
+/// @title Assignments
+/// @notice Packed assignments: which node owes which jobs. One listing of 5 bytes for each node, big-endian; jobs are
+/// numbered from 0 in the order of the listings.
 ///
-///     | uint32 node | uint8 count - 1 |   big-endian
+///     | uint32 node | uint8 count - 1 |
 library Assignments {
     uint256 internal constant LISTING_BYTES = 5;
 
-    /// One listing: its node, its jobs [first, end), and the index of the one after it.
+    /// A position in packed assignments: a listing's node, its jobs [first, end), and the index of the next listing.
     struct Place {
         uint32 node;
         uint256 first;
@@ -16,19 +17,19 @@ library Assignments {
         uint256 next;
     }
 
-    /// How many nodes are listed; a trailing fragment does not count.
+    /// Number of listings. A trailing fragment is ignored.
     function listings(bytes calldata packed) internal pure returns (uint256) {
         return packed.length / LISTING_BYTES;
     }
 
-    /// The node listed first; where none is, any.
+    /// Node of the first listing; undefined if there is none.
     function first(bytes calldata packed) internal pure returns (uint32 node) {
         assembly ("memory-safe") {
             node := shr(224, calldataload(packed.offset))
         }
     }
 
-    /// The listing at `index`, which the caller keeps below `listings`.
+    /// Reads the listing at `index`. The caller ensures that `index` is below `listings`.
     function read(bytes calldata packed, uint256 index) internal pure returns (uint32 node, uint256 count) {
         uint256 listing;
         assembly ("memory-safe") {
@@ -39,20 +40,20 @@ library Assignments {
         return (uint32(listing >> 224), uint256(uint8(listing >> 216)) + 1);
     }
 
-    /// Memory for `count` listings and what writing the last of them touches.
+    /// Allocates memory for `count` listings, and for the word that writing the last one touches.
     function room(uint256 count) internal pure returns (bytes memory packed) {
         packed = new bytes(count * LISTING_BYTES + 32);
         cut(packed, count);
     }
 
-    /// The node of the listing at `index`, which the caller keeps below how many there are.
+    /// Node of the listing at `index`. The caller ensures that it exists.
     function nodeIn(bytes memory packed, uint256 index) internal pure returns (uint32 node) {
         assembly ("memory-safe") {
             node := shr(224, mload(add(add(packed, 32), mul(index, LISTING_BYTES))))
         }
     }
 
-    /// Writes a listing of `count` jobs, 1 to 256, at `index` of packed ones, which the caller keeps within them.
+    /// Writes a listing of `count` jobs (1 to 256) at `index`. The caller ensures that there is room.
     function write(bytes memory packed, uint256 index, uint32 node, uint256 count) internal pure {
         uint256 listing = uint256(node) << 8 | (count - 1);
         assembly ("memory-safe") {
@@ -69,13 +70,13 @@ library Assignments {
         }
     }
 
-    /// Moves to the listing that holds `job`; where it is `node`'s, returns where it ends, else 0.
+    /// Moves to the listing that holds `job`. Returns the end of its jobs if it is `node`'s, otherwise 0.
     function endFor(Place memory at, bytes calldata packed, uint32 node, uint256 job) internal pure returns (uint256) {
         if ((job < at.first || job >= at.end) && !seek(at, packed, job)) return 0;
         return at.node == node ? at.end : 0;
     }
 
-    /// Moves to the listing that holds `job`; false where none does. Jobs asked for in ascending order cost one step a listing.
+    /// Moves to the listing that holds `job`; false if none does. Over ascending jobs, each listing is read once.
     function seek(Place memory at, bytes calldata packed, uint256 job) internal pure returns (bool) {
         if (job < at.first) (at.next, at.end) = (0, 0);
         uint256 length = listings(packed);
@@ -85,7 +86,7 @@ library Assignments {
             (at.node, count) = read(packed, at.next);
             at.first = at.end;
             unchecked {
-                // A round has 256 jobs at most.
+                // A round has at most 256 jobs.
                 at.end += count;
                 ++at.next;
             }

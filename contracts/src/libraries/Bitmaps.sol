@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-/// @title Bitmaps: 256 jobs or slots in a word
+/// @title Bitmaps
+/// @notice Sets of up to 256 jobs or slots in a word.
 library Bitmaps {
-    /// How many bits are set.
+    /// Number of bits set.
     function count(uint256 bits) internal pure returns (uint256) {
         unchecked {
-            // Sums of neighbouring fields, each step twice as wide; the bytes are then summed by one multiplication. Its top byte
-            // would overflow for a full word, which therefore has an answer of its own.
+            // Adds neighbouring fields, doubling their width in each step, then sums all bytes by one multiplication.
+            // The top byte would overflow for a full word, which is handled first.
             if (bits == type(uint256).max) return 256;
             bits -= (bits >> 1) & 0x5555555555555555555555555555555555555555555555555555555555555555;
             uint256 pairs = 0x3333333333333333333333333333333333333333333333333333333333333333;
@@ -17,10 +18,10 @@ library Bitmaps {
         }
     }
 
-    /// The bits that at least `threshold` of `words` set; at most 15 words. Bit-sliced addition: plane k holds bit k of every
-    /// column's sum, so that whole words are added and compared at a time.
+    /// Bits set in at least `threshold` of `words`; at most 15 words. Uses bit-sliced addition: plane k holds bit k of
+    /// every column's sum, so whole words are added and compared at once.
     function atLeast(uint256[] memory words, uint256 threshold) internal pure returns (uint256) {
-        // An array in memory starts as zeros, which is what is meant.
+        // An array in memory starts as zeros, as intended.
         // slither-disable-next-line uninitialized-local
         uint256[4] memory planes;
         for (uint256 i; i < words.length; ++i) {

@@ -3,28 +3,31 @@ pragma solidity ^0.8.28;
 
 import {Blockhash} from "@openzeppelin/contracts/utils/Blockhash.sol";
 
-/// @title Draw: a committee from a block hash
+/// @title Draw
+/// @notice Draws a committee from a block hash.
 library Draw {
-    /// Where chains that keep block hashes in their state have the contract that serves them (EIP-2935).
+    /// The history contract of EIP-2935, on chains that keep block hashes in state.
     address internal constant HISTORY = 0x0000F90827F1C53a10cb7A02335B175320002935;
-    /// Blocks whose hashes it serves.
+    /// Number of blocks the history contract serves.
     uint256 internal constant HISTORY_WINDOW = 8191;
-    /// Blocks whose hashes the opcode serves.
+    /// Number of blocks the BLOCKHASH opcode serves.
     uint256 internal constant OPCODE_WINDOW = 256;
-    /// Random tries for each slot before the draw probes linearly.
+    /// Random tries per slot before the draw probes slots in order.
     uint256 internal constant TRIES = 4;
 
-    /// The newest block at a whole number of windows after `closeBlock` and its hash; a zero hash where there is none yet.
+    /// Returns the newest block before this one that is `closeBlock` plus a multiple of the window, and its hash. The
+    /// hash is zero while there is none.
     function seedOf(uint256 closeBlock) internal view returns (uint256 seedBlock, bytes32 seed) {
         if (block.number <= closeBlock) return (closeBlock, 0);
         if (HISTORY.code.length != 0) (seedBlock, seed) = _newest(closeBlock, HISTORY_WINDOW);
-        // No such contract, or one younger than the block asked for.
-        // Zero is how both ways of asking say that there is no hash.
+        // There is no history contract, or it does not hold the block yet.
+        // Both sources return zero for a missing hash.
         // slither-disable-next-line incorrect-equality
         if (seed == 0) (seedBlock, seed) = _newest(closeBlock, OPCODE_WINDOW);
     }
 
-    /// Slots of a committee. `eligible` has at least `seats` bits, all below `slotCount`; the caller sees to it.
+    /// Draws the slots of a committee. The caller ensures that `eligible` has at least `seats` bits, all below
+    /// `slotCount`.
     function slots(bytes32 seed, uint8 attempt, uint256 slotCount, uint256 eligible, uint256 seats)
         internal
         pure
@@ -36,7 +39,7 @@ library Draw {
             uint256 slot = i < TRIES * slotCount ? _try(seed, attempt, i) % slotCount : i % slotCount;
             if ((eligible >> slot) & 1 == 0) continue;
             eligible ^= uint256(1) << slot;
-            // Below slotCount, at most 256.
+            // Below slotCount, which is at most 256.
             // forge-lint: disable-next-line(unsafe-typecast)
             drawn[found++] = uint8(slot);
         }

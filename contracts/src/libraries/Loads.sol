@@ -1,41 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-/// @title Loads: how much more each worker can take, and from when it may be listed
-/// @notice Four nodes in a word, node n in the quarter n % 4 from below: nodes registered one after the other are mostly listed
-/// together, and share what reading and writing costs.
+/// @title Loads
+/// @notice Free capacity of each worker, and the time from which it may be listed. Four nodes share a word, because
+/// nodes registered one after the other are mostly listed together. Node n is in quarter n % 4, counted from the lowest
+/// bits:
 ///
-///     | uint32 capacity not in flight | uint32 may be listed from; 0 while it may not |
+///     | uint32 free capacity | uint32 listable from, a timestamp in seconds; 0 while not listable |
 library Loads {
     uint256 private constant NODES = 4;
     uint256 private constant NODE_BITS = 64;
     uint256 private constant ROOM_SHIFT = 32;
 
-    /// The word that holds a node.
+    /// Index of the word that holds a node.
     function indexOf(uint32 node) internal pure returns (uint256) {
         return node / NODES;
     }
 
-    /// What a word says of a node that it holds.
+    /// Free capacity and listable-from time of a node in its word.
     function read(uint256 word, uint32 node) internal pure returns (uint256 room, uint256 servesFrom) {
         uint256 load = word >> _shift(node);
-        // The quarter's halves.
+        // The two halves of the quarter.
         // forge-lint: disable-next-line(unsafe-typecast)
         return (uint32(load >> ROOM_SHIFT), uint32(load));
     }
 
-    /// So many jobs, to be taken from a node's room or given back to it.
+    /// `count` jobs shifted to a node's place, to be added to its word or subtracted from it.
     function jobs(uint32 node, uint256 count) internal pure returns (uint256) {
         return count << (_shift(node) + ROOM_SHIFT);
     }
 
     function roomOf(mapping(uint256 => uint256) storage loads, uint32 node) internal view returns (uint32) {
-        // The quarter's upper half.
+        // The upper half of the quarter.
         // forge-lint: disable-next-line(unsafe-typecast)
         return uint32(loads[indexOf(node)] >> (_shift(node) + ROOM_SHIFT));
     }
 
-    /// For a node that was just registered.
+    /// Sets the load of a newly registered node.
     function start(mapping(uint256 => uint256) storage loads, uint32 node, uint32 capacity, uint32 servesFrom)
         internal
     {

@@ -3,29 +3,27 @@ pragma solidity ^0.8.28;
 
 import {Leaves} from "./Leaves.sol";
 
-/// @title Parts: a batch, packed, one part for each node
-/// @notice As it is submitted, each part signed:
+/// @title Parts
+/// @notice Packed batches, one part for each node, big-endian. As submitted, each part is signed:
 ///
 ///     | uint32 node | uint8 count | count leaves | bytes32 beacon | uint16 length | uri of that length | 65 bytes signature |
 ///
-/// and as it was taken, as `settle` and `appeal` are resupplied with it; its digest is the keccak256 of it:
+/// As taken, without the parts left out. `settle` and `appeal` are given this form; the batch digest is its keccak256:
 ///
 ///     | uint32 node | uint8 count | count leaves |
-///
-/// All integers are big-endian.
 library Parts {
     uint256 internal constant HEAD_BYTES = 5;
-    /// Beacon, length and signature.
+    /// Beacon, uri length and signature.
     uint256 private constant TAIL_BYTES = 32 + 2 + 65;
-    /// No signed part is shorter.
+    /// Minimum length of a signed part.
     uint256 internal constant LEAST_SIGNED_BYTES = HEAD_BYTES + TAIL_BYTES;
 
-    /// Memory for so many parts as taken, and leaves in all.
+    /// Allocates memory for this many parts as taken, with this many leaves in total.
     function room(uint256 parts, uint256 leaves) internal pure returns (bytes memory) {
         return new bytes(parts * HEAD_BYTES + leaves * Leaves.LEAF_BYTES);
     }
 
-    /// The signed part at `start`: its node, how many leaves it has, and where the next part starts, maybe beyond the batch.
+    /// Node, number of leaves and end of the signed part at `start`. The end may lie beyond the batch.
     function measure(bytes calldata signed, uint256 start)
         internal
         pure
@@ -45,13 +43,13 @@ library Parts {
         node = uint32(head >> 224);
     }
 
-    /// What follows the leaves of a signed part.
+    /// Beacon, uri and signature, which follow the leaves of a signed part.
     function tail(bytes calldata leaves)
         internal
         pure
         returns (bytes32 beacon, bytes calldata uri, bytes calldata signature)
     {
-        // A slice of calldata has an offset and a length, each written once.
+        // Slither takes a slice's offset and length, each written once, for one variable.
         // slither-disable-start write-after-write
         assembly ("memory-safe") {
             let at := add(leaves.offset, leaves.length)
@@ -64,35 +62,35 @@ library Parts {
         // slither-disable-end write-after-write
     }
 
-    /// Adds the beginning of a part, as it is taken, after the first `end` bytes, which the caller keeps within the room there is;
-    /// returns its own end.
+    /// Appends the head and leaves of a part after the first `end` bytes; returns the new end. The caller ensures that
+    /// there is room.
     function append(bytes memory packed, uint256 end, bytes calldata part, uint256 leafBytes)
         internal
         pure
         returns (uint256)
     {
-        // Written where it belongs at once: joining bytes would copy all of them for each part.
+        // Writes in place: bytes.concat would copy the whole batch for each part.
         assembly ("memory-safe") {
             calldatacopy(add(add(packed, 32), end), part.offset, add(leafBytes, HEAD_BYTES))
         }
         return end + HEAD_BYTES + leafBytes;
     }
 
-    /// Of the first `end` bytes.
+    /// keccak256 of the first `end` bytes.
     function digest(bytes memory packed, uint256 end) internal pure returns (bytes32 hash) {
         assembly ("memory-safe") {
             hash := keccak256(add(packed, 32), end)
         }
     }
 
-    /// The beginning of the part at `start`, and where the next one starts in a batch as taken. Only for lengths that were seen to
-    /// be right: what `measure` said to be within a batch, or what has the digest of one.
+    /// Node and leaves of the part at `start`, and its end in a batch as taken. Lengths are not checked: the caller has
+    /// measured the part, or compared the batch with its digest.
     function read(bytes calldata packed, uint256 start)
         internal
         pure
         returns (uint32 node, bytes calldata leaves, uint256 end)
     {
-        // A slice of calldata has an offset and a length, each written once.
+        // Slither takes a slice's offset and length, each written once, for one variable.
         // slither-disable-start write-after-write
         uint256 head;
         assembly ("memory-safe") {

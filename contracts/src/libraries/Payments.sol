@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-/// @title Payments: what the owners of nodes are paid in a round
-/// @notice Packed, 40 bytes for each. They pass through three contracts: an array of structs would cost more to copy than to pay.
+/// @title Payments
+/// @notice Packed payments to owners of nodes, 40 bytes each, big-endian. They pass through three contracts, and
+/// copying an array of structs would cost more than the payments.
 ///
-///     | address owner | uint32 node | uint128 amount |   big-endian
+///     | address owner | uint32 node | uint128 amount |
 library Payments {
     uint256 internal constant PAYMENT_BYTES = 40;
 
-    /// Writes the payment at `index`, which the caller keeps within the memory there is; over the 24 bytes after it as well.
+    /// Writes the payment at `index` and overwrites the 16 bytes after it. The caller ensures that there is room.
     function write(bytes memory packed, uint256 index, address owner, uint32 node, uint128 amount) internal pure {
         assembly ("memory-safe") {
             let at := add(add(packed, 32), mul(index, PAYMENT_BYTES))
@@ -17,20 +18,20 @@ library Payments {
         }
     }
 
-    /// Memory for `count` payments and what writing the last of them touches.
+    /// Allocates memory for `count` payments, and for the bytes that writing the last one touches.
     function room(uint256 count) internal pure returns (bytes memory packed) {
         packed = new bytes(count * PAYMENT_BYTES + 16);
         cut(packed, count);
     }
 
-    /// Shortens payments to the first `count`.
+    /// Shortens packed payments to the first `count`.
     function cut(bytes memory packed, uint256 count) internal pure {
         assembly ("memory-safe") {
             mstore(packed, mul(count, PAYMENT_BYTES))
         }
     }
 
-    /// The payment at `index`, which the caller keeps within them.
+    /// Reads the payment at `index`. The caller ensures that it exists.
     function read(bytes calldata packed, uint256 index)
         internal
         pure

@@ -7,15 +7,16 @@ import {Cause} from "../interfaces/IRegistry.sol";
 import {Appeal, ISettlement, State, Verdict} from "../interfaces/IRounds.sol";
 import {Leaves} from "../libraries/Leaves.sol";
 import {Parts} from "../libraries/Parts.sol";
-import {Committee, Docket, Record} from "./RoundsBase.sol";
+import {Committee, Record, RoundStorage} from "./RoundsBase.sol";
 import {Settling} from "./Settling.sol";
 
-/// @title Appealing: one job tried again, and who pays for it
-/// @notice The trial is a round under its own number. Its reserve is the appellant's deposit, from which its jurors are paid.
+/// @title Appealing
+/// @notice Retries one job before a larger committee and decides who pays. An appeal is a round under its own number.
+/// Its reserve is the appellant's deposit, from which its jurors are paid.
 abstract contract Appealing is Settling {
     using SafeCast for uint256;
 
-    /// What an appeal came to, in credits.
+    /// Amounts reported by `AppealDecided`, in credits.
     struct Costs {
         uint256 fees;
         uint256 covered;
@@ -25,17 +26,17 @@ abstract contract Appealing is Settling {
 
     /// @inheritdoc ISettlement
     function appeal(uint256 round, uint8 job, uint8 batch, bytes calldata parts) external returns (uint256 appealed) {
-        Record storage stored = _in(round, State.Tallied);
-        if (_docketOf(stored).appealSeats == 0) revert AppealsNotOffered(round);
+        Record storage stored = _requireState(round, State.Tallied);
+        if (_storageOf(stored).appealSeats == 0) revert AppealsNotOffered(round);
         if (block.timestamp >= stored.deadline) revert TooLate(stored.deadline, block.timestamp);
-        _requireTimeToTry(stored);
+        _requireTimeToAppeal(stored);
         if (appealOf[round][job] != 0) revert AlreadyAppealed(round, job);
         _requireBatch(stored, batch, parts);
         uint128 deposit;
         (appealed, deposit) = _record(round, stored, job, parts);
         appealOf[round][job] = appealed;
-        _count(_docketOf(stored), uint256(1) << job);
-        _announceAppeal(appealed);
+        _count(_storageOf(stored), uint256(1) << job);
+        _emitAppealOpened(appealed);
         market.deposit(stored.run, appealed, msg.sender, deposit);
     }
 
@@ -45,81 +46,86 @@ abstract contract Appealing is Settling {
     {
         (uint32 node, uint64 units) = _find(round, job, parts);
         (uint256 accepted, uint256 fraud) = _verdict(stored);
-        uint24 docket;
-        (appealed, docket) = _number();
-        deposit = _deposit(_docketOf(stored));
+        uint24 storageId;
+        (appealed, storageId) = _nextRound();
+        deposit = _deposit(_storageOf(stored));
         _appeals[appealed] =
             Appeal(round.toUint48(), job, _verdictIn(accepted, fraud, job), node, units, msg.sender, deposit);
-        _openTrial(_rounds[appealed], stored, docket, job, deposit);
+        _openAppealRound(_rounds[appealed], stored, storageId, job, deposit);
     }
 
-    /// One appeal more is pending. What an earlier round left in the docket is overwritten by the first.
-    function _count(Docket storage docket, uint256 job) private {
-        uint16 appeals = docket.appeals;
-        if (appeals == 0) (docket.appealed, docket.appeals) = (job, 2);
-        else (docket.appealed, docket.appeals) = (docket.appealed | job, appeals + 1);
+    /// Adds a pending appeal. A round's first appeal overwrites the value an earlier round left in the storage.
+    function _count(RoundStorage storage live, uint256 job) private {
+        uint16 appeals = live.appeals;
+        if (appeals == 0) (live.appealed, live.appeals) = (job, 2);
+        else (live.appealed, live.appeals) = (live.appealed | job, appeals + 1);
     }
 
-    /// Where the tally came so late that MAX_ROUND would end the trial, the verdict stands: otherwise the condemned could have
-    /// their jobs void by doing nothing.
-    function _requireTimeToTry(Record storage stored) private view {
-        Docket storage docket = _docketOf(stored);
-        uint256 voting = 2 * (uint256(docket.drawSeconds) + docket.commitSeconds + docket.revealSeconds);
+    /// Refuses an appeal that MAX_ROUND could end undecided; otherwise a worker found fraudulent after a late tally
+    /// could make its job void by waiting.
+    function _requireTimeToAppeal(Record storage stored) private view {
+        RoundStorage storage live = _storageOf(stored);
+        uint256 voting = 2 * (uint256(live.drawSeconds) + live.commitSeconds + live.revealSeconds);
         uint256 latest = _endsBy(stored) - voting;
         if (block.timestamp > latest) revert TooLate(latest, block.timestamp);
     }
 
-    /// The trial takes the run's terms as they stood when the round opened, and its validators less the first committee.
-    function _openTrial(Record storage trial, Record storage stored, uint24 number, uint8 job, uint128 deposit)
-        private
-    {
-        (Docket storage first, Docket storage docket) = (_docketOf(stored), _dockets[number]);
-        trial.committee = first.appealSeats;
-        trial.policyVersion = stored.policyVersion;
-        trial.run = stored.run;
-        trial.docket = number;
-        trial.bitmaps[0] = uint256(1) << job;
-        docket.openedAt = first.openedAt;
-        docket.drawSeconds = first.drawSeconds;
-        docket.commitSeconds = first.commitSeconds;
-        docket.revealSeconds = first.revealSeconds;
-        docket.challengeSeconds = 0;
-        docket.lastSlot = first.lastSlot;
-        (docket.appealSeats, docket.appeals) = (0, 0);
-        docket.reserved = deposit;
-        (docket.maxUnits, docket.openBlock, docket.settledBatches) = (0, 0, 0);
-        docket.pricePerUnit = 0;
-        docket.jurorFee = first.jurorFee;
-        docket.assignmentsHash = 0;
-        docket.eligible = first.eligible & ~_seatedSlots(stored);
-        // Its window to be drawn in begins now.
+    /// Opens the appeal's round with the terms and eligible validators of the round appealed against, without its
+    /// committee.
+    function _openAppealRound(
+        Record storage appealRound,
+        Record storage stored,
+        uint24 storageId,
+        uint8 job,
+        uint128 deposit
+    ) private {
+        (RoundStorage storage first, RoundStorage storage live) = (_storageOf(stored), _storages[storageId]);
+        appealRound.committee = first.appealSeats;
+        appealRound.policyVersion = stored.policyVersion;
+        appealRound.run = stored.run;
+        appealRound.storageId = storageId;
+        appealRound.bitmaps[0] = uint256(1) << job;
+        live.openedAt = first.openedAt;
+        live.drawSeconds = first.drawSeconds;
+        live.commitSeconds = first.commitSeconds;
+        live.revealSeconds = first.revealSeconds;
+        live.challengeSeconds = 0;
+        live.lastSlot = first.lastSlot;
+        (live.appealSeats, live.appeals) = (0, 0);
+        live.reserved = deposit;
+        (live.maxUnits, live.openBlock, live.settledBatches) = (0, 0, 0);
+        live.pricePerUnit = 0;
+        live.jurorFee = first.jurorFee;
+        live.assignmentsHash = 0;
+        live.eligible = first.eligible & ~_seatedSlots(stored);
+        // The draw window begins now; `_emitAppealOpened` reads its end from the record.
         // slither-disable-next-line unused-return
-        _awaitDraw(trial);
+        _awaitDraw(appealRound);
     }
 
-    function _announceAppeal(uint256 appealed) private {
-        Appeal memory made = _appeals[appealed];
+    function _emitAppealOpened(uint256 appealed) private {
+        Appeal memory filed = _appeals[appealed];
         emit AppealOpened(
             appealed,
-            made.round,
-            made.appellant,
-            made.job,
-            made.against,
-            made.node,
-            made.units,
-            made.deposit,
+            filed.round,
+            filed.appellant,
+            filed.job,
+            filed.against,
+            filed.node,
+            filed.units,
+            filed.deposit,
             _rounds[appealed].deadline
         );
     }
 
-    /// The bond and the most that the jurors can earn: a first attempt short of a quorum, then a full committee.
-    function _deposit(Docket storage docket) private view returns (uint128) {
-        uint256 seats = docket.appealSeats;
-        return (APPEAL_BOND + (seats + (seats - 1) / 2) * docket.jurorFee).toUint128();
+    /// The bond plus the maximum fees: a first attempt one vote short of a quorum, then a full committee.
+    function _deposit(RoundStorage storage live) private view returns (uint128) {
+        uint256 seats = live.appealSeats;
+        return (APPEAL_BOND + (seats + (seats - 1) / 2) * live.jurorFee).toUint128();
     }
 
     function _seatedSlots(Record storage stored) private view returns (uint256 slots) {
-        Committee storage committee = _docketOf(stored).committee;
+        Committee storage committee = _storageOf(stored).committee;
         for (uint256 seat; seat < stored.committee; ++seat) {
             slots |= uint256(1) << registry.nodeOf(committee.jurors[seat]).slot;
         }
@@ -131,7 +137,7 @@ abstract contract Appealing is Settling {
             (node, leaves, start) = Parts.read(parts, start);
             for (uint256 at; at < leaves.length; at += Leaves.LEAF_BYTES) {
                 (uint256 job, uint256 claimed) = Leaves.read(leaves, at);
-                // A claim is of 64 bits.
+                // Claimed units are 64 bits wide.
                 // forge-lint: disable-next-line(unsafe-typecast)
                 if (job == wanted) return (node, uint64(claimed));
             }
@@ -139,71 +145,88 @@ abstract contract Appealing is Settling {
         revert NotSubmitted(round, wanted);
     }
 
-    /// By `Rounds` alone, for an appeal whose trial is over: pays, slashes and settles the job.
-    /// @param decided  its committee came to a verdict; otherwise the job is void
-    // Registry, market and credits are ours, fixed at deployment, and call nobody but each other and the token.
+    /// @notice Carries out an appeal: pays its jurors, settles the job, pays out the deposit.
+    /// @dev Reached only by delegatecall from `Rounds`, which has no function of this selector.
+    /// @param appealed  number of the appeal
+    /// @param decided   true if its committee reached a verdict; otherwise the job is void
+    // Registry, market and credits are fixed at deployment and call only each other and the token.
     // slither-disable-next-line reentrancy-no-eth
     function conclude(uint256 appealed, bool decided) external {
-        Record storage trial = _rounds[appealed];
-        Appeal memory made = _appeals[appealed];
-        if (!decided) return _conclude(appealed, trial, made, Verdict.Void, false);
-        _payJurors(appealed, trial);
-        (uint256 accepted, uint256 fraud) = _verdict(trial);
-        _conclude(appealed, trial, made, _verdictIn(accepted, fraud, made.job), true);
+        Record storage appealRound = _rounds[appealed];
+        Appeal memory filed = _appeals[appealed];
+        if (!decided) return _conclude(appealed, appealRound, filed, Verdict.Void, false);
+        _payJurors(appealed, appealRound);
+        (uint256 accepted, uint256 fraud) = _verdict(appealRound);
+        _conclude(appealed, appealRound, filed, _verdictIn(accepted, fraud, filed.job), true);
     }
 
-    // Registry, market and credits are ours, fixed at deployment, and call nobody but each other and the token.
+    // Registry, market and credits are fixed at deployment and call only each other and the token.
     // slither-disable-next-line reentrancy-no-eth
-    function _conclude(uint256 appealed, Record storage trial, Appeal memory made, Verdict verdict, bool decided)
+    function _conclude(uint256 appealed, Record storage appealRound, Appeal memory filed, Verdict verdict, bool decided)
         private
     {
-        Record storage stored = _rounds[made.round];
-        // A struct in memory starts as zeros, which is what is meant.
+        Record storage stored = _rounds[filed.round];
+        // A struct in memory starts as zeros, as intended.
         // slither-disable-next-line uninitialized-local
         Costs memory costs;
-        costs.fees = made.deposit - _docketOf(trial).reserved;
-        uint256 share = _settleAppealed(stored, made, verdict);
-        if (decided && verdict == made.against) {
+        costs.fees = filed.deposit - _storageOf(appealRound).reserved;
+        uint256 share = _settleAppealed(stored, filed, verdict);
+        if (decided && verdict == filed.against) {
             costs.forfeited = APPEAL_BOND;
         } else {
-            if (decided) costs.awarded = _awardAppellant(stored, made, costs.fees);
+            if (decided) costs.awarded = _awardAppellant(stored, filed, costs.fees);
             costs.covered = Math.min(costs.fees - Math.min(costs.fees, costs.awarded), share);
         }
-        _docketOf(stored).appeals -= 1;
-        _returnDeposit(appealed, trial, made, costs);
+        _storageOf(stored).appeals -= 1;
+        _returnDeposit(appealed, appealRound, filed, costs);
         emit AppealDecided(
-            appealed, made.round, made.job, verdict, decided, costs.fees, costs.covered, costs.awarded, costs.forfeited
+            appealed,
+            filed.round,
+            filed.job,
+            verdict,
+            decided,
+            costs.fees,
+            costs.covered,
+            costs.awarded,
+            costs.forfeited
         );
-        _end(appealed, trial, decided ? State.Settled : State.Void);
-        _discharge(trial);
+        _end(appealed, appealRound, decided ? State.Settled : State.Void);
+        _releaseStorage(appealRound);
     }
 
-    function _returnDeposit(uint256 appealed, Record storage trial, Appeal memory made, Costs memory costs) private {
-        Docket storage docket = _docketOf(trial);
-        uint256 left = uint256(docket.reserved) + costs.covered - costs.forfeited;
-        _docketOf(_rounds[made.round]).reserved -= costs.covered.toUint128();
-        docket.reserved = 0;
-        if (left != 0) market.payOut(trial.run, appealed, made.appellant, left.toUint128());
-        if (costs.forfeited != 0) market.payOut(trial.run, appealed, admin.treasury(), costs.forfeited.toUint128());
+    function _returnDeposit(uint256 appealed, Record storage appealRound, Appeal memory filed, Costs memory costs)
+        private
+    {
+        RoundStorage storage live = _storageOf(appealRound);
+        uint256 left = uint256(live.reserved) + costs.covered - costs.forfeited;
+        _storageOf(_rounds[filed.round]).reserved -= costs.covered.toUint128();
+        live.reserved = 0;
+        if (left != 0) market.payOut(appealRound.run, appealed, filed.appellant, left.toUint128());
+        if (costs.forfeited != 0) {
+            market.payOut(appealRound.run, appealed, admin.treasury(), costs.forfeited.toUint128());
+        }
     }
 
-    /// Gives a job its last verdict; returns what that leaves of its share of the reserve.
-    function _settleAppealed(Record storage stored, Appeal memory made, Verdict verdict)
+    /// Sets a job's final verdict, frees it, pays or slashes its node; returns the unspent part of the job's share of
+    /// the reserve.
+    function _settleAppealed(Record storage stored, Appeal memory filed, Verdict verdict)
         private
         returns (uint256 share)
     {
-        _overturn(stored, uint256(1) << made.job, verdict);
-        uint256 bit = uint256(1) << made.job;
-        if (_consumed(stored) & bit != 0 && verdict != Verdict.Accepted) emit JobsTainted(made.round, stored.run, bit);
-        (uint256 maxUnits, uint256 price) = (_docketOf(stored).maxUnits, _docketOf(stored).pricePerUnit);
-        uint256 units = verdict == Verdict.Accepted ? Math.min(made.units, maxUnits) : 0;
+        _overturn(stored, uint256(1) << filed.job, verdict);
+        uint256 bit = uint256(1) << filed.job;
+        if (_consumed(stored) & bit != 0 && verdict != Verdict.Accepted) {
+            emit JobsTainted(filed.round, stored.run, bit);
+        }
+        (uint256 maxUnits, uint256 price) = (_storageOf(stored).maxUnits, _storageOf(stored).pricePerUnit);
+        uint256 units = verdict == Verdict.Accepted ? Math.min(filed.units, maxUnits) : 0;
         uint256 paid = units * price;
-        emit AppealedJobSettled(made.round, made.node, made.job, verdict, units, paid);
-        address owner = registry.freeJobs(abi.encodePacked(made.node, uint8(0)))[0];
-        _pay(made.round, stored, made.node, owner, paid);
-        // What was taken, at most the bond, is told by the registry's own event.
+        emit AppealedJobSettled(filed.round, filed.node, filed.job, verdict, units, paid);
+        address owner = registry.freeJobs(abi.encodePacked(filed.node, uint8(0)))[0];
+        _pay(filed.round, stored, filed.node, owner, paid);
+        // The registry's event reports the amount taken.
         // slither-disable-next-line unused-return
-        if (verdict == Verdict.Fraud) registry.slash(made.node, made.round, Cause.Fraud, FRAUD_SLASH);
+        if (verdict == Verdict.Fraud) registry.slash(filed.node, filed.round, Cause.Fraud, FRAUD_SLASH);
         return maxUnits * price - paid;
     }
 
@@ -214,36 +237,37 @@ abstract contract Appealing is Settling {
         _setVerdict(stored, accepted, fraud);
     }
 
-    /// The majority that was overturned pays; the appellant is given the fees and a bounty out of that.
-    function _awardAppellant(Record storage stored, Appeal memory made, uint256 fees)
+    /// Slashes the overturned majority and awards the appellant the fees and a bounty from the amount taken.
+    function _awardAppellant(Record storage stored, Appeal memory filed, uint256 fees)
         private
         returns (uint256 awarded)
     {
-        uint256 losers = _sidingWith(made, stored);
-        if (losers == 0) return 0;
-        Committee storage committee = _docketOf(stored).committee;
+        uint256 overturned = _majorityFor(filed, stored);
+        if (overturned == 0) return 0;
+        Committee storage committee = _storageOf(stored).committee;
         uint256 taken = 0;
         for (uint256 seat; seat < stored.committee; ++seat) {
-            if (!_has(losers, seat)) continue;
-            taken += registry.slash(committee.jurors[seat], made.round, Cause.Overturned, OVERTURN_PENALTY);
+            if (!_has(overturned, seat)) continue;
+            taken += registry.slash(committee.jurors[seat], filed.round, Cause.Overturned, OVERTURN_PENALTY);
         }
         if (taken == 0) return 0;
         awarded = Math.min(fees, taken);
-        // Less than half, so that no juror can profit from overturning its own committee.
+        // Less than half: a juror of a majority of one or two seats cannot profit from an appeal against its own
+        // verdict.
         awarded += Math.min(APPEAL_BOUNTY, Math.min(taken - awarded, (taken - 1) / 2));
-        registry.award(made.appellant, made.round, awarded);
+        registry.award(filed.appellant, filed.round, awarded);
     }
 
-    /// Bitmap of the seats that voted for the verdict appealed against; none where they were no majority.
-    function _sidingWith(Appeal memory made, Record storage stored) private view returns (uint256 seats) {
-        Committee storage committee = _docketOf(stored).committee;
+    /// Bitmap of the seats that voted for the verdict appealed against; zero if they are not a majority of all seats.
+    function _majorityFor(Appeal memory filed, Record storage stored) private view returns (uint256 seats) {
+        Committee storage committee = _storageOf(stored).committee;
         uint256 submitted = _submitted(stored);
         uint256 voting = stored.revealed & ~stored.abstained;
         uint256 count = 0;
         for (uint256 seat; seat < stored.committee; ++seat) {
             if (!_has(voting, seat)) continue;
             (uint256 accept, uint256 fraud) = _voteOf(committee, seat, submitted);
-            if (_verdictIn(accept, fraud, made.job) != made.against) continue;
+            if (_verdictIn(accept, fraud, filed.job) != filed.against) continue;
             seats |= uint256(1) << seat;
             ++count;
         }

@@ -6,18 +6,19 @@ import {Cause} from "../interfaces/IRegistry.sol";
 import {IRounds, State} from "../interfaces/IRounds.sol";
 import {Bitmaps} from "../libraries/Bitmaps.sol";
 import {Draw} from "../libraries/Draw.sol";
-import {Committee, Docket, Record, RoundsBase} from "./RoundsBase.sol";
+import {Committee, Record, RoundStorage, RoundsBase} from "./RoundsBase.sol";
 
-/// @title Judging: from the draw of a committee to its verdict
+/// @title Judging
+/// @notice From the draw of a committee to its verdict.
 abstract contract Judging is IRounds, RoundsBase {
     using SafeCast for uint256;
 
-    /// The reason that makes a zero vote an abstention.
+    /// The single reason byte that marks a zero vote as an abstention.
     bytes1 private constant ABSTAIN = 0xff;
-    /// A round's committee is drawn at most this often.
+    /// Maximum committees drawn per round.
     uint256 private constant ATTEMPTS = 2;
 
-    /// A revealed vote less its reasons; held in memory, as the stack is too short for it.
+    /// A revealed vote without its reasons, in memory because the stack is too small for it.
     struct Vote {
         uint256 accept;
         uint256 fraud;
@@ -27,14 +28,14 @@ abstract contract Judging is IRounds, RoundsBase {
 
     /// @inheritdoc IRounds
     function draw(uint256 round) external {
-        Record storage stored = _in(round, State.Closed);
+        Record storage stored = _requireState(round, State.Closed);
         if (block.timestamp > stored.deadline || block.timestamp > _endsBy(stored)) return _fail(round, stored);
-        Docket storage docket = _docketOf(stored);
-        (uint256 seedBlock, bytes32 seed) = Draw.seedOf(docket.closeBlock);
+        RoundStorage storage live = _storageOf(stored);
+        (uint256 seedBlock, bytes32 seed) = Draw.seedOf(live.closeBlock);
         if (seed == 0) revert SeedNotReady(seedBlock);
         uint8 attempt = stored.attempt;
-        uint32[] memory jurors = _seat(docket, seed, attempt, stored.committee);
-        uint40 deadline = _after(docket.commitSeconds);
+        uint32[] memory jurors = _seat(live, seed, attempt, stored.committee);
+        uint40 deadline = _after(live.commitSeconds);
         stored.state = State.Voting;
         stored.deadline = deadline;
         emit CommitteeDrawn(round, attempt, seedBlock.toUint64(), seed, jurors, deadline);
@@ -42,14 +43,14 @@ abstract contract Judging is IRounds, RoundsBase {
 
     /// @inheritdoc IRounds
     function commit(uint256 round, bytes32 commitment) external {
-        Record storage stored = _in(round, State.Voting);
+        Record storage stored = _requireState(round, State.Voting);
         (Committee storage committee, uint256 seat, uint32 juror) = _seatOf(round, stored, msg.sender);
         if (_has(stored.committed, seat)) revert AlreadyCommitted(juror);
         if (stored.revealing || block.timestamp > stored.deadline) revert TooLate(stored.deadline, block.timestamp);
         committee.words[seat] = uint256(commitment);
         stored.committed = _with(stored.committed, seat);
         emit VoteCommitted(round, juror, stored.attempt, commitment);
-        if (stored.committed == _all(stored)) _startRevealing(round, stored, _after(_docketOf(stored).revealSeconds));
+        if (stored.committed == _all(stored)) _startRevealing(round, stored, _after(_storageOf(stored).revealSeconds));
     }
 
     /// @inheritdoc IRounds
@@ -61,12 +62,12 @@ abstract contract Judging is IRounds, RoundsBase {
         bytes32 evidenceRoot,
         bytes32 salt
     ) external {
-        _open(round, Vote(accept, fraud, evidenceRoot, salt), reasons);
+        _reveal(round, Vote(accept, fraud, evidenceRoot, salt), reasons);
     }
 
     /// @inheritdoc IRounds
     function tally(uint256 round) external {
-        Record storage stored = _in(round, State.Voting);
+        Record storage stored = _requireState(round, State.Voting);
         _requireVoted(stored);
         _tally(round, stored);
     }
@@ -80,25 +81,25 @@ abstract contract Judging is IRounds, RoundsBase {
         _fail(round, stored);
     }
 
-    function _seat(Docket storage docket, bytes32 seed, uint8 attempt, uint256 seats)
+    function _seat(RoundStorage storage live, bytes32 seed, uint8 attempt, uint256 seats)
         private
         returns (uint32[] memory jurors)
     {
-        uint8[] memory slots = Draw.slots(seed, attempt, uint256(docket.lastSlot) + 1, docket.eligible, seats);
+        uint8[] memory slots = Draw.slots(seed, attempt, uint256(live.lastSlot) + 1, live.eligible, seats);
         jurors = new uint32[](slots.length);
         for (uint256 seat; seat < slots.length; ++seat) {
             jurors[seat] = registry.nodeAt(slots[seat]);
-            docket.committee.jurors[seat] = jurors[seat];
+            live.committee.jurors[seat] = jurors[seat];
         }
     }
 
     function _tally(uint256 round, Record storage stored) private {
-        Committee storage committee = _docketOf(stored).committee;
+        Committee storage committee = _storageOf(stored).committee;
         _penaliseAbsent(round, stored, committee);
         uint256 quorum = (uint256(stored.committee) + 1) / 2;
         if (Bitmaps.count(stored.revealed & ~stored.abstained) < quorum) return _failQuorum(round, stored, committee);
         (uint256 accepted, uint256 fraud) = _majority(stored, committee, quorum);
-        uint40 deadline = _after(_docketOf(stored).challengeSeconds);
+        uint40 deadline = _after(_storageOf(stored).challengeSeconds);
         _setVerdict(stored, accepted, fraud);
         stored.state = State.Tallied;
         stored.deadline = deadline;
@@ -106,13 +107,14 @@ abstract contract Judging is IRounds, RoundsBase {
         if (_isAppeal(stored)) _concludeAppeal(round, true);
     }
 
-    /// Ends a round that came to no verdict.
+    /// Ends a round without a verdict.
     function _fail(uint256 round, Record storage stored) private {
         if (_isAppeal(stored)) _concludeAppeal(round, false);
         else _end(round, stored, State.Void);
     }
 
-    /// Carries out what an appeal's committee decided, or that it decided nothing.
+    /// Carries out the outcome of an appeal.
+    /// @param decided  true if its committee reached a verdict
     function _concludeAppeal(uint256 appealed, bool decided) internal virtual;
 
     function _startRevealing(uint256 round, Record storage stored, uint40 deadline) private {
@@ -125,26 +127,26 @@ abstract contract Judging is IRounds, RoundsBase {
         uint40 deadline = stored.deadline;
         if (!stored.revealing) {
             if (block.timestamp <= deadline) revert TooEarly(deadline, block.timestamp);
-            // Counted from the commit deadline, so that a late first reveal prolongs nothing.
-            deadline += _docketOf(stored).revealSeconds;
+            // Counted from the commit deadline, so that a late first reveal does not extend the window.
+            deadline += _storageOf(stored).revealSeconds;
             _startRevealing(round, stored, deadline);
         }
         if (block.timestamp > deadline) revert TooLate(deadline, block.timestamp);
     }
 
-    /// Reverts while some seat may still commit or reveal.
+    /// Reverts while any seat may still commit or reveal.
     function _requireVoted(Record storage stored) private view {
         uint256 deadline = stored.deadline;
         if (stored.revealing) {
             if (stored.revealed == stored.committed) return;
         } else if (stored.committed != 0) {
-            deadline += _docketOf(stored).revealSeconds;
+            deadline += _storageOf(stored).revealSeconds;
         }
         if (block.timestamp <= deadline) revert TooEarly(deadline, block.timestamp);
     }
 
-    function _open(uint256 round, Vote memory vote, bytes calldata reasons) private {
-        Record storage stored = _in(round, State.Voting);
+    function _reveal(uint256 round, Vote memory vote, bytes calldata reasons) private {
+        Record storage stored = _requireState(round, State.Voting);
         _requireRevealing(round, stored);
         (Committee storage committee, uint256 seat, uint32 juror) = _seatOf(round, stored, msg.sender);
         if (!_has(stored.committed, seat)) revert NotCommitted(juror);
@@ -152,8 +154,8 @@ abstract contract Judging is IRounds, RoundsBase {
         bytes32 given = _commitment(round, stored.attempt, juror, vote, keccak256(reasons));
         if (given != bytes32(committee.words[seat])) revert WrongReveal(given, bytes32(committee.words[seat]));
         _record(stored, committee, seat, vote, reasons);
-        _announceVote(round, juror, stored.attempt, vote, reasons);
-        // What an appeal's verdict entails moves tokens, and no juror's reveal shall depend on that: anyone tallies it.
+        _emitVoteRevealed(round, juror, stored.attempt, vote, reasons);
+        // Tallying an appeal moves tokens. A reveal must not depend on a token transfer, so `tally` is a separate call.
         if (stored.revealed == stored.committed && !_isAppeal(stored)) _tally(round, stored);
     }
 
@@ -164,17 +166,17 @@ abstract contract Judging is IRounds, RoundsBase {
     {
         bytes memory place = abi.encode(block.chainid, address(this), round, attempt, juror);
         bytes memory content = abi.encode(vote.accept, vote.fraud, reasonsHash, vote.evidenceRoot, vote.salt);
-        // All of it static words: the two encodings joined are the encoding of all ten values.
+        // All values are static words, so the concatenation equals abi.encode of all ten.
         return keccak256(bytes.concat(place, content));
     }
 
-    function _announceVote(uint256 round, uint32 juror, uint8 attempt, Vote memory vote, bytes calldata reasons)
+    function _emitVoteRevealed(uint256 round, uint32 juror, uint8 attempt, Vote memory vote, bytes calldata reasons)
         private
     {
         emit VoteRevealed(round, juror, attempt, vote.accept, vote.fraud, reasons, vote.evidenceRoot, vote.salt);
     }
 
-    /// Keeps a revealed vote, cut to the jobs submitted.
+    /// Stores a revealed vote, limited to the submitted jobs.
     function _record(
         Record storage stored,
         Committee storage committee,
@@ -201,7 +203,7 @@ abstract contract Judging is IRounds, RoundsBase {
     function _penaliseAbsent(uint256 round, Record storage stored, Committee storage committee) private {
         for (uint256 seat; seat < stored.committee; ++seat) {
             if (_has(stored.revealed, seat)) continue;
-            // What was taken, at most the bond, is told by the registry's own event.
+            // The registry's event reports the amount taken.
             // slither-disable-next-line unused-return
             registry.slash(committee.jurors[seat], round, Cause.Absence, ABSENCE_PENALTY);
         }
@@ -216,16 +218,17 @@ abstract contract Judging is IRounds, RoundsBase {
         uint256[] memory accepts = new uint256[](stored.committee);
         uint256[] memory frauds = new uint256[](stored.committee);
         for (uint256 seat; seat < accepts.length; ++seat) {
-            // An unrevealed seat still holds its commitment; an abstention holds zeros.
+            // The word of an unrevealed seat is its commitment. An abstention is stored as zeros.
             if (!_has(stored.revealed, seat)) continue;
             (accepts[seat], frauds[seat]) = _voteOf(committee, seat, submitted);
         }
         return (Bitmaps.atLeast(accepts, quorum), Bitmaps.atLeast(frauds, quorum));
     }
 
-    /// Those who did their part are paid in full, as there is no verdict to agree with. Then a new committee, or the end.
+    /// Pays every vote that did not abstain the full fee, as there is no verdict to agree with. Then redraws, or ends
+    /// the round.
     function _failQuorum(uint256 round, Record storage stored, Committee storage committee) private {
-        uint256 fee = _docketOf(stored).jurorFee;
+        uint256 fee = _storageOf(stored).jurorFee;
         for (uint256 seat; seat < stored.committee; ++seat) {
             if (!_has(stored.revealed & ~stored.abstained, seat)) continue;
             uint32 juror = committee.jurors[seat];
@@ -245,9 +248,9 @@ abstract contract Judging is IRounds, RoundsBase {
         returns (Committee storage committee, uint256 seat, uint32 juror)
     {
         juror = registry.nodeByKey(key);
-        committee = _docketOf(stored).committee;
+        committee = _storageOf(stored).committee;
         uint256 seats = stored.committee;
-        // An empty seat would hold node 0, which is what an unbound key answers: only drawn seats are searched.
+        // An unbound key maps to node 0, as an empty seat would: search drawn seats only.
         for (; seat < seats; ++seat) {
             if (committee.jurors[seat] == juror) return (committee, seat, juror);
         }

@@ -9,10 +9,10 @@ import {Appeal, IRoundsFacts, RoundsTerms, State} from "../interfaces/IRounds.so
 import {Assignments} from "../libraries/Assignments.sol";
 import {Bitmaps} from "../libraries/Bitmaps.sol";
 
-/// What is kept of a round for good.
-/// @param docket   where the rest of it is, while it goes on; 0 once it has ended
-/// @param bitmaps  of jobs: submitted, accepted, fraud, consumed. A round of at most 64 jobs has all four in the first word,
-///                 the first in its lowest quarter; only larger ones, and trials, use the others
+/// The permanent record of a round.
+/// @param storageId  index of its `RoundStorage` while the round is live; 0 once it has ended
+/// @param bitmaps    job bitmaps: submitted, accepted, fraud, consumed. A round of at most 64 jobs packs all four into
+///                   the first word, submitted in the lowest quarter; larger rounds and appeals use one word each
 struct Record {
     State state;
     uint8 attempt;
@@ -26,21 +26,22 @@ struct Record {
     uint32 policyVersion;
     uint40 deadline;
     uint48 run;
-    uint24 docket;
+    uint24 storageId;
     uint256[4] bitmaps;
 }
 
-/// What a round needs until it ends. A docket is then used again: to overwrite a word of storage costs a quarter of what a fresh
-/// one does. So a docket is never cleared, and what an earlier round left in it must never be read: everything up to `eligible`
-/// is written whenever one is taken, and each of the others has something that says whether it counts.
-/// @param openedAt   a timestamp (until 2106)
-/// @param lastSlot   the number of validator slots at opening, less one
-/// @param appeals    0 while no job was ever appealed, else one more than the appeals pending
-/// @param next       while the docket is free, the one that is taken after it
-/// @param appealed   counts where `appeals` is not 0
-/// @param committee  counts from the draw on
-/// @param digests    of batches; counts below the number of batches
-struct Docket {
+/// The fields a round needs only while it is live. Storage of an ended round is reused, because overwriting a word
+/// costs a quarter of what writing a fresh one does. It is never cleared, so values of an earlier round must never be
+/// read: the fields up to `eligible` are written on every reuse, and each later field is valid only under the condition
+/// given here.
+/// @param openedAt   timestamp in seconds (until 2106)
+/// @param lastSlot   number of validator slots at opening, minus one
+/// @param appeals    0 if no job was ever appealed, otherwise pending appeals plus one
+/// @param next       valid while this storage is free: the next entry of the free list, or 0
+/// @param appealed   valid if `appeals` is not 0
+/// @param committee  valid from the draw on
+/// @param digests    batch digests, valid below the number of batches
+struct RoundStorage {
     uint32 openedAt;
     uint40 closeBlock;
     uint32 drawSeconds;
@@ -64,21 +65,25 @@ struct Docket {
     bytes32[256] digests;
 }
 
-/// One committee as stored. While voting, `words` holds the commitment of each seat that committed; a reveal replaces it by the
-/// vote. A vote is the accept bitmap, with the fraud bitmap in the upper half of the same word where no job above 127 was
-/// submitted, else in `fraud`.
+/// A committee as stored. While voting, `words` holds the commitment of each seat that committed; a reveal replaces it
+/// with the vote. A vote is the accept bitmap. The fraud bitmap is in the upper half of the same word if no job above
+/// 127 was submitted, otherwise in `fraud`.
 struct Committee {
     uint32[15] jurors;
     uint256[15] words;
     uint256[15] fraud;
 }
 
-/// @title RoundsBase: what every phase of a round shares
+/// @title RoundsBase
+/// @notice State and helpers shared by every phase of a round.
 abstract contract RoundsBase is IRoundsFacts {
     using SafeCast for uint256;
 
+    /// @inheritdoc IRoundsFacts
     IAdmin public immutable admin;
+    /// @inheritdoc IRoundsFacts
     IRegistry public immutable registry;
+    /// @inheritdoc IRoundsFacts
     IMarket public immutable market;
     uint128 internal immutable FRAUD_SLASH;
     uint128 internal immutable ABSENCE_PENALTY;
@@ -87,24 +92,27 @@ abstract contract RoundsBase is IRoundsFacts {
     uint128 internal immutable APPEAL_BOUNTY;
     uint40 internal immutable MAX_ROUND;
 
-    /// Most jobs of which all bitmaps are kept in one word.
+    /// Maximum jobs of a round whose four bitmaps share one word.
     uint256 private constant NARROW = 64;
     uint256 private constant QUARTER = type(uint64).max;
-    /// In place of the digest of a batch that is settled.
+    /// Replaces the digest of a settled batch.
     bytes32 internal constant SETTLED = bytes32(uint256(1));
 
-    /// Rounds opened, appeals included; dockets ever made; the free one to be taken next, or 0. One word.
+    /// Number of rounds opened, appeals included. Shares one word with the next two.
     uint208 private _roundCount;
-    uint24 private _docketCount;
-    uint24 private _freeDocket;
+    /// Number of `RoundStorage` entries ever created.
+    uint24 private _storageCount;
+    /// Head of the free list, or 0.
+    uint24 private _freeStorage;
     mapping(uint256 => Record) internal _rounds;
-    mapping(uint256 => Docket) internal _dockets;
+    mapping(uint256 => RoundStorage) internal _storages;
     /// @inheritdoc IRoundsFacts
     mapping(uint256 round => mapping(uint8 job => uint256)) public appealOf;
-    // Written by `Appealing`, which the other half shares storage with but not code.
+    // Written by `Appealing`, which shares storage, but no code, with `Rounds`.
     // slither-disable-next-line uninitialized-state
     mapping(uint256 appealed => Appeal) internal _appeals;
 
+    /// @dev Admin and the longest round are read from the registry and the market.
     constructor(IRegistry registry_, IMarket market_, RoundsTerms memory terms_) {
         admin = registry_.admin();
         registry = registry_;
@@ -127,35 +135,35 @@ abstract contract RoundsBase is IRoundsFacts {
         return _digestOf(_rounds[round], batch);
     }
 
-    /// The next number, and a docket for it.
-    function _number() internal returns (uint256 round, uint24 docket) {
+    /// Returns the next round number and storage for it: a free entry if there is one, otherwise a new one.
+    function _nextRound() internal returns (uint256 round, uint24 storageId) {
         round = ++_roundCount;
-        docket = _freeDocket;
-        if (docket == 0) docket = ++_docketCount;
-        else _freeDocket = _dockets[docket].next;
+        storageId = _freeStorage;
+        if (storageId == 0) storageId = ++_storageCount;
+        else _freeStorage = _storages[storageId].next;
     }
 
-    /// Of a round that ended it is one in which nothing was ever written.
-    function _docketOf(Record storage stored) internal view returns (Docket storage) {
-        return _dockets[stored.docket];
+    /// Storage of a live round. Ended rounds map to entry 0, which is never written.
+    function _storageOf(Record storage stored) internal view returns (RoundStorage storage) {
+        return _storages[stored.storageId];
     }
 
-    /// Nothing of the round is needed any more beyond its record.
-    function _discharge(Record storage stored) internal {
-        uint24 docket = stored.docket;
-        stored.docket = 0;
-        _dockets[docket].next = _freeDocket;
-        _freeDocket = docket;
+    /// Returns a round's storage to the free list; only its record remains.
+    function _releaseStorage(Record storage stored) internal {
+        uint24 storageId = stored.storageId;
+        stored.storageId = 0;
+        _storages[storageId].next = _freeStorage;
+        _freeStorage = storageId;
     }
 
-    /// Zero where there is no such batch, or it is settled.
+    /// Zero if the batch does not exist or is settled.
     function _digestOf(Record storage stored, uint8 batch) internal view returns (bytes32 digest) {
         if (batch >= stored.batches) return 0;
-        digest = _docketOf(stored).digests[batch];
+        digest = _storageOf(stored).digests[batch];
         if (digest == SETTLED) return 0;
     }
 
-    // Bitmaps of jobs
+    // Job bitmaps
 
     function _narrow(Record storage stored) private view returns (bool) {
         uint256 jobs = stored.jobs;
@@ -177,12 +185,12 @@ abstract contract RoundsBase is IRoundsFacts {
         return _narrow(stored) ? stored.bitmaps[0] >> 192 : stored.bitmaps[3];
     }
 
-    /// Before there is a verdict.
+    /// Called only before a verdict, as it overwrites the whole word.
     function _setSubmitted(Record storage stored, uint256 jobs) internal {
         stored.bitmaps[0] = jobs;
     }
 
-    /// Within what was submitted.
+    /// `accepted` and `fraud` are subsets of the submitted jobs.
     function _setVerdict(Record storage stored, uint256 accepted, uint256 fraud) internal {
         if (_narrow(stored)) {
             uint256 word = stored.bitmaps[0];
@@ -192,32 +200,32 @@ abstract contract RoundsBase is IRoundsFacts {
         }
     }
 
-    /// Within what was accepted.
+    /// `jobs` is a subset of the accepted jobs.
     function _consume(Record storage stored, uint256 jobs) internal {
         if (_narrow(stored)) stored.bitmaps[0] |= jobs << 192;
         else stored.bitmaps[3] |= jobs;
     }
 
-    // What every phase needs
+    // Shared helpers
 
-    function _in(uint256 round, State state) internal view returns (Record storage stored) {
+    function _requireState(uint256 round, State state) internal view returns (Record storage stored) {
         stored = _rounds[round];
         if (stored.state != state) revert WrongState(round, stored.state);
     }
 
     function _requireAssignments(Record storage stored, bytes calldata assignments) internal view {
-        (bytes32 given, bytes32 hash) = (keccak256(assignments), _docketOf(stored).assignmentsHash);
+        (bytes32 given, bytes32 hash) = (keccak256(assignments), _storageOf(stored).assignmentsHash);
         if (given != hash) revert WrongAssignments(given, hash);
     }
 
-    /// Only an appeal lists no jobs.
+    /// An appeal is the only round that lists no jobs.
     function _isAppeal(Record storage stored) internal view returns (bool) {
         return stored.jobs == 0;
     }
 
-    /// When anyone may force the end.
+    /// Timestamp after which anyone may expire the round.
     function _endsBy(Record storage stored) internal view returns (uint256) {
-        return uint256(_docketOf(stored).openedAt) + MAX_ROUND;
+        return uint256(_storageOf(stored).openedAt) + MAX_ROUND;
     }
 
     function _voteOf(Committee storage committee, uint256 seat, uint256 submitted)
@@ -237,42 +245,42 @@ abstract contract RoundsBase is IRoundsFacts {
         return (block.timestamp + seconds_).toUint40();
     }
 
-    /// The end of work: the draw's seed comes from this very block, whose hash nobody knows yet, or from a later one.
+    /// Starts waiting for a draw. Its seed is the hash of this block, which is not known yet, or of a later one.
     function _awaitDraw(Record storage stored) internal returns (uint40 deadline) {
-        Docket storage docket = _docketOf(stored);
-        deadline = _after(docket.drawSeconds);
+        RoundStorage storage live = _storageOf(stored);
+        deadline = _after(live.drawSeconds);
         stored.state = State.Closed;
         stored.deadline = deadline;
-        docket.closeBlock = block.number.toUint40();
+        live.closeBlock = block.number.toUint40();
     }
 
     /// Pays from the round's reserve. The reserve covers every payment by construction.
     function _pay(uint256 round, Record storage stored, uint32 node, address owner, uint256 amount) internal {
         if (amount == 0) return;
         uint128 paid = amount.toUint128();
-        _docketOf(stored).reserved -= paid;
+        _storageOf(stored).reserved -= paid;
         market.pay(stored.run, round, node, owner, paid);
     }
 
-    /// As `_pay`, for many at once.
+    /// Pays many nodes, see `_pay`.
     function _payAll(uint256 round, Record storage stored, bytes memory payments, uint256 total) internal {
         if (total == 0) return;
-        _docketOf(stored).reserved -= total.toUint128();
+        _storageOf(stored).reserved -= total.toUint128();
         market.payAll(stored.run, round, payments);
     }
 
-    /// Ends a round: what is left of its reserve goes back to the run's escrow.
+    /// Ends a round and releases the rest of its reserve to the run's escrow.
     function _end(uint256 round, Record storage stored, State state) internal {
-        Docket storage docket = _docketOf(stored);
-        uint128 released = docket.reserved;
+        RoundStorage storage live = _storageOf(stored);
+        uint128 released = live.reserved;
         stored.state = state;
-        docket.reserved = 0;
+        live.reserved = 0;
         if (state == State.Void) emit RoundVoided(round, released);
         else emit RoundSettled(round, released);
         if (released != 0) market.release(stored.run, round, released);
     }
 
-    /// Frees, of each listed node, the jobs that are not in `settled`.
+    /// Frees each listed node's jobs that are not in `settled`.
     function _freeAllBut(uint256 settled, bytes calldata assignments) internal {
         uint256 job = 0;
         uint256 length = Assignments.listings(assignments);
@@ -286,7 +294,7 @@ abstract contract RoundsBase is IRoundsFacts {
             job += count;
         }
         Assignments.cut(left, nodes);
-        // Missing jobs are unpaid, so that their owners do not matter here.
+        // Missing jobs are unpaid, so the returned owners are not needed.
         // slither-disable-next-line unused-return
         registry.freeJobs(left);
     }

@@ -9,18 +9,20 @@ import {Bitmaps} from "../libraries/Bitmaps.sol";
 import {Leaves} from "../libraries/Leaves.sol";
 import {Parts} from "../libraries/Parts.sol";
 import {Payments} from "../libraries/Payments.sol";
-import {Committee, Docket, Record, RoundsBase} from "./RoundsBase.sol";
+import {Committee, Record, RoundStorage, RoundsBase} from "./RoundsBase.sol";
 
-/// @title Settling: what a verdict costs and earns
+/// @title Settling
+/// @notice Pays and slashes by the verdict, and ends rounds.
 abstract contract Settling is ISettlement, RoundsBase {
     using SafeCast for uint256;
 
-    /// Settling a batch: what is read of its round, once, and what comes out.
-    /// @param nodes   how many nodes had anything to settle
-    /// @param freed   a listing for each of them: its jobs that are no longer in flight
-    /// @param earned  what each of them earned
-    /// @param total   all of that
-    struct Reckoning {
+    /// Values of the round read once for a batch, and the results collected while settling it.
+    /// @param unappealed  bitmap of the jobs never appealed
+    /// @param nodes       number of nodes with jobs to settle
+    /// @param freed       packed assignments: for each of these nodes, the number of its jobs to free
+    /// @param earned      credits earned by each of them
+    /// @param total       sum of `earned`
+    struct BatchSettlement {
         uint8 batch;
         uint256 unappealed;
         uint256 accepted;
@@ -34,42 +36,42 @@ abstract contract Settling is ISettlement, RoundsBase {
     }
 
     /// @inheritdoc ISettlement
-    // Registry, market and credits are ours, fixed at deployment, and call nobody but each other and the token.
+    // Registry, market and credits are fixed at deployment and call only each other and the token.
     // slither-disable-next-line reentrancy-no-eth
     function settle(uint256 round, uint8 batch, bytes calldata assignments, bytes calldata parts) external {
-        Record storage stored = _in(round, State.Tallied);
+        Record storage stored = _requireState(round, State.Tallied);
         if (block.timestamp < stored.deadline) revert TooEarly(stored.deadline, block.timestamp);
         _requireAssignments(stored, assignments);
         _requireBatch(stored, batch, parts);
-        Docket storage docket = _docketOf(stored);
-        docket.digests[batch] = SETTLED;
-        docket.settledBatches += 1;
-        Reckoning memory reckoning = _reckon(stored, batch, parts.length);
+        RoundStorage storage live = _storageOf(stored);
+        live.digests[batch] = SETTLED;
+        live.settledBatches += 1;
+        BatchSettlement memory settlement = _startBatch(stored, batch, parts.length);
         for (uint256 start; start < parts.length;) {
             (uint32 node, bytes calldata leaves, uint256 end) = Parts.read(parts, start);
-            _settleOne(round, reckoning, node, leaves);
+            _settleOne(round, settlement, node, leaves);
             start = end;
         }
-        if (reckoning.nodes != 0) _payOwners(round, stored, reckoning);
-        if (_left(stored) == 0) _finish(round, stored, assignments);
+        if (settlement.nodes != 0) _payOwners(round, stored, settlement);
+        if (_outstanding(stored) == 0) _finish(round, stored, assignments);
     }
 
     /// @inheritdoc ISettlement
     function finish(uint256 round, bytes calldata assignments) external {
-        Record storage stored = _in(round, State.Tallied);
+        Record storage stored = _requireState(round, State.Tallied);
         _requireAssignments(stored, assignments);
-        Docket storage docket = _docketOf(stored);
-        if (_left(stored) != 0) {
-            revert NotFinished(round, stored.batches - docket.settledBatches, _appealsPending(docket));
+        RoundStorage storage live = _storageOf(stored);
+        if (_outstanding(stored) != 0) {
+            revert NotFinished(round, stored.batches - live.settledBatches, _appealsPending(live));
         }
         _finish(round, stored, assignments);
     }
 
     /// @inheritdoc ISettlement
     function free(uint256 round, bytes calldata assignments) external {
-        Record storage stored = _in(round, State.Void);
+        Record storage stored = _requireState(round, State.Void);
         _requireAssignments(stored, assignments);
-        _discharge(stored);
+        _releaseStorage(stored);
         emit JobsFreed(round, stored.jobs);
         _freeAllBut(0, assignments);
     }
@@ -81,7 +83,7 @@ abstract contract Settling is ISettlement, RoundsBase {
         bool judged = stored.state == State.Tallied || stored.state == State.Settled;
         if (!judged || _isAppeal(stored)) revert WrongState(round, stored.state);
         if (stored.run != run) revert WrongRun(round, run);
-        // What is not accepted is refused, fraud or not.
+        // Jobs that are not accepted are refused; whether they are fraud does not matter.
         // slither-disable-next-line unused-return
         (uint256 accepted,) = _verdict(stored);
         if (jobs & ~accepted != 0) revert NotAccepted(round, jobs & ~accepted);
@@ -91,18 +93,18 @@ abstract contract Settling is ISettlement, RoundsBase {
         emit JobsConsumed(round, run, jobs);
     }
 
-    /// Batches and appeals that the round's end still waits for.
-    function _left(Record storage stored) private view returns (uint256) {
-        Docket storage docket = _docketOf(stored);
-        return uint256(stored.batches) - docket.settledBatches + _appealsPending(docket);
+    /// Number of batches not settled plus appeals not decided.
+    function _outstanding(Record storage stored) private view returns (uint256) {
+        RoundStorage storage live = _storageOf(stored);
+        return uint256(stored.batches) - live.settledBatches + _appealsPending(live);
     }
 
-    // Registry, market and credits are ours, fixed at deployment, and call nobody but each other and the token.
+    // Registry, market and credits are fixed at deployment and call only each other and the token.
     // slither-disable-next-line reentrancy-no-eth
     function _finish(uint256 round, Record storage stored, bytes calldata assignments) private {
         _payJurors(round, stored);
         _end(round, stored, State.Settled);
-        _discharge(stored);
+        _releaseStorage(stored);
         (uint256 submitted, uint256 all) = (_submitted(stored), type(uint256).max >> (256 - stored.jobs));
         if (submitted != all) _freeAllBut(submitted, assignments);
     }
@@ -115,75 +117,76 @@ abstract contract Settling is ISettlement, RoundsBase {
         if (given != digest) revert WrongBatch(batch, given, digest);
     }
 
-    function _reckon(Record storage stored, uint8 batch, uint256 length)
+    function _startBatch(Record storage stored, uint8 batch, uint256 length)
         private
         view
-        returns (Reckoning memory reckoning)
+        returns (BatchSettlement memory settlement)
     {
-        Docket storage docket = _docketOf(stored);
-        reckoning.batch = batch;
-        reckoning.unappealed = docket.appeals == 0 ? type(uint256).max : ~docket.appealed;
-        (reckoning.accepted, reckoning.fraud) = _verdict(stored);
-        reckoning.maxUnits = docket.maxUnits;
-        reckoning.pricePerUnit = docket.pricePerUnit;
-        // No part is shorter than its head and a leaf.
+        RoundStorage storage live = _storageOf(stored);
+        settlement.batch = batch;
+        settlement.unappealed = live.appeals == 0 ? type(uint256).max : ~live.appealed;
+        (settlement.accepted, settlement.fraud) = _verdict(stored);
+        settlement.maxUnits = live.maxUnits;
+        settlement.pricePerUnit = live.pricePerUnit;
+        // A part has at least a head and one leaf.
         uint256 most = length / (Parts.HEAD_BYTES + Leaves.LEAF_BYTES);
-        reckoning.freed = Assignments.room(most);
-        reckoning.earned = new uint256[](most);
+        settlement.freed = Assignments.room(most);
+        settlement.earned = new uint256[](most);
     }
 
-    /// Nothing here can refuse: the reserve covers the pay, a slash takes at most the bond, and the jobs are in flight.
-    function _settleOne(uint256 round, Reckoning memory reckoning, uint32 node, bytes calldata leaves) private {
-        (uint256 jobs, uint256 units, uint256 count) = _outcome(reckoning, leaves);
+    /// Never reverts: the reserve covers the pay, a slash takes at most the bond, and the jobs are in flight.
+    function _settleOne(uint256 round, BatchSettlement memory settlement, uint32 node, bytes calldata leaves) private {
+        (uint256 jobs, uint256 units, uint256 count) = _outcome(settlement, leaves);
         if (count == 0) return;
-        uint256 fraud = jobs & reckoning.fraud;
-        uint256 paid = units * reckoning.pricePerUnit;
-        uint256 place = reckoning.nodes++;
-        Assignments.write(reckoning.freed, place, node, count);
-        reckoning.earned[place] = paid;
-        reckoning.total += paid;
-        _announceOutcome(round, reckoning, node, jobs, units, paid);
-        // What was taken, at most the bond, is told by the registry's own event.
+        uint256 fraud = jobs & settlement.fraud;
+        uint256 paid = units * settlement.pricePerUnit;
+        uint256 place = settlement.nodes++;
+        Assignments.write(settlement.freed, place, node, count);
+        settlement.earned[place] = paid;
+        settlement.total += paid;
+        _emitSubmissionSettled(round, settlement, node, jobs, units, paid);
+        // The registry's event reports the amount taken.
         // slither-disable-next-line unused-return
         if (fraud != 0) registry.slash(node, round, Cause.Fraud, Bitmaps.count(fraud) * FRAUD_SLASH);
     }
 
-    function _announceOutcome(
+    function _emitSubmissionSettled(
         uint256 round,
-        Reckoning memory reckoning,
+        BatchSettlement memory settlement,
         uint32 node,
         uint256 jobs,
         uint256 units,
         uint256 paid
     ) private {
-        (uint256 accepted, uint256 fraud) = (jobs & reckoning.accepted, jobs & reckoning.fraud);
-        emit SubmissionSettled(round, node, reckoning.batch, accepted, fraud, jobs & ~(accepted | fraud), units, paid);
+        (uint256 accepted, uint256 fraud) = (jobs & settlement.accepted, jobs & settlement.fraud);
+        emit SubmissionSettled(round, node, settlement.batch, accepted, fraud, jobs & ~(accepted | fraud), units, paid);
     }
 
-    /// Takes what was settled out of flight, and pays whoever owns the nodes.
-    function _payOwners(uint256 round, Record storage stored, Reckoning memory reckoning) private {
-        uint256 nodes = reckoning.nodes;
-        bytes memory freed = reckoning.freed;
+    /// Frees the settled jobs and pays the owners of their nodes.
+    function _payOwners(uint256 round, Record storage stored, BatchSettlement memory settlement) private {
+        uint256 nodes = settlement.nodes;
+        bytes memory freed = settlement.freed;
         Assignments.cut(freed, nodes);
         address[] memory owners = registry.freeJobs(freed);
         bytes memory payments = Payments.room(nodes);
         for (uint256 i; i < nodes; ++i) {
-            Payments.write(payments, i, owners[i], Assignments.nodeIn(freed, i), reckoning.earned[i].toUint128());
+            Payments.write(payments, i, owners[i], Assignments.nodeIn(freed, i), settlement.earned[i].toUint128());
         }
-        _payAll(round, stored, payments, reckoning.total);
+        _payAll(round, stored, payments, settlement.total);
     }
 
-    /// The jobs of these leaves that were not appealed, how many they are, and the units accepted among them.
-    function _outcome(Reckoning memory reckoning, bytes calldata leaves)
+    /// Bitmap and number of the leaves' jobs that were never appealed, and the units accepted among them, capped per
+    /// job.
+    function _outcome(BatchSettlement memory settlement, bytes calldata leaves)
         private
         pure
         returns (uint256 jobs, uint256 units, uint256 count)
     {
-        uint256 accepted = reckoning.accepted;
-        uint256 unappealed = reckoning.unappealed;
-        uint256 maxUnits = reckoning.maxUnits;
+        uint256 accepted = settlement.accepted;
+        uint256 unappealed = settlement.unappealed;
+        uint256 maxUnits = settlement.maxUnits;
         unchecked {
-            // At most 64 numbers of 64 bits.
+            // The sum of at most 64 numbers of 64 bits cannot overflow.
             for (uint256 start; start < leaves.length; start += Leaves.LEAF_BYTES) {
                 (uint256 job, uint256 claimed) = Leaves.read(leaves, start);
                 uint256 bit = uint256(1) << job;
@@ -195,14 +198,14 @@ abstract contract Settling is ISettlement, RoundsBase {
         }
     }
 
-    function _appealsPending(Docket storage docket) internal view returns (uint256 appeals) {
-        appeals = docket.appeals;
+    function _appealsPending(RoundStorage storage live) internal view returns (uint256 appeals) {
+        appeals = live.appeals;
         if (appeals != 0) --appeals;
     }
 
-    /// A juror earns its fee in proportion to the jobs on which it agrees with the verdict.
+    /// Pays every juror that revealed a vote, abstentions excepted.
     function _payJurors(uint256 round, Record storage stored) internal {
-        Committee storage committee = _docketOf(stored).committee;
+        Committee storage committee = _storageOf(stored).committee;
         uint256 voting = stored.revealed & ~stored.abstained;
         bytes memory payments = Payments.room(Bitmaps.count(voting));
         (uint256 paid, uint256 total) = (0, 0);
@@ -216,15 +219,17 @@ abstract contract Settling is ISettlement, RoundsBase {
         _payAll(round, stored, payments, total);
     }
 
+    /// A juror earns jurorFee * agreeing jobs / submitted jobs, rounded down. A job agrees if both its accept and its
+    /// fraud bit equal those of the final verdict.
     function _settleJuror(uint256 round, Record storage stored, Committee storage committee, uint256 seat, uint32 juror)
         private
         returns (uint256 paid)
     {
         uint256 submitted = _submitted(stored);
-        (uint256 accepted, uint256 condemned) = _verdict(stored);
+        (uint256 accepted, uint256 fraudulent) = _verdict(stored);
         (uint256 accept, uint256 fraud) = _voteOf(committee, seat, submitted);
-        uint256 bits = Bitmaps.count(submitted & ~((accept ^ accepted) | (fraud ^ condemned)));
-        paid = uint256(_docketOf(stored).jurorFee) * bits / Bitmaps.count(submitted);
+        uint256 bits = Bitmaps.count(submitted & ~((accept ^ accepted) | (fraud ^ fraudulent)));
+        paid = uint256(_storageOf(stored).jurorFee) * bits / Bitmaps.count(submitted);
         emit JurorSettled(round, juror, bits.toUint16(), paid);
     }
 }

@@ -11,26 +11,29 @@ import {Assignments} from "../libraries/Assignments.sol";
 import {Bitmaps} from "../libraries/Bitmaps.sol";
 import {Leaves} from "../libraries/Leaves.sol";
 import {Parts} from "../libraries/Parts.sol";
-import {Docket, Record, RoundsBase} from "./RoundsBase.sol";
+import {Record, RoundStorage, RoundsBase} from "./RoundsBase.sol";
 
-/// @title Submitting: from opening a round to closing it
+/// @title Submitting
+/// @notice From the opening of a round to its close.
 abstract contract Submitting is IRounds, RoundsBase, EIP712 {
     using SafeCast for uint256;
     using Assignments for Assignments.Place;
 
-    /// Most leaves of one batch.
+    /// Maximum leaves in one batch, over all its parts.
     uint256 private constant MAX_LEAVES = 64;
+    /// Maximum jobs in one round: one bit each of a word.
     uint256 private constant MAX_JOBS = 256;
     bytes32 private constant SUBMISSION =
         keccak256("Submission(uint256 round,uint32 node,bytes32 beacon,bytes leaves,string uri)");
 
-    /// A batch while it is taken.
-    /// @param at         the listing looked at last
-    /// @param batch      packed, what was taken so far, of which it has room for all
-    /// @param end        bytes of it that are filled
+    /// A batch while it is being taken.
+    /// @param at         the assignments entry read last
+    /// @param batch      buffer for the parts taken, packed as `settle` takes them; large enough for all
+    /// @param end        bytes of `batch` filled so far
+    /// @param index      number of the batch in its round
     /// @param submitted  bitmap of the round's jobs submitted so far
-    /// @param domain     of the signatures
-    /// @param keys       of the nodes that the parts name
+    /// @param domain     EIP-712 domain separator
+    /// @param keys       session key of each part's node
     /// @param first      why the first part was left out
     struct Intake {
         Assignments.Place at;
@@ -51,27 +54,27 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
         returns (uint256 round)
     {
         RunTerms memory terms = _openTerms(run, policyVersion);
-        uint24 docket;
-        (round, docket) = _number();
+        uint24 storageId;
+        (round, storageId) = _nextRound();
         uint256 jobs = _list(run, terms.rulesHash, assignments);
         uint256 eligible = registry.eligible();
         uint256 seats = uint256(terms.committee) + terms.appealSeats;
         if (Bitmaps.count(eligible) < seats) revert TooFewValidators(Bitmaps.count(eligible), seats);
         Record storage stored = _rounds[round];
-        stored.docket = docket;
+        stored.storageId = storageId;
         stored.policyVersion = policyVersion;
         uint128 reserved = _store(stored, run, terms, jobs, eligible);
-        _docketOf(stored).assignmentsHash = keccak256(assignments);
+        _storageOf(stored).assignmentsHash = keccak256(assignments);
         market.reserve(run, round, reserved);
-        _announceRound(round, stored, step, reserved, assignments);
+        _emitRoundOpened(round, stored, step, reserved, assignments);
     }
 
     /// @inheritdoc IRounds
     function submit(uint256 round, bytes calldata assignments, bytes calldata parts) external {
-        Record storage stored = _in(round, State.Open);
+        Record storage stored = _requireState(round, State.Open);
         if (block.timestamp > stored.deadline) revert TooLate(stored.deadline, block.timestamp);
         _requireAssignments(stored, assignments);
-        // A struct in memory starts as zeros, which is what is meant.
+        // A struct in memory starts as zeros, as intended.
         // slither-disable-next-line uninitialized-local
         Intake memory intake;
         _prepare(intake, parts);
@@ -79,7 +82,7 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
         intake.submitted = _submitted(stored);
         uint256 start = 0;
         for (uint256 place; start < parts.length; ++place) {
-            // Its node and the number of its leaves are read where they are looked at.
+            // Only the end is needed here; `_take` reads node and leaves.
             // slither-disable-next-line unused-return
             (,, uint256 end) = Parts.measure(parts, start);
             _take(round, intake, assignments, parts[start:end], place);
@@ -88,21 +91,21 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
         if (intake.end == 0) revert NothingTaken(intake.first);
         _setSubmitted(stored, intake.submitted);
         stored.batches = uint16(intake.index) + 1;
-        _docketOf(stored).digests[intake.index] = Parts.digest(intake.batch, intake.end);
+        _storageOf(stored).digests[intake.index] = Parts.digest(intake.batch, intake.end);
         if (intake.submitted == _listed(stored)) _close(round, stored, intake.submitted);
     }
 
     /// @inheritdoc IRounds
-    // Registry, market and credits are ours, fixed at deployment, and call nobody but each other and the token.
+    // Registry, market and credits are fixed at deployment and call only each other and the token.
     // slither-disable-next-line reentrancy-no-eth
     function close(uint256 round, bytes calldata assignments) external {
-        Record storage stored = _in(round, State.Open);
+        Record storage stored = _requireState(round, State.Open);
         if (block.timestamp <= stored.deadline) revert TooEarly(stored.deadline, block.timestamp);
         _requireAssignments(stored, assignments);
         uint256 submitted = _submitted(stored);
         if (submitted != 0) return _close(round, stored, submitted);
         _end(round, stored, State.Void);
-        _discharge(stored);
+        _releaseStorage(stored);
         emit JobsFreed(round, stored.jobs);
         _freeAllBut(0, assignments);
     }
@@ -115,8 +118,8 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
         return type(uint256).max >> (MAX_JOBS - stored.jobs);
     }
 
-    /// What a batch comes with: room for all of it, and the keys of the nodes it names, asked for at once. More leaves than one
-    /// may have, or a last part that is cut off, are refused before any is looked at.
+    /// Checks that every part is complete and the leaves are not too many, allocates the buffer, and reads all session
+    /// keys at once.
     function _prepare(Intake memory intake, bytes calldata parts) private view {
         uint32[] memory nodes = new uint32[](parts.length / Parts.LEAST_SIGNED_BYTES);
         (uint256 count, uint256 leaves, uint256 start) = (0, 0, 0);
@@ -145,7 +148,8 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
         if (market.manifestRootOf(run, policyVersion) == 0) revert UnknownVersion(run, policyVersion);
     }
 
-    /// Counts every listed node's jobs in flight. A node may be listed more than once; its capacity bounds the sum.
+    /// Checks the assignments and counts their jobs as in flight. A node may be listed more than once, within its
+    /// capacity.
     function _list(uint256 run, bytes32 rulesHash, bytes calldata assignments) private returns (uint256 jobs) {
         if (assignments.length % Assignments.LISTING_BYTES != 0) revert BadAssignments();
         market.requireJoined(run, rulesHash, assignments);
@@ -153,7 +157,8 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
         if (jobs == 0 || jobs > MAX_JOBS) revert BadAssignments();
     }
 
-    /// The market bounded the terms so that the reserve fits: both committees' fees and the most that the jobs can cost.
+    /// Stores the round. Its reserve covers the maximum pay of all jobs and the fees of two committees; the market's
+    /// bounds on the terms make it fit in 128 bits.
     function _store(Record storage stored, uint256 run, RunTerms memory terms, uint256 jobs, uint256 eligible)
         private
         returns (uint128 reserved)
@@ -163,29 +168,29 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
         stored.jobs = jobs.toUint16();
         stored.deadline = _after(terms.workSeconds);
         stored.run = run.toUint48();
-        Docket storage docket = _docketOf(stored);
-        docket.openedAt = block.timestamp.toUint32();
-        docket.drawSeconds = terms.drawSeconds;
-        docket.commitSeconds = terms.commitSeconds;
-        docket.revealSeconds = terms.revealSeconds;
-        docket.challengeSeconds = terms.challengeSeconds;
-        // There are validators, 256 at most.
-        docket.lastSlot = uint256(registry.slotCount() - 1).toUint8();
-        docket.appealSeats = terms.appealSeats;
-        docket.appeals = 0;
-        docket.closeBlock = 0;
+        RoundStorage storage live = _storageOf(stored);
+        live.openedAt = block.timestamp.toUint32();
+        live.drawSeconds = terms.drawSeconds;
+        live.commitSeconds = terms.commitSeconds;
+        live.revealSeconds = terms.revealSeconds;
+        live.challengeSeconds = terms.challengeSeconds;
+        // There is at least one validator, as the committee is not empty, and at most 256.
+        live.lastSlot = uint256(registry.slotCount() - 1).toUint8();
+        live.appealSeats = terms.appealSeats;
+        live.appeals = 0;
+        live.closeBlock = 0;
         uint256 work = jobs * terms.maxUnits * uint256(terms.pricePerUnit);
         reserved = (work + 2 * uint256(terms.committee) * terms.jurorFee).toUint128();
-        docket.reserved = reserved;
-        docket.maxUnits = terms.maxUnits;
-        docket.openBlock = block.number.toUint40();
-        docket.settledBatches = 0;
-        docket.pricePerUnit = terms.pricePerUnit;
-        docket.jurorFee = terms.jurorFee;
-        docket.eligible = eligible;
+        live.reserved = reserved;
+        live.maxUnits = terms.maxUnits;
+        live.openBlock = block.number.toUint40();
+        live.settledBatches = 0;
+        live.pricePerUnit = terms.pricePerUnit;
+        live.jurorFee = terms.jurorFee;
+        live.eligible = eligible;
     }
 
-    function _announceRound(
+    function _emitRoundOpened(
         uint256 round,
         Record storage stored,
         uint64 step,
@@ -198,24 +203,24 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
             step,
             stored.policyVersion,
             stored.jobs,
-            uint16(_docketOf(stored).lastSlot) + 1,
+            uint16(_storageOf(stored).lastSlot) + 1,
             reserved,
             stored.deadline,
             assignments
         );
     }
 
-    /// Adds one part of a batch to what is taken, or says why it is left out.
+    /// Takes one part of a batch, or emits why it is left out.
     function _take(uint256 round, Intake memory intake, bytes calldata assignments, bytes calldata part, uint256 place)
         private
     {
-        // It is the whole part.
+        // `part` holds one part only, so where it ends is not needed.
         // slither-disable-next-line unused-return
         (uint32 node, bytes calldata leaves,) = Parts.read(part, 0);
         (uint256 jobs, Refusal reason) = _jobsOf(intake.at, assignments, node, leaves);
         if (reason == Refusal.None) {
             if (intake.submitted & jobs != 0) reason = Refusal.AlreadySubmitted;
-            else if (!_announceSigned(round, intake, node, leaves, place)) reason = Refusal.BadSignature;
+            else if (!_emitIfSigned(round, intake, node, leaves, place)) reason = Refusal.BadSignature;
         }
         if (reason != Refusal.None) {
             if (place == 0) intake.first = reason;
@@ -226,18 +231,18 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
         intake.end = Parts.append(intake.batch, intake.end, part, leaves.length);
     }
 
-    /// The bitmap of one submission's jobs, or why it is left out.
+    /// Bitmap of a part's jobs, or why the part is left out.
     function _jobsOf(Assignments.Place memory at, bytes calldata assignments, uint32 node, bytes calldata leaves)
         private
         pure
         returns (uint256 jobs, Refusal)
     {
         if (leaves.length == 0) return (0, Refusal.Malformed);
-        // Of the listing that holds the leaf before; none at first.
+        // End of the assignments entry that holds the previous leaf; 0 before the first.
         uint256 end = 0;
         for (uint256 start; start < leaves.length; start += Leaves.LEAF_BYTES) {
             uint256 job = Leaves.jobAt(leaves, start);
-            // Ascending: nothing at or above this job was seen.
+            // Ascending: no bit at or above this job is set.
             if (jobs >> job != 0) return (0, Refusal.Malformed);
             if (job >= end) {
                 end = at.endFor(assignments, node, job);
@@ -248,13 +253,13 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
         return (jobs, Refusal.None);
     }
 
-    /// Where its node's key signed it, does what `emit Submitted(...)` would. Signature and event are over the same bytes, which
-    /// are laid out once, as the event has them: the compiler's ways would copy them four times for every part of a batch.
-    function _announceSigned(uint256 round, Intake memory intake, uint32 node, bytes calldata leaves, uint256 place)
+    /// Emits `Submitted` and returns true if the node's key signed the part. Signature and event cover the same bytes,
+    /// so they are laid out in memory once; `abi.encode` and `emit` would copy them four times for every part.
+    function _emitIfSigned(uint256 round, Intake memory intake, uint32 node, bytes calldata leaves, uint256 place)
         private
         returns (bool)
     {
-        (bytes32 beacon, uint256 data, uint256 length) = _lay(leaves);
+        (bytes32 beacon, uint256 data, uint256 length) = _layOut(leaves);
         address key = intake.keys[place];
         if (key == address(0) || _signer(round, intake.domain, node, beacon, data) != key) return false;
         (bytes32 topic, uint256 index) = (Submitted.selector, intake.index);
@@ -266,7 +271,7 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
         return true;
     }
 
-    /// Who signed a part laid out at `data`; nobody where the signature is none.
+    /// Recovers the signer of a part laid out at `data`; zero if the signature is invalid.
     function _signer(uint256 round, bytes32 domain, uint32 node, bytes32 beacon, uint256 data)
         private
         pure
@@ -281,18 +286,18 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
             signature := add(data, mload(add(data, 128)))
         }
         bytes32 content = keccak256(abi.encode(SUBMISSION, round, node, beacon, keccak256(leaves), keccak256(uri)));
-        // A failed recovery answers no address; why it failed changes nothing.
+        // A failed recovery returns the zero address; the reason is not needed.
         // slither-disable-next-line unused-return
         (signer,,) = ECDSA.tryRecover(MessageHashUtils.toTypedDataHash(domain, content), signature);
     }
 
-    /// The data of a `Submitted` event in memory of its own, less its first two words.
-    function _lay(bytes calldata leaves) private pure returns (bytes32 beacon, uint256 data, uint256 length) {
+    /// Lays out the data of a `Submitted` event in new memory, except its first two words.
+    function _layOut(bytes calldata leaves) private pure returns (bytes32 beacon, uint256 data, uint256 length) {
         bytes calldata uri;
         bytes calldata signature;
         (beacon, uri, signature) = Parts.tail(leaves);
         assembly ("memory-safe") {
-            // The length, then the bytes and zeros up to a whole word; returns where the next value goes.
+            // Writes length, bytes and zero padding to a whole word; returns the position of the next value.
             function put(at, offset, size) -> next {
                 mstore(at, size)
                 at := add(at, 32)
@@ -308,7 +313,7 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
             mstore(add(data, 128), sub(at, data))
             at := put(at, signature.offset, signature.length)
             length := sub(at, data)
-            // What the zeros after the last value may have touched is not ours to leave there.
+            // The padding of the last value may write one word past its end: allocate that word as well.
             mstore(0x40, add(at, 32))
         }
     }

@@ -12,7 +12,7 @@ interface Storage {
 }
 
 /// @title What a round needs until it ends is stored where an ended one left off: nothing of that one may be seen in it
-contract DocketTest is Appeals {
+contract RoundStorageTest is Appeals {
     uint32 private large;
 
     function setUp() public override {
