@@ -14,7 +14,7 @@ from protocol.environments.registry import environment
 from protocol.errors import Misconfigured
 from protocol.node import telemetry
 from protocol.node.daemon import Daemon
-from protocol.transport.blobs import HttpBlobs
+from protocol.transport.blobs import BlobStores
 from protocol.transport.chunks import ChunkStore
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.listening import listen
@@ -47,7 +47,7 @@ def build(settings: TrainerSettings) -> tuple[Trainer, ChunkStore]:
     sender = Sender(chain, wallet, settings.state_dir / "sender.db")
     folder = settings.state_dir / "versions"
     publisher = Publisher(chain, sender, wallet, settings.run, store, settings.model, folder)
-    fetch = functools.partial(HttpBlobs(FETCH_SECONDS).get, limit=DEFAULT_LIMITS.file_bytes)
+    fetch = functools.partial(BlobStores(FETCH_SECONDS).fetch, limit=DEFAULT_LIMITS.file_bytes)
     inbox = Inbox(chain, settings.run, rules, tasks, policy.model, fetch)
     schedule = Schedule(
         settings.last_version or recipe.steps, settings.evaluate_every, settings.target_accuracy, settings.seed

@@ -15,7 +15,7 @@ from coordinator.tables import Checkpoint, Claim, Evidence, Round, Seat, Upload
 from protocol.chain.deployment import Deployment
 from protocol.chain.structs import State
 from protocol.errors import Rejected
-from protocol.transport.blobs import DirectoryBlobs
+from protocol.transport.blobs import Blobs
 from protocol.wire import auth, evidence, rollout
 from protocol.wire.api import SubmissionRequest
 from protocol.wire.assignments import Leaf, jobs_of, unpack_leaves
@@ -35,8 +35,8 @@ class Intake:
         self,
         run: int,
         store: Store,
-        artifacts: DirectoryBlobs,
-        evidence_blobs: DirectoryBlobs,
+        artifacts: Blobs,
+        evidence_blobs: Blobs,
         deployment: Deployment,
         limits: Limits,
     ) -> None:
@@ -78,7 +78,7 @@ class Intake:
             if session.exec(same).one() >= MOST_UPLOADS:
                 raise conflicting(f"{MOST_UPLOADS} different artifacts were taken for this job already")
         self._artifacts.put(root, data)
-        kept = self._artifacts.get(root) or data  # what was there under this root before stays
+        kept = self._artifacts.get(root, self._limits.file_bytes) or data  # what was there under this root before stays
         upload = Upload(
             round=artifact.round,
             job=artifact.job,
@@ -96,8 +96,8 @@ class Intake:
     def kept_artifact(self, root: bytes) -> bytes:
         """Returns the bytes of an artifact whose upload was acknowledged. Raises ``Refused`` where there is none."""
         with self._store.reading() as session:
-            known = session.exec(select(Upload.round).where(Upload.root == root)).first()
-        data = None if known is None else self._artifacts.get(root)
+            size = session.exec(select(Upload.size).where(Upload.root == root)).first()
+        data = None if size is None else self._artifacts.get(root, size)
         if data is None:
             raise missing(f"no artifact with the root 0x{root.hex()} is kept here")
         return data
@@ -153,7 +153,7 @@ class Intake:
         with self._store.reading() as session:
             row = session.get(Evidence, root)
             round_ = session.get(Round, row.round) if row else None
-        data = self._evidence.get(root) if row else None
+        data = self._evidence.get(root, evidence.MAX_EVIDENCE_BYTES) if row else None
         if row is None or data is None:
             raise missing(f"no evidence with the root 0x{root.hex()} is kept here")
         voting = round_ is not None and round_.state == State.VOTING and round_.attempt == row.attempt

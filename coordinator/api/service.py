@@ -20,7 +20,7 @@ from coordinator.store import Store
 from coordinator.tables import Cursor, Heartbeat, Rules, Run
 from protocol.chain.deployment import Deployment
 from protocol.errors import Unavailable
-from protocol.transport.blobs import DirectoryBlobs
+from protocol.transport.blobs import BlobStores
 from protocol.wire import api
 from protocol.wire.rollout import Limits
 from protocol.wire.rules import decode_rules
@@ -40,7 +40,9 @@ class Desk:
         self._leases = Leases(settings.redis_url, settings.run)
         self._notifier = Notifier(settings.redis_url, settings.run)
         limits = Limits(file_bytes=settings.max_artifact_bytes)
-        artifacts, evidence = (DirectoryBlobs(settings.state_dir / name) for name in ("artifacts", "evidence"))
+        self._stores = BlobStores()
+        folders = (settings.state_dir.absolute() / name for name in ("artifacts", "evidence"))
+        artifacts, evidence = (self._stores.open(folder.as_uri()) for folder in folders)
         self.gate = Gate(store, deployment)
         self.intake = Intake(settings.run, store, artifacts, evidence, deployment, limits)
         self.poller = Poller(store)
@@ -51,6 +53,7 @@ class Desk:
         """Closes the connections."""
         self._leases.close()
         self._notifier.close()
+        self._stores.close()
         self._store.close()
 
     def health(self) -> api.Health:

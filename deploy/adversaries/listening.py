@@ -10,7 +10,7 @@ from protocol.chain.events import Submitted
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.tail import Rollback, Tail
 from protocol.errors import AssizeError
-from protocol.transport.blobs import HttpBlobs
+from protocol.transport.blobs import BlobStores
 from protocol.wire.assignments import LEAF_BYTES, unpack_leaves
 
 LIMIT_BYTES = 16 << 20
@@ -22,7 +22,7 @@ class Listener:
     """Call it for what has been handed in lately, oldest first. It fetches each file once."""
 
     def __init__(self, rpc_url: str, addresses: Path) -> None:
-        self._tail, self._blobs = Tail(Chain.connect(rpc_url, addresses)), HttpBlobs()
+        self._tail, self._stores = Tail(Chain.connect(rpc_url, addresses)), BlobStores()
         self._heard: list[Overheard] = []
 
     def __call__(self) -> Sequence[Overheard]:
@@ -41,7 +41,7 @@ class Listener:
         for start in range(0, len(submitted.leaves), LEAF_BYTES):
             (leaf,) = unpack_leaves(submitted.leaves[start : start + LEAF_BYTES])
             try:
-                file = self._blobs.get(submitted.uri, leaf.root, LIMIT_BYTES)
+                file = self._stores.fetch(submitted.uri, leaf.root, LIMIT_BYTES)
             except AssizeError:
                 continue  # what nobody can have cannot be stolen
             self._heard.append(Overheard(submitted.round, leaf.job, submitted.node, file, leaf.root))

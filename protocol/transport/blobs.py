@@ -1,9 +1,10 @@
-"""Blobs: bytes kept and fetched under a 32-byte root (artifacts and evidence).
+"""Blobs: bytes kept and fetched under a 32-byte root (artifacts and evidence), in stores named by URL.
 
-    DirectoryBlobs   <directory>/<2 hex>/<64 hex>; on disk for good before `put` returns
-    HttpBlobs        GET <base URL>/0x<64 hex>, bounded in size and time
+    file:/path            DirectoryBlobs   <path>/<2 hex>/<64 hex>; durable before `put` returns
+    http://… https://…    HttpBlobs        <URL>0x<64 hex>; the URL ends in a slash
 
-A root binds what the bytes mean, not how they were compressed, so neither checks it: whoever reads decodes and does.
+A root commits to the decoded content, not to its compression, so no store verifies it: readers decode and verify.
+To add a store, implement `Blobs` and register its URL scheme in `SCHEMES`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,11 @@ import contextlib
 import os
 import time
 import uuid
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
 
 import httpx
 
@@ -20,20 +25,41 @@ from protocol.errors import Rejected, Unavailable
 from protocol.transport.urls import is_http
 
 LONGEST_FETCH_SECONDS = 120.0
+"""A single download is given up after this time, however steadily bytes arrive."""
+
+
+class Blobs(Protocol):
+    """A store of blobs. Threads may share it; every method raises `Unavailable` if the store fails."""
+
+    def put(self, root: bytes, data: bytes) -> None:
+        """Stores ``data`` under ``root``. If a blob is already there, it stays."""
+        ...
+
+    def get(self, root: bytes, limit: int) -> bytes | None:
+        """Returns the blob under ``root``, or None if the store has none.
+
+        Raises:
+            Rejected: the blob has more than ``limit`` bytes.
+        """
+        ...
+
+    def has(self, root: bytes) -> bool:
+        """Returns whether a blob is stored under ``root``."""
+        ...
+
+    def drop(self, root: bytes) -> None:
+        """Deletes the blob under ``root``, if there is one."""
+        ...
 
 
 class DirectoryBlobs:
-    """Blobs in a directory of this machine, which is made where it is missing."""
+    """Blobs in a local directory, which is created on the first `put`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     def put(self, root: bytes, data: bytes) -> None:
-        """Keeps ``data`` under ``root``: flushed to disk, then renamed, so that no partial file is ever visible.
-
-        What is there already stays: the first to arrive under a root is kept. Raises `Unavailable` where the disk
-        fails.
-        """
+        """Stores ``data`` under ``root``: flushed to disk, then renamed, so that no partial file is ever visible."""
         path = self._path(root)
         incoming = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
         try:
@@ -49,23 +75,26 @@ class DirectoryBlobs:
         except OSError as error:
             with contextlib.suppress(OSError):
                 incoming.unlink()
-            raise Unavailable(f"the blob store cannot be written: {error.strerror}") from error
+            raise Unavailable(f"cannot write to the blob store {self.directory}: {error.strerror}") from error
 
-    def get(self, root: bytes) -> bytes | None:
-        """Returns the bytes under ``root``, or None."""
+    def get(self, root: bytes, limit: int) -> bytes | None:
+        """Returns the blob under ``root``, or None. See `Blobs.get`."""
         try:
-            return self._path(root).read_bytes()
+            with self._path(root).open("rb") as file:
+                data = file.read(limit + 1)
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise Unavailable(f"the blob store cannot be read: {error.strerror}") from error
+            raise Unavailable(f"cannot read from the blob store {self.directory}: {error.strerror}") from error
+        _check_size(len(data), limit, str(self.directory))
+        return data
 
     def has(self, root: bytes) -> bool:
-        """Is there a blob under ``root``?"""
+        """Returns whether a blob is stored under ``root``."""
         return self._path(root).exists()
 
     def drop(self, root: bytes) -> None:
-        """Forgets the blob under ``root``, if there is one."""
+        """Deletes the blob under ``root``, if there is one."""
         self._path(root).unlink(missing_ok=True)
 
     def _path(self, root: bytes) -> Path:
@@ -74,40 +103,155 @@ class DirectoryBlobs:
 
 
 class HttpBlobs:
-    """Fetches blobs from the URIs that submissions name. One keep-alive client; threads may share it."""
+    """Blobs under a URL that ends in a slash. Redirects are not followed.
+
+    The server answers GET and HEAD; a writable one also PUT (honouring ``If-None-Match: *``) and DELETE.
+    """
+
+    def __init__(self, url: str, client: httpx.Client) -> None:
+        if not is_http(url):
+            raise Rejected(f"invalid blob URL {url[:100]!r}: expected http(s)://host/…/")
+        self._url, self._client = url, client
+
+    def put(self, root: bytes, data: bytes) -> None:
+        """Stores ``data`` under ``root``. If a blob is already there, it stays."""
+        self._request("PUT", root, {200, 201, 204, 412}, content=data, headers={"If-None-Match": "*"})
+
+    def get(self, root: bytes, limit: int) -> bytes | None:
+        """Returns the blob under ``root``, or None. See `Blobs.get`; reading stops at the limit."""
+        url = self._address(root)
+        with _reaching(self._url), self._client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as response:
+            if response.status_code == 404:
+                return None
+            _expect(response, {200})
+            return self._read(response, limit)
+
+    def has(self, root: bytes) -> bool:
+        """Returns whether a blob is stored under ``root``."""
+        return self._request("HEAD", root, {200, 404}) == 200
+
+    def drop(self, root: bytes) -> None:
+        """Deletes the blob under ``root``, if there is one."""
+        self._request("DELETE", root, {200, 202, 204, 404})
+
+    def _address(self, root: bytes) -> str:
+        return f"{self._url}0x{root.hex()}"
+
+    def _request(
+        self,
+        method: str,
+        root: bytes,
+        expected: Collection[int],
+        content: bytes | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> int:
+        with _reaching(self._url):
+            response = self._client.request(method, self._address(root), content=content, headers=headers)
+            return _expect(response, expected)
+
+    def _read(self, response: httpx.Response, limit: int) -> bytes:
+        started, data = time.monotonic(), bytearray()
+        for piece in response.iter_raw():
+            data += piece
+            _check_size(len(data), limit, self._url[:160])
+            if time.monotonic() - started > LONGEST_FETCH_SECONDS:
+                raise Unavailable(f"{self._url[:160]} is too slow: download exceeded {LONGEST_FETCH_SECONDS:g} s")
+        return bytes(data)
+
+
+def _open_directory(url: str, _: httpx.Client) -> DirectoryBlobs:
+    path = Path(unquote(urlsplit(url).path))
+    if not path.is_absolute():
+        raise Rejected(f"invalid blob URL {url[:100]!r}: expected file:/path")
+    return DirectoryBlobs(path)
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """A kind of store, by the scheme of its URLs.
+
+    ``open`` takes the URL and a shared HTTP client, and raises `Rejected` if the URL is invalid. Only a ``public``
+    store may be named by other parties: a submission must not make a validator read local files.
+    """
+
+    open: Callable[[str, httpx.Client], Blobs]
+    public: bool
+
+
+SCHEMES: dict[str, Scheme] = {
+    "file": Scheme(_open_directory, public=False),
+    "http": Scheme(HttpBlobs, public=True),
+    "https": Scheme(HttpBlobs, public=True),
+}
+"""Every kind of store."""
+
+
+class BlobStores:
+    """Opens stores by URL over one keep-alive HTTP client. Threads may share it."""
 
     def __init__(self, timeout_seconds: float = 10.0) -> None:
         self._client = httpx.Client(timeout=httpx.Timeout(timeout_seconds, connect=3.0), follow_redirects=False)
 
     def close(self) -> None:
-        """Closes the connections."""
+        """Closes the connections; requests in progress fail."""
         self._client.close()
 
-    def get(self, base_uri: str, root: bytes, limit: int) -> bytes:
-        """Returns the blob ``root`` under ``base_uri``, which ends in a slash.
+    def open(self, url: str) -> Blobs:
+        """Opens the store at a URL from this node's own configuration.
 
-        Raises `Rejected` where the URI is none or more than ``limit`` bytes come (they are not read on), `Unavailable`
-        for everything else: that a blob is not there now proves nothing. Redirects are not followed.
+        Raises:
+            Rejected: invalid URL, or no store is registered for its scheme.
         """
-        if not is_http(base_uri):
-            raise Rejected(f"{base_uri[:100]!r} is no place to fetch from: it needs http:// or https:// and a host")
-        try:
-            return self._read(f"{base_uri}0x{root.hex()}", limit)
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:  # ValueError: a host no resolver takes
-            raise Unavailable(f"{base_uri[:100]} does not answer: {type(error).__name__}") from error
+        return self._scheme(url).open(url, self._client)
 
-    def _read(self, url: str, limit: int) -> bytes:
-        started, data = time.monotonic(), bytearray()
-        with self._client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as response:
-            if response.status_code != 200:
-                raise Unavailable(f"{url[:160]} answered {response.status_code}")
-            for piece in response.iter_raw():
-                data += piece
-                if len(data) > limit:
-                    raise Rejected(f"{url[:160]} has more than the {limit} bytes allowed")
-                if time.monotonic() - started > LONGEST_FETCH_SECONDS:
-                    raise Unavailable(f"{url[:160]} is too slow")
-        return bytes(data)
+    def open_public(self, url: str) -> Blobs:
+        """Opens the store at a URL from another party.
+
+        Raises:
+            Rejected: invalid URL, or not the URL of a public store.
+        """
+        scheme = self._scheme(url)
+        if not scheme.public:
+            raise Rejected(f"refused blob URL {url[:100]!r}: its scheme is reserved for local configuration")
+        return scheme.open(url, self._client)
+
+    def fetch(self, url: str, root: bytes, limit: int) -> bytes:
+        """Returns the blob ``root`` from the store at a URL from another party.
+
+        Raises:
+            Rejected: not the URL of a public store, or the blob has more than ``limit`` bytes.
+            Unavailable: everything else, an absent blob included: it may arrive later.
+        """
+        data = self.open_public(url).get(root, limit)
+        if data is None:
+            raise Unavailable(f"{url[:160]} does not have the blob 0x{root.hex()}")
+        return data
+
+    def _scheme(self, url: str) -> Scheme:
+        name = url.partition(":")[0].lower()
+        if name not in SCHEMES:
+            raise Rejected(f"invalid blob URL {url[:100]!r}: expected one of {', '.join(SCHEMES)}")
+        return SCHEMES[name]
+
+
+def _check_size(size: int, limit: int, place: str) -> None:
+    if size > limit:
+        raise Rejected(f"the blob at {place} has more than {limit} bytes")
+
+
+def _expect(response: httpx.Response, expected: Collection[int]) -> int:
+    if response.status_code not in expected:
+        raise Unavailable(f"{str(response.url)[:160]} answered {response.status_code}")
+    return response.status_code
+
+
+@contextlib.contextmanager
+def _reaching(url: str) -> Iterator[None]:
+    """Turns failures of the connection into `Unavailable`."""
+    try:
+        yield
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:  # ValueError: a host no resolver takes
+        raise Unavailable(f"{url[:100]} does not answer: {type(error).__name__}") from error
 
 
 def _flush_directory(directory: Path) -> None:

@@ -20,7 +20,7 @@ from protocol.chain.writing import calls
 from protocol.chain.writing.sender import Sender
 from protocol.environments.arithmetic import Arithmetic
 from protocol.environments.environment import Problem
-from protocol.transport.blobs import HttpBlobs
+from protocol.transport.blobs import BlobStores
 from protocol.transport.chunks import ChunkStore
 from protocol.wire import auth, manifest
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
@@ -79,9 +79,9 @@ class Scene:
 
     def inbox(self, policy: Policy) -> Inbox:
         """An inbox that has seen nothing yet."""
-        blobs = HttpBlobs()
+        blobs = BlobStores()
         self.closing.callback(blobs.close)
-        fetch = functools.partial(blobs.get, limit=1 << 20)
+        fetch = functools.partial(blobs.fetch, limit=1 << 20)
         made = Inbox(self.chain, self.swarm.run, RULES, self.environment, policy.model, fetch)
         self.closing.callback(made.pool.shutdown)
         return made

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.transport.blobs import HttpBlobs
+from protocol.transport.blobs import BlobStores
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
 from tests.validator.conftest import Court
@@ -68,28 +68,28 @@ def test_an_artifact_is_fetched_if_need_be_again(url: str, claim: Claim, path: s
 
 
 def test_too_many_bytes_are_a_finding(url: str, claim: Claim) -> None:
-    blobs = HttpBlobs()
-    found = fetch_once(blobs, replace(claim, uri=f"{url}/big/"), 1000)
-    blobs.close()
+    stores = BlobStores()
+    found = fetch_once(stores, replace(claim, uri=f"{url}/big/"), 1000)
+    stores.close()
     assert isinstance(found, Finding)
     assert found.reason is Reason.SHAPE
 
 
 @pytest.mark.parametrize("uri", ["", "file:///etc/passwd", "ftp://host/", "http://", "http://[", "\x00", "é" * 300])
 def test_a_uri_that_is_none_is_a_finding_and_no_crash(claim: Claim, uri: str) -> None:
-    blobs = HttpBlobs()
-    found = fetch_once(blobs, replace(claim, uri=uri), 1000)
-    blobs.close()
+    stores = BlobStores()
+    found = fetch_once(stores, replace(claim, uri=uri), 1000)
+    stores.close()
     assert isinstance(found, Finding)
     assert found.reason is Reason.UNAVAILABLE
 
 
 @pytest.mark.parametrize("path", ["/gone/", None])
 def test_silence_proves_nothing(url: str, claim: Claim, path: str | None) -> None:
-    blobs = HttpBlobs()
+    stores = BlobStores()
     uri = "http://127.0.0.1:1/" if path is None else url + path
-    assert fetch_once(blobs, replace(claim, uri=uri), 1000) is None
-    blobs.close()
+    assert fetch_once(stores, replace(claim, uri=uri), 1000) is None
+    stores.close()
 
 
 def test_what_belongs_to_a_finished_round_is_let_go(url: str, claim: Claim) -> None:

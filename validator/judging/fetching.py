@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 from protocol.errors import Rejected, Unavailable
-from protocol.transport.blobs import HttpBlobs
+from protocol.transport.blobs import BlobStores
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
 from validator.judging.claims import Claim
@@ -30,8 +29,8 @@ class _Fetch:
 class Fetching:
     """What was fetched for the claims of rounds in progress. Used from one thread; fetches run in their own."""
 
-    def __init__(self, blobs: HttpBlobs | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._blobs, self._clock = blobs or HttpBlobs(), clock
+    def __init__(self, stores: BlobStores | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stores, self._clock = stores or BlobStores(), clock
         self._pool = ThreadPoolExecutor(PARALLEL_FETCHES, "artifacts")
         self._fetches: dict[tuple[int, int, bytes], _Fetch] = {}
 
@@ -60,10 +59,10 @@ class Fetching:
     def close(self) -> None:
         """Ends the fetches; those under way run into their closed client."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-        self._blobs.close()
+        self._stores.close()
 
     def _start(self, claim: Claim, limit: int) -> Future[bytes | Finding | None]:
-        return self._pool.submit(fetch_once, self._blobs, claim, limit)
+        return self._pool.submit(fetch_once, self._stores, claim, limit)
 
     def _retry(self, fetch: _Fetch, claim: Claim, limit: int) -> None:
         now = self._clock()
@@ -74,21 +73,15 @@ class Fetching:
             fetch.future, fetch.attempts, fetch.again_at = self._start(claim, limit), fetch.attempts + 1, 0.0
 
 
-def fetch_once(blobs: HttpBlobs, claim: Claim, limit: int) -> bytes | Finding | None:
-    """Returns the bytes, a finding where there can be none, or None where the place did not answer this time."""
-    if not _is_place(claim.uri):
+def fetch_once(stores: BlobStores, claim: Claim, limit: int) -> bytes | Finding | None:
+    """Returns the bytes, a finding if there can be none, or None if the store does not have them this time."""
+    try:
+        store = stores.open_public(claim.uri)
+    except Rejected:
         return Finding(Reason.UNAVAILABLE, "the submission names no place to fetch from")
     try:
-        return blobs.get(claim.uri, claim.root, limit)
+        return store.get(claim.root, limit)
     except Unavailable:
         return None
     except Rejected as error:
         return Finding(Reason.SHAPE, str(error))
-
-
-def _is_place(uri: str) -> bool:
-    try:
-        parts = urlsplit(uri)
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname)

@@ -15,7 +15,7 @@ from pathlib import Path
 import structlog
 
 from protocol.errors import Unavailable
-from protocol.transport.blobs import HttpBlobs
+from protocol.transport.blobs import BlobStores
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.shardcast import Authority
 from protocol.wire.evidence import Finding
@@ -44,10 +44,10 @@ class Checker:
         directory: Path,
         sources: tuple[str, ...] = (),
         device: str = "cpu",
-        blobs: HttpBlobs | None = None,
+        stores: BlobStores | None = None,
     ) -> None:
         self._exchange, self._client, self._directory = exchange, client, directory
-        self._sources, self._device, self._blobs = sources, device, blobs or HttpBlobs()
+        self._sources, self._device, self._stores = sources, device, stores or BlobStores()
         self._known: dict[tuple[int, bytes, str], JudgingContext] = {}
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(PARALLEL_FETCHES, "artifacts")
@@ -88,7 +88,7 @@ class Checker:
         self._pool.shutdown(wait=False, cancel_futures=True)
         for context in self._known.values():
             context.weights.close()
-        self._blobs.close()
+        self._stores.close()
         self._client.close()
         self._exchange.close()
 
@@ -107,7 +107,7 @@ class Checker:
     def _fetch(self, context: JudgingContext, claim: Claim) -> bytes | Finding | None:
         problems = problems_of(context.rules, context.environment, claim)
         limits = artifact_limits(context.rules, [problem.prompt for problem in problems])
-        return fetch_once(self._blobs, claim, limits.file_bytes)
+        return fetch_once(self._stores, claim, limits.file_bytes)
 
     def _context(self, order: Order) -> JudgingContext:
         key = (order.run, order.rules_hash, order.trainer)

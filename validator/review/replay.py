@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from protocol.errors import Unavailable
-from protocol.transport.blobs import HttpBlobs
+from protocol.transport.blobs import BlobStores
 from protocol.wire.evidence import Finding, JobEvidence, parse_signed
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import Rules, Thresholds
@@ -100,8 +100,8 @@ def replay(
         wrong = tuple(contradictions(signed, round_, archive.rounds.keys.get(evidence.juror, "")))
         if wrong:
             return Replay(evidence.juror, evidence.round, wrong)
-        with closing(HttpBlobs()) as blobs:
-            submitted = [_submitted(round_, job, artifacts, blobs) for job in evidence.jobs]
+        with closing(BlobStores()) as stores:
+            submitted = [_submitted(round_, job, artifacts, stores) for job in evidence.jobs]
         rules = round_.context.rules
         judgements = judge(archive.policy(round_), rules, round_.context.environment, submitted)
         history, whole = archive.history(round_.followed)
@@ -139,10 +139,10 @@ def sentences(replay: Replay) -> Iterator[str]:
         yield f"{place}: measurements agree " + ("within tolerance" if apart else "bit for bit")
 
 
-def _submitted(round_: JudgedRound, job: JobEvidence, artifacts: Path | None, blobs: HttpBlobs) -> FetchedJob:
+def _submitted(round_: JudgedRound, job: JobEvidence, artifacts: Path | None, stores: BlobStores) -> FetchedJob:
     """The job's bytes, wherever they are; what the juror could not fetch stays unfetched."""
     claim = round_.claim(job.job)
-    found = _kept(artifacts, claim) if artifacts is not None else _fetched(round_, claim, blobs)
+    found = _kept(artifacts, claim) if artifacts is not None else _fetched(round_, claim, stores)
     missing = [finding for finding in job.findings if finding.reason is Reason.UNAVAILABLE]
     if missing:
         return FetchedJob(claim, missing[0])
@@ -160,10 +160,10 @@ def _kept(artifacts: Path, claim: Claim) -> bytes | None:
     return None
 
 
-def _fetched(round_: JudgedRound, claim: Claim, blobs: HttpBlobs) -> bytes | Finding | None:
+def _fetched(round_: JudgedRound, claim: Claim, stores: BlobStores) -> bytes | Finding | None:
     problems = problems_of(round_.context.rules, round_.context.environment, claim)
     limits = checks.artifact_limits(round_.context.rules, [problem.prompt for problem in problems])
-    return fetch_once(blobs, claim, limits.file_bytes)
+    return fetch_once(stores, claim, limits.file_bytes)
 
 
 def _notes(jobs: Sequence[JobEvidence], whole: bool) -> Iterator[str]:
