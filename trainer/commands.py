@@ -42,22 +42,20 @@ def run(
 @app.command()
 @guard
 def make(
-    directory: Annotated[Path, typer.Argument(help="Where the model directory is to be.")],
-    environment: Annotated[str, typer.Option(help="Environment whose flawed working is imitated.")] = "arithmetic",
-    seed: Annotated[int, typer.Option(help="Fixes weights and lessons.")] = 1,
+    directory: Annotated[Path, typer.Argument(help="Model directory to create.")],
+    seed: Annotated[int, typer.Option(help="Seed of weights and lessons.")] = 1,
 ) -> None:
-    """Make the tiny built-in model: no download, about a minute of imitation."""
+    """Make the tiny built-in model: no download, about a minute of training."""
     import torch
 
-    from protocol.environments.registry import environment as named
     from trainer.builtin import Warmup, make_builtin
 
-    torch.set_num_threads(1)  # so small a model gains nothing from more, and is the same on any number of cores
+    torch.set_num_threads(1)  # a model this small gains nothing from more, and one thread makes it reproducible
     lessons = Warmup().steps
 
     def progress(step: int, loss: float) -> None:
         if step % SHOWN_EVERY == 0:
             print(f"imitated {step} of {lessons} lessons, loss {loss:.3f}", flush=True)
 
-    make_builtin(directory, seed, named(environment, {}), progress=progress)
-    print(f"the model is in {directory}")
+    make_builtin(directory, seed, progress=progress)
+    print(f"wrote the model to {directory}")

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from protocol.environments.environment import Environment, Problem
+from deploy.adversaries.models import arithmetic
+from protocol.environments.arithmetic import Arithmetic
+from protocol.environments.environment import Problem
 from protocol.tensor.decode import Completion
 from protocol.tensor.model import Model
 from worker.producer import Producer
@@ -24,9 +26,9 @@ class EditedAnswer(Producer):
     untouched: frozenset[int] = frozenset()
 
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
-        honest = super().complete(tasks)
+        honest, sums = super().complete(tasks), arithmetic(self.environment)
         found = [
-            edited(self.engine.model, self.environment, task.problem, completion)
+            edited(self.engine.model, sums, task.problem, completion)
             for task, completion in zip(tasks, honest, strict=True)
         ]
         size = self.rules.rollouts_per_job
@@ -37,7 +39,7 @@ class EditedAnswer(Producer):
         return found
 
 
-def edited(model: Model, environment: Environment, problem: Problem, completion: Completion) -> Completion:
+def edited(model: Model, environment: Arithmetic, problem: Problem, completion: Completion) -> Completion:
     """The completion with a right answer, as long as before; itself where it is right, or has no answer. PURE."""
     text = model.completion_text(completion.output_tokens)
     if environment.reward(problem, text) == 1.0:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 
+from protocol.environments.arithmetic import Arithmetic
 from protocol.environments.environment import Environment
 from protocol.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from trainer.builtin import Warmup
 
 KEPT_IN = Path(__file__).resolve().parents[2] / ".zoo"
 SEED = 7
@@ -19,16 +23,25 @@ Kind = Literal["sibling", "smaller"]
 
 def other_model(kind: Kind, environment: Environment) -> Path:
     """Returns the directory of the built-in model's sibling, or of a smaller one; about a minute's work once."""
-    from protocol.environments.arithmetic import Arithmetic
     from trainer.builtin import Warmup
 
-    if not isinstance(environment, Arithmetic):
-        raise Misconfigured(f"there is no {kind} of a model for {environment.name!r}: run it on the built-in model")
+    sums = arithmetic(environment)
     warmup = Warmup() if kind == "sibling" else Warmup(hidden=64, intermediate=128, layers=1)
-    return make_once(KEPT_IN / f"{kind}-{environment.digits}", SEED, environment, warmup)
+    return make_once(KEPT_IN / f"{kind}-{sums.digits}", SEED, sums, warmup)
 
 
-def make_once(directory: Path, seed: int, environment: object, warmup: object) -> Path:
+def arithmetic(environment: Environment) -> Arithmetic:
+    """Returns ``environment``.
+
+    Raises:
+        Misconfigured: it is another than arithmetic, whose answers and models an adversary does not know.
+    """
+    if not isinstance(environment, Arithmetic):
+        raise Misconfigured("this adversary works on the arithmetic environment only: choose a run file with it")
+    return environment
+
+
+def make_once(directory: Path, seed: int, environment: Arithmetic, warmup: Warmup) -> Path:
     """Returns ``directory``, made by ``trainer.builtin`` if it is not there. Two makers at once do no harm."""
     from trainer.builtin import make_builtin
 
@@ -36,7 +49,7 @@ def make_once(directory: Path, seed: int, environment: object, warmup: object) -
         partial = directory.with_name(f".{directory.name}-{os.getpid()}")
         partial.mkdir(parents=True)
         with torch.enable_grad():
-            make_builtin(partial, seed, environment, warmup)  # type: ignore[arg-type]
+            make_builtin(partial, seed, environment, warmup)
         try:
             partial.rename(directory)
         except OSError:  # another was quicker

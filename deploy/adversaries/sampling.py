@@ -12,10 +12,9 @@ from typing import Any
 import torch
 
 from deploy.adversaries.choosing import Step, decode_choosing, prefilled, with_key
-from deploy.adversaries.models import other_model
+from deploy.adversaries.models import arithmetic, other_model
 from deploy.adversaries.swapped import loaded
 from protocol.environments.environment import Environment
-from protocol.errors import Misconfigured
 from protocol.tensor.decode import Completion, Request
 from worker.producer import Producer
 from worker.prover import Task
@@ -248,9 +247,6 @@ class Steering(Choosing):
 
 
 def right_working(environment: Environment, task: Task) -> str:
-    """The completion that a perfect student would write."""
-    from protocol.environments.arithmetic import Arithmetic
-
-    if not isinstance(environment, Arithmetic):
-        raise Misconfigured(f"nobody knows the right working of {environment.name!r}: steer on the built-in task")
-    return environment.working(task.problem, [0] * environment.digits)
+    """Returns the correct completion of a task."""
+    sums = arithmetic(environment)
+    return sums.working(task.problem, [0] * sums.digits)

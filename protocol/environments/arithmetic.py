@@ -22,7 +22,9 @@ from protocol.errors import Misconfigured
 
 MIN_DIGITS = 1
 MAX_DIGITS = 12
+"""Operands stay under 16 bytes, with a modulo bias below 2**-80."""
 HELD_OUT_ONE_IN = 10
+"""Split: leaves about 100,000 three-digit problems for evaluation. A held-out draw needs ten hashes on average."""
 _ANSWER = "answer "
 _TRAIN_DOMAIN = b"assize/arithmetic/train/1"
 _HELD_OUT_DOMAIN = b"assize/arithmetic/held-out/1"
@@ -37,40 +39,37 @@ class Arithmetic:
 
     @classmethod
     def from_params(cls, params: Mapping[str, object]) -> Arithmetic:
-        """Read ``{"digits": 1..12}``; 3 where it is not given."""
+        """Reads ``{"digits": 1..12}``; the default is 3."""
         unknown = sorted(set(params) - {"digits"})
         if unknown:
-            raise Misconfigured(f"the arithmetic environment has no parameter {unknown[0]!r}: it takes only 'digits'")
+            raise Misconfigured(f"unknown arithmetic parameter {unknown[0]!r}: expected 'digits'")
         digits = params.get("digits", 3)
         if not isinstance(digits, int) or isinstance(digits, bool) or not MIN_DIGITS <= digits <= MAX_DIGITS:
             raise Misconfigured(
-                f"arithmetic 'digits' must be a whole number from {MIN_DIGITS} to {MAX_DIGITS}, not {digits!r}"
+                f"invalid arithmetic 'digits' {digits!r}: expected a whole number from {MIN_DIGITS} to {MAX_DIGITS}"
             )
         return cls(digits)
 
     @property
-    def name(self) -> str:
-        return "arithmetic"
-
-    @property
     def alphabet(self) -> str:
+        """Every character that prompts and correct completions use, sorted."""
         return "".join(sorted(set("0123456789+=,c\n" + _ANSWER)))
 
     @property
     def completion_characters(self) -> int:
-        """How long a completion in form is, end-of-text aside."""
+        """Length of a well-formed completion, without end-of-text."""
         return self.digits * len("7+6+0=13,3c1\n") + len(_ANSWER) + self.digits + 1
 
     def problem(self, seed: bytes) -> Problem:
-        """Derive the training problem of ``seed`` (32 bytes): the first draw that is not held out."""
+        """Returns the training problem of ``seed`` (32 bytes): the first draw that is not held out."""
         if len(seed) != 32:
-            raise ValueError(f"a problem seed has 32 bytes, not {len(seed)}")
+            raise ValueError(f"invalid problem seed of {len(seed)} bytes: expected 32 bytes")
         return self._first(_TRAIN_DOMAIN + seed, held_out=False)
 
     def held_out_problems(self, count: int, seed: int) -> list[Problem]:
-        """Derive ``count`` distinct held-out problems from ``seed`` (0 to 2**64 - 1), in order of their drawing."""
+        """Returns ``count`` distinct held-out problems of ``seed`` (0 to 2**64 - 1), in the order drawn."""
         if count > 10 ** (2 * self.digits) // (4 * HELD_OUT_ONE_IN):
-            raise ValueError(f"{self.digits}-digit sums do not have {count} held-out problems to draw")
+            raise ValueError(f"{self.digits}-digit sums have fewer than {count} held-out problems to draw")
         found: dict[str, Problem] = {}
         draw = 0
         while len(found) < count:
@@ -81,18 +80,18 @@ class Arithmetic:
         return list(found.values())
 
     def reward(self, problem: Problem, completion: str) -> float:
-        """1 where the text ends in the right answer, else 0; the working is not judged."""
+        """Returns 1 if the text ends in the right answer, else 0; the working is not judged."""
         return float(_final_answer(completion) == problem.answer)
 
     def with_answer(self, completion: str, answer: str) -> str | None:
-        """Write ``answer`` over the final answer; ``None`` where the text has none of that length."""
+        """Replaces the final answer by ``answer``; returns None if the text has no final answer of that length."""
         written = _final_answer(completion)
         if written is None or len(written) != len(answer):
             return None
         return completion[: len(completion) - len(written)] + answer
 
     def working(self, problem: Problem, slips: Sequence[int]) -> str:
-        """Write the working of a teacher whose sum of column *i*, counted from the right, is off by ``slips[i]``.
+        """Returns the working of a teacher whose sum of column *i*, counted from the right, is off by ``slips[i]``.
 
         Everything after a slip follows from it, so one slip makes a wrong answer. A sum is kept within 0 to 19.
         """
@@ -105,7 +104,7 @@ class Arithmetic:
         return "".join(lines) + f"{_ANSWER}{carry}{written}"
 
     def _first(self, label: bytes, held_out: bool) -> Problem:
-        """The first problem drawn under ``label`` that is, or is not, held out."""
+        """Returns the first problem drawn under ``label`` whose split is the requested one."""
         draw = 0
         while True:
             a, b = self._operands(label + draw.to_bytes(8, "big"))
@@ -126,11 +125,6 @@ class Arithmetic:
 
 
 def _final_answer(completion: str) -> str | None:
-    """What follows the last ``answer`` on the last line, where it is digits only."""
+    """Returns the text after the last ``answer``, or None if that is not digits only."""
     _, marker, tail = completion.rpartition(_ANSWER)
     return tail if marker and tail.isascii() and tail.isdigit() else None
-
-
-# HELD_OUT_ONE_IN: three digits leave about 100,000 held-out sums; a held-out draw therefore needs ten hashes on
-# average.
-# MAX_DIGITS: 12 keep an operand under 16 bytes with a bias of the modulo below 2**-80.

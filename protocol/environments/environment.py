@@ -1,7 +1,7 @@
-"""What a task is and what an answer to it is worth.
+"""Tasks, and the rewards of answers to them.
 
 An environment turns a 32-byte seed into a problem, and a problem with a completion into a reward. Workers, validators
-and the trainer all derive both from the same seed and the same text, so everything here is pure, exact and free of
+and the trainer all derive both from the same seed and the same text, so implementations are pure, exact and free of
 torch: the same bytes in give the same prompt and the same reward on every machine.
 """
 
@@ -15,8 +15,9 @@ from typing import Protocol, runtime_checkable
 class Problem:
     """One task.
 
-    ``prompt`` is what the policy is given, ``answer`` what a right completion arrives at, ``held_out`` whether the
-    problem belongs to the part kept for measuring: such problems are never given out to be trained on.
+    prompt      text given to the policy
+    answer      result that a correct completion arrives at
+    held_out    reserved for evaluation: such a problem is never set for training
     """
 
     prompt: str
@@ -26,30 +27,24 @@ class Problem:
 
 @runtime_checkable
 class Environment(Protocol):
-    """A family of problems under fixed parameters."""
-
-    @property
-    def name(self) -> str:
-        """The name by which a run asks for it."""
-        ...
-
-    @property
-    def alphabet(self) -> str:
-        """Every character that its prompts and right completions use, sorted; empty where any text may occur."""
-        ...
+    """A family of problems with fixed parameters."""
 
     def problem(self, seed: bytes) -> Problem:
-        """Derive the training problem of a 32-byte ``seed``, never a held-out one; else ``ValueError``."""
+        """Returns the training problem of a 32-byte ``seed``, never a held-out one.
+
+        Raises:
+            ValueError: ``seed`` does not have 32 bytes.
+        """
         ...
 
     def held_out_problems(self, count: int, seed: int) -> list[Problem]:
-        """Derive ``count`` distinct held-out problems; ``ValueError`` where there are not that many."""
+        """Returns ``count`` distinct held-out problems, determined by ``seed`` (0 to 2**64 - 1).
+
+        Raises:
+            ValueError: there are not that many.
+        """
         ...
 
     def reward(self, problem: Problem, completion: str) -> float:
-        """Say what ``completion`` (without prompt and end-of-text) is worth, in [0, 1]. Any text has a reward."""
-        ...
-
-    def with_answer(self, completion: str, answer: str) -> str | None:
-        """Write ``answer`` over the final answer, in as many characters; ``None`` where there is none."""
+        """Returns the reward of ``completion`` (without prompt and end-of-text), in [0, 1]. Any text has one."""
         ...

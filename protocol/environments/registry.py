@@ -1,4 +1,4 @@
-"""Environments by the name a run gives."""
+"""Environments by the name that a run's rules give. To add one, implement `Environment` and register it here."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from protocol.environments.arithmetic import Arithmetic
 from protocol.environments.environment import Environment
 from protocol.errors import Misconfigured
 
-_ENVIRONMENTS: dict[str, Callable[[Mapping[str, object]], Environment]] = {"arithmetic": Arithmetic.from_params}
+ENVIRONMENTS: dict[str, Callable[[Mapping[str, object]], Environment]] = {"arithmetic": Arithmetic.from_params}
+"""Every environment, by name: builds it from parameters, or raises `Misconfigured`."""
 
 
 def environment(name: str, params: Mapping[str, object]) -> Environment:
-    """Build the environment ``name`` under ``params`` (a JSON object, as a run carries it).
+    """Builds the environment ``name`` with ``params`` (a JSON object from the run's rules).
 
-    Raises ``Misconfigured`` where the name, a parameter or its value is unknown.
+    Raises:
+        Misconfigured: unknown name, unknown parameter, or invalid value.
     """
-    build = _ENVIRONMENTS.get(name)
+    build = ENVIRONMENTS.get(name)
     if build is None:
-        raise Misconfigured(f"there is no environment {name!r}: choose one of {', '.join(sorted(_ENVIRONMENTS))}")
+        raise Misconfigured(f"unknown environment {name!r}: expected one of {', '.join(sorted(ENVIRONMENTS))}")
     return build(params)

@@ -1,14 +1,16 @@
-"""What counts as an address to fetch from."""
+"""Validity of URLs to fetch from."""
 
 from __future__ import annotations
+
+from urllib.parse import urlsplit
 
 import httpx
 
 
 def is_http(url: str) -> bool:
-    """Is ``url`` an absolute http:// or https:// URL with a host?"""
+    """Returns whether ``url`` is an absolute http:// or https:// URL with a host."""
     try:
-        parsed = httpx.URL(url)
+        parsed, host = httpx.URL(url), urlsplit(url).hostname  # urlsplit finds unbalanced brackets, httpx does not
     except (httpx.InvalidURL, ValueError, TypeError):
         return False
-    return parsed.scheme in ("http", "https") and bool(parsed.host)
+    return parsed.scheme in ("http", "https") and bool(parsed.host) and bool(host)

@@ -127,8 +127,8 @@ def test_registry_builds_what_a_run_names() -> None:
 @pytest.mark.parametrize(
     ("name", "params", "sentence"),
     [
-        ("algebra", {}, "no environment 'algebra'"),
-        ("arithmetic", {"digit": 3}, "no parameter 'digit'"),
+        ("algebra", {}, "unknown environment 'algebra'"),
+        ("arithmetic", {"digit": 3}, "unknown arithmetic parameter 'digit'"),
         ("arithmetic", {"digits": 0}, "from 1 to 12"),
         ("arithmetic", {"digits": True}, "from 1 to 12"),
         ("arithmetic", {"digits": "3"}, "from 1 to 12"),

@@ -20,6 +20,7 @@ from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Role
 from protocol.chain.writing import calls
 from protocol.environments.arithmetic import Arithmetic
+from protocol.environments.environment import Environment
 from protocol.node.wallet import Wallet
 from protocol.tensor.decode import decode
 from protocol.transport.chunks import ChunkStore
@@ -75,7 +76,7 @@ class Court:
 
     policy: PolicyVersion
     rules: Rules
-    environment: Arithmetic
+    environment: Environment
 
     @property
     def sample(self) -> tuple[Claim, bytes]:
