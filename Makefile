@@ -13,10 +13,11 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo calibrate test test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-api vllm zoo fuzz fuzz-api sim chaos contracts-coverage contracts-deep contracts-mutants contracts-slither abi lines clean
+.PHONY: help demo calibrate test test-long test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-api vllm zoo fuzz fuzz-api sim chaos contracts-coverage contracts-deep contracts-mutants contracts-slither abi lines clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one)"
 	@echo "make test            set up, run every test and check"
+	@echo "make test-long       the tests that take a local network for minutes"
 	@echo "make bench-tax       the market against a bare loop: the trust tax"
 	@echo "make bench-gas       gas of every verb, and all-in for each verified job"
 	@echo "make bench-engines   vLLM against transformers: who generates, who verifies, how far apart"
@@ -65,6 +66,9 @@ test-contracts: contracts/node_modules/.stamp
 
 test-python: .venv/.test $(TESTED_BESIDE) contracts/node_modules/.stamp
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+test-long: .venv/.test contracts/node_modules/.stamp
+	$(BIN)/python -m pytest -m long tests/e2e
 
 bench-tax: .venv/.localnet contracts/node_modules/.stamp
 	@$(BIN)/python -m tests.bench.tax

@@ -145,6 +145,7 @@ def test_every_fault_is_on_the_list() -> None:
     assert sorted(FAULTS) == list(range(1, 26))
 
 
+@pytest.mark.long
 def test_an_honest_worker_that_was_condemned_appeals_and_is_restored_and_the_faulty_validator_pays(
     small_model: Path, tmp_path: Path
 ) -> None:

@@ -17,12 +17,14 @@ from rich.progress import track
 from rich.table import Table
 
 from tests.simulation.faults import RATES
-from tests.simulation.running import run_seeds
+from tests.simulation.running import rare_faults, run_seeds
 from tests.simulation.scenario import Outcome
 from tests.simulation.taping import record
 
 CONSOLE = Console(stderr=True, width=120)
 SHOWN_SEEDS = 5
+FEWEST_SEEDS = 25
+"""From this many seeds on, every kind of fault must have struck in a fifth of them."""
 
 
 def main(
@@ -41,8 +43,11 @@ def main(
     failing = [outcome for outcome in outcomes if outcome.differences or outcome.duplicated or outcome.lost]
     for outcome in failing[:SHOWN_SEEDS]:
         print(f"seed {outcome.seed}, again with `make sim SEED={outcome.seed}`:", *outcome.differences, sep="\n  ")
+    rare = rare_faults(outcomes) if len(outcomes) >= FEWEST_SEEDS else {}
+    for kind, struck in rare.items():
+        print(f"{kind} struck in {struck} of {len(outcomes)} seeds: expected one in five")
     print(json.dumps(summary(outcomes)))
-    raise typer.Exit(1 if failing else 0)
+    raise typer.Exit(1 if failing or rare else 0)
 
 
 def summary(outcomes: list[Outcome]) -> dict[str, int]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
 from protocol.chain.deployment import Deployment
+from tests.simulation.faults import RATES
 from tests.simulation.scenario import Outcome, Scenario
 from tests.simulation.world import Tape
 
@@ -34,3 +36,9 @@ def run_seeds(seeds: Iterable[int], tape: Tape, deployment: Deployment, processe
         return
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         yield from pool.map(partial(run_seed, tape, deployment), seeds, chunksize=4)
+
+
+def rare_faults(outcomes: Sequence[Outcome]) -> dict[str, int]:
+    """Returns the kinds of fault that struck in less than a fifth of the seeds, each with its number of seeds."""
+    seeds = Counter(kind for outcome in outcomes for kind in outcome.struck)
+    return {kind: seeds[kind] for kind in RATES if 5 * seeds[kind] < len(outcomes)}

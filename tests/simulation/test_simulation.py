@@ -1,19 +1,16 @@
-"""A hundred seeds of the worst days a chain can have: nothing is lost, nothing happens twice."""
+"""Seeds of the worst days a chain can have: nothing is lost, nothing happens twice. `make sim` runs a thousand."""
 
 from __future__ import annotations
-
-from collections import Counter
 
 import pytest
 
 from protocol.chain.deployment import Deployment
-from tests.simulation.faults import RATES
-from tests.simulation.running import run_seed
+from tests.simulation.running import rare_faults, run_seed
 from tests.simulation.scenario import Outcome
 from tests.simulation.taping import record
 from tests.simulation.world import Tape
 
-SEEDS = range(1, 101)
+SEEDS = range(1, 26)
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +33,8 @@ def test_every_intent_is_mined_once_or_reported_failed(outcomes: list[Outcome]) 
     assert all(one.effects + one.failed >= one.intents for one in outcomes)
 
 
-def test_every_kind_of_fault_strikes_in_twenty_seeds(outcomes: list[Outcome]) -> None:
-    seeds = Counter(kind for outcome in outcomes for kind in outcome.struck)
-    assert {kind: seeds[kind] for kind in RATES if seeds[kind] < 20} == {}
+def test_every_kind_of_fault_strikes_in_one_seed_of_five(outcomes: list[Outcome]) -> None:
+    assert rare_faults(outcomes) == {}
 
 
 def test_a_seed_that_is_run_again_ends_the_same(tape: tuple[Tape, Deployment], outcomes: list[Outcome]) -> None:
