@@ -7,7 +7,7 @@ import {Appeal, IRoundsFacts, Round, State, Verdict} from "../src/interfaces/IRo
 import {Appeals, Choice} from "./Appeals.sol";
 import {Submission} from "./Scenario.sol";
 
-/// @title Asking for another trial of one job
+/// @title Appealing the verdict on one job
 contract AppealTest is Appeals {
     function _refuse(uint256 round, uint8 job, uint8 batch, bytes memory items, bytes memory error) private {
         vm.expectRevert(error);
@@ -47,14 +47,14 @@ contract AppealTest is Appeals {
         vm.assertEq(made.units, UNITS);
         vm.assertEq(made.appellant, appellant);
         vm.assertEq(made.deposit, DEPOSIT);
-        Round memory trial = rounds.roundOf(number);
+        Round memory appealRound = rounds.roundOf(number);
         requireState(number, State.Closed);
-        vm.assertEq(trial.jobs, 0);
-        vm.assertEq(trial.submitted, 1);
-        vm.assertEq(trial.committee, SEATS);
-        vm.assertEq(trial.openedAt, parent.openedAt);
-        vm.assertEq(trial.closeBlock, block.number);
-        vm.assertEq(trial.reserved, DEPOSIT);
+        vm.assertEq(appealRound.jobs, 0);
+        vm.assertEq(appealRound.submitted, 1);
+        vm.assertEq(appealRound.committee, SEATS);
+        vm.assertEq(appealRound.openedAt, parent.openedAt);
+        vm.assertEq(appealRound.closeBlock, block.number);
+        vm.assertEq(appealRound.reserved, DEPOSIT);
         vm.assertEq(rounds.roundOf(round).appeals, 1);
         vm.assertEq(rounds.roundOf(round).appealed, 1);
     }
@@ -97,7 +97,7 @@ contract AppealTest is Appeals {
         rounds.settle(round, 0, assignments, batch);
     }
 
-    /// A tally that came very late leaves no time for another trial: the verdict stands, it does not lapse.
+    /// After a very late tally there is no time for an appeal: the verdict stands.
     function testFuzz_verdictTalliedTooLateToTryAgainStands(uint256 late) public {
         uint256 round = drawnRound(UNITS);
         uint32[] memory jurors = jurorsOf(round);
@@ -159,7 +159,7 @@ contract AppealTest is Appeals {
         vm.assertEq(rounds.roundOf(round).appeals, 2);
     }
 
-    /// What was decided is decided: neither the job nor its trial is tried a third time.
+    /// Neither a job nor an appeal can be appealed twice.
     function test_decidedJobIsNotAppealedAgain() public {
         uint256 round = judged(Choice.Fraud);
         uint256 number = appealed(round);

@@ -30,10 +30,10 @@ contract AppealDecidedTest is Appeals {
         }
     }
 
-    function test_honestWorkerCondemnedIsRestoredAndTheMajorityPays() public {
+    function test_honestWorkerFoundFraudulentIsRestoredAndTheMajorityPays() public {
         uint256 round = judged(Choice.Fraud);
-        uint256 trial = appealed(round);
-        uint32[] memory jurors = tried(trial, Choice.Accept);
+        uint256 appealRound = appealed(round);
+        uint32[] memory jurors = tried(appealRound, Choice.Accept);
         vm.assertEq(registry.nodeOf(workers[0]).bond, 8 * BOND_PER_JOB);
         vm.assertEq(credits.balanceOf(ownerNamed("worker", 0)), UNITS * PRICE);
         for (uint256 i; i < 3; ++i) {
@@ -45,7 +45,7 @@ contract AppealDecidedTest is Appeals {
             vm.assertEq(credits.balanceOf(registry.ownerOf(jurors[i])), JUROR_FEE);
         }
         vm.assertEq(rounds.roundOf(round).accepted, 255);
-        requireState(trial, State.Settled);
+        requireState(appealRound, State.Settled);
         requireBooksInOrder();
         settleAll(round);
         requireEnded(round);
@@ -54,13 +54,13 @@ contract AppealDecidedTest is Appeals {
     function test_everyPaymentOfAnOverturnedVerdictIsAnEvent() public {
         uint256 round = judged(Choice.Fraud);
         uint32[] memory jurors = jurorsOf(round);
-        uint256 trial = appealed(round);
-        rounds.draw(trial);
-        vote(trial, all(SEATS, Choice.Accept));
+        uint256 appealRound = appealed(round);
+        rounds.draw(appealRound);
+        vote(appealRound, all(SEATS, Choice.Accept));
         vm.expectEmit(address(rounds));
-        emit IRoundsFacts.RoundTallied(trial, 0, 1, 0, uint40(block.timestamp));
+        emit IRoundsFacts.RoundTallied(appealRound, 0, 1, 0, uint40(block.timestamp));
         vm.expectEmit(address(rounds));
-        emit IRoundsFacts.JurorSettled(trial, jurorsOf(trial)[0], 1, JUROR_FEE);
+        emit IRoundsFacts.JurorSettled(appealRound, jurorsOf(appealRound)[0], 1, JUROR_FEE);
         vm.expectEmit(address(rounds));
         emit IRoundsFacts.AppealedJobSettled(round, workers[0], 0, Verdict.Accepted, UNITS, UNITS * PRICE);
         vm.expectEmit(address(registry));
@@ -77,26 +77,26 @@ contract AppealDecidedTest is Appeals {
         vm.expectEmit(address(credits));
         emit ICredits.CreditsGranted(appellant, round, FEES + APPEAL_BOUNTY);
         vm.expectEmit(address(market));
-        emit IMarket.DepositPaidOut(run, trial, appellant, DEPOSIT - FEES);
+        emit IMarket.DepositPaidOut(run, appealRound, appellant, DEPOSIT - FEES);
         vm.expectEmit(address(rounds));
-        emit IRoundsFacts.AppealDecided(trial, round, 0, Verdict.Accepted, true, FEES, 0, FEES + APPEAL_BOUNTY, 0);
+        emit IRoundsFacts.AppealDecided(appealRound, round, 0, Verdict.Accepted, true, FEES, 0, FEES + APPEAL_BOUNTY, 0);
         vm.expectEmit(address(rounds));
-        emit IRoundsFacts.RoundSettled(trial, 0);
-        rounds.tally(trial);
+        emit IRoundsFacts.RoundSettled(appealRound, 0);
+        rounds.tally(appealRound);
     }
 
     function test_appellantWhoseAppealFailsLosesItsBondToTheTreasuryAndTheFees() public {
         uint256 round = judged(Choice.Fraud);
-        uint256 trial = appealed(round);
-        rounds.draw(trial);
-        vote(trial, all(SEATS, Choice.Fraud));
+        uint256 appealRound = appealed(round);
+        rounds.draw(appealRound);
+        vote(appealRound, all(SEATS, Choice.Fraud));
         vm.expectEmit(address(market));
-        emit IMarket.DepositPaidOut(run, trial, appellant, 2 * JUROR_FEE);
+        emit IMarket.DepositPaidOut(run, appealRound, appellant, 2 * JUROR_FEE);
         vm.expectEmit(address(market));
-        emit IMarket.DepositPaidOut(run, trial, treasury, APPEAL_BOND);
+        emit IMarket.DepositPaidOut(run, appealRound, treasury, APPEAL_BOND);
         vm.expectEmit(address(rounds));
-        emit IRoundsFacts.AppealDecided(trial, round, 0, Verdict.Fraud, true, FEES, 0, 0, APPEAL_BOND);
-        rounds.tally(trial);
+        emit IRoundsFacts.AppealDecided(appealRound, round, 0, Verdict.Fraud, true, FEES, 0, 0, APPEAL_BOND);
+        rounds.tally(appealRound);
         vm.assertEq(credits.balanceOf(appellant), before - APPEAL_BOND - FEES);
         vm.assertEq(credits.balanceOf(treasury), APPEAL_BOND);
         vm.assertEq(registry.nodeOf(workers[0]).bond, 8 * BOND_PER_JOB - FRAUD_SLASH);
@@ -107,11 +107,11 @@ contract AppealDecidedTest is Appeals {
         vm.assertEq(registry.nodeOf(workers[0]).bond, 8 * BOND_PER_JOB - FRAUD_SLASH);
     }
 
-    /// Work wrongly accepted is not paid once its trial says fraud, and its worker pays like any other cheat.
+    /// Work wrongly accepted is not paid once its appeal finds fraud, and its worker is slashed.
     function test_fraudThatWasAcceptedIsSlashedOnAppeal() public {
         uint256 round = judged(Choice.Accept);
-        uint256 trial = appealed(round);
-        tried(trial, Choice.Fraud);
+        uint256 appealRound = appealed(round);
+        tried(appealRound, Choice.Fraud);
         vm.assertEq(credits.balanceOf(ownerNamed("worker", 0)), 0);
         vm.assertEq(registry.nodeOf(workers[0]).bond, 8 * BOND_PER_JOB - FRAUD_SLASH);
         vm.assertEq(_bond(round, 2), VALIDATOR_BOND - OVERTURN_PENALTY);
@@ -139,12 +139,12 @@ contract AppealDecidedTest is Appeals {
         vote(round, split);
         tallyDue(round);
         vm.assertEq(rounds.roundOf(round).accepted | rounds.roundOf(round).fraud, 254);
-        uint256 trial = appealed(round);
-        rounds.draw(trial);
-        vote(trial, all(SEATS, Choice.Accept));
+        uint256 appealRound = appealed(round);
+        rounds.draw(appealRound);
+        vote(appealRound, all(SEATS, Choice.Accept));
         vm.expectEmit(address(rounds));
-        emit IRoundsFacts.AppealDecided(trial, round, 0, Verdict.Accepted, true, FEES, FEES, 0, 0);
-        rounds.tally(trial);
+        emit IRoundsFacts.AppealDecided(appealRound, round, 0, Verdict.Accepted, true, FEES, FEES, 0, 0);
+        rounds.tally(appealRound);
         for (uint256 i; i < 3; ++i) {
             vm.assertEq(_bond(round, i), VALIDATOR_BOND);
         }
@@ -159,8 +159,8 @@ contract AppealDecidedTest is Appeals {
         uint256 round = judged(Choice.Fraud);
         _leaveOf(round, bond);
         uint256 kept = registry.treasuryBalance();
-        uint256 trial = appealed(round);
-        tried(trial, Choice.Accept);
+        uint256 appealRound = appealed(round);
+        tried(appealRound, Choice.Accept);
         uint256 taken = 3 * bond;
         vm.assertEq(_bond(round, 0), 0);
         uint256 awarded = kept + taken - registry.treasuryBalance();
@@ -188,9 +188,9 @@ contract AppealDecidedTest is Appeals {
         tallyDue(round);
         _leaveOf(round, 0);
         vm.prank(appellant);
-        uint256 trial = rounds.appeal(round, 0, 0, settled(bothSubmissions(round, MAX_UNITS)));
+        uint256 appealRound = rounds.appeal(round, 0, 0, settled(bothSubmissions(round, MAX_UNITS)));
         mine(1);
-        tried(trial, Choice.Accept);
+        tried(appealRound, Choice.Accept);
         vm.assertEq(credits.balanceOf(ownerNamed("worker", 0)), SHARE);
         vm.assertEq(credits.balanceOf(appellant), before - FEES);
         vm.warp(rounds.roundOf(round).deadline);
@@ -205,10 +205,10 @@ contract AppealDecidedTest is Appeals {
         split[1] = Choice.Accept;
         vote(round, split);
         tallyDue(round);
-        uint256 trial = appealed(round);
+        uint256 appealRound = appealed(round);
         Choice[] memory second = all(SEATS, Choice.Accept);
         second[4] = Choice.Fraud;
-        uint32[] memory jurors = tried(trial, second);
+        uint32[] memory jurors = tried(appealRound, second);
         vm.assertEq(_bond(round, 0), VALIDATOR_BOND - OVERTURN_PENALTY);
         vm.assertEq(_bond(round, 1), VALIDATOR_BOND);
         vm.assertEq(_bond(round, 2), VALIDATOR_BOND - OVERTURN_PENALTY);

@@ -47,11 +47,11 @@ contract AppealTermsTest is Appeals {
         _deployAnew(seed, fee, price);
         uint256 before = credits.balanceOf(appellant);
         uint256 round = judged(Choice(first % 3));
-        uint256 trial = appealed(round);
+        uint256 appealRound = appealed(round);
         uint256 deposit = _terms.appealBond + 7 * uint256(_fee);
         vm.assertEq(before - credits.balanceOf(appellant), deposit, "deposit");
-        tried(trial, Choice(last % 3));
-        requireState(trial, State.Settled);
+        tried(appealRound, Choice(last % 3));
+        requireState(appealRound, State.Settled);
         if (first % 3 == last % 3) {
             vm.assertEq(before - credits.balanceOf(appellant), _terms.appealBond + 5 * uint256(_fee), "lost");
             vm.assertEq(credits.balanceOf(treasury), _terms.appealBond, "forfeited");

@@ -8,14 +8,14 @@ import {Appeals, Choice} from "./Appeals.sol";
 /// @title Appeals on which no committee comes to a verdict
 contract AppealUndecidedTest is Appeals {
     uint256 internal round;
-    uint256 internal trial;
+    uint256 internal appealRound;
     uint256 internal before;
 
     function setUp() public override {
         super.setUp();
         before = credits.balanceOf(appellant);
         round = judged(Choice.Fraud);
-        trial = appealed(round);
+        appealRound = appealed(round);
     }
 
     function _few(uint256 revealing) private pure returns (Choice[] memory choices) {
@@ -27,7 +27,7 @@ contract AppealUndecidedTest is Appeals {
 
     /// The job is void, its worker neither paid nor slashed, the first committee unpunished and the deposit whole.
     function _requireUndecided(uint256 fees) private {
-        requireState(trial, State.Void);
+        requireState(appealRound, State.Void);
         vm.assertEq(rounds.roundOf(round).accepted, 254);
         vm.assertEq(rounds.roundOf(round).fraud, 0);
         vm.assertEq(credits.balanceOf(appellant), before);
@@ -42,30 +42,30 @@ contract AppealUndecidedTest is Appeals {
 
     function testFuzz_noQuorumInEitherAttemptIsUndecided(uint8 first, uint8 second) public {
         uint256 revealing = uint256(first) % 3 + uint256(second) % 3;
-        tried(trial, _few(first % 3));
-        requireState(trial, State.Closed);
-        vm.assertEq(rounds.roundOf(trial).attempt, 1);
+        tried(appealRound, _few(first % 3));
+        requireState(appealRound, State.Closed);
+        vm.assertEq(rounds.roundOf(appealRound).attempt, 1);
         mine(1);
-        rounds.draw(trial);
-        vote(trial, _few(second % 3));
+        rounds.draw(appealRound);
+        vote(appealRound, _few(second % 3));
         uint256 fees = revealing * JUROR_FEE;
         vm.expectEmit(address(market));
-        emit IMarket.DepositPaidOut(run, trial, appellant, DEPOSIT);
+        emit IMarket.DepositPaidOut(run, appealRound, appellant, DEPOSIT);
         vm.expectEmit(address(rounds));
-        emit IRoundsFacts.AppealDecided(trial, round, 0, Verdict.Void, false, fees, fees, 0, 0);
+        emit IRoundsFacts.AppealDecided(appealRound, round, 0, Verdict.Void, false, fees, fees, 0, 0);
         vm.expectEmit(address(rounds));
-        emit IRoundsFacts.RoundVoided(trial, 0);
-        rounds.tally(trial);
+        emit IRoundsFacts.RoundVoided(appealRound, 0);
+        rounds.tally(appealRound);
         vm.assertEq(registry.treasuryBalance(), (10 - revealing) * ABSENCE_PENALTY);
         _requireUndecided(fees);
     }
 
-    function test_redrawnTrialDecides() public {
-        tried(trial, _few(2));
+    function test_redrawnAppealDecides() public {
+        tried(appealRound, _few(2));
         mine(1);
-        tried(trial, Choice.Accept);
+        tried(appealRound, Choice.Accept);
         vm.assertEq(rounds.roundOf(round).accepted, 255);
-        requireState(trial, State.Settled);
+        requireState(appealRound, State.Settled);
         // Seven fees were paid: all of the deposit but the bond. The overturned jurors give them back.
         vm.assertEq(credits.balanceOf(appellant), before + APPEAL_BOUNTY);
         settleAll(round);
@@ -74,68 +74,68 @@ contract AppealUndecidedTest is Appeals {
 
     /// The deposit holds the most that the jurors can earn, so that nothing is ever owed.
     function test_upheldVerdictAfterARedrawUsesUpTheWholeDeposit() public {
-        tried(trial, _few(2));
+        tried(appealRound, _few(2));
         mine(1);
-        tried(trial, Choice.Fraud);
+        tried(appealRound, Choice.Fraud);
         vm.assertEq(credits.balanceOf(appellant), before - DEPOSIT);
         vm.assertEq(credits.balanceOf(treasury), APPEAL_BOND);
         settleAll(round);
         requireEnded(round);
     }
 
-    function testFuzz_trialNobodyDrawsIsUndecidedAfterItsDeadline(uint256 late) public {
-        uint256 deadline = rounds.roundOf(trial).deadline;
+    function testFuzz_appealNeverDrawnIsUndecidedAfterItsDeadline(uint256 late) public {
+        uint256 deadline = rounds.roundOf(appealRound).deadline;
         vm.warp(deadline + bound(late, 1, MAX_ROUND));
         vm.expectEmit(address(rounds));
-        emit IRoundsFacts.AppealDecided(trial, round, 0, Verdict.Void, false, 0, 0, 0, 0);
+        emit IRoundsFacts.AppealDecided(appealRound, round, 0, Verdict.Void, false, 0, 0, 0, 0);
         vm.prank(stranger);
-        rounds.draw(trial);
+        rounds.draw(appealRound);
         _requireUndecided(0);
     }
 
-    function test_trialNobodyVotesInIsUndecidedAfterTwoDraws() public {
+    function test_appealWithoutVotesIsUndecidedAfterTwoDraws() public {
         for (uint256 i; i < 2; ++i) {
-            rounds.draw(trial);
+            rounds.draw(appealRound);
             pass(201);
-            tallyDue(trial);
+            tallyDue(appealRound);
             mine(1);
         }
         _requireUndecided(0);
     }
 
-    function test_trialIsEndedByAnyoneOnceItsRoundHasLastedLongEnough() public {
-        rounds.draw(trial);
+    function test_appealIsExpiredByAnyoneOnceItsRoundHasLastedLongEnough() public {
+        rounds.draw(appealRound);
         uint256 endsBy = uint256(rounds.roundOf(round).openedAt) + MAX_ROUND;
         vm.warp(endsBy);
         vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.TooEarly.selector, endsBy, endsBy));
-        rounds.expire(trial);
+        rounds.expire(appealRound);
         vm.warp(endsBy + 1);
         vm.prank(stranger);
-        rounds.expire(trial);
+        rounds.expire(appealRound);
         _requireUndecided(0);
-        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongState.selector, trial, State.Void));
-        rounds.expire(trial);
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongState.selector, appealRound, State.Void));
+        rounds.expire(appealRound);
     }
 
     function test_everyoneAbstainingIsUndecidedAndFree() public {
-        tried(trial, Choice.Abstain);
+        tried(appealRound, Choice.Abstain);
         mine(1);
-        tried(trial, Choice.Abstain);
+        tried(appealRound, Choice.Abstain);
         vm.assertEq(registry.treasuryBalance(), 0);
         _requireUndecided(0);
     }
 
     /// The committee agrees on nothing: that is a verdict, void, and not indecision.
-    function test_splitTrialOverturnsToVoid() public {
+    function test_splitAppealOverturnsToVoid() public {
         Choice[] memory split = all(SEATS, Choice.Accept);
         (split[0], split[1], split[2]) = (Choice.Fraud, Choice.Fraud, Choice.Void);
-        rounds.draw(trial);
-        vote(trial, split);
+        rounds.draw(appealRound);
+        vote(appealRound, split);
         uint256 paid = JUROR_FEE;
         vm.expectEmit(address(rounds));
-        emit IRoundsFacts.AppealDecided(trial, round, 0, Verdict.Void, true, paid, 0, paid + APPEAL_BOUNTY, 0);
-        rounds.tally(trial);
-        requireState(trial, State.Settled);
+        emit IRoundsFacts.AppealDecided(appealRound, round, 0, Verdict.Void, true, paid, 0, paid + APPEAL_BOUNTY, 0);
+        rounds.tally(appealRound);
+        requireState(appealRound, State.Settled);
         vm.assertEq(registry.nodeOf(jurorsOf(round)[0]).bond, VALIDATOR_BOND - OVERTURN_PENALTY);
         settleAll(round);
         requireEnded(round);

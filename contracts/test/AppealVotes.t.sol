@@ -39,37 +39,40 @@ contract AppealVotesTest is Appeals {
     }
 
     function testFuzz_booksBalanceWhoeverVotesWhat(uint256 firstSeed, uint256 secondSeed) public {
-        Choice[] memory first = ballot(firstSeed, 3);
-        Choice[] memory second = ballot(secondSeed, SEATS);
+        Choice[] memory first = revealed(firstSeed, 3);
+        Choice[] memory second = revealed(secondSeed, SEATS);
         uint256 before = credits.balanceOf(appellant);
         uint256 round = drawnRound(UNITS);
         vote(round, first);
         tallyDue(round);
         if (!_quorate(first)) return requireState(round, State.Closed);
         Verdict against = _verdict(first);
-        uint256 trial = appealed(round);
-        tried(trial, second);
+        uint256 appealRound = appealed(round);
+        tried(appealRound, second);
         if (!_quorate(second)) {
-            requireState(trial, State.Closed);
-            vm.warp(rounds.roundOf(trial).deadline + 1);
-            rounds.draw(trial);
-            requireState(trial, State.Void);
+            requireState(appealRound, State.Closed);
+            vm.warp(rounds.roundOf(appealRound).deadline + 1);
+            rounds.draw(appealRound);
+            requireState(appealRound, State.Void);
             _requireBonds(round, first, against, false);
             vm.assertEq(credits.balanceOf(appellant), before, "deposit back");
         } else {
-            _requireDecided(round, trial, second, against, before);
+            _requireDecided(round, appealRound, second, against, before);
             _requireBonds(round, first, against, _verdict(second) != against);
         }
-        vm.assertEq(rounds.roundOf(trial).reserved, 0, "deposit gone");
+        vm.assertEq(rounds.roundOf(appealRound).reserved, 0, "deposit gone");
         settleAll(round);
         requireEnded(round);
     }
 
-    function _requireDecided(uint256 round, uint256 trial, Choice[] memory second, Verdict against, uint256 before)
-        private
-        view
-    {
-        requireState(trial, State.Settled);
+    function _requireDecided(
+        uint256 round,
+        uint256 appealRound,
+        Choice[] memory second,
+        Verdict against,
+        uint256 before
+    ) private view {
+        requireState(appealRound, State.Settled);
         Verdict last = _verdict(second);
         vm.assertEq(rounds.roundOf(round).accepted & 1, last == Verdict.Accepted ? 1 : 0, "accepted");
         vm.assertEq(rounds.roundOf(round).fraud & 1, last == Verdict.Fraud ? 1 : 0, "fraud");

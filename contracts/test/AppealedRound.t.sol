@@ -26,7 +26,7 @@ contract AppealedRoundTest is Appeals {
 
     function test_otherJobsAreSettledWhileTheAppealIsPending() public {
         uint256 round = judged(Choice.Accept);
-        uint256 trial = appealed(round);
+        uint256 appealRound = appealed(round);
         vm.warp(rounds.roundOf(round).deadline);
         vm.expectEmit(address(rounds));
         emit IRoundsFacts.SubmissionSettled(round, workers[0], 0, 14, 0, 0, 3 * UNITS, 3 * UNITS * PRICE);
@@ -38,9 +38,9 @@ contract AppealedRoundTest is Appeals {
         vm.assertEq(registry.nodeOf(workers[0]).inFlight, 1);
         vm.assertEq(registry.nodeOf(workers[1]).inFlight, 0);
         requireState(round, State.Tallied);
-        // The trial's own window may have passed meanwhile; it then ends undecided.
-        vm.warp(rounds.roundOf(trial).deadline);
-        tried(trial, Choice.Accept);
+        // The appeal's own window may have passed meanwhile; it then ends undecided.
+        vm.warp(rounds.roundOf(appealRound).deadline);
+        tried(appealRound, Choice.Accept);
         vm.assertEq(credits.balanceOf(ownerNamed("worker", 0)), 4 * UNITS * PRICE);
         requireState(round, State.Tallied);
         rounds.finish(round, fourEach());
@@ -51,17 +51,17 @@ contract AppealedRoundTest is Appeals {
         Choice before = Choice(first % 3);
         Choice last = Choice(second % 3);
         uint256 round = judged(before);
-        uint256 trial = appealed(round);
+        uint256 appealRound = appealed(round);
         if (settledFirst) {
             // The appeal must be voted on within its own deadlines: drawn and committed before the window is over.
-            rounds.draw(trial);
-            vote(trial, all(SEATS, last));
+            rounds.draw(appealRound);
+            vote(appealRound, all(SEATS, last));
             vm.warp(rounds.roundOf(round).deadline);
             rounds.settle(round, 0, fourEach(), batchOf(round));
-            tallyDue(trial);
+            tallyDue(appealRound);
             rounds.finish(round, fourEach());
         } else {
-            tried(trial, last);
+            tried(appealRound, last);
             settleAll(round);
         }
         uint256 paid = last == Choice.Accept ? 4 : 3;
@@ -69,7 +69,7 @@ contract AppealedRoundTest is Appeals {
         uint256 slashed = last == Choice.Fraud ? FRAUD_SLASH : 0;
         vm.assertEq(registry.nodeOf(workers[0]).bond, 8 * BOND_PER_JOB - slashed);
         requireEnded(round);
-        requireState(trial, State.Settled);
+        requireState(appealRound, State.Settled);
     }
 
     /// A submission of which the appeals leave nothing has no settlement event of its own.
@@ -84,9 +84,9 @@ contract AppealedRoundTest is Appeals {
         vote(round, all(3, Choice.Accept));
         tallyDue(round);
         vm.prank(appellant);
-        uint256 trial = rounds.appeal(round, 0, 0, settled(items));
+        uint256 appealRound = rounds.appeal(round, 0, 0, settled(items));
         mine(1);
-        tried(trial, Choice.Accept);
+        tried(appealRound, Choice.Accept);
         vm.assertEq(credits.balanceOf(ownerNamed("worker", 0)), UNITS * PRICE);
         vm.warp(rounds.roundOf(round).deadline);
         vm.recordLogs();
@@ -114,42 +114,42 @@ contract AppealedRoundTest is Appeals {
     function testFuzz_consumedJobThatIsNoLongerAcceptedTaints(bool decided) public {
         uint256 round = judged(Choice.Accept);
         _publish(round, 0xff);
-        uint256 trial = appealed(round);
+        uint256 appealRound = appealed(round);
         if (decided) {
-            rounds.draw(trial);
-            vote(trial, all(SEATS, Choice.Fraud));
+            rounds.draw(appealRound);
+            vote(appealRound, all(SEATS, Choice.Fraud));
         } else {
-            vm.warp(rounds.roundOf(trial).deadline + 1);
+            vm.warp(rounds.roundOf(appealRound).deadline + 1);
         }
         vm.expectEmit(address(rounds));
         emit IRoundsFacts.JobsTainted(round, run, 1);
-        if (decided) rounds.tally(trial);
-        else rounds.draw(trial);
+        if (decided) rounds.tally(appealRound);
+        else rounds.draw(appealRound);
         vm.assertEq(rounds.roundOf(round).consumed, 0xff, "what was trained on stays on record");
     }
 
     function test_jobNobodyTrainedOnTaintsNothing() public {
         uint256 round = judged(Choice.Accept);
         _publish(round, 0xfe);
-        uint256 trial = appealed(round);
+        uint256 appealRound = appealed(round);
         vm.recordLogs();
-        tried(trial, Choice.Fraud);
+        tried(appealRound, Choice.Fraud);
         vm.assertEq(_count(vm.getRecordedLogs(), IRoundsFacts.JobsTainted.selector), 0);
     }
 
     function test_upheldAcceptanceTaintsNothing() public {
         uint256 round = judged(Choice.Accept);
         _publish(round, 0xff);
-        uint256 trial = appealed(round);
+        uint256 appealRound = appealed(round);
         vm.recordLogs();
-        tried(trial, Choice.Accept);
+        tried(appealRound, Choice.Accept);
         vm.assertEq(_count(vm.getRecordedLogs(), IRoundsFacts.JobsTainted.selector), 0);
     }
 
     function test_checkpointDoesNotTakeWhatAnAppealRefused() public {
         uint256 round = judged(Choice.Accept);
-        uint256 trial = appealed(round);
-        tried(trial, Choice.Void);
+        uint256 appealRound = appealed(round);
+        tried(appealRound, Choice.Void);
         Consumption[] memory consumed = new Consumption[](1);
         consumed[0] = Consumption(round, 0xff);
         vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.NotAccepted.selector, round, 1));
@@ -164,13 +164,13 @@ contract AppealedRoundTest is Appeals {
         _publish(round, 0xff);
     }
 
-    /// Neither a trial under way nor one decided is a source of training data.
-    function test_trialItselfIsNeverConsumed() public {
-        uint256 trial = appealed(judged(Choice.Fraud));
-        tried(trial, Choice.Accept);
+    /// Jobs cannot be consumed under an appeal's number, pending or decided.
+    function test_appealItselfIsNeverConsumed() public {
+        uint256 appealRound = appealed(judged(Choice.Fraud));
+        tried(appealRound, Choice.Accept);
         Consumption[] memory consumed = new Consumption[](1);
-        consumed[0] = Consumption(trial, 1);
-        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongState.selector, trial, State.Settled));
+        consumed[0] = Consumption(appealRound, 1);
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongState.selector, appealRound, State.Settled));
         vm.prank(trainer);
         market.publish(run, 1, keccak256("manifest"), consumed);
     }
@@ -208,16 +208,16 @@ contract AppealedRoundTest is Appeals {
     /// A worker may leave before its appeal is lost; what is left of its bond still pays, and no more than that.
     function test_slashOnAppealReachesAnUnbondingBondAndNeverMore() public {
         uint256 round = judged(Choice.Accept);
-        uint256 trial = appealed(round);
+        uint256 appealRound = appealed(round);
         vm.prank(ownerNamed("worker", 0));
         registry.retire(workers[0]);
         vm.prank(address(rounds));
         registry.slash(workers[0], 99, Cause.Fraud, 8 * BOND_PER_JOB - 5);
-        rounds.draw(trial);
-        vote(trial, all(SEATS, Choice.Fraud));
+        rounds.draw(appealRound);
+        vote(appealRound, all(SEATS, Choice.Fraud));
         vm.expectEmit(address(registry));
         emit IRegistry.NodeSlashed(workers[0], ownerNamed("worker", 0), round, Cause.Fraud, 5, 0);
-        rounds.tally(trial);
+        rounds.tally(appealRound);
         settleAll(round);
         requireEnded(round);
     }
@@ -225,12 +225,12 @@ contract AppealedRoundTest is Appeals {
     /// The run may close under an appeal: the deposit and the jurors are paid all the same, and the rest can be refunded.
     function test_closedRunHoldsUpNoAppeal() public {
         uint256 round = judged(Choice.Fraud);
-        uint256 trial = appealed(round);
+        uint256 appealRound = appealed(round);
         vm.startPrank(requester);
         market.close(run);
         market.refund(run, market.runOf(run).escrow);
         vm.stopPrank();
-        tried(trial, Choice.Accept);
+        tried(appealRound, Choice.Accept);
         bytes memory batch = batchOf(round);
         vm.warp(rounds.roundOf(round).deadline);
         rounds.settle(round, 0, fourEach(), batch);

@@ -57,7 +57,7 @@ abstract contract Appeals is Scenario {
         }
     }
 
-    function ballot(uint256 seed, uint256 seats) internal pure returns (Choice[] memory choices) {
+    function revealed(uint256 seed, uint256 seats) internal pure returns (Choice[] memory choices) {
         choices = new Choice[](seats);
         for (uint256 i; i < seats; ++i) {
             choices[i] = Choice((seed >> (8 * i)) % 5);
@@ -101,21 +101,21 @@ abstract contract Appeals is Scenario {
         return rounds.appeal(round, job, 0, batch);
     }
 
-    function appealed(uint256 round) internal returns (uint256 trial) {
-        trial = appealBy(appellant, round, 0);
+    function appealed(uint256 round) internal returns (uint256 appealRound) {
+        appealRound = appealBy(appellant, round, 0);
         mine(1);
     }
 
-    /// Answers who sat there, as an ended trial does not tell.
-    function tried(uint256 trial, Choice[] memory choices) internal returns (uint32[] memory jurors) {
-        rounds.draw(trial);
-        jurors = jurorsOf(trial);
-        vote(trial, choices);
-        tallyDue(trial);
+    /// Returns the jurors, as an ended appeal has no seats.
+    function tried(uint256 appealRound, Choice[] memory choices) internal returns (uint32[] memory jurors) {
+        rounds.draw(appealRound);
+        jurors = jurorsOf(appealRound);
+        vote(appealRound, choices);
+        tallyDue(appealRound);
     }
 
-    function tried(uint256 trial, Choice choice) internal returns (uint32[] memory jurors) {
-        return tried(trial, all(SEATS, choice));
+    function tried(uint256 appealRound, Choice choice) internal returns (uint32[] memory jurors) {
+        return tried(appealRound, all(SEATS, choice));
     }
 
     function settleAll(uint256 round) internal {

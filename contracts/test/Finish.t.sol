@@ -14,13 +14,13 @@ contract FinishTest is Appeals {
 
     function test_roundEndsOnceItsBatchesAreSettledAndItsAppealsDecided() public {
         uint256 round = judged(Choice.Fraud);
-        uint256 trial = appealed(round);
+        uint256 appealRound = appealed(round);
         _refuse(round, 1, 1);
-        rounds.draw(trial);
-        vote(trial, all(SEATS, Choice.Accept));
+        rounds.draw(appealRound);
+        vote(appealRound, all(SEATS, Choice.Accept));
         settleAll(round);
         _refuse(round, 0, 1);
-        tallyDue(trial);
+        tallyDue(appealRound);
         uint128 left = rounds.roundOf(round).reserved;
         // Three jurors are still to be paid: seven of eight of their bits agree with the last verdict.
         vm.expectEmit(address(rounds));
@@ -63,15 +63,15 @@ contract FinishTest is Appeals {
         vote(round, all(3, Choice.Fraud));
         tallyDue(round);
         vm.prank(appellant);
-        uint256 trial = rounds.appeal(round, 0, 0, settled(items));
+        uint256 appealRound = rounds.appeal(round, 0, 0, settled(items));
         mine(1);
-        rounds.draw(trial);
-        vote(trial, all(SEATS, Choice.Accept));
+        rounds.draw(appealRound);
+        vote(appealRound, all(SEATS, Choice.Accept));
         vm.warp(rounds.roundOf(round).deadline);
         rounds.settle(round, 0, fourEach(), settled(items));
         vm.assertEq(registry.nodeOf(workers[0]).inFlight, 3);
         vm.assertEq(registry.nodeOf(workers[1]).inFlight, 4);
-        tallyDue(trial);
+        tallyDue(appealRound);
         rounds.finish(round, fourEach());
         requireEnded(round);
     }

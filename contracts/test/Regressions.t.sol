@@ -85,7 +85,7 @@ contract RegressionsTest is Appeals {
     }
 
     /// Whoever decided on a slash was paid it.
-    function test_jurorsThatCondemnEarnNoMoreThanJurorsThatAccept() public {
+    function test_jurorsThatFindFraudEarnNoMoreThanJurorsThatAccept() public {
         uint256 accepted = judged(Choice.Accept);
         uint32[] memory lenient = jurorsOf(accepted);
         settleAll(accepted);

@@ -11,7 +11,7 @@ interface Storage {
     function load(address target, bytes32 slot) external view returns (bytes32);
 }
 
-/// @title What a round needs until it ends is stored where an ended one left off: nothing of that one may be seen in it
+/// @title Storage of an ended round is reused; its values must not show in the next
 contract RoundStorageTest is Appeals {
     uint32 private large;
 
@@ -46,7 +46,7 @@ contract RoundStorageTest is Appeals {
         requireState(round, State.Tallied);
     }
 
-    /// Makes up for what a node lost by fraud.
+    /// Restores a slashed bond.
     function _heal(uint32 node) private {
         Node memory stored = registry.nodeOf(node);
         uint256 missing = registry.requiredBond(stored.role, stored.capacity) - stored.bond;
@@ -66,7 +66,7 @@ contract RoundStorageTest is Appeals {
         return type(uint256).max >> (256 - jobs);
     }
 
-    /// Up to 64 jobs all bitmaps share a word, up to 128 a vote does.
+    /// Up to 64 jobs all bitmaps share a word; up to 128 jobs both bitmaps of a vote do.
     function test_bitmapsOfEverySizeAreKeptApart() public {
         uint256[8] memory sizes = [uint256(1), 2, 63, 64, 65, 128, 129, 256];
         for (uint256 i; i < sizes.length; ++i) {
@@ -89,7 +89,7 @@ contract RoundStorageTest is Appeals {
         vm.assertEq(rounds.roundOf(round).accepted, _all(200) - 1);
     }
 
-    /// Each has a docket of its own as long as it lives, whichever ended first.
+    /// Live rounds have separate storage, in whatever order they end.
     function test_roundsThatLiveTogetherShareNothing() public {
         uint256 first = _judged(3, 7, 0);
         uint256 second = _judged(5, 31, 0);
@@ -105,8 +105,8 @@ contract RoundStorageTest is Appeals {
         requireState(second, State.Settled);
     }
 
-    /// The last given back is the first to be taken again, and those given back before it are not lost.
-    function test_everyDocketIsUsedAgain() public {
+    /// Storage is taken last in, first out; entries released earlier are not lost.
+    function test_allRoundStorageIsReused() public {
         uint256[3] memory made;
         for (uint256 i; i < 3; ++i) {
             made[i] = openRound(listing(large, 1 + i));
@@ -121,11 +121,11 @@ contract RoundStorageTest is Appeals {
         for (uint256 i; i < 3; ++i) {
             vm.assertEq(rounds.roundOf(made[i]).assignmentsHash, keccak256(listing(large, 11 + i)));
         }
-        vm.assertEq(_dockets(), 3);
+        vm.assertEq(_storageCount(), 3);
     }
 
-    /// How many were ever made: beside the number of rounds in the first word of storage.
-    function _dockets() private view returns (uint256) {
+    /// Number of entries ever created; it shares the first word with the number of rounds.
+    function _storageCount() private view returns (uint256) {
         return uint24(uint256(Storage(address(vm)).load(address(rounds), 0)) >> 208);
     }
 
@@ -141,7 +141,7 @@ contract RoundStorageTest is Appeals {
         vm.assertEq(stored.settledBatches, 0);
     }
 
-    /// A round that ended void leaves the digests of batches behind that nobody settled.
+    /// A void round leaves digests of unsettled batches behind.
     function test_batchesThatNeverSettledAreGone() public {
         uint256 before = openRound(listing(large, 129));
         mine(1);
@@ -165,8 +165,8 @@ contract RoundStorageTest is Appeals {
 
     function test_appealsOfAnEarlierRoundAreNone() public {
         uint256 before = judged(Choice.Fraud);
-        uint256 trial = appealed(before);
-        tried(trial, Choice.Fraud);
+        uint256 appealRound = appealed(before);
+        tried(appealRound, Choice.Fraud);
         settleAll(before);
         requireState(before, State.Settled);
         _heal(workers[0]);
@@ -186,7 +186,7 @@ contract RoundStorageTest is Appeals {
         vm.assertEq(rounds.roundOf(round).accepted, 255);
     }
 
-    /// An ended round tells what it came to, and nothing that only its going on needed.
+    /// An ended round shows its results, and zero for the fields of a live round.
     function test_endedRoundTellsWhatItCameTo() public {
         uint256 round = _whole(70, _all(69), 1 << 69);
         Round memory stored = rounds.roundOf(round);
@@ -199,8 +199,8 @@ contract RoundStorageTest is Appeals {
         vm.assertEq(rounds.seatsOf(round).length, 0);
     }
 
-    /// A round that ended void keeps its docket until its nodes are freed, which needs it.
-    function test_voidRoundKeepsItsDocketUntilFreed() public {
+    /// A void round keeps its storage until its nodes are freed, as `free` reads it.
+    function test_voidRoundKeepsItsStorageUntilFreed() public {
         uint256 round = openRound(listing(large, 2));
         vm.warp(block.timestamp + MAX_ROUND + 1);
         rounds.expire(round);

@@ -247,7 +247,7 @@ abstract contract Scenario is Deployment {
         if (rounds.roundOf(round).state == State.Open) rounds.close(round, assignments);
     }
 
-    /// Tallies what the last reveal did not: a trial, or a committee of which a seat is absent.
+    /// Tallies what the last reveal did not: an appeal, or a committee with an absent seat.
     function tallyDue(uint256 round) internal {
         if (rounds.roundOf(round).state == State.Voting) rounds.tally(round);
     }

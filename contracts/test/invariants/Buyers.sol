@@ -91,7 +91,7 @@ abstract contract Buyers is World {
         uint256 round = _roundIn(pick % 2 == 0 ? State.Tallied : State.Settled, pick / 2);
         Round memory stored = rounds.roundOf(round);
         jobs &= stored.accepted & ~stored.consumed;
-        require(jobs != 0 && !_isTrial(round), "nothing to train on");
+        require(jobs != 0 && !_isAppeal(round), "nothing to train on");
         _due("publish", trainer, address(market), _checkpoint(stored.run, round, jobs));
         _refused("consume twice", trainer, address(market), _checkpoint(stored.run, round, jobs));
         bytes memory unaccepted = _checkpoint(stored.run, round, ~stored.accepted);

@@ -6,10 +6,10 @@ import {Registry} from "../../src/Registry.sol";
 import {Rounds} from "../../src/Rounds.sol";
 import {Accounts} from "./Accounts.sol";
 import {Log, recorder} from "./Recorder.sol";
-import {Trials} from "./Trials.sol";
+import {AppealHistories} from "./AppealHistories.sol";
 
 /// @title Chronicle: the whole market folded from its events, and the rules that only a history can show
-contract Chronicle is Trials {
+contract Chronicle is AppealHistories {
     constructor(Registry registry, Market market, Rounds rounds) Accounts(registry, market, rounds) {}
 
     /// Takes in what was recorded since the last call.

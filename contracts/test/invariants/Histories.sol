@@ -32,7 +32,7 @@ struct History {
 }
 
 /// A vote as it was revealed.
-struct Ballot {
+struct RevealedVote {
     uint32 juror;
     uint256 accept;
     uint256 fraud;
@@ -42,7 +42,7 @@ struct Ballot {
 /// @title Histories: rounds as the events alone tell them
 abstract contract Histories is Bonds {
     mapping(uint256 round => History) internal _histories;
-    mapping(uint256 round => mapping(uint256 attempt => Ballot[])) internal _ballots;
+    mapping(uint256 round => mapping(uint256 attempt => RevealedVote[])) internal _revealedVotes;
     mapping(uint256 round => mapping(uint8 batch => bytes)) internal _batches;
     mapping(uint256 round => mapping(uint256 job => uint256)) internal _claimed;
 
@@ -58,8 +58,8 @@ abstract contract Histories is Bonds {
         return _histories[round].assignments;
     }
 
-    function ballotsOf(uint256 round) external view returns (Ballot[] memory) {
-        return _ballots[round][_histories[round].attempt];
+    function votesOf(uint256 round) external view returns (RevealedVote[] memory) {
+        return _revealedVotes[round][_histories[round].attempt];
     }
 
     function _move(uint256 round, State to) internal {
@@ -119,7 +119,7 @@ abstract contract Histories is Bonds {
         uint256 within = _histories[round].submitted;
         bool abstained = accept == 0 && fraud == 0 && reasons.length == 1 && reasons[0] == 0xff;
         uint32 juror = uint32(uint256(log.topics[2]));
-        _ballots[round][attempt].push(Ballot(juror, accept & within, fraud & within, abstained));
+        _revealedVotes[round][attempt].push(RevealedVote(juror, accept & within, fraud & within, abstained));
     }
 
     function _tally(Log memory log, uint256 round) internal {
@@ -139,7 +139,7 @@ abstract contract Histories is Bonds {
 
     function _requireAbsences(uint256 round) private {
         History storage history = _histories[round];
-        uint256 revealed = _ballots[round][history.attempt].length;
+        uint256 revealed = _revealedVotes[round][history.attempt].length;
         _hold("the absent pay", _absences[round] + revealed == history.committee);
         _absences[round] = 0;
     }
@@ -157,10 +157,10 @@ abstract contract Histories is Bonds {
         _credit(round, round, accepted);
         _hold("pay is units by price", units == _unitsOf(round, accepted));
         _hold("pay is units by price", paid == units * history.pricePerUnit);
-        if (fraud != 0) _condemn(node, _count(fraud));
+        if (fraud != 0) _expectSlashes(node, _count(fraud));
     }
 
-    function _condemn(uint32 node, uint256 jobs) internal {
+    function _expectSlashes(uint32 node, uint256 jobs) internal {
         _unslashed[node] += jobs;
         _unslashedJobs += jobs;
     }
@@ -173,19 +173,19 @@ abstract contract Histories is Bonds {
         inFlightOf[node] -= _count(jobs);
     }
 
-    /// `judged` is the round whose committee decided: the round itself, or the trial of an appeal.
+    /// `judged` is the round whose committee decided: the round itself, or an appeal.
     function _credit(uint256 round, uint256 judged, uint256 jobs) internal {
         History storage history = _histories[round];
         _hold("a job is credited once", history.credited & jobs == 0);
         history.credited |= jobs;
-        Ballot[] storage ballots = _ballots[judged][_histories[judged].attempt];
+        RevealedVote[] storage votes = _revealedVotes[judged][_histories[judged].attempt];
         for (uint256 left = jobs; left != 0; left &= left - 1) {
             uint256 bit = left & (~left + 1);
-            uint256 votes;
-            for (uint256 i; i < ballots.length; ++i) {
-                if (ballots[i].accept & bit != 0) ++votes;
+            uint256 accepting;
+            for (uint256 i; i < votes.length; ++i) {
+                if (votes[i].accept & bit != 0) ++accepting;
             }
-            _hold("credited by a quorum", 2 * votes > _histories[judged].committee);
+            _hold("credited by a quorum", 2 * accepting > _histories[judged].committee);
         }
     }
 

@@ -65,9 +65,9 @@ contract Parties is Owners, Buyers, Providers, Jurors, Appellants, Endings, Gove
     /// An appeal against one of the newest verdicts, taken to its end.
     function appealAndJudge(uint256 pick, uint256 mood) external {
         appealOne(_appealable(pick), pick / 8);
-        uint256 trial = rounds.roundCount();
+        uint256 appealRound = rounds.roundCount();
         for (uint256 i; i < 6; ++i) {
-            _step(trial, uint256(keccak256(abi.encode(mood, i))));
+            _step(appealRound, uint256(keccak256(abi.encode(mood, i))));
         }
         _count("appeal and judge");
     }
@@ -76,14 +76,14 @@ contract Parties is Owners, Buyers, Providers, Jurors, Appellants, Endings, Gove
     function settleBeforeTheAppeal(uint256 pick, uint256 mood) external {
         uint256 round = _appealable(pick);
         appealOne(round, pick / 8);
-        uint256 trial = rounds.roundCount();
-        _step(trial, mood);
-        vote(trial, mood);
+        uint256 appealRound = rounds.roundCount();
+        _step(appealRound, mood);
+        vote(appealRound, mood);
         for (uint256 i = rounds.roundOf(round).batches + 1; i > 0; --i) {
             tickOnce(round);
         }
         for (uint256 i; i < 4; ++i) {
-            tickOnce(trial);
+            tickOnce(appealRound);
         }
         tickOnce(round);
         _count("settle before the appeal");

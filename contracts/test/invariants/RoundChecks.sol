@@ -2,7 +2,7 @@
 pragma solidity ^0.8.28;
 
 import {Appeal, Round, Seat, State} from "../../src/interfaces/IRounds.sol";
-import {Ballot, History} from "./Histories.sol";
+import {RevealedVote, History} from "./Histories.sol";
 import {Checks} from "./Checks.sol";
 
 /// @title RoundChecks: rounds, verdicts and appeals, at any moment
@@ -12,7 +12,7 @@ abstract contract RoundChecks is Checks {
             Round memory stored = rounds.roundOf(round);
             History memory told = chronicle.historyOf(round);
             eventsTellARound(stored, told);
-            docketsAreTheirRounds(stored, told);
+            storageBelongsToItsRound(stored, told);
             verdictsStayWithinWhatWasSubmitted(stored);
             trainedOnWasAccepted(stored, told);
             appealsPendingAreUndecided(round, told);
@@ -40,23 +40,23 @@ abstract contract RoundChecks is Checks {
         vm.assertEq(stored.attempt, told.attempt, "events tell the attempt");
     }
 
-    /// What a round needs until it ends is in a docket, which is used again: it must hold nothing of the round before.
-    function docketsAreTheirRounds(Round memory stored, History memory told) internal pure {
+    /// Round storage is reused: it must hold no values of an earlier round.
+    function storageBelongsToItsRound(Round memory stored, History memory told) internal pure {
         bool ended = stored.state == State.Settled || stored.state == State.Void;
         if (stored.openedAt == 0) {
-            vm.assertTrue(ended, "a round has its docket until it ends");
+            vm.assertTrue(ended, "a round has storage until it ends");
             vm.assertTrue(
                 stored.assignmentsHash == 0 && stored.eligible == 0 && stored.closeBlock == 0,
-                "an ended round has no docket"
+                "an ended round has no storage"
             );
             return;
         }
-        vm.assertTrue(stored.state != State.Settled, "a settled round has no docket");
+        vm.assertTrue(stored.state != State.Settled, "a settled round has no storage");
         vm.assertEq(stored.appealed, told.appealed, "events tell what was appealed");
         vm.assertEq(stored.appeals, told.appeals, "events tell the appeals pending");
-        vm.assertEq(stored.jurorFee, told.jurorFee, "a docket has its round's fee");
-        vm.assertEq(stored.pricePerUnit, told.pricePerUnit, "a docket has its round's price");
-        vm.assertEq(stored.maxUnits, told.maxUnits, "a docket has its round's units");
+        vm.assertEq(stored.jurorFee, told.jurorFee, "storage has its round's fee");
+        vm.assertEq(stored.pricePerUnit, told.pricePerUnit, "storage has its round's price");
+        vm.assertEq(stored.maxUnits, told.maxUnits, "storage has its round's units");
         bytes32 hash = told.parent == 0 ? keccak256(told.assignments) : bytes32(0);
         vm.assertEq(stored.assignmentsHash, hash);
     }
@@ -79,10 +79,10 @@ abstract contract RoundChecks is Checks {
     function appealsPendingAreUndecided(uint256 round, History memory told) internal view {
         uint256 pending;
         for (uint256 left = told.appealed; left != 0; left &= left - 1) {
-            uint256 trial = rounds.appealOf(round, _lowest(left));
-            Appeal memory made = rounds.appealAt(trial);
-            vm.assertTrue(made.round == round && made.job == _lowest(left), "an appeal knows its job");
-            State state = rounds.roundOf(trial).state;
+            uint256 appealRound = rounds.appealOf(round, _lowest(left));
+            Appeal memory filed = rounds.appealAt(appealRound);
+            vm.assertTrue(filed.round == round && filed.job == _lowest(left), "an appeal knows its job");
+            State state = rounds.roundOf(appealRound).state;
             if (state != State.Settled && state != State.Void) ++pending;
         }
         vm.assertEq(told.appeals, pending, "appeals pending are the undecided");
@@ -132,20 +132,20 @@ abstract contract RoundChecks is Checks {
 
     /// Job by job and vote by vote, from the votes as revealed; what an appeal decided is left to the appeal's own tally.
     function majorityIsCounting(uint256 round, Round memory stored, History memory told) internal view {
-        Ballot[] memory ballots = chronicle.ballotsOf(round);
+        RevealedVote[] memory votes = chronicle.votesOf(round);
         for (uint256 left = stored.submitted & ~told.appealed; left != 0; left &= left - 1) {
             uint256 bit = left & (~left + 1);
             (uint256 accepts, uint256 frauds) = (0, 0);
-            for (uint256 i; i < ballots.length; ++i) {
-                if (ballots[i].accept & bit != 0) ++accepts;
-                if (ballots[i].fraud & bit != 0) ++frauds;
+            for (uint256 i; i < votes.length; ++i) {
+                if (votes[i].accept & bit != 0) ++accepts;
+                if (votes[i].fraud & bit != 0) ++frauds;
             }
             vm.assertTrue((stored.accepted & bit != 0) == (2 * accepts > stored.committee), "acceptance is counting");
             vm.assertTrue((stored.fraud & bit != 0) == (2 * frauds > stored.committee), "fraud is counting");
         }
         uint256 voted;
-        for (uint256 i; i < ballots.length; ++i) {
-            if (!ballots[i].abstained) ++voted;
+        for (uint256 i; i < votes.length; ++i) {
+            if (!votes[i].abstained) ++voted;
         }
         vm.assertTrue(2 * voted > stored.committee, "a verdict has its quorum");
     }

@@ -150,7 +150,7 @@ abstract contract World is Scenario {
         require(!market.runOf(run_).closed, "closed");
     }
 
-    function _isTrial(uint256 round) internal view returns (bool) {
+    function _isAppeal(uint256 round) internal view returns (bool) {
         return rounds.appealAt(round).round != 0;
     }
 

@@ -5,8 +5,8 @@ import {IRoundsFacts, State, Verdict} from "../../src/interfaces/IRounds.sol";
 import {Histories, History} from "./Histories.sol";
 import {Log} from "./Recorder.sol";
 
-/// @title Trials: appeals, and which event tells what about a round
-abstract contract Trials is Histories {
+/// @title AppealHistories: rounds and appeals folded from events
+abstract contract AppealHistories is Histories {
     uint256 public upheld;
     uint256 public overturned;
     uint256 public undecided;
@@ -50,14 +50,14 @@ abstract contract Trials is Histories {
         _hold("one appeal a job", parent.appealed & bit == 0 && parent.settled & bit == 0);
         parent.appealed |= bit;
         ++parent.appeals;
-        History storage trial = _histories[appealed];
-        trial.parent = round;
-        trial.submitted = bit;
-        trial.state = State.Closed;
-        trial.committee = ROUNDS.roundOf(appealed).committee;
-        uint256 most = trial.committee + (trial.committee - 1) / 2;
+        History storage appealRound = _histories[appealed];
+        appealRound.parent = round;
+        appealRound.submitted = bit;
+        appealRound.state = State.Closed;
+        appealRound.committee = ROUNDS.roundOf(appealed).committee;
+        uint256 most = appealRound.committee + (appealRound.committee - 1) / 2;
         uint256 fee = parent.jurorFee;
-        trial.jurorFee = fee;
+        appealRound.jurorFee = fee;
         _hold("a deposit covers bond and fees", deposit == ROUNDS.terms().appealBond + most * fee);
     }
 
@@ -77,7 +77,7 @@ abstract contract Trials is Histories {
         }
         _hold("pay is units by price", paid == units * parent.pricePerUnit);
         _hold("only accepted work is paid", verdict == Verdict.Accepted || paid == 0);
-        if (verdict == Verdict.Fraud) _condemn(node, 1);
+        if (verdict == Verdict.Fraud) _expectSlashes(node, 1);
     }
 
     function _decide(Log memory log, uint256 appealed, uint256 round) private {
