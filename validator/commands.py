@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from protocol.node.console import EXIT_REFUSED, guard, show
+from protocol.wire.rules import DEFAULT_ENGINE
 
 app = typer.Typer(help="Judge rollouts and vote.", no_args_is_help=True)
 
@@ -117,7 +118,7 @@ def calibrate(
     out: Annotated[Path, typer.Option("--out", help="Where the rules go; the report is written beside them.")],
     model: Annotated[list[Path], typer.Option("--model", help="A model directory; repeat it for later versions.")],
     rollouts: Annotated[int, typer.Option("--rollouts", min=0, help="Honest rollouts of each model by each engine.")],
-    engines: Annotated[str, typer.Option("--engines", help="Worker engines, by commas.")] = "transformers",
+    engines: Annotated[str, typer.Option("--engines", help="Worker engines, comma-separated.")] = DEFAULT_ENGINE,
     run_file: Annotated[
         Path | None, typer.Option("--run-file", help="Whose rules to calibrate; the built-in run's if left out.")
     ] = None,

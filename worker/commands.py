@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from protocol.node.console import EXIT_REFUSED, guard, show
+from protocol.wire.rules import DEFAULT_ENGINE
 
 app = typer.Typer(help="Generate rollouts and earn credits.", no_args_is_help=True)
 
@@ -51,11 +52,20 @@ def doctor(settings: EnvFile = None, json: Annotated[bool, typer.Option("--json"
 
 @app.command()
 @guard
+def engines(json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+    """List the engines and the versions that are installed."""
+    from worker.engines.registry import ENGINES
+
+    show([{"name": entry.name, "installed": entry.versions()} for entry in ENGINES.values()], json, "engines")
+
+
+@app.command()
+@guard
 def generate(
     rules: Annotated[Path, typer.Option("--rules", help="The run's rules; their thresholds do not matter.")],
     model: Annotated[Path, typer.Option("--model", help="A model directory in Hugging Face's layout.")],
     out: Annotated[Path, typer.Option("--out", help="An empty folder, or one that is not there.")],
-    engine: Annotated[str, typer.Option("--engine", help="What generates.")] = "transformers",
+    engine: Annotated[str, typer.Option("--engine", help="Engine that generates.")] = DEFAULT_ENGINE,
     batches: Annotated[str, typer.Option("--batches", help="Rollouts decoded at a time, sizes by commas.")] = "64",
     rollouts: Annotated[int, typer.Option("--rollouts", min=1, help="How many in all; whole jobs are made.")] = 512,
     seed: Annotated[int, typer.Option("--seed", min=0, help="What prompts and noise follow from.")] = 1,

@@ -1,4 +1,4 @@
-"""Puts a worker together from its settings and runs it."""
+"""Assembles a worker from its settings and runs it."""
 
 from __future__ import annotations
 
@@ -21,24 +21,33 @@ INTERVAL_SECONDS = 0.05
 
 
 def build(settings: WorkerSettings, produce: Produce = Producer) -> Worker:
-    """Connects to chain and coordinator and returns the worker; ``Misconfigured`` says what is missing."""
+    """Connects to chain and coordinator and returns the worker.
+
+    Raises:
+        Misconfigured: a key, a node, a run or an engine is missing; the message says which.
+        Unavailable: the chain or the coordinator does not answer.
+    """
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     wallet = settings.wallet()
     chain = Chain.connect(settings.rpc_url, settings.addresses)
     client = CoordinatorClient(settings.coordinator_url, wallet, chain.chain_id, chain.deployment.address_of("Rounds"))
     rules_hash = chain.latest().run(settings.run).terms.rules_hash
     rules = decode_rules(client.rules(rules_hash), rules_hash)
-    engine = _engine(settings, rules)
+    engine = engine_of(settings, rules)
     sender = Sender(chain, wallet, settings.state_dir / "sender.db")
     return Worker(settings, wallet, chain, client, sender, engine, produce)
 
 
-def _engine(settings: WorkerSettings, rules: Rules) -> Engine:
-    """The engine of the settings, where the run's thresholds were calibrated for it."""
+def engine_of(settings: WorkerSettings, rules: Rules) -> Engine:
+    """Returns the engine that the settings name, without a model.
+
+    Raises:
+        Misconfigured: the run's thresholds were not calibrated for it, or it is not installed.
+    """
     if settings.engine not in rules.model.worker_engines:
         raise Misconfigured(
-            f"run {settings.run} was not calibrated for {settings.engine}, and honest work could be condemned: "
-            f"set ASSIZE_WORKER_ENGINE to {' or '.join(rules.model.worker_engines)}"
+            f"run {settings.run} does not allow engine {settings.engine!r}: its thresholds were not calibrated for it; "
+            f"set ASSIZE_WORKER_ENGINE to one of {', '.join(rules.model.worker_engines)}"
         )
     return make_engine(settings.engine, rules.model.dtype, settings.device)
 

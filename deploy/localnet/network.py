@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 import time
@@ -25,6 +24,8 @@ from ledger.store.index import sync
 from protocol.chain.reading.client import Chain
 from protocol.errors import Misconfigured, Unavailable
 from protocol.tensor.directory import check_model_directory
+from protocol.wire.rules import DEFAULT_ENGINE
+from worker.engines.registry import find_engine
 
 DEFAULT_ROOT = ROOT / ".localnet"
 LOOK_SECONDS = 0.5
@@ -50,7 +51,7 @@ class Options:
     evaluate_every: int = 10
     target_accuracy: float | None = None
     faulty_committee: bool = False
-    engine: str = "transformers"
+    engine: str = DEFAULT_ENGINE
 
 
 class Localnet:
@@ -80,8 +81,7 @@ class Localnet:
 
     def _check_engine(self) -> None:
         """Before anything starts: a worker that cannot would only say so a minute later."""
-        if self.options.engine == "vllm" and importlib.util.find_spec("vllm") is None:
-            raise Misconfigured("vLLM is not installed: run `make vllm` first")
+        find_engine(self.options.engine).check_installed()
         if self.options.engine not in self.run_file.rules.model.worker_engines:
             raise Misconfigured(f"{self.options.run_file} does not allow {self.options.engine}: see its worker_engines")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from protocol.chain.structs import MarketTerms, ProtocolTerms, RegistryTerms, RoundsTerms
+from protocol.wire.rules import DEFAULT_ENGINE
 
 ETHER = 10**18
 
@@ -47,7 +48,7 @@ class Party:
     capacity: int = 1
     adversary: str | None = None
     purse: int = 0
-    engine: str = "transformers"
+    engine: str = DEFAULT_ENGINE
 
     @property
     def owner(self) -> str:
@@ -65,7 +66,7 @@ class Party:
         return BOND_PER_JOB * self.capacity if self.role == "worker" else VALIDATOR_BOND
 
 
-def parties(adversary: str, jobs_in_flight: int, engine: str = "transformers") -> tuple[Party, ...]:
+def parties(adversary: str, jobs_in_flight: int, engine: str = DEFAULT_ENGINE) -> tuple[Party, ...]:
     """Two honest workers, the second on ``engine``, one that cheats in the way named, and three validators."""
     return (
         Party("worker-1", "worker", jobs_in_flight),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from eth_utils import keccak
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -16,6 +16,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from protocol.errors import Rejected
 
 MAX_RULES_BYTES = 64 * 1024
+
+DEFAULT_ENGINE = "transformers"
+"""The engine of rules and settings that name none."""
+
+EngineName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
+"""Name of a worker's engine. Whether such an engine exists is for workers and calibration to check."""
 
 
 class _Frozen(BaseModel):
@@ -30,7 +36,7 @@ class ModelRules(_Frozen):
 
     dtype: Literal["float32", "bfloat16"]
     head_dtype: Literal["float32", "bfloat16"]
-    worker_engines: tuple[Literal["transformers", "vllm"], ...] = Field(default=("transformers",), min_length=1)
+    worker_engines: tuple[EngineName, ...] = Field(default=(DEFAULT_ENGINE,), min_length=1)
 
 
 class EnvironmentRules(_Frozen):

@@ -81,7 +81,7 @@ def test_what_will_not_do_is_told_before_anything_is_made(
     (tmp_path / "wrong.toml").write_text(RUN_FILE.replace("temperature = 1.0", "temperature = 9"))
     for changed, words in (
         ({"--model": tmp_path}, "no model directory"),
-        ({"--engines": "steam"}, "transformers and vllm"),
+        ({"--engines": "steam"}, "unknown engine 'steam': expected transformers, vllm"),
         ({"--rollouts": 0}, "nothing to measure"),
         ({"--headroom": 0.5}, "1 or more"),
         ({"--void-rate": 2}, "between 0 and 1"),

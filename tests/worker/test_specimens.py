@@ -73,7 +73,7 @@ def test_what_will_not_do_is_told_in_a_sentence(rules_file: Path, small_model: P
         sizes("1,none")
     for changed, words in (
         (("--rules", tmp_path / "nowhere.json"), "cannot read the rules"),
-        (("--engine", "steam"), "choose from transformers"),
+        (("--engine", "steam"), "expected one of transformers, vllm"),
         (("--model", tmp_path), "model directory"),
         (("--batches", "0"), "batch sizes"),
     ):

@@ -124,8 +124,6 @@ def _check(options: CalibrationOptions) -> None:
     """Refuses what would only fail after an hour."""
     if not options.models:
         raise Misconfigured("give at least one model directory, with --model")
-    if not options.engines or set(options.engines) - {"transformers", "vllm"}:
-        raise Misconfigured(f"engines are transformers and vllm, by commas, not {','.join(options.engines)!r}")
     if not 0 < options.void_rate < 1:
         raise Misconfigured(
             f"the share of honest jobs that may be void lies between 0 and 1, not at {options.void_rate}"
@@ -139,6 +137,16 @@ def _check(options: CalibrationOptions) -> None:
             raise Misconfigured(f"{path} cannot be written: there is no folder {path.parent}")
     for text in options.against:
         read_specimens(_named(text)[1])
+    _check_engines(options.engines)
+
+
+def _check_engines(engines: Sequence[str]) -> None:
+    """Refuses engines that the worker's registry lacks."""
+    lines: list[str] = []
+    _worker(["worker", "engines", "--json"], lines.append)
+    known = [entry["name"] for entry in json.loads(lines[-1])]
+    if unknown := [name for name in engines if name not in known]:
+        raise Misconfigured(f"unknown engine {unknown[0]!r}: expected {', '.join(known)}, comma-separated")
 
 
 def _named(text: str) -> tuple[str, Path]:
@@ -185,8 +193,8 @@ def _worker(words: Sequence[str], say: Callable[[str], None]) -> None:
                 say(told.rstrip())
         if child.returncode:
             complaints.seek(0)
-            last = ([text for text in complaints.read().splitlines() if text.strip()] or ["it said nothing"])[-1]
-            raise Misconfigured(f"the worker could not generate: {last.removeprefix('assize: ')}")
+            last = ([text for text in complaints.read().splitlines() if text.strip()] or ["no output"])[-1]
+            raise Misconfigured(f"assize {' '.join(words[:2])} failed: {last.removeprefix('assize: ')}")
 
 
 def _write(options: CalibrationOptions, result: Calibration) -> None:

