@@ -149,17 +149,16 @@ class Worker:
             Rejected: the coordinator says otherwise.
             Misconfigured: the owner has consented to other rules since this worker was started.
         """
-        packed = bytes.fromhex(assignment.assignments[2:])
         reader = self.chain.latest()
         standing = reader.round(assignment.round)
         if standing.state is State.NONE:
             raise Unavailable(f"this node's RPC does not know round {assignment.round} yet")
         beacon = self.chain.block(standing.open_block).hash
-        if beacon.hex() != assignment.beacon[2:]:
+        if beacon != assignment.beacon:
             raise Rejected(f"round {assignment.round}: the coordinator's beacon is not the hash of the opening block")
         if (standing.run, standing.policy_version) != (self.settings.run, assignment.policy_version):
             raise Rejected(f"round {assignment.round}: the coordinator names another run or policy than the chain")
-        if keccak(packed) != standing.assignments_hash:
+        if keccak(assignment.assignments) != standing.assignments_hash:
             raise Rejected(f"round {assignment.round}: the coordinator's assignments are not those on chain")
         if reader.joined_at(standing.run, self.node) not in (self.terms.rules_hash, bytes(32)):
             raise Misconfigured(f"node {self.node} has joined run {standing.run} at new rules: start the worker again")
@@ -167,7 +166,7 @@ class Worker:
         return Work(
             round=assignment.round,
             node=self.node,
-            jobs=jobs_of(packed, self.node),
+            jobs=jobs_of(assignment.assignments, self.node),
             beacon=beacon,
             policy_version=assignment.policy_version,
             manifest_root=root,
@@ -196,17 +195,17 @@ class Worker:
             )
             signed = SubmissionRequest(
                 node=work.node,
-                beacon="0x" + work.beacon.hex(),
-                leaves="0x" + packed.hex(),
+                beacon=work.beacon,
+                leaves=packed,
                 uri=uri,
-                signature="0x" + self.signer.sign_typed(message).hex(),
+                signature=self.signer.sign_typed(message),
             )
             self.outbox.put_submission(work.round, part[0].job, signed)
 
     def _hand_in(self, round_: int, asked: set[int]) -> None:
         """Sends the signatures of the jobs asked for: the coordinator asks until it holds them."""
         for submission in self.outbox.submissions(round_):
-            if asked & {leaf.job for leaf in unpack_leaves(bytes.fromhex(submission.leaves[2:]))}:
+            if asked & {leaf.job for leaf in unpack_leaves(submission.leaves)}:
                 self.client.submit(round_, submission)
 
     def _load(self, version: int, root: bytes) -> None:
@@ -266,18 +265,10 @@ class Worker:
         assignment = self.outbox.assignment(round_)
         if assignment is None:
             return
-        packed = bytes.fromhex(assignment.assignments[2:])
         for request in self.outbox.submissions(round_):
-            leaves = bytes.fromhex(request.leaves[2:])
-            if bitmap_of(leaf.job for leaf in unpack_leaves(leaves)) & submitted:
+            if bitmap_of(leaf.job for leaf in unpack_leaves(request.leaves)) & submitted:
                 continue
-            own = Submission(
-                request.node,
-                bytes.fromhex(request.beacon[2:]),
-                leaves,
-                request.uri,
-                bytes.fromhex(request.signature[2:]),
-            )
-            call = calls.submit(self.chain.deployment, round_, packed, (own,))
+            own = Submission(request.node, request.beacon, request.leaves, request.uri, request.signature)
+            call = calls.submit(self.chain.deployment, round_, assignment.assignments, (own,))
             self.renewing.send(f"submit/{round_}", call)
             self.log.warning("submitted_for_itself", round=round_)

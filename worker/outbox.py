@@ -64,11 +64,7 @@ class Outbox:
 
     def signed_jobs(self, round_: int) -> set[int]:
         """Jobs of a round whose leaves are signed: their artifacts were kept before."""
-        return {
-            leaf.job
-            for submission in self.submissions(round_)
-            for leaf in unpack_leaves(bytes.fromhex(submission.leaves[2:]))
-        }
+        return {leaf.job for submission in self.submissions(round_) for leaf in unpack_leaves(submission.leaves)}
 
     def drop(self, round_: int) -> None:
         """The round is over: nobody will ask again."""

@@ -40,9 +40,9 @@ def _assignment(round_: Round, jobs: list[int]) -> Assignment:
         run=round_.run,
         step=round_.step,
         policy_version=round_.policy_version,
-        beacon="0x" + round_.beacon.hex(),
+        beacon=round_.beacon,
         open_block=round_.open_block,
         deadline=round_.deadline,
-        assignments="0x" + round_.assignments.hex(),
+        assignments=round_.assignments,
         jobs=jobs,
     )

@@ -200,10 +200,10 @@ def _claim(round_id: int, request: SubmissionRequest) -> Claim:
     return Claim(
         round=round_id,
         node=request.node,
-        leaves=bytes.fromhex(request.leaves[2:]),
-        beacon=bytes.fromhex(request.beacon[2:]),
+        leaves=request.leaves,
+        beacon=request.beacon,
         uri=request.uri,
-        signature=bytes.fromhex(request.signature[2:]),
+        signature=request.signature,
         received_at=time.time(),
     )
 

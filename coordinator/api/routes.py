@@ -96,7 +96,7 @@ async def artifact(request: Request, round_id: Id, job: Job) -> api.ArtifactRece
     root = await run_in_threadpool(desk.intake.artifact, caller, round_id, job, body)
     UPLOADS.inc()
     UPLOADED_BYTES.inc(len(body))
-    return api.ArtifactReceipt(root="0x" + root.hex())
+    return api.ArtifactReceipt(root=root)
 
 
 @router.post("/rounds/{round_id}/submissions", openapi_extra=signed_by_node(api.SubmissionRequest))
@@ -122,7 +122,7 @@ async def evidence(request: Request, root: Root) -> api.EvidenceReceipt:
     desk = _desk(request)
     caller, body = await _signed(request, desk.most_evidence_bytes)
     await run_in_threadpool(desk.intake.evidence, caller, _bytes(root), body)
-    return api.EvidenceReceipt(root="0x" + _bytes(root).hex())
+    return api.EvidenceReceipt(root=_bytes(root))
 
 
 @router.get("/evidence/{root}")

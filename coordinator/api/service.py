@@ -83,7 +83,7 @@ class Desk:
         deployment = self._deployment
         return api.RunDescription(
             run=run.id,
-            rules_hash="0x" + run.rules_hash.hex(),
+            rules_hash=run.rules_hash,
             rules=decode_rules(rules, run.rules_hash).model_dump(mode="json"),
             chain=api.ChainIdentity(
                 chain_id=deployment.chain_id,

@@ -93,7 +93,7 @@ class CoordinatorClient:
         """Uploads the Parquet bytes of a job; once this returns they are durable. Returns the root they were given."""
         path = f"/rounds/{round_id}/jobs/{job}/artifact"
         answer = self._send("PUT", path, artifact, signed=True, kind="application/vnd.apache.parquet", extra_seconds=45)
-        return bytes.fromhex(_parse(api.ArtifactReceipt, answer).root[2:])
+        return _parse(api.ArtifactReceipt, answer).root
 
     def submit(self, round_id: int, submission: api.SubmissionRequest) -> api.SubmissionReceipt:
         """Hands in signed leaves; once this returns they are durable."""

@@ -66,7 +66,7 @@ class Relay:
             with self._taking:
                 held = {version for version, _ in self._store.checkpoints(run)}
                 if len({version for version in held if version > entry.version}) < self._versions_kept:
-                    self._take_one(run, entry.version, bytes.fromhex(entry.root[2:]))
+                    self._take_one(run, entry.version, entry.root)
 
     def _take_one(self, run: int, version: int, root: bytes) -> None:
         signed = self._store.manifest(run, version, root)

@@ -83,7 +83,7 @@ async def _listing(store: ChunkStore, request: Request) -> Response:
             seen, held = changed_at, store.checkpoints(run)
             tag = f'"{blake3(repr(held).encode()).hexdigest()[:32]}"'
             if tag != known:
-                entries = [CheckpointEntry(version=version, root=f"0x{root.hex()}") for version, root in held[-1024:]]
+                entries = [CheckpointEntry(version=version, root=root) for version, root in held[-1024:]]
                 return _json(CheckpointList(checkpoints=entries), {"ETag": tag})
         if loop.time() >= until:
             return Response(status_code=304)

@@ -13,19 +13,44 @@
     GET  /evidence/{root}                     -> bytes
 
 Every refusal is an `ErrorBody` with a 4xx, or 503 while the coordinator's store or chain is out of reach. Hashes, roots
-and byte strings are lower-case 0x-hex; wei are decimal strings; times are unix seconds. Unknown fields are refused on
-both sides. PURE.
+and byte strings are bytes in Python and lower-case 0x-hex in JSON; wei are decimal strings; times are unix seconds.
+Unknown fields are refused on both sides. PURE.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
-Bytes32 = Annotated[str, Field(pattern=r"^0x[0-9a-f]{64}$")]
-Hex = Annotated[str, Field(pattern=r"^0x([0-9a-f]{2})*$", max_length=1 << 16)]
-Signature = Annotated[str, Field(pattern=r"^0x[0-9a-f]{130}$")]
+
+@dataclass(frozen=True, slots=True)
+class _InHex:
+    """Marks a field of bytes that is lower-case 0x-hex in JSON; ``pattern`` and ``max_length`` bound that text."""
+
+    pattern: str
+    max_length: int | None = None
+
+    def __get_pydantic_core_schema__(self, source: type[bytes], handler: GetCoreSchemaHandler) -> CoreSchema:
+        text = core_schema.str_schema(pattern=self.pattern, max_length=self.max_length)
+        return core_schema.no_info_before_validator_function(
+            lambda value: _to_hex(value) if isinstance(value, bytes) else value,
+            core_schema.no_info_after_validator_function(lambda value: bytes.fromhex(value[2:]), text),
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                _to_hex, return_schema=text, when_used="json"
+            ),
+        )
+
+
+def _to_hex(value: bytes) -> str:
+    return "0x" + value.hex()
+
+
+Bytes32 = Annotated[bytes, _InHex(r"^0x[0-9a-f]{64}$")]
+HexBytes = Annotated[bytes, _InHex(r"^0x([0-9a-f]{2})*$", 1 << 16)]
+Signature = Annotated[bytes, _InHex(r"^0x[0-9a-f]{130}$")]
 Address = Annotated[str, Field(pattern=r"^0x[0-9a-fA-F]{40}$")]
 Wei = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,77})$")]
 Id = Annotated[int, Field(ge=0, lt=1 << 256)]
@@ -120,7 +145,7 @@ class Assignment(Body):
     beacon: Bytes32
     open_block: Annotated[int, Field(ge=0)]
     deadline: Seconds
-    assignments: Hex
+    assignments: HexBytes
     jobs: list[Job]
 
 
@@ -141,7 +166,7 @@ class SubmissionRequest(Body):
 
     node: NodeId
     beacon: Bytes32
-    leaves: Hex
+    leaves: HexBytes
     uri: Text
     signature: Signature
 

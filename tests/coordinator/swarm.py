@@ -227,16 +227,16 @@ class Swarm:
     ) -> api.SubmissionRequest:
         """Leaves signed by the worker, or by ``signer``."""
         deployment, packed = self.chain.deployment, pack_leaves(leaves)
-        uri, beacon = f"{self.url}/artifacts/", bytes.fromhex(assignment.beacon[2:])
+        uri, beacon = f"{self.url}/artifacts/", assignment.beacon
         message = auth.submission(
             deployment.chain_id, deployment.rounds, assignment.round, worker.node, beacon, packed, uri
         )
         return api.SubmissionRequest(
             node=worker.node,
             beacon=assignment.beacon,
-            leaves="0x" + packed.hex(),
+            leaves=packed,
             uri=uri,
-            signature="0x" + (signer or worker.key).sign_typed(message).hex(),
+            signature=(signer or worker.key).sign_typed(message),
         )
 
 

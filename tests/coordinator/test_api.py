@@ -172,7 +172,7 @@ def test_the_run_its_rules_and_uploads_are_public(
     client, worker, job = swarm.client(swarm.workers[0]), swarm.workers[0], assignment.jobs[0]
     described = client.run(swarm.run)
     assert described.chain.rounds == swarm.chain.deployment.rounds
-    assert client.rules(bytes.fromhex(described.rules_hash[2:]))
+    assert client.rules(described.rules_hash)
     data = rollout.encode(artifact(assignment.round, job, worker.node))
     root = client.upload(assignment.round, job, data)
     assert client.artifact(root) == data

@@ -25,6 +25,6 @@ def test_no_request_is_answered_with_a_server_error(
         "round_id": [assignment.round],
         "job": [0, 1, 2, 3],
         "root": ["0x" + leaf.root.hex() for leaf in leaves],
-        "hash": [swarm.client(worker).run(swarm.run).rules_hash],
+        "hash": ["0x" + swarm.client(worker).run(swarm.run).rules_hash.hex()],
     }
     ask("coordinator", api, known, partial(headers, swarm, worker))

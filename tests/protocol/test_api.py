@@ -25,6 +25,15 @@ def test_a_body_comes_back_as_it_was_sent():
     assert api.Assignments.model_validate_json(sent.model_dump_json()) == sent
 
 
+def test_bytes_are_hex_in_json_and_bytes_in_python():
+    sent = api.Assignment(**ASSIGNMENT)
+    assert (sent.beacon, sent.assignments) == (b"\xab" * 32, b"\x00\x00\x00\x01\x03")
+    assert sent.model_dump(mode="json") == ASSIGNMENT
+    assert api.Assignment(**ASSIGNMENT | {"beacon": b"\xab" * 32}) == sent
+    with pytest.raises(ValidationError):
+        api.Assignment(**ASSIGNMENT | {"beacon": b"\xab" * 31})
+
+
 @pytest.mark.parametrize(
     "change",
     [

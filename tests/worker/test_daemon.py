@@ -52,7 +52,7 @@ def test_what_is_assigned_is_made_proved_uploaded_signed_and_relayed(farm: Farm)
     assert standing.submitted & jobs_of(farm, assignment) == jobs_of(farm, assignment)
     deployment = farm.swarm.chain.deployment
     for submission in worker.outbox.submissions(assignment.round):
-        for leaf in unpack_leaves(bytes.fromhex(submission.leaves[2:])):
+        for leaf in unpack_leaves(submission.leaves):
             artifact = decode(farm.swarm.client(farm.party).artifact(leaf.root))
             assert artifact_root(deployment.chain_id, deployment.rounds, artifact) == leaf.root
             assert (artifact.round, artifact.job, artifact.node) == (assignment.round, leaf.job, farm.party.node)
@@ -77,8 +77,8 @@ def test_a_beacon_that_is_not_the_opening_blocks_hash_is_refused_before_any_work
     honest.close()
     other = farm.swarm.chain.block(assignment.open_block - 1)
     for lies in (
-        {"beacon": "0x" + "0b" * 32},
-        {"beacon": "0x" + other.hash.hex(), "open_block": other.number},
+        {"beacon": b"\x0b" * 32},
+        {"beacon": other.hash, "open_block": other.number},
     ):
         worker = farm.worker("wary", coordinator_url=liar(farm, assignment, **lies))
         with pytest.raises(Rejected, match="beacon"):
@@ -89,7 +89,11 @@ def test_a_beacon_that_is_not_the_opening_blocks_hash_is_refused_before_any_work
 
 @pytest.mark.parametrize(
     ("lies", "words"),
-    [({"policy_version": 3}, "policy"), ({"assignments": "0x0000000104"}, "assignments"), ({"round": 99}, "not know")],
+    [
+        ({"policy_version": 3}, "policy"),
+        ({"assignments": bytes.fromhex("0000000104")}, "assignments"),
+        ({"round": 99}, "not know"),
+    ],
 )
 def test_what_the_coordinator_says_against_the_chain_is_refused(
     farm: Farm, lies: dict[str, object], words: str
@@ -165,7 +169,7 @@ def test_signatures_the_coordinator_lost_are_sent_again_not_made_again(farm: Far
 def made(farm: Farm, worker: Worker, assignment: Assignment) -> list[Finished]:
     """The jobs of an assignment, made without being handed in."""
     worker._load(0, farm.root)
-    beacon = bytes.fromhex(assignment.beacon[2:])
+    beacon = assignment.beacon
     work = Work(assignment.round, worker.node, tuple(assignment.jobs), beacon, 0, farm.root, worker.terms.max_units)
     return worker.producer.make(work)
 

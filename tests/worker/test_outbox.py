@@ -22,10 +22,10 @@ def assignment(round_: int, jobs: list[int]) -> Assignment:
         run=1,
         step=1,
         policy_version=0,
-        beacon="0x" + "0b" * 32,
+        beacon=b"\x0b" * 32,
         open_block=7,
         deadline=100,
-        assignments="0x0000000702",
+        assignments=bytes.fromhex("0000000702"),
         jobs=jobs,
     )
 
@@ -34,10 +34,10 @@ def signed(*jobs: int) -> SubmissionRequest:
     leaves = pack_leaves([Leaf(job, 5, bytes([job]) * 32) for job in jobs])
     return SubmissionRequest(
         node=7,
-        beacon="0x" + "0b" * 32,
-        leaves="0x" + leaves.hex(),
+        beacon=b"\x0b" * 32,
+        leaves=leaves,
         uri="http://127.0.0.1/artifacts/",
-        signature="0x" + "01" * 65,
+        signature=b"\x01" * 65,
     )
 
 
@@ -97,6 +97,6 @@ def test_what_was_made_for_a_beacon_that_a_reorganisation_replaced_is_dropped(ou
     outbox.put_submission(4, 0, signed(0))
     outbox.remember(assignment(4, [0]))
     assert outbox.signed_jobs(4) == {0}, "the same beacon again changes nothing"
-    outbox.remember(assignment(4, [0]).model_copy(update={"beacon": "0x" + "0c" * 32}))
+    outbox.remember(assignment(4, [0]).model_copy(update={"beacon": b"\x0c" * 32}))
     assert outbox.signed_jobs(4) == set()
     assert outbox.artifact(4, 0) is None
