@@ -1,8 +1,8 @@
-"""Seeded decoding: the same requests give the same tokens to whoever decodes them, whatever else is in the batch.
+"""Seeded decoding: equal requests give equal tokens on any host, whatever else is in the batch.
 
-Works on any causal LM of transformers whose attention is keys and values. Batching is continuous: rows of different
-lengths run side by side, and where some have ended, waiting requests take their places. What their prompts have in
-common is run once.
+Works on any causal LM of transformers whose only state is keys and values. Batching is continuous: rows of different
+lengths run side by side, and waiting requests replace rows that have ended. A prefix that several prompts share runs
+once.
 
 Axes: B rows that run, N nodes of a pack of prompts.
 """
@@ -27,10 +27,20 @@ from protocol.tensor.slots import Slots
 __all__ = ["Completion", "Request", "decode"]
 
 MAX_ROWS = 512
+"""On two cores a batch of 512 rows decodes a third faster than two of 256."""
+
 PROMPT_TOKENS = {"cpu": 1 << 11, "cuda": 1 << 14}
+"""Prompt tokens of one pass, by device; see ``validator.judging.prefill``."""
+
 KEY_VALUE_BYTES = 4 << 30
+"""Memory for keys and values on a CPU."""
+
 KEY_VALUE_SHARE = 0.4
+"""Share of an accelerator's free memory for keys and values."""
+
 TURN_OVER = 1 / 8
+"""Share of the batch that must have ended before rows are replaced: one pass over prompts then serves several rows, and
+an ended row costs little until then."""
 
 
 def decode(
@@ -40,42 +50,44 @@ def decode(
     max_rows: int = MAX_ROWS,
     sampler: type[Sampler] = Sampler,
 ) -> list[Completion]:
-    """Complete every request, in their order, at most ``max_rows`` at a time.
+    """Completes every request and returns the completions in the order of the requests.
 
-    Another ``sampler`` chooses tokens otherwise, to be compared with.
-    Raises ``Unavailable`` as soon as ``cancelled`` says so, ``Misconfigured`` for a model whose rows cannot share a
-    batch.
+    At most ``max_rows`` run at a time. Another ``sampler`` chooses tokens differently, for comparisons.
+
+    Raises:
+        Unavailable: ``cancelled`` returned true; it is asked before every pass.
+        Misconfigured: The model's rows cannot share a batch.
     """
     check_attention(model)
-    with torch.inference_mode(), _head_input(model) as head_input:
-        return _Decoder(model, head_input, requests, cancelled, max_rows, sampler).run()
+    with torch.inference_mode(), _HeadInput(model) as head_input:
+        return _Decoder(model, head_input, requests, cancelled, max_rows, sampler).complete()
 
 
-class _head_input:
-    """While open, remembers what the LM head was last given."""
+class _HeadInput:
+    """Context that records the last input of the LM head."""
 
     def __init__(self, model: Any) -> None:
         self._head = model.get_output_embeddings()
         self.hidden: Tensor = torch.empty(0)
 
-    def __enter__(self) -> _head_input:
-        self._hook = self._head.register_forward_pre_hook(self._remember)
+    def __enter__(self) -> _HeadInput:
+        self._hook = self._head.register_forward_pre_hook(self._record)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._hook.remove()
 
-    def _remember(self, _module: object, arguments: tuple[Tensor, ...]) -> None:
+    def _record(self, _module: object, arguments: tuple[Tensor, ...]) -> None:
         self.hidden = arguments[0]
 
 
 class _Decoder:
-    """Requests on their way through the slots. ``request_B`` names the one in each slot in use, -1 where it is done."""
+    """Moves requests through the slots. ``request_B`` is the request in each slot in use, -1 once it has ended."""
 
     def __init__(
         self,
         model: Any,
-        head_input: _head_input,
+        head_input: _HeadInput,
         requests: Sequence[Request],
         cancelled: Callable[[], bool],
         max_rows: int,
@@ -85,7 +97,7 @@ class _Decoder:
         self.cancelled, self.max_rows = cancelled, max_rows
         self.device: torch.device = model.get_input_embeddings().weight.device
         self.totals = [len(request.prompt_tokens) + request.max_tokens for request in requests]
-        # The longest first: room for one is room for all that follow. Equal prompts side by side.
+        # Longest first, so that capacity for one suffices for all that follow; equal prompts side by side.
         order = sorted(range(len(requests)), key=lambda n: (-self.totals[n], requests[n].prompt_tokens))
         self.waiting = deque(order)
         self.done: dict[int, Completion] = {}
@@ -95,20 +107,23 @@ class _Decoder:
         self.request_B: NDArray[np.int64] = np.empty(0, dtype=np.int64)
         self.most_positions = _most_bytes(self.device) // _position_bytes(model)
 
-    def run(self) -> list[Completion]:
-        """Steps until nothing waits and nothing runs."""
-        self._turn_over()
+    def complete(self) -> list[Completion]:
+        """Decodes until no request waits or runs."""
+        self._schedule()
         while len(self.request_B):
-            self._step()
-            self._turn_over()
+            self._run()
+            ended = self._ended()
+            if len(ended):
+                self._postprocess(ended)
+                self._schedule()
         return [self.done[n] for n in range(len(self.requests))]
 
     def _check_cancelled(self) -> None:
         if self.cancelled():
             raise Unavailable("generation was cancelled")
 
-    def _step(self) -> None:
-        """One token for every row."""
+    def _run(self) -> None:
+        """Decodes one token for every row."""
         self._check_cancelled()
         rows = len(self.request_B)
         positions_B = self.slots.begin()
@@ -116,45 +131,46 @@ class _Decoder:
         self.sampler.sample(output.logits[0].float(), self.head_input.hidden[0])
         self.slots.advance()
 
-    def _turn_over(self) -> None:
-        """Takes out the rows that have ended, where they are enough to be worth it, and gives their places away."""
+    def _ended(self) -> NDArray[np.int64]:
+        """Returns the slots whose requests have ended, or none while those are too few to replace."""
         running_B = self.sampler.running_R[: len(self.request_B)].cpu().numpy()
         if running_B.sum() > (1 - TURN_OVER) * len(running_B):
-            return
-        for slot in np.flatnonzero(~running_B).tolist():
+            return np.empty(0, dtype=np.int64)
+        return np.flatnonzero(~running_B)
+
+    def _postprocess(self, ended: NDArray[np.int64]) -> None:
+        """Keeps the completions in the slots ``ended`` and marks the slots as free."""
+        for slot in ended.tolist():
             self.done[int(self.request_B[slot])] = self.sampler.completion(slot)
-            self.request_B[slot] = -1
-        self._admit()
+        self.request_B[ended] = -1
+
+    def _schedule(self) -> None:
+        """Admits waiting requests to free slots, and to new ones as far as memory allows, then closes gaps."""
+        if self.waiting:
+            running = self.request_B[self.request_B >= 0].tolist()
+            capacity = max(self.totals[n] for n in [self.waiting[0], *running])
+            most = max(1, min(self.max_rows, self.most_positions // capacity))
+            free = min(most - len(running), len(self.waiting))
+            if free > 0:
+                self.slots.reserve(len(running) + free, capacity)
+                self.sampler.reserve(self.slots.rows)
+                self._place([self.waiting.popleft() for _ in range(free)])
         self._close_gaps()
 
-    def _admit(self) -> None:
-        """Gives free slots, and new ones as far as memory allows, to requests that wait."""
-        if not self.waiting:
-            return
-        running = self.request_B[self.request_B >= 0].tolist()
-        capacity = max(self.totals[n] for n in [self.waiting[0], *running])
-        most = max(1, min(self.max_rows, self.most_positions // capacity))
-        free = min(most - len(running), len(self.waiting))
-        if free > 0:
-            self.slots.reserve(len(running) + free, capacity)
-            self.sampler.reserve(self.slots.rows)
-            self._place([self.waiting.popleft() for _ in range(free)])
-
     def _place(self, numbers: list[int]) -> None:
-        """Puts requests into the first free slots, with their prompts' keys and values."""
+        """Puts requests into the first free slots, together with the keys and values of their prompts."""
         used, requests = len(self.request_B), [self.requests[n] for n in numbers]
-        slots = np.concatenate([np.flatnonzero(self.request_B < 0), np.arange(used, used + len(numbers))])[
-            : len(numbers)
-        ]
-        more = max(0, int(slots.max()) + 1 - used)
-        self.request_B = np.concatenate([self.request_B, np.full(more, -1)])
+        free = np.concatenate([np.flatnonzero(self.request_B < 0), np.arange(used, used + len(numbers))])
+        slots = free[: len(numbers)]
+        added = max(0, int(slots.max()) + 1 - used)
+        self.request_B = np.concatenate([self.request_B, np.full(added, -1)])
         self.request_B[slots] = numbers
         self.sampler.place(slots, requests)
         self.slots.start(slots, np.array([len(request.prompt_tokens) - 1 for request in requests], dtype=np.int64))
         self._prefill(slots, requests)
 
     def _prefill(self, slots: NDArray[np.int64], requests: Sequence[Request]) -> None:
-        """Runs all of the prompts but their last tokens, each different one once; those are fed as the first step."""
+        """Runs each different prompt once, without its last token, which is fed as the row's first step."""
         by_prompt: dict[tuple[int, ...], list[int]] = {}
         for slot, request in zip(slots.tolist(), requests, strict=True):
             by_prompt.setdefault(request.prompt_tokens[:-1], []).append(slot)
@@ -169,7 +185,7 @@ class _Decoder:
             self.slots.fill(into, layout.kept, np.repeat(part.nodes_ST, counts, axis=0))
 
     def _close_gaps(self) -> None:
-        """Moves the last rows to where others have ended, and forgets the slots behind them."""
+        """Moves the last rows into free slots before them and drops the slots behind."""
         there_B = self.request_B >= 0
         count = int(there_B.sum())
         if count == len(there_B):
@@ -182,7 +198,7 @@ class _Decoder:
 
 
 def _position_bytes(model: Any) -> int:
-    """Bytes of one position's keys and values in all layers."""
+    """Returns the bytes of one position's keys and values in all layers."""
     config = model.config.get_text_config(decoder=True)
     heads = getattr(config, "num_key_value_heads", None) or config.num_attention_heads
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -193,10 +209,3 @@ def _most_bytes(device: torch.device) -> int:
     if device.type != "cuda":
         return KEY_VALUE_BYTES
     return int(KEY_VALUE_SHARE * torch.cuda.mem_get_info(device)[0])
-
-
-# MAX_ROWS: on two cores a batch of 512 rows decodes a third faster than two of 256.
-# PROMPT_TOKENS: prompt tokens a pass takes; see ``validator.judging.prefill``.
-# KEY_VALUE_BYTES, KEY_VALUE_SHARE: memory for keys and values; on an accelerator a share of what is free.
-# TURN_OVER: rows that end are replaced or removed an eighth of the batch at a time: several rows then pay for a pass
-# over prompts, and a row that has ended costs little until then.
