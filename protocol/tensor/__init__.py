@@ -1,1 +1,1 @@
-"""The maths of the wire on torch tensors, bit for bit. Only worker, trainer and validator import it."""
+"""The maths of the wire on torch tensors, bit for bit; imported only by worker, trainer and validator."""

@@ -1,9 +1,9 @@
-"""Attention in our own hands: rows of any length side by side without padding, in any model of transformers.
+"""Attention of packed rows: rows of any length side by side without padding, in any model of transformers.
 
-A model is given all rows' tokens one after another, as one long row, with each token's position beside it; everything
-but attention treats tokens one by one and needs to know no more. Attention goes through the interface transformers has
-for it, to a ``Layout``, which knows which of the tokens a query may see. A model that attends in some other way, or
-keeps a state that is no keys and values, is refused: its numbers would be wrong without anybody seeing it.
+A model receives the tokens of all rows one after another as one long row, with the position of each token; everything
+but attention treats tokens independently. Attention goes through the interface that transformers has for it, to an
+``AttentionLayout``, which knows the tokens that a query may see. A model that attends in another way, or keeps state
+other than keys and values, is refused: its results would be wrong without any error.
 
 Axes: N tokens of a pass, H query heads, K key-value heads, D width of a head.
 """
@@ -22,25 +22,32 @@ from transformers import AttentionInterface
 from protocol.errors import Misconfigured
 
 NAME = "assize"
+"""Name under which ``_attend`` is registered with transformers."""
+
 LAYER_TYPES = {"full_attention", "sliding_attention"}
+"""Layers that ``_attend`` can tell apart by its arguments, unlike chunked and recurrent ones."""
+
 ROPE_TYPES = {"default", "linear", "llama3", "yarn"}
+"""Rotations of a position that do not depend on the rest of the batch."""
+
 MEANINGFUL = ("softcap", "s_aux", "position_bias")
+"""Arguments of other models' attention that change the result."""
 
 
-class Layout(Protocol):
-    """Where the tokens of a pass stand to one another."""
+class AttentionLayout(Protocol):
+    """The relation between the tokens of one pass."""
 
     def attend(
         self, layer: int, query_NHD: Tensor, key_NKD: Tensor, value_NKD: Tensor, scale: float, window: int | None
     ) -> Tensor:
-        """Returns what each query gets from those it may see: itself and all before it, or the last ``window``."""
+        """Returns the attention of each query, (N, H, D), over its row up to itself, or over the last ``window``."""
         ...
 
 
 class _Pass:
-    """One run of the model: its layout, and which layers came to it."""
+    """One run of the model: its layout, and the layers that attended through it."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: AttentionLayout) -> None:
         self.layout = layout
         self.layers: set[int] = set()
 
@@ -49,22 +56,25 @@ _running: ContextVar[_Pass] = ContextVar("running")
 
 
 def check_attention(network: Any) -> None:
-    """Raises ``Misconfigured`` where the model is known to be one that ``run`` would get wrong."""
+    """Raises ``Misconfigured`` for a model that ``run`` is known to get wrong."""
     config = network.config.get_text_config(decoder=True)
     for kind in set(getattr(config, "layer_types", None) or LAYER_TYPES) - LAYER_TYPES:
         raise _refusal(f"has layers of type {kind!r}")
     rope = getattr(config, "rope_parameters", None) or {}
     for parameters in rope.values() if any(isinstance(value, dict) for value in rope.values()) else [rope]:
         if parameters.get("rope_type", "default") not in ROPE_TYPES:
-            raise _refusal(f"turns positions differently by the longest row (rope {parameters['rope_type']!r})")
+            raise _refusal(f"rotates positions depending on the longest row (rope {parameters['rope_type']!r})")
     if "position_ids" not in inspect.signature(network.base_model.forward).parameters:
         raise _refusal("takes no positions")
 
 
-def run(network: Any, layout: Layout, tokens_N: Tensor, positions_N: Tensor, **more: Any) -> Any:
-    """Runs ``network``, or the part of it below the LM head, over tokens that stand to one another as ``layout`` says.
+def run(network: Any, layout: AttentionLayout, tokens_N: Tensor, positions_N: Tensor, **more: Any) -> Any:
+    """Runs ``network``, or the part of it below the LM head, over tokens that attend through ``layout``.
 
-    Its output has one row of N tokens. Raises ``Misconfigured`` where not every layer attended through the layout.
+    Returns the network's output, which has one row of N tokens.
+
+    Raises:
+        Misconfigured: A layer did not attend through the layout.
     """
     own = _Pass(layout)
     with _attending(network.config.get_text_config(decoder=True)) as config:
@@ -74,7 +84,7 @@ def run(network: Any, layout: Layout, tokens_N: Tensor, positions_N: Tensor, **m
         finally:
             _running.reset(token)
     if len(own.layers) != config.num_hidden_layers:
-        raise _refusal("does not attend by the interface that transformers has for it")
+        raise _refusal("does not attend through transformers' attention interface")
     return output
 
 
@@ -98,7 +108,7 @@ def _attend(
     sliding_window: int | None = None,
     **more: Any,
 ) -> tuple[Tensor, None]:
-    """What transformers calls in place of its own: tensors (1, heads, N, D) in, (1, N, H, D) out."""
+    """Attention function called by transformers: tensors (1, heads, N, D) in, (1, N, H, D) out."""
     for name in MEANINGFUL:
         if more.get(name) is not None:
             raise _refusal(f"attends with {name!r}")
@@ -111,13 +121,9 @@ def _attend(
 
 def _refusal(what: str) -> Misconfigured:
     return Misconfigured(
-        f"this model {what}, so rows of different lengths cannot share a batch: take one whose layers all attend "
-        "fully or in a sliding window, as those of Llama, Mistral and Qwen3 do"
+        f"this model {what}, so rows of different lengths cannot share a batch: use a model whose layers all attend "
+        "fully or in a sliding window, like Llama, Mistral or Qwen3"
     )
 
 
 AttentionInterface.register(NAME, _attend)
-
-# LAYER_TYPES: what ``_attend`` can tell from its arguments; chunks and recurrent states it could not.
-# ROPE_TYPES: those that turn a position the same way whatever else is in the batch.
-# MEANINGFUL: arguments of other models' attention that change the result.

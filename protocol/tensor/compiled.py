@@ -1,12 +1,12 @@
-"""Machine code for the few loops that neither torch nor numpy runs in one pass, made by numba where they first run.
+"""Machine code for the few loops that neither torch nor numpy runs in one pass, compiled by numba on first use.
 
-No compiler is needed on the host. What was compiled is kept beside the source, or in the user's cache directory where
-that cannot be written (``NUMBA_CACHE_DIR`` names another), so that a machine compiles once; where nothing can be
-written every process compiles anew. Importing numba and loading what is kept takes half a second, so a module of
-kernels is imported by the first call that needs it, through ``kernels``.
+No compiler is needed on the host. Compiled code is cached beside the source, or in the user's cache directory if that
+is not writable (``NUMBA_CACHE_DIR`` names another), so a machine compiles once; without a writable directory every
+process compiles anew. Importing numba and loading the cache takes half a second, so a module of kernels is imported
+by the first call that needs it, through ``kernels``.
 
-Each function is compiled for one signature and refuses others. Arithmetic is IEEE, in the order written: neither
-``fastmath`` nor contraction of a product and a sum, so the bits are numpy's.
+Each function is compiled for one signature and refuses others. Arithmetic is IEEE, in the order written: without
+``fastmath`` and without contraction of a product and a sum, so the bits are numpy's.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @functools.cache
 def kernels(name: str) -> Any | None:
-    """Returns the module ``protocol.tensor.<name>_kernel``, or ``None`` where numba does not load on this host."""
+    """Returns the module ``protocol.tensor.<name>_kernel``, or ``None`` if numba does not load on this host."""
     try:
         import numba  # noqa: F401
     except ImportError:
@@ -37,7 +37,7 @@ def compiled(signature: str) -> Callable[[Function], Function]:
 
     def compile_for_signature(function: Function) -> Function:
         dispatcher = _dispatcher(function)
-        with _alone_in(dispatcher.stats.cache_path):
+        with _locked(dispatcher.stats.cache_path):
             dispatcher.compile(signature)
         dispatcher.disable_compile()
         kernel: Function = dispatcher
@@ -47,7 +47,7 @@ def compiled(signature: str) -> Callable[[Function], Function]:
 
 
 def inlined(function: Function) -> Function:
-    """Marks a function that compiled ones of the same file call."""
+    """Marks a function that compiled functions of the same file call."""
     import numba
 
     called: Function = numba.njit(**_OPTIONS)(function)
@@ -62,13 +62,13 @@ def _dispatcher(function: Callable[..., Any]) -> Any:
 
     try:
         return numba.njit(cache=True, **_OPTIONS)(function)
-    except RuntimeError:  # nowhere to keep what is compiled
+    except RuntimeError:  # no directory to cache compiled code in
         return numba.njit(**_OPTIONS)(function)
 
 
 @contextlib.contextmanager
-def _alone_in(directory: str | None) -> Iterator[None]:
-    """Lets one process at a time compile into ``directory``: those that started with it find its work done."""
+def _locked(directory: str | None) -> Iterator[None]:
+    """Lets one process at a time compile into ``directory``; processes that waited find the result cached."""
     if directory is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""What is asked of a decoder and what it gives; and both, of many rows at once, on the decoder's device.
+"""Requests and completions of a decoder, and the sampler that holds many of them as tensors on the decoder's device.
 
 Axes: B rows that run, R slots, T positions, V vocabulary, H hidden size.
 """
@@ -19,7 +19,7 @@ from protocol.tensor.noise import perturb
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One completion to make. ``noise_key`` is Philox's key (two u32), ``temperature`` 0 (greedy) to 1.5."""
+    """One completion to generate. ``noise_key`` is Philox's key (two u32), ``temperature`` 0 (greedy) to 1.5."""
 
     prompt_tokens: tuple[int, ...]
     noise_key: tuple[int, int]
@@ -30,12 +30,12 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a request gave.
+    """The result of a request.
 
-    ``output_tokens``  the sampled tokens, the stop token included where it was sampled.
+    ``output_tokens``  the sampled tokens, including the stop token if it was sampled.
     ``logprobs_T``     fp32, of the sampled tokens: log-softmax(logits / T) over the whole vocabulary (T = 1 if greedy).
-    ``hidden_TH``      bf16, what the LM head saw when it gave each token; row 0 is the last prompt token's.
-    ``finish_reason``  "stop" where the last token is the stop token, else "length".
+    ``hidden_TH``      bf16, the LM head's input for each token; row 0 is the last prompt token's.
+    ``finish_reason``  "stop" if the last token is the stop token, else "length".
     """
 
     output_tokens: tuple[int, ...]
@@ -45,9 +45,9 @@ class Completion:
 
 
 class Sampler:
-    """Requests of R slots and what they have so far. The first B slots run; some of those may have ended already.
+    """The requests of R slots and their tokens so far. The first B slots run; some of those may have ended already.
 
-    A column behind the longest completion takes what rows that have ended go on to record.
+    Rows that have ended keep recording into a spare column behind the longest completion.
     """
 
     def __init__(self, longest: int, hidden: int, device: torch.device) -> None:
@@ -65,7 +65,7 @@ class Sampler:
         return torch.zeros(shape, dtype=dtype, device=self.device)
 
     def reserve(self, slots: int) -> None:
-        """Makes room for ``slots`` rows; those there are stay."""
+        """Grows to at least ``slots`` rows, keeping those that exist."""
         missing = slots - len(self.running_R)
         if missing > 0:
             for name, held in list(vars(self).items()):
@@ -73,7 +73,7 @@ class Sampler:
                     setattr(self, name, torch.cat([held, self._new((missing, *held.shape[1:]), held.dtype)]))
 
     def place(self, slots: NDArray[np.int64], requests: Sequence[Request]) -> None:
-        """Begins ``requests`` in ``slots``; the last token of each one's prompt is the first to be fed."""
+        """Starts ``requests`` in ``slots``; the last token of each prompt is the first to be fed."""
         places = torch.from_numpy(slots).to(self.device)
         for held, values in (
             (self.keys_R2, [request.noise_key for request in requests]),
@@ -105,12 +105,12 @@ class Sampler:
         self.running_R[rows] &= (tokens_B != self.stop_R[rows]) & (steps_B < self.limit_R[rows])
 
     def choose(self, logits_BV: Tensor, logprobs_BV: Tensor) -> Tensor:
-        """Returns the tokens (B,) that the rows' noise determines. May overwrite ``logits_BV``."""
+        """Returns the tokens (B,) that logits and the rows' noise determine. May overwrite ``logits_BV``."""
         rows = slice(len(logits_BV))
         return perturb(logits_BV, self.keys_R2[rows], self.steps_R[rows], self.temperature_R[rows]).argmax(-1)
 
     def completion(self, slot: int) -> Completion:
-        """Returns what the request in ``slot``, which has ended, gave."""
+        """Returns the completion of the request in ``slot``, which must have ended."""
         length = int(self.steps_R[slot])
         tokens = tuple(self.tokens_RT[slot, :length].tolist())
         return Completion(

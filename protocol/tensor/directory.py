@@ -1,4 +1,4 @@
-"""Whether a directory looks like a model's, before anything heavy is loaded: free of torch."""
+"""Checks a model directory before anything heavy is loaded; free of torch."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt
 
 
 def check_model_directory(directory: Path) -> None:
-    """``Misconfigured``, in one sentence, where the directory lacks a configuration, a tokenizer or weights."""
+    """Raises ``Misconfigured``, in one sentence, if the directory lacks a configuration, a tokenizer or weights."""
     if not directory.is_dir():
-        raise Misconfigured(f"{directory} is no model directory: there is no such directory")
+        raise Misconfigured(f"invalid model directory {directory}: it does not exist")
     if not (directory / "config.json").is_file():
-        raise Misconfigured(f"{directory} is no model directory: it has no config.json")
+        raise Misconfigured(f"invalid model directory {directory}: it has no config.json")
     if not any((directory / name).is_file() for name in TOKENIZER_FILES):
         raise Misconfigured(f"{directory} has no tokenizer: put its tokenizer.json beside the weights")
     if not any(directory.glob("*.safetensors")):

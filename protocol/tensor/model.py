@@ -1,7 +1,7 @@
 """A causal LM and its tokenizer, from a directory in Hugging Face's layout.
 
-Worker, validator and trainer must turn a prompt into the same tokens, end at the same one, and read the same text out
-of a completion; this is where they do.
+Worker, validator and trainer share this module, because they must turn a prompt into the same tokens, end at the same
+token, and read the same text out of a completion.
 """
 
 from __future__ import annotations
@@ -31,19 +31,20 @@ class Model:
     stop_token: int
 
     def prompt_tokens(self, prompt: str) -> tuple[int, ...]:
-        """The tokens of a prompt as it stands, nothing added."""
+        """Returns the tokens of a prompt, without special tokens."""
         return tuple(self.tokenizer.encode(prompt, add_special_tokens=False))
 
     def completion_text(self, output_tokens: Sequence[int] | NDArray[np.int32]) -> str:
-        """The text that an environment rewards: special tokens, end-of-text among them, left out."""
-        # A list would be looked through number by number.
+        """Returns the text that an environment rewards, without special tokens such as end-of-text."""
+        # The tokenizer checks lists element by element; arrays are faster.
         text: str = self.tokenizer.decode(np.asarray(output_tokens, dtype=np.int64), skip_special_tokens=True)
         return text
 
     def load_weights(self, directory: Path) -> None:
-        """Copy the weights of another version over the present ones, in place.
+        """Copies the weights of another version over the present ones, in place.
 
-        ``Misconfigured`` where the directory's tensors are not this model's.
+        Raises:
+            Misconfigured: The directory's tensors are not this model's.
         """
         own: dict[str, torch.Tensor] = self.network.state_dict()
         missing = set(self.weights())
@@ -55,19 +56,20 @@ class Model:
             )
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """The parameters themselves by name, without gradient, tied ones once."""
+        """Returns the parameters by name, not copied, without gradient, tied ones once."""
         return {name: parameter.detach() for name, parameter in self.network.named_parameters()}
 
     def copy_weights(self, weights: Mapping[str, torch.Tensor]) -> None:
-        """Copy ``weights``, by the names of ``weights()``, over the present ones, in place."""
+        """Copies ``weights``, named as in ``weights()``, over the present ones, in place."""
         for name, parameter in self.weights().items():
             parameter.copy_(weights[name])
 
 
 def load_model(directory: Path, dtype: torch.dtype) -> Model:
-    """Load the model without the network, in evaluation mode.
+    """Loads a model in evaluation mode, without access to the network.
 
-    ``Misconfigured`` where the directory holds no causal LM, no tokenizer, or a tokenizer without an end-of-text.
+    Raises:
+        Misconfigured: The directory lacks a causal LM or a tokenizer, or the tokenizer has no end-of-text token.
     """
     check_model_directory(directory)
     tokenizer = load_tokenizer(directory)
@@ -79,20 +81,20 @@ def load_model(directory: Path, dtype: torch.dtype) -> Model:
 
 
 def load_tokenizer(directory: Path) -> Any:
-    """The tokenizer alone. ``Misconfigured`` where it does not load or names no end-of-text."""
+    """Loads the tokenizer alone; raises ``Misconfigured`` if it does not load or has no end-of-text token."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
     except (OSError, ValueError, KeyError) as error:
         raise Misconfigured(f"the tokenizer of {directory} does not load: {error}") from error
     if tokenizer.eos_token_id is None:
         raise Misconfigured(
-            f"the tokenizer of {directory} names no end-of-text token: set eos_token in its configuration"
+            f"the tokenizer of {directory} has no end-of-text token: set eos_token in its configuration"
         )
     return tokenizer
 
 
 def _copy_tensors(file: Path, own: dict[str, torch.Tensor]) -> set[str]:
-    """Copy what ``file`` holds into the tensors of like name; the names copied."""
+    """Copies the tensors of ``file`` into those of the same names; returns the names."""
     try:
         with safe_open(file, framework="pt") as held:
             names = set(held.keys())
@@ -103,5 +105,5 @@ def _copy_tensors(file: Path, own: dict[str, torch.Tensor]) -> set[str]:
     return names
 
 
-# A daemon's log is no place for progress bars.
+# Progress bars would clutter a daemon's log.
 logging.disable_progress_bar()

@@ -1,9 +1,9 @@
-"""Seeded sampling as one loop for CPUs: Philox, the table of Gumbel deviates, and logits + T·G, without a pass between.
+"""Compiled seeded sampling for CPUs: Philox, the table of Gumbel deviates, and logits + T·G in one pass.
 
 Import it late, see ``protocol.tensor.compiled``. The bits are those of ``protocol.wire.sampling``.
 
-Words are computed a span at a time into scratch that stays in the innermost cache. There the four words of a counter
-lie in four rows, which lets the loop over counters run on vectors; the look-ups that follow cannot.
+Words are computed a span at a time into scratch memory that stays in the innermost cache. The four words of a counter
+lie in four rows, so that the loop over counters is vectorised; the look-ups that follow cannot be.
 
 Axes: N rows, V vocabulary, W words of a counter (4), S counters of a span, K key words (2), L lines, E ends of one (2).
 """
@@ -27,7 +27,7 @@ I64 = NDArray[np.int64]
 
 SPAN = 512
 
-# Numbers of the kernels: numba fixes the type of each, and two of them widen to 64 bits unless narrowed again.
+# numba fixes the type of each constant; arithmetic between two widens to 64 bits unless narrowed again.
 MULTIPLIER0, MULTIPLIER1 = np.uint64(sampling.PHILOX_MULTIPLIERS[0]), np.uint64(sampling.PHILOX_MULTIPLIERS[1])
 STEP0, STEP1 = np.uint64(sampling.PHILOX_KEY_STEPS[0]), np.uint64(sampling.PHILOX_KEY_STEPS[1])
 HALF, LOW = np.uint64(32), np.uint64(0xFFFFFFFF)

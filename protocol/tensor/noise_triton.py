@@ -1,4 +1,4 @@
-"""Seeded sampling as one kernel for CUDA: Philox, the table of Gumbel deviates, and logits + T·G in one pass.
+"""Seeded sampling as one triton kernel for CUDA: Philox, the table of Gumbel deviates, and logits + T·G in one pass.
 
 Import it late, and only for tensors on such a device: triton comes with torch's CUDA builds. The bits are those of
 ``protocol.wire.sampling``; T·G must be rounded before it is added, so the kernel is compiled without fusion.
@@ -40,7 +40,7 @@ def perturb_rows(
         )
 
 
-# What a kernel reads must be of this type, and its parameters must not be annotated otherwise.
+# A triton kernel reads globals only as ``constexpr``, and allows no other annotation of its parameters.
 ROUNDS = tl.constexpr(sampling.PHILOX_ROUNDS)
 MULTIPLIER0 = tl.constexpr(sampling.PHILOX_MULTIPLIERS[0])
 MULTIPLIER1 = tl.constexpr(sampling.PHILOX_MULTIPLIERS[1])

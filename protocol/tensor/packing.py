@@ -1,8 +1,8 @@
-"""Sequences packed for one pass of a model: no padding, and what several of them begin with run only once.
+"""Sequences packed for one pass of a model: without padding, and with shared prefixes run only once.
 
-Sequences are sorted, so that those which begin alike are neighbours, and become a tree: a token that stands at the same
-place behind the same tokens is one node, whosever it is. A pass runs the model over the nodes. Only attention needs
-whole sequences: it gathers them from the nodes, several of about the same length at a time.
+Sorted sequences form a tree in which equal tokens at the same place after equal tokens are one node. A pass runs the
+model over the nodes. Only attention needs whole sequences: it gathers them from the nodes, several of about the same
+length at a time.
 
 Axes: S sequences of a pack, T positions, N nodes, M positions of all runs one after another, H and K heads, D width.
 """
@@ -21,19 +21,23 @@ from torch.nn.functional import scaled_dot_product_attention
 I64 = NDArray[np.int64]
 
 MAX_REUSE = 16
+"""Positions that attention may gather per node of a full pack: bounds memory if a thousand sequences differ only in
+their last token."""
+
 LENGTH_STEPS = 16
+"""Sequences whose lengths differ by less than this fraction of the longest attend together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pack:
     """Sequences that run together.
 
-    members_S    which of the caller's sequences
-    nodes_ST     the node of each position of each, -1 behind its end
+    members_S    index of each sequence in the caller's order
+    nodes_ST     the node of each position of each sequence, -1 behind its end
     tokens_N     token id of each node
-    positions_N  its place in its sequences
-    runs         for each run of sequences that attend together the nodes (R, T), ends filled up with any node
-    source_N     where among the positions of all runs each node stands
+    positions_N  position of each node in its sequences
+    runs         for each run of sequences that attend together its nodes (R, T), padded with any node
+    source_N     index of each node among the positions of all runs
     """
 
     members_S: I64
@@ -49,10 +53,10 @@ class Pack:
 
 
 def pack(sequences: Sequence[NDArray[np.int32]], most: int) -> Iterator[Pack]:
-    """Yields packs of at most ``most`` nodes, or of one sequence; each sequence (of 1 token or more) is in one."""
+    """Yields packs of at most ``most`` nodes, or of one sequence; each sequence (of 1 token or more) is in one pack."""
     lengths = np.array([len(sequence) for sequence in sequences], dtype=np.int64)
     keys = [sequence.astype(">u4").tobytes() for sequence in sequences]
-    # From the last to the first in order of tokens: whatever another one continues comes behind it, and adds nothing.
+    # In descending order of tokens, a sequence that is a prefix of another comes behind it and adds no nodes.
     order = np.array(sorted(range(len(sequences)), key=keys.__getitem__, reverse=True), dtype=np.int64)
     shared = _shared(sequences, order)
     start = nodes = positions = 0
@@ -67,7 +71,7 @@ def pack(sequences: Sequence[NDArray[np.int32]], most: int) -> Iterator[Pack]:
 
 
 def _shared(sequences: Sequence[NDArray[np.int32]], order: I64) -> I64:
-    """How many first tokens each sequence, in ``order``, has in common with the one before it."""
+    """Returns the length of the prefix that each sequence, in ``order``, shares with the one before it."""
     shared = np.zeros(len(order), dtype=np.int64)
     for place in range(1, len(order)):
         one, other = sequences[order[place - 1]], sequences[order[place]]
@@ -83,7 +87,7 @@ def _pack(sequences: Sequence[NDArray[np.int32]], members_S: I64, shared_S: I64)
     added_S = lengths_S - shared_S
     first_S = np.cumsum(added_S) - added_S
     span_T = np.arange(lengths_S.max())
-    # The sequence that first had this token here: the last one, down to this, whose own tokens begin at or before it.
+    # Owner of each position: the latest sequence up to this one whose unshared suffix starts at or before it.
     owner_ST = np.maximum.accumulate(np.where(span_T >= shared_S[:, None], np.arange(len(members_S))[:, None], 0))
     nodes_ST = np.where(span_T < lengths_S[:, None], first_S[owner_ST] + span_T - shared_S[owner_ST], -1)
     tokens_N = np.concatenate([sequences[m][shared:] for m, shared in zip(members_S, shared_S, strict=True)])
@@ -93,7 +97,7 @@ def _pack(sequences: Sequence[NDArray[np.int32]], members_S: I64, shared_S: I64)
 
 
 def _runs(nodes_ST: I64, lengths_S: I64, shared_S: I64, first_S: I64) -> tuple[list[I64], I64]:
-    """Runs of sequences of about one length, those that added nothing left out, and where each node stands in them."""
+    """Returns runs of sequences of similar length, without those that add no nodes, and each node's index in them."""
     own_S = np.flatnonzero(lengths_S > shared_S)
     step = max(1, int(lengths_S.max()) // LENGTH_STEPS)
     widths = -(-lengths_S[own_S] // step) * step
@@ -111,7 +115,7 @@ def _runs(nodes_ST: I64, lengths_S: I64, shared_S: I64, first_S: I64) -> tuple[l
 
 @dataclass(slots=True)
 class PackedLayout:
-    """The layout of a pack on a device; remembers keys and values by layer where ``keeps`` says so."""
+    """The attention layout of a pack on a device; keeps keys and values by layer if ``keeps``."""
 
     runs: list[Tensor]
     source_N: Tensor
@@ -147,8 +151,3 @@ def _causal(query_RHTD: Tensor, key_RKTD: Tensor, value_RKTD: Tensor, scale: flo
     return scaled_dot_product_attention(
         query_RHTD, key_RKTD, value_RKTD, attn_mask=seen_TT, scale=scale, enable_gqa=True
     )
-
-
-# MAX_REUSE: positions that attention may gather for each node of a full pack; memory stays bounded where a thousand
-# sequences differ in their last token.
-# LENGTH_STEPS: sequences whose lengths differ by less than a sixteenth of the longest attend together.

@@ -1,9 +1,10 @@
-"""Keys and values of the rows that decode side by side, each as far along as it is.
+"""Keys and values of rows that decode side by side, each at its own position.
 
-A row has a slot; its position p stands in column p. Rows that end make room: another row moves in, or a new one.
+A row has a slot; its position p is stored in column p. When rows end, other rows move into their slots or new ones
+start there.
 
-Axes: B rows that run, R slots there is room for, S columns, P prompt tokens, N nodes of a pack, H query heads, K heads
-of keys and values, D width of a head.
+Axes: B rows that run, R allocated slots, S columns, P prompt tokens, N nodes of a pack, H query heads, K heads of keys
+and values, D width of a head.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ I64 = NDArray[np.int64]
 
 
 class Slots:
-    """See the module. Also the layout of a decoding step, in which each row adds one token at ``at_B``."""
+    """Key-value store; also the attention layout of a decoding step, which adds one token to each row, at ``at_B``."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -30,7 +31,7 @@ class Slots:
         self.at_B: I64 = np.empty(0, dtype=np.int64)
 
     def reserve(self, rows: int, capacity: int) -> None:
-        """Makes room for ``rows`` rows of up to ``capacity`` positions, once it is known how wide they are."""
+        """Grows to at least ``rows`` rows of ``capacity`` positions; layers are allocated with their first states."""
         if rows <= self.rows and capacity <= self.capacity:
             return
         self.rows, self.capacity = max(rows, len(self.at_B)), max(capacity, self._width())
@@ -45,21 +46,21 @@ class Slots:
         return new
 
     def _room(self, like: Tensor) -> Tensor:
-        # Zeros, because what a mask hides is multiplied by 0, and garbage may not be a number.
+        # Zeros, because masked values are multiplied by 0 and uninitialised memory may hold NaN.
         return like.new_zeros(self.rows, like.shape[1], self.capacity, like.shape[-1])
 
     def _width(self) -> int:
         return int(self.at_B.max(initial=-1)) + 1
 
     def start(self, rows: I64, at: I64) -> None:
-        """Puts the next token of ``rows`` at ``at``; rows beyond the last become the next slots."""
+        """Sets the next position of ``rows`` to ``at``; rows beyond the last become the next slots."""
         grown = np.zeros(max(len(self.at_B), int(rows.max()) + 1), dtype=np.int64)
         grown[: len(self.at_B)] = self.at_B
         grown[rows] = at
         self.at_B = grown
 
     def fill(self, rows: I64, kept: Mapping[int, tuple[Tensor, Tensor]], nodes_BP: I64) -> None:
-        """Copies into each of ``rows`` the keys and values of its prompt's nodes, -1 behind the prompt's end."""
+        """Copies the keys and values of each prompt's nodes (-1 behind its end) into its row of ``rows``."""
         places, nodes = (torch.from_numpy(array).to(self.device) for array in (rows, np.maximum(nodes_BP, 0)))
         for layer, states in kept.items():
             for held, states_NKD in zip((self.keys_RKSD, self.values_RKSD), states, strict=True):
@@ -71,7 +72,7 @@ class Slots:
             held[layer] = self._room(states_NKD)
 
     def shrink(self, sources: I64, targets: I64, rows: int) -> None:
-        """Moves the rows ``sources`` to the slots ``targets``; the first ``rows`` are then all there are."""
+        """Moves the rows ``sources`` to the slots ``targets`` and keeps the first ``rows`` rows."""
         width = self._width()
         there, here = (torch.from_numpy(array).to(self.device) for array in (sources, targets))
         for held in (self.keys_RKSD, self.values_RKSD):
@@ -95,13 +96,13 @@ class Slots:
     def attend(
         self, layer: int, query_BHD: Tensor, key_BKD: Tensor, value_BKD: Tensor, scale: float, window: int | None
     ) -> Tensor:
-        """Stores each row's key and value, and returns what its query gets from all of the row's, (B, H, D)."""
+        """Stores each row's key and value, and returns its query's attention over the whole row, (B, H, D)."""
         keys, values = (
             self._stored(held, layer, states)
             for held, states in ((self.keys_RKSD, key_BKD), (self.values_RKSD, value_BKD))
         )
         rows, heads, width = key_BKD.shape
-        # Query heads that share keys stand as several queries of one head: nothing is repeated.
+        # Query heads that share keys become several queries of one head, so that keys are not repeated.
         grouped = query_BHD.reshape(rows, heads, -1, width)
         first, mask = 0, None
         if not self.level:
@@ -123,7 +124,7 @@ class Slots:
         return held[layer][:rows, :, : self._width()]
 
     def _mask(self, window: int | None, dtype: torch.dtype) -> Tensor:
-        """What is added to scores (B, 1, 1, S): 0 where the row has a position to see, else minus infinity."""
+        """Returns the additive mask (B, 1, 1, S): 0 at positions that the row may see, else minus infinity."""
         if window not in self.masks:
             columns_S, last_B1 = torch.arange(self._width(), device=self.device), self.positions_B[:, None]
             seen_BS = columns_S <= last_B1
