@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 
 from protocol.environments.environment import Environment
-from protocol.tensor.decode import Request, decode
+from protocol.tensor.completions import Request
+from protocol.tensor.decode import decode
 from protocol.tensor.model import Model
 from protocol.wire.rules import Rules
 

@@ -14,7 +14,7 @@ from threading import Event
 from prometheus_client import Histogram
 
 from protocol.environments.environment import Environment
-from protocol.tensor.decode import Completion
+from protocol.tensor.completions import Completion
 from protocol.wire.rollout import Artifact, Rollout, encode
 from protocol.wire.rules import Rules
 from protocol.wire.units import ModelShape, parse_shape

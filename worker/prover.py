@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 
 from protocol.environments.environment import Environment, Problem
-from protocol.tensor.decode import Completion, Request
+from protocol.tensor.completions import Completion, Request
 from protocol.tensor.model import Model
 from protocol.tensor.proofs import build_proofs_batch
 from protocol.wire.rollout import Artifact, Rollout, artifact_root, encode

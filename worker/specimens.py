@@ -13,7 +13,7 @@ import torch
 
 from protocol.environments.registry import environment as environment_of
 from protocol.errors import Misconfigured, Rejected
-from protocol.tensor.decode import Completion, Request
+from protocol.tensor.completions import Completion, Request
 from protocol.tensor.directory import check_model_directory
 from protocol.tensor.model import Model
 from protocol.wire.rules import Rules, decode_rules, encode_rules, rules_hash

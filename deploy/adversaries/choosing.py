@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from transformers import DynamicCache
 
-from protocol.tensor.decode import Completion, Request
+from protocol.tensor.completions import Completion, Request
 from protocol.tensor.model import Model
 from protocol.tensor.noise import perturb
 from protocol.wire.rules import Rules

@@ -11,7 +11,7 @@ from dataclasses import replace
 from deploy.adversaries.models import arithmetic
 from protocol.environments.arithmetic import Arithmetic
 from protocol.environments.environment import Problem
-from protocol.tensor.decode import Completion
+from protocol.tensor.completions import Completion
 from protocol.tensor.model import Model
 from worker.producer import Producer
 from worker.prover import Task

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from protocol.tensor.decode import Completion
+from protocol.tensor.completions import Completion
 from protocol.tensor.proofs import build_proofs, build_proofs_batch
 from protocol.wire.rollout import Artifact, Limits, Rollout, encode
 from protocol.wire.toploc.codec import CHUNK_ROWS, ENTRIES, PRIME, Proof, chunk_spans

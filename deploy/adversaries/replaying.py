@@ -12,7 +12,7 @@ from threading import Event
 
 from deploy.adversaries.choosing import prefilled
 from protocol.environments.environment import Environment
-from protocol.tensor.decode import Completion
+from protocol.tensor.completions import Completion
 from protocol.wire.rollout import Rollout, decode
 from protocol.wire.rules import Rules
 from worker.engines.engine import Engine

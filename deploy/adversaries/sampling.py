@@ -15,7 +15,7 @@ from deploy.adversaries.choosing import Step, decode_choosing, prefilled, with_k
 from deploy.adversaries.models import arithmetic, other_model
 from deploy.adversaries.swapped import loaded
 from protocol.environments.environment import Environment
-from protocol.tensor.decode import Completion, Request
+from protocol.tensor.completions import Completion, Request
 from worker.producer import Producer
 from worker.prover import Task
 

@@ -10,7 +10,7 @@ import torch
 
 from deploy.adversaries.choosing import prefilled
 from deploy.adversaries.models import other_model
-from protocol.tensor.decode import Completion
+from protocol.tensor.completions import Completion
 from protocol.tensor.model import Model
 from worker.engines.transformers_engine import TransformersEngine
 from worker.producer import Producer

@@ -24,8 +24,6 @@ from protocol.tensor.completions import Completion, Request, Sampler
 from protocol.tensor.packing import PackedLayout, pack
 from protocol.tensor.slots import Slots
 
-__all__ = ["Completion", "Request", "decode"]
-
 MAX_ROWS = 512
 """On two cores a batch of 512 rows decodes a third faster than two of 256."""
 

@@ -14,7 +14,7 @@ from deploy.adversaries.condemns_honest import condemn
 from deploy.adversaries.edited_answer import edited
 from protocol.environments.arithmetic import Arithmetic
 from protocol.errors import Misconfigured
-from protocol.tensor.decode import Completion
+from protocol.tensor.completions import Completion
 from protocol.tensor.model import Model, load_model
 from protocol.wire.evidence import JobEvidence
 from protocol.wire.reasons import Reason

@@ -25,7 +25,8 @@ from transformers import (
 
 from protocol.errors import Misconfigured, Unavailable
 from protocol.tensor import decode as decoding
-from protocol.tensor.decode import Completion, Request, decode
+from protocol.tensor.completions import Completion, Request
+from protocol.tensor.decode import decode
 from protocol.wire.sampling import gumbel_noise
 
 VOCABULARY, STOP, NEVER, CLOSE = 23, 1, -1, 1e-4

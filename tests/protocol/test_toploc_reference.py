@@ -12,7 +12,8 @@ from toploc import build_proofs_bytes, verify_proofs_bytes
 from protocol.environments.arithmetic import Arithmetic
 from protocol.errors import Rejected
 from protocol.tensor import proofs
-from protocol.tensor.decode import Request, decode
+from protocol.tensor.completions import Request
+from protocol.tensor.decode import decode
 from protocol.tensor.model import load_model
 from tests.bench.toploc import separated
 from trainer.builtin import Warmup, make_builtin

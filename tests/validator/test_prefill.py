@@ -17,7 +17,8 @@ from transformers import (
 )
 
 from protocol.errors import Misconfigured, Unavailable
-from protocol.tensor.decode import Request, decode
+from protocol.tensor.completions import Request
+from protocol.tensor.decode import decode
 from protocol.tensor.model import Model
 from protocol.wire.sampling import gumbel_noise, margin
 from tests.validator.conftest import Court

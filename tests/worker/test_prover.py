@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from protocol.environments.arithmetic import Arithmetic
-from protocol.tensor.decode import Completion, decode
+from protocol.tensor.completions import Completion
+from protocol.tensor.decode import decode
 from protocol.tensor.model import Model, load_model
 from protocol.tensor.proofs import build_proofs_batch
 from protocol.wire.rollout import artifact_root

@@ -14,9 +14,9 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from protocol.environments.arithmetic import Arithmetic
 from protocol.errors import Misconfigured, Unavailable
 from protocol.tensor import decode as decoding
+from protocol.tensor.completions import Completion, Request
 from protocol.wire.sampling import gumbel_noise
 from trainer.builtin import Warmup, make_builtin
-from worker.engines.engine import Completion, Request
 from worker.engines.transformers_engine import TransformersEngine
 
 STOP = 1

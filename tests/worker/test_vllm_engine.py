@@ -15,11 +15,11 @@ import torch
 
 from protocol.environments.arithmetic import Arithmetic
 from protocol.errors import Misconfigured, Unavailable
+from protocol.tensor.completions import Completion, Request
 from protocol.tensor.model import load_model
 from tests.conftest import ROOT
 from trainer.builtin import Warmup, make_builtin
 from validator.judging.prefill import Completed, prefill
-from worker.engines.engine import Completion, Request
 from worker.engines.transformers_engine import TransformersEngine
 from worker.engines.vllm_engine import VllmEngine
 
@@ -260,7 +260,7 @@ def hear(event, arguments):
             seen.append((event, str(host)))
 sys.addaudithook(hear)
 from pathlib import Path
-from worker.engines.engine import Request
+from protocol.tensor.completions import Request
 from worker.engines.vllm_engine import VllmEngine
 assert "vllm" not in sys.modules
 engine = VllmEngine(cache_bytes=1 << 26)

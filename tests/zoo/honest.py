@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Event
 
-from protocol.tensor.decode import Completion, Request
+from protocol.tensor.completions import Completion, Request
 from protocol.tensor.model import Model
 from protocol.wire.reasons import FRAUD
 from tests.zoo.rows import ratios_of_job

@@ -19,7 +19,7 @@ from deploy.adversaries.swapped import Swapped
 from protocol.environments.environment import Environment
 from protocol.environments.registry import environment
 from protocol.errors import Rejected
-from protocol.tensor.decode import Completion, Request
+from protocol.tensor.completions import Completion, Request
 from protocol.tensor.model import Model
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import Artifact, decode

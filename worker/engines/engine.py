@@ -7,10 +7,8 @@ from pathlib import Path
 from threading import Event
 from typing import Protocol
 
-from protocol.tensor.decode import Completion, Request
+from protocol.tensor.completions import Completion, Request
 from protocol.tensor.model import Model
-
-__all__ = ["Completion", "Engine", "Request"]
 
 
 class Engine(Protocol):

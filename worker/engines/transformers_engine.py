@@ -10,7 +10,8 @@ from typing import Literal
 import torch
 
 from protocol.errors import Misconfigured
-from protocol.tensor.decode import Completion, Request, decode
+from protocol.tensor.completions import Completion, Request
+from protocol.tensor.decode import decode
 from protocol.tensor.model import Model, load_model
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}

@@ -15,7 +15,7 @@ from pathlib import Path
 from eth_utils.crypto import keccak
 
 from protocol.environments.environment import Environment, Problem
-from protocol.tensor.decode import Completion, Request
+from protocol.tensor.completions import Completion, Request
 from protocol.wire.rules import Rules
 from protocol.wire.sampling import noise_key
 from trainer.batch import Group, pack, select
