@@ -21,7 +21,7 @@ from protocol.chain.events import Event
 from protocol.chain.structs import Cause, Verdict
 from protocol.errors import Rejected
 from protocol.wire.assignments import assignee_of, jobs_in, jobs_of, unpack_leaves
-from protocol.wire.reasons import SENTENCES, Reason
+from protocol.wire.reasons import Reason
 from protocol.wire.votes import Vote, reasons_of
 
 
@@ -239,11 +239,11 @@ def _revealed(case: _Case, event: on_chain.VoteRevealed) -> str:
         return ""
     vote = Vote(event.accept, event.fraud, event.reasons, event.evidence_root)
     if vote.abstains:
-        return f"validator {event.juror} abstains: {SENTENCES[Reason.ABSTAIN]}"
+        return f"validator {event.juror} abstains: {Reason.ABSTAIN.sentence}"
     if event.round in case.trials:
         # The contract cuts a vote to the jobs submitted: here to the one that is tried.
         word = _word(vote, case.trials[event.round])
-        said = f"{word} ({_reason(event.reasons[0]) if event.reasons else SENTENCES[Reason.ACCEPTED]})"
+        said = f"{word} ({_reason(event.reasons[0]) if event.reasons else Reason.ACCEPTED.sentence})"
     else:
         said = _votes(case, vote)
     evidence = f"its evidence has the root 0x{event.evidence_root.hex()}"
@@ -261,7 +261,7 @@ def _votes(case: _Case, vote: Vote) -> str:
         if job in case.jobs:
             together.setdefault(reason, []).append(job)
     return "; ".join(
-        f"{_jobs(jobs)} {_word(vote, jobs[0])} ({reason.name.lower()}: {SENTENCES[reason]})"
+        f"{_jobs(jobs)} {_word(vote, jobs[0])} ({reason.name.lower()}: {reason.sentence})"
         for reason, jobs in sorted(together.items())
     )
 
@@ -272,7 +272,7 @@ def _word(vote: Vote, job: int) -> str:
 
 def _reason(code: int) -> str:
     try:
-        return SENTENCES[Reason(code)]
+        return Reason(code).sentence
     except ValueError:
         return f"reason {code}, which has no meaning"
 

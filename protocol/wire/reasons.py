@@ -1,7 +1,7 @@
-"""Why a job was not accepted: one byte on chain, one sentence for people.
+"""Reason codes: one byte on chain, one sentence for people.
 
-Codes never change meaning; new ones are appended. ``FRAUD`` names the only reasons that may cost a bond: an exact
-mismatch of provenance, a sampling margin no honest engine gives, or a node's whole record at the stated budget.
+Codes never change meaning, and new ones are appended. Only the reasons marked as fraud may cost a bond: an exact
+mismatch of provenance, a sampling margin beyond any honest engine, or a node's record at the run's error budget.
 """
 
 from __future__ import annotations
@@ -10,43 +10,54 @@ from enum import IntEnum
 
 
 class Reason(IntEnum):
-    """Reason codes as they stand in a revealed vote."""
+    """Verdict on one job as it appears in a revealed vote: code, sentence for people, and whether it is fraud."""
 
-    ACCEPTED = 0
-    UNAVAILABLE = 1
-    STALE_BEACON = 2
-    WRONG_ROOT = 3
-    SHAPE = 4
-    WRONG_POLICY = 5
-    WRONG_PROMPT = 6
-    DUPLICATE = 7
-    SAMPLING_FRAUD = 8
-    SAMPLING_VOID = 9
-    ENDING = 10
-    ACTIVATIONS = 11
-    LOGPROBS = 12
-    UNITS = 13
-    SEQUENCE = 14
-    ABSTAIN = 0xFF
+    sentence: str
+    fraud: bool
+
+    def __new__(cls, code: int, sentence: str = "", fraud: bool = False) -> Reason:
+        reason = int.__new__(cls, code)
+        reason._value_, reason.sentence, reason.fraud = code, sentence, fraud
+        return reason
+
+    ACCEPTED = 0, "every check passed"
+    UNAVAILABLE = 1, "the artifact could not be fetched from the submitted URI"
+    STALE_BEACON = 2, "the signed beacon is not the hash of the round's opening block"
+    WRONG_ROOT = 3, "the artifact does not hash to the signed root"
+    SHAPE = 4, "the artifact breaks the schema, its size limits or the form of its proofs"
+    WRONG_POLICY = 5, "the artifact names another round, job, node or checkpoint than the one assigned"
+    WRONG_PROMPT = 6, "a prompt differs from the one derived from the beacon", True
+    DUPLICATE = 7, "the artifact was submitted before", True
+    SAMPLING_FRAUD = 8, "a token differs from the seeded choice by more than any honest engine gives", True
+    SAMPLING_VOID = 9, "a token differs from the seeded choice by more than the run tolerates"
+    ENDING = 10, "a completion's ending contradicts its finish reason"
+    ACTIVATIONS = 11, "the activation proofs do not match the policy's hidden states"
+    LOGPROBS = 12, "the reported logprobs differ from the policy's"
+    UNITS = 13, "the claimed work units differ from those of the verified tokens"
+    SEQUENCE = 14, "the node's settled jobs together exceed the run's evidence bound for an honest node", True
+    ABSTAIN = 0xFF, "the juror could not judge and abstained"
+
+    @classmethod
+    def register(cls, code: int, name: str, sentence: str, fraud: bool = False) -> Reason:
+        """Adds the reason of a check defined outside this table and returns it; ``Reason(code)`` finds it from then on.
+
+        A process that has not registered the code reads it as unknown. Iterating ``Reason`` yields the table only.
+
+        Raises:
+            ValueError: the code is outside ``REGISTERED_CODES`` or already registered.
+        """
+        if code not in REGISTERED_CODES or code in _registered:
+            raise ValueError(f"invalid reason code {code}: expected a free one of {REGISTERED_CODES}")
+        reason = int.__new__(cls, code)
+        reason._name_, reason._value_, reason.sentence, reason.fraud = name, code, sentence, fraud
+        return _registered.setdefault(code, reason)
+
+    @classmethod
+    def _missing_(cls, value: object) -> Reason | None:
+        return _registered.get(value)
 
 
-FRAUD = frozenset({Reason.WRONG_PROMPT, Reason.DUPLICATE, Reason.SAMPLING_FRAUD, Reason.SEQUENCE})
+REGISTERED_CODES = range(0x80, 0xFF)
+"""Codes left to ``Reason.register``; the table above uses the codes below and ``ABSTAIN``."""
 
-SENTENCES: dict[Reason, str] = {
-    Reason.ACCEPTED: "every check passed",
-    Reason.UNAVAILABLE: "the artifact could not be fetched from where the submission said",
-    Reason.STALE_BEACON: "the signed beacon is not the hash of the round's opening block",
-    Reason.WRONG_ROOT: "the artifact's root is not the one that was signed",
-    Reason.SHAPE: "the artifact does not have the pinned schema, bounds or proofs",
-    Reason.WRONG_POLICY: "the artifact names another round, job, node or checkpoint than the one assigned",
-    Reason.WRONG_PROMPT: "a prompt is not the one that follows from the beacon",
-    Reason.DUPLICATE: "the artifact was submitted before",
-    Reason.SAMPLING_FRAUD: "a token differs from the seeded choice by more than any honest engine gives",
-    Reason.SAMPLING_VOID: "a token differs from the seeded choice by more than the run tolerates",
-    Reason.ENDING: "a completion ends where its finish reason says it cannot",
-    Reason.ACTIVATIONS: "the activation proofs do not match the policy's hidden states",
-    Reason.LOGPROBS: "the reported logprobs are not those of the policy",
-    Reason.UNITS: "the claimed work units are not those of the verified tokens",
-    Reason.SEQUENCE: "the node's settled jobs together show what no honest node's would at the stated budget",
-    Reason.ABSTAIN: "the juror could not judge and abstained",
-}
+_registered: dict[object, Reason] = {}

@@ -8,10 +8,19 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from eth_utils import keccak
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_validator,
+    model_serializer,
+)
 
 from protocol.errors import Rejected
 
@@ -46,14 +55,19 @@ class EnvironmentRules(_Frozen):
     params: dict[str, Any] = Field(default_factory=dict)
 
 
+BoundName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+BoundValue = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
 class Thresholds(_Frozen):
-    """Where honest numerical noise ends, per model, dtype and engines.
+    """Upper end of honest numerical noise, per model, dtype and engines.
 
     sampling_void, sampling_fraud   margin in logits above which one token makes a job void, or fraudulent
                                     (``sampling_fraud`` null: void only)
     logprob_median, logprob_tail    largest median, and largest 99th percentile, of |reported − recomputed| in nats
     toploc, toploc_mean             largest relative distance of any chunk, and largest mean over a job
     toploc_null_ratio               a chunk's distance must be at most this share of the best forgery's
+    further                         bounds of any other checks, by name; left out of the canonical JSON when empty
     """
 
     sampling_void: float = Field(gt=0)
@@ -63,6 +77,30 @@ class Thresholds(_Frozen):
     toploc: float = Field(gt=0)
     toploc_mean: float = Field(gt=0)
     toploc_null_ratio: float = Field(default=0.3, gt=0, lt=1)
+    further: dict[BoundName, BoundValue] = Field(default_factory=dict)
+
+    @classmethod
+    def from_bounds(cls, bounds: Mapping[str, float | None]) -> Thresholds:
+        """Builds thresholds from bounds by name; names that are not fields go to ``further``."""
+        fields = {name: value for name, value in bounds.items() if name in cls.model_fields}
+        return cls.model_validate(fields | {"further": {name: bounds[name] for name in bounds.keys() - fields.keys()}})
+
+    @property
+    def bounds(self) -> dict[str, float | None]:
+        """Every bound by name, ``further`` included."""
+        return {name: value for name, value in self if name != "further"} | self.further
+
+    @field_validator("further")
+    @classmethod
+    def _names_are_free(cls, further: dict[str, float]) -> dict[str, float]:
+        if taken := sorted(further.keys() & cls.model_fields.keys()):
+            raise ValueError(f"{', '.join(taken)} is a field of the thresholds: give it there")
+        return further
+
+    @model_serializer(mode="wrap")
+    def _without_empty_further(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        shown: dict[str, Any] = handler(self)
+        return shown if self.further else {name: value for name, value in shown.items() if name != "further"}
 
 
 class Sequential(_Frozen):

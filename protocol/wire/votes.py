@@ -16,7 +16,7 @@ from eth_utils import keccak
 
 from protocol.errors import Rejected
 from protocol.wire.assignments import bitmap_of, jobs_in
-from protocol.wire.reasons import FRAUD, Reason
+from protocol.wire.reasons import Reason
 
 ABSTENTION = bytes([Reason.ABSTAIN])
 
@@ -39,7 +39,7 @@ class Vote:
 def vote_on(judgements: Mapping[int, Reason], evidence_root: bytes) -> Vote:
     """Returns the vote that says ``judgements``: the reason for each submitted job."""
     accept = bitmap_of(job for job, reason in judgements.items() if reason is Reason.ACCEPTED)
-    fraud = bitmap_of(job for job, reason in judgements.items() if reason in FRAUD)
+    fraud = bitmap_of(job for job, reason in judgements.items() if reason.fraud)
     reasons = bytes(judgements[job] for job in sorted(judgements) if judgements[job] is not Reason.ACCEPTED)
     return Vote(accept, fraud, reasons, evidence_root)
 

@@ -22,7 +22,7 @@ from ledger.store.database import Database
 from ledger.store.index import sync
 from protocol.chain.reading.client import Chain
 from protocol.chain.writing import calls
-from protocol.wire.reasons import SENTENCES, Reason
+from protocol.wire.reasons import Reason
 from tests.conftest import TERMS, Anvil
 from tests.ledger import disputes
 from tests.ledger.disputes import Dispute
@@ -69,7 +69,7 @@ def test_an_accepted_job_is_explained_from_its_assignment_to_its_credit(story: S
         f"node {story.honest.node} submits, signed with its key: job 0: artifact 0x",
         "are drawn by the hash of block",
         "commits to a vote that nobody can read yet",
-        f"job 0 accepted (accepted: {SENTENCES[Reason.ACCEPTED]}); its evidence has the root 0x",
+        f"job 0 accepted (accepted: {Reason.ACCEPTED.sentence}); its evidence has the root 0x",
         "the majority's verdict: job 0 accepted",
         "is trained on job 0",
         f"{story.honest.owner.address} earns",

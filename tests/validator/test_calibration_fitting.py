@@ -11,7 +11,7 @@ import pytest
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import Rules
 from tests.validator.conftest import RULES
-from validator.calibration.fitting import ENOUGH_TOKENS, SWAP, Fitted, fit
+from validator.calibration.fitting import ENOUGH_TOKENS, Fitted, fit
 from validator.calibration.measuring import MeasuredJob
 from validator.calibration.noise import (
     by_prompt,
@@ -25,6 +25,7 @@ from validator.calibration.noise import (
 )
 from validator.calibration.power import power, reason_under, steering, verdicts
 from validator.calibration.tails import tail
+from validator.judging.numeric_checks import SWAP
 from validator.judging.statistics import log_likelihood_ratios
 
 SIGMA = 0.01
@@ -47,12 +48,13 @@ def job(
     rel_C = np.abs(generator.normal(0.01, 0.002, 2 * size))
     recomputed_S = np.log(p_S)
     return MeasuredJob(
-        *("transformers", "model", 8, lengths_N),
+        lengths_N,
         *(np.where(flipped_S, gap_S, 0).astype(np.float32), gap_S.astype(np.float32)),
         np.where(flipped_S & (generator.random(count) < 0.5), gap_S, 0).astype(np.float32),
         (recomputed_S + (1 - p_S) * noise_S / math.sqrt(2)).astype(np.float32),
         recomputed_S.astype(np.float32),
-        *(rel_C.astype(np.float32), np.full(2 * size, 0.5, np.float32), chunks_N),
+        *(rel_C.astype(np.float32), np.full(2 * size, 0.5, np.float32), np.ones(2 * size, np.bool_), chunks_N),
+        *("transformers", "model", 8),
     )
 
 
@@ -167,7 +169,7 @@ def test_what_rollouts_of_one_prompt_share_counts_once() -> None:
     (made,) = jobs(1)
     values_S = noise(made, 1.0)
     tokens = TOKENS * RULES_HERE.samples_per_group
-    assert by_prompt(made, values_S, 2).tolist() == [
+    assert by_prompt(values_S, made.lengths_N, 2).tolist() == [
         values_S[start : start + tokens].max() for start in range(0, len(values_S), tokens)
     ]
     twin = replace(

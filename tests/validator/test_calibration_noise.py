@@ -43,8 +43,9 @@ def test_noise_read_off_logprobs_is_that_between_choice_and_runner_up(model_dire
     )
     nothing_S, empty = np.zeros_like(reported), np.zeros(0, np.float32)
     job = MeasuredJob(
-        *("transformers", "model", ROWS, np.full(ROWS, LENGTH - PROMPT), nothing_S, nothing_S, nothing_S),
-        *(reported, recomputed, empty, empty, np.zeros(ROWS, np.int64)),
+        *(np.full(ROWS, LENGTH - PROMPT), nothing_S, nothing_S, nothing_S),
+        *(reported, recomputed, empty, empty, empty.astype(bool), np.zeros(ROWS, np.int64)),
+        *("transformers", "model", ROWS),
     )
     found = noise(job, 1.0)[np.exp(recomputed) <= CERTAIN]
     assert truth.max() > 0
@@ -58,6 +59,7 @@ def test_tokens_all_but_certain_say_nothing(model_directory: Path) -> None:
     nothing = np.zeros(2, np.float32)
     chunks = np.ones(1, np.int64)
     job = MeasuredJob(
-        "x", "m", 1, np.array([2]), nothing, nothing, nothing, reported + 0.01, reported, nothing, nothing, chunks
+        *(np.array([2]), nothing, nothing, nothing, reported + 0.01, reported, nothing, nothing),
+        *(np.ones(2, np.bool_), chunks, "x", "m", 1),
     )
     assert noise(job, 1.0) == pytest.approx([np.sqrt(2) * 0.02, 0.0], rel=1e-4)

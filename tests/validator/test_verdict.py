@@ -5,23 +5,28 @@ from __future__ import annotations
 import pytest
 
 from protocol.wire.evidence import Finding
-from protocol.wire.reasons import FRAUD, SENTENCES, Reason
+from protocol.wire.reasons import Reason
 from protocol.wire.votes import reasons_of
-from validator.judging.verdict import SEVERITY, reason_of, vote_of
+from validator.judging.verdict import ranking, reason_of, vote_of
+
+RANKED = [reason for reason in ranking() if reason in set(Reason)]
 
 
 def test_every_reason_but_acceptance_and_abstention_is_ranked_and_has_a_sentence() -> None:
-    assert set(SEVERITY) == set(Reason) - {Reason.ACCEPTED, Reason.ABSTAIN}
-    assert set(SENTENCES) == set(Reason)
+    assert set(RANKED) == set(Reason) - {Reason.ACCEPTED, Reason.ABSTAIN}
+    assert len(RANKED) == len(set(RANKED))
+    assert all(reason.sentence for reason in Reason)
 
 
 def test_fraud_outranks_everything() -> None:
-    assert set(SEVERITY[: len(FRAUD)]) == FRAUD
+    fraud = {reason for reason in Reason if reason.fraud}
+    assert fraud == {Reason.WRONG_PROMPT, Reason.DUPLICATE, Reason.SAMPLING_FRAUD, Reason.SEQUENCE}
+    assert set(RANKED[: len(fraud)]) == fraud
 
 
-@pytest.mark.parametrize("reason", SEVERITY)
+@pytest.mark.parametrize("reason", RANKED)
 def test_the_most_serious_reason_wins(reason: Reason) -> None:
-    less = SEVERITY[SEVERITY.index(reason) :]
+    less = RANKED[RANKED.index(reason) :]
     assert reason_of([Finding(other, "") for other in reversed(less)]) is reason
 
 

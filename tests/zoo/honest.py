@@ -8,7 +8,6 @@ from threading import Event
 
 from protocol.tensor.completions import Completion, Request
 from protocol.tensor.model import Model
-from protocol.wire.reasons import FRAUD
 from tests.zoo.rows import ratios_of_job
 from tests.zoo.stage import JOBS_AT_ONCE, Stage, passed
 from validator.records.record import EvidenceState
@@ -65,7 +64,7 @@ def honest(stage: Stage, name: str, engine: Engine, batch: int, rollouts: int) -
             state = state.after(ratios_of_job(one))
             highest = max(highest, state.foremost[1])
     bound = stage.rules.sequential.bound
-    fraud = sum(one.judgement.reason in FRAUD for one in judged) + (highest >= bound)
+    fraud = sum(one.judgement.reason.fraud for one in judged) + (highest >= bound)
     return Honest(
         engine=name,
         dtype=stage.rules.model.dtype,
@@ -73,7 +72,7 @@ def honest(stage: Stage, name: str, engine: Engine, batch: int, rollouts: int) -
         jobs=len(judged),
         rollouts=len(judged) * stage.rules.rollouts_per_job,
         fraud=fraud,
-        void=sum(not passed(one) and one.judgement.reason not in FRAUD for one in judged),
+        void=sum(not passed(one) and not one.judgement.reason.fraud for one in judged),
         flips=sum(one.flips[1] for one in judged),
         tokens=sum(one.flips[0] for one in judged),
         highest=highest,

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from deploy.adversaries import ADVERSARIES
-from protocol.wire.reasons import FRAUD
 from protocol.wire.rules import Thresholds
 from tests.zoo import waiting
 from tests.zoo.asking import Said, ask
@@ -93,7 +92,7 @@ def conclude(name: str, kind: str, judged: Sequence[Judged], stage: Stage, said:
         kind=kind,
         jobs=len(judged),
         caught=caught,
-        fraud=sum(one.judgement.reason in FRAUD for one in judged),
+        fraud=sum(one.judgement.reason.fraud for one in judged),
         reasons=tuple(Counter(one.judgement.reason.name for one in judged).most_common()),
         jobs_to_99=min((n for n in (single, record) if n is not None and n <= len(judged)), default=None),
         record=record,

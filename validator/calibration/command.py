@@ -225,7 +225,7 @@ def summary(result: Calibration, options: CalibrationOptions) -> dict[str, Any]:
         "rules": str(options.out),
         "rules_hash": rules_hash(encode_rules(result.rules)),
         "report": str(options.report),
-        **result.rules.thresholds.model_dump(),
+        **result.rules.thresholds.bounds,
         "sigma": result.rules.sequential.sigma,
         "mean exp(evidence), upper": sequential["mean_exp_evidence_upper"],
         "no fraud because": result.fitted.no_fraud_because,

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from protocol.errors import Misconfigured, Rejected
 from protocol.wire.rules import Rules, Thresholds, decode_rules
+from validator.judging.registry import CHECKS
 
 BUILTIN: dict[str, Any] = {
     "model": {"dtype": "float32", "head_dtype": "float32"},
@@ -20,12 +21,12 @@ BUILTIN: dict[str, Any] = {
     "max_tokens": 64,
     "async_level": 2,
 }
-"""What the built-in run asks for, where no run file is given."""
+"""Rules of the built-in run, used without a run file."""
 
 UNKNOWN = Thresholds(
     sampling_void=1.0, logprob_median=1.0, logprob_tail=1.0, toploc=1.0, toploc_mean=1.0, toploc_null_ratio=0.99
 )
-"""Stand where a measurement belongs; nothing is judged by them."""
+"""Placeholders until the bounds are measured; no job is judged by them."""
 
 
 def draft(run_file: Path | None, dtype: str | None, max_tokens: int | None, engines: tuple[str, ...]) -> Rules:
@@ -34,7 +35,7 @@ def draft(run_file: Path | None, dtype: str | None, max_tokens: int | None, engi
     table |= {} if max_tokens is None else {"max_tokens": max_tokens}
     model = dict(table.get("model", {}))
     model |= {} if dtype is None else {"dtype": dtype, "head_dtype": dtype}
-    table |= {"model": model | {"worker_engines": engines}, "thresholds": UNKNOWN.model_dump()}
+    table |= {"model": model | {"worker_engines": engines}, "thresholds": _placeholders().model_dump()}
     table |= {"sequential": table.get("sequential", {}) | {"sigma": 1.0}}
     try:
         return Rules.model_validate(table)
@@ -42,6 +43,12 @@ def draft(run_file: Path | None, dtype: str | None, max_tokens: int | None, engi
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise Misconfigured(f"{run_file or 'the options'}: rules.{where}: {first['msg']}") from error
+
+
+def _placeholders() -> Thresholds:
+    """Returns ``UNKNOWN`` with a placeholder for every other bound of the registered checks."""
+    names = {bound.name for check in CHECKS for bound in check.bounds}
+    return Thresholds.from_bounds(dict.fromkeys(names, 1.0) | UNKNOWN.bounds)
 
 
 def _table(run_file: Path) -> dict[str, Any]:

@@ -10,34 +10,30 @@ Axes: U units, J jobs, P prompts.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocol.wire.rules import Rules, Thresholds
-from protocol.wire.toploc.codec import ENTRIES
 from validator.calibration.intervals import beyond, most_events
 from validator.calibration.measuring import MeasuredJob
 from validator.calibration.noise import by_prompt, distinct, noise, sigma_above, sigma_of_carried, widened
 from validator.calibration.tails import TailFit, tail
-from validator.judging.checks import TAIL
+from validator.judging.check import Bound, Fitting
+from validator.judging.numeric_checks import SWAP
+from validator.judging.registry import CHECKS
 
 F64 = NDArray[np.float64]
 
-VOID_CHECKS = 6
 FRAUD_RATE = 1e-6
 """Honest jobs found fraudulent, at most."""
 
 ENOUGH_TOKENS = 1_000_000
 """Honest tokens, without which nothing is fraud."""
 
-SWAP = 1 / ENTRIES
-"""Distance that an entry adds which rounding has carried out of the top 128."""
-
 RARE = 0.05
-HIGHEST_NULL_RATIO = 0.9
 STEPS = {"float32": 2.0**-19, "bfloat16": 2.0**-3}
 
 
@@ -74,26 +70,23 @@ def fit(jobs: Sequence[MeasuredJob], rules: Rules, void_rate: float, headroom: f
     fraud twice) for processors and weights that were not measured; so is how often entries are swapped, but distances
     themselves are not.
     """
+    bounds = [bound for check in CHECKS if check.applies(rules.thresholds) for bound in check.bounds]
+    rate = void_rate / sum(bound.fitting is not Fitting.NOISE_FRAUD for bound in bounds)
     makers = sorted({job.maker for job in jobs})
     fits = [
         one
         for maker in makers
-        for one in _fits([j for j in jobs if j.maker == maker], rules, void_rate, headroom, maker)
+        for one in _fits([job for job in jobs if job.maker == maker], rules, bounds, rate, headroom, maker)
     ]
-    largest = {what: max(one.value for one in fits if one.what == what) for what in {one.what for one in fits}}
-    why = _no_fraud(jobs, [one for one in fits if one.what == "noise, fraud"])
+    largest = {bound.name: max(one.value for one in fits if one.what == _law_of(bound)) for bound in bounds}
+    why = _no_fraud(jobs, [one for one in fits if one.what == Fitting.NOISE_FRAUD.value])
     step = STEPS[rules.model.head_dtype if rules.model.dtype == "float32" else "float32"]
-    void = headroom * max(largest["sampling_void"], step)
-    fraud = headroom**2 * max(largest["noise, fraud"], step)
-    thresholds = Thresholds(
-        sampling_void=_rounded(void),
-        sampling_fraud=None if why else _rounded(max(fraud, void)),
-        logprob_median=_rounded(headroom * max(largest["logprob_median"], step)),
-        logprob_tail=_rounded(headroom * max(largest["logprob_tail"], step)),
-        toploc=_rounded(largest["toploc"]),
-        toploc_mean=_rounded(largest["toploc_mean"]),
-        toploc_null_ratio=min(HIGHEST_NULL_RATIO, _rounded(largest["toploc_null_ratio"])),
-    )
+    values: dict[str, float | None] = {
+        bound.name: _threshold(bound, largest[bound.name], headroom, step) for bound in bounds
+    }
+    void, fraud = headroom * max(largest["sampling_void"], step), headroom**2 * max(largest["sampling_fraud"], step)
+    values["sampling_fraud"] = None if why else _rounded(max(fraud, void))
+    thresholds = Thresholds.from_bounds(values)
     measured = max(_sigma([job for job in jobs if job.maker == maker], rules) for maker in makers)
     sequential, holds = widened(jobs, rules, headroom * max(measured, step))
     sequential = sequential.model_copy(update={"sigma": _rounded(sequential.sigma)})
@@ -109,55 +102,73 @@ def _no_fraud(jobs: Sequence[MeasuredJob], fits: Sequence[Fit]) -> str | None:
     return f"the noise of {poor[0]} has too heavy a tail, or too few values in it, to bound" if poor else None
 
 
-def _fits(jobs: Sequence[MeasuredJob], rules: Rules, void_rate: float, headroom: float, maker: str) -> list[Fit]:
-    """Every law of one maker."""
-    samples, prompts = rules.samples_per_group, rules.groups_per_job
-    rate = void_rate / VOID_CHECKS
+def _law_of(bound: Bound) -> str:
+    return Fitting.NOISE_FRAUD.value if bound.fitting is Fitting.NOISE_FRAUD else bound.name
 
-    def of_prompts(values: Callable[[MeasuredJob], NDArray[np.floating]], rate: float, step: float = 0.0) -> TailFit:
-        return tail(np.concatenate([by_prompt(job, values(job), samples) for job in jobs]), rate / prompts, step)
 
-    def of_jobs(value: Callable[[MeasuredJob], float]) -> TailFit:
-        return tail(np.array([value(job) for job in jobs]), rate)
+def _threshold(bound: Bound, largest: float, headroom: float, step: float) -> float:
+    """Returns the bound for the rules; ``step`` is the rounding step of a logit, below which no bound lies."""
+    if bound.fitting is Fitting.SWAPS:
+        return min(bound.limit, _rounded(largest))
+    return min(bound.limit, _rounded(headroom * max(largest, step)))
 
+
+def _fits(
+    jobs: Sequence[MeasuredJob], rules: Rules, bounds: Sequence[Bound], rate: float, headroom: float, maker: str
+) -> list[Fit]:
+    """Returns every law of one maker; ``rate`` is the share of honest jobs that may break one bound."""
+    swaps = _counted_swaps(jobs, rules, rate, headroom)
     step = _noise_step(rules)
-    margin = of_prompts(lambda job: job.margins_S, rate)
-    apart = of_prompts(lambda job: noise(job, rules.temperature), rate, step)
-    return [
-        Fit("margin", maker, margin),
-        Fit("noise, void", maker, apart),
-        Fit("sampling_void", maker, margin if margin.reliable else apart),
-        Fit("noise, fraud", maker, of_prompts(lambda job: noise(job, rules.temperature), FRAUD_RATE, step)),
-        Fit("logprob_median", maker, of_jobs(lambda job: float(np.median(job.apart_S)))),
-        Fit("logprob_tail", maker, of_jobs(lambda job: float(np.percentile(job.apart_S, TAIL)))),
-        *_distances(jobs, rules, rate, headroom, maker),
-    ]
+
+    def of_noise(rate: float) -> TailFit:
+        noises = [by_prompt(noise(job, rules.temperature), job.lengths_N, rules.samples_per_group) for job in jobs]
+        return tail(np.concatenate(noises), rate / rules.groups_per_job, step)
+
+    found = []
+    for bound in bounds:
+        if bound.fitting is Fitting.NOISE_FRAUD:
+            found.append(Fit(_law_of(bound), maker, of_noise(FRAUD_RATE)))
+            continue
+        law = _tail_of(bound, jobs, rules, rate)
+        if bound.fitting is Fitting.NOISE:
+            apart = of_noise(rate)
+            found += [Fit("margin", maker, law), Fit("noise, void", maker, apart)]
+            law = law if law.reliable else apart
+        counted = swaps.get(bound.name) if bound.fitting is Fitting.SWAPS else None
+        found.append(Fit(bound.name, maker, law, 0.0 if counted is None else counted - law.bound))
+    return found
 
 
-def _distances(jobs: Sequence[MeasuredJob], rules: Rules, rate: float, headroom: float, maker: str) -> list[Fit]:
-    """Laws of chunk, share of the best forgery's, and mean.
+def _tail_of(bound: Bound, jobs: Sequence[MeasuredJob], rules: Rules, rate: float) -> TailFit:
+    """Fits the values that ``bound`` is compared with, by job, or by prompt if a job has many of them."""
+    if bound.axis == "jobs":
+        return tail(np.array([float(bound.values(job)) for job in jobs]), rate, bound.step)
+    samples, tokens = rules.samples_per_group, bound.axis == "tokens"
+    values = [by_prompt(bound.values(job), job.lengths_N if tokens else job.chunks_N, samples) for job in jobs]
+    return tail(np.concatenate(values), rate / rules.groups_per_job, bound.step)
 
-    Where entries are swapped in few prompts, swaps are counted: a tail through so few steps would reach anywhere.
+
+def _counted_swaps(jobs: Sequence[MeasuredJob], rules: Rules, rate: float, headroom: float) -> dict[str, float]:
+    """Returns the reach of the distances by counting swapped entries, if they occur in few prompts.
+
+    A tail fitted through so few steps would reach anywhere.
     """
     samples, prompts = rules.samples_per_group, rules.groups_per_job
-    swaps_P = np.concatenate([_chunks_by_prompt(job, np.rint(job.rel_C / SWAP), samples) for job in jobs])
-    chunk_P = np.concatenate([_chunks_by_prompt(job, job.rel_C, samples) for job in jobs])
-    ratio_P = np.concatenate([_chunks_by_prompt(job, job.rel_C / job.null_C, samples) for job in jobs])
-    mean_J = np.array([float(job.rel_C.mean()) for job in jobs])
-    # Unless swaps are counted, distances are a sum of steps of a swap.
-    found = [tail(chunk_P, rate / prompts, SWAP), tail(ratio_P, rate / prompts), tail(mean_J, rate)]
-    values = [one.bound for one in found]
-    if (swaps_P > 0).mean() < RARE:
-        each = headroom * most_events(int(swaps_P.sum())) / len(swaps_P)
-        one, job_ = _swaps(each, rate / prompts), _swaps(each * prompts, rate)
-        below = float((chunk_P - SWAP * swaps_P).max())
-        least_null = min(float(job.null_C.min()) for job in jobs)
-        chunks = float(np.mean([int(job.chunks_N.sum()) for job in jobs]))
-        reach = (max(one, float(swaps_P.max())) + 0.5) * SWAP + below
-        values = [reach, reach / least_null, (job_ + 0.5) * SWAP * samples / chunks + below]
-    names = ("toploc", "toploc_null_ratio", "toploc_mean")
-    pairs = zip(names, found, values, strict=True)
-    return [Fit(name, maker, law, value - law.bound) for name, law, value in pairs]
+    swaps_P = np.concatenate([by_prompt(np.rint(job.rel_C / SWAP), job.chunks_N, samples) for job in jobs])
+    chunk_P = np.concatenate([by_prompt(job.rel_C, job.chunks_N, samples) for job in jobs])
+    if (swaps_P > 0).mean() >= RARE:
+        return {}
+    each = headroom * most_events(int(swaps_P.sum())) / len(swaps_P)
+    one, of_job = _swaps(each, rate / prompts), _swaps(each * prompts, rate)
+    below = float((chunk_P - SWAP * swaps_P).max())
+    least_null = min(float(job.null_C.min()) for job in jobs)
+    chunks = float(np.mean([int(job.chunks_N.sum()) for job in jobs]))
+    reach = (max(one, float(swaps_P.max())) + 0.5) * SWAP + below
+    return {
+        "toploc": reach,
+        "toploc_null_ratio": reach / least_null,
+        "toploc_mean": (of_job + 0.5) * SWAP * samples / chunks + below,
+    }
 
 
 def _swaps(mean: float, rate: float) -> int:
@@ -166,12 +177,6 @@ def _swaps(mean: float, rate: float) -> int:
     while beyond(allowed, mean) > rate:
         allowed += 1
     return allowed
-
-
-def _chunks_by_prompt(job: MeasuredJob, values_C: NDArray[np.floating], samples: int) -> F64:
-    starts_N = np.cumsum(job.chunks_N) - job.chunks_N
-    largest_P: F64 = np.maximum.reduceat(values_C, starts_N).reshape(-1, samples).max(axis=1).astype(np.float64)
-    return largest_P
 
 
 def _sigma(jobs: Sequence[MeasuredJob], rules: Rules) -> float:
@@ -197,6 +202,5 @@ def _rounded(value: float) -> float:
 
 
 # RARE: share of prompts with a swap below which swaps are counted, with half a swap of room, not fitted.
-# HIGHEST_NULL_RATIO: a forgery lies at 1 or above.
 # STEPS: the rounding step of a logit between 16 and 32. In float32 so much may lie between two engines of which these
 # measurements happen to see nothing; bfloat16 shows its own on every token, though logprobs are float32 there too.

@@ -1,57 +1,30 @@
-"""Specimens through the validator's own eyes: one prefill for many jobs, and every number that a check looks at.
-
-Axes: N rollouts of a job, S sampled tokens, C chunks.
-"""
+"""Measurements of specimens, made as the judge makes them: one prefill for many jobs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from protocol.errors import Misconfigured, Rejected
-from protocol.tensor.proofs import distances_batch
 from protocol.wire.rollout import Artifact, decode
 from protocol.wire.rules import Rules
-from protocol.wire.sampling import noise_key
 from protocol.wire.specimens import INDEX, Specimens, decode_index, file_of
+from validator.judging.check import TokenMeasurements
 from validator.judging.judge import PolicyVersion
-from validator.judging.prefill import DTYPES, Completed, Prefill, prefill
+from validator.judging.measurements import SeededArtifact
+from validator.judging.measurements import measure as measure_artifacts
 
-F32 = NDArray[np.float32]
 JOBS_AT_ONCE = 16
 
 
-@dataclass(frozen=True, slots=True)
-class MeasuredJob:
-    """What was measured on one job of R rollouts. ``maker``, ``model`` and ``batch`` say how it was made.
-
-    margins_S, gaps_S, leads_S  as in ``validator.judging.prefill.Prefill``
-    reported_S, recomputed_S    logprobs: the maker's and the verifier's
-    rel_C, null_C, chunks_N     distances of the proofs, the best forgery's, and how many chunks a rollout has
-    """
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasuredJob(TokenMeasurements):
+    """A job's measurements, and how it was made."""
 
     maker: str
     model: str
     batch: int
-    lengths_N: NDArray[np.int64]
-    margins_S: F32
-    gaps_S: F32
-    leads_S: F32
-    reported_S: F32
-    recomputed_S: F32
-    rel_C: F32
-    null_C: F32
-    chunks_N: NDArray[np.int64]
-
-    @property
-    def apart_S(self) -> F32:
-        """|reported − recomputed|, in nats."""
-        apart_S: F32 = np.abs(self.reported_S - self.recomputed_S)
-        return apart_S
 
 
 def read_specimens(folder: Path) -> Specimens:
@@ -79,9 +52,13 @@ def measure(
     for start in range(0, len(jobs), JOBS_AT_ONCE):
         part = jobs[start : start + JOBS_AT_ONCE]
         artifacts = [_read(folder, specimens, rules, job) for _, job in part]
-        seen = _see(policy, rules, [specimens.job_seed(job) for _, job in part], artifacts)
-        for (batch, _), artifact, numbers in zip(part, artifacts, seen, strict=True):
-            found.append(_job(name or specimens.maker, specimens.model, batch, artifact, *numbers))
+        seeded = [
+            SeededArtifact(specimens.job_seed(job), artifact)
+            for (_, job), artifact in zip(part, artifacts, strict=True)
+        ]
+        for (batch, _), (_, numbers) in zip(part, measure_artifacts(policy.model, rules, seeded), strict=True):
+            columns = {column.name: getattr(numbers, column.name) for column in fields(numbers)}
+            found.append(MeasuredJob(**columns, maker=name or specimens.maker, model=specimens.model, batch=batch))
         progress(sum(len(job.margins_S) for job in found[-len(part) :]))
     return found
 
@@ -94,46 +71,3 @@ def _read(folder: Path, specimens: Specimens, rules: Rules, job: int) -> Artifac
     if len(artifact.rollouts) != rules.rollouts_per_job or artifact.manifest_root != specimens.weights:
         raise Misconfigured(f"{folder / file_of(job)} was made under other rules or weights: make the specimens again")
     return artifact
-
-
-def _see(
-    policy: PolicyVersion, rules: Rules, seeds: Sequence[bytes], artifacts: Sequence[Artifact]
-) -> Iterator[tuple[Prefill, F32, F32, NDArray[np.int64]]]:
-    """For each artifact its part of the prefill, and distance, null and number of its chunks."""
-    size, step = rules.rollouts_per_job, rules.samples_per_group
-    rollouts = [rollout for artifact in artifacts for rollout in artifact.rollouts]
-    keys = [noise_key(seed, n) for seed in seeds for n in range(size)]
-    sequences = [
-        Completed(rollout.prompt_tokens, rollout.output_tokens, key)
-        for rollout, key in zip(rollouts, keys, strict=True)
-    ]
-    whole = prefill(policy.model, sequences, rules.temperature, DTYPES[rules.model.head_dtype])
-    others = [base + (n + step) % size for base in range(0, len(rollouts), size) for n in range(size)]
-    found = distances_batch(
-        whole.hidden_SH,
-        whole.lengths_N.tolist(),
-        [rollout.proofs for rollout in rollouts],
-        previous=others if rules.groups_per_job > 1 else None,
-    )
-    for base in range(0, len(rollouts), size):
-        chunks = [distance for one in found[base : base + size] for distance in one]
-        rel_C, null_C = (np.array([getattr(d, name) for d in chunks], np.float32) for name in ("rel", "null"))
-        counts_N = np.array([len(one) for one in found[base : base + size]], np.int64)
-        yield whole.slice(base, base + size), rel_C, null_C, counts_N
-
-
-def _job(
-    maker: str,
-    model: str,
-    batch: int,
-    artifact: Artifact,
-    part: Prefill,
-    rel_C: F32,
-    null_C: F32,
-    chunks_N: NDArray[np.int64],
-) -> MeasuredJob:
-    reported_S = np.concatenate([rollout.logprobs for rollout in artifact.rollouts])
-    return MeasuredJob(
-        *(maker, model, batch, part.lengths_N, part.margins_S, part.gaps_S, part.leads_S),
-        *(reported_S, part.logprobs_S, rel_C, null_C, chunks_N),
-    )

@@ -43,10 +43,13 @@ def noise(job: MeasuredJob, temperature: float) -> F64:
     return np.where(p_S <= CERTAIN, scale * job.apart_S / np.maximum(1.0 - p_S, 1.0 - CERTAIN), 0.0)
 
 
-def by_prompt(job: MeasuredJob, values_S: NDArray[np.floating], samples: int) -> F64:
-    """Returns the largest of each prompt's values (P,): what ``samples`` rollouts of one prompt share is one unit."""
-    starts_N = np.cumsum(job.lengths_N) - job.lengths_N
-    largest_P: F64 = np.maximum.reduceat(values_S, starts_N).reshape(-1, samples).max(axis=1).astype(np.float64)
+def by_prompt(values: NDArray[np.floating], counts_N: NDArray[np.int64], samples: int) -> F64:
+    """Returns the largest value of each prompt (P,); the ``samples`` rollouts of a prompt are one statistical unit.
+
+    ``counts_N`` is the number of values per rollout: tokens or chunks.
+    """
+    starts_N = np.cumsum(counts_N) - counts_N
+    largest_P: F64 = np.maximum.reduceat(values, starts_N).reshape(-1, samples).max(axis=1).astype(np.float64)
     return largest_P
 
 
@@ -88,7 +91,7 @@ def sigma_of_carried(jobs: Sequence[MeasuredJob], samples: int, floor: float) ->
     """
     margins_S = np.concatenate([job.margins_S for job in jobs]).astype(np.float64)
     gaps_S = np.concatenate([job.gaps_S for job in jobs]).astype(np.float64)
-    largest_P = np.concatenate([by_prompt(job, job.margins_S, samples) for job in jobs])
+    largest_P = np.concatenate([by_prompt(job.margins_S, job.lengths_N, samples) for job in jobs])
     uncertain = sum(int((np.exp(job.recomputed_S) <= CERTAIN).sum()) for job in jobs)
     law, normal = tail(largest_P, floor * uncertain / len(largest_P)), NormalDist()
     if not law.reliable:

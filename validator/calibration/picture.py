@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ from protocol.errors import Misconfigured
 from validator.calibration.measuring import MeasuredJob
 from validator.calibration.noise import noise
 from validator.calibration.report import Calibration
-from validator.judging.checks import TAIL
+from validator.judging.check import Fitting
+from validator.judging.registry import CHECKS
 
 F64 = NDArray[np.float64]
 
 HONEST, LIMIT = "#1a1a1a", "#b3261e"
 CHEATS = ("#2f6db3", "#d98324", "#3d9a5f", "#8b5fb8", "#b0566f", "#6b7a89")
-SIZE_INCHES, DOTS = (13.0, 4.6), 110
+PANEL_INCHES, DOTS = (13 / 3, 4.6), 110
 POINTS = 400
 AS_FAR_AS_SHOWN = 1e3
 TITLE, ROOM = 11, 3.0
@@ -36,35 +38,39 @@ def draw(calibration: Calibration, path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    limits, temperature = calibration.rules.thresholds, calibration.rules.temperature
-    figure, axes = pyplot.subplots(1, 3, figsize=SIZE_INCHES, layout="constrained")
-    margins, logprobs, toploc = axes
-    _panel(margins, calibration, lambda jobs: _joined(jobs, lambda job: job.margins_S), "tokens")
-    _curve(
-        margins,
-        _joined(calibration.everything, lambda job: noise(job, temperature)),
-        HONEST,
-        "honest noise on a score",
-        ":",
-    )
-    if not any((job.margins_S > 0).any() for job in calibration.everything):
-        tokens = sum(len(job.margins_S) for job in calibration.everything)
-        told = f"of {tokens:,}\nhonest tokens\nnone is off the\nseeded choice"
-        margins.text(0.03, 0.05, told, transform=margins.transAxes, fontsize=8, color=HONEST)
-    _limit(margins, limits.sampling_void, "void")
-    if limits.sampling_fraud is not None:
-        _limit(margins, limits.sampling_fraud, "fraud")
-    _describe(margins, "How far a token falls short of the seeded choice", "margin, logits")
-    _panel(logprobs, calibration, lambda jobs: np.array([np.percentile(job.apart_S, TAIL) for job in jobs]), "jobs")
-    _limit(logprobs, limits.logprob_tail, "void")
-    _describe(logprobs, "Logprobs, reported against recomputed", f"{TAIL:g}th percentile of a job, nats")
-    _panel(toploc, calibration, lambda jobs: _joined(jobs, lambda job: job.rel_C), "chunks")
-    _limit(toploc, limits.toploc, "void")
-    _describe(toploc, "TOPLOC distance of a chunk", "mean relative error of 128 entries")
-    handles, labels = margins.get_legend_handles_labels()
+    thresholds = calibration.rules.thresholds
+    panels = [
+        (check, bound, bound.panel)
+        for check in CHECKS
+        if check.applies(thresholds)
+        for bound in check.bounds
+        if bound.panel is not None
+    ]
+    width, height = PANEL_INCHES
+    figure, axes = pyplot.subplots(1, len(panels), figsize=(width * len(panels), height), layout="constrained")
+    for axis, (check, bound, (title, label)) in zip(np.atleast_1d(axes), panels, strict=True):
+        _panel(axis, calibration, partial(_joined, values=bound.values), bound.axis)
+        if bound.fitting is Fitting.NOISE:
+            _noise(axis, calibration)
+        for other in check.bounds:
+            limit = thresholds.bounds[other.name]
+            if other.values is bound.values and limit is not None:
+                _limit(axis, limit, "fraud" if other.fitting is Fitting.NOISE_FRAUD else "void")
+        _describe(axis, title, label)
+    handles, labels = np.atleast_1d(axes)[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=min(8, len(labels)), frameon=False)
     figure.savefig(path, dpi=DOTS, pil_kwargs={"optimize": True})
     pyplot.close(figure)
+
+
+def _noise(axis: Any, calibration: Calibration) -> None:
+    """Adds the honest noise on scores, and says so if no honest token is off the seeded choice."""
+    temperature = calibration.rules.temperature
+    noises = _joined(calibration.everything, lambda job: noise(job, temperature))
+    _curve(axis, noises, HONEST, "honest noise on a score", ":")
+    if not any((job.margins_S > 0).any() for job in calibration.everything):
+        told = f"of {len(noises):,}\nhonest tokens\nnone is off the\nseeded choice"
+        axis.text(0.03, 0.05, told, transform=axis.transAxes, fontsize=8, color=HONEST)
 
 
 def _panel(axis: Any, calibration: Calibration, values: Callable[[list[MeasuredJob]], F64], unit: str) -> None:
@@ -121,4 +127,4 @@ def _limit(axis: Any, value: float, name: str) -> None:
 
 
 def _joined(jobs: list[MeasuredJob], values: Callable[[MeasuredJob], NDArray[np.floating]]) -> F64:
-    return np.concatenate([values(job) for job in jobs]).astype(np.float64)
+    return np.concatenate([np.atleast_1d(values(job)) for job in jobs]).astype(np.float64)

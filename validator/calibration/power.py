@@ -6,6 +6,7 @@ Axes: S sampled tokens.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,11 +14,10 @@ import numpy as np
 
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import Rules
-from protocol.wire.toploc.codec import Distance
 from validator.calibration.intervals import interval
 from validator.calibration.measuring import MeasuredJob
 from validator.calibration.noise import evidence_of
-from validator.judging import checks
+from validator.judging.registry import CHECKS
 from validator.judging.statistics import log_likelihood_ratios
 from validator.judging.verdict import reason_of
 
@@ -78,26 +78,24 @@ class Power:
 
 def verdicts(jobs: Sequence[MeasuredJob], rules: Rules) -> Verdicts:
     """Judges every job by the validator's checks."""
-    reasons: dict[str, int] = {}
-    for job in jobs:
-        reason = reason_under(job, rules)
-        if reason:
-            reasons[reason.name.lower()] = reasons.get(reason.name.lower(), 0) + 1
-    fraud = reasons.get(Reason.SAMPLING_FRAUD.name.lower(), 0)
-    void = sum(reasons.values()) - fraud
+    found = Counter(reason for job in jobs if (reason := reason_under(job, rules)))
+    reasons = {reason.name.lower(): count for reason, count in found.items()}
+    fraud = sum(count for reason, count in found.items() if reason.fraud)
+    void = found.total() - fraud
     rollouts, tokens = sum(len(job.lengths_N) for job in jobs), sum(len(job.margins_S) for job in jobs)
     return Verdicts(len(jobs), rollouts, tokens, fraud, void, void / len(jobs), interval(void, len(jobs)), reasons)
 
 
 def reason_under(job: MeasuredJob, rules: Rules) -> Reason:
-    """What a validator finds wrong with a measured job; ``Reason.ACCEPTED`` where nothing."""
-    distances = [Distance(float(r), float(n), 0, 0.0, 0.0, True) for r, n in zip(job.rel_C, job.null_C, strict=True)]
-    findings = [
-        *checks.check_sampling(job.margins_S, job.lengths_N, rules.thresholds),
-        *checks.check_activations([distances], rules.thresholds),
-        *checks.check_logprobs(job.reported_S, job.recomputed_S, rules.thresholds),
-    ]
-    return reason_of(findings)
+    """Returns the reason that the checks of measured numbers give; ``Reason.ACCEPTED`` if they find nothing."""
+    return reason_of(
+        [
+            finding
+            for check in CHECKS
+            if check.compares is not None and check.applies(rules.thresholds)
+            for finding in check.compares(job, rules.thresholds)
+        ]
+    )
 
 
 def steering(jobs: Sequence[MeasuredJob], rules: Rules) -> SteeringBudget:

@@ -20,7 +20,7 @@ from validator.calibration.intervals import CONFIDENCE, interval
 from validator.calibration.measuring import MeasuredJob
 from validator.calibration.noise import carried, evidence_of, mean_upper, noise
 from validator.calibration.power import Power, Verdicts, power, steering, verdicts
-from validator.judging.checks import TAIL
+from validator.judging.numeric_checks import TAIL
 
 FORMAT = "assize/calibration/1"
 DIGITS = 6

@@ -1,6 +1,8 @@
-"""From claims and artifact bytes to a judgement of each job: read, one prefill for all of them, measure, check.
+"""The judge: from claims and artifact bytes to a judgement of each job.
 
-Axes: N rollouts of a job, S sampled tokens, C chunks.
+    read the artifact ──> checks that the rest relies on ──> one prefill for all jobs ──> measure ──> all other checks
+
+Axes: N rollouts of a job.
 """
 
 from __future__ import annotations
@@ -9,24 +11,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from protocol.environments.environment import Environment, Problem
 from protocol.errors import Rejected
 from protocol.tensor.model import Model
-from protocol.tensor.proofs import distances_batch
 from protocol.wire.evidence import F32, Finding, JobEvidence, Measurements
 from protocol.wire.reasons import Reason
-from protocol.wire.rollout import Artifact
-from protocol.wire.rules import Rules, Sequential
-from protocol.wire.sampling import noise_key
+from protocol.wire.rollout import Artifact, Limits
+from protocol.wire.rules import Rules
 from protocol.wire.seeds import prompt_seed
-from protocol.wire.toploc.codec import Distance
 from protocol.wire.units import ModelShape
-from validator.judging import checks
+from validator.judging.artifact_checks import artifact_limits, check_proofs, job_units, read_artifact
+from validator.judging.check import Check, ReadJob, TokenMeasurements
 from validator.judging.claims import Claim
-from validator.judging.prefill import DTYPES, Completed, Prefill, prefill
-from validator.judging.statistics import log_likelihood_ratios
+from validator.judging.measurements import SeededArtifact, columns_of, measure
+from validator.judging.prefill import Prefill
+from validator.judging.registry import CHECKS
 from validator.judging.verdict import reason_of
 
 
@@ -65,94 +65,98 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
+class Examination:
+    """A judgement and everything it rests on.
+
+    read      None: the artifact is not the one that was signed, or could not be fetched
+    prefill   None, as ``measured``: the model had nothing to run
+    """
+
+    judgement: Judgement
+    read: ReadJob | None = None
+    prefill: Prefill | None = None
+    measured: TokenMeasurements | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class _Reading:
-    """An artifact as far as it could be read without the model; ``artifact`` None where nothing more can be said."""
+    """A job before the model runs; with findings, the model does not run."""
 
     claim: Claim
     problems: list[Problem]
-    artifact: Artifact | None
+    job: ReadJob | None
     findings: list[Finding]
-
-    @property
-    def runs(self) -> bool:
-        """Whether the model has anything to say of it."""
-        return self.artifact is not None and not self.findings
 
 
 def judge(policy: PolicyVersion, rules: Rules, environment: Environment, jobs: Sequence[FetchedJob]) -> list[Judgement]:
     """Returns a judgement for each job, in their order; all of them share one prefill.
 
-    Any bytes give a reason. Raises ``Unavailable`` where the verifier itself fails: the caller abstains.
+    Any bytes give a reason.
+
+    Raises:
+        Unavailable: the verifier itself failed; the caller abstains.
     """
-    readings = [_read(policy, rules, environment, job) for job in jobs]
-    running = [reading for reading in readings if reading.runs]
-    measured = dict(zip(map(id, running), _measure(policy, rules, running), strict=True))
-    return [_conclude(policy, rules, environment, reading, measured.get(id(reading))) for reading in readings]
+    return [one.judgement for one in examine(policy, rules, environment, jobs)]
+
+
+def examine(
+    policy: PolicyVersion, rules: Rules, environment: Environment, jobs: Sequence[FetchedJob]
+) -> list[Examination]:
+    """Judges as ``judge`` does, and returns what each judgement rests on as well."""
+    checks = [check for check in CHECKS if check.applies(rules.thresholds)]
+    readings = [_read(policy, rules, environment, job, checks) for job in jobs]
+    running = [
+        (index, SeededArtifact(reading.claim.seed, reading.job.artifact, not reading.job.proof_findings))
+        for index, reading in enumerate(readings)
+        if reading.job is not None and not reading.findings
+    ]
+    found = measure(policy.model, rules, [job for _, job in running])
+    measured = {index: pair for (index, _), pair in zip(running, found, strict=True)}
+    return [
+        _conclude(policy, rules, environment, reading, measured.get(index), checks)
+        for index, reading in enumerate(readings)
+    ]
 
 
 def judge_unread(claim: Claim, finding: Finding) -> Judgement:
-    """Returns the judgement of a job whose artifact never came: ``finding`` says so, and no model has a part in it."""
+    """Returns the judgement of a job without an artifact; ``finding`` says why there is none."""
     return Judgement(claim, _evidence(claim, [finding], None, None))
 
 
 def problems_of(rules: Rules, environment: Environment, claim: Claim) -> list[Problem]:
-    """Returns the problems that follow from the job's seed, one for each group."""
+    """Returns the problems derived from the job's seed, one per group."""
     seed = claim.seed
     return [environment.problem(prompt_seed(seed, group)) for group in range(rules.groups_per_job)]
 
 
-def _read(policy: PolicyVersion, rules: Rules, environment: Environment, job: FetchedJob) -> _Reading:
+def limits_of(rules: Rules, environment: Environment, claim: Claim) -> Limits:
+    """Returns the size limits of the job's artifact."""
+    return artifact_limits(rules, [problem.prompt for problem in problems_of(rules, environment, claim)])
+
+
+def _read(
+    policy: PolicyVersion, rules: Rules, environment: Environment, job: FetchedJob, checks: Sequence[Check]
+) -> _Reading:
     problems = problems_of(rules, environment, job.claim)
     if isinstance(job.data, Finding):
         return _Reading(job.claim, problems, None, [job.data])
-    limits = checks.artifact_limits(rules, [problem.prompt for problem in problems])
+    limits = artifact_limits(rules, [problem.prompt for problem in problems])
     try:
-        artifact = checks.read_artifact(job.claim, job.data, limits)
+        artifact = read_artifact(job.claim, job.data, limits)
     except Rejected as error:
         return _Reading(job.claim, problems, None, [Finding(Reason(error.reason or Reason.SHAPE), str(error))])
-    findings = checks.check_shape(artifact, rules, policy.vocabulary)
-    prompts = [policy.model.prompt_tokens(problem.prompt) for problem in problems]
-    return _Reading(job.claim, problems, artifact, findings or checks.check_prompts(artifact, prompts))
-
-
-def _measure(
-    policy: PolicyVersion, rules: Rules, readings: Sequence[_Reading]
-) -> list[tuple[Prefill, list[list[Distance]], list[Finding]]]:
-    """For each artifact its part of the prefill, the distances of its proofs, and what is wrong with their form."""
-    if not readings:
-        return []
-    whole = prefill(policy.model, _sequences(readings), rules.temperature, DTYPES[rules.model.head_dtype])
-    size = rules.rollouts_per_job
-    parts = [whole.slice(index * size, (index + 1) * size) for index in range(len(readings))]
-    malformed = [checks.check_proofs(_artifact(reading)) for reading in readings]
-    formed = [index for index, findings in enumerate(malformed) if not findings]
-    distances = _distances([parts[index] for index in formed], [_artifact(readings[index]) for index in formed], rules)
-    by_index = dict(zip(formed, distances, strict=True))
-    return [(part, by_index.get(index, []), malformed[index]) for index, part in enumerate(parts)]
-
-
-def _sequences(readings: Sequence[_Reading]) -> list[Completed]:
-    found = []
-    for reading in readings:
-        seed = reading.claim.seed
-        for n, rollout in enumerate(_artifact(reading).rollouts):
-            found.append(Completed(rollout.prompt_tokens, rollout.output_tokens, noise_key(seed, n)))
-    return found
-
-
-def _distances(parts: Sequence[Prefill], artifacts: Sequence[Artifact], rules: Rules) -> list[list[list[Distance]]]:
-    """Distances of each job's proofs. The guess a forger could make is the same chunk of another prompt's rollout."""
-    if not parts:
-        return []
-    size, step = rules.rollouts_per_job, rules.samples_per_group
-    others = [base + (n + step) % size for base in range(0, size * len(parts), size) for n in range(size)]
-    found = distances_batch(
-        torch.cat([part.hidden_SH for part in parts]),
-        [length for part in parts for length in part.lengths_N.tolist()],
-        [rollout.proofs for artifact in artifacts for rollout in artifact.rollouts],
-        previous=others if rules.groups_per_job > 1 else None,
+    read = ReadJob(
+        claim=job.claim,
+        artifact=artifact,
+        prompts=[policy.model.prompt_tokens(problem.prompt) for problem in problems],
+        rules=rules,
+        vocabulary=policy.vocabulary,
+        stop_token=policy.model.stop_token,
+        shape=policy.shape,
+        proof_findings=tuple(check_proofs(artifact)),
     )
-    return [found[base : base + size] for base in range(0, len(found), size)]
+    required = (check.requires(read) for check in checks if check.requires is not None)
+    return _Reading(job.claim, problems, read, next((findings for findings in required if findings), []))
 
 
 def _conclude(
@@ -160,24 +164,18 @@ def _conclude(
     rules: Rules,
     environment: Environment,
     reading: _Reading,
-    measured: tuple[Prefill, list[list[Distance]], list[Finding]] | None,
-) -> Judgement:
-    claim, artifact = reading.claim, reading.artifact
-    if artifact is None or measured is None:
-        return Judgement(claim, _evidence(claim, reading.findings, None, None))
-    part, distances, malformed = measured
-    reported_S = np.concatenate([rollout.logprobs for rollout in artifact.rollouts])
-    findings = [
-        *malformed,
-        *checks.check_sampling(part.margins_S, part.lengths_N, rules.thresholds),
-        *checks.check_endings(artifact, policy.model.stop_token, rules.max_tokens),
-        *(checks.check_activations(distances, rules.thresholds) if distances else ()),
-        *checks.check_logprobs(reported_S, part.logprobs_S, rules.thresholds),
-        *checks.check_units(claim, artifact, policy.shape),
-    ]
-    rewards_N = _rewards(policy, rules, environment, reading.problems, artifact)
-    measurements = measurements_of(part, reported_S, rewards_N, distances, rules.sequential)
-    return Judgement(claim, _evidence(claim, findings, measurements, checks.job_units(artifact, policy.shape)))
+    seen: tuple[Prefill, TokenMeasurements] | None,
+    checks: Sequence[Check],
+) -> Examination:
+    claim, read = reading.claim, reading.job
+    if read is None or seen is None:
+        return Examination(Judgement(claim, _evidence(claim, reading.findings, None, None)), read)
+    part, measured = seen
+    findings = [finding for check in checks for finding in check.after_prefill(read, measured)]
+    rewards_N = _rewards(policy, rules, environment, reading.problems, read.artifact)
+    columns = columns_of(measured, rewards_N, rules.sequential)
+    evidence = _evidence(claim, findings, columns, job_units(read.artifact, policy.shape))
+    return Examination(Judgement(claim, evidence), read, part, measured)
 
 
 def _rewards(
@@ -186,37 +184,6 @@ def _rewards(
     texts = [policy.model.completion_text(rollout.output_tokens) for rollout in artifact.rollouts]
     per_group = rules.samples_per_group
     return np.array([environment.reward(problems[n // per_group], text) for n, text in enumerate(texts)], np.float32)
-
-
-def measurements_of(
-    part: Prefill,
-    reported_S: F32,
-    rewards_N: F32,
-    distances: Sequence[Sequence[Distance]],
-    sequential: Sequential,
-) -> Measurements:
-    """Returns the columns of the evidence; ``distances`` may be empty, where the proofs were malformed."""
-    starts_N = np.cumsum(part.lengths_N) - part.lengths_N
-    difference_S = np.abs(reported_S - part.logprobs_S)
-    pieces = np.split(difference_S, starts_N[1:])
-    ratios_S = log_likelihood_ratios(part.margins_S, part.gaps_S, sequential)
-    flat = [distance for chunks in distances for distance in chunks]
-    counts = [len(chunks) for chunks in distances] or [0] * len(part.lengths_N)
-    return Measurements(
-        tokens_N=part.lengths_N.astype(np.uint32),
-        rewards_N=rewards_N,
-        flips_N=np.add.reduceat((part.margins_S > 0).astype(np.uint32), starts_N),
-        up_N=np.add.reduceat((part.leads_S > 0).astype(np.uint32), starts_N),
-        margin_max_N=checks.segment_max(part.margins_S, part.lengths_N),
-        margin_sum_N=np.add.reduceat(part.margins_S, starts_N),
-        gap_min_N=np.minimum.reduceat(part.gaps_S, starts_N),
-        llr_N=np.add.reduceat(ratios_S, starts_N).astype(np.float32),
-        logprob_median_N=np.array([np.sort(piece)[len(piece) // 2] for piece in pieces], np.float32),
-        logprob_max_N=checks.segment_max(difference_S, part.lengths_N),
-        chunks_N=np.array(counts, np.uint32),
-        rel_C=np.array([distance.rel for distance in flat], np.float32),
-        null_C=np.array([distance.null for distance in flat], np.float32),
-    )
 
 
 def _evidence(
@@ -232,8 +199,3 @@ def _evidence(
         findings=tuple(findings),
         measurements=measurements,
     )
-
-
-def _artifact(reading: _Reading) -> Artifact:
-    assert reading.artifact is not None
-    return reading.artifact

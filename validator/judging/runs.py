@@ -16,6 +16,7 @@ from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.shardcast import Authority
 from protocol.transport.sources import Sources
 from protocol.wire.rules import Rules, decode_rules
+from validator.judging.registry import require_known
 from validator.judging.weights import Weights
 
 RETRY_SECONDS = 0.5
@@ -46,6 +47,7 @@ def learn_context(
     does not know.
     """
     rules = decode_rules(client.rules(rules_hash), rules_hash)
+    require_known(rules.thresholds)
     tasks = environment(rules.environment.name, rules.environment.params)
     weights = Weights(run, rules, Sources(sources or _named_sources(client, run)), authority, directory, device)
     return JudgingContext(rules, tasks, weights)

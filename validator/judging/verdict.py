@@ -8,29 +8,18 @@ from dataclasses import replace
 from protocol.wire.evidence import Finding, JobEvidence
 from protocol.wire.reasons import Reason
 from protocol.wire.votes import Vote, abstention, vote_on
+from validator.judging.registry import CHECKS
 
-SEVERITY = (
-    Reason.DUPLICATE,
-    Reason.WRONG_PROMPT,
-    Reason.SAMPLING_FRAUD,
-    Reason.SEQUENCE,
-    Reason.UNAVAILABLE,
-    Reason.STALE_BEACON,
-    Reason.WRONG_ROOT,
-    Reason.WRONG_POLICY,
-    Reason.SHAPE,
-    Reason.SAMPLING_VOID,
-    Reason.ENDING,
-    Reason.ACTIVATIONS,
-    Reason.LOGPROBS,
-    Reason.UNITS,
-)
-"""Fraud first, then what leaves least of the artifact to be judged."""
+
+def ranking() -> list[Reason]:
+    """Returns every reason of the registered checks, most serious first: fraud, then in the order of the checks."""
+    reasons = [reason for check in CHECKS for reason in check.reasons]
+    return sorted(reasons, key=lambda reason: not reason.fraud)
 
 
 def reason_of(findings: Sequence[Finding]) -> Reason:
-    """Returns the most serious reason found, ``ACCEPTED`` where nothing was."""
-    return min((finding.reason for finding in findings), key=SEVERITY.index, default=Reason.ACCEPTED)
+    """Returns the most serious reason among ``findings``; ``ACCEPTED`` if there are none."""
+    return min((finding.reason for finding in findings), key=ranking().index, default=Reason.ACCEPTED)
 
 
 def burdened(evidence: JobEvidence, finding: Finding) -> JobEvidence:

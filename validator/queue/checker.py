@@ -19,10 +19,9 @@ from protocol.transport.blobs import BlobStores
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.shardcast import Authority
 from protocol.wire.evidence import Finding
-from validator.judging.checks import artifact_limits
 from validator.judging.claims import Claim
 from validator.judging.fetching import PARALLEL_FETCHES, fetch_once
-from validator.judging.judge import FetchedJob, PolicyVersion, judge, problems_of
+from validator.judging.judge import FetchedJob, PolicyVersion, judge, limits_of
 from validator.judging.runs import JudgingContext, learn_context
 from validator.queue.exchange import Exchange
 from validator.queue.orders import Answer, Kind, Order, decode_order
@@ -105,9 +104,7 @@ class Checker:
         return [judged.get(claim, Answer(Kind.SILENT)) for claim in claims]
 
     def _fetch(self, context: JudgingContext, claim: Claim) -> bytes | Finding | None:
-        problems = problems_of(context.rules, context.environment, claim)
-        limits = artifact_limits(context.rules, [problem.prompt for problem in problems])
-        return fetch_once(self._stores, claim, limits.file_bytes)
+        return fetch_once(self._stores, claim, limits_of(context.rules, context.environment, claim).file_bytes)
 
     def _context(self, order: Order) -> JudgingContext:
         key = (order.run, order.rules_hash, order.trainer)

@@ -13,10 +13,9 @@ import structlog
 
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
-from validator.judging.checks import artifact_limits
 from validator.judging.claims import Claim
 from validator.judging.fetching import Fetching
-from validator.judging.judge import FetchedJob, Judgement, judge, judge_unread, problems_of
+from validator.judging.judge import FetchedJob, Judgement, judge, judge_unread, limits_of
 from validator.judging.runs import RunContext
 from validator.rounds import FollowedRound
 
@@ -156,8 +155,7 @@ class LocalJudge(Judge):
         return [FetchedJob(claim, data) for claim, data in looked if data is not None]
 
     def _look(self, round_: JudgedRound, claim: Claim) -> bytes | Finding | None:
-        problems = problems_of(round_.context.rules, round_.context.environment, claim)
-        limits = artifact_limits(round_.context.rules, [problem.prompt for problem in problems])
+        limits = limits_of(round_.context.rules, round_.context.environment, claim)
         return self._fetching.look(claim, limits.file_bytes)
 
 

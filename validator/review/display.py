@@ -20,7 +20,8 @@ def show_inspection(inspection: Inspection, as_json: bool) -> None:
         whole: dict[str, Any] = {**shown, "checks": lines(inspection), "findings": rows(judgement), "worst": rollout}
         show({**whole, "measurements": columns(judgement.evidence.measurements)}, True)
         return
-    show([each | {"passed": PASSED[each["passed"]]} for each in lines(inspection)], False, "checks")
+    shown_lines = [each | {"passed": PASSED[each["passed"]]} for each in lines(inspection)]
+    show([{name: text for name, text in each.items() if name != "requires"} for each in shown_lines], False, "checks")
     if judgement.evidence.findings:
         show([_plain(row) for row in rows(judgement)], False, "findings")
     if rollout is not None:

@@ -15,13 +15,13 @@ import numpy as np
 
 from protocol.errors import Unavailable
 from protocol.transport.blobs import BlobStores
-from protocol.wire.evidence import Finding, JobEvidence, parse_signed
+from protocol.wire.evidence import Finding, JobEvidence, Measurements, parse_signed
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import Rules, Thresholds
-from validator.judging import checks
 from validator.judging.claims import Claim
 from validator.judging.fetching import fetch_once
-from validator.judging.judge import FetchedJob, judge, problems_of
+from validator.judging.judge import FetchedJob, judge, limits_of
+from validator.judging.registry import CHECKS
 from validator.queue.local_judge import JudgedRound
 from validator.review.archive import Archive
 from validator.review.contradictions import contradictions
@@ -65,22 +65,16 @@ class Replay:
         return not self.contradictions and same and all(one.tolerable for one in self.differences)
 
 
+EXACT = ("tokens_N", "rewards_N", "chunks_N")
+"""Columns that honest verifiers agree on exactly."""
+
+
 def tolerances(thresholds: Thresholds) -> dict[str, float | None]:
-    """Returns how far each column may differ between honest verifiers, by the rules."""
+    """Returns by how much two honest verifiers may differ in each column, as the checks state it."""
+    bounds = {column: bound for check in CHECKS for column, bound in check.columns.items()}
     return {
-        "tokens_N": 0.0,
-        "rewards_N": 0.0,
-        "chunks_N": 0.0,
-        "flips_N": None,
-        "up_N": None,
-        "margin_max_N": thresholds.sampling_void,
-        "margin_sum_N": None,
-        "gap_min_N": thresholds.sampling_void,
-        "llr_N": None,
-        "logprob_median_N": thresholds.logprob_median,
-        "logprob_max_N": thresholds.logprob_tail,
-        "rel_C": thresholds.toploc,
-        "null_C": thresholds.toploc,
+        column: 0.0 if column in EXACT else None if (bound := bounds[column]) is None else thresholds.bounds[bound]
+        for column in Measurements.__slots__
     }
 
 
@@ -160,10 +154,9 @@ def _kept(artifacts: Path, claim: Claim) -> bytes | None:
     return None
 
 
-def _fetched(round_: JudgedRound, claim: Claim, stores: BlobStores) -> bytes | Finding | None:
-    problems = problems_of(round_.context.rules, round_.context.environment, claim)
-    limits = checks.artifact_limits(round_.context.rules, [problem.prompt for problem in problems])
-    return fetch_once(stores, claim, limits.file_bytes)
+def _fetched(round_: JudgedRound, claim: Claim, blobs: BlobStores) -> bytes | Finding | None:
+    limits = limits_of(round_.context.rules, round_.context.environment, claim)
+    return fetch_once(blobs, claim, limits.file_bytes)
 
 
 def _notes(jobs: Sequence[JobEvidence], whole: bool) -> Iterator[str]:

@@ -34,8 +34,9 @@ from protocol.tensor.proofs import build_proofs_batch, distances_batch
 from protocol.wire.rules import Thresholds
 from tests.bench.verify.own_sampling import own_sampling
 from trainer.builtin import character_tokenizer
-from validator.judging import checks
+from validator.judging.check import TokenMeasurements
 from validator.judging.prefill import Completed, prefill
+from validator.judging.registry import CHECKS
 from worker.engines.engine import Engine
 from worker.engines.registry import ENGINES, make_engine
 
@@ -148,11 +149,14 @@ def verify(model: Model, requests: Sequence[Request], completions: Sequence[Comp
     others = [(n + GROUP) % len(requests) for n in range(len(requests))]
     distances = distances_batch(found.hidden_SH, found.lengths_N.tolist(), proofs, previous=others)
     reported_S = np.concatenate([done.logprobs_T.numpy() for done in completions])
-    findings = [
-        *checks.check_sampling(found.margins_S, found.lengths_N, LIMITS),
-        *checks.check_logprobs(reported_S, found.logprobs_S, LIMITS),
-        *checks.check_activations(distances, LIMITS),
-    ]
+    chunks = [distance for one in distances for distance in one]
+    measured = TokenMeasurements(
+        *(found.lengths_N, found.margins_S, found.gaps_S, found.leads_S, reported_S, found.logprobs_S),
+        *(np.array([chunk.rel for chunk in chunks]), np.array([chunk.null for chunk in chunks])),
+        np.array([chunk.modulus_canonical for chunk in chunks], np.bool_),
+        np.array([len(one) for one in distances], np.int64),
+    )
+    findings = [finding for check in CHECKS if check.compares for finding in check.compares(measured, LIMITS)]
     return len(findings)
 
 

@@ -1,0 +1,230 @@
+"""Checks of an artifact by itself: provenance, shape and proofs, prompts, endings, work units.
+
+``read_artifact`` stops at the first fault, because an artifact that is not the signed one proves nothing else.
+
+PURE. Axes: S sampled tokens, C chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from protocol.errors import Rejected
+from protocol.wire.evidence import Finding
+from protocol.wire.reasons import Reason
+from protocol.wire.rollout import Artifact, Limits, Rollout, artifact_root, decode
+from protocol.wire.rules import Rules, Thresholds
+from protocol.wire.toploc.codec import CHUNK_ROWS, PROOF_BYTES, chunk_spans, decode_fields
+from protocol.wire.units import ModelShape, capped, units
+from validator.judging.check import Check, ReadJob, TokenMeasurements
+from validator.judging.claims import Claim
+
+
+def artifact_limits(rules: Rules, prompts: Sequence[str]) -> Limits:
+    """Returns the size limits of an artifact under ``rules``, enforced before anything large is allocated.
+
+    A text has at most as many tokens as bytes. The limits leave room beyond the expected prompts, so that a foreign
+    prompt is reported as a wrong prompt and not as a wrong size.
+    """
+    longest_prompt = max(len(prompt.encode()) for prompt in prompts)
+    tokens = rules.rollouts_per_job * (4 * longest_prompt + 64 + rules.max_tokens)
+    proofs = 2 * -(-rules.max_tokens // CHUNK_ROWS) + 2
+    proof_bytes = rules.rollouts_per_job * proofs * (PROOF_BYTES + 4)
+    return Limits(
+        file_bytes=tokens * 16 + proof_bytes + (64 << 10),
+        uncompressed_bytes=2 * (tokens * 16 + proof_bytes) + (64 << 10),
+        rollouts=2 * rules.rollouts_per_job,
+        prompt_tokens=4 * longest_prompt + 64,
+        output_tokens=rules.max_tokens,
+        proofs=proofs,
+        proof_bytes=2 * PROOF_BYTES,
+    )
+
+
+def read_artifact(claim: Claim, data: bytes, limits: Limits) -> Artifact:
+    """Returns the artifact in ``data`` if it is the one that was signed for this job.
+
+    A signed beacon that is not canonical voids the job whatever the artifact contains: a reorganisation may cost honest
+    work, never a bond. Bytes that do not hash to the signed root were not signed by the node and prove nothing against
+    it.
+
+    Raises:
+        Rejected: the bytes are not that artifact; carries the reason.
+    """
+    if claim.signed_beacon != claim.beacon:
+        raise Rejected("the signed beacon is not the hash of the round's opening block", Reason.STALE_BEACON)
+    artifact = decode(data, limits)
+    if artifact_root(claim.chain_id, claim.rounds, artifact) != claim.root:
+        raise Rejected("the artifact does not hash to the signed root", Reason.WRONG_ROOT)
+    if (artifact.round, artifact.job) != (claim.round, claim.job):
+        reason = Reason.DUPLICATE if claim.claimed_before else Reason.WRONG_POLICY
+        raise Rejected(f"the artifact belongs to job {artifact.job} of round {artifact.round}", reason)
+    if artifact.node != claim.node:
+        raise Rejected(f"the artifact names node {artifact.node}, the job is node {claim.node}'s", Reason.WRONG_POLICY)
+    if artifact.manifest_root != claim.manifest_root:
+        raise Rejected("the artifact names another checkpoint than the round's policy", Reason.WRONG_POLICY)
+    return artifact
+
+
+def check_shape(job: ReadJob) -> list[Finding]:
+    """Checks the number of rollouts, token ids and lengths, which every later check relies on."""
+    artifact, rules, found = job.artifact, job.rules, []
+    if len(artifact.rollouts) != rules.rollouts_per_job:
+        detail = f"{len(artifact.rollouts)} rollouts, a job has {rules.rollouts_per_job}"
+        found.append(Finding(Reason.SHAPE, detail, None, len(artifact.rollouts), rules.rollouts_per_job))
+    for n, rollout in enumerate(artifact.rollouts):
+        highest = int(rollout.output_tokens.max())
+        if highest >= job.vocabulary:
+            found.append(Finding(Reason.SHAPE, "a token outside the vocabulary", n, highest, job.vocabulary - 1))
+        if len(rollout.output_tokens) > rules.max_tokens:
+            length = len(rollout.output_tokens)
+            found.append(Finding(Reason.SHAPE, "more tokens than the rules allow", n, length, rules.max_tokens))
+    return found
+
+
+def check_prompts(job: ReadJob) -> list[Finding]:
+    """Compares each group's prompt with the one derived from the beacon; any mismatch is fraud."""
+    per_group = len(job.artifact.rollouts) // len(job.prompts)
+    expected = [np.asarray(prompt, dtype=np.int32).tobytes() for prompt in job.prompts]
+    return [
+        Finding(Reason.WRONG_PROMPT, "the prompt does not follow from the beacon", n)
+        for n, rollout in enumerate(job.artifact.rollouts)
+        if rollout.prompt_tokens.tobytes() != expected[n // per_group]
+    ]
+
+
+def check_proofs(artifact: Artifact) -> list[Finding]:
+    """Checks that each rollout has exactly one well-formed proof per chunk."""
+    if _all_formed(artifact):
+        return []
+    return [finding for n, rollout in enumerate(artifact.rollouts) for finding in _proof_findings(n, rollout)]
+
+
+def _all_formed(artifact: Artifact) -> bool:
+    """Fast path: true if every rollout has the right number of well-formed proofs."""
+    if any(len(rollout.proofs) != len(chunk_spans(len(rollout.output_tokens))) for rollout in artifact.rollouts):
+        return False
+    try:
+        decode_fields([proof for rollout in artifact.rollouts for proof in rollout.proofs])
+    except Rejected:
+        return False
+    return True
+
+
+def _proof_findings(n: int, rollout: Rollout) -> Iterator[Finding]:
+    wanted = len(chunk_spans(len(rollout.output_tokens)))
+    if len(rollout.proofs) != wanted:
+        yield Finding(Reason.SHAPE, "a wrong number of proofs", n, len(rollout.proofs), wanted)
+    for proof in rollout.proofs:
+        try:
+            decode_fields([proof])
+        except Rejected as error:
+            yield Finding(Reason.SHAPE, str(error), n)
+
+
+def check_endings(job: ReadJob) -> list[Finding]:
+    """Checks that each completion ends at its first end-of-text token, or at exactly ``max_tokens`` without one."""
+    max_tokens, found = job.rules.max_tokens, []
+    for n, rollout in enumerate(job.artifact.rollouts):
+        stops = np.flatnonzero(rollout.output_tokens == job.stop_token)
+        last = len(rollout.output_tokens) - 1
+        if len(stops) and stops[0] != last:
+            found.append(Finding(Reason.ENDING, "continues after end-of-text", n, int(stops[0]), last))
+        elif rollout.finish_reason == "stop" and not len(stops):
+            found.append(Finding(Reason.ENDING, "finish reason is stop, without end-of-text", n))
+        elif rollout.finish_reason == "length" and (len(stops) or last + 1 != max_tokens):
+            found.append(
+                Finding(Reason.ENDING, "finish reason is length, before the token limit", n, last + 1, max_tokens)
+            )
+    return found
+
+
+def check_units(job: ReadJob) -> list[Finding]:
+    """Compares the claimed units with those of the verified tokens; a claim capped at the run's maximum passes too."""
+    claim, counted = job.claim, job_units(job.artifact, job.shape)
+    if claim.units in (counted, capped(counted, claim.max_units)):
+        return []
+    return [Finding(Reason.UNITS, "units claimed and counted differ", None, claim.units, counted)]
+
+
+def job_units(artifact: Artifact, shape: ModelShape) -> int:
+    """Returns the work units of all rollouts together."""
+    lengths = [(len(rollout.prompt_tokens), len(rollout.output_tokens)) for rollout in artifact.rollouts]
+    return sum(units(shape, prompt, output) for prompt, output in lengths)
+
+
+def check_moduli(measured: TokenMeasurements, thresholds: Thresholds) -> list[Finding]:
+    """Checks that each proof's modulus is one that an honest worker can arrive at."""
+    rollouts_C = np.repeat(np.arange(len(measured.chunks_N)), measured.chunks_N)
+    return [
+        Finding(Reason.SHAPE, "the proof's modulus was chosen by the worker", int(n))
+        for n in rollouts_C[~measured.canonical_C]
+    ]
+
+
+def _describe_shape(job: ReadJob, measured: TokenMeasurements | None) -> str:
+    tokens = sum(len(rollout.output_tokens) for rollout in job.artifact.rollouts)
+    return f"{len(job.artifact.rollouts)} rollouts, {tokens} tokens"
+
+
+def _describe_endings(job: ReadJob, measured: TokenMeasurements | None) -> str | None:
+    finishes = [rollout.finish_reason for rollout in job.artifact.rollouts]
+    shown = f"{finishes.count('stop')} at end-of-text, {finishes.count('length')} at the token limit"
+    return shown if measured is not None else None
+
+
+def _describe_units(job: ReadJob, measured: TokenMeasurements | None) -> str | None:
+    shown = f"{job.claim.units} claimed, {job_units(job.artifact, job.shape)} counted"
+    return shown if measured is not None else None
+
+
+PROVENANCE = Check(
+    name="provenance",
+    sentence="the artifact is the one that was signed for this job, under the round's beacon and checkpoint",
+    reasons=(
+        Reason.UNAVAILABLE,
+        Reason.STALE_BEACON,
+        Reason.WRONG_ROOT,
+        Reason.WRONG_POLICY,
+        Reason.DUPLICATE,
+    ),
+    describe=lambda job, measured: "beacon, root, round, job, node and checkpoint match the claim",
+)
+"""Made by ``read_artifact`` and, for artifacts that could not be fetched, by the caller."""
+
+SHAPE = Check(
+    name="shape and proofs",
+    sentence="the artifact has the schema, sizes and proofs that the rules ask for",
+    reasons=(Reason.SHAPE,),
+    requires=check_shape,
+    inspects=lambda job: list(job.proof_findings),
+    compares=check_moduli,
+    describe=_describe_shape,
+    limits=lambda rules: f"{rules.rollouts_per_job} rollouts of at most {rules.max_tokens} tokens",
+)
+
+PROMPTS = Check(
+    name="prompts",
+    sentence="every prompt is the one derived from the beacon",
+    reasons=(Reason.WRONG_PROMPT,),
+    requires=check_prompts,
+    describe=lambda job, measured: "derived from the beacon",
+)
+
+ENDINGS = Check(
+    name="endings",
+    sentence="every completion ends as its finish reason says",
+    reasons=(Reason.ENDING,),
+    inspects=check_endings,
+    describe=_describe_endings,
+)
+
+UNITS = Check(
+    name="work units",
+    sentence="the claimed work units are those of the verified tokens",
+    reasons=(Reason.UNITS,),
+    inspects=check_units,
+    describe=_describe_units,
+)

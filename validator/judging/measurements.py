@@ -1,0 +1,115 @@
+"""Measurements of artifacts: one prefill over many jobs, distances of their proofs, columns of the evidence.
+
+Axes: N rollouts of a job, S sampled tokens, C chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from protocol.tensor.model import Model
+from protocol.tensor.proofs import distances_batch
+from protocol.wire.evidence import F32, Measurements
+from protocol.wire.rollout import Artifact
+from protocol.wire.rules import Rules, Sequential
+from protocol.wire.sampling import noise_key
+from protocol.wire.toploc.codec import Distance
+from validator.judging.check import TokenMeasurements
+from validator.judging.numeric_checks import segment_max
+from validator.judging.prefill import DTYPES, Completed, Prefill, prefill
+from validator.judging.statistics import log_likelihood_ratios
+
+
+@dataclass(frozen=True, slots=True)
+class SeededArtifact:
+    """An artifact with the rollouts that the rules ask for, its job's seed, and whether its proofs decode."""
+
+    seed: bytes
+    artifact: Artifact
+    well_formed: bool = True
+
+
+def measure(model: Model, rules: Rules, jobs: Sequence[SeededArtifact]) -> list[tuple[Prefill, TokenMeasurements]]:
+    """Returns each job's part of one shared prefill, and its measurements.
+
+    Raises:
+        Unavailable: the model gives numbers that are not finite.
+    """
+    if not jobs:
+        return []
+    size = rules.rollouts_per_job
+    whole = prefill(model, _sequences(jobs), rules.temperature, DTYPES[rules.model.head_dtype])
+    parts = [whole.slice(index * size, (index + 1) * size) for index in range(len(jobs))]
+    formed = [index for index, job in enumerate(jobs) if job.well_formed]
+    found = _distances([parts[index] for index in formed], [jobs[index].artifact for index in formed], rules)
+    distances = dict(zip(formed, found, strict=True))
+    return [
+        (part, _measurements(part, job.artifact, distances.get(index, [[]] * size)))
+        for index, (part, job) in enumerate(zip(parts, jobs, strict=True))
+    ]
+
+
+def columns_of(measured: TokenMeasurements, rewards_N: F32, sequential: Sequential) -> Measurements:
+    """Returns the columns of the evidence."""
+    lengths_N = measured.lengths_N
+    starts_N = np.cumsum(lengths_N) - lengths_N
+    pieces = np.split(measured.apart_S, starts_N[1:])
+    ratios_S = log_likelihood_ratios(measured.margins_S, measured.gaps_S, sequential)
+    return Measurements(
+        tokens_N=lengths_N.astype(np.uint32),
+        rewards_N=rewards_N,
+        flips_N=np.add.reduceat((measured.margins_S > 0).astype(np.uint32), starts_N),
+        up_N=np.add.reduceat((measured.leads_S > 0).astype(np.uint32), starts_N),
+        margin_max_N=segment_max(measured.margins_S, lengths_N),
+        margin_sum_N=np.add.reduceat(measured.margins_S, starts_N),
+        gap_min_N=np.minimum.reduceat(measured.gaps_S, starts_N),
+        llr_N=np.add.reduceat(ratios_S, starts_N).astype(np.float32),
+        logprob_median_N=np.array([np.sort(piece)[len(piece) // 2] for piece in pieces], np.float32),
+        logprob_max_N=segment_max(measured.apart_S, lengths_N),
+        chunks_N=measured.chunks_N.astype(np.uint32),
+        rel_C=measured.rel_C.astype(np.float32),
+        null_C=measured.null_C.astype(np.float32),
+    )
+
+
+def _sequences(jobs: Sequence[SeededArtifact]) -> list[Completed]:
+    return [
+        Completed(rollout.prompt_tokens, rollout.output_tokens, noise_key(job.seed, n))
+        for job in jobs
+        for n, rollout in enumerate(job.artifact.rollouts)
+    ]
+
+
+def _distances(parts: Sequence[Prefill], artifacts: Sequence[Artifact], rules: Rules) -> list[list[list[Distance]]]:
+    """Distances of each job's proofs. A forger's best guess is the same chunk of another prompt's rollout."""
+    if not parts:
+        return []
+    size, step = rules.rollouts_per_job, rules.samples_per_group
+    others = [base + (n + step) % size for base in range(0, size * len(parts), size) for n in range(size)]
+    found = distances_batch(
+        torch.cat([part.hidden_SH for part in parts]),
+        [length for part in parts for length in part.lengths_N.tolist()],
+        [rollout.proofs for artifact in artifacts for rollout in artifact.rollouts],
+        previous=others if rules.groups_per_job > 1 else None,
+    )
+    return [found[base : base + size] for base in range(0, len(found), size)]
+
+
+def _measurements(part: Prefill, artifact: Artifact, distances: Sequence[Sequence[Distance]]) -> TokenMeasurements:
+    flat = [distance for chunks in distances for distance in chunks]
+    return TokenMeasurements(
+        lengths_N=part.lengths_N,
+        margins_S=part.margins_S,
+        gaps_S=part.gaps_S,
+        leads_S=part.leads_S,
+        reported_S=np.concatenate([rollout.logprobs for rollout in artifact.rollouts]),
+        recomputed_S=part.logprobs_S,
+        rel_C=np.array([distance.rel for distance in flat], np.float64),
+        null_C=np.array([distance.null for distance in flat], np.float64),
+        canonical_C=np.array([distance.modulus_canonical for distance in flat], np.bool_),
+        chunks_N=np.array([len(chunks) for chunks in distances], np.int64),
+    )

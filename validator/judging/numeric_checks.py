@@ -1,0 +1,207 @@
+"""Checks of measured numbers against bounds of the rules: seeded sampling, activations, logprobs.
+
+A finding names the number and the bound it exceeds; findings of one check do not depend on another's. A verifier whose
+own numbers are not finite abstains before these checks are made.
+
+PURE. Axes: N rollouts of a job, S sampled tokens of all of them one after another, C chunks.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from protocol.wire.evidence import Finding
+from protocol.wire.reasons import Reason
+from protocol.wire.rules import Rules, Thresholds
+from protocol.wire.toploc.codec import ENTRIES
+from validator.judging.check import F32, F64, Bound, Check, Fitting, ReadJob, TokenMeasurements
+
+TAIL = 99.0
+"""Percentile of the logprob differences that ``Thresholds.logprob_tail`` bounds."""
+
+SWAP = 1 / ENTRIES
+"""Distance that a proof gains when rounding moves one entry out of the top 128."""
+
+HIGHEST_NULL_RATIO = 0.9
+"""Largest ``toploc_null_ratio`` that calibration may set; a forgery's ratio is 1 or more."""
+
+
+def check_sampling(measured: TokenMeasurements, thresholds: Thresholds) -> list[Finding]:
+    """Compares each rollout's largest margin with the bounds; beyond ``sampling_fraud`` the job is fraud."""
+    found = []
+    fraud, void = thresholds.sampling_fraud, thresholds.sampling_void
+    for n, margin in enumerate(segment_max(measured.margins_S, measured.lengths_N).tolist()):
+        if fraud is not None and margin > fraud:
+            found.append(Finding(Reason.SAMPLING_FRAUD, "a token is not the seeded choice", n, margin, fraud))
+        elif margin > void:
+            found.append(Finding(Reason.SAMPLING_VOID, "a token is not the seeded choice", n, margin, void))
+    return found
+
+
+def check_activations(measured: TokenMeasurements, thresholds: Thresholds) -> list[Finding]:
+    """Compares each chunk's distance with the bound and with the best forgery's, and the job's mean with its bound."""
+    if not len(measured.rel_C):
+        return []
+    found = []
+    rollouts_C = np.repeat(np.arange(len(measured.chunks_N)), measured.chunks_N).tolist()
+    for n, rel, null in zip(rollouts_C, measured.rel_C.tolist(), measured.null_C.tolist(), strict=True):
+        if not rel <= thresholds.toploc:
+            found.append(Finding(Reason.ACTIVATIONS, "distance of a chunk", n, rel, thresholds.toploc))
+        guard = thresholds.toploc_null_ratio * null
+        if not rel <= guard:
+            found.append(Finding(Reason.ACTIVATIONS, "no nearer than a forgery could be", n, rel, guard))
+    mean = float(mean_distance(measured))
+    if not mean <= thresholds.toploc_mean:
+        found.append(Finding(Reason.ACTIVATIONS, "mean distance of the job", None, mean, thresholds.toploc_mean))
+    return found
+
+
+def check_logprobs(measured: TokenMeasurements, thresholds: Thresholds) -> list[Finding]:
+    """Compares median and tail of |reported − recomputed| over the job with the bounds, in nats."""
+    median, tail = float(logprob_median(measured)), float(logprob_tail(measured))
+    found = []
+    if not median <= thresholds.logprob_median:
+        limit = thresholds.logprob_median
+        found.append(Finding(Reason.LOGPROBS, "median difference of logprobs", None, median, limit))
+    if not tail <= thresholds.logprob_tail:
+        found.append(Finding(Reason.LOGPROBS, f"{TAIL:g}th percentile", None, tail, thresholds.logprob_tail))
+    return found
+
+
+def margins(measured: TokenMeasurements) -> F32:
+    """Returns each token's margin in logits (S,)."""
+    return measured.margins_S
+
+
+def logprob_median(measured: TokenMeasurements) -> F64:
+    """Returns the median of |reported − recomputed| over the job, in nats."""
+    return np.asarray(np.percentile(_apart(measured), 50.0))
+
+
+def logprob_tail(measured: TokenMeasurements) -> F64:
+    """Returns the ``TAIL`` percentile of |reported − recomputed| over the job, in nats."""
+    return np.asarray(np.percentile(_apart(measured), TAIL))
+
+
+def distances(measured: TokenMeasurements) -> F64:
+    """Returns each chunk's distance (C,)."""
+    return measured.rel_C
+
+
+def forgery_ratios(measured: TokenMeasurements) -> F64:
+    """Returns each chunk's distance as a share of the best forgery's (C,)."""
+    return measured.rel_C / np.maximum(measured.null_C, 1e-30)
+
+
+def mean_distance(measured: TokenMeasurements) -> F64:
+    """Returns the mean distance of the job's chunks."""
+    return np.asarray(measured.rel_C.mean(dtype=np.float64))
+
+
+def segment_max(values_S: F32, lengths_N: NDArray[np.int64]) -> F32:
+    """Returns the largest value of each rollout (N,); every rollout has at least one token."""
+    starts_N = np.cumsum(lengths_N) - lengths_N
+    return np.maximum.reduceat(values_S, starts_N)
+
+
+def _apart(measured: TokenMeasurements) -> F64:
+    return np.abs(measured.reported_S.astype(np.float64) - measured.recomputed_S)
+
+
+def _describe_sampling(job: ReadJob, measured: TokenMeasurements | None) -> str | None:
+    if measured is None:
+        return None
+    flips = int((measured.margins_S > 0).sum())
+    return (
+        f"largest margin {measured.margins_S.max():.3g}, "
+        f"{flips} of {len(measured.margins_S)} tokens off the seeded choice"
+    )
+
+
+def _describe_activations(job: ReadJob, measured: TokenMeasurements | None) -> str | None:
+    if measured is None or not len(measured.rel_C):
+        return None
+    return (
+        f"largest distance {measured.rel_C.max():.3g}, mean {float(mean_distance(measured)):.3g}, "
+        f"at most {forgery_ratios(measured).max():.3g} of the best forgery's"
+    )
+
+
+def _describe_logprobs(job: ReadJob, measured: TokenMeasurements | None) -> str | None:
+    if measured is None:
+        return None
+    median, tail = float(logprob_median(measured)), float(logprob_tail(measured))
+    return f"median difference {median:.3g}, {TAIL:g}th percentile {tail:.3g}"
+
+
+def _sampling_limits(rules: Rules) -> str:
+    fraud = rules.thresholds.sampling_fraud
+    return f"void above {rules.thresholds.sampling_void:g}" + ("" if fraud is None else f", fraud above {fraud:g}")
+
+
+SAMPLING = Check(
+    name="seeded sampling",
+    sentence="every token is the seeded choice, up to the noise of honest engines",
+    reasons=(Reason.SAMPLING_FRAUD, Reason.SAMPLING_VOID),
+    compares=check_sampling,
+    bounds=(
+        Bound(
+            "sampling_void",
+            "tokens",
+            margins,
+            Fitting.NOISE,
+            panel=("Margin of a token behind the seeded choice", "margin, logits"),
+        ),
+        Bound("sampling_fraud", "tokens", margins, Fitting.NOISE_FRAUD),
+    ),
+    columns={
+        "flips_N": None,
+        "up_N": None,
+        "margin_max_N": "sampling_void",
+        "margin_sum_N": None,
+        "gap_min_N": "sampling_void",
+        "llr_N": None,
+    },
+    describe=_describe_sampling,
+    limits=_sampling_limits,
+)
+
+ACTIVATIONS = Check(
+    name="activations",
+    sentence="the activation proofs match the policy's hidden states",
+    reasons=(Reason.ACTIVATIONS,),
+    compares=check_activations,
+    bounds=(
+        Bound(
+            "toploc",
+            "chunks",
+            distances,
+            Fitting.SWAPS,
+            step=SWAP,
+            panel=("TOPLOC distance of a chunk", "mean relative error of 128 entries"),
+        ),
+        Bound("toploc_mean", "jobs", mean_distance, Fitting.SWAPS),
+        Bound("toploc_null_ratio", "chunks", forgery_ratios, Fitting.SWAPS, limit=HIGHEST_NULL_RATIO),
+    ),
+    columns={"rel_C": "toploc", "null_C": "toploc"},
+    describe=_describe_activations,
+)
+
+LOGPROBS = Check(
+    name="logprobs",
+    sentence="the reported logprobs are the policy's",
+    reasons=(Reason.LOGPROBS,),
+    compares=check_logprobs,
+    bounds=(
+        Bound("logprob_median", "jobs", logprob_median),
+        Bound(
+            "logprob_tail",
+            "jobs",
+            logprob_tail,
+            panel=("Logprobs, reported against recomputed", f"{TAIL:g}th percentile of a job, nats"),
+        ),
+    ),
+    columns={"logprob_median_N": "logprob_median", "logprob_max_N": "logprob_tail"},
+    describe=_describe_logprobs,
+)
