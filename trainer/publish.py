@@ -11,7 +11,6 @@ import structlog
 from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Consumption
 from protocol.chain.writing import calls
-from protocol.chain.writing.renewing import Renewing
 from protocol.chain.writing.sender import Sender
 from protocol.errors import Rejected
 from protocol.transport import shardcast
@@ -31,7 +30,6 @@ class Publisher:
         """``model`` is the directory the run was opened with (version 0); later versions go under ``folder``."""
         self.chain, self.sender, self.signer, self.run = chain, sender, signer, run
         self.store, self.model, self.folder = store, model, folder
-        self.renewing = Renewing(sender)
         folder.mkdir(parents=True, exist_ok=True)
         self.log = structlog.get_logger("trainer.publish")
 
@@ -58,7 +56,7 @@ class Publisher:
         on_chain = self.chain.latest().manifest_root(self.run, version)
         if on_chain == bytes(32):
             call = calls.publish(self.chain.deployment, self.run, version, signed.manifest.root, consumed)
-            self.renewing.send(f"publish/{self.run}/{version}", call)
+            self.sender.send(f"publish/{self.run}/{version}", call)
         elif on_chain != signed.manifest.root:
             raise Rejected(f"version {version} is on chain with another root than this trainer's weights have")
         self._prune(version)

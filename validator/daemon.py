@@ -19,7 +19,6 @@ from protocol.chain.reading.client import Chain
 from protocol.chain.reading.tail import Rollback, Tail
 from protocol.chain.reverts import Reverted
 from protocol.chain.writing import calls
-from protocol.chain.writing.renewing import Renewing
 from protocol.chain.writing.sender import Sender
 from protocol.errors import AssizeError
 from protocol.wire import evidence as bundles
@@ -73,7 +72,6 @@ class Validator:
         self._history = history
         self._reserve_seconds, self._patience_seconds = reserve_seconds, patience_seconds
         self._nudge_seconds = nudge_seconds
-        self._renewing = Renewing(sender)
         self._tail, self._rounds = Tail(chain), Rounds()
         self._block_time, self._seen_at = 0, time.monotonic()
         self._told: set[str] = set()
@@ -235,7 +233,7 @@ class Validator:
     def _take(self, key: str, call: calls.Call) -> None:
         """Sends a step that another may take first, or that it is too early for: a refusal is no news."""
         try:
-            self._renewing.send(key, call)
+            self._sender.send(key, call)
         except Reverted as error:
             log.debug("not_taken", call=call.description, error=str(error))
         else:
@@ -250,7 +248,7 @@ class Validator:
         if time.monotonic() < self._not_before.get(key, 0.0):
             return False
         try:
-            self._renewing.send(key, call)
+            self._sender.send(key, call)
         except Reverted as error:
             self._not_before[key] = time.monotonic() + RETRY_SECONDS
             if self._is_news(f"{key} {error.name}"):

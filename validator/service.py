@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
+from typing import TextIO
 
 import torch
 
@@ -14,6 +13,7 @@ from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Role
 from protocol.chain.writing.sender import Sender
 from protocol.errors import Misconfigured
+from protocol.locking import lock
 from protocol.node.daemon import Daemon
 from protocol.node.telemetry import configure, serve_metrics
 from protocol.node.wallet import Wallet
@@ -78,7 +78,7 @@ def serve_background(settings: BackgroundSettings) -> int:
     torch.set_num_threads(1)
     exchange = Exchange(settings.queue_url)
     exchange.check()
-    with held(settings.state_dir):
+    with locked(settings.state_dir):
         client = CoordinatorClient(settings.coordinator_url)
         checker = Checker(exchange, client, settings.state_dir / "weights", settings.sources, settings.device)
         checker.start()
@@ -88,18 +88,19 @@ def serve_background(settings: BackgroundSettings) -> int:
             checker.close()
 
 
-@contextmanager
-def held(state_dir: Path) -> Iterator[None]:
-    """Keeps a state folder for this process alone, for as long as the block lasts."""
+def locked(state_dir: Path) -> TextIO:
+    """Keeps a state folder for this process alone until the returned file is closed.
+
+    Raises:
+        Misconfigured: another background worker uses the folder.
+    """
     state_dir.mkdir(parents=True, exist_ok=True)
-    with (state_dir / "background.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise Misconfigured(
-                f"another background worker uses {state_dir}: give this one an ASSIZE_VALIDATOR_STATE_DIR of its own"
-            ) from error
-        yield
+    try:
+        return lock(state_dir / "background.lock")
+    except BlockingIOError as error:
+        raise Misconfigured(
+            f"another background worker uses {state_dir}: give this one an ASSIZE_VALIDATOR_STATE_DIR of its own"
+        ) from error
 
 
 def serve(settings: ValidatorSettings, kind: type[Validator] = Validator) -> int:

@@ -18,7 +18,6 @@ from prometheus_client import Counter
 from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Role, State, Submission
 from protocol.chain.writing import calls
-from protocol.chain.writing.renewing import Renewing
 from protocol.chain.writing.sender import Sender
 from protocol.environments.environment import Environment
 from protocol.environments.registry import environment
@@ -64,7 +63,7 @@ class Worker:
         produce: Produce = Producer,
     ) -> None:
         self.settings, self.signer, self.chain, self.client = settings, signer, chain, client
-        self.sender, self.renewing = sender, Renewing(sender)
+        self.sender = sender
         self.log = structlog.get_logger("worker")
         self.outbox = Outbox(settings.state_dir / "rounds")
         self.deployed = Deployed(chain.chain_id, chain.deployment.address_of("Rounds"))
@@ -270,5 +269,5 @@ class Worker:
                 continue
             own = Submission(request.node, request.beacon, request.leaves, request.uri, request.signature)
             call = calls.submit(self.chain.deployment, round_, assignment.assignments, (own,))
-            self.renewing.send(f"submit/{round_}", call)
+            self.sender.send(f"submit/{round_}", call)
             self.log.warning("submitted_for_itself", round=round_)

@@ -16,7 +16,6 @@ from protocol.chain.events import SubmissionRefused
 from protocol.chain.reverts import Reverted
 from protocol.chain.structs import Refusal, State, Submission
 from protocol.chain.writing import calls
-from protocol.chain.writing.renewing import Renewing
 from protocol.chain.writing.sender import Sender
 
 log = structlog.get_logger()
@@ -42,7 +41,6 @@ class Relay:
     def __init__(self, store: Store, sender: Sender, patience: Patience) -> None:
         self._store = store
         self._sender = sender
-        self._renewing = Renewing(sender)
         self._patience = patience
         self._looked_at: int | None = None
         self._claims: list[Claim] = []
@@ -109,7 +107,7 @@ class Relay:
         submissions = [Submission(c.node, c.beacon, c.leaves, c.uri, c.signature) for c in batch]
         call = calls.submit(self._sender.chain.deployment, round_.id, round_.assignments, submissions)
         try:
-            receipt = self._renewing.send(f"round-{round_.id}/submit", call)
+            receipt = self._sender.send(f"round-{round_.id}/submit", call)
         except Reverted as refusal:
             return refusal
         left_out = {

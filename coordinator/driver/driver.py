@@ -24,7 +24,6 @@ from protocol.chain.reverts import Reverted
 from protocol.chain.structs import SettledLeaves
 from protocol.chain.writing import calls
 from protocol.chain.writing.calls import Call
-from protocol.chain.writing.renewing import Renewing
 from protocol.chain.writing.sender import Sender
 
 log = structlog.get_logger()
@@ -52,7 +51,6 @@ class Driver:
         self._run = run
         self._mirror = mirror
         self._sender = sender
-        self._renewing = Renewing(sender)
         self._openings = openings
         self._relay = relay
         self._not_before: dict[str, float] = {}
@@ -120,7 +118,7 @@ class Driver:
     def _take(self, market: Market, due: Due) -> bool:
         """Sends one step; one that is refused is put off, since others may be due all the same."""
         try:
-            self._renewing.send(due.step.key, due.call)
+            self._sender.send(due.step.key, due.call)
         except Reverted as refusal:
             # Somebody else was faster, or the seed block is not there yet.
             self._not_before[due.step.key] = time.monotonic() + RETRY_SECONDS

@@ -115,7 +115,7 @@ class Openings:
         packed = pack_assignments(share(self._terms.jobs_per_round, able))
         call = calls.open_round(self._sender.chain.deployment, run.id, run.step + 1, run.version, packed)
         try:
-            self._sender.send(f"run-{run.id}/open/{run.step + 1}/{self._tries}", call)
+            self._sender.send_once(f"run-{run.id}/open/{run.step + 1}/{self._tries}", call)
         except Rejected as refusal:
             self._tries += 1
             self._not_before = time.monotonic() + RETRY_SECONDS

@@ -12,12 +12,13 @@ Each function is compiled for one signature and refuses others. Arithmetic is IE
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
+
+from protocol.locking import lock
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -74,6 +75,5 @@ def _locked(directory: str | None) -> Iterator[None]:
         return
     path = Path(directory)
     path.mkdir(parents=True, exist_ok=True)
-    with (path / "compiling.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with lock(path / "compiling.lock", wait=True):
         yield

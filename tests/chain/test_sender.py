@@ -63,9 +63,9 @@ def test_the_same_key_again_returns_the_same_receipt(sender: Sender, chain: Chai
 
 
 def test_a_key_cannot_stand_for_two_calls(sender: Sender, chain: Chain) -> None:
-    sender.send("drip", calls.drip(chain.deployment, sender.address, TOKEN))
+    sender.send_once("drip", calls.drip(chain.deployment, sender.address, TOKEN))
     with pytest.raises(Rejected, match=r"the journal has 'drip' as Token\.drip"):
-        sender.send("drip", calls.drip(chain.deployment, sender.address, 2 * TOKEN))
+        sender.send_once("drip", calls.drip(chain.deployment, sender.address, 2 * TOKEN))
 
 
 def test_a_refused_call_is_reported_in_the_contract_s_words_and_costs_no_nonce(sender: Sender, chain: Chain) -> None:
@@ -98,7 +98,7 @@ def test_what_a_later_call_needs_may_still_be_pending(sender: Sender, chain: Cha
 def test_a_dropped_transaction_is_sent_again(sender: Sender, anvil: Anvil) -> None:
     with mining_halted(anvil.rpc):
         done: list[object] = []
-        thread = threading.Thread(target=lambda: done.append(sender.send("pay", calls.pay_native(NOBODY, 1))))
+        thread = threading.Thread(target=lambda: done.append(sender.send_once("pay", calls.pay_native(NOBODY, 1))))
         thread.start()
         (raw,) = wait_for(lambda: [a for i in sender.unfinished() for a in [i.key]])
         assert raw == "pay"
@@ -181,13 +181,13 @@ def test_a_nonce_taken_by_another_program_fails_the_intent(
     with mining_halted(anvil.rpc):
         sender = Sender(chain, wallet, tmp_path / "j.sqlite", QUICK, wait_seconds=0.01)
         with pytest.raises(Unavailable):
-            sender.send("pay", calls.pay_native(NOBODY, 1))
+            sender.send_once("pay", calls.pay_native(NOBODY, 1))
         anvil.rpc.call("anvil_dropAllTransactions")
         anvil.rpc.call("eth_sendRawTransaction", foreign(chain, wallet, 0))
         anvil.rpc.call("evm_mine")
     sender.reconcile()
     with pytest.raises(Rejected, match="nonce 0 was taken by another program"):
-        sender.send("pay", calls.pay_native(NOBODY, 1))
+        sender.send_once("pay", calls.pay_native(NOBODY, 1))
     assert sender.send("again", calls.pay_native(NOBODY, 1)).status == 1
     sender.close()
 
@@ -232,14 +232,14 @@ def test_what_is_mined_again_and_reverts_after_a_reorganisation_is_a_failure(
     before = anvil.rpc.call("evm_snapshot")
     giver.send("give", calls.transfer(chain.deployment, wallet.address, TOKEN))
     passed_on = calls.transfer(chain.deployment, NOBODY, TOKEN)
-    receipt = sender.send("pass on", passed_on)
+    receipt = sender.send_once("pass on", passed_on)
     raw = anvil.rpc.call("eth_getRawTransactionByHash", "0x" + receipt.tx_hash.hex())
     anvil.rpc.call("evm_revert", before)
     anvil.rpc.call("eth_sendRawTransaction", raw)
     anvil.rpc.call("anvil_mine", hex(70))
     sender.reconcile()
     with pytest.raises(Rejected, match="was mined but reverted: "):
-        sender.send("pass on", passed_on)
+        sender.send_once("pass on", passed_on)
     sender.close()
     giver.close()
 
@@ -300,8 +300,8 @@ def test_a_journal_that_another_program_locks_is_waited_for(sender: Sender, chai
 CHILD = """
 import sys
 from pathlib import Path
-from protocol.chain import calls
 from protocol.chain.reading.client import Chain
+from protocol.chain.writing import calls
 from protocol.chain.writing.sender import Sender
 from protocol.node.wallet import Keystores
 rpc, state = sys.argv[1], Path(sys.argv[2])

@@ -149,7 +149,7 @@ class Payer(Actor[Sender]):
 
     def _pay(self, sender: Sender, place: int) -> None:
         try:
-            sender.send(*self.intents[place])
+            sender.send_once(*self.intents[place])
             self.reported[place + 1] = None
         except Rejected as error:
             self.reported[place + 1] = str(error)

@@ -126,6 +126,10 @@ class Journal:
         query = "SELECT 1 FROM intents WHERE state IN (?, ?) AND nonce = ?"
         return self._number(query, MINED, FINAL, nonce) is not None
 
+    def has_failed(self, key: str) -> bool:
+        """Whether the intent of this key failed for good."""
+        return self._number("SELECT 1 FROM intents WHERE state = ? AND key = ?", FAILED, key) is not None
+
     def attempts(self, key: str) -> list[Attempt]:
         """The intent's signed transactions, oldest first."""
         rows = self._db.execute(

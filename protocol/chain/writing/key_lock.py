@@ -1,40 +1,38 @@
-"""One process at a time sends for a key: two would take each other's nonces.
+"""One process at a time sends transactions for a key: two would take each other's nonces.
 
-The lock lies where every process of this user finds it, whatever state directory each was given.
+The lock file is where every process of this user looks for it, independent of the state directory.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import tempfile
 from hashlib import sha256
 from pathlib import Path
+from typing import TextIO
 
 from protocol.errors import Misconfigured
+from protocol.locking import lock
 
 
-def hold_key(identity: str) -> int:
-    """Locks a key on a chain for this process; the lock goes with the process, however it ends.
+def lock_key(identity: str) -> TextIO:
+    """Locks a key on a chain for this process until the returned file is closed or the process ends.
 
-    ``identity`` is a sentence that names both.
+    Args:
+        identity: names the key and the chain in words.
 
     Raises:
-        Misconfigured: another process holds it.
+        Misconfigured: another process holds the lock, or the lock file cannot be written.
     """
     path = Path(tempfile.gettempdir()) / f"assize-{os.getuid()}" / f"{sha256(identity.encode()).hexdigest()[:40]}.lock"
     try:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         if path.parent.stat().st_uid != os.getuid():
             raise Misconfigured(f"{path.parent} belongs to another user; remove it, or set TMPDIR")
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        raise Misconfigured(f"cannot write the lock {path}: {error.strerror}") from error
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(handle)
+        return lock(path)
+    except BlockingIOError as error:
         raise Misconfigured(
             f"another process already sends transactions of {identity} (it holds {path}); stop it, or use another key"
         ) from error
-    return handle
+    except OSError as error:
+        raise Misconfigured(f"cannot write the lock file {path}: {error.strerror}") from error

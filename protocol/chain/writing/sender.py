@@ -8,28 +8,39 @@ until it is final; a nonce that nothing of ours holds any more is filled, since 
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
+
+import structlog
+from eth_utils.crypto import keccak
 
 from protocol.chain.reading.client import Chain
 from protocol.chain.writing.calls import Call
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.journal import FAILED, Intent, Journal
-from protocol.chain.writing.key_lock import hold_key
+from protocol.chain.writing.key_lock import lock_key
 from protocol.chain.writing.pending import Clock, Pending, TransactionSigner
 from protocol.chain.writing.receipts import Receipt
 from protocol.chain.writing.simulation import Simulation, simulate
 from protocol.errors import Rejected, Unavailable
 
 OUTAGE_SECONDS = 5.0
-"""An RPC that is silent so long while something is waited for counts as out of reach."""
+"""An RPC endpoint that stays silent this long while a receipt is awaited counts as unavailable."""
+
+log = structlog.get_logger()
 
 
-class Spent(Rejected):
-    """The intent of this key has failed: its transaction reverted, or another program took its nonce. So it stays."""
+class IntentFailed(Rejected):
+    """The intent under this key failed for good: its transaction reverted, or another program took its nonce."""
+
+
+def key_of(name: str, call: Call, failures: int = 0) -> str:
+    """Returns the journal key of the attempt at ``call`` under ``name`` that follows so many failed ones."""
+    key = f"{name}/{keccak(call.to.encode() + call.data).hex()[:16]}"
+    return f"{key}/{failures}" if failures else key
 
 
 class Sender:
@@ -65,14 +76,14 @@ class Sender:
         self._wait_seconds = wait_seconds
         self._clock = clock
         self._tended = clock.monotonic()
-        self._lock = hold_key(_identity(chain, signer.address))
+        self._lock = lock_key(_identity(chain, signer.address))
         self._guard = threading.RLock()
         try:
             self._journal = Journal(Path(journal_path), _identity(chain, signer.address))
             self._pending = Pending(chain, signer, self._journal, self.fees, clock)
             self.reconcile()
         except BaseException:
-            os.close(self._lock)
+            self._lock.close()
             raise
 
     @property
@@ -80,19 +91,34 @@ class Sender:
         """Whose transactions these are."""
         return self.signer.address
 
-    def send(self, key: str, call: Call) -> Receipt:
-        """Makes ``call`` happen once, and returns its receipt; the same key again returns the same receipt.
+    def send(self, name: str, call: Call) -> Receipt:
+        """Makes ``call`` happen once under ``name`` and returns its receipt; repeating it returns the same receipt.
+
+        An earlier attempt that failed for good is retried under a new key. Another call under the same name is another
+        intent: after a reorganisation another round may have the same number.
 
         Raises:
-            Reverted: the contract refuses it (nothing was sent), or it was mined and reverted.
+            Reverted: the contract refuses the call (nothing was sent), or it was mined and reverted.
+            Unavailable: no RPC, fees above the cap, or not mined in time; calling again continues where it stopped.
+        """
+        while True:
+            try:
+                return self.send_once(self._unfailed_key(name, call), call)
+            except IntentFailed as failure:
+                log.warning("sent_anew", call=call.description, why=str(failure))
+
+    def send_once(self, key: str, call: Call) -> Receipt:
+        """Makes ``call`` happen at most once: the key stands for this call alone, and a failure is final.
+
+        Raises:
             Rejected: the key was used for another call.
-            Spent: its intent failed before, or its nonce was taken by another program.
-            Unavailable: no RPC, fees above the cap, or not mined in time; calling again goes on where it stopped.
+            IntentFailed: an earlier attempt under this key failed, or another program took its nonce.
+            Reverted, Unavailable: see ``send``.
         """
         return self.send_many([(key, call)])[0]
 
     def send_many(self, intents: Sequence[tuple[str, Call]]) -> list[Receipt]:
-        """Broadcasts all, then waits for all; each as in ``send``. An intent refused stops those after it."""
+        """Broadcasts all, then waits for all, each as in ``send_once``. A refused intent stops those after it."""
         for key, call in intents:
             self._begin(key, call)
         return self._wait([key for key, _ in intents])
@@ -125,9 +151,14 @@ class Sender:
     def close(self) -> None:
         """Closes the journal and lets another process send for this key."""
         self._journal.close()
-        os.close(self._lock)
+        self._lock.close()
 
-    # Before the chain hears of it
+    # Before the broadcast
+
+    def _unfailed_key(self, name: str, call: Call) -> str:
+        keys = (key_of(name, call, failures) for failures in count())
+        with self._guard:
+            return next(key for key in keys if not self._journal.has_failed(key))
 
     def _begin(self, key: str, call: Call) -> None:
         with self._guard:
@@ -194,7 +225,7 @@ class Sender:
         intents = [intent for key in keys if (intent := self._journal.intent(key)) is not None]
         for intent in intents:
             if intent.state == FAILED:
-                raise Spent(str(intent.failure))
+                raise IntentFailed(str(intent.failure))
         found = zip(intents, self._pending.receipts(intents), strict=True)
         return {intent.key: self._pending.settle(intent, receipt) for intent, receipt in found if receipt is not None}
 

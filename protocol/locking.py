@@ -1,0 +1,28 @@
+"""Exclusive locks between processes, on files. A lock ends with its process, however the process ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+from typing import TextIO
+
+
+def lock(path: Path, wait: bool = False) -> TextIO:
+    """Locks a file for this process and returns it; closing the file releases the lock.
+
+    Args:
+        path: the file; created with mode 0600 if missing, never followed as a symbolic link.
+        wait: wait for another holder to release it.
+
+    Raises:
+        BlockingIOError: another process holds the lock and ``wait`` is false.
+        OSError: the file cannot be created.
+    """
+    file = open(path, "w", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600))  # noqa: SIM115
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        raise
+    return file
