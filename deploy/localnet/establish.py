@@ -92,10 +92,11 @@ def establish(layout: Layout, run_file: RunFile, parties: tuple[Party, ...], say
     nodes = {party.name: register(desk, chain, party) for party in parties}
     say("opening and funding the run")
     run = open_run(desk, chain, layout, run_file)
+    agreed = rules_hash(encode_rules(run_file.rules))
     for party in parties:
         if party.role == "worker":
             with desk.sender(chain, party.owner) as sender:
-                actions.join_run(sender, run, nodes[party.name], "join", rules_hash(encode_rules(run_file.rules)))
+                actions.join_run(sender, run, nodes[party.name], agreed).carry_out("join")
     chain.close()
     owners = {party.name: desk.wallet(party.owner).address for party in parties}
     return Established(run, nodes, owners, desk.wallet(TRAINER).address)
@@ -113,11 +114,11 @@ def register(desk: Desk, chain: Chain, party: Party) -> int:
     """Takes tokens from the faucet, bonds and registers a party's node; returns its id."""
     with desk.sender(chain, party.owner) as sender:
         margin = VALIDATOR_MARGIN if party.role == "validator" else 0
-        actions.drip(sender, party.bond + margin + party.purse, "drip")
+        actions.drip(sender, party.bond + margin + party.purse).carry_out("drip")
         role = ROLES[party.role]
-        node = actions.register_node(sender, desk.wallet(party.key), role, party.capacity, "register").node
+        node = actions.register_node(sender, desk.wallet(party.key), role, party.capacity).carry_out("register").node
         if margin:
-            actions.deposit(sender, node, margin, "margin")
+            actions.deposit(sender, node, margin).carry_out("margin")
         return node
 
 
@@ -128,7 +129,7 @@ def open_run(desk: Desk, chain: Chain, layout: Layout, run_file: RunFile) -> int
     terms = run_file.terms.on_chain(desk.wallet(COORDINATOR).address, desk.wallet(TRAINER).address, rules_hash(encoded))
     root = manifest.from_directory(layout.model, 0).root
     with desk.sender(chain, REQUESTER) as sender:
-        actions.drip(sender, RUN_ESCROW, "drip")
-        run = actions.open_run(sender, terms, root, layout.coordinator_url, "open").run
-        actions.fund_run(sender, run, RUN_ESCROW, "fund")
+        actions.drip(sender, RUN_ESCROW).carry_out("drip")
+        run = actions.open_run(sender, terms, root, layout.coordinator_url).carry_out("open").run
+        actions.fund_run(sender, run, RUN_ESCROW).carry_out("fund")
     return run

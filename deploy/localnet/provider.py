@@ -30,7 +30,7 @@ class Provider:
             Rejected: too late, or too few credits and tokens.
         """
         return [
-            open_appeal(self.sender, round_, job, f"appeal/{round_}/{job}")
+            open_appeal(self.sender, round_, job).carry_out(f"appeal/{round_}/{job}")
             for round_, job in disputes.condemned(self.node)
         ]
 

@@ -39,7 +39,7 @@ def judged(swarm: Swarm, driver: DriverProcess, reasons: dict[int, Reason]) -> N
 def appealed(swarm: Swarm, worker: Party, job: int) -> AppealOpened:
     """The worker's owner appeals."""
     swarm.send(worker.owner, calls.approve(swarm.chain.deployment, "Credits", TOKEN))
-    return open_appeal(swarm.senders[worker.owner.address], 1, job, f"appeal-{job}")
+    return open_appeal(swarm.senders[worker.owner.address], 1, job).carry_out(f"appeal-{job}")
 
 
 def pass_time(swarm: Swarm, seconds: int) -> None:

@@ -79,7 +79,7 @@ def test_a_key_is_made_listed_and_its_balance_shown(assize: Assize) -> None:
 @pytest.fixture
 def owner(chain: Chain, make_wallet: Callable[[str], Wallet], tmp_path: Path) -> Any:
     sender = Sender(chain, make_wallet("owner"), tmp_path / "owner.sqlite")
-    actions.drip(sender, 1000 * TOKEN, "drip")
+    actions.drip(sender, 1000 * TOKEN).carry_out("drip")
     yield sender
     sender.close()
 
@@ -89,10 +89,10 @@ def terms_of(address: str) -> RunTerms:
 
 
 def test_a_run_is_opened_funded_and_joined(owner: Sender, chain: Chain, make_wallet: Callable[[str], Wallet]) -> None:
-    node = actions.register_node(owner, make_wallet("key"), Role.WORKER, 4, "register")
-    opened = actions.open_run(owner, terms_of(owner.address), b"\1" * 32, "http://here", "open")
-    actions.fund_run(owner, opened.run, 5 * TOKEN, "fund")
-    actions.join_run(owner, opened.run, node.node, "join")
+    node = actions.register_node(owner, make_wallet("key"), Role.WORKER, 4).carry_out("register")
+    opened = actions.open_run(owner, terms_of(owner.address), b"\1" * 32, "http://here").carry_out("open")
+    actions.fund_run(owner, opened.run, 5 * TOKEN).carry_out("fund")
+    actions.join_run(owner, opened.run, node.node).carry_out("join")
     reader = chain.pinned(chain.head())
     run = reader.run(opened.run)
     assert (run.escrow, run.terms, run.version) == (5 * TOKEN, opened.terms, 0)
@@ -102,31 +102,31 @@ def test_a_run_is_opened_funded_and_joined(owner: Sender, chain: Chain, make_wal
 
 
 def test_a_run_is_not_joined_at_other_rules(owner: Sender, make_wallet: Callable[[str], Wallet]) -> None:
-    node = actions.register_node(owner, make_wallet("key"), Role.WORKER, 4, "register")
-    opened = actions.open_run(owner, terms_of(owner.address), b"\1" * 32, "http://here", "open")
+    node = actions.register_node(owner, make_wallet("key"), Role.WORKER, 4).carry_out("register")
+    opened = actions.open_run(owner, terms_of(owner.address), b"\1" * 32, "http://here").carry_out("open")
     with pytest.raises(Rejected, match="read them before joining"):
-        actions.join_run(owner, opened.run, node.node, "join", b"\5" * 32)
+        actions.join_run(owner, opened.run, node.node, b"\5" * 32).carry_out("join")
 
 
 def test_an_unfunded_run_opens_no_round(owner: Sender, chain: Chain) -> None:
-    opened = actions.open_run(owner, terms_of(owner.address), b"\1" * 32, "http://here", "open")
+    opened = actions.open_run(owner, terms_of(owner.address), b"\1" * 32, "http://here").carry_out("open")
     with pytest.raises(Reverted, match="reverted: "):
         owner.send("round", calls.open_round(chain.deployment, opened.run, 1, 0, bytes(5)))
 
 
 def test_credits_are_bought_and_redeemed(owner: Sender, chain: Chain) -> None:
-    actions.buy_credits(owner, 3 * TOKEN, "buy")
-    actions.redeem_credits(owner, TOKEN, "redeem")
+    actions.buy_credits(owner, 3 * TOKEN).carry_out("buy")
+    actions.redeem_credits(owner, TOKEN).carry_out("redeem")
     assert chain.latest().credits_of(owner.address) == 2 * TOKEN
     with pytest.raises(Rejected, match=r"credits, not"):
-        actions.redeem_credits(owner, 3 * TOKEN, "more")
+        actions.redeem_credits(owner, 3 * TOKEN).carry_out("more")
 
 
 def test_a_key_serves_one_node(owner: Sender, make_wallet: Callable[[str], Wallet]) -> None:
     key = make_wallet("key")
-    actions.register_node(owner, key, Role.VALIDATOR, 1, "first")
+    actions.register_node(owner, key, Role.VALIDATOR, 1).carry_out("first")
     with pytest.raises(Rejected, match="is already the key of node 1"):
-        actions.register_node(owner, key, Role.VALIDATOR, 1, "second")
+        actions.register_node(owner, key, Role.VALIDATOR, 1).carry_out("second")
 
 
 def test_a_hash_is_64_hex_digits() -> None:

@@ -118,7 +118,8 @@ def test_what_an_appeal_changes_is_trained_on_or_not_and_its_trial_is_no_round(a
     assert held(inbox) == {(round_, 0), (round_, 2)}
     owner = swarm.workers[0].owner
     swarm.send(owner, calls.approve(scene.chain.deployment, "Credits", TOKEN))
-    trials = [open_appeal(swarm.senders[owner.address], round_, job, f"appeal-{job}").appeal for job in (0, 1)]
+    sender = swarm.senders[owner.address]
+    trials = [open_appeal(sender, round_, job).carry_out(f"appeal-{job}").appeal for job in (0, 1)]
     inbox.poll(0)
     assert held(inbox) == {(round_, 2)}, "under appeal nothing is certain"
     for trial, reasons in zip(trials, ({0: Reason.SAMPLING_FRAUD}, {1: SOUND}), strict=True):

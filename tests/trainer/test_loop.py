@@ -139,7 +139,7 @@ def test_a_step_made_of_a_job_that_an_appeal_has_undone_is_taken_back(appealing_
             trainer.tick()
         owner = swarm.workers[1].owner
         swarm.send(owner, calls.approve(scene.chain.deployment, "Credits", TOKEN))
-        appeal = open_appeal(swarm.senders[owner.address], round_, 0, "appeal").appeal
+        appeal = open_appeal(swarm.senders[owner.address], round_, 0).carry_out("appeal").appeal
         scene.judge(appeal, {0: FRAUD})
         swarm.anvil.fund(swarm.trainer.address)
         assert trainer.tick() is True, "once more, without it"

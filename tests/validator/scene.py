@@ -15,7 +15,8 @@ from protocol.chain.reading.client import Chain
 from protocol.chain.reading.tail import Rollback, Tail
 from protocol.chain.structs import Role, RunTerms, SettledLeaves, State, Submission
 from protocol.chain.writing import calls
-from protocol.chain.writing.actions import buy_credits, drip, event_in, fund_run, open_run, register_node
+from protocol.chain.writing.actions import buy_credits, drip, fund_run, open_run, register_node
+from protocol.chain.writing.plans import event_in
 from protocol.chain.writing.sender import Sender
 from protocol.node.wallet import Wallet
 from protocol.tensor.decode import decode
@@ -205,8 +206,9 @@ class Cast:
     def node(self, name: str, role: Role) -> tuple[Sender, Wallet, int]:
         """A registered node: its owner, its key and its id."""
         owner, key = self.sender(name), self.make_wallet(f"{name}-key")
-        drip(owner, 100 * TOKEN, "drip")
-        return owner, key, register_node(owner, key, role, JOBS if role is Role.WORKER else 1, "register").node
+        drip(owner, 100 * TOKEN).carry_out("drip")
+        registering = register_node(owner, key, role, JOBS if role is Role.WORKER else 1)
+        return owner, key, registering.carry_out("register").node
 
     def juror(self, name: str, url: str, origin_url: str, queue_url: str = "") -> Juror:
         """A validator over a directory of its own, which knows rules by ``url`` and weights by ``origin_url``.
@@ -254,8 +256,8 @@ class Cast:
         windows = (600, 600, COMMIT_SECONDS, 600, 0)
         plain = RunTerms(coordinator.address, trainer.address, rules, 1, 1000, MAX_UNITS, 3, 0, *windows)
         terms = replace(plain, **offered)
-        drip(requester, 1_000 * TOKEN, "drip")
-        buy_credits(requester, 1_000 * TOKEN, "buy")
-        opened = open_run(requester, terms, root, "", "open")
-        fund_run(requester, opened.run, 900 * TOKEN, "fund")
+        drip(requester, 1_000 * TOKEN).carry_out("drip")
+        buy_credits(requester, 1_000 * TOKEN).carry_out("buy")
+        opened = open_run(requester, terms, root, "").carry_out("open")
+        fund_run(requester, opened.run, 900 * TOKEN).carry_out("fund")
         return opened.run

@@ -77,8 +77,8 @@ APPEALS = {"validators": 4, "committee": 1, "appeal_seats": 3, "challenge_second
 def appealed(scene: Scene, cast: Cast) -> int:
     """Somebody appeals against the verdict on job 0 of round 1; the number of the appeal."""
     appellant = cast.sender("appellant")
-    drip(appellant, TOKEN, "drip")
-    return open_appeal(appellant, 1, 0, "appeal").appeal
+    drip(appellant, TOKEN).carry_out("drip")
+    return open_appeal(appellant, 1, 0).carry_out("appeal").appeal
 
 
 def test_an_appeal_is_judged_by_the_others_from_the_same_artifact_under_its_own_number(

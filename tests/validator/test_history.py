@@ -181,8 +181,8 @@ def test_on_appeal_the_record_is_that_of_the_round_appealed_against(
     condemned = judged(scene)
     assert scene.chain.latest().round(condemned.round).fraud == 0b11
     appellant = cast.sender("appellant")
-    drip(appellant, TOKEN, "drip")
-    appeal = open_appeal(appellant, condemned.round, 0, "appeal").appeal
+    drip(appellant, TOKEN).carry_out("drip")
+    appeal = open_appeal(appellant, condemned.round, 0).carry_out("appeal").appeal
     scene.tick_until(appeal, State.SETTLED, 60)
     assert scene.chain.latest().round(condemned.round).fraud == 0b11
     votes = [revealed for revealed in scene.reveals() if revealed.round == appeal]

@@ -1,111 +1,63 @@
-"""Appeals from start to finish: what one takes, opening it, what became of it.
+"""Appeals: opening one, listing them, and their outcome.
 
-As in ``actions``: checks first, each with one sentence, then transactions, then the answer. The batch that holds the
-disputed job is resupplied from the chain's own events, so that an appellant needs nothing but its key.
+Opening returns a plan, as the verbs in ``actions`` do. The batch that holds the disputed job is rebuilt from events, so
+that an appellant needs only its key.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from protocol.chain.abi import artifact
 from protocol.chain.events import AppealDecided, AppealOpened, Event, Submitted
 from protocol.chain.reading.client import Chain
+from protocol.chain.reading.contracts import Reader
 from protocol.chain.reading.decoding import decode_event, topic_of
-from protocol.chain.reverts import Reverted
-from protocol.chain.structs import Appeal, Round, SettledLeaves, State, Verdict, verdict_in
+from protocol.chain.structs import Appeal, Round, SettledLeaves, State
 from protocol.chain.writing import actions, calls
+from protocol.chain.writing.plans import Plan, event_of
 from protocol.chain.writing.sender import Sender
 from protocol.errors import Rejected
 from protocol.wire.assignments import unpack_leaves
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """What appealing against the verdict on one job takes: its batch as submitted, and the deposit in credits."""
-
-    round: int
-    job: int
-    verdict: Verdict
-    node: int
-    batch: int
-    submissions: tuple[SettledLeaves, ...]
-    deposit: int
-
-
-def case_of(chain: Chain, round: int, job: int) -> Case:
-    """Gathers the case from the chain.
+def open_appeal(sender: Sender, round: int, job: int) -> Plan[AppealOpened]:
+    """Appeals against the verdict on one job, buying credits that the deposit lacks with tokens.
 
     Raises:
-        Rejected: there is nothing to appeal against, no more, or not yet.
+        Rejected: the verdict cannot be appealed (any more), or the sender cannot pay the deposit.
     """
-    reader = chain.latest()
+    chain, reader = sender.chain, sender.chain.latest()
     stored = reader.round(round)
     _check_round(round, stored)
-    if not 0 <= job < stored.jobs:
-        raise Rejected(f"round {round} has the jobs 0 to {stored.jobs - 1}, no job {job}")
-    if not stored.submitted >> job & 1:
-        raise Rejected(
-            f"job {job} of round {round} was never submitted: nothing was judged, and nothing can be appealed"
-        )
-    earlier = reader.appeal_of(round, job)
-    if earlier:
-        raise Rejected(f"job {job} of round {round} was appealed already, as number {earlier}; an appeal is final")
+    _check_job(reader, round, job, stored)
+    over = Rejected(f"the time to appeal in round {round} was over at {stored.deadline} (unix seconds)")
     if chain.head().timestamp >= stored.deadline:
-        raise _over(round, stored)
-    batch, node, submissions = _batch_of(chain, round, stored.open_block, job)
-    deposit = reader.rounds_terms().appeal_bond + most_fees(stored.appeal_seats, stored.juror_fee)
-    return Case(round, job, verdict_in(stored.accepted, stored.fraud, job), node, batch, submissions, deposit)
+        raise over
+    batch, submissions = _batch_of(chain, round, stored.open_block, job)
+    deposit = reader.rounds_terms().appeal_bond + _most_fees(stored.appeal_seats, stored.juror_fee)
+    bought = _missing_credits(sender, f"an appeal against job {job} of round {round}", deposit)
+    appeal = calls.appeal(chain.deployment, round, job, batch, submissions)
+    return Plan(sender, (*bought, appeal), event_of(AppealOpened), {"TooLate": over})
 
 
-def most_fees(seats: int, juror_fee: int) -> int:
+def _most_fees(seats: int, juror_fee: int) -> int:
     """Most credits the jurors of an appeal can earn: a first attempt short of a quorum, then a full committee."""
     return (seats + (seats - 1) // 2) * juror_fee
 
 
-def appeal_call(chain: Chain, case: Case) -> calls.Call:
-    """The call that opens an appeal."""
-    return calls.appeal(chain.deployment, case.round, case.job, case.batch, case.submissions)
-
-
-def open_appeal(sender: Sender, round: int, job: int, intent: str) -> AppealOpened:
-    """Appeals against the verdict on one job; what credits the deposit lacks are bought with tokens.
-
-    Raises:
-        Rejected: nothing to appeal against, too late, or too few credits and tokens for the deposit.
-    """
-    case = case_of(sender.chain, round, job)
-    check_deposit(sender, case)
-    missing = missing_credits(sender, case)
-    if missing > 0:
-        actions.buy_credits(sender, missing, f"{intent}/buy")
-    try:
-        receipt = sender.send(intent, appeal_call(sender.chain, case))
-    except Reverted as refusal:
-        if refusal.name == "TooLate":
-            raise _over(round, sender.chain.latest().round(round)) from refusal
-        raise
-    return actions.event_in(receipt, AppealOpened)
-
-
-def missing_credits(sender: Sender, case: Case) -> int:
-    """Credits that the deposit lacks and that are bought first."""
-    return max(0, case.deposit - sender.chain.latest().credits_of(sender.address))
-
-
-def check_deposit(sender: Sender, case: Case) -> None:
-    """Raises ``Rejected`` where the sender cannot pay the deposit out of credits and tokens together."""
+def _missing_credits(sender: Sender, purpose: str, deposit: int) -> tuple[calls.Call, ...]:
+    """Returns the calls that buy the credits that a deposit lacks."""
     reader = sender.chain.latest()
     credits, tokens = reader.credits_of(sender.address), reader.balance_of(sender.address)
-    if credits + tokens < case.deposit:
+    if credits + tokens < deposit:
         raise Rejected(
-            f"an appeal against job {case.job} of round {case.round} takes a deposit of {case.deposit} credits; "
-            f"{sender.address} has {credits} credits and {tokens} token wei; {actions.GET_TOKENS}"
+            f"{purpose} takes a deposit of {deposit} credits; {sender.address} has {credits} credits and "
+            f"{tokens} token wei; {actions.GET_TOKENS}"
         )
+    return actions.buying(sender, deposit - credits) if credits < deposit else ()
 
 
 def appeals(chain: Chain) -> dict[int, tuple[Appeal, Round]]:
-    """Every appeal by its number, with the round as which it is tried."""
+    """Returns every appeal by its number, with the round that tries it."""
     reader = chain.pinned(chain.head())
     numbers = range(1, reader.round_count() + 1)
     tried = {number: round for number, round in zip(numbers, reader.rounds(numbers), strict=True) if not round.jobs}
@@ -114,10 +66,10 @@ def appeals(chain: Chain) -> dict[int, tuple[Appeal, Round]]:
 
 
 def appeal_numbered(chain: Chain, number: int) -> tuple[Appeal, Round]:
-    """One appeal, with the round as which it is tried.
+    """Returns one appeal, with the round that tries it.
 
     Raises:
-        Rejected: the number is no appeal's.
+        Rejected: there is no appeal of this number.
     """
     reader = chain.pinned(chain.head())
     appeal = reader.appeal(number)
@@ -127,7 +79,7 @@ def appeal_numbered(chain: Chain, number: int) -> tuple[Appeal, Round]:
 
 
 def decision_on(chain: Chain, number: int) -> AppealDecided | None:
-    """What an appeal came to; None while it is undecided."""
+    """Returns the outcome of an appeal, or None while it is undecided."""
     found = _events(chain, AppealDecided, number, chain.deployment.start_block)
     return found[0] if found and isinstance(found[0], AppealDecided) else None
 
@@ -147,22 +99,28 @@ def _check_round(round: int, stored: Round) -> None:
         raise Rejected(f"run {stored.run} offers no appeals")
 
 
-def _over(round: int, stored: Round) -> Rejected:
-    return Rejected(f"the time to appeal in round {round} was over at {stored.deadline} (unix seconds)")
+def _check_job(reader: Reader, round: int, job: int, stored: Round) -> None:
+    if not 0 <= job < stored.jobs:
+        raise Rejected(f"round {round} has the jobs 0 to {stored.jobs - 1}, no job {job}")
+    if not stored.submitted >> job & 1:
+        raise Rejected(f"job {job} of round {round} was never submitted: without a verdict there is no appeal")
+    earlier = reader.appeal_of(round, job)
+    if earlier:
+        raise Rejected(f"job {job} of round {round} was appealed already, as number {earlier}; an appeal is final")
 
 
-def _batch_of(chain: Chain, round: int, open_block: int, job: int) -> tuple[int, int, tuple[SettledLeaves, ...]]:
-    """The batch that holds a job, the job's node, and what of the batch was taken, in order."""
+def _batch_of(chain: Chain, round: int, open_block: int, job: int) -> tuple[int, tuple[SettledLeaves, ...]]:
+    """Returns the number of the batch that holds a job, and the batch's submissions that were taken, in order."""
     parts = [event for event in _events(chain, Submitted, round, open_block) if isinstance(event, Submitted)]
     for part in parts:
         if any(leaf.job == job for leaf in unpack_leaves(part.leaves)):
             batch = tuple(SettledLeaves(each.node, each.leaves) for each in parts if each.batch == part.batch)
-            return part.batch, part.node, batch
-    raise Rejected(f"this RPC does not give the events of round {round}: ask one that keeps them")
+            return part.batch, batch
+    raise Rejected(f"the RPC at {chain.rpc.url} has no events of round {round}; use one that keeps them")
 
 
 def _events(chain: Chain, kind: type[Event], number: int, first_block: int) -> list[Event]:
-    """The events of one kind of ``Rounds`` whose first indexed field is ``number``, in chain order."""
+    """Returns the events of one kind of ``Rounds`` whose first indexed field is ``number``, in chain order."""
     entry = next(
         each for each in artifact("Rounds")["abi"] if each["type"] == "event" and each["name"] == kind.__name__
     )

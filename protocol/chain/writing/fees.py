@@ -11,6 +11,9 @@ BUMP_PERCENT = 15
 
 GWEI = 10**9
 
+DEFAULT_CAP_GWEI = 200
+"""The cap of a sender that is given none."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fees:
@@ -23,10 +26,15 @@ class Fees:
         replace_seconds: sign a replacement at higher fees after this long.
     """
 
-    cap: int = 200 * GWEI
+    cap: int = DEFAULT_CAP_GWEI * GWEI
     priority: int = GWEI
     resend_seconds: float = 3.0
     replace_seconds: float = 45.0
+
+    @classmethod
+    def capped(cls, gwei: int) -> Fees:
+        """Returns the default fees under a cap in gwei per gas."""
+        return cls(cap=gwei * GWEI)
 
     def bid(self, base_fee: int) -> int:
         """Twice the base fee and the tip: enough for six full blocks in a row, within the cap.

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from protocol.node.commands.connection import (
-    DEFAULT_RPC,
-    Addresses,
-    AsJson,
-    DryRun,
-    KeystoreName,
-    PasswordFile,
-    RpcUrl,
-    address_of,
-    carry_out,
-    connected,
-    new_intent,
-    opened,
-    preview,
-    report,
-    sending,
-)
-from protocol.node.console import guard, show
+from protocol.node.commands.connection import NodePasswordFile, PasswordFile, address_of, opened
+from protocol.node.commands.transaction import Planned, mined, transaction, view
+from protocol.node.console import jsonable
 
-app = typer.Typer(no_args_is_help=True, help="Register, list, retire nodes; rotate and revoke their keys.")
+if TYPE_CHECKING:
+    from protocol.chain.reading.client import Chain
+    from protocol.chain.writing.sender import Sender
+
+app = typer.Typer(no_args_is_help=True, help="Register, list and retire nodes; rotate and revoke their keys.")
 
 NodeId = Annotated[int, typer.Argument(help="Id of the node.")]
+OwnerKeystore = Annotated[
+    str, typer.Option("--owner-keystore", help="Keystore of the owner, who posts the bond and earns the credits.")
+]
 
 
 class RoleName(StrEnum):
@@ -40,161 +31,96 @@ class RoleName(StrEnum):
 
 
 @app.command("register")
-@guard
+@transaction("register", OwnerKeystore)
 def register(
-    addresses: Addresses,
-    owner_keystore: Annotated[str, typer.Option(help="Key of the owner, who posts the bond and earns.")],
-    node_keystore: Annotated[str, typer.Option(help="Session key of the node.")],
-    role: Annotated[RoleName, typer.Option(help="What the node does.")],
+    sender: Sender,
+    node_keystore: Annotated[str, typer.Option(help="Keystore of the node's session key.")],
+    role: Annotated[RoleName, typer.Option(help="Role of the node.")],
     capacity: Annotated[int, typer.Option(min=1, help="Worker: most jobs in flight; validator: 1.")] = 1,
-    rpc: RpcUrl = DEFAULT_RPC,
     password_file: PasswordFile = None,
-    node_password_file: Annotated[
-        Path | None, typer.Option(help="Opens the node's keystore; else as the owner's.")
-    ] = None,
-    as_json: AsJson = False,
-    dry_run: DryRun = False,
-) -> None:
-    """Register a node: both keys sign, the owner posts the bond."""
+    node_password_file: NodePasswordFile = None,
+) -> Planned:
+    """Register a node: both keys sign, and the owner posts the bond."""
     from protocol.chain.structs import Role
     from protocol.chain.writing import actions
 
-    kind = Role[role.name]
-    with sending(rpc, addresses, owner_keystore, password_file) as sender:
-        key = opened(node_keystore, node_password_file or password_file)
-        if dry_run:
-            bond = actions.check_bond(sender.chain.latest(), sender.address, kind, capacity)
-            preview(sender, actions.binding_call(sender, key, kind, capacity), as_json, ("Registry", bond))
-            return
-        show(_registered(actions.register_node(sender, key, kind, capacity, new_intent("register"))), as_json)
+    key = opened(node_keystore, node_password_file or password_file)
+    return actions.register_node(sender, key, Role[role.name], capacity), _registered_row
 
 
-def _registered(event: object) -> dict[str, object]:
-    """The event as shown: the bond named with its unit."""
-    from protocol.node.console import jsonable
-
-    shown = dict(jsonable(event))
-    return {("bond_wei" if name == "bond" else name): value for name, value in shown.items()}
+def _registered_row(event: object) -> dict[str, object]:
+    """The event as shown: the bond with its unit."""
+    return {("bond_wei" if name == "bond" else name): value for name, value in dict(jsonable(event)).items()}
 
 
 @app.command("list")
-@guard
+@view
 def list_nodes(
-    addresses: Addresses,
-    owner: Annotated[str | None, typer.Option(help="Only nodes of this owner.")] = None,
-    rpc: RpcUrl = DEFAULT_RPC,
-    as_json: AsJson = False,
-) -> None:
+    chain: Chain, owner: Annotated[str | None, typer.Option(help="Only nodes of this owner.")] = None
+) -> list[dict[str, object]]:
     """List the registered nodes."""
-    only = address_of(owner) if owner else None
-    with connected(rpc, addresses) as chain:
-        reader = chain.pinned(chain.head())
-        ids = range(1, reader.node_count() + 1)
-        rows = [
-            {
-                "node": number,
-                "role": node.role,
-                "owner": node.owner,
-                "key": None if node.revoked or node.withdrawn else node.key,
-                "capacity": node.capacity,
-                "in_flight": node.in_flight,
-                "bond_wei": node.bond,
-                "retired_at": node.retired_at or None,
-            }
-            for number, node in zip(ids, reader.nodes(ids), strict=True)
-            if only in (None, node.owner)
-        ]
-    show(rows, as_json)
+    only, reader = address_of(owner) if owner else None, chain.pinned(chain.head())
+    ids = range(1, reader.node_count() + 1)
+    return [
+        {
+            "node": number,
+            "role": node.role,
+            "owner": node.owner,
+            "key": None if node.revoked or node.withdrawn else node.key,
+            "capacity": node.capacity,
+            "in_flight": node.in_flight,
+            "bond_wei": node.bond,
+            "retired_at": node.retired_at or None,
+        }
+        for number, node in zip(ids, reader.nodes(ids), strict=True)
+        if only in (None, node.owner)
+    ]
 
 
 @app.command("rotate")
-@guard
+@transaction("rotate")
 def rotate(
+    sender: Sender,
     node: NodeId,
-    addresses: Addresses,
-    keystore: KeystoreName,
-    node_keystore: Annotated[str, typer.Option(help="The new session key; one that was never bound.")],
-    rpc: RpcUrl = DEFAULT_RPC,
+    node_keystore: Annotated[str, typer.Option(help="Keystore of the new session key, which was never bound before.")],
     password_file: PasswordFile = None,
-    node_password_file: Annotated[
-        Path | None, typer.Option(help="Opens the node's keystore; else as the owner's.")
-    ] = None,
-    as_json: AsJson = False,
-    dry_run: DryRun = False,
-) -> None:
-    """Give a node a new session key; the old one never counts again."""
+    node_password_file: NodePasswordFile = None,
+) -> Planned:
+    """Replace a node's session key. The old key is never valid again."""
     from protocol.chain.writing import actions
 
-    with sending(rpc, addresses, keystore, password_file) as sender:
-        key = opened(node_keystore, node_password_file or password_file)
-        if dry_run:
-            preview(sender, actions.rotation_call(sender, key, node), as_json)
-            return
-        event = actions.rotate_key(sender, node, key, new_intent("rotate"))
-        show({"node": event.node, "owner": event.owner, "key": event.key}, as_json)
+    key = opened(node_keystore, node_password_file or password_file)
+    plan = actions.rotate_key(sender, node, key)
+    return plan, lambda event: {"node": event.node, "owner": event.owner, "key": event.key}
 
 
 @app.command("revoke-key")
-@guard
-def revoke_key(
-    node: NodeId,
-    addresses: Addresses,
-    keystore: KeystoreName,
-    rpc: RpcUrl = DEFAULT_RPC,
-    password_file: PasswordFile = None,
-    as_json: AsJson = False,
-    dry_run: DryRun = False,
-) -> None:
-    """End a node's session key at once; the node is left out until it has a new one (rotate)."""
-    from protocol.chain.writing import calls
+@transaction("revoke-key")
+def revoke_key(sender: Sender, node: NodeId) -> Planned:
+    """Revoke a node's session key at once. The node gets no jobs until it has a new key (rotate)."""
+    from protocol.chain.writing import calls, plans
 
-    with sending(rpc, addresses, keystore, password_file) as sender:
-        call = calls.revoke_key(sender.chain.deployment, node)
-        carry_out(sender, call, "revoke-key", as_json, dry_run, node=node)
+    return plans.plan_of(sender, calls.revoke_key(sender.chain.deployment, node)), mined(node=node)
 
 
 @app.command("retire")
-@guard
-def retire(
-    node: NodeId,
-    addresses: Addresses,
-    keystore: KeystoreName,
-    rpc: RpcUrl = DEFAULT_RPC,
-    password_file: PasswordFile = None,
-    as_json: AsJson = False,
-    dry_run: DryRun = False,
-) -> None:
-    """Take a node out of service; its bond can be withdrawn after the unbonding delay."""
+@transaction("retire")
+def retire(sender: Sender, node: NodeId) -> Planned:
+    """Take a node out of service. Its bond can be withdrawn after the unbonding delay."""
     from protocol.chain.events import NodeRetired
-    from protocol.chain.writing import actions, calls
+    from protocol.chain.writing import calls, plans
 
-    with sending(rpc, addresses, keystore, password_file) as sender:
-        call = calls.retire(sender.chain.deployment, node)
-        if dry_run:
-            preview(sender, call, as_json)
-            return
-        receipt = sender.send(new_intent("retire"), call)
-        retired = actions.event_in(receipt, NodeRetired)
-        report(receipt, as_json, node=node, withdrawable_at=retired.withdrawable_at)
+    plan = plans.plan_of(sender, calls.retire(sender.chain.deployment, node))
+    return plan, lambda receipt: mined(node=node, withdrawable_at=plans.event_in(receipt, NodeRetired).withdrawable_at)(
+        receipt
+    )
 
 
 @app.command("withdraw")
-@guard
-def withdraw(
-    node: NodeId,
-    addresses: Addresses,
-    keystore: KeystoreName,
-    rpc: RpcUrl = DEFAULT_RPC,
-    password_file: PasswordFile = None,
-    as_json: AsJson = False,
-    dry_run: DryRun = False,
-) -> None:
-    """Take back what is left of a retired node's bond."""
-    from protocol.chain.writing import actions, calls
+@transaction("withdraw")
+def withdraw(sender: Sender, node: NodeId) -> Planned:
+    """Withdraw what is left of a retired node's bond."""
+    from protocol.chain.writing import actions
 
-    with sending(rpc, addresses, keystore, password_file) as sender:
-        if dry_run:
-            preview(sender, calls.withdraw(sender.chain.deployment, node), as_json)
-            return
-        event = actions.withdraw(sender, node, new_intent("withdraw"))
-        show({"node": node, "amount_wei": event.amount, "owner": event.owner}, as_json)
+    plan = actions.withdraw(sender, node)
+    return plan, lambda event: {"node": node, "amount_wei": event.amount, "owner": event.owner}

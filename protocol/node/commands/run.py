@@ -8,31 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from protocol.errors import Misconfigured
-from protocol.node.commands.connection import (
-    DEFAULT_RPC,
-    Addresses,
-    AsJson,
-    DryRun,
-    KeystoreName,
-    PasswordFile,
-    RpcUrl,
-    address_of,
-    carry_out,
-    connected,
-    new_intent,
-    preview,
-    report,
-    sending,
-)
-from protocol.node.commands.terms import announce, checked_rules_hash
+from protocol.node.commands.connection import AsJson, address_of
+from protocol.node.commands.terms import RunId, announce, checked_rules_hash
+from protocol.node.commands.transaction import Planned, mined, transaction, view
 from protocol.node.console import guard, show
 
 if TYPE_CHECKING:
-    from protocol.chain.structs import RunTerms
+    from protocol.chain.reading.client import Chain
+    from protocol.chain.structs import Run, RunTerms
+    from protocol.chain.writing.sender import Sender
 
 app = typer.Typer(no_args_is_help=True, help="Open, fund and show runs; join them.")
 
-RunId = Annotated[int, typer.Argument(help="Id of the run.")]
 Seconds = Annotated[int, typer.Option(min=1)]
 
 
@@ -79,10 +66,9 @@ def rules(
 
 
 @app.command("open")
-@guard
+@transaction("open-run")
 def open_run(
-    addresses: Addresses,
-    keystore: KeystoreName,
+    sender: Sender,
     rules_file: Annotated[Path, typer.Option("--rules", help="Canonical rules (assize run rules).")],
     model_root: Annotated[str, typer.Option(help="Manifest root of version 0, the model the run starts from.")],
     coordinator: Annotated[str, typer.Option(help="Address that may open rounds.")],
@@ -98,77 +84,55 @@ def open_run(
     commit_seconds: Seconds = 600,
     reveal_seconds: Seconds = 600,
     challenge_seconds: Annotated[int, typer.Option(min=0)] = 0,
-    rpc: RpcUrl = DEFAULT_RPC,
-    password_file: PasswordFile = None,
-    as_json: AsJson = False,
-    dry_run: DryRun = False,
-) -> None:
+) -> Planned:
     """Open a run."""
     from protocol.chain.structs import RunTerms
-    from protocol.chain.writing import actions, calls
+    from protocol.chain.writing import actions
 
     terms = RunTerms(
         *(address_of(coordinator), address_of(trainer), checked_rules_hash(rules_file)),
         *(price_per_unit, juror_fee, max_units, committee, appeal_seats),
         *(work_seconds, draw_seconds, commit_seconds, reveal_seconds, challenge_seconds),
     )
-    root = hash_of(model_root)
-    with sending(rpc, addresses, keystore, password_file) as sender:
-        if dry_run:
-            preview(sender, calls.open_run(sender.chain.deployment, terms, root, uri), as_json)
-            return
-        event = actions.open_run(sender, terms, root, uri, new_intent("open-run"))
-        show({"run": event.run, "requester": event.requester, "rules_hash": event.terms.rules_hash}, as_json)
+    plan = actions.open_run(sender, terms, hash_of(model_root), uri)
+    return plan, lambda event: {
+        "run": event.run,
+        "requester": event.requester,
+        "rules_hash": event.terms.rules_hash,
+    }
 
 
 @app.command("fund")
-@guard
+@transaction("fund-run")
 def fund(
+    sender: Sender,
     run: RunId,
-    amount: Annotated[int, typer.Argument(help="Credits; missing ones are bought with tokens.")],
-    addresses: Addresses,
-    keystore: KeystoreName,
-    rpc: RpcUrl = DEFAULT_RPC,
-    password_file: PasswordFile = None,
-    as_json: AsJson = False,
-    dry_run: DryRun = False,
-) -> None:
+    amount: Annotated[int, typer.Argument(help="Number of credits; missing ones are bought with tokens.")],
+) -> Planned:
     """Lock credits in a run's escrow."""
-    from protocol.chain.writing import actions, calls
+    from protocol.chain.writing import actions
 
-    with sending(rpc, addresses, keystore, password_file) as sender:
-        if dry_run:
-            preview(sender, calls.fund_run(sender.chain.deployment, run, amount), as_json)
-            return
-        receipt = actions.fund_run(sender, run, amount, new_intent("fund-run"))
-        report(receipt, as_json, run=run, amount_wei=amount)
+    return actions.fund_run(sender, run, amount), mined(run=run, amount_wei=amount)
 
 
 @app.command("show")
-@guard
+@view
 def show_run(
-    addresses: Addresses,
-    run: Annotated[int | None, typer.Argument(help="Id of the run; all of them if left out.")] = None,
-    rpc: RpcUrl = DEFAULT_RPC,
-    as_json: AsJson = False,
-) -> None:
-    """Show runs: who, at what price, how much escrow."""
-    with connected(rpc, addresses) as chain:
-        head = chain.head()
-        reader = chain.pinned(head)
-        ids = [run] if run is not None else range(1, reader.run_count() + 1)
-        announced = reader.views("Market", "announcedOf", [(number,) for number in ids])
-        rows = [
-            {"run": number} | _run_row(value) | {"new_terms_at": at if at > head.timestamp else None}
-            for number, value, (_, at) in zip(ids, reader.runs(ids), announced, strict=True)
-        ]
-    show(rows[0] if run is not None else rows, as_json)
+    chain: Chain, run: Annotated[int | None, typer.Argument(help="Id of the run; omitted, all runs.")] = None
+) -> list[dict[str, object]] | dict[str, object]:
+    """Show runs with their parties, prices and escrow."""
+    head = chain.head()
+    reader = chain.pinned(head)
+    ids = [run] if run is not None else range(1, reader.run_count() + 1)
+    announced = reader.views("Market", "announcedOf", [(number,) for number in ids])
+    rows = [
+        {"run": number} | _run_row(value) | {"new_terms_at": at if at > head.timestamp else None}
+        for number, value, (_, at) in zip(ids, reader.runs(ids), announced, strict=True)
+    ]
+    return rows[0] if run is not None else rows
 
 
-def _run_row(run: object) -> dict[str, object]:
-    from protocol.chain.structs import Run
-
-    assert isinstance(run, Run)
+def _run_row(run: Run) -> dict[str, object]:
     return {
         "requester": run.requester,
         "closed": run.closed,
@@ -193,73 +157,41 @@ def _terms_row(terms: RunTerms) -> dict[str, object]:
 
 
 @app.command("join")
-@guard
+@transaction("join")
 def join(
+    sender: Sender,
     run: RunId,
     node: Annotated[int, typer.Argument(help="Id of the node.")],
-    addresses: Addresses,
-    keystore: KeystoreName,
-    rules_hash: Annotated[
-        str | None, typer.Option(help="The rules you have read; else the run's present ones.")
-    ] = None,
-    rpc: RpcUrl = DEFAULT_RPC,
-    password_file: PasswordFile = None,
-    as_json: AsJson = False,
-    dry_run: DryRun = False,
-) -> None:
-    """Consent, for a node, to a run's rules."""
-    from protocol.chain.writing import actions, calls
+    rules_hash: Annotated[str | None, typer.Option(help="Hash of the rules you have read; omitted, any.")] = None,
+) -> Planned:
+    """Consent to a run's rules for a node."""
+    from protocol.chain.writing import actions
 
-    given = hash_of(rules_hash) if rules_hash else None
-    with sending(rpc, addresses, keystore, password_file) as sender:
-        if dry_run:
-            present = given or sender.chain.latest().run(run).terms.rules_hash
-            preview(sender, calls.join(sender.chain.deployment, run, node, present), as_json)
-            return
-        receipt = actions.join_run(sender, run, node, new_intent("join"), given)
-        report(receipt, as_json, run=run, node=node)
+    plan = actions.join_run(sender, run, node, hash_of(rules_hash) if rules_hash else None)
+    return plan, mined(run=run, node=node)
 
 
 @app.command("refund")
-@guard
+@transaction("refund-run")
 def refund(
+    sender: Sender,
     run: RunId,
-    addresses: Addresses,
-    keystore: KeystoreName,
-    amount: Annotated[int | None, typer.Argument(min=1, help="Credits; all that is not reserved if left out.")] = None,
-    rpc: RpcUrl = DEFAULT_RPC,
-    password_file: PasswordFile = None,
-    as_json: AsJson = False,
-    dry_run: DryRun = False,
-) -> None:
+    amount: Annotated[int | None, typer.Argument(min=1, help="Number of credits; omitted, all unreserved.")] = None,
+) -> Planned:
     """Take escrow of a closed run back into your credits."""
-    from protocol.chain.writing import actions, calls
+    from protocol.chain.writing import actions
 
-    with sending(rpc, addresses, keystore, password_file) as sender:
-        if dry_run:
-            wanted = sender.chain.latest().run(run).escrow if amount is None else amount
-            preview(sender, calls.refund_run(sender.chain.deployment, run, wanted), as_json)
-            return
-        event = actions.refund_run(sender, run, amount, new_intent("refund-run"))
-        show({"run": event.run, "amount_wei": event.amount, "escrow_wei": event.escrow}, as_json)
+    plan = actions.refund_run(sender, run, amount)
+    return plan, lambda event: {"run": event.run, "amount_wei": event.amount, "escrow_wei": event.escrow}
 
 
 @app.command("close")
-@guard
-def close(
-    run: RunId,
-    addresses: Addresses,
-    keystore: KeystoreName,
-    rpc: RpcUrl = DEFAULT_RPC,
-    password_file: PasswordFile = None,
-    as_json: AsJson = False,
-    dry_run: DryRun = False,
-) -> None:
-    """End a run: no new rounds; those open run to their end."""
-    from protocol.chain.writing import calls
+@transaction("close-run")
+def close(sender: Sender, run: RunId) -> Planned:
+    """Close a run: no new rounds are opened, and open ones run to their end."""
+    from protocol.chain.writing import calls, plans
 
-    with sending(rpc, addresses, keystore, password_file) as sender:
-        carry_out(sender, calls.close_run(sender.chain.deployment, run), "close-run", as_json, dry_run, run=run)
+    return plans.plan_of(sender, calls.close_run(sender.chain.deployment, run)), mined(run=run)
 
 
 app.command("announce")(announce)

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from protocol.errors import Misconfigured
-from protocol.node.commands.connection import (
-    DEFAULT_RPC,
-    Addresses,
-    AsJson,
-    DryRun,
-    KeystoreName,
-    PasswordFile,
-    RpcUrl,
-    address_of,
-    new_intent,
-    preview,
-    sending,
-)
-from protocol.node.console import guard, show
+from protocol.node.commands.connection import address_of
+from protocol.node.commands.transaction import Planned, transaction
+
+if TYPE_CHECKING:
+    from protocol.chain.writing.sender import Sender
 
 
 def checked_rules_hash(rules_file: Path) -> bytes:
@@ -41,11 +32,13 @@ def checked_rules_hash(rules_file: Path) -> bytes:
     return rules_hash(encoded)
 
 
-@guard
+RunId = Annotated[int, typer.Argument(help="Id of the run.")]
+
+
+@transaction("announce")
 def announce(
-    run: Annotated[int, typer.Argument(help="Id of the run.")],
-    addresses: Addresses,
-    keystore: KeystoreName,
+    sender: Sender,
+    run: RunId,
     rules_file: Annotated[Path, typer.Option("--rules", help="Canonical rules that the run never had.")],
     coordinator: Annotated[str | None, typer.Option(help="Address that may open rounds.")] = None,
     trainer: Annotated[str | None, typer.Option(help="Address that may publish checkpoints.")] = None,
@@ -55,15 +48,11 @@ def announce(
     committee: Annotated[int | None, typer.Option(min=1, max=15, help="Seats, odd.")] = None,
     appeal_seats: Annotated[int | None, typer.Option(min=0, max=15, help="0 offers no appeals.")] = None,
     challenge_seconds: Annotated[int | None, typer.Option(min=0)] = None,
-    rpc: RpcUrl = DEFAULT_RPC,
-    password_file: PasswordFile = None,
-    as_json: AsJson = False,
-    dry_run: DryRun = False,
-) -> None:
-    """Announce new terms, in effect after notice; what is left out stays, and every node has to join again."""
+) -> Planned:
+    """Announce new terms, in effect after notice. Omitted terms stay, and every node has to join again."""
     from dataclasses import replace
 
-    from protocol.chain.writing import actions, calls
+    from protocol.chain.writing import actions
 
     given: dict[str, Any] = {
         "coordinator": address_of(coordinator) if coordinator else None,
@@ -77,10 +66,9 @@ def announce(
         "challenge_seconds": challenge_seconds,
     }
     changed = {name: value for name, value in given.items() if value is not None}
-    with sending(rpc, addresses, keystore, password_file) as sender:
-        terms = replace(sender.chain.latest().run(run).terms, **changed)
-        if dry_run:
-            preview(sender, calls.announce(sender.chain.deployment, run, terms), as_json)
-            return
-        event = actions.announce_terms(sender, run, terms, new_intent("announce"))
-        show({"run": event.run, "effective_at": event.effective_at, "rules_hash": event.terms.rules_hash}, as_json)
+    plan = actions.announce_terms(sender, run, replace(sender.chain.latest().run(run).terms, **changed))
+    return plan, lambda event: {
+        "run": event.run,
+        "effective_at": event.effective_at,
+        "rules_hash": event.terms.rules_hash,
+    }

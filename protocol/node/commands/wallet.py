@@ -1,32 +1,23 @@
-"""``assize wallet``: keys, and what they hold."""
+"""``assize wallet``: keys and their balances."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from protocol.errors import Misconfigured
-from protocol.node.commands.connection import (
-    DEFAULT_RPC,
-    Addresses,
-    AsJson,
-    DryRun,
-    KeystoreName,
-    PasswordFile,
-    RpcUrl,
-    address_of,
-    connected,
-    new_intent,
-    preview,
-    report,
-    sending,
-)
+from protocol.node.commands.connection import AsJson, PasswordFile, address_of
+from protocol.node.commands.transaction import Planned, mined, transaction, view
 from protocol.node.console import guard, show
 from protocol.node.wallet import Keystores, read_password
 
-app = typer.Typer(no_args_is_help=True, help="Keystores: new, import, list, balance, drip.")
+if TYPE_CHECKING:
+    from protocol.chain.reading.client import Chain
+    from protocol.chain.writing.sender import Sender
+
+app = typer.Typer(no_args_is_help=True, help="Make, import and list keys; show balances; take test tokens.")
 
 Name = Annotated[str, typer.Argument(help="Name of the keystore.")]
 
@@ -65,50 +56,32 @@ def list_keys(as_json: AsJson = False) -> None:
 
 
 @app.command("balance")
-@guard
+@view
 def balance(
-    addresses: Addresses,
-    keystore: Annotated[str | None, typer.Option("--keystore", help="Whose; else --address, else all.")] = None,
-    address: Annotated[str | None, typer.Option("--address", help="Any address.")] = None,
-    rpc: RpcUrl = DEFAULT_RPC,
-    as_json: AsJson = False,
-) -> None:
-    """Show coin for gas, tokens and credits."""
-    keystores = Keystores()
+    chain: Chain,
+    keystore: Annotated[str | None, typer.Option(help="Only the key with this name.")] = None,
+    address: Annotated[str | None, typer.Option(help="Only this address.")] = None,
+) -> list[dict[str, object]]:
+    """Show the coin for gas, the tokens and the credits of a key, of an address, or of every key kept here."""
+    keystores, reader = Keystores(), chain.pinned(chain.head())
     names = [keystore] if keystore else [] if address else keystores.names()
-    whose = {name: keystores.address_of(name) for name in names} | ({address: address_of(address)} if address else {})
-    with connected(rpc, addresses) as chain:
-        reader = chain.pinned(chain.head())
-        rows = [
-            {
-                "name": name,
-                "address": owner,
-                "native_wei": reader.native_balance(owner),
-                "token_wei": reader.balance_of(owner),
-                "credits_wei": reader.credits_of(owner),
-            }
-            for name, owner in whose.items()
-        ]
-    show(rows, as_json)
+    owners = {name: keystores.address_of(name) for name in names} | ({address: address_of(address)} if address else {})
+    return [
+        {
+            "name": name,
+            "address": owner,
+            "native_wei": reader.native_balance(owner),
+            "token_wei": reader.balance_of(owner),
+            "credits_wei": reader.credits_of(owner),
+        }
+        for name, owner in owners.items()
+    ]
 
 
 @app.command("drip")
-@guard
-def drip(
-    amount: Annotated[int, typer.Argument(help="Token wei.")],
-    addresses: Addresses,
-    keystore: KeystoreName,
-    rpc: RpcUrl = DEFAULT_RPC,
-    password_file: PasswordFile = None,
-    as_json: AsJson = False,
-    dry_run: DryRun = False,
-) -> None:
+@transaction("drip")
+def drip(sender: Sender, amount: Annotated[int, typer.Argument(help="Token wei.")]) -> Planned:
     """Take tokens from the test network's faucet."""
-    from protocol.chain.writing import actions, calls
+    from protocol.chain.writing import actions
 
-    with sending(rpc, addresses, keystore, password_file) as sender:
-        if dry_run:
-            preview(sender, calls.drip(sender.chain.deployment, sender.address, amount), as_json)
-            return
-        receipt = actions.drip(sender, amount, new_intent("drip"))
-        report(receipt, as_json, address=sender.address, amount_wei=amount)
+    return actions.drip(sender, amount), mined(address=sender.address, amount_wei=amount)
