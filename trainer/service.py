@@ -9,6 +9,7 @@ import torch
 import uvicorn
 
 from protocol.chain.reading.client import Chain
+from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
 from protocol.environments.registry import environment
 from protocol.errors import Misconfigured
@@ -44,7 +45,7 @@ def build(settings: TrainerSettings) -> tuple[Trainer, ChunkStore]:
     recipe = read_recipe(settings.run_file)
     policy = Policy(settings.model, recipe, rules)
     store = ChunkStore(settings.state_dir / "origin")
-    sender = Sender(chain, wallet, settings.state_dir / "sender.db")
+    sender = Sender(chain, wallet, settings.state_dir / "sender.db", Fees.capped(settings.fee_cap_gwei))
     folder = settings.state_dir / "versions"
     publisher = Publisher(chain, sender, wallet, settings.run, store, settings.model, folder)
     fetch = functools.partial(BlobStores(FETCH_SECONDS).fetch, limit=DEFAULT_LIMITS.file_bytes)

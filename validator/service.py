@@ -11,6 +11,7 @@ import torch
 from protocol.chain.deployment import Deployment
 from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Role
+from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
 from protocol.errors import Misconfigured
 from protocol.locking import lock
@@ -128,7 +129,7 @@ def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Dae
         chain=chain,
         node=node,
         signer=wallet,
-        sender=Sender(chain, wallet, settings.state_dir / "sender.sqlite"),
+        sender=Sender(chain, wallet, settings.state_dir / "sender.sqlite", Fees.capped(settings.fee_cap_gwei)),
         journal=journal,
         runs=runs,
         judge=judge,

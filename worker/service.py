@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from protocol.chain.reading.client import Chain
+from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
 from protocol.errors import Misconfigured
 from protocol.node import telemetry
@@ -34,7 +35,7 @@ def build(settings: WorkerSettings, produce: Produce = Producer) -> Worker:
     rules_hash = chain.latest().run(settings.run).terms.rules_hash
     rules = decode_rules(client.rules(rules_hash), rules_hash)
     engine = engine_of(settings, rules)
-    sender = Sender(chain, wallet, settings.state_dir / "sender.db")
+    sender = Sender(chain, wallet, settings.state_dir / "sender.db", Fees.capped(settings.fee_cap_gwei))
     return Worker(settings, wallet, chain, client, sender, engine, produce)
 
 

@@ -22,6 +22,7 @@ from coordinator.tables import Rules as RulesRow
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.contracts import Run
 from protocol.chain.reverts import Reverted
+from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.pending import TransactionSigner
 from protocol.chain.writing.sender import Sender
 from protocol.errors import Misconfigured, Unavailable
@@ -61,7 +62,7 @@ class DriverProcess:
         self._leases = Leases(settings.redis_url, settings.run)
         self._leases.held(time.time())
         self.notifier = Notifier(settings.redis_url, settings.run)
-        self._sender = Sender(chain, signer, settings.state_dir / "sender.db")
+        self._sender = Sender(chain, signer, settings.state_dir / "sender.db", Fees.capped(settings.fee_cap_gwei))
         self._driver = Driver(
             settings.run,
             Mirror(chain, self._store, settings.confirmations),

@@ -35,6 +35,7 @@ class NodeSettings(BaseSettings):
         keystore_directory: where keystores are kept.
         password_file: file whose first line opens the keystore; None asks at the terminal.
         state_dir: journals, downloads, health file: what must outlive a restart.
+        fee_cap_gwei: highest bid for gas, in gwei per gas; None takes the sender's default of 200.
         metrics_port: serve Prometheus metrics there; 0 does not.
         log_level: least level logged.
     """
@@ -47,6 +48,7 @@ class NodeSettings(BaseSettings):
     keystore_directory: Path = Field(default_factory=default_directory)
     password_file: Path | None = None
     state_dir: Path
+    fee_cap_gwei: int | None = Field(default=None, ge=1)
     metrics_port: int = 0
     log_level: str = "info"
 

@@ -23,7 +23,7 @@ from protocol.chain.events import Dripped, Transfer
 from protocol.chain.reading.client import Chain
 from protocol.chain.reverts import Reverted
 from protocol.chain.writing import calls
-from protocol.chain.writing.fees import Fees
+from protocol.chain.writing.fees import GWEI, Fees
 from protocol.chain.writing.sender import Sender
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.node.wallet import Keystores, Wallet
@@ -154,6 +154,12 @@ def test_fees_above_the_cap_are_not_paid(chain: Chain, wallet: Wallet, tmp_path:
     with pytest.raises(Unavailable, match="underpriced: gas costs"):
         sender.send("pay", calls.pay_native(NOBODY, 1))
     sender.close()
+
+
+def test_a_cap_in_gwei_replaces_the_default() -> None:
+    assert Fees.capped(300).bid(250 * GWEI) == 300 * GWEI
+    with pytest.raises(Unavailable, match="--fee-cap-gwei"):
+        Fees.capped(None).bid(250 * GWEI)
 
 
 def test_a_key_without_gas_is_told_what_it_needs(chain: Chain, tmp_path: Path) -> None:

@@ -11,9 +11,6 @@ BUMP_PERCENT = 15
 
 GWEI = 10**9
 
-DEFAULT_CAP_GWEI = 200
-"""The cap of a sender that is given none."""
-
 
 @dataclass(frozen=True, slots=True)
 class Fees:
@@ -26,15 +23,15 @@ class Fees:
         replace_seconds: sign a replacement at higher fees after this long.
     """
 
-    cap: int = DEFAULT_CAP_GWEI * GWEI
+    cap: int = 200 * GWEI
     priority: int = GWEI
     resend_seconds: float = 3.0
     replace_seconds: float = 45.0
 
     @classmethod
-    def capped(cls, gwei: int) -> Fees:
-        """Returns the default fees under a cap in gwei per gas."""
-        return cls(cap=gwei * GWEI)
+    def capped(cls, gwei: int | None) -> Fees:
+        """Returns the default fees under a cap in gwei per gas; None keeps the default cap."""
+        return cls() if gwei is None else cls(cap=gwei * GWEI)
 
     def bid(self, base_fee: int) -> int:
         """Twice the base fee and the tip: enough for six full blocks in a row, within the cap.
@@ -45,7 +42,7 @@ class Fees:
         if base_fee + self.priority > self.cap:
             raise Unavailable(
                 f"underpriced: gas costs {base_fee + self.priority} wei now, the cap is {self.cap}; "
-                "wait, or raise the cap"
+                "wait, or raise the cap (a daemon's setting FEE_CAP_GWEI, a command's --fee-cap-gwei)"
             )
         return min(2 * base_fee + self.priority, self.cap)
 

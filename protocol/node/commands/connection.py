@@ -32,7 +32,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one line.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Simulate and show the call; send nothing.")]
 FeeCap = Annotated[
     int | None,
-    typer.Option("--fee-cap-gwei", envvar="ASSIZE_FEE_CAP_GWEI", min=1, help="Most to bid for gas, in gwei per unit."),
+    typer.Option(
+        "--fee-cap-gwei",
+        envvar="ASSIZE_FEE_CAP_GWEI",
+        min=1,
+        help="Highest bid, in gwei per gas; else 200.",
+    ),
 ]
 NodePasswordFile = Annotated[
     Path | None, typer.Option(help="File whose first line opens the node's keystore; else as for the owner's.")
@@ -68,8 +73,7 @@ def sending(
     with connected(rpc, addresses) as chain:
         wallet = opened(keystore, password_file)
         place = f"{wallet.address.lower()}-{chain.chain_id}-{chain.deployment.start_hash.hex()[:16]}.sqlite"
-        fees = Fees() if fee_cap_gwei is None else Fees.capped(fee_cap_gwei)
-        sender = Sender(chain, wallet, state_directory() / place, fees)
+        sender = Sender(chain, wallet, state_directory() / place, Fees.capped(fee_cap_gwei))
         try:
             yield sender
         finally:
