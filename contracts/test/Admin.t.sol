@@ -45,7 +45,7 @@ contract AdminTest is Appeals {
         admin.unpause();
     }
 
-    /// A pause holds nobody's money: work already begun is judged, appealed, settled, redeemed and withdrawn.
+    /// A pause holds no funds: work already begun is judged, appealed, settled, redeemed and withdrawn.
     function test_pauseStopsNothingElse() public {
         uint256 round = openRound(fourEach());
         _pause();

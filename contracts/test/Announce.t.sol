@@ -51,7 +51,7 @@ contract AnnounceTest is Scenario {
         market.announcedOf(9);
     }
 
-    /// Consent is to rules: under new ones nobody works who did not join at them.
+    /// Nodes consent to rules: a node works under new ones only after joining at them.
     function test_everyNodeJoinsAgain() public {
         _announce(_next());
         vm.expectRevert(abi.encodeWithSelector(IMarket.WrongRules.selector, NEXT, RULES));

@@ -134,7 +134,7 @@ contract AppealTest is Appeals {
         appealBy(appellant, round, 0);
     }
 
-    /// A round is opened only where both committees can be seated.
+    /// A round is opened only if both committees can be seated.
     function test_roundNeedsValidatorsForItsAppealsToo() public {
         openRound(fourEach());
         for (uint256 i; i < 2; ++i) {

@@ -7,7 +7,7 @@ import {Cause, IRegistry} from "../src/interfaces/IRegistry.sol";
 import {IRoundsFacts, State, Verdict} from "../src/interfaces/IRounds.sol";
 import {Appeals, Choice} from "./Appeals.sol";
 
-/// @title What the second verdict costs and earns
+/// @title Costs and earnings of an appeal's verdict
 contract AppealDecidedTest is Appeals {
     uint256 internal constant FEES = uint256(SEATS) * JUROR_FEE;
 
@@ -131,7 +131,7 @@ contract AppealDecidedTest is Appeals {
         requireEnded(round);
     }
 
-    /// Void because the jurors were of three minds: there is no majority that could pay, so the job's own share does.
+    /// Void because the jurors were split three ways: no majority can pay, so the job's own share does.
     function test_overturnedVerdictOfNoMajorityCostsNoJuror() public {
         uint256 round = drawnRound(UNITS);
         Choice[] memory split = all(3, Choice.Accept);
@@ -153,7 +153,7 @@ contract AppealDecidedTest is Appeals {
         requireEnded(round);
     }
 
-    /// A juror that overturns its own committee gains less than it loses: the bounty is under half of what was paid.
+    /// The bounty is under half of the penalties paid.
     function testFuzz_bountyIsUnderHalfOfWhatTheMajorityPaid(uint256 bond) public {
         bond = bound(bond, 0, OVERTURN_PENALTY);
         uint256 round = judged(Choice.Fraud);
@@ -171,13 +171,13 @@ contract AppealDecidedTest is Appeals {
         uint256 most = taken == 0 ? 0 : (taken - 1) / 2;
         if (most > taken - repaid) most = taken - repaid;
         vm.assertEq(bounty, most < APPEAL_BOUNTY ? most : APPEAL_BOUNTY);
-        // The fees come back whatever is left of the bonds: from the job's share what the jurors cannot pay.
+        // The fees are always returned: the job's share covers what the jurors' bonds cannot.
         vm.assertEq(credits.balanceOf(appellant), before + bounty);
         settleAll(round);
         requireEnded(round);
     }
 
-    /// Jurors without a bond cannot pay, and where the job is paid in full its share is spent: the appellant bears the fees.
+    /// Jurors without a bond cannot pay, and the share of a job paid in full is spent: the appellant bears the fees.
     function test_feesNobodyCanPayStayWithTheAppellant() public {
         uint256 round = openRound(fourEach());
         rounds.submit(round, fourEach(), packed(bothSubmissions(round, MAX_UNITS)));
@@ -198,7 +198,7 @@ contract AppealDecidedTest is Appeals {
         requireEnded(round);
     }
 
-    /// Who voted against the first verdict loses nothing; who votes against the last earns nothing.
+    /// Jurors against the first verdict lose nothing; jurors against the final one earn nothing.
     function test_onlyTheOverturnedSeatsPay() public {
         uint256 round = drawnRound(UNITS);
         Choice[] memory split = all(3, Choice.Fraud);

@@ -4,7 +4,7 @@ pragma solidity ^0.8.28;
 import {State, Verdict} from "../src/interfaces/IRounds.sol";
 import {Appeals, Choice} from "./Appeals.sol";
 
-/// @title Whoever votes what: the verdicts are the majorities, and every credit and bond is accounted for
+/// @title For any votes, verdicts are majorities, and every credit and bond is accounted for
 contract AppealVotesTest is Appeals {
     function _votes(Choice[] memory choices, Choice choice) private pure returns (uint256 votes) {
         for (uint256 i; i < choices.length; ++i) {
@@ -26,7 +26,7 @@ contract AppealVotesTest is Appeals {
         return verdict == Verdict.Fraud ? Choice.Fraud : Choice.Void;
     }
 
-    /// What the first committee's seats must hold once the appeal came to `last`.
+    /// Expected bonds of the first committee after the appeal's verdict `last`.
     function _requireBonds(uint256 round, Choice[] memory first, Verdict against, bool overturned) private view {
         uint32[] memory jurors = jurorsOf(round);
         Choice siding = _siding(against);

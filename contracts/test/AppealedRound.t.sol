@@ -8,7 +8,7 @@ import {Log} from "./Base.sol";
 import {Appeals, Choice} from "./Appeals.sol";
 import {Submission} from "./Scenario.sol";
 
-/// @title What an appeal does to the round it is about, and what it leaves alone
+/// @title Effects of an appeal on the round appealed against
 contract AppealedRoundTest is Appeals {
     function _publish(uint256 round, uint256 jobs) private {
         Consumption[] memory consumed = new Consumption[](1);
@@ -72,7 +72,7 @@ contract AppealedRoundTest is Appeals {
         requireState(appealRound, State.Settled);
     }
 
-    /// A submission of which the appeals leave nothing has no settlement event of its own.
+    /// A submission whose jobs were all appealed has no settlement event.
     function test_submissionWhollyUnderAppealIsNotSettledTwice() public {
         uint256 round = openRound(fourEach());
         Submission[] memory items = one(submission(round, workers[0], leaf(0, UNITS)));
@@ -205,7 +205,7 @@ contract AppealedRoundTest is Appeals {
         return stranger;
     }
 
-    /// A worker may leave before its appeal is lost; what is left of its bond still pays, and no more than that.
+    /// A worker may retire before its appeal is lost; the rest of its bond is still slashed, and no more than that.
     function test_slashOnAppealReachesAnUnbondingBondAndNeverMore() public {
         uint256 round = judged(Choice.Accept);
         uint256 appealRound = appealed(round);

@@ -4,9 +4,9 @@ pragma solidity ^0.8.28;
 import {RunTerms} from "../src/interfaces/IMarket.sol";
 import {Role} from "../src/interfaces/IRegistry.sol";
 import {State} from "../src/interfaces/IRounds.sol";
-import {Scenario, Submission} from "./Scenario.sol";
+import {Scenario} from "./Scenario.sol";
 
-/// What a juror does about the job in question.
+/// A juror's vote on the appealed job.
 enum Choice {
     Accept,
     Fraud,
@@ -88,7 +88,7 @@ abstract contract Appeals is Scenario {
         return (accept, fraud, reasonsFor(round, accept));
     }
 
-    /// A round judged by three who all say `choice` of job 0.
+    /// A round whose three jurors all vote `choice` on job 0.
     function judged(Choice choice) internal returns (uint256 round) {
         round = drawnRound(UNITS);
         vote(round, all(3, choice));
@@ -123,7 +123,7 @@ abstract contract Appeals is Scenario {
         rounds.settle(round, 0, fourEach(), batchOf(round));
     }
 
-    /// Every token and credit is where the books say, and nothing of the run is still promised.
+    /// All tokens and credits match the accounts, and the run has nothing reserved.
     function requireBooksInOrder() internal view {
         vm.assertEq(token.balanceOf(address(credits)), credits.totalSupply(), "credits backed");
         vm.assertEq(

@@ -8,7 +8,7 @@ struct Log {
     address emitter;
 }
 
-/// The cheatcodes of forge that these tests use, at the address where forge answers them.
+/// Forge's cheatcodes used by these tests.
 interface Vm {
     function warp(uint256 timestamp) external;
     function snapshotState() external returns (uint256 id);
@@ -49,7 +49,7 @@ interface Vm {
     function assertLe(uint256 left, uint256 right, string calldata error) external pure;
 }
 
-/// @title Base: what every test stands on
+/// @title Base of every test
 abstract contract Base {
     Vm internal constant vm = Vm(address(uint160(uint256(keccak256("hevm cheat code")))));
 

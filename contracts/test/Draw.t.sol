@@ -109,7 +109,7 @@ contract DrawTest is Scenario {
         vm.assertLe(before - gasleft() + 21_000, 150_000, "draw");
     }
 
-    /// Whatever falls silent, a round ends and its bonds come free.
+    /// A round ends and frees its bonds even if every party is silent.
     function testFuzz_roundNobodyDrawsIsVoidAfterItsDeadline(uint256 late) public {
         uint256 round = closedRound(10);
         vm.warp(rounds.roundOf(round).deadline + bound(late, 1, 365 days));

@@ -71,7 +71,7 @@ contract ExpireTest is Scenario {
         vm.assertEq(market.runOf(run).reserved, 0);
     }
 
-    /// Whatever is silent, a bond leaves: the round cannot outlast the unbonding delay of those in it.
+    /// A bond can always be withdrawn: a round cannot outlast the unbonding delay of its nodes.
     function test_workerWhoseRoundNobodyMovesWithdrawsInTheEnd() public {
         uint256 round = openRound(fourEach());
         address owner = ownerNamed("worker", 0);

@@ -51,7 +51,7 @@ contract FinishTest is Appeals {
         rounds.finish(round, other);
     }
 
-    /// Jobs that nobody handed in stay in flight until the end, and no longer.
+    /// Missing jobs stay in flight until the round ends, and no longer.
     function test_finishFreesMissingJobs() public {
         uint256 round = openRound(fourEach());
         Submission[] memory items = one(submission(round, workers[0], leavesOf(0, 2, UNITS)));

@@ -11,7 +11,7 @@ interface Meter {
     function snapshotGasLastCall(string calldata group, string calldata name) external returns (uint256);
 }
 
-/// @title GasTest: what each verb takes at fixed sizes, for the snapshot that `contracts/gas` compares
+/// @title GasTest: gas of each function at fixed sizes, for the snapshot that `contracts/gas` compares
 /// @notice Sixteen workers of sixteen owners with four jobs each, job 0 fraudulent, a committee of three. Nothing is fuzzed.
 /// A round has ended before, whose storage the next one uses again. forge measures each call as a transaction of its own there
 /// (`--isolate`).

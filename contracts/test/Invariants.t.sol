@@ -8,10 +8,9 @@ import {FuzzSelector} from "./invariants/Recorder.sol";
 import {RoundChecks} from "./invariants/RoundChecks.sol";
 import {Successes} from "./invariants/Successes.sol";
 
-/// @title What holds at any moment, whatever the parties do
-/// @notice One campaign checks all, as each entry would make a campaign of its own. After every run the end is tried: the parties
-/// of office fall silent, strangers bring every round to its end, everybody leaves with all that is theirs, and the checks are
-/// made once more.
+/// @title Invariants that hold at any moment, for any calls
+/// @notice One campaign checks all invariants, because each entry would be a campaign of its own. After every run the market is
+/// wound up: coordinators, trainers and jurors stop, strangers end every round, all parties withdraw, and the checks run again.
 contract InvariantsTest is MoneyChecks, NodeChecks, RoundChecks, Successes {
     function targetContracts() external view returns (address[] memory targets) {
         targets = new address[](1);
@@ -51,7 +50,7 @@ contract InvariantsTest is MoneyChecks, NodeChecks, RoundChecks, Successes {
         checkNodes();
     }
 
-    /// Whoever goes silent: strangers' calls and time are enough.
+    /// Strangers' calls and time are enough, even if all parties are silent.
     function everyRoundHasEnded() internal view {
         for (uint256 round = 1; round <= rounds.roundCount(); ++round) {
             State state = rounds.roundOf(round).state;
@@ -65,7 +64,7 @@ contract InvariantsTest is MoneyChecks, NodeChecks, RoundChecks, Successes {
         }
     }
 
-    /// What is left in the contracts is what was given to them for nothing.
+    /// The contracts keep only the tokens donated to them.
     function everybodyLeftWithAll() internal view {
         vm.assertEq(credits.totalSupply(), 0, "all credits are redeemed");
         vm.assertEq(registry.totalBonded(), 0, "all bonds are withdrawn");

@@ -10,7 +10,7 @@ import {Settlement} from "../src/Settlement.sol";
 import {Scenario, Submission} from "./Scenario.sol";
 
 contract LifeTest is Scenario {
-    /// An honest worker and a cheat from registration to withdrawal: every token that came in is where it should be.
+    /// An honest worker and a cheat from registration to withdrawal: every token is accounted for.
     function test_marketFromFirstBondToLastWithdrawal() public {
         uint256 supply = token.totalSupply();
         uint256 round = talliedRound(1000, 0x0f, 0xf0);
@@ -120,7 +120,7 @@ contract LifeTest is Scenario {
         vm.assertEq(address(rounds.admin()), address(admin));
     }
 
-    /// The second half of the code of Rounds, called where it lies, moves nothing: it holds no round and is obeyed by nobody.
+    /// A direct call to Settlement moves nothing: it holds no rounds, and no contract accepts it as a caller.
     function test_settlementCalledDirectlyMovesNothing() public {
         uint256 round = talliedRound(10, 255, 0);
         Settlement half = Settlement(vm.computeCreateAddress(address(rounds), 1));

@@ -105,7 +105,7 @@ contract OpenRunTest is Scenario {
         else _refuse(terms, "appealSeats");
     }
 
-    /// Nobody pays for an appeal that comes to nothing, so the job it is about must be worth its jurors' fees.
+    /// No party pays for an undecided appeal, so the job's own share must cover the jurors' fees.
     function testFuzz_jobCoversTheFeesOfAnAppealThatComesToNothing(uint64 units, uint32 price, uint128 fee) public {
         RunTerms memory terms = _appealing(3, 5);
         (terms.maxUnits, terms.pricePerUnit) = (uint64(bound(units, 1, type(uint64).max)), price);

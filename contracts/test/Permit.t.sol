@@ -53,7 +53,7 @@ contract PermitTest is Scenario {
         vm.assertEq(node.bond, bond);
     }
 
-    /// Somebody copies the permit out of the mempool and spends it first: the allowance is there, and the purchase goes through.
+    /// A permit copied from the mempool and used first leaves the allowance, so that the purchase succeeds.
     function test_permitSpentByAnotherBlocksNothing() public {
         token.drip(owner, 1000);
         bytes[] memory calls = _buying(1000);
@@ -65,7 +65,7 @@ contract PermitTest is Scenario {
         vm.assertEq(credits.balanceOf(owner), 1000);
     }
 
-    /// A permit for another gives nothing: there is no allowance to spend.
+    /// A permit for another spender gives no allowance here.
     function test_permitOfAnotherOwnerBuysNothing() public {
         token.drip(owner, 1000);
         token.drip(stranger, 1000);

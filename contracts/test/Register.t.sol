@@ -85,7 +85,7 @@ contract RegisterTest is Scenario {
         registry.register(Role.Worker, vm.addr(key), 1, block.timestamp, signature);
     }
 
-    /// A binding signed for one owner cannot be used by another: nobody can front-run a key.
+    /// A binding signed for one owner cannot be used by another, so that a key cannot be front-run.
     function test_bindingOfAnotherOwnerIsRefused() public {
         give(stranger, 1000 ether, address(registry));
         bytes memory signature = binding(owner, key, Role.Worker, 1);
@@ -93,7 +93,7 @@ contract RegisterTest is Scenario {
         try registry.register(Role.Worker, vm.addr(key), 1, block.timestamp, signature) {
             vm.assertTrue(false, "registered");
         } catch (bytes memory error) {
-            // The recovered address follows from the digest and is nobody's.
+            // The recovered address follows from the digest and belongs to no account.
             vm.assertEq(bytes32(bytes4(error)), bytes32(IRegistry.BadKeySignature.selector));
         }
     }

@@ -9,7 +9,7 @@ import {Log} from "./Base.sol";
 import {Appeals, Choice} from "./Appeals.sol";
 import {Submission} from "./Scenario.sol";
 
-/// @title Bugs that other marketplaces of this kind were deployed with, each kept out by a test named after what it prevents
+/// @title Bugs of other deployed marketplaces, each prevented by a test
 contract RegressionsTest is Appeals {
     mapping(address => uint256) private _rebuilt;
     uint256 private _locked;
@@ -66,7 +66,7 @@ contract RegressionsTest is Appeals {
         vm.assertEq(rounds.roundOf(round).reserved, 0);
     }
 
-    /// A work key was whoever's sent it first: seen in the mempool, it could be claimed by another.
+    /// A work key belonged to its first sender: an account that saw it in the mempool could claim it.
     function test_claimCopiedFromTheMempoolTakesNobodysWork() public {
         uint256 round = openRound(fourEach());
         Submission memory seen = submission(round, workers[0], leavesOf(0, 4, UNITS));
@@ -84,7 +84,7 @@ contract RegressionsTest is Appeals {
         vm.assertEq(rounds.roundOf(round).submitted, 15);
     }
 
-    /// Whoever decided on a slash was paid it.
+    /// The party that decided on a slash received it.
     function test_jurorsThatFindFraudEarnNoMoreThanJurorsThatAccept() public {
         uint256 accepted = judged(Choice.Accept);
         uint32[] memory lenient = jurorsOf(accepted);
@@ -110,7 +110,7 @@ contract RegressionsTest is Appeals {
         }
     }
 
-    /// Work that nobody had judged was paid once the window in which it could be refused was over.
+    /// Unjudged work was paid once the refusal window was over.
     function testFuzz_workNobodyJudgedIsNeverPaid(uint256 passed) public {
         passed = bound(passed, 301, 365 days);
         uint256 round = closedRound(UNITS);
@@ -148,7 +148,7 @@ contract RegressionsTest is Appeals {
         vm.assertEq(registry.slotCount(), 9);
     }
 
-    /// Accepted work left no trace on chain: who earned what could not be told from the events.
+    /// Accepted work left no trace on chain: earnings could not be derived from events.
     function test_creditsOfEveryOwnerAreRebuiltFromEventsAlone() public {
         vm.recordLogs();
         buy(stranger, 12_345);
@@ -163,7 +163,7 @@ contract RegressionsTest is Appeals {
         market.close(run);
         market.refund(run, market.runOf(run).escrow);
         vm.stopPrank();
-        // What there was before the first event looked at.
+        // The state before the first event considered.
         _rebuilt[appellant] = 10 * uint256(DEPOSIT);
         (_supply, _locked) = (2 * ESCROW + 10 * uint256(DEPOSIT), 2 * ESCROW);
         _replay(vm.getRecordedLogs());

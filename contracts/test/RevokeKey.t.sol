@@ -38,7 +38,7 @@ contract RevokeKeyTest is Scenario {
         rounds.submit(round, assignments, packed(items));
     }
 
-    /// An unreadable signature recovers to nobody, which must not pass for a key that is gone.
+    /// A malformed signature recovers to the zero address, which must not match a revoked key.
     function test_garbageIsNotTheSignatureOfANodeWithoutAKey() public {
         uint256 round = openRound(fourEach());
         bytes memory assignments = fourEach();

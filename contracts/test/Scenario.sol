@@ -155,7 +155,7 @@ abstract contract Scenario is Deployment {
         }
     }
 
-    /// The same as it was taken: what settling and appealing resupply.
+    /// The batch as taken, which settling and appealing resupply.
     function settled(Submission[] memory items) internal pure returns (bytes memory parts) {
         for (uint256 i; i < items.length; ++i) {
             parts = bytes.concat(parts, _taken(items[i]));

@@ -3,7 +3,7 @@ pragma solidity ^0.8.28;
 
 import {ICredits} from "../src/interfaces/ICredits.sol";
 import {Cause, IRegistry} from "../src/interfaces/IRegistry.sol";
-import {IRoundsFacts, Round, State} from "../src/interfaces/IRounds.sol";
+import {IRoundsFacts, State} from "../src/interfaces/IRounds.sol";
 import {Bitmaps} from "../src/libraries/Bitmaps.sol";
 import {Scenario, Submission} from "./Scenario.sol";
 

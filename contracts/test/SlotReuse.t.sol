@@ -4,10 +4,10 @@ pragma solidity ^0.8.28;
 import {Role} from "../src/interfaces/IRegistry.sol";
 import {Scenario} from "./Scenario.sol";
 
-/// @title A validator that left, and the one that has its slot since
+/// @title A withdrawn validator, and the next holder of its slot
 contract SlotReuseTest is Scenario {
-    /// A committee that nobody tallied for longer than unbonding takes: one of its absent seats is gone by then.
-    function test_aLatePenaltyForWhoLeftLeavesTheSlotsNewHolderInService() public {
+    /// A tally later than the unbonding delay, when an absent juror has withdrawn.
+    function test_latePenaltyForAWithdrawnJurorLeavesTheSlotsNewHolderInService() public {
         uint256 round = drawnRound(10);
         uint32 gone = jurorsOf(round)[0];
         address owner = registry.ownerOf(gone);

@@ -48,7 +48,7 @@ contract SubmitTest is Scenario {
         vm.assertEq(rounds.roundOf(round).batches, batch);
     }
 
-    /// A claim names its assignee: nobody can submit another's job, or the same job twice.
+    /// A node cannot submit another's job, or the same job twice.
     function test_jobIsSubmittedOnceByItsAssigneeOnly() public {
         _refuse(submission(round, workers[1], leaf(0, 1)), Refusal.NotAssigned);
         _refuse(submission(round, workers[1], leaf(8, 1)), Refusal.NotAssigned);
@@ -116,7 +116,7 @@ contract SubmitTest is Scenario {
         rounds.submit(round, assignments, parts);
     }
 
-    /// Long and short, and of any byte: what is signed, emitted and hashed is the same.
+    /// Parts of any length and bytes are signed, emitted and hashed alike.
     function testFuzz_anyUriIsTaken(string memory uri) public {
         Submission memory item = submission(round, workers[0], leaf(0, 1));
         item.uri = uri;
@@ -132,7 +132,7 @@ contract SubmitTest is Scenario {
         _refuse(submission(round, workers[0], bytes.concat(leaf(1, 1), leaf(1, 1))), Refusal.Malformed);
     }
 
-    /// A job beyond the round's, or another's, among good ones is still nobody's to hand in.
+    /// One job beyond the round's, or of another node, among good ones is refused.
     function test_oneForeignJobSpoilsItsOwnPart() public {
         _refuse(submission(round, workers[0], bytes.concat(leaf(3, 1), leaf(4, 1))), Refusal.NotAssigned);
         _refuse(submission(round, workers[0], bytes.concat(leaf(3, 1), leaf(255, 1))), Refusal.NotAssigned);

@@ -5,7 +5,7 @@ import {Role} from "../src/interfaces/IRegistry.sol";
 import {IRoundsFacts, Refusal, State} from "../src/interfaces/IRounds.sol";
 import {Scenario, Submission} from "./Scenario.sol";
 
-/// @title Batches of which a part is bad: it is left out, and the rest is taken as if it had come alone
+/// @title A bad part of a batch is left out, and the rest is taken as if it had come alone
 contract SubmitPartsTest is Scenario {
     uint256 internal round;
 
@@ -71,7 +71,7 @@ contract SubmitPartsTest is Scenario {
         vm.assertEq(registry.nodeOf(workers[0]).inFlight, 0);
     }
 
-    /// What was refused is no part of the batch: it is neither settled with it nor in its digest.
+    /// A part left out is neither settled with the batch nor in its digest.
     function test_refusedPartIsNotSettled() public {
         Submission[] memory items = _mixed(_bad(Refusal.BadSignature), 1);
         rounds.submit(round, fourEach(), packed(items));

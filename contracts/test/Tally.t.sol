@@ -93,7 +93,7 @@ contract TallyTest is Scenario {
         vm.assertEq(registry.treasuryBalance(), ABSENCE_PENALTY);
     }
 
-    /// The commitment of a seat that never revealed is no vote.
+    /// The commitment of a seat that never revealed is not counted as a vote.
     function test_commitmentIsNotCountedAsAVote() public {
         vm.prank(keyAddress(jurors[0]));
         rounds.commit(round, bytes32(type(uint256).max));
@@ -185,8 +185,7 @@ contract TallyTest is Scenario {
         requireState(round, State.Closed);
     }
 
-    /// With the committing over, whoever has not committed cannot come any more: the last who can reveal tallies, for the absent
-    /// as well.
+    /// Once committing is over, the last seat that can reveal tallies, without the absent.
     function test_lastRevealTalliesWithoutTheAbsent() public {
         commitVote(round, jurors[0], 255, 0, "");
         commitVote(round, jurors[2], 255, 0, "");

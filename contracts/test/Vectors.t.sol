@@ -12,7 +12,7 @@ import {Scenario, Submission} from "./Scenario.sol";
 contract VectorsTest is Scenario {
     string private constant PATH = "../tests/vectors/contracts.json";
 
-    /// What is rendered so far: it grows field by field, as a long concatenation is too deep for the stack.
+    /// JSON rendered so far, field by field, as one long concatenation is too deep for the stack.
     string private _json;
 
     function test_goldenVectorsAreWhatTheContractsCompute() public {

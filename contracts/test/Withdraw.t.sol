@@ -71,7 +71,7 @@ contract WithdrawTest is Scenario {
         vm.assertEq(registry.withdraw(node), bond - taken);
     }
 
-    /// Freed once, so that a second withdrawal cannot free the slot of whoever took it since.
+    /// A slot is freed once: a second withdrawal must not free the slot of its next holder.
     function test_withdrawalFreesTheSlotOnce() public {
         uint32 node = validators[0];
         address owner = _retire(node);
@@ -118,7 +118,7 @@ contract WithdrawTest is Scenario {
         registry.slash(workers[0], 1, Cause.Fraud, 1);
     }
 
-    /// Whoever counts them: a node's room must not run over into that of the node beside it.
+    /// A node's free capacity must not overflow into that of the neighbouring node, whoever frees its jobs.
     function test_noMoreIsTakenOutOfFlightThanIsThere() public {
         bytes memory one_ = listing(workers[0], 1);
         vm.prank(address(rounds));

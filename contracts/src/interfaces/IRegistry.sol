@@ -269,8 +269,8 @@ interface IRegistry {
     /// @param keySignature  by `key` over the `NodeBinding` of `register`, with the node's role and capacity
     function rotateKey(uint32 node, address key, uint256 deadline, bytes calldata keySignature) external;
 
-    /// @notice Invalidates a node's key at once. The node is neither listed nor drawn until it has a new key. Owner
-    /// only.
+    /// @notice Invalidates a node's key at once. Owner only.
+    /// @dev The node is neither listed nor drawn until it has a new key.
     /// @dev A seated validator cannot vote without a key: unless it rotates in a new one in time, it pays the absence
     /// penalty.
     /// @param node  id of the node

@@ -576,17 +576,18 @@ interface ISettlement is IRoundsFacts {
     /// starts at Closed; `draw`, `commit`, `reveal`, `tally` and `expire` take its number. It ends with a verdict,
     /// which is final, or undecided: not drawn in time, no quorum in two attempts, or expired. Its job is then settled
     /// at once. The other jobs of the round appealed against do not wait for it.
-    /// @dev Amounts reported by `AppealDecided`, with share = maxUnits * pricePerUnit - what the job is paid:
-    ///  - fees: paid to the appeal's jurors, as in any round;
-    ///  - verdict stands: forfeited = appealBond goes to the treasury as credits, and the appellant bears the fees;
-    ///  - verdict overturned: each seat of the first committee that revealed a vote for the overturned verdict pays
-    ///    min(overturnPenalty, bond), provided they are a majority of its seats, taken in total; from that the
-    ///    appellant is awarded min(fees, taken) + min(appealBounty, taken - min(fees, taken), (taken - 1) / 2), or 0 if
-    ///    taken is 0, and covered = min(fees - min(fees, awarded), share); the rest of taken stays with the registry
-    ///    for the treasury;
-    ///  - undecided: the job is void, and covered = min(fees, share).
-    /// The appellant gets back deposit - fees + covered - forfeited as credits (`DepositPaidOut`), and awarded as
-    /// credits (`CreditsGranted`). `covered` comes from the reserve of the round appealed against.
+    /// @dev Amounts reported by `AppealDecided`, where share = maxUnits * pricePerUnit - what the job is paid:
+    ///  - fees: paid to the appeal's jurors from the deposit, as in any round;
+    ///  - forfeited: appealBond if the verdict stands, otherwise 0; goes to the treasury as credits;
+    ///  - awarded: min(fees, taken) + min(appealBounty, taken - min(fees, taken), (taken - 1) / 2) if the verdict is
+    ///    overturned and taken is not 0, otherwise 0;
+    ///  - covered: 0 if the verdict stands, otherwise min(fees - min(fees, awarded), share), from the reserve of the
+    ///    round appealed against.
+    /// @dev taken is the sum of min(overturnPenalty, bond) over the jurors of the first committee that revealed a vote
+    /// for the overturned verdict. They pay only if they are a majority of its seats; otherwise taken is 0. The part of
+    /// taken that is not awarded stays with the registry for the treasury.
+    /// @dev The appellant gets back deposit - fees + covered - forfeited (`DepositPaidOut`), and awarded
+    /// (`CreditsGranted`), both as credits. Undecided, the job is void and awarded is 0.
     /// @param round  number of the round, in state Tallied
     /// @param job    number of the job
     /// @param batch  number of the batch that holds it
@@ -596,9 +597,9 @@ interface ISettlement is IRoundsFacts {
 
     /// @notice Settles one batch after the challenge window: pays accepted jobs, slashes fraudulent ones, frees all.
     /// Anyone may call it, for batches in any order.
-    /// @dev Jobs ever appealed are left out. An accepted job is paid min(units, maxUnits) * pricePerUnit; a fraudulent
-    /// one costs its node min(fraudSlash, bond). The last batch ends the round as `finish` does, unless an appeal is
-    /// pending.
+    /// @dev Jobs ever appealed are left out. An accepted job is paid min(units, maxUnits) * pricePerUnit; each
+    /// fraudulent one costs its node fraudSlash, at most the bond left. The last batch ends the round as `finish` does,
+    /// unless an appeal is pending.
     /// @dev A batch as taken, big-endian, in the order submitted and without the parts left out: for each part uint32
     /// node, uint8 count, count leaves of 41 bytes (see `IRounds.submit`).
     /// @param round        number of the round, in state Tallied
@@ -710,8 +711,8 @@ interface IRounds is ISettlement {
     /// outcome moves tokens: a reveal must not depend on a token transfer.
     /// @dev Reasons are one byte for each submitted job not in `accept`, ascending by job. Only their number is checked
     /// here; the codes are defined in protocol/wire/reasons.py. A job in neither bitmap is voted void.
-    /// @dev An abstention has accept = fraud = 0 and the single reason 0xff. It earns no fee, costs no penalty, and
-    /// does not count for the quorum.
+    /// @dev An abstention has accept = fraud = 0 and the single reason 0xff, for any number of jobs submitted. It earns
+    /// no fee, costs no penalty, and does not count for the quorum.
     /// @param round         number of the round or appeal, in state Voting
     /// @param accept        bitmap of accepted jobs; jobs not submitted are ignored
     /// @param fraud         bitmap of fraudulent jobs, disjoint from `accept`; jobs not submitted are ignored
@@ -727,8 +728,7 @@ interface IRounds is ISettlement {
         bytes32 salt
     ) external;
 
-    /// @notice Counts the votes, after the reveal deadline, or once all that committed have revealed. Anyone may call
-    /// it.
+    /// @notice Counts the votes, after the reveal deadline or once all that committed have revealed. Anyone may do so.
     /// @dev A majority is (committee + 1) / 2, counted over all seats: a job is accepted, or fraud, if as many seats
     /// voted so; absent and abstaining seats count against both. Otherwise the job is void.
     /// @dev Every seat that did not reveal pays min(absencePenalty, bond).

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-import {IRounds, IRoundsFacts, ISettlement, Round, State, Verdict} from "../../src/interfaces/IRounds.sol";
+import {IRoundsFacts, ISettlement, Round, State} from "../../src/interfaces/IRounds.sol";
 import {World} from "./World.sol";
 
-/// @title Appellants: whoever disputes a verdict, rightly or not
+/// @title Appellants: parties that appeal verdicts, rightly or not
 abstract contract Appellants is World {
     address internal constant APPELLANT = address(0xA99);
 
-    /// Against whatever was found about one job; counted by what that was.
+    /// Appeals the verdict on one job; successes are counted by that verdict.
     function appeal(uint256 pick, uint256 which) external told {
         uint256 round = _roundIn(State.Tallied, pick);
         _appealAny(round, which);

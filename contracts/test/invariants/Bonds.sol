@@ -6,7 +6,7 @@ import {RoundsTerms} from "../../src/interfaces/IRounds.sol";
 import {Accounts} from "./Accounts.sol";
 import {Log} from "./Recorder.sol";
 
-/// @title Bonds: nodes and what was slashed, as the events alone tell them
+/// @title Bonds: nodes and slashed amounts folded from events
 abstract contract Bonds is Accounts {
     uint256 public bonded;
     uint256 public pot;

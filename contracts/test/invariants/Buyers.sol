@@ -7,7 +7,7 @@ import {Consumption, IMarket, Run, RunTerms} from "../../src/interfaces/IMarket.
 import {Round, State} from "../../src/interfaces/IRounds.sol";
 import {World} from "./World.sol";
 
-/// @title Buyers: who opens runs, pays for them and trains on what they bring
+/// @title Buyers: requesters and trainers, who open runs, fund them and publish checkpoints
 abstract contract Buyers is World {
     uint256 private constant MOST_RUNS = 5;
 
@@ -49,7 +49,7 @@ abstract contract Buyers is World {
         _due("announce", requester, address(market), abi.encodeCall(Market.announce, (run_, terms)));
     }
 
-    /// Everyone joins where new terms count by now.
+    /// All nodes join at new terms in effect.
     function rejoin(uint256 pick) external told {
         uint256 run_ = _anyRun(pick);
         RunTerms memory terms = market.runOf(run_).terms;

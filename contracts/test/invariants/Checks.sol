@@ -11,7 +11,7 @@ import {Base} from "../Base.sol";
 import {Chronicle} from "./Chronicle.sol";
 import {Parties} from "./Parties.sol";
 
-/// @title Checks: what every group of checks stands on
+/// @title Checks: base of every group of checks
 abstract contract Checks is Base {
     Parties internal parties;
     Chronicle internal chronicle;

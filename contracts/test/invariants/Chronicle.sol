@@ -8,11 +8,11 @@ import {Accounts} from "./Accounts.sol";
 import {Log, recorder} from "./Recorder.sol";
 import {AppealHistories} from "./AppealHistories.sol";
 
-/// @title Chronicle: the whole market folded from its events, and the rules that only a history can show
+/// @title Chronicle: the market's state folded from its events, and the rules that concern its history
 contract Chronicle is AppealHistories {
     constructor(Registry registry, Market market, Rounds rounds) Accounts(registry, market, rounds) {}
 
-    /// Takes in what was recorded since the last call.
+    /// Folds the events recorded since the last call.
     function fold() external {
         Log[] memory logs = recorder.getRecordedLogs();
         for (uint256 i; i < logs.length; ++i) {

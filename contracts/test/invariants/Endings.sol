@@ -9,7 +9,7 @@ import {Node} from "../../src/interfaces/IRegistry.sol";
 import {Round, State} from "../../src/interfaces/IRounds.sol";
 import {Strangers} from "./Strangers.sol";
 
-/// @title Endings: everyone of office falls silent, and strangers alone bring all to an end; then everybody leaves
+/// @title Endings: coordinators, trainers and jurors are silent, strangers end every round, and then all parties leave
 abstract contract Endings is Strangers {
     /// Most ticks that any round can need: close, two draws and tallies, three batches, and the end, an appeal's included.
     uint256 private constant MOST_TICKS = 24;

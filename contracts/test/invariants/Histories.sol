@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-import {IRoundsFacts, Round, State} from "../../src/interfaces/IRounds.sol";
+import {Round, State} from "../../src/interfaces/IRounds.sol";
 import {Role} from "../../src/interfaces/IRegistry.sol";
 import {Bonds} from "./Bonds.sol";
 import {Log} from "./Recorder.sol";
@@ -39,7 +39,7 @@ struct RevealedVote {
     bool abstained;
 }
 
-/// @title Histories: rounds as the events alone tell them
+/// @title Histories: rounds folded from events
 abstract contract Histories is Bonds {
     mapping(uint256 round => History) internal _histories;
     mapping(uint256 round => mapping(uint256 attempt => RevealedVote[])) internal _revealedVotes;

@@ -8,14 +8,14 @@ import {Registry} from "../../src/Registry.sol";
 import {ICredits} from "../../src/interfaces/ICredits.sol";
 import {Consumption, IMarket} from "../../src/interfaces/IMarket.sol";
 import {Cause, IRegistry, Node, Role} from "../../src/interfaces/IRegistry.sol";
-import {IRounds, IRoundsFacts, ISettlement, Round, State} from "../../src/interfaces/IRounds.sol";
+import {IRounds, ISettlement, Round, State} from "../../src/interfaces/IRounds.sol";
 import {World} from "./World.sol";
 
-/// @title Intruders: those who try what is not theirs
+/// @title Intruders: calls that must be refused
 abstract contract Intruders is World {
     address private constant INTRUDER = address(0xBAD);
 
-    /// What belongs to the contracts among themselves.
+    /// Functions for other contracts only.
     function trespassBetweenContracts(uint256 pick) external told {
         uint32 node = _anyNode(pick);
         address owner = registry.ownerOf(node);
@@ -54,7 +54,7 @@ abstract contract Intruders is World {
         _refused("consume", from, address(rounds), abi.encodeCall(ISettlement.consume, (run_, 1, 0)));
     }
 
-    /// What belongs to another.
+    /// Functions for another owner.
     function trespassOnOthers(uint256 pick) external told {
         uint32 node = _anyNode(pick);
         uint256 run_ = 1 + pick % market.runCount();
@@ -83,7 +83,7 @@ abstract contract Intruders is World {
         _refused("name a treasury", from, target, abi.encodeCall(Admin.setTreasury, (from)));
     }
 
-    /// What a node may not do twice, or under another's name.
+    /// Repetitions, and calls under another's name.
     function trespassOnKeys(uint256 pick) external told {
         uint32 node = _anyNode(pick);
         Node memory stored = registry.nodeOf(node);
@@ -102,7 +102,7 @@ abstract contract Intruders is World {
         _refused("join as a validator", stored.owner, address(market), join);
     }
 
-    /// What the state of a round does not allow.
+    /// Calls the state of a round does not allow.
     function trespassOnRounds(uint256 pick) external told {
         uint256 round = 1 + pick % rounds.roundCount();
         Round memory stored = rounds.roundOf(round);

@@ -56,7 +56,7 @@ abstract contract Jurors is World {
         _refused("reveal a copy", key, address(rounds), call, IRoundsFacts.WrongReveal.selector);
     }
 
-    /// A whole committee at once, so that rounds get past voting often enough. `mood` says who votes how, or not at all.
+    /// A whole committee votes at once, so that rounds get past voting often enough. `mood` decides each vote, or its absence.
     function vote(uint256 round, uint256 mood) public told {
         uint32[] memory jurors = jurorsOf(round);
         require(rounds.roundOf(round).committed == 0, "begun");
@@ -72,7 +72,7 @@ abstract contract Jurors is World {
         }
     }
 
-    /// Three committees in four are all there; in the fourth everybody is silent half of the time.
+    /// Three committees in four are complete; in the fourth each juror is absent half of the time.
     function _silent(uint256 mood, uint256 seat) private pure returns (bool) {
         return (mood >> 32) % 4 == 1 && (mood >> (48 + seat)) & 1 == 1;
     }
@@ -107,7 +107,7 @@ abstract contract Jurors is World {
     }
 
     /// Mostly the truth, which follows from the round and its jobs; else a lie that a whole committee tells, all accepted, all
-    /// fraud, one bit off, or an abstention. Bits beyond what was submitted are set too: they must not count.
+    /// fraud, one bit off, or an abstention. Bits of jobs not submitted are set too: they must not count.
     function _judge(uint256 round, uint256 submitted, uint32 juror, uint256 mood)
         private
         view
@@ -122,7 +122,7 @@ abstract contract Jurors is World {
         else if (kind == 4) cast.accept = type(uint256).max;
         else if (kind == 5) cast.accept = 0;
         else cast.accept = truth ^ (uint256(1) << (juror % 4));
-        // What is not accepted is fraud, or void, by the juror's whole committee or by itself.
+        // Jobs not accepted are fraud or void, as decided for the whole committee or for this juror.
         cast.fraud = kind == 6 ? ~cast.accept & uint256(keccak256(abi.encode(juror, mood))) : 0;
         if (kind != 6 && (mood >> 8) % 3 != 1) {
             cast.fraud = ~cast.accept & uint256(keccak256(abi.encode("fraud", round)));

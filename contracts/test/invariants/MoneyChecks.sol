@@ -46,7 +46,7 @@ abstract contract MoneyChecks is Checks {
         vm.assertEq(held, credits.totalSupply(), "credits add up");
     }
 
-    /// Escrow is unsigned; what would make it negative would show here.
+    /// Escrow is unsigned: an underflow would show here.
     function whatIsLockedIsEscrowAndReserves() internal view {
         uint256 sum;
         for (uint256 run = 1; run <= market.runCount(); ++run) {

@@ -28,7 +28,7 @@ abstract contract Owners is World {
         _do("topUp", stranger, address(registry), abi.encodeCall(Registry.topUp, (node, amount)));
     }
 
-    /// Whoever fell under its bond comes back.
+    /// Tops up nodes below their required bond.
     function restore(uint256 pick) public told {
         for (uint256 i; i < registry.nodeCount(); ++i) {
             uint32 node = _anyNode(pick % 64 + i);

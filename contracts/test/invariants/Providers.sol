@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-import {Rounds} from "../../src/Rounds.sol";
-import {IMarket, Run} from "../../src/interfaces/IMarket.sol";
-import {IRegistry, Node} from "../../src/interfaces/IRegistry.sol";
-import {IRounds, IRoundsFacts, Round, State} from "../../src/interfaces/IRounds.sol";
+import {Node} from "../../src/interfaces/IRegistry.sol";
+import {IRounds, IRoundsFacts, State} from "../../src/interfaces/IRounds.sol";
 import {Submission} from "../Scenario.sol";
 import {World} from "./World.sol";
 
-/// @title Providers: the coordinator who lists, and the workers who submit
+/// @title Providers: the coordinator that lists jobs, and the workers that submit them
 abstract contract Providers is World {
     function open(uint256 pick) public told {
         uint256 run_ = _anyRun(pick);
@@ -57,7 +55,7 @@ abstract contract Providers is World {
         for (uint256 i; i < good.length; ++i) {
             items[i + 1] = good[i];
         }
-        // Somebody else's job, one already in, and a signature over other leaves.
+        // A job of another node, one submitted before, and a signature over other leaves.
         items[0] = submission(round, validators[pick % 10], good[0].leaves);
         items[good.length + 1] = good[0];
         items[good.length + 2] = good[0];

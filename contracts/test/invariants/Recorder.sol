@@ -8,7 +8,7 @@ struct Log {
     address emitter;
 }
 
-/// What forge takes to leave some functions of a target alone.
+/// Excludes functions of a target; forge reads it.
 struct FuzzSelector {
     address addr;
     bytes4[] selectors;

@@ -130,7 +130,7 @@ abstract contract RoundChecks is Checks {
         }
     }
 
-    /// Job by job and vote by vote, from the votes as revealed; what an appeal decided is left to the appeal's own tally.
+    /// Recounts the revealed votes job by job; jobs decided by an appeal are checked against the appeal's own tally.
     function majorityIsCounting(uint256 round, Round memory stored, History memory told) internal view {
         RevealedVote[] memory votes = chronicle.votesOf(round);
         for (uint256 left = stored.submitted & ~told.appealed; left != 0; left &= left - 1) {

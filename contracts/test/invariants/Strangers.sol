@@ -5,7 +5,7 @@ import {Registry} from "../../src/Registry.sol";
 import {IRounds, IRoundsFacts, ISettlement, Round, State} from "../../src/interfaces/IRounds.sol";
 import {World} from "./World.sol";
 
-/// @title Strangers: anyone at all, who moves rounds on where they may be moved on
+/// @title Strangers: accounts without a role, which move rounds on whenever they may
 /// @notice Every tick here is a right: were it refused, a round could be held up.
 abstract contract Strangers is World {
     function close(uint256 pick) external told {
@@ -52,7 +52,7 @@ abstract contract Strangers is World {
         if (token.balanceOf(admin.treasury()) != before + amount) blocked = "sweep to the treasury";
     }
 
-    /// Tokens that nobody asked for; they must change nothing.
+    /// Unsolicited tokens, which must change nothing.
     function donate(uint256 pick, uint256 amount) external told {
         amount = bound(amount, 1, 1 ether);
         token.drip(stranger, amount);

@@ -4,10 +4,10 @@ pragma solidity ^0.8.28;
 import {Checks} from "./Checks.sol";
 import {recorder} from "./Recorder.sol";
 
-/// @title Successes: how often each verb succeeded, over all runs of a campaign
-/// @notice The chain is reset between runs; the sums are kept in the environment of the process, which is not. Once `ENOUGH` runs
-/// are made, a verb that never succeeded fails the suite: a handler that always reverts proves nothing. What succeeds only as
-/// everything is brought to its end after a run is not counted.
+/// @title Successes: number of successes of each verb, over all runs of a campaign
+/// @notice The chain is reset between runs, so the sums are kept in the environment of the process. After `ENOUGH` runs, a verb
+/// that never succeeded fails the suite: a handler that always reverts proves nothing. Successes while the market is wound up
+/// after a run are not counted.
 abstract contract Successes is Checks {
     uint256 private constant ENOUGH = 200;
     string private constant RUNS = "ASSIZE_INVARIANT_RUNS";

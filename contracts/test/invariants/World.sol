@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-import {Run, RunTerms} from "../../src/interfaces/IMarket.sol";
-import {Node, Role} from "../../src/interfaces/IRegistry.sol";
+import {RunTerms} from "../../src/interfaces/IMarket.sol";
+import {Role} from "../../src/interfaces/IRegistry.sol";
 import {Round, State} from "../../src/interfaces/IRounds.sol";
 import {Scenario} from "../Scenario.sol";
 import {Chronicle} from "./Chronicle.sol";
@@ -10,8 +10,8 @@ import {recorder} from "./Recorder.sol";
 
 /// @title World: three runs, ten validators and four workers of three owners
 /// @notice One run offers no appeals (committee of 3), one has committees of 1 and 3, one of 3 and 5. Every verb goes through
-/// `_do` (must succeed or the call is undone), `_due` (a right that nobody may take away: a refusal is a breach) or `_refused`
-/// (a success is a breach), and is counted by its name.
+/// `_do` (must succeed, or the call is undone), `_due` (a party's right: a refusal is a breach) or `_refused` (a success is a
+/// breach), and is counted by its name.
 abstract contract World is Scenario {
     uint256 private constant RECENT = 8;
     uint256 private constant VALIDATORS = 10;
@@ -22,7 +22,7 @@ abstract contract World is Scenario {
     mapping(address => bool) private _met;
     mapping(bytes32 verb => uint256) public done;
     bytes32[] public verbs;
-    /// What should have been refused and was not, and what should have worked and did not; the last of each.
+    /// The last call that should have reverted and did not, and the last that should have succeeded and did not.
     bytes32 public trespassed;
     bytes32 public blocked;
     uint256 public donatedToRegistry;
@@ -128,7 +128,7 @@ abstract contract World is Scenario {
 
     // Choices
 
-    /// One of the newest rounds in `state`, from anywhere among them; where there is none, one is brought there.
+    /// Picks one of the newest rounds in `state`; if there is none, brings one there.
     function _roundIn(State state, uint256 pick) internal returns (uint256) {
         uint256 count = rounds.roundCount();
         for (uint256 i; i < RECENT; ++i) {
