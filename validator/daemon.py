@@ -29,7 +29,7 @@ from validator.journal import JournalledVote, VoteJournal, VoteKey
 from validator.judging.judge import Judgement
 from validator.judging.runs import Runs
 from validator.judging.verdict import vote_of
-from validator.queue.local_judge import Judge, JudgedRound
+from validator.queue.judged_round import Judge, JudgedRound, JudgingProgress, settle_missing
 from validator.records.history import History
 from validator.rounds import FollowedRound, Rounds
 from validator.schedule import Step, must_decide, next_step, overdue_step
@@ -75,6 +75,7 @@ class Validator:
         self._tail, self._rounds = Tail(chain), Rounds()
         self._block_time, self._seen_at = 0, time.monotonic()
         self._told: set[str] = set()
+        self._progress: dict[tuple[int, bytes], JudgingProgress] = {}
         self._not_before: dict[str, float] = {}
         self._overdue_since: dict[tuple[int, Step], float] = {}
 
@@ -86,7 +87,7 @@ class Validator:
         steps = [(one, next_step(one, self._node, one.certain(self._node), self._now())) for one in live]
         rounds = [self._judged_round(one) for one, due in steps if due in (Step.PREPARE, Step.COMMIT)]
         ready = [round_ for round_ in rounds if round_ is not None]
-        self._history.follow(self._rounds.settled, [round_.followed for round_ in ready])
+        self._history.follow(self._rounds.settled, [round_.record_point for round_ in ready])
         worked = self._judge.work(ready)
         for one, due in steps:
             if due is Step.COMMIT:
@@ -94,11 +95,17 @@ class Validator:
             elif due is Step.REVEAL:
                 self._reveal(one)
         self._nudge(live)
-        self._judge.keep(live)
+        self._keep(live)
         self._deliveries.publish({_vote_key(one) for one in live if _takes_commitments(one)})
         self._runs.prefetch(self._rounds.manifest_roots)
         self._deliveries.beat(self._runs.loaded_version)
         return followed or worked
+
+    def _keep(self, live: Sequence[FollowedRound]) -> None:
+        """Forgets what was judged of rounds that have ended; a reorganised round is another round."""
+        kept = {(one.number, one.beacon) for one in live}
+        self._progress = {key: progress for key, progress in self._progress.items() if key in kept}
+        self._judge.keep(live)
 
     def _follow(self) -> bool:
         """Folds all that is new on chain, so that nothing is decided on a past state; returns whether there was any.
@@ -130,7 +137,8 @@ class Validator:
             if self._is_news(f"run {run}: {error}"):
                 log.warning("run_not_known", run=run, error=str(error))
             return None
-        return JudgedRound(followed, context, self._rounds.manifest_roots[run, version], self._judge.progress(followed))
+        progress = self._progress.setdefault((followed.number, followed.beacon), JudgingProgress())
+        return JudgedRound(followed, context, self._rounds.manifest_roots[run, version], progress)
 
     def _commit(self, followed: FollowedRound) -> None:
         """Commits to the vote that stands in the journal, writing it there first if there is none yet."""
@@ -157,8 +165,8 @@ class Validator:
         late = must_decide(followed, self._now(), min(self._reserve_seconds, followed.terms.commit_seconds / 3))
         # One silent store must not hold up everybody's verdict until the deadline.
         impatient = late or self._now() > followed.closed_at + self._patience_seconds
-        if round_ is not None and (round_.judged or (impatient and self._judge.settle_missing(round_))):
-            if not (impatient or self._history.complete(followed)):
+        if round_ is not None and (round_.judged or (impatient and settle_missing(self._judge, round_))):
+            if not (impatient or self._history.complete(round_.record_point)):
                 return None
             return self._vote(round_, self.findings(round_))
         if late or (round_ is not None and round_.progress.impossible):
@@ -167,7 +175,7 @@ class Validator:
 
     def findings(self, round_: JudgedRound) -> list[Judgement]:
         """What is found of each submitted job, ascending."""
-        return self._history.weigh(round_, round_.judgements)
+        return round_.with_records(self._history, round_.judgements)
 
     def _vote(self, round_: JudgedRound, judgements: Sequence[Judgement]) -> JournalledVote:
         signed = bundles.sign(self._evidence(round_, judgements), self._signer)

@@ -27,7 +27,8 @@ from validator.judging.runs import RunContext, Runs
 from validator.queue.background import sender, work
 from validator.queue.checker import Checker
 from validator.queue.exchange import Exchange
-from validator.queue.local_judge import Judge, LocalJudge
+from validator.queue.judged_round import Judge
+from validator.queue.local_judge import LocalJudge
 from validator.queue.queued_judge import JOBS_PER_ORDER, QueuedJudge
 from validator.records.bundles import Bundles
 from validator.records.history import History
@@ -58,13 +59,13 @@ def history_of(client: CoordinatorClient, journal: VoteJournal, deployment: Depl
     return History(Bundles(bundle, deployment.chain_id, deployment.rounds, directory))
 
 
-def judge_of(queue_url: str, fetching: Fetching, jobs_per_order: int = JOBS_PER_ORDER) -> tuple[Judge, Announce | None]:
-    """Returns where rounds are judged, and who is to be told of new weights: background workers where there is a queue.
+def judge_of(queue_url: str, jobs_per_order: int = JOBS_PER_ORDER) -> tuple[Judge, Announce | None]:
+    """Returns the judge, and the callback for new weights if background workers judge.
 
-    A queue that does not answer is no reason not to start: votes that stand in the journal must be revealed.
+    A queue that does not answer does not stop the start: votes in the journal must still be revealed.
     """
     if not queue_url:
-        return LocalJudge(fetching), None
+        return LocalJudge(Fetching()), None
     judge = QueuedJudge(Exchange(queue_url), sender(queue_url), jobs_per_order)
     return judge, judge.announce
 
@@ -121,8 +122,8 @@ def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Dae
     deployment = chain.deployment
     client = CoordinatorClient(settings.coordinator_url, wallet, deployment.chain_id, deployment.rounds)
     journal = VoteJournal(settings.state_dir)
-    fetching, deliveries = Fetching(), Deliveries(client, journal, node, settings.heartbeat_seconds)
-    judge, announce = judge_of(settings.queue_url, fetching)
+    deliveries = Deliveries(client, journal, node, settings.heartbeat_seconds)
+    judge, announce = judge_of(settings.queue_url)
     runs = Runs(client, deployment, settings.state_dir / "weights", settings.sources, settings.device, announce)
     history = history_of(client, journal, deployment, settings.state_dir)
     validator = kind(
@@ -141,7 +142,7 @@ def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Dae
     )
 
     def close() -> None:
-        for part in (fetching, deliveries, history, runs, journal, client, chain, judge):
+        for part in (deliveries, history, runs, journal, client, chain, judge):
             part.close()
 
     health_file = settings.state_dir / "health.json"

@@ -11,7 +11,7 @@ from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
 from validator.daemon import Validator
 from validator.judging.judge import Judgement
-from validator.queue.local_judge import JudgedRound
+from validator.queue.judged_round import JudgedRound
 
 INVENTED = Finding(Reason.SAMPLING_FRAUD, "a token is not the seeded choice", 0, 1.0, 0.0)
 

@@ -30,7 +30,6 @@ from tests.conftest import TOKEN
 from validator.daemon import Validator
 from validator.deliveries import Deliveries
 from validator.journal import VoteJournal
-from validator.judging.fetching import Fetching
 from validator.judging.runs import Runs
 from validator.rounds import FollowedRound
 from validator.service import history_of, judge_of
@@ -220,9 +219,9 @@ class Cast:
 
         def build() -> tuple[Validator, Callable[[], None]]:
             client = CoordinatorClient(url, key, deployment.chain_id, deployment.rounds)
-            own, journal, fetching = Chain(self.rpc_url, deployment), VoteJournal(directory), Fetching()
+            own, journal = Chain(self.rpc_url, deployment), VoteJournal(directory)
             deliveries = Deliveries(client, journal, node, heartbeat_seconds=3600)
-            judge, announce = judge_of(queue_url, fetching, jobs_per_order=1)
+            judge, announce = judge_of(queue_url, jobs_per_order=1)
             runs = Runs(client, deployment, directory / "weights", (origin_url,), announce=announce)
             sender = Sender(own, key, directory / "sender.sqlite")
             history = history_of(client, journal, deployment, directory)
@@ -242,7 +241,7 @@ class Cast:
             )
 
             def close() -> None:
-                for part in (sender, fetching, deliveries, history, runs, journal, client, own, judge):
+                for part in (sender, deliveries, history, runs, journal, client, own, judge):
                     part.close()
 
             return made, close

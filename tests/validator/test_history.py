@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from protocol.chain.events import RoundOpened
-from protocol.chain.structs import RunTerms, State
+from protocol.chain.structs import State
 from protocol.chain.writing.actions import drip
 from protocol.chain.writing.appealing import open_appeal
 from protocol.errors import Unavailable
@@ -25,11 +25,11 @@ from tests.conftest import TOKEN
 from tests.validator.conftest import RULES, Court
 from tests.validator.scene import Cast, Scene
 from validator.journal import VoteJournal
+from validator.queue.judged_round import record_point
 from validator.records.bundles import WAIT_SECONDS, Bundles
 from validator.records.history import History
-from validator.records.record import EvidenceState, NamedBundle, Ratios, SettledRound
+from validator.records.record import EvidenceState, NamedBundle, Ratios, RecordPoint, SettledRound
 from validator.review.replay import replay, sentences
-from validator.rounds import FollowedRound
 
 LENIENT = Thresholds(
     sampling_void=1.0, logprob_median=0.5, logprob_tail=1.0, toploc=0.5, toploc_mean=0.5, toploc_null_ratio=0.95
@@ -69,12 +69,12 @@ def states(scene: Scene, opened: int, seconds: float = 10.0) -> list[EvidenceSta
     found = []
     for juror in scene.jurors:
         juror.validator.tick()
-        followed = replace(scene.followed[opened], opened_in=1 << 60)
+        point = replace(record_point(scene.followed[opened]), opened_in=1 << 60)
         give_up = time.monotonic() + seconds
-        while not juror.validator._history.complete(followed) and time.monotonic() < give_up:
+        while not juror.validator._history.complete(point) and time.monotonic() < give_up:
             juror.validator.tick()
             time.sleep(0.01)
-        found.append(juror.validator._history.state(followed, scene.worker_node))
+        found.append(juror.validator._history.state(point, scene.worker_node))
     return found
 
 
@@ -212,9 +212,8 @@ def past(number: int, rules_hash: bytes = b"\x02" * 32) -> SettledRound:
     return SettledRound(number, bytes(32), 1, rules_hash, 0, 10 * number, (named,), {0: 7}, frozenset())
 
 
-def opened_in(block: int) -> FollowedRound:
-    terms = RunTerms("", "", b"\x02" * 32, 1, 1, 1, 3, 5, 600, 600, 600, 600, 60)
-    return FollowedRound(9, RoundOpened(9, 1, 0, 0, 1, 1, 0, 0, b""), block, bytes(32), terms, 0)
+def opened_in(block: int) -> RecordPoint:
+    return RecordPoint(1, b"\x02" * 32, block)
 
 
 def follow(store: Store, history: History, settled: list[SettledRound]) -> None:
@@ -229,44 +228,44 @@ def test_rounds_count_in_order_up_to_the_opening_and_of_these_rules_alone(tmp_pa
     history = History(store.bundles)
     for one in settled:
         store.put(one)
-    followed = opened_in(40)
-    assert history.complete(followed), "nothing was followed yet"
+    point = opened_in(40)
+    assert history.complete(point), "nothing was followed yet"
     follow(store, history, settled)
-    assert history.complete(followed)
-    assert history.state(followed, 7).choices == 1.0 + 3.0, "settled in block 40: too late"
+    assert history.complete(point)
+    assert history.state(point, 7).choices == 1.0 + 3.0, "settled in block 40: too late"
     assert history.state(opened_in(41), 7).choices == 8.0
     history.close()
 
 
 def test_what_is_awaited_holds_a_vote_back_for_a_while_and_counts_once_it_comes(tmp_path: Path) -> None:
-    store, settled, followed = Store(tmp_path), [past(1), past(2)], opened_in(100)
+    store, settled, point = Store(tmp_path), [past(1), past(2)], opened_in(100)
     history = History(store.bundles)
     store.put(settled[1])
-    history.complete(followed)
+    history.complete(point)
     follow(store, history, settled)
-    assert not history.complete(followed)
+    assert not history.complete(point)
     store.now += WAIT_SECONDS
-    assert history.complete(followed)
-    assert not history.whole(followed)
-    assert history.state(followed, 7).choices == 2.0, "what is there counts"
+    assert history.complete(point)
+    assert not history.whole(point)
+    assert history.state(point, 7).choices == 2.0, "what is there counts"
     store.put(settled[0])
     for _ in range(10):
         store.now += 11.0
         follow(store, history, settled)
-    assert history.whole(followed)
-    assert history.state(followed, 7).choices == 3.0
+    assert history.whole(point)
+    assert history.state(point, 7).choices == 3.0
     history.close()
 
 
 def test_after_a_reorganisation_the_record_follows_the_other_chain(tmp_path: Path) -> None:
-    store, followed = Store(tmp_path), opened_in(100)
+    store, point = Store(tmp_path), opened_in(100)
     first, other = [past(1), past(2)], [past(1), past(5)]
     for one in (*first, *other):
         store.put(one)
     history = History(store.bundles)
-    history.complete(followed)
+    history.complete(point)
     follow(store, history, first)
-    assert history.state(followed, 7).choices == 3.0
+    assert history.state(point, 7).choices == 3.0
     follow(store, history, other)
-    assert history.state(followed, 7).choices == 6.0
+    assert history.state(point, 7).choices == 6.0
     history.close()

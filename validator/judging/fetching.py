@@ -5,25 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 
 from protocol.errors import Rejected, Unavailable
 from protocol.transport.blobs import BlobStores
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
 from validator.judging.claims import Claim
+from validator.retrying import RetriedFetch
 
 PARALLEL_FETCHES = 8
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 3.0
-
-
-@dataclass(slots=True)
-class _Fetch:
-    """One artifact: the attempt under way, or when the next may begin (monotonic seconds)."""
-
-    future: Future[bytes | Finding | None]
-    attempts: int = 1
-    again_at: float = 0.0
+LONGEST_PAUSE_SECONDS = 3.0
 
 
 class Fetching:
@@ -32,7 +23,7 @@ class Fetching:
     def __init__(self, stores: BlobStores | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._stores, self._clock = stores or BlobStores(), clock
         self._pool = ThreadPoolExecutor(PARALLEL_FETCHES, "artifacts")
-        self._fetches: dict[tuple[int, int, bytes], _Fetch] = {}
+        self._fetches: dict[tuple[int, int, bytes], RetriedFetch[bytes | Finding | None]] = {}
 
     def look(self, claim: Claim, limit: int) -> bytes | Finding | None:
         """Returns what has come for ``claim``, starting the fetch where none is under way; None: nothing yet.
@@ -43,13 +34,13 @@ class Fetching:
         key = (claim.round, claim.job, claim.root)
         fetch = self._fetches.get(key)
         if fetch is None:
-            self._fetches[key] = _Fetch(self._start(claim, limit))
+            self._fetches[key] = RetriedFetch(self._start(claim, limit), self._clock())
             return None
         if not fetch.future.done():
             return None
         found = fetch.future.result()
         if found is None:
-            self._retry(fetch, claim, limit)
+            fetch.retry(self._clock(), LONGEST_PAUSE_SECONDS, lambda: self._start(claim, limit))
         return found
 
     def keep(self, rounds: Collection[int]) -> None:
@@ -63,14 +54,6 @@ class Fetching:
 
     def _start(self, claim: Claim, limit: int) -> Future[bytes | Finding | None]:
         return self._pool.submit(fetch_once, self._stores, claim, limit)
-
-    def _retry(self, fetch: _Fetch, claim: Claim, limit: int) -> None:
-        now = self._clock()
-        if fetch.again_at == 0.0:
-            pause = min(FIRST_PAUSE_SECONDS * 2.0 ** (fetch.attempts - 1), LONGEST_PAUSE_SECONDS)
-            fetch.again_at = now + pause
-        elif now >= fetch.again_at:
-            fetch.future, fetch.attempts, fetch.again_at = self._start(claim, limit), fetch.attempts + 1, 0.0
 
 
 def fetch_once(stores: BlobStores, claim: Claim, limit: int) -> bytes | Finding | None:

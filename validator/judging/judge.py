@@ -7,7 +7,7 @@ Axes: N rollouts of a job.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +27,7 @@ from validator.judging.claims import Claim
 from validator.judging.measurements import SeededArtifact, columns_of, measure
 from validator.judging.prefill import Prefill
 from validator.judging.registry import CHECKS
-from validator.judging.verdict import reason_of
+from validator.judging.verdict import reason_of, with_finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +121,16 @@ def examine(
 def judge_unread(claim: Claim, finding: Finding) -> Judgement:
     """Returns the judgement of a job without an artifact; ``finding`` says why there is none."""
     return Judgement(claim, _evidence(claim, [finding], None, None))
+
+
+def with_findings(judgements: Sequence[Judgement], by_node: Mapping[int, Finding]) -> list[Judgement]:
+    """Returns ``judgements`` with a finding added to every job of the nodes in ``by_node``."""
+    return [
+        judgement
+        if (finding := by_node.get(judgement.claim.node)) is None
+        else Judgement(judgement.claim, with_finding(judgement.evidence, finding))
+        for judgement in judgements
+    ]
 
 
 def problems_of(rules: Rules, environment: Environment, claim: Claim) -> list[Problem]:

@@ -54,7 +54,7 @@ def learn_context(
 
 
 @dataclass(frozen=True, slots=True)
-class RunContext:
+class RunContext(JudgingContext):
     """A run under its rules; ``rules_hash`` is what stands on chain, ``max_units`` the most it pays for a job."""
 
     chain_id: int
@@ -62,9 +62,6 @@ class RunContext:
     run: int
     max_units: int
     rules_hash: bytes
-    rules: Rules
-    environment: Environment
-    weights: Weights
     authority: Authority
 
 

@@ -22,8 +22,8 @@ def reason_of(findings: Sequence[Finding]) -> Reason:
     return min((finding.reason for finding in findings), key=ranking().index, default=Reason.ACCEPTED)
 
 
-def burdened(evidence: JobEvidence, finding: Finding) -> JobEvidence:
-    """Returns the evidence with one more finding, and the reason that follows."""
+def with_finding(evidence: JobEvidence, finding: Finding) -> JobEvidence:
+    """Returns ``evidence`` with one more finding, and the reason that follows."""
     findings = (*evidence.findings, finding)
     return replace(evidence, findings=findings, reason=reason_of(findings))
 

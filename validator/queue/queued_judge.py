@@ -17,12 +17,11 @@ from dataclasses import dataclass, replace
 import structlog
 
 from protocol.errors import Rejected, Unavailable
-from protocol.wire.reasons import Reason
 from validator.judging.claims import Claim
 from validator.judging.judge import Judgement
 from validator.judging.runs import RunContext
 from validator.queue.exchange import Exchange, Look
-from validator.queue.local_judge import ATTEMPTS, Judge, JudgedRound, record, settle
+from validator.queue.judged_round import ATTEMPTS, JudgedRound
 from validator.queue.orders import Answer, Kind, Order
 from validator.rounds import FollowedRound
 
@@ -59,7 +58,7 @@ class _Job:
     claim: Claim
 
 
-class QueuedJudge(Judge):
+class QueuedJudge:
     """Spreads the judging over whoever takes orders. ``send`` puts one into the queue, or raises ``Unavailable``."""
 
     def __init__(
@@ -69,7 +68,6 @@ class QueuedJudge(Judge):
         jobs_per_order: int = JOBS_PER_ORDER,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__()
         self._exchange, self._send, self._jobs_per_order, self._clock = exchange, send, jobs_per_order, clock
         self._ordered: dict[str, _Ordered] = {}
         self._announced: dict[int, tuple[bytes, float]] = {}
@@ -92,18 +90,12 @@ class QueuedJudge(Judge):
         self._problem = ""
         return bool(look.answers)
 
-    def settle_missing(self, round_: JudgedRound) -> bool:
-        """See ``Judge``. A job that no worker has answered for yet is not missing: it is this side that is late."""
-        missing = dict(_jobs(round_))
-        silent = all(key in self._ordered and self._ordered[key].silent for key in missing)
-        fetched = any(judgement.reason is not Reason.UNAVAILABLE for judgement in round_.progress.judged.values())
-        if silent and fetched and not round_.progress.impossible:
-            settle(round_, [job.claim for job in missing.values()])
-        return round_.judged
+    def all_silent(self, round_: JudgedRound) -> bool:
+        """See ``Judge``. A job without any answer yet is not missing: the workers are late."""
+        return all(key in self._ordered and self._ordered[key].silent for key, _ in _jobs(round_))
 
     def keep(self, rounds: Sequence[FollowedRound]) -> None:
         """Forgets every round but these."""
-        super().keep(rounds)
         kept = {followed.opened.round for followed in rounds}
         self._ordered = {key: ordered for key, ordered in self._ordered.items() if ordered.round in kept}
 
@@ -131,7 +123,7 @@ class QueuedJudge(Judge):
             ordered.again_at, ordered.answered, ordered.running = self._clock() + GRACE_SECONDS, True, False
             ordered.silent = answer.kind is Kind.SILENT
             if answer.evidence is not None:
-                record(job.round_, Judgement(job.claim, answer.evidence))
+                job.round_.record(Judgement(job.claim, answer.evidence))
             elif answer.kind is Kind.FAILED:
                 broken[id(job.round_)] = job.round_
                 log.error("judging_failed", round=job.claim.round, job=job.claim.job, error=answer.detail)

@@ -11,7 +11,7 @@ import json
 import sqlite3
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
@@ -20,9 +20,10 @@ import structlog
 from protocol.errors import AssizeError, Misconfigured, Rejected, Unavailable
 from protocol.wire.evidence import parse_signed
 from validator.records.record import Bundle, NamedBundle, Ratios, SettledRound, ratios_of
+from validator.retrying import RetriedFetch
 
 PARALLEL_FETCHES = 4
-FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.1, 10.0
+LONGEST_PAUSE_SECONDS = 10.0
 
 WAIT_SECONDS = 30.0
 """How long a vote may wait for a bundle, from when it was first asked for. Jurors publish before they are paid."""
@@ -44,13 +45,9 @@ Key = tuple[str, bytes, int, bytes]
 
 
 @dataclass(slots=True)
-class _Fetch:
-    """One bundle on its way: since when, the attempt under way, and when the next may begin (monotonic seconds)."""
+class _BundleFetch(RetriedFetch[Bundle]):
+    """One bundle on its way; ``given_up`` ends the attempts."""
 
-    since: float
-    future: Future[Bundle]
-    attempts: int = 1
-    again_at: float = 0.0
     given_up: bool = False
 
 
@@ -72,7 +69,7 @@ class Bundles:
     ) -> None:
         self._fetch, self._chain_id, self._rounds, self._clock = fetch, chain_id, rounds_address, clock
         self._pool = ThreadPoolExecutor(PARALLEL_FETCHES, "bundles")
-        self._fetches: dict[Key, _Fetch] = {}
+        self._fetches: dict[Key, _BundleFetch] = {}
         self._had: dict[Key, Bundle] = {}
         try:
             directory.mkdir(parents=True, exist_ok=True)
@@ -114,7 +111,7 @@ class Bundles:
     def _advance(self, key: Key, settled: SettledRound, named: NamedBundle) -> None:
         fetch, now = self._fetches.get(key), self._clock()
         if fetch is None:
-            self._fetches[key] = _Fetch(now, self._pool.submit(self._learn, settled, named))
+            self._fetches[key] = _BundleFetch(self._pool.submit(self._learn, settled, named), now)
         elif fetch.given_up or not fetch.future.done():
             return
         elif (error := fetch.future.exception()) is None:
@@ -124,11 +121,8 @@ class Bundles:
         elif now - fetch.since > GIVE_UP_SECONDS:
             fetch.given_up = True
             log.warning("evidence_lost", round=settled.round, juror=named.juror, error=str(error))
-        elif fetch.again_at == 0.0:
-            fetch.again_at = now + min(FIRST_PAUSE_SECONDS * 2.0**fetch.attempts, LONGEST_PAUSE_SECONDS)
-        elif now >= fetch.again_at:
-            fetch.future = self._pool.submit(self._learn, settled, named)
-            fetch.attempts, fetch.again_at = fetch.attempts + 1, 0.0
+        else:
+            fetch.retry(now, LONGEST_PAUSE_SECONDS, lambda: self._pool.submit(self._learn, settled, named))
 
     def _learn(self, settled: SettledRound, named: NamedBundle) -> Bundle:
         """What the bundle says; ``Rejected`` where it is not the one that the vote named, or of another round."""

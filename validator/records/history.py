@@ -1,30 +1,35 @@
-"""What settled rounds say of the nodes, kept up with the chain without holding up a tick.
+"""Records of all nodes over the settled rounds, kept up with the chain without delaying a tick.
 
-Rounds are taken in by the order they settled in, as soon as what their jurors measured is there, or is given up on. For
-a round that opened in block B, those count that settled before B, under the same run and rules: every juror that has
-the same bundles holds the same. Where a vote cannot wait, what is not there counts nothing.
+Rounds are folded in the order they settled, each as soon as its bundles are there or given up. For a round that opened
+in block B, the rounds that settled before B under the same run and rules count: jurors that have the same bundles hold
+the same records. If a vote cannot wait, missing bundles count nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from validator.judging.judge import Judgement
-from validator.judging.verdict import burdened
-from validator.queue.local_judge import JudgedRound
+from protocol.wire.evidence import Finding
 from validator.records.bundles import Bundles
-from validator.records.record import Bundle, EvidenceState, Records, SettledRound, finding_on, state_after
-from validator.rounds import FollowedRound
+from validator.records.record import (
+    Bundle,
+    EvidenceState,
+    RecordPoint,
+    Records,
+    SettledRound,
+    finding_on,
+    state_after,
+)
 
 AHEAD = 64
-"""Rounds that one look takes in at most, and whose bundles are fetched at once."""
+"""Most rounds that one step folds, and whose bundles are fetched at once."""
 
 
 @dataclass(slots=True)
 class _Past:
-    """The settled rounds of one run under one set of rules: those taken in, and the others, in chain order."""
+    """The settled rounds of one run under one set of rules: the folded ones, and the others in chain order."""
 
     seen: int = 0
     records: Records = field(default_factory=Records)
@@ -32,67 +37,60 @@ class _Past:
 
 
 class History:
-    """Every node's state. Used from one thread."""
+    """Every node's evidence state. Used from one thread."""
 
     def __init__(self, bundles: Bundles) -> None:
         self._bundles = bundles
         self._settled: Sequence[SettledRound] = ()
         self._pasts: dict[tuple[int, bytes], _Past] = {}
 
-    def follow(self, settled: Sequence[SettledRound], trying: Iterable[FollowedRound] = ()) -> None:
-        """Takes note of the rounds settled so far; another list means that the chain was reorganised.
+    def follow(self, settled: Sequence[SettledRound], judging: Iterable[RecordPoint] = ()) -> None:
+        """Takes in the rounds settled so far; another list object means that the chain was reorganised.
 
-        Of runs other than those of the rounds that are being tried, or ever were, nothing is fetched.
+        Bundles are fetched for the runs of ``judging`` and of points asked for before, and for no others.
         """
         if settled is not self._settled:
             self._settled, self._pasts = settled, {key: _Past() for key in self._pasts}
-        for followed in trying:
-            self._past(followed)
+        for point in judging:
+            self._past(point)
         for key, past in self._pasts.items():
             self._take_note(past, key)
             self._take_in(past)
 
-    def complete(self, followed: FollowedRound) -> bool:
-        """Whether all that counts for a round is there, or not worth waiting for. Starts fetching it where need be."""
-        waiting = self._past(followed).waiting
+    def complete(self, point: RecordPoint) -> bool:
+        """Returns whether every bundle that counts at ``point`` is there or no longer waited for; starts fetching."""
+        waiting = self._past(point).waiting
         return not any(
             self._bundles.look(settled, named) is None and self._bundles.awaited(settled, named)
             for settled in islice(waiting, AHEAD)
-            if settled.settled_in < followed.opened_in
+            if settled.settled_in < point.opened_in
             for named in settled.bundles
-        ) and not any(settled.settled_in < followed.opened_in for settled in waiting[AHEAD:])
+        ) and not any(settled.settled_in < point.opened_in for settled in waiting[AHEAD:])
 
-    def whole(self, followed: FollowedRound) -> bool:
-        """Whether nothing that counts for a round is missing, nor was given up on."""
-        return not any(settled.settled_in < followed.opened_in for settled in self._past(followed).waiting)
+    def whole(self, point: RecordPoint) -> bool:
+        """Returns whether no bundle that counts at ``point`` is missing or given up."""
+        return not any(settled.settled_in < point.opened_in for settled in self._past(point).waiting)
 
-    def state(self, followed: FollowedRound, node: int) -> EvidenceState:
-        """Returns where ``node`` stood when the round opened, by what is there now."""
-        past = self._past(followed)
-        state = past.records.before(node, followed.opened_in)
+    def state(self, point: RecordPoint, node: int) -> EvidenceState:
+        """Returns the evidence state of ``node`` at ``point``, from the bundles that are there."""
+        past = self._past(point)
+        state = past.records.before(node, point.opened_in)
         for settled in past.waiting:
-            if settled.settled_in < followed.opened_in and node in settled.nodes.values():
+            if settled.settled_in < point.opened_in and node in settled.nodes.values():
                 state = state_after(state, node, settled, self._there(settled))
         return state
 
-    def weigh(self, round_: JudgedRound, judgements: Sequence[Judgement]) -> list[Judgement]:
-        """Returns the judgements; each job of a node whose record condemns it has that among its findings."""
-        bound = round_.context.rules.sequential.bound
-        nodes = {judgement.claim.node for judgement in judgements}
-        held = {node: finding_on(self.state(round_.followed, node), bound) for node in nodes}
-        return [
-            judgement
-            if (finding := held[judgement.claim.node]) is None
-            else Judgement(judgement.claim, burdened(judgement.evidence, finding))
-            for judgement in judgements
-        ]
+    def findings(self, point: RecordPoint, nodes: Collection[int], bound: float) -> dict[int, Finding]:
+        """Returns a finding for each of ``nodes`` whose evidence reaches ``bound`` at ``point``."""
+        found = {node: finding_on(self.state(point, node), bound) for node in nodes}
+        return {node: finding for node, finding in found.items() if finding is not None}
 
     def close(self) -> None:
-        """Ends what is under way."""
+        """Ends the fetches."""
         self._bundles.close()
 
-    def _past(self, followed: FollowedRound) -> _Past:
-        key = (followed.opened.run, followed.terms.rules_hash)
+    def _past(self, point: RecordPoint) -> _Past:
+        key = (point.run, point.rules_hash)
         if key not in self._pasts:
             self._pasts[key] = _Past()
             self._take_note(self._pasts[key], key)
@@ -103,7 +101,7 @@ class History:
         past.waiting += [settled for settled in news if (settled.run, settled.rules_hash) == key]
 
     def _take_in(self, past: _Past) -> None:
-        """Folds what is there, oldest first, up to the first round of which something is still to come."""
+        """Folds rounds, oldest first, up to the first one with a bundle still to come."""
         in_order, taken = True, 0
         for settled in past.waiting[:AHEAD]:
             there = self._there(settled)

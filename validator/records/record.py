@@ -97,6 +97,15 @@ class SettledRound:
     condemned: frozenset[int]
 
 
+@dataclass(frozen=True, slots=True)
+class RecordPoint:
+    """The opening of a round: rounds of the same run and rules that settled in earlier blocks count for it."""
+
+    run: int
+    rules_hash: bytes
+    opened_in: int
+
+
 def ratios_of(measurements: Measurements) -> Ratios:
     """Returns what one juror's measurements of a job say."""
     flips, up = (int(column.sum(dtype=np.int64)) for column in (measurements.flips_N, measurements.up_N))

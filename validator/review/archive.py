@@ -12,10 +12,11 @@ from protocol.transport.coordinator import CoordinatorClient
 from validator.judging.judge import PolicyVersion
 from validator.judging.runs import Runs
 from validator.judging.weights import load_policy
-from validator.queue.local_judge import JudgedRound, JudgingProgress
+from validator.queue.judged_round import JudgedRound, JudgingProgress
 from validator.records.bundles import Bundles
 from validator.records.history import History
-from validator.rounds import FollowedRound, Rounds
+from validator.records.record import RecordPoint
+from validator.rounds import Rounds
 from validator.settings import ValidatorSettings
 
 WEIGHTS_SECONDS, RECORD_SECONDS = 120.0, 120.0
@@ -54,14 +55,14 @@ class Archive:
         version = round_.followed.opened.policy_version
         return round_.context.weights.wait_for(version, round_.manifest_root, WEIGHTS_SECONDS)
 
-    def history(self, followed: FollowedRound) -> tuple[History, bool]:
+    def history(self, point: RecordPoint) -> tuple[History, bool]:
         """Returns the records of all nodes up to a round's opening, and whether every bundle they rest on was had."""
         give_up = time.monotonic() + RECORD_SECONDS
         self._history.follow(self.rounds.settled)
-        while not self._history.complete(followed) and time.monotonic() < give_up:
+        while not self._history.complete(point) and time.monotonic() < give_up:
             time.sleep(0.02)
             self._history.follow(self.rounds.settled)
-        return self._history, self._history.whole(followed)
+        return self._history, self._history.whole(point)
 
     def close(self) -> None:
         """Ends what is under way."""

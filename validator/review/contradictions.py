@@ -8,7 +8,7 @@ from protocol.errors import Rejected
 from protocol.wire.evidence import Evidence, JobEvidence, SignedEvidence
 from protocol.wire.rules import Rules
 from validator.judging.verdict import reason_of, vote_of
-from validator.queue.local_judge import JudgedRound
+from validator.queue.judged_round import JudgedRound
 
 
 def contradictions(signed: SignedEvidence, round_: JudgedRound, key: str) -> Iterator[str]:

@@ -53,9 +53,9 @@ def inspect(
         claim = judged.claim(_job(judged.followed, data, job))
         policy, context = archive.policy(judged), judged.context
         (examined,) = examine(policy, context.rules, context.environment, [FetchedJob(claim, data)])
-        history, whole = archive.history(judged.followed)
-        (judgement,) = history.weigh(judged, [examined.judgement])
-        state = history.state(judged.followed, claim.node)
+        history, whole = archive.history(judged.record_point)
+        (judgement,) = judged.with_records(history, [examined.judgement])
+        state = history.state(judged.record_point, claim.node)
         return Inspection(judgement, context.rules, policy, examined, state, whole)
 
 

@@ -22,7 +22,7 @@ from validator.judging.claims import Claim
 from validator.judging.fetching import fetch_once
 from validator.judging.judge import FetchedJob, judge, limits_of
 from validator.judging.registry import CHECKS
-from validator.queue.local_judge import JudgedRound
+from validator.queue.judged_round import JudgedRound
 from validator.review.archive import Archive
 from validator.review.contradictions import contradictions
 from validator.settings import ValidatorSettings
@@ -98,8 +98,8 @@ def replay(
             submitted = [_submitted(round_, job, artifacts, stores) for job in evidence.jobs]
         rules = round_.context.rules
         judgements = judge(archive.policy(round_), rules, round_.context.environment, submitted)
-        history, whole = archive.history(round_.followed)
-        found = [judgement.evidence for judgement in history.weigh(round_, judgements)]
+        history, whole = archive.history(round_.record_point)
+        found = [judgement.evidence for judgement in round_.with_records(history, judgements)]
         return Replay(
             evidence.juror,
             evidence.round,
@@ -154,9 +154,9 @@ def _kept(artifacts: Path, claim: Claim) -> bytes | None:
     return None
 
 
-def _fetched(round_: JudgedRound, claim: Claim, blobs: BlobStores) -> bytes | Finding | None:
+def _fetched(round_: JudgedRound, claim: Claim, stores: BlobStores) -> bytes | Finding | None:
     limits = limits_of(round_.context.rules, round_.context.environment, claim)
-    return fetch_once(blobs, claim, limits.file_bytes)
+    return fetch_once(stores, claim, limits.file_bytes)
 
 
 def _notes(jobs: Sequence[JobEvidence], whole: bool) -> Iterator[str]:

@@ -1,0 +1,140 @@
+"""A round being judged: its claims, the judgements so far, and how often judging failed here.
+
+Failures of this validator are logged and counted; they never count against a worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import structlog
+
+from protocol.wire.evidence import Finding
+from protocol.wire.reasons import Reason
+from validator.judging.claims import Claim
+from validator.judging.judge import Judgement, judge_unread, with_findings
+from validator.judging.runs import RunContext
+from validator.records.history import History
+from validator.records.record import RecordPoint
+from validator.rounds import FollowedRound
+
+ATTEMPTS = 3
+"""Failures of this validator after which a round counts as impossible to judge."""
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class JudgingProgress:
+    """Judgements of one round by job, and the number of failures to judge it here."""
+
+    judged: dict[int, Judgement] = field(default_factory=dict)
+    failures: int = 0
+
+    @property
+    def impossible(self) -> bool:
+        """Whether judging has failed too often; the juror then abstains."""
+        return self.failures >= ATTEMPTS
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRound:
+    """A round to be judged; ``manifest_root`` is that of its policy version, from the chain."""
+
+    followed: FollowedRound
+    context: RunContext
+    manifest_root: bytes
+    progress: JudgingProgress
+
+    @property
+    def judged(self) -> bool:
+        """Whether the round is closed and every submitted job has a judgement."""
+        return self.followed.submitted is not None and set(self.followed.jobs) <= set(self.progress.judged)
+
+    @property
+    def judgements(self) -> list[Judgement]:
+        """Judgements of the submitted jobs, ascending by job."""
+        return [self.progress.judged[job] for job in self.followed.jobs]
+
+    @property
+    def waiting(self) -> list[Claim]:
+        """Claims without a judgement, ascending by job."""
+        return [self.claim(job) for job in sorted(self.followed.leaves) if job not in self.progress.judged]
+
+    @property
+    def record_point(self) -> RecordPoint:
+        """The point in the run's history whose records count for this round."""
+        return record_point(self.followed)
+
+    def claim(self, job: int) -> Claim:
+        """Returns one submitted job as it stands on chain."""
+        submitted = self.followed.leaves[job]
+        return Claim(
+            chain_id=self.context.chain_id,
+            rounds=self.context.rounds_address,
+            round=self.followed.opened.round,
+            job=job,
+            node=submitted.node,
+            beacon=self.followed.beacon,
+            signed_beacon=submitted.signed_beacon,
+            manifest_root=self.manifest_root,
+            units=submitted.leaf.units,
+            max_units=self.context.max_units,
+            root=submitted.leaf.root,
+            uri=submitted.uri,
+            claimed_before=submitted.claimed_before,
+        )
+
+    def weights_there(self) -> bool:
+        """Returns whether the policy's weights have arrived; starts fetching them if they have not."""
+        return self.context.weights.prepare(self.followed.opened.policy_version, self.manifest_root)
+
+    def record(self, judgement: Judgement) -> None:
+        """Keeps and logs a judgement."""
+        self.progress.judged[judgement.claim.job] = judgement
+        claim, findings = judgement.claim, judgement.evidence.findings
+        detail = {} if not findings else {"finding": findings[0].detail, "observed": findings[0].observed}
+        reason = judgement.reason.name.lower()
+        log.info("judged", round=claim.round, job=claim.job, node=claim.node, reason=reason, **detail)
+
+    def with_records(self, history: History, judgements: Sequence[Judgement]) -> list[Judgement]:
+        """Returns ``judgements`` with a finding added to each job of a node whose record reaches the bound."""
+        nodes = {judgement.claim.node for judgement in judgements}
+        bound = self.context.rules.sequential.bound
+        return with_findings(judgements, history.findings(self.record_point, nodes, bound))
+
+
+class Judge(Protocol):
+    """Judges rounds in this process (``LocalJudge``) or through background workers (``QueuedJudge``)."""
+
+    def work(self, rounds: Sequence[JudgedRound]) -> bool:
+        """Advances the judging of ``rounds``; returns whether there was anything to do."""
+
+    def all_silent(self, round_: JudgedRound) -> bool:
+        """Returns whether the store of every missing artifact was asked and does not answer."""
+
+    def keep(self, rounds: Sequence[FollowedRound]) -> None:
+        """Forgets every other round."""
+
+    def close(self) -> None:
+        """Releases what this judge holds."""
+
+
+def record_point(followed: FollowedRound) -> RecordPoint:
+    """Returns the point in its run's history at which a round opened."""
+    return RecordPoint(followed.opened.run, followed.terms.rules_hash, followed.opened_in)
+
+
+def settle_missing(judge: Judge, round_: JudgedRound) -> bool:
+    """Judges missing artifacts as unavailable if others of the round were fetched, so that the fault is not here.
+
+    Returns whether the round is judged now; if not, the juror abstains.
+    """
+    fetched = any(judgement.reason is not Reason.UNAVAILABLE for judgement in round_.progress.judged.values())
+    if fetched and not round_.progress.impossible and judge.all_silent(round_):
+        for claim in round_.waiting:
+            finding = Finding(Reason.UNAVAILABLE, "no answer within the time there was to judge")
+            round_.record(judge_unread(claim, finding))
+    return round_.judged
