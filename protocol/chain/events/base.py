@@ -1,18 +1,25 @@
-"""The base of all events, and where on the chain one stands."""
+"""The base of all events, and an event's place on the chain."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
+EVENTS: dict[str, type[Event]] = {}
+"""Solidity event name to dataclass."""
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
     """Base of all events."""
 
+    def __init_subclass__(cls) -> None:
+        """Registers the event under its name; ``slots`` builds each class twice, and the second one counts."""
+        EVENTS[cls.__name__] = cls
+
 
 class Log(NamedTuple):
-    """An event and where on the chain it stands; ``timestamp`` is its block's, in unix seconds."""
+    """An event and its place on the chain; ``timestamp`` is the block's, in unix seconds."""
 
     block_number: int
     block_hash: bytes
