@@ -1,7 +1,7 @@
 """Raw logs to typed events.
 
-Each event gets its decoder once, from the ABI. Where every field is one 32-byte word (most of ours) the words are cut
-directly, which costs a tenth of a general decoder; the rest go through ``eth_abi``.
+Each event gets its decoder once, from the ABI. If every field is one 32-byte word, as in most events, the words are cut
+directly, which costs a tenth of a general decoder; the other events go through ``eth_abi``.
 
     topics   topic0 = keccak(signature) | indexed fields, one word each
     data     the other fields, ABI-encoded
@@ -23,10 +23,10 @@ from protocol.chain.block import Block
 from protocol.chain.events import EVENTS, Event, Log
 
 DIGITS = 64
-"""Of a word in hexadecimal."""
+"""Hexadecimal digits of one 32-byte word."""
 
 Decode = Callable[[list[str], str], Event]
-"""Topics and data, 0x-hexadecimal as RPCs give them, to the event."""
+"""Topics and data, 0x-hexadecimal as RPCs return them, to the event."""
 
 Cut = Callable[[str], Any]
 """A word's hexadecimal digits, with or without 0x, to its value."""
@@ -34,12 +34,12 @@ Cut = Callable[[str], Any]
 
 @functools.cache
 def decoders() -> dict[str, dict[str, Decode]]:
-    """Contract name to topic0 (0x-hex, lower case) to decoder. Events we have no type for are left out."""
+    """Returns decoders by contract name and topic0 (0x-hex, lower case); events without a type are left out."""
     return {contract: _contract_decoders(contract) for contract in CONTRACTS}
 
 
 def decode_event(contract: str, topics: list[str], data: str) -> Event | None:
-    """The typed event of one raw log; None for an event Assize gives no meaning to."""
+    """Returns the typed event of one raw log, or None for an event that Assize does not use."""
     if not topics:
         return None
     decode = decoders()[contract].get(topics[0])
@@ -54,7 +54,7 @@ def _contract_decoders(contract: str) -> dict[str, Decode]:
 
 
 def topic_of(entry: dict[str, Any]) -> str:
-    """topic0 of an ABI event entry."""
+    """Returns topic0 of an ABI event entry."""
     types = ",".join(canonical_type(part) for part in entry["inputs"])
     return "0x" + keccak(text=f"{entry['name']}({types})").hex()
 
@@ -70,34 +70,30 @@ def _decoder(entry: dict[str, Any]) -> Decode:
 
 
 def _words_decoder(cls: type[Event], indexed: list[bool], cuts: list[Cut]) -> Decode:
-    """Writes the decoder out and compiles it, as dataclasses do with ``__init__``: half the time of a loop over fields.
-    It fills the event's slots itself, which takes little more than half the time of a frozen dataclass's ``__init__``.
+    """Returns a decoder that cuts words at known places and fills the event's slots.
 
-    def decode(topics, data):
-        if len(topics) != 3 or len(data) < 66:
-            raise ValueError("a log has not the fields of Transfer")
-        it = new(cls)
-        set0(it, cut0(topics[1]))
-        set1(it, cut1(topics[2]))
-        set2(it, cut2(data[2:66]))
-        return it
+    Setting slots takes little more than half the time of a frozen dataclass's ``__init__``.
     """
-    topics_wanted, digits_wanted = 1 + sum(indexed), DIGITS * (len(indexed) - sum(indexed))
-    topics, starts = count(1), count(2, DIGITS)
-    words = [f"topics[{next(topics)}]" if of else f"data[{(at := next(starts))}:{at + DIGITS}]" for of in indexed]
-    lines = [
-        "def decode(topics, data):",
-        f"    if len(topics) != {topics_wanted} or len(data) < {2 + digits_wanted}:",
-        f"        raise ValueError('a log has not the fields of {cls.__name__}')",
-        "    it = new(cls)",
-        *[f"    set{place}(it, cut{place}({word}))" for place, word in enumerate(words)],
-        "    return it",
-    ]
-    names: dict[str, Any] = {"new": object.__new__, "cls": cls}
-    for place, (cut, field) in enumerate(zip(cuts, fields(cls), strict=True)):
-        names |= {f"cut{place}": cut, f"set{place}": getattr(cls, field.name).__set__}
-    exec("\n".join(lines), names)
-    decode: Decode = names["decode"]
+    topics_wanted, digits_wanted = 1 + sum(indexed), 2 + DIGITS * (len(indexed) - sum(indexed))
+    puts = [getattr(cls, field.name).__set__ for field in fields(cls)]
+    places, starts = count(1), count(2, DIGITS)
+    of_topics, of_data = [], []
+    for put, cut, in_topics in zip(puts, cuts, indexed, strict=True):
+        if in_topics:
+            of_topics.append((put, cut, next(places)))
+        else:
+            of_data.append((put, cut, slice(start := next(starts), start + DIGITS)))
+
+    def decode(topics: list[str], data: str) -> Event:
+        if len(topics) != topics_wanted or len(data) < digits_wanted:
+            raise ValueError(f"the log has not the fields of {cls.__name__}")
+        event = object.__new__(cls)
+        for put, cut, place in of_topics:
+            put(event, cut(topics[place]))
+        for put, cut, span in of_data:
+            put(event, cut(data[span]))
+        return event
+
     return decode
 
 
@@ -110,7 +106,7 @@ def _general_decoder(cls: type[Event], parts: list[dict[str, Any]], data_parts: 
 
     def decode(topics: list[str], data: str) -> Event:
         if len(topics) != topics_wanted:
-            raise ValueError(f"a log has not the fields of {cls.__name__}")
+            raise ValueError(f"the log has not the fields of {cls.__name__}")
         words, rest = iter(topics[1:]), iter(abi_decode(types, bytes.fromhex(data[2:])))
         raw = [
             next(rest) if kind is None else abi_decode([kind], bytes.fromhex(next(words)[2:]))[0] for kind in indexed
@@ -121,7 +117,7 @@ def _general_decoder(cls: type[Event], parts: list[dict[str, Any]], data_parts: 
 
 
 def _word_cut(part: dict[str, Any]) -> Cut | None:
-    """How one word of this type is read; None where the type takes more than a word."""
+    """Returns what reads a word of this type, or None if the type takes more than a word."""
     kind, convert = part["type"], converter(part) if not part["type"].startswith("tuple") else None
     if kind.startswith("uint") and "[" not in kind and convert is not None:
         return _enum_cut(convert) if str(part.get("internalType", "")).startswith("enum ") else _unsigned
@@ -145,16 +141,16 @@ def _unsigned(word: str) -> int:
 
 @functools.lru_cache(maxsize=1024)
 def hash_of(digits: str) -> bytes:
-    """A transaction's or a block's hash from its 0x-hexadecimal; the logs of one transaction share the value."""
+    """Returns the bytes of a 0x-hexadecimal hash, cached: the logs of one transaction share them."""
     return bytes.fromhex(digits[2:])
 
 
 def log_of(raw: dict[str, Any], contract: str, block: Block) -> Log | None:
-    """A typed log from the RPC's; None for an event Assize gives no meaning to. ``block`` is the one it is of."""
+    """Returns the typed log of ``block`` from the RPC's raw log, or None for an event that Assize does not use."""
     event = decode_event(contract, raw["topics"], raw["data"])
     if event is None:
         return None
-    # By position: with names it takes twice as long.
+    # Positional arguments take half the time of keywords.
     return Log(
         block.number, block.hash, hash_of(raw["transactionHash"]), int(raw["logIndex"], 16), block.timestamp, event
     )
