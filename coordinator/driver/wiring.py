@@ -20,8 +20,8 @@ from coordinator.settings import CoordinatorSettings
 from coordinator.store import Store
 from coordinator.tables import Rules as RulesRow
 from protocol.chain.reading.client import Chain
-from protocol.chain.reading.contracts import Run
 from protocol.chain.reverts import Reverted
+from protocol.chain.structs import Run
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.pending import TransactionSigner
 from protocol.chain.writing.sender import Sender

@@ -59,10 +59,6 @@ class Function:
         """The returned value, or a tuple where there are several."""
         return _one_or_tuple(_converted(self.output_types, self.converts, payload))
 
-    def decode_input(self, calldata: bytes) -> tuple[Any, ...]:
-        """The arguments back from calldata (without conversion to dataclasses)."""
-        return tuple(decode(self.input_types, calldata[4:]))
-
 
 @dataclass(frozen=True, slots=True)
 class CustomError:

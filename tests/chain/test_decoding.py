@@ -6,7 +6,7 @@ import re
 from dataclasses import fields
 
 import pytest
-from eth_abi.abi import encode
+from eth_abi.abi import decode, encode
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -122,7 +122,7 @@ def test_calldata_decodes_to_its_arguments(contract: str) -> None:
     for function in abi.functions(contract).values():
         if set(function.input_types) <= {"uint256", "uint32"}:
             arguments = tuple(range(1, len(function.input_types) + 1))
-            assert function.decode_input(function.encode(*arguments)) == arguments
+            assert decode(function.input_types, function.encode(*arguments)[4:]) == arguments
 
 
 def test_a_string_that_is_no_utf8_stops_nobody() -> None:

@@ -15,11 +15,8 @@ from protocol.chain.reverts import reverted
 from protocol.chain.rpc import Request, Rpc, RpcFault
 from protocol.chain.structs import (
     Appeal,
-    Cause,
-    Consumption,
     MarketTerms,
     Node,
-    ProtocolTerms,
     RegistryTerms,
     Role,
     Round,
@@ -27,34 +24,11 @@ from protocol.chain.structs import (
     Run,
     RunTerms,
     Seat,
-    SettledLeaves,
-    State,
-    Submission,
 )
 from protocol.errors import Unavailable
 
 if TYPE_CHECKING:
     from protocol.chain.deployment import Deployment
-
-__all__ = [
-    "Appeal",
-    "Cause",
-    "Consumption",
-    "MarketTerms",
-    "Node",
-    "ProtocolTerms",
-    "Reader",
-    "RegistryTerms",
-    "Role",
-    "Round",
-    "RoundsTerms",
-    "Run",
-    "RunTerms",
-    "Seat",
-    "SettledLeaves",
-    "State",
-    "Submission",
-]
 
 BlockTag = str | dict[str, Any]
 """``"latest"``, ``"pending"``, or EIP-1898's ``{"blockHash": ..., "requireCanonical": true}``."""
@@ -111,10 +85,6 @@ class Reader:
         """Token wei in existence."""
         return cast(int, self.view("Token", "totalSupply"))
 
-    def faucet_cap(self) -> int:
-        """Most token wei the faucet gives one address over its life."""
-        return cast(int, self.view("Token", "FAUCET_CAP"))
-
     def native_balance(self, address: str) -> int:
         """Wei of the chain's own coin, which pays for gas."""
         return int(self._rpc.call("eth_getBalance", address, self._block), 16)
@@ -148,10 +118,6 @@ class Reader:
     def eligible(self) -> int:
         """Bitmap of the slots whose validator may be drawn now."""
         return cast(int, self.view("Registry", "eligible"))
-
-    def node_at(self, slot: int) -> int:
-        """The validator at a slot; 0 where it is free."""
-        return cast(int, self.view("Registry", "nodeAt", slot))
 
     def slot_count(self) -> int:
         """Highest validator slot ever taken, plus one."""
@@ -203,10 +169,6 @@ class Reader:
         """The rules hash at which the node joined; 32 zero bytes where it has not."""
         return cast(bytes, self.view("Market", "joinedAt", run, node))
 
-    def joined_rules(self, run: int, nodes: Sequence[int]) -> list[bytes]:
-        """``joined_at`` for many nodes in one round trip."""
-        return self.views("Market", "joinedAt", [(run, node) for node in nodes])
-
     def manifest_root(self, run: int, version: int) -> bytes:
         """The root of a checkpoint's manifest; 32 zero bytes where it was never published."""
         return cast(bytes, self.view("Market", "manifestRootOf", run, version))
@@ -228,10 +190,6 @@ class Reader:
     def seats(self, round: int) -> tuple[Seat, ...]:
         """The seats of a round's committee, in the order drawn."""
         return cast(tuple[Seat, ...], self.view("Rounds", "seatsOf", round))
-
-    def batch_digest(self, round: int, batch: int) -> bytes:
-        """Digest of a submitted batch."""
-        return cast(bytes, self.view("Rounds", "batchDigest", round, batch))
 
     def appeal_of(self, round: int, job: int) -> int:
         """The number under which a job's appeal is tried; 0 where it was not appealed."""
