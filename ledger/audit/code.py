@@ -12,7 +12,7 @@ from typing import Any
 from ledger.audit.report import Findings
 from protocol.chain import abi
 from protocol.chain.reading.client import Chain
-from protocol.chain.rpc import Request, RpcFault
+from protocol.chain.rpc import RpcFault, RpcRequest
 from protocol.errors import Unavailable
 
 BLOCKS_PER_REQUEST = 20
@@ -44,15 +44,15 @@ def _created(chain: Chain, block_number: int) -> Iterator[tuple[str, bytes]]:
     """The address, in lower case, and the creation code of each contract that a transaction made, oldest first."""
     for first in range(chain.deployment.start_block + 1, block_number + 1, BLOCKS_PER_REQUEST):
         numbers = range(first, min(first + BLOCKS_PER_REQUEST, block_number + 1))
-        blocks = _answers(chain, [Request("eth_getBlockByNumber", (hex(number), True)) for number in numbers])
+        blocks = _answers(chain, [RpcRequest("eth_getBlockByNumber", (hex(number), True)) for number in numbers])
         creations = [sent for block in blocks for sent in block["transactions"] if not sent["to"]]
-        receipts = _answers(chain, [Request("eth_getTransactionReceipt", (sent["hash"],)) for sent in creations])
+        receipts = _answers(chain, [RpcRequest("eth_getTransactionReceipt", (sent["hash"],)) for sent in creations])
         for sent, receipt in zip(creations, receipts, strict=True):
             if int(receipt["status"], 16):
                 yield receipt["contractAddress"].lower(), bytes.fromhex(sent["input"][2:])
 
 
-def _answers(chain: Chain, requests: list[Request]) -> list[Any]:
+def _answers(chain: Chain, requests: list[RpcRequest]) -> list[Any]:
     answers = chain.rpc.batch(requests) if requests else []
     for request, answer in zip(requests, answers, strict=True):
         if isinstance(answer, RpcFault):

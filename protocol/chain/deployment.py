@@ -17,7 +17,7 @@ from typing import Any
 
 from protocol.chain.abi import CONTRACTS, checksummed, functions
 from protocol.chain.reverts import reverted
-from protocol.chain.rpc import Request, Rpc, RpcFault
+from protocol.chain.rpc import Rpc, RpcFault, RpcRequest
 from protocol.errors import Misconfigured
 
 FINALITY_DEPTH = 64
@@ -134,7 +134,7 @@ class Deployment:
         self._verify_references(rpc)
 
     def _verify_code(self, rpc: Rpc) -> None:
-        codes = rpc.batch([Request("eth_getCode", (address, "latest")) for address in self.addresses])
+        codes = rpc.batch([RpcRequest("eth_getCode", (address, "latest")) for address in self.addresses])
         for name, address, code in zip(CONTRACTS, self.addresses, codes, strict=True):
             if isinstance(code, RpcFault):
                 raise code
@@ -158,7 +158,7 @@ class Deployment:
             {"to": self.address_of(name), "data": "0x" + functions(name)[getter].selector.hex()}
             for name, getter, _ in checks
         ]
-        answers = rpc.batch([Request("eth_call", (call, "latest")) for call in calls])
+        answers = rpc.batch([RpcRequest("eth_call", (call, "latest")) for call in calls])
         for (name, getter, other), answer in zip(checks, answers, strict=True):
             if isinstance(answer, RpcFault) and reverted(answer) is None:
                 raise answer

@@ -24,7 +24,7 @@ MOST_IN_BATCH = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RpcRequest:
     """One JSON-RPC request: the method and its positional parameters."""
 
     method: str
@@ -60,10 +60,10 @@ class Rpc:
             Unavailable: nobody answered, or not in JSON.
             RpcFault: the node answered with an error.
         """
-        answer = self._post(self._body(Request(method, params)))
+        answer = self._post(self._body(RpcRequest(method, params)))
         return _result(method, answer)
 
-    def batch(self, requests: Sequence[Request]) -> list[Any]:
+    def batch(self, requests: Sequence[RpcRequest]) -> list[Any]:
         """Sends the requests together; results in their order, errors as ``RpcFault`` values in their place.
 
         Raises:
@@ -72,7 +72,7 @@ class Rpc:
         parts = [requests[start : start + MOST_IN_BATCH] for start in range(0, len(requests), MOST_IN_BATCH)]
         return [answer for part in parts for answer in self._batch(part)]
 
-    def _batch(self, requests: Sequence[Request]) -> list[Any]:
+    def _batch(self, requests: Sequence[RpcRequest]) -> list[Any]:
         bodies = [self._body(request) for request in requests]
         answers = self._post(bodies)
         if not isinstance(answers, list):
@@ -90,7 +90,7 @@ class Rpc:
         """Closes the connections."""
         self._http.close()
 
-    def _body(self, request: Request) -> dict[str, Any]:
+    def _body(self, request: RpcRequest) -> dict[str, Any]:
         return {"jsonrpc": "2.0", "id": next(self._ids), "method": request.method, "params": list(request.params)}
 
     def _post(self, body: Any) -> Any:

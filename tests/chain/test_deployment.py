@@ -15,7 +15,7 @@ from deploy.localnet.processes import free_port
 from protocol.chain.deployment import Deployment
 from protocol.chain.reading.client import Chain
 from protocol.chain.reverts import Reverted
-from protocol.chain.rpc import Request, Rpc, RpcFault
+from protocol.chain.rpc import Rpc, RpcFault, RpcRequest
 from protocol.errors import Misconfigured, Unavailable
 from tests.conftest import TERMS, Anvil, deploy_on
 
@@ -124,7 +124,7 @@ def test_what_is_json_and_no_json_rpc_is_one_sentence(answer: bytes) -> None:
     with pytest.raises(Unavailable, match="RPC"):
         rpc.call("eth_chainId")
     with pytest.raises(Unavailable, match="RPC"):
-        rpc.batch([Request("eth_chainId"), Request("eth_blockNumber")])
+        rpc.batch([RpcRequest("eth_chainId"), RpcRequest("eth_blockNumber")])
     rpc.close()
 
 

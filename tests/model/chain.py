@@ -9,7 +9,7 @@ from typing import Any
 from protocol.chain.abi import functions
 from protocol.chain.deployment import Deployment
 from protocol.chain.reverts import decode_revert
-from protocol.chain.rpc import Request, Rpc, RpcFault
+from protocol.chain.rpc import Rpc, RpcFault, RpcRequest
 from protocol.chain.structs import pack_parts, pack_submissions
 from tests.model.transaction import Refused, Transaction
 from tests.model.views import Question
@@ -70,7 +70,7 @@ class Contracts:
 
     def answers(self, questions: list[Question]) -> dict[Question, Any]:
         """What the contracts' views answer at the newest block."""
-        raw = self.rpc.batch([Request("eth_call", (self._asked(question), "latest")) for question in questions])
+        raw = self.rpc.batch([RpcRequest("eth_call", (self._asked(question), "latest")) for question in questions])
         return {
             question: payload if isinstance(payload, RpcFault) else _answer(question[0], question[1], payload)
             for question, payload in zip(questions, raw, strict=True)

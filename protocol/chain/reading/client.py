@@ -10,7 +10,7 @@ from protocol.chain.block import Block, block_of
 from protocol.chain.deployment import FINALIZED, Deployment
 from protocol.chain.reading.contracts import Reader
 from protocol.chain.reading.endpoints import Endpoints
-from protocol.chain.rpc import TIMEOUT_SECONDS, Request, Rpc, RpcFault
+from protocol.chain.rpc import TIMEOUT_SECONDS, Rpc, RpcFault, RpcRequest
 from protocol.errors import Unavailable
 
 
@@ -64,7 +64,7 @@ class Chain:
         if depth is not None:
             head = self.head()
             return head, head.number - depth
-        headers = self.rpc.batch([Request("eth_getBlockByNumber", (tag, False)) for tag in ("latest", FINALIZED)])
+        headers = self.rpc.batch([RpcRequest("eth_getBlockByNumber", (tag, False)) for tag in ("latest", FINALIZED)])
         if any(isinstance(header, RpcFault) or not header for header in headers):
             raise Unavailable(f"the RPC at {self.rpc.url} does not say which block is {FINALIZED}")
         newest, final = (block_of(header) for header in headers)
@@ -80,7 +80,7 @@ class Chain:
 
     def blocks(self, numbers: Sequence[int]) -> list[Block]:
         """Many headers in one round trip; shorter than asked where the endpoint does not know the last ones."""
-        answers = self.rpc.batch([Request("eth_getBlockByNumber", (hex(number), False)) for number in numbers])
+        answers = self.rpc.batch([RpcRequest("eth_getBlockByNumber", (hex(number), False)) for number in numbers])
         for answer in answers:
             if isinstance(answer, RpcFault):
                 raise answer

@@ -12,7 +12,7 @@ from eth_abi.exceptions import DecodingError
 
 from protocol.chain import abi
 from protocol.chain.reverts import reverted
-from protocol.chain.rpc import Request, Rpc, RpcFault
+from protocol.chain.rpc import Rpc, RpcFault, RpcRequest
 from protocol.chain.structs import (
     Appeal,
     MarketTerms,
@@ -55,7 +55,7 @@ class Reader:
         shape = abi.functions(contract)[function]
         to = self._deployment.address_of(contract)
         calls = [
-            Request("eth_call", ({"to": to, "data": "0x" + shape.encode(*given).hex()}, self._block))
+            RpcRequest("eth_call", ({"to": to, "data": "0x" + shape.encode(*given).hex()}, self._block))
             for given in arguments
         ]
         return [self._decoded(shape, answer) for answer in self._rpc.batch(calls)]

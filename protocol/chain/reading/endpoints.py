@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from protocol.chain.rpc import Request, Rpc, RpcFault
+from protocol.chain.rpc import Rpc, RpcFault, RpcRequest
 from protocol.errors import Misconfigured, Unavailable
 
 Answer = TypeVar("Answer")
@@ -47,7 +47,7 @@ class Endpoints(Rpc):
         """As ``Rpc.call``, of the first endpoint that answers."""
         return self._first(lambda endpoint: endpoint.call(method, *params))
 
-    def batch(self, requests: Sequence[Request]) -> list[Any]:
+    def batch(self, requests: Sequence[RpcRequest]) -> list[Any]:
         """As ``Rpc.batch``, all of it by one endpoint."""
         return self._first(lambda endpoint: endpoint.batch(requests))
 

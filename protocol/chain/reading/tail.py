@@ -34,7 +34,7 @@ from protocol.chain.reading.client import Chain
 from protocol.chain.reading.cursor import Cursor
 from protocol.chain.reading.decoding import log_of
 from protocol.chain.reading.witnesses import confirm_blocks, confirm_range
-from protocol.chain.rpc import Request, RpcFault
+from protocol.chain.rpc import RpcFault, RpcRequest
 from protocol.errors import Misconfigured, Unavailable
 
 FIRST_RANGE = 100
@@ -74,7 +74,7 @@ class _Fetched:
 
     first: int
     last: int
-    requests: tuple[Request, ...]
+    requests: tuple[RpcRequest, ...]
     answers: Future[list[Any]]
 
 
@@ -258,8 +258,8 @@ class Tail:
             raise ValueError("logs out of order")
         return BlockEvents(block, logs)
 
-    def _logs_request(self, **where: str) -> Request:
-        return Request("eth_getLogs", (where | {"address": list(self._chain.deployment.addresses)},))
+    def _logs_request(self, **where: str) -> RpcRequest:
+        return RpcRequest("eth_getLogs", (where | {"address": list(self._chain.deployment.addresses)},))
 
     # Blocks before it
 
@@ -297,8 +297,8 @@ class Tail:
         )
 
 
-def _header_request(number: int) -> Request:
-    return Request("eth_getBlockByNumber", (hex(number), False))
+def _header_request(number: int) -> RpcRequest:
+    return RpcRequest("eth_getBlockByNumber", (hex(number), False))
 
 
 def _sparse(number: int, raws: list[dict[str, Any]], timestamp: int) -> Block:

@@ -13,14 +13,14 @@ from typing import Any
 
 from protocol.chain.block import Block
 from protocol.chain.reading.client import Chain
-from protocol.chain.rpc import Request, Rpc
+from protocol.chain.rpc import Rpc, RpcRequest
 from protocol.errors import Unavailable
 
 RawLogs = Sequence[dict[str, Any]]
 
 
 def confirm_blocks(
-    chain: Chain, blocks: Sequence[Block], requests: Sequence[Request], answers: Sequence[RawLogs]
+    chain: Chain, blocks: Sequence[Block], requests: Sequence[RpcRequest], answers: Sequence[RawLogs]
 ) -> None:
     """Compares the logs of each block, asked for by its hash.
 
@@ -34,7 +34,7 @@ def confirm_blocks(
         _compare(chain, where, answers[place], told)
 
 
-def confirm_range(chain: Chain, requests: Sequence[Request], raws: RawLogs, end: dict[str, Any]) -> None:
+def confirm_range(chain: Chain, requests: Sequence[RpcRequest], raws: RawLogs, end: dict[str, Any]) -> None:
     """Compares the logs of a range with those of other endpoints that have the same block at its end.
 
     ``requests`` are for the headers of the first and the last block, and the logs.
@@ -64,7 +64,7 @@ def _compare(chain: Chain, where: str, mine: RawLogs, told: Sequence[tuple[Rpc, 
         raise Unavailable(f"no second RPC endpoint confirms what {chain.rpc.url} tells of {where}")
 
 
-def _opinion(witness: Rpc, requests: Sequence[Request]) -> list[Any]:
+def _opinion(witness: Rpc, requests: Sequence[RpcRequest]) -> list[Any]:
     """What another endpoint answers; nothing at all where it is out of reach."""
     try:
         return witness.batch(requests)

@@ -11,7 +11,7 @@ from eth_utils.crypto import keccak
 
 from protocol.chain.reading.client import Chain
 from protocol.chain.reverts import Reverted, decode_revert, reverted
-from protocol.chain.rpc import Request, RpcFault
+from protocol.chain.rpc import RpcFault, RpcRequest
 from protocol.chain.writing.calls import Call, pay_native
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.journal import FINAL, MINED, Attempt, Intent, Journal
@@ -129,7 +129,7 @@ class Pending:
         """Of each intent, that of whichever of its transactions was mined."""
         attempts = [attempt for intent in intents for attempt in self.journal.attempts(intent.key)]
         answers = self.chain.rpc.batch(
-            [Request("eth_getTransactionReceipt", ("0x" + attempt.tx_hash.hex(),)) for attempt in attempts]
+            [RpcRequest("eth_getTransactionReceipt", ("0x" + attempt.tx_hash.hex(),)) for attempt in attempts]
         )
         found: dict[str, Receipt] = {}
         for attempt, answer in zip(attempts, answers, strict=True):
@@ -154,7 +154,7 @@ class Pending:
             self._replace_if_stuck(intent)
         for intent in pressed:  # one by one: of many at once a node may take the later nonces first
             raw = self.journal.attempts(intent.key)[-1].raw
-            (answer,) = self.chain.rpc.batch([Request("eth_sendRawTransaction", ("0x" + raw.hex(),))])
+            (answer,) = self.chain.rpc.batch([RpcRequest("eth_sendRawTransaction", ("0x" + raw.hex(),))])
             if not isinstance(answer, RpcFault) or _already_there(answer):
                 self.journal.mark_broadcast(intent.key)
 

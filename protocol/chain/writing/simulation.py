@@ -8,7 +8,7 @@ from typing import Any
 from protocol.chain.block import block_of
 from protocol.chain.reading.client import Chain
 from protocol.chain.reverts import reverted
-from protocol.chain.rpc import Request, RpcFault
+from protocol.chain.rpc import RpcFault, RpcRequest
 from protocol.chain.writing.calls import Call
 from protocol.chain.writing.fees import Fees
 from protocol.errors import Misconfigured, Unavailable
@@ -45,11 +45,11 @@ def simulate(chain: Chain, address: str, fees: Fees, call: Call) -> Simulation:
     asked = fields_of(call, address)
     answers = chain.rpc.batch(
         [
-            Request("eth_call", (asked, "pending")),
-            Request("eth_estimateGas", (asked, "pending")),
-            Request("eth_getBlockByNumber", ("latest", False)),
-            Request("eth_getBalance", (address, "pending")),
-            Request("eth_getTransactionCount", (address, "latest")),
+            RpcRequest("eth_call", (asked, "pending")),
+            RpcRequest("eth_estimateGas", (asked, "pending")),
+            RpcRequest("eth_getBlockByNumber", ("latest", False)),
+            RpcRequest("eth_getBalance", (address, "pending")),
+            RpcRequest("eth_getTransactionCount", (address, "latest")),
         ]
     )
     for answer in answers:

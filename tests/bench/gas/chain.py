@@ -13,7 +13,7 @@ from typing import Any
 from deploy.localnet.processes import free_port
 from deploy.localnet.services import anvil_binary
 from protocol.chain.abi import checksummed
-from protocol.chain.rpc import Request, Rpc, RpcFault
+from protocol.chain.rpc import Rpc, RpcFault, RpcRequest
 from protocol.chain.writing.calls import Call
 from protocol.errors import Rejected, Unavailable
 
@@ -50,7 +50,7 @@ class GasChain:
             nonces = self._nonces([sender for sender, _ in part])
             hashes = self._answers(
                 [
-                    Request("eth_sendTransaction", (_transaction(*one, nonce),))
+                    RpcRequest("eth_sendTransaction", (_transaction(*one, nonce),))
                     for one, nonce in zip(part, nonces, strict=True)
                 ]
             )
@@ -67,10 +67,10 @@ class GasChain:
 
     def _nonces(self, senders: Sequence[str]) -> list[int]:
         """The nonce of each transaction: anvil takes a batch's calls at once, and would give one sender's the same."""
-        known = self._answers([Request("eth_getTransactionCount", (sender, "latest")) for sender in senders])
+        known = self._answers([RpcRequest("eth_getTransactionCount", (sender, "latest")) for sender in senders])
         return [int(nonce, 16) + senders[:place].count(senders[place]) for place, nonce in enumerate(known)]
 
-    def _answers(self, requests: Sequence[Request]) -> list[Any]:
+    def _answers(self, requests: Sequence[RpcRequest]) -> list[Any]:
         answers = self.rpc.batch(requests)
         for answer in answers:
             if isinstance(answer, RpcFault):
@@ -80,7 +80,7 @@ class GasChain:
     def _receipts(self, hashes: Sequence[Any]) -> list[Any]:
         give_up = time.monotonic() + START_SECONDS
         while True:
-            receipts = self._answers([Request("eth_getTransactionReceipt", (each,)) for each in hashes])
+            receipts = self._answers([RpcRequest("eth_getTransactionReceipt", (each,)) for each in hashes])
             if all(receipts):
                 return receipts
             if time.monotonic() > give_up:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from protocol.chain.events import Log
 from protocol.chain.reading.client import Chain
-from protocol.chain.rpc import Request
+from protocol.chain.rpc import RpcRequest
 from protocol.chain.writing.calls import Call
 from protocol.chain.writing.receipts import receipt_of
 
@@ -62,10 +62,10 @@ class Bulk:
     def _nonces(self, senders: set[str]) -> dict[str, int]:
         """The next nonce of each: anvil takes the requests of a batch in any order."""
         asked = list(senders)
-        answers = self._rpc.batch([Request("eth_getTransactionCount", (sender, "latest")) for sender in asked])
+        answers = self._rpc.batch([RpcRequest("eth_getTransactionCount", (sender, "latest")) for sender in asked])
         return {sender: int(answer, 16) for sender, answer in zip(asked, answers, strict=True)}
 
 
-def _request(sender: str, nonce: int, call: Call) -> Request:
+def _request(sender: str, nonce: int, call: Call) -> RpcRequest:
     free = {"gas": hex(GAS), "gasPrice": "0x0", "nonce": hex(nonce)}
-    return Request("eth_sendTransaction", ({"from": sender, "to": call.to, "data": "0x" + call.data.hex(), **free},))
+    return RpcRequest("eth_sendTransaction", ({"from": sender, "to": call.to, "data": "0x" + call.data.hex(), **free},))

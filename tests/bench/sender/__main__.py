@@ -20,7 +20,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from protocol.chain.rpc import Request, Rpc
+from protocol.chain.rpc import Rpc, RpcRequest
 from protocol.node.wallet import Wallet
 from tests.bench.sender.payers import payee
 from tests.bench.sender.proxy import losing_rpc
@@ -117,7 +117,7 @@ def _start(kind: str, url: str, folder: Path, numbers: range, key: str) -> subpr
 
 
 def _counted(kind: str, rpc: Rpc, intents: int, reported: int, seconds: float) -> Came:
-    asked = [Request("eth_getBalance", (payee(number), "latest")) for number in range(intents)]
+    asked = [RpcRequest("eth_getBalance", (payee(number), "latest")) for number in range(intents)]
     wei = [int(answer, 16) for answer in rpc.batch(asked)]
     return Came(kind, sum(wei), sum(each > 1 for each in wei), sum(each == 0 for each in wei), reported, seconds)
 
