@@ -103,7 +103,7 @@ def select(groups: Iterable[Group], newest: int, async_level: int, wanted: int) 
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _PackedRow:
     version: int
     prompt_tokens: tuple[int, ...]
     completion: tuple[int, ...]
@@ -127,7 +127,7 @@ def pack(groups: Sequence[Group], optimizer_steps: int, max_tokens: int) -> list
 def _micro_batches(groups: Sequence[Group], max_tokens: int) -> list[MicroBatch]:
     rows = sorted((row for group in groups for row in _rows(group)), key=lambda row: (row.version, row.length))
     batches: list[MicroBatch] = []
-    pending: list[_Row] = []
+    pending: list[_PackedRow] = []
     for row in rows:
         full = pending and (len(pending) + 1) * row.length > max_tokens
         if pending and (full or pending[0].version != row.version):
@@ -139,13 +139,13 @@ def _micro_batches(groups: Sequence[Group], max_tokens: int) -> list[MicroBatch]
     return batches
 
 
-def _rows(group: Group) -> list[_Row]:
+def _rows(group: Group) -> list[_PackedRow]:
     values = advantages(torch.tensor([group.rewards]))[0].tolist()
     pairs = zip(group.completions, values, strict=True)
-    return [_Row(group.version, group.prompt_tokens, completion, value) for completion, value in pairs]
+    return [_PackedRow(group.version, group.prompt_tokens, completion, value) for completion, value in pairs]
 
 
-def _padded(rows: Sequence[_Row]) -> MicroBatch:
+def _padded(rows: Sequence[_PackedRow]) -> MicroBatch:
     first, width = min(len(row.prompt_tokens) for row in rows), max(row.length for row in rows)
     tokens = [[*row.prompt_tokens, *row.completion, *[0] * (width - row.length)] for row in rows]
     starts_B1 = torch.tensor([[len(row.prompt_tokens)] for row in rows])

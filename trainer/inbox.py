@@ -66,7 +66,7 @@ class _Round:
 
 
 @dataclass(frozen=True, slots=True)
-class Intake:
+class AcceptedJob:
     """Groups of one accepted job, and the reward of every rollout in it."""
 
     round: int
@@ -90,7 +90,7 @@ class Inbox:
         """Forgets everything; the chain tells it again."""
         self.tail = Tail(self.chain)
         self.rounds: dict[int, _Round] = {}
-        self.intake: dict[tuple[int, int], Intake] = {}
+        self.jobs: dict[tuple[int, int], AcceptedJob] = {}
         self.published = 0
 
     def poll(self, oldest_usable: int) -> None:
@@ -114,7 +114,7 @@ class Inbox:
 
     def groups(self) -> list[Group]:
         """Every group at hand, in (round, job, group) order."""
-        return [group for key in sorted(self.intake) for group in self.intake[key].groups]
+        return [group for key in sorted(self.jobs) for group in self.jobs[key].groups]
 
     def _fold(self, log: Log) -> None:
         event: Event = log.event
@@ -148,21 +148,21 @@ class Inbox:
 
     def _drop(self, number: int, jobs: int) -> None:
         for job in jobs_in(jobs):
-            self.intake.pop((number, job), None)
+            self.jobs.pop((number, job), None)
 
     def _forget(self, oldest_usable: int) -> None:
         """Drops rounds whose policy is too old for this step and every later one: refused at intake."""
         for number in [n for n, round_ in self.rounds.items() if round_.policy_version < oldest_usable]:
             del self.rounds[number]
-        for key in [key for key in self.intake if key[0] not in self.rounds]:
-            del self.intake[key]
+        for key in [key for key in self.jobs if key[0] not in self.rounds]:
+            del self.jobs[key]
 
     def _take_in(self) -> None:
         wanted = [
             (number, job)
             for number, round_ in self.rounds.items()
             for job in jobs_in(round_.usable)
-            if (number, job) not in self.intake
+            if (number, job) not in self.jobs
         ]
         for key, data in zip(wanted, self.pool.map(lambda key: self._fetched(*key), wanted), strict=True):
             if data is not None:
@@ -190,7 +190,7 @@ class Inbox:
             round_.consumed |= 1 << job
             self.log.warning("artifact_refused", round=number, job=job, why=str(error))
             return
-        self.intake[number, job] = Intake(number, job, tuple(self._groups(round_, artifact)))
+        self.jobs[number, job] = AcceptedJob(number, job, tuple(self._groups(round_, artifact)))
 
     def _groups(self, round_: _Round, artifact: Artifact) -> Iterable[Group]:
         deployment = self.chain.deployment

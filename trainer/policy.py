@@ -71,12 +71,12 @@ class Policy:
         ``Misconfigured`` where a rollout's version is not kept any more (the caller takes only usable groups).
         """
         prepared = [[(batch, self._tokens(batch)) for batch in batches_of_step] for batches_of_step in batches]
-        tally = _Tally()
+        sums = _StepSums()
         for part in prepared:
-            self._optimize(part, tally)
+            self._optimize(part, sums)
         self._advance()
         staleness = sum((self.version - 1 - b.version) * b.completion_tokens for part in batches for b in part)
-        return tally.record(staleness)
+        return sums.record(staleness)
 
     def _tokens(self, batch: MicroBatch) -> grpo.Tokens:
         """Everything of a micro-batch's loss that the optimizer steps do not change."""
@@ -120,7 +120,7 @@ class Policy:
         output: Any = self.network(**inputs) if weights is None else functional_call(self.network, weights, (), inputs)
         return grpo.logprobs(output.logits, self.rules.temperature)
 
-    def _optimize(self, part: Sequence[tuple[MicroBatch, grpo.Tokens]], tally: _Tally) -> None:
+    def _optimize(self, part: Sequence[tuple[MicroBatch, grpo.Tokens]], sums: _StepSums) -> None:
         """One optimizer step; a gradient that is not finite is thrown away."""
         self.optimizer.zero_grad()
         denominator = sum(batch.completion_tokens for batch, _ in part)
@@ -128,13 +128,13 @@ class Policy:
             referred = self._with_reference(batch, tokens)
             loss = grpo.loss(self._logprobs(batch), referred, self.objective, denominator)
             loss.total.backward()  # type: ignore[no-untyped-call]
-            tally.add(loss)
+            sums.add(loss)
         rate = self.recipe.rate(self.optimizer_steps)
         norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.gradient_clip).item()
-        tally.rate, tally.norm = rate, norm
+        sums.rate, sums.norm = rate, norm
         self.optimizer_steps += 1
         if not math.isfinite(norm):
-            tally.skipped += 1
+            sums.skipped += 1
             return
         for settings in self.optimizer.param_groups:
             settings["lr"] = rate * settings["multiple"]
@@ -194,7 +194,7 @@ def _optimizer(network: torch.nn.Module, recipe: Recipe) -> torch.optim.AdamW:
     return torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay)
 
 
-class _Tally:
+class _StepSums:
     """Sums over the optimizer steps of one training step."""
 
     def __init__(self) -> None:

@@ -62,8 +62,8 @@ def run(
 ) -> None:
     """Run the market until the last step, judge it, leave a report; the last line is JSON."""
     from deploy.adversaries import adversary as known
-    from deploy.localnet.live import View
-    from deploy.localnet.network import Localnet, Options, fresh
+    from deploy.localnet.live import LiveView
+    from deploy.localnet.network import Localnet, NetworkOptions, fresh
     from deploy.localnet.processes import Supervisor
 
     known(adversary)
@@ -71,7 +71,7 @@ def run(
         _run_faulty_committee(seed, root, FAULTY_COMMITTEE if run_file == BUILTIN else run_file, model)
         return
     fresh(root)
-    options = Options(
+    options = NetworkOptions(
         seed,
         steps,
         root,
@@ -83,7 +83,7 @@ def run(
         engine=engine,
     )
     _end_on_signals()
-    with Supervisor(root) as supervisor, View(steps or 0) as view:
+    with Supervisor(root) as supervisor, LiveView(steps or 0) as view:
         network = Localnet(options, supervisor, view)
         view.last_version = network.steps
         network.start(endless=False)
@@ -99,16 +99,16 @@ def run(
 def _run_faulty_committee(seed: int, root: Path, run_file: Path, model: Path | None) -> None:
     """Runs until the worker that a faulty validator condemned is restored; the last line is JSON."""
     from deploy.localnet.faulty_committee import run_until_restored
-    from deploy.localnet.live import View
-    from deploy.localnet.network import Localnet, Options, fresh
+    from deploy.localnet.live import LiveView
+    from deploy.localnet.network import Localnet, NetworkOptions, fresh
     from deploy.localnet.processes import Supervisor
 
     fresh(root)
-    options = Options(
+    options = NetworkOptions(
         seed, None, root, run_file, model=model.absolute() if model else None, evaluate_every=0, faulty_committee=True
     )
     _end_on_signals()
-    with Supervisor(root) as supervisor, View(0) as view:
+    with Supervisor(root) as supervisor, LiveView(0) as view:
         network = Localnet(options, supervisor, view)
         view.last_version = network.steps
         network.start(endless=True)
@@ -135,13 +135,13 @@ def up(
 ) -> None:
     """Bring the market up, print where everything is, and stay until Ctrl-C or `assize localnet down`."""
     from deploy.adversaries import adversary as known
-    from deploy.localnet.live import View
-    from deploy.localnet.network import LOOK_SECONDS, Localnet, Options, fresh
+    from deploy.localnet.live import LiveView
+    from deploy.localnet.network import LOOK_SECONDS, Localnet, NetworkOptions, fresh
     from deploy.localnet.processes import Supervisor
 
     known(adversary)
     fresh(root)
-    options = Options(
+    options = NetworkOptions(
         seed,
         None,
         root,
@@ -154,7 +154,7 @@ def up(
         engine=engine,
     )
     _end_on_signals()
-    with Supervisor(root) as supervisor, View(0) as view:
+    with Supervisor(root) as supervisor, LiveView(0) as view:
         network = Localnet(options, supervisor, view)
         view.last_version = network.steps
         network.start(endless=True)

@@ -19,7 +19,7 @@ from deploy.localnet.parties import (
     VALIDATOR_MARGIN,
     Party,
 )
-from deploy.localnet.services import Layout
+from deploy.localnet.services import NetworkLayout
 from deploy.runs.run_file import RunFile
 from protocol.chain.reading.client import Chain
 from protocol.chain.rpc import Rpc
@@ -45,10 +45,10 @@ class Established:
     trainer: str
 
 
-class Desk:
+class KeyRing:
     """Every party's wallet, and the sending of their transactions while the network is being set up."""
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: NetworkLayout) -> None:
         self.layout = layout
         self.keystores = Keystores(layout.keystores)
 
@@ -76,30 +76,32 @@ class Desk:
             sender.close()
 
 
-def establish(layout: Layout, run_file: RunFile, parties: tuple[Party, ...], say: Callable[[str], None]) -> Established:
-    """Does all of it; ``say`` is told what comes next. The model directory must be there."""
-    desk = Desk(layout)
+def establish(
+    layout: NetworkLayout, run_file: RunFile, parties: tuple[Party, ...], say: Callable[[str], None]
+) -> Established:
+    """Sets everything up, announcing each step through ``say``. The model directory must exist."""
+    keys = KeyRing(layout)
     say("making wallets")
-    desk.make_keys(
+    keys.make_keys(
         [DEPLOYER, REQUESTER, COORDINATOR, TRAINER, TREASURY, *(n for p in parties for n in (p.owner, p.key))]
     )
-    give_gas(layout.rpc_url, [wallet.address for wallet in desk.wallets.values()])
+    give_gas(layout.rpc_url, [wallet.address for wallet in keys.wallets.values()])
     say("deploying the contracts")
-    treasury = desk.wallet(TREASURY).address
-    deploy(layout.rpc_url, desk.wallet(DEPLOYER), TERMS, treasury).save(layout.addresses)
+    treasury = keys.wallet(TREASURY).address
+    deploy(layout.rpc_url, keys.wallet(DEPLOYER), TERMS, treasury).save(layout.addresses)
     chain = Chain.connect(layout.rpc_url, layout.addresses)
     say("registering nodes and bonding their stake")
-    nodes = {party.name: register(desk, chain, party) for party in parties}
+    nodes = {party.name: register(keys, chain, party) for party in parties}
     say("opening and funding the run")
-    run = open_run(desk, chain, layout, run_file)
+    run = open_run(keys, chain, layout, run_file)
     agreed = rules_hash(encode_rules(run_file.rules))
     for party in parties:
         if party.role == "worker":
-            with desk.sender(chain, party.owner) as sender:
+            with keys.sender(chain, party.owner) as sender:
                 actions.join_run(sender, run, nodes[party.name], agreed).carry_out("join")
     chain.close()
-    owners = {party.name: desk.wallet(party.owner).address for party in parties}
-    return Established(run, nodes, owners, desk.wallet(TRAINER).address)
+    owners = {party.name: keys.wallet(party.owner).address for party in parties}
+    return Established(run, nodes, owners, keys.wallet(TRAINER).address)
 
 
 def give_gas(rpc_url: str, addresses: Iterable[str]) -> None:
@@ -110,25 +112,25 @@ def give_gas(rpc_url: str, addresses: Iterable[str]) -> None:
     rpc.close()
 
 
-def register(desk: Desk, chain: Chain, party: Party) -> int:
+def register(keys: KeyRing, chain: Chain, party: Party) -> int:
     """Takes tokens from the faucet, bonds and registers a party's node; returns its id."""
-    with desk.sender(chain, party.owner) as sender:
+    with keys.sender(chain, party.owner) as sender:
         margin = VALIDATOR_MARGIN if party.role == "validator" else 0
         actions.drip(sender, party.bond + margin + party.purse).carry_out("drip")
         role = ROLES[party.role]
-        node = actions.register_node(sender, desk.wallet(party.key), role, party.capacity).carry_out("register").node
+        node = actions.register_node(sender, keys.wallet(party.key), role, party.capacity).carry_out("register").node
         if margin:
             actions.deposit(sender, node, margin).carry_out("margin")
         return node
 
 
-def open_run(desk: Desk, chain: Chain, layout: Layout, run_file: RunFile) -> int:
+def open_run(keys: KeyRing, chain: Chain, layout: NetworkLayout, run_file: RunFile) -> int:
     """Opens the run at its rules, with the model's manifest as version 0, and funds it; returns its id."""
     encoded = encode_rules(run_file.rules)
     layout.rules.write_bytes(encoded)
-    terms = run_file.terms.on_chain(desk.wallet(COORDINATOR).address, desk.wallet(TRAINER).address, rules_hash(encoded))
+    terms = run_file.terms.on_chain(keys.wallet(COORDINATOR).address, keys.wallet(TRAINER).address, rules_hash(encoded))
     root = manifest.from_directory(layout.model, 0).root
-    with desk.sender(chain, REQUESTER) as sender:
+    with keys.sender(chain, REQUESTER) as sender:
         actions.drip(sender, RUN_ESCROW).carry_out("drip")
         run = actions.open_run(sender, terms, root, layout.coordinator_url).carry_out("open").run
         actions.fund_run(sender, run, RUN_ESCROW).carry_out("fund")

@@ -20,7 +20,7 @@ SPARK_WIDTH = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Figures:
     """The market at one moment, from the ledger: counts of jobs, and credits and slashes by provider in wei."""
 
     rounds_open: int
@@ -37,7 +37,7 @@ def tokens(wei: int) -> str:
     return f"{wei / 10**18:,.2f}"
 
 
-class View:
+class LiveView:
     """Shows progress until closed. ``say`` prints a line about what is going on now."""
 
     def __init__(self, last_version: int, interactive: bool | None = None) -> None:
@@ -49,7 +49,7 @@ class View:
         self.started = time.monotonic()
         self.lines_shown = 0
 
-    def __enter__(self) -> View:
+    def __enter__(self) -> LiveView:
         if self.interactive:
             self.live = Live(Text("starting"), console=self.console, refresh_per_second=4, transient=False)
             self.live.start()
@@ -67,50 +67,50 @@ class View:
         else:
             self.live.update(Panel(f"{sentence} …", title="assize", title_align="left"))
 
-    def update(self, metrics: Metrics, standing: Standing) -> None:
+    def update(self, metrics: Metrics, figures: Figures) -> None:
         """Shows where the run stands."""
         if self.live is not None:
-            self.live.update(self._table(metrics, standing))
+            self.live.update(self._table(metrics, figures))
             return
         for step in metrics.steps[self.lines_shown :]:
-            print(f"[{self._elapsed()}] {step_line(step, metrics, standing, self.last_version)}", flush=True)
+            print(f"[{self._elapsed()}] {step_line(step, metrics, figures, self.last_version)}", flush=True)
         self.lines_shown = len(metrics.steps)
 
     def _elapsed(self) -> str:
         minutes, seconds = divmod(int(time.monotonic() - self.started), 60)
         return f"{minutes:d}:{seconds:02d}"
 
-    def _table(self, metrics: Metrics, standing: Standing) -> Panel:
-        figures = Table.grid(padding=(0, 3))
+    def _table(self, metrics: Metrics, figures: Figures) -> Panel:
+        grid = Table.grid(padding=(0, 3))
         step = metrics.steps[-1] if metrics.steps else None
         evaluated = metrics.evaluations[-1] if metrics.evaluations else None
-        figures.add_row("step", f"{step['version'] if step else 0} of {self.last_version}", "elapsed", self._elapsed())
-        figures.add_row(
+        grid.add_row("step", f"{step['version'] if step else 0} of {self.last_version}", "elapsed", self._elapsed())
+        grid.add_row(
             "reward",
             f"{step['reward']:.3f}" if step else "–",
             "held-out accuracy",
             f"{evaluated['accuracy']:.3f} (version {evaluated['version']})" if evaluated else "–",
         )
-        figures.add_row(
+        grid.add_row(
             "staleness",
             f"{step['staleness']:.2f} versions" if step else "–",
             "rounds",
-            f"{standing.rounds_open} open, {standing.rounds_settled} settled",
+            f"{figures.rounds_open} open, {figures.rounds_settled} settled",
         )
-        figures.add_row(
-            "jobs", f"{standing.jobs_accepted} accepted, {standing.jobs_void} void, {standing.jobs_fraud} fraudulent"
+        grid.add_row(
+            "jobs", f"{figures.jobs_accepted} accepted, {figures.jobs_void} void, {figures.jobs_fraud} fraudulent"
         )
         rewards = [float(record["reward"]) for record in metrics.steps][-SPARK_WIDTH:]
         curve = Text(f"reward by step  {spark(rewards)}")
-        return Panel(Group(figures, curve, _money(standing)), title="assize", title_align="left")
+        return Panel(Group(grid, curve, _money(figures)), title="assize", title_align="left")
 
 
-def _money(standing: Standing) -> Table:
+def _money(figures: Figures) -> Table:
     table = Table(box=None, padding=(0, 3))
     for column in ("provider", "credits", "slashed"):
         table.add_column(column, justify="left" if column == "provider" else "right")
-    for provider, credits in standing.credits.items():
-        slashed = standing.slashed.get(provider, 0)
+    for provider, credits in figures.credits.items():
+        slashed = figures.slashed.get(provider, 0)
         style = "red" if slashed else None
         table.add_row(provider, tokens(credits), tokens(slashed) if slashed else "", style=style)
     return table
@@ -121,15 +121,15 @@ def spark(values: list[float]) -> str:
     return "".join(BLOCKS[min(len(BLOCKS) - 1, int(value * len(BLOCKS)))] for value in values)
 
 
-def step_line(step: dict[str, Any], metrics: Metrics, standing: Standing, last_version: int) -> str:
+def step_line(step: dict[str, Any], metrics: Metrics, figures: Figures, last_version: int) -> str:
     """One step as one line."""
     accuracies = [e for e in metrics.evaluations if e["version"] <= step["version"]]
     accuracy = f" accuracy {accuracies[-1]['accuracy']:.3f}@{accuracies[-1]['version']}" if accuracies else ""
-    slashed = sum(standing.slashed.values())
+    slashed = sum(figures.slashed.values())
     return (
         f"step {step['version']}/{last_version} reward {step['reward']:.3f}{accuracy} "
         f"staleness {step['staleness']:.1f} "
-        f"jobs {standing.jobs_accepted} accepted {standing.jobs_void} void {standing.jobs_fraud} fraudulent "
-        f"credits {' '.join(f'{name} {tokens(wei)}' for name, wei in standing.credits.items())}"
+        f"jobs {figures.jobs_accepted} accepted {figures.jobs_void} void {figures.jobs_fraud} fraudulent "
+        f"credits {' '.join(f'{name} {tokens(wei)}' for name, wei in figures.credits.items())}"
         + (f" slashed {tokens(slashed)}" if slashed else "")
     )

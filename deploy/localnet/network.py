@@ -11,12 +11,12 @@ from pathlib import Path
 from deploy.adversaries import ADVERSARIES
 from deploy.localnet import services
 from deploy.localnet.establish import Established, establish
-from deploy.localnet.live import View
+from deploy.localnet.live import LiveView
 from deploy.localnet.outcome import Metrics, Outcome, failures, write_report
 from deploy.localnet.parties import Party, faulty_committee, parties
-from deploy.localnet.processes import Service, Supervisor, free_port, read_state, wait_until_listening
+from deploy.localnet.processes import ProcessSpec, Supervisor, free_port, read_state, wait_until_listening
 from deploy.localnet.scoreboard import Scoreboard
-from deploy.localnet.services import ROOT, Layout, Ports
+from deploy.localnet.services import ROOT, NetworkLayout, Ports
 from deploy.runs.run_file import BUILTIN, RunFile, read_run_file
 from ledger.audit import audit
 from ledger.store.database import Database
@@ -36,7 +36,7 @@ ROUNDS_UNSETTLED = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class NetworkOptions:
     """What a person may choose. ``steps`` None: the run file's; ``ports`` are free ones where not given."""
 
     seed: int = 1
@@ -57,7 +57,7 @@ class Options:
 class Localnet:
     """One network, from nothing to running. Use it under a ``Supervisor``, which ends what it started."""
 
-    def __init__(self, options: Options, supervisor: Supervisor, view: View) -> None:
+    def __init__(self, options: NetworkOptions, supervisor: Supervisor, view: LiveView) -> None:
         self.options, self.supervisor, self.view = options, supervisor, view
         self.started = time.monotonic()
         self.run_file: RunFile = read_run_file(options.run_file)
@@ -70,7 +70,7 @@ class Localnet:
             relay=free_port(),
             ledger=free_port(options.ledger_port),
         )
-        self.layout = Layout(options.root, ports, options.run_file, options.root / "rules.json")
+        self.layout = NetworkLayout(options.root, ports, options.run_file, options.root / "rules.json")
         jobs = self.run_file.terms.jobs_per_round
         self.parties: tuple[Party, ...] = (
             faulty_committee(ROUNDS_UNSETTLED * jobs)
@@ -107,7 +107,7 @@ class Localnet:
             return
         self.view.say("making the built-in model by imitation of flawed working")
         words = services.assize("trainer", "make", str(self.layout.model), "--seed", str(self.options.seed))
-        making, said = Service("model", words), 0
+        making, said = ProcessSpec("model", words), 0
         self.supervisor.start(making)
         status = None
         while status is None:
@@ -152,7 +152,7 @@ class Localnet:
     def watch(self) -> None:
         """Shows where things stand, once; tells of services that fell, and starts those asked for."""
         self.scoreboard.refresh()
-        self.view.update(self.metrics(), self.scoreboard.standing())
+        self.view.update(self.metrics(), self.scoreboard.figures())
         for name in self.supervisor.serve_requests():
             self.view.say(f"started {name} again")
         for name, status in self.supervisor.fallen():
@@ -195,7 +195,7 @@ class Localnet:
     def _let_rounds_end(self) -> None:
         self.view.say("letting the last rounds settle")
         deadline = time.monotonic() + SETTLING_SECONDS
-        while self.scoreboard.tally().rounds_unsettled and time.monotonic() < deadline:
+        while self.scoreboard.run_figures().rounds_unsettled and time.monotonic() < deadline:
             self.watch()
             time.sleep(LOOK_SECONDS)
 
@@ -210,25 +210,25 @@ class Localnet:
 
     def outcome(self, verdict: str) -> Outcome:
         """The run in figures."""
-        metrics, tally = self.metrics(), self.scoreboard.tally()
+        metrics, figures = self.metrics(), self.scoreboard.run_figures()
         wall = metrics.evaluations[-1]["time"] - metrics.evaluations[0]["time"]
         return Outcome(
             accuracy_before=metrics.evaluations[0]["accuracy"],
             accuracy_after=metrics.evaluations[-1]["accuracy"],
-            steps=tally.steps,
-            rounds=tally.rounds,
-            rollouts_accepted=tally.rollouts_accepted,
-            rollouts_trained=tally.rollouts_trained,
-            rollouts_fraud=tally.rollouts_fraud,
-            rollouts_void=tally.rollouts_void,
-            cheat_slashed_wei=tally.cheat_slashed_wei,
-            cheat_rollouts_trained=tally.cheat_rollouts_trained,
-            cheat_rounds_before_caught=tally.cheat_rounds_before_caught,
-            honest_slashed_wei=tally.honest_slashed_wei,
-            penalties_wei=tally.penalties_wei,
-            credits=tally.credits,
+            steps=figures.steps,
+            rounds=figures.rounds,
+            rollouts_accepted=figures.rollouts_accepted,
+            rollouts_trained=figures.rollouts_trained,
+            rollouts_fraud=figures.rollouts_fraud,
+            rollouts_void=figures.rollouts_void,
+            cheat_slashed_wei=figures.cheat_slashed_wei,
+            cheat_rollouts_trained=figures.cheat_rollouts_trained,
+            cheat_rounds_before_caught=figures.cheat_rounds_before_caught,
+            honest_slashed_wei=figures.honest_slashed_wei,
+            penalties_wei=figures.penalties_wei,
+            credits=figures.credits,
             audit=verdict,
-            rollouts_per_second=round(tally.rollouts_submitted / max(wall, 1e-9), 1),
+            rollouts_per_second=round(figures.rollouts_submitted / max(wall, 1e-9), 1),
             wall_seconds=round(time.monotonic() - self.started, 1),
             seed=self.options.seed,
         )

@@ -18,11 +18,11 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 
 from protocol.errors import Misconfigured, Unavailable
 
@@ -45,7 +45,7 @@ CHILD_ENVIRONMENT = {
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class ProcessSpec:
     """One process: its command, what it adds to the environment, and the HTTP address it serves, if any.
 
     ``scratch`` is a folder of its own that is of no use once it has ended: it is removed then.
@@ -63,7 +63,7 @@ class Supervisor:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.services: dict[str, Service] = {}
+        self.services: dict[str, ProcessSpec] = {}
         self.children: dict[str, subprocess.Popen[bytes]] = {}
         self.reported: set[str] = set()
         for folder in ("logs", "requests"):
@@ -75,7 +75,7 @@ class Supervisor:
     def __exit__(self, *_: object) -> None:
         self.end_all()
 
-    def start(self, service: Service) -> None:
+    def start(self, service: ProcessSpec) -> None:
         """Starts ``service``; its output goes to ``logs/NAME.log``."""
         self.services[service.name] = service
         with (self.root / "logs" / f"{service.name}.log").open("ab") as log:
@@ -115,11 +115,11 @@ class Supervisor:
             self.write_state()
         return ended
 
-    def status(self, service: Service) -> int | None:
+    def status(self, service: ProcessSpec) -> int | None:
         """The exit status of a service, None while it runs."""
         return self.children[service.name].poll()
 
-    def output(self, service: Service) -> list[str]:
+    def output(self, service: ProcessSpec) -> list[str]:
         """The lines a service has written so far."""
         return (self.root / "logs" / f"{service.name}.log").read_text(errors="replace").splitlines()
 
@@ -151,8 +151,8 @@ class Supervisor:
 
     def end_all(self) -> None:
         """Ends every service, last started first; the chain and the queue go last."""
-        for child in self.children.values():
-            if child.args[0] and child.poll() is None and not _is_foundation(child):
+        for name, child in self.children.items():
+            if child.poll() is None and not _is_foundation(self.services[name]):
                 signal_group(child, signal.SIGTERM)
         for name in reversed(list(self.children)):
             self.end(name)
@@ -180,10 +180,9 @@ class Supervisor:
         return "\n".join(text.splitlines()[-lines:])
 
 
-def _is_foundation(child: subprocess.Popen[bytes]) -> bool:
-    """True for the chain and the queue, which the others need while they end."""
-    command = str(child.args[0] if isinstance(child.args, Sequence) else child.args)
-    return command.endswith(("anvil", "redis-server"))
+def _is_foundation(service: ProcessSpec) -> bool:
+    """Returns whether this is the chain or the queue, which the other services need while they shut down."""
+    return service.argv[0].endswith(("anvil", "redis-server"))
 
 
 def _die_with_parent() -> None:
@@ -221,7 +220,7 @@ def _is_free(port: int) -> bool:
         return True
 
 
-def wait_until_listening(service: Service, port: int, supervisor: Supervisor, seconds: float = 60.0) -> None:
+def wait_until_listening(service: ProcessSpec, port: int, supervisor: Supervisor, seconds: float = 60.0) -> None:
     """Returns once something listens on ``port``; raises ``Unavailable`` with the end of the log where nothing does."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

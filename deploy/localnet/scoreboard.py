@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deploy.localnet.live import Standing
+from deploy.localnet.live import Figures
 from deploy.localnet.parties import Party
 from ledger import facts
 from ledger.book import MemoryBook
@@ -19,7 +19,7 @@ REFUSED = ("fraud", "void")
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class RunFigures:
     """The outcome's figures that follow from the chain; rollouts, and wei."""
 
     rounds: int
@@ -59,11 +59,11 @@ class Scoreboard:
             else:
                 fold_all(self.book, (log for block in blocks for log in block.logs))
 
-    def standing(self) -> Standing:
+    def figures(self) -> Figures:
         """The live view's figures."""
         jobs = [job.verdict for job in self.book.all(facts.Job)]
         rounds = [round_.state for round_ in self.book.all(facts.Round) if not round_.parent]
-        return Standing(
+        return Figures(
             rounds_open=sum(state not in OVER for state in rounds),
             rounds_settled=rounds.count("settled"),
             jobs_accepted=jobs.count("accepted"),
@@ -73,13 +73,13 @@ class Scoreboard:
             slashed={party.name: self._slashed(party) for party in self.parties},
         )
 
-    def tally(self) -> Tally:
+    def run_figures(self) -> RunFigures:
         """The outcome's figures."""
         rounds = [round_ for round_ in self.book.all(facts.Round) if not round_.parent]
         jobs = list(self.book.all(facts.Job))
         trained = {(each.round, job) for each in self.book.all(facts.Consumption) for job in jobs_in(each.jobs)}
         cheats = {self.nodes[party.name] for party in self.parties if party.adversary}
-        return Tally(
+        return RunFigures(
             rounds=len(rounds),
             rounds_unsettled=sum(round_.state not in OVER for round_ in rounds),
             steps=max((each.version for each in self.book.all(facts.Checkpoint)), default=0),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from deploy.localnet.parties import COORDINATOR, TRAINER, Party
-from deploy.localnet.processes import Service
+from deploy.localnet.processes import ProcessSpec
 from protocol.errors import Misconfigured
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,7 +29,7 @@ class Ports:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class NetworkLayout:
     """Where things are: ``root`` is the network's state folder, ``run`` the run's id once it is open."""
 
     root: Path
@@ -106,22 +106,24 @@ def assize(*words: str) -> tuple[str, ...]:
     return (sys.executable, str(ROOT / "assize.py"), *words)
 
 
-def anvil(ports: Ports, root: Path) -> Service:
+def anvil(ports: Ports, root: Path) -> ProcessSpec:
     """The chain: blocks as soon as there are transactions. It keeps a file for each, and leaves them when it ends."""
     states = root / "state" / "chain"
     argv = (anvil_binary(), "--port", str(ports.chain), "--silent", "--order", "fifo", "--cache-path", str(states))
-    return Service("chain", argv, url=f"http://127.0.0.1:{ports.chain}", scratch=states)
+    return ProcessSpec("chain", argv, url=f"http://127.0.0.1:{ports.chain}", scratch=states)
 
 
-def redis(ports: Ports, root: Path) -> Service:
+def redis(ports: Ports, root: Path) -> ProcessSpec:
     """The coordinator's leases and notifications, the validators' queue; nothing in it needs to outlive a restart."""
     folder = root / "state" / "redis"
     folder.mkdir(parents=True, exist_ok=True)
     argv = (redis_binary(), "--port", str(ports.redis), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder))
-    return Service("redis", argv, url=f"redis://127.0.0.1:{ports.redis}/0")
+    return ProcessSpec("redis", argv, url=f"redis://127.0.0.1:{ports.redis}/0")
 
 
-def coordinator(layout: Layout, jobs_per_round: int, workers: int, last_version: int | None) -> tuple[Service, Service]:
+def coordinator(
+    layout: NetworkLayout, jobs_per_round: int, workers: int, last_version: int | None
+) -> tuple[ProcessSpec, ProcessSpec]:
     """The coordinator's two processes: API and driver."""
     relays = f'["{layout.relay_url}"]'
     settings = layout.settings(
@@ -140,12 +142,12 @@ def coordinator(layout: Layout, jobs_per_round: int, workers: int, last_version:
         **({} if last_version is None else {"last_version": last_version}),
     )
     return (
-        Service("coordinator", assize("coordinator", "serve"), settings, layout.coordinator_url),
-        Service("coordinator-driver", assize("coordinator", "drive"), settings),
+        ProcessSpec("coordinator", assize("coordinator", "serve"), settings, layout.coordinator_url),
+        ProcessSpec("coordinator-driver", assize("coordinator", "drive"), settings),
     )
 
 
-def relay(layout: Layout, trainer: str) -> Service:
+def relay(layout: NetworkLayout, trainer: str) -> ProcessSpec:
     """Passes weights on from the trainer."""
     settings = {
         "ASSIZE_RELAY_UPSTREAM": layout.origin_url,
@@ -155,7 +157,7 @@ def relay(layout: Layout, trainer: str) -> Service:
         "ASSIZE_RELAY_STATE_DIR": str(layout.state("relay")),
         "ASSIZE_RELAY_PORT": str(layout.ports.relay),
     }
-    return Service("relay", assize("relay", "serve"), settings, layout.relay_url)
+    return ProcessSpec("relay", assize("relay", "serve"), settings, layout.relay_url)
 
 
 def ledger_database(root: Path) -> str:
@@ -163,14 +165,14 @@ def ledger_database(root: Path) -> str:
     return f"sqlite:///{root / 'ledger.db'}"
 
 
-def ledger(layout: Layout) -> Service:
+def ledger(layout: NetworkLayout) -> ProcessSpec:
     """The ledger's read-only API."""
     words = ("ledger", "serve", "--rpc", layout.rpc_url, "--addresses", str(layout.addresses))
     more = ("--db", ledger_database(layout.root), "--port", str(layout.ports.ledger))
-    return Service("ledger", assize(*words, *more), url=layout.ledger_url)
+    return ProcessSpec("ledger", assize(*words, *more), url=layout.ledger_url)
 
 
-def worker(layout: Layout, party: Party) -> Service:
+def worker(layout: NetworkLayout, party: Party) -> ProcessSpec:
     """An honest worker, or one that cheats."""
     settings = layout.settings(
         "ASSIZE_WORKER_",
@@ -181,19 +183,19 @@ def worker(layout: Layout, party: Party) -> Service:
         engine=party.engine,
     )
     if party.adversary is not None:
-        return Service(party.name, (sys.executable, "-m", "deploy.adversaries", party.adversary), settings)
-    return Service(party.name, assize("worker", "run"), settings)
+        return ProcessSpec(party.name, (sys.executable, "-m", "deploy.adversaries", party.adversary), settings)
+    return ProcessSpec(party.name, assize("worker", "run"), settings)
 
 
-def validator(layout: Layout, party: Party) -> Service:
+def validator(layout: NetworkLayout, party: Party) -> ProcessSpec:
     """An honest validator, or a faulty one."""
     settings = layout.settings("ASSIZE_VALIDATOR_", party.name, party.key, coordinator_url=layout.coordinator_url)
     if party.adversary is not None:
-        return Service(party.name, (sys.executable, "-m", "deploy.adversaries", party.adversary), settings)
-    return Service(party.name, assize("validator", "run"), settings)
+        return ProcessSpec(party.name, (sys.executable, "-m", "deploy.adversaries", party.adversary), settings)
+    return ProcessSpec(party.name, assize("validator", "run"), settings)
 
 
-def trainer(layout: Layout, seed: int, **more: object) -> Service:
+def trainer(layout: NetworkLayout, seed: int, **more: object) -> ProcessSpec:
     """The trainer and its origin."""
     settings = layout.settings(
         "ASSIZE_TRAINER_",
@@ -207,7 +209,7 @@ def trainer(layout: Layout, seed: int, **more: object) -> Service:
         seed=seed,
         **more,
     )
-    return Service("trainer", assize("trainer", "run"), settings, layout.origin_url)
+    return ProcessSpec("trainer", assize("trainer", "run"), settings, layout.origin_url)
 
 
 def anvil_binary() -> str:

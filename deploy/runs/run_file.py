@@ -21,10 +21,10 @@ from trainer.settings import read_recipe
 BUILTIN = Path(__file__).with_name("builtin.toml")
 
 
-class Terms(BaseModel):
+class RunFileTerms(BaseModel):
     """What the requester offers; the fields of ``IMarket.RunTerms`` that do not name somebody. Amounts in wei."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", title="terms")
 
     jobs_per_round: int = Field(ge=1, le=256)
     price_per_unit: int = Field(ge=0)
@@ -63,7 +63,7 @@ class RunFile:
 
     path: Path
     rules: Rules
-    terms: Terms
+    terms: RunFileTerms
     recipe: Recipe
 
 
@@ -75,7 +75,7 @@ def read_run_file(path: Path = BUILTIN) -> RunFile:
         raise Misconfigured(f"cannot read the run file {path}: {error}") from error
     try:
         rules = _rules(path, tables.get("rules", {}))
-        terms = Terms.model_validate(tables.get("terms", {}))
+        terms = RunFileTerms.model_validate(tables.get("terms", {}))
         return RunFile(path, rules, terms, read_recipe(path))
     except ValidationError as error:
         first = error.errors()[0]

@@ -1,9 +1,9 @@
-"""Multi-digit sums with the working written out, column by column from the right.
+r"""Multi-digit sums with the working written out, column by column from the right.
 
-    prompt      347+586\\n
-    completion  7+6+0=13,3c1\\n        digits of the column, carry in = two-digit sum, digit written c carry out
-                4+8+1=13,3c1\\n
-                3+5+1=09,9c0\\n
+    prompt      347+586\n
+    completion  7+6+0=13,3c1\n        digits of the column, carry in = two-digit sum, digit written c carry out
+                4+8+1=13,3c1\n
+                3+5+1=09,9c0\n
                 answer 0933            last carry and the written digits, always one digit longer than the operands
 
 Three digits make 50 characters and the end-of-text, so that a completion fills a 32-row proof chunk. The answer has a

@@ -28,7 +28,7 @@ _SUCCESS_FLOOR = 0.05
 
 
 @dataclass(slots=True)
-class Standing:
+class SourceHealth:
     """What is known of one source. ``bytes_per_second`` is None until it has served; rests end at ``rests_until``."""
 
     success: float = 1.0
@@ -52,7 +52,7 @@ class Sources:
                 raise Misconfigured(f"{url!r} is no source of weights; give http:// or https:// and a host")
         if not urls:
             raise Misconfigured("there is no source of weights; name at least one relay or the origin")
-        self.standings = {url.rstrip("/"): Standing() for url in urls}
+        self.health_by_url = {url.rstrip("/"): SourceHealth() for url in urls}
         self._clock, self._random = clock, random or Random()
         self._lock = threading.Lock()
         limits = httpx.Limits(max_keepalive_connections=64, keepalive_expiry=60.0)
@@ -60,8 +60,8 @@ class Sources:
 
     @property
     def urls(self) -> list[str]:
-        """Every source, whatever its standing."""
-        return list(self.standings)
+        """Every source, whatever its health."""
+        return list(self.health_by_url)
 
     def close(self) -> None:
         """Closes the connections; requests under way fail."""
@@ -71,8 +71,8 @@ class Sources:
         """Draws a source by weight among those not ``excluded``; None where none is left."""
         with self._lock:
             now = self._clock()
-            left = {url: standing for url, standing in self.standings.items() if url not in excluded}
-            awake = {url: standing for url, standing in left.items() if standing.rests_until <= now}
+            left = {url: health for url, health in self.health_by_url.items() if url not in excluded}
+            awake = {url: health for url, health in left.items() if health.rests_until <= now}
             pool = awake or left
             if not pool:
                 return None
@@ -141,30 +141,30 @@ class Sources:
 
     def _count(self, url: str, requests: int) -> None:
         with self._lock:
-            self.standings[url].in_flight += requests
+            self.health_by_url[url].in_flight += requests
 
     def _served(self, url: str, size: int, seconds: float) -> None:
         with self._lock:
-            standing = self.standings[url]
+            health = self.health_by_url[url]
             measured = size / max(seconds, 1e-6)
-            before = measured if standing.bytes_per_second is None else standing.bytes_per_second
-            standing.bytes_per_second = MEMORY * before + (1 - MEMORY) * measured
-            standing.success = MEMORY * standing.success + (1 - MEMORY)
-            standing.failures, standing.rests_until = 0, 0.0
+            before = measured if health.bytes_per_second is None else health.bytes_per_second
+            health.bytes_per_second = MEMORY * before + (1 - MEMORY) * measured
+            health.success = MEMORY * health.success + (1 - MEMORY)
+            health.failures, health.rests_until = 0, 0.0
 
     def _failed(self, url: str, rest_seconds: float) -> None:
         with self._lock:
-            standing = self.standings[url]
-            standing.success *= MEMORY
-            standing.failures += 1
-            rest = min(rest_seconds * 2.0 ** min(standing.failures - 1, 16), LONGEST_REST_SECONDS)
-            standing.rests_until = self._clock() + rest
+            health = self.health_by_url[url]
+            health.success *= MEMORY
+            health.failures += 1
+            rest = min(rest_seconds * 2.0 ** min(health.failures - 1, 16), LONGEST_REST_SECONDS)
+            health.rests_until = self._clock() + rest
 
 
-def weights(standings: Sequence[Standing]) -> list[float]:
+def weights(sources: Sequence[SourceHealth]) -> list[float]:
     """Returns how often each should be drawn; one never measured counts as the fastest known, so that it is tried."""
-    fastest = max((standing.bytes_per_second or 0.0 for standing in standings), default=0.0) or 1.0
+    fastest = max((health.bytes_per_second or 0.0 for health in sources), default=0.0) or 1.0
     return [
-        max(standing.success, _SUCCESS_FLOOR) * (standing.bytes_per_second or fastest) / (1 + standing.in_flight)
-        for standing in standings
+        max(health.success, _SUCCESS_FLOOR) * (health.bytes_per_second or fastest) / (1 + health.in_flight)
+        for health in sources
     ]

@@ -98,11 +98,11 @@ def _ledger(network: Network) -> Iterator[str]:
 def _honest(network: Network) -> Iterator[str]:
     """M: nobody honest lost a bond to fraud, and nothing a cheat did was trained on."""
     network.scoreboard.refresh()
-    tally = network.scoreboard.tally()
-    if tally.honest_slashed_wei:
-        yield f"M: honest nodes were slashed {tally.honest_slashed_wei} wei for fraud"
-    if tally.cheat_rollouts_trained:
-        yield f"G: {tally.cheat_rollouts_trained} rollouts of a cheat were trained on"
+    figures = network.scoreboard.run_figures()
+    if figures.honest_slashed_wei:
+        yield f"M: honest nodes were slashed {figures.honest_slashed_wei} wei for fraud"
+    if figures.cheat_rollouts_trained:
+        yield f"G: {figures.cheat_rollouts_trained} rollouts of a cheat were trained on"
 
 
 def _audited(chain: Chain, database: Database) -> Any:

@@ -15,9 +15,9 @@ from typing import Any
 
 import psutil
 
-from deploy.localnet.live import View
-from deploy.localnet.network import Localnet, Options
-from deploy.localnet.processes import Service, Supervisor, signal_group, wait_until_listening
+from deploy.localnet.live import LiveView
+from deploy.localnet.network import Localnet, NetworkOptions
+from deploy.localnet.processes import ProcessSpec, Supervisor, signal_group, wait_until_listening
 from protocol.chain.rpc import Rpc
 from protocol.errors import Unavailable
 from tests.chaos.between import Answer, Asked, Between, path_of
@@ -49,7 +49,7 @@ class Interposed(Supervisor):
         self.chain_url = self.chain_instead = "-"
         self.more: dict[str, Mapping[str, str]] = {}
 
-    def start(self, service: Service) -> None:
+    def start(self, service: ProcessSpec) -> None:
         """Starts it with other URLs."""
         changed = replace(
             service,
@@ -78,7 +78,7 @@ class Network(Localnet):
 
     def __init__(self, root: Path, model: Path) -> None:
         supervisor = Interposed(root)
-        super().__init__(Options(root=root, model=model), supervisor, _Silent(0))
+        super().__init__(NetworkOptions(root=root, model=model), supervisor, _Silent(0))
         ports = self.layout.ports
         self._hearing = threading.Lock()
         self._acknowledged: list[Acknowledged] = []
@@ -226,7 +226,7 @@ def make_small_model(directory: Path) -> None:
     make_builtin(directory, 3, warmup=Warmup(steps=320, slip=0.1))
 
 
-class _Silent(View):
+class _Silent(LiveView):
     """Shows nothing: what stands on the screen is the faults."""
 
     def __init__(self, last_version: int) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from deploy.localnet.processes import Service, Supervisor, free_port, read_state, wait_until_listening
+from deploy.localnet.processes import ProcessSpec, Supervisor, free_port, read_state, wait_until_listening
 from protocol.errors import Misconfigured, Unavailable
 from tests.conftest import ROOT
 
@@ -33,12 +33,12 @@ def supervisor(tmp_path: Path) -> Iterator[Supervisor]:
         yield made
 
 
-def python(name: str, script: str, **environment: str) -> Service:
-    return Service(name, (sys.executable, "-c", script), environment)
+def python(name: str, script: str, **environment: str) -> ProcessSpec:
+    return ProcessSpec(name, (sys.executable, "-c", script), environment)
 
 
-def sleeper(name: str) -> Service:
-    return Service(name, ("sleep", "60"))
+def sleeper(name: str) -> ProcessSpec:
+    return ProcessSpec(name, ("sleep", "60"))
 
 
 def wait_for(holds: Callable[[], object], seconds: float = 10.0) -> None:
@@ -112,8 +112,8 @@ def test_what_a_child_started_ends_with_it(supervisor: Supervisor) -> None:
 
 def test_children_die_with_a_supervisor_that_was_killed_outright(tmp_path: Path) -> None:
     script = (
-        "import sys, time; from pathlib import Path; from deploy.localnet.processes import Service, Supervisor;"
-        "s = Supervisor(Path(sys.argv[1])); s.start(Service('sleeper', ('sleep', '60')));"
+        "import sys, time; from pathlib import Path; from deploy.localnet.processes import ProcessSpec, Supervisor;"
+        "s = Supervisor(Path(sys.argv[1])); s.start(ProcessSpec('sleeper', ('sleep', '60')));"
         "print(s.children['sleeper'].pid, flush=True); time.sleep(60)"
     )
     with subprocess.Popen(
@@ -150,7 +150,7 @@ def test_another_terminal_may_ask_for_a_service_to_be_started_again(supervisor: 
 
 def test_the_state_file_says_what_runs_and_is_void_once_its_supervisor_is_gone(supervisor: Supervisor) -> None:
     assert read_state(supervisor.root) is None
-    supervisor.start(Service("web", ("sleep", "60"), url="http://127.0.0.1:1"))
+    supervisor.start(ProcessSpec("web", ("sleep", "60"), url="http://127.0.0.1:1"))
     state = read_state(supervisor.root)
     assert state is not None
     assert state["services"] == {"web": {"pid": supervisor.children["web"].pid, "url": "http://127.0.0.1:1"}}

@@ -43,31 +43,31 @@ def scoreboard(story: Story) -> Scoreboard:
 def test_the_figures_are_those_of_the_chain(story: Story) -> None:
     board = scoreboard(story)
     board.refresh()
-    tally = board.tally()
-    assert (tally.rounds, tally.rounds_unsettled, tally.steps) == (3, 0, 3)
-    assert tally.rollouts_accepted == tally.rollouts_trained == 2 * ROLLOUTS
-    assert tally.rollouts_fraud == 2 * ROLLOUTS
-    assert tally.rollouts_submitted == 5 * ROLLOUTS
-    assert (tally.cheat_rollouts_trained, tally.cheat_rounds_before_caught) == (0, 0)
-    assert tally.cheat_slashed_wei >= TOKEN
-    assert tally.honest_slashed_wei == 0
-    assert tally.penalties_wei > 0, "jurors stayed away"
-    assert tally.credits["worker-1"] > 0
-    assert tally.credits["cheat"] == 0
+    figures = board.run_figures()
+    assert (figures.rounds, figures.rounds_unsettled, figures.steps) == (3, 0, 3)
+    assert figures.rollouts_accepted == figures.rollouts_trained == 2 * ROLLOUTS
+    assert figures.rollouts_fraud == 2 * ROLLOUTS
+    assert figures.rollouts_submitted == 5 * ROLLOUTS
+    assert (figures.cheat_rollouts_trained, figures.cheat_rounds_before_caught) == (0, 0)
+    assert figures.cheat_slashed_wei >= TOKEN
+    assert figures.honest_slashed_wei == 0
+    assert figures.penalties_wei > 0, "jurors stayed away"
+    assert figures.credits["worker-1"] > 0
+    assert figures.credits["cheat"] == 0
 
 
 def test_looking_twice_counts_nothing_twice_and_the_live_view_agrees(story: Story) -> None:
     board = scoreboard(story)
     board.refresh()
-    first = board.tally()
+    first = board.run_figures()
     board.refresh()
-    assert board.tally() == first
-    standing = board.standing()
-    assert standing.jobs_accepted * ROLLOUTS == first.rollouts_accepted
-    assert standing.jobs_fraud * ROLLOUTS == first.rollouts_fraud
-    assert standing.credits == first.credits
-    assert standing.rounds_open == 0
-    assert sum(standing.slashed.values()) == first.cheat_slashed_wei + first.penalties_wei
+    assert board.run_figures() == first
+    shown = board.figures()
+    assert shown.jobs_accepted * ROLLOUTS == first.rollouts_accepted
+    assert shown.jobs_fraud * ROLLOUTS == first.rollouts_fraud
+    assert shown.credits == first.credits
+    assert shown.rounds_open == 0
+    assert sum(shown.slashed.values()) == first.cheat_slashed_wei + first.penalties_wei
 
 
 def job(round_: int, node: int, verdict: str) -> facts.Job:

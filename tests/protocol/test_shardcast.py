@@ -21,7 +21,7 @@ from protocol.transport.chunks import ChunkStore
 from protocol.transport.relay import Relay
 from protocol.transport.shardcast import Authority, fetch_checkpoint, publish
 from protocol.transport.shardcast_server import create_app
-from protocol.transport.sources import Sources, Standing, weights
+from protocol.transport.sources import SourceHealth, Sources, weights
 from protocol.wire import manifest as manifests
 
 CHAIN_ID, RUN = 31337, 1
@@ -168,7 +168,7 @@ def test_flipped_chunk_bytes_from_one_relay_are_taken_from_another(tmp_path, mod
     destination = fetch_from(sources, signed, authority, ChunkStore(tmp_path / "mine"), tmp_path / "1")
     sources.close()
     assert contents(destination) == contents(model)
-    assert sources.standings[liar].success <= sources.standings[honest].success
+    assert sources.health_by_url[liar].success <= sources.health_by_url[honest].success
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,12 @@ def test_sources_must_be_urls():
 
 
 def test_a_source_is_drawn_by_success_and_bandwidth_and_an_untried_one_is_tried():
-    fast, slow, failing, untried = Standing(1.0, 8e6), Standing(1.0, 1e6), Standing(0.1, 8e6), Standing()
+    fast, slow, failing, untried = (
+        SourceHealth(1.0, 8e6),
+        SourceHealth(1.0, 1e6),
+        SourceHealth(0.1, 8e6),
+        SourceHealth(),
+    )
     drawn = weights([fast, slow, failing, untried])
     assert drawn[0] == drawn[3] > drawn[1] > drawn[2] > 0
 
