@@ -21,7 +21,7 @@ PARTS: dict[str, tuple[str, str, str]] = {
     "worker": ("worker.commands", "app", "Generate rollouts and earn credits; doctor."),
     "validator": ("validator.commands", "app", "Judge rollouts and vote."),
     "trainer": ("trainer.commands", "app", "Train on accepted rollouts, publish weights; make the built-in model."),
-    "relay": ("protocol.node.commands.relay", "app", "Pass verified weights on."),
+    "relay": ("protocol.node.commands.relay", "app", "Relay verified weights."),
     "ledger": ("ledger.commands.app", "app", "Rebuild and audit everything from the chain alone."),
 }
 

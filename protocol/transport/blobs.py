@@ -13,7 +13,7 @@ import contextlib
 import os
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 import httpx
 
 from protocol.errors import Rejected, Unavailable
-from protocol.transport.urls import is_http
+from protocol.transport.http import is_http, pieces, reaching
 
 LONGEST_FETCH_SECONDS = 120.0
 """A single download is given up after this time, however steadily bytes arrive."""
@@ -86,7 +86,8 @@ class DirectoryBlobs:
             return None
         except OSError as error:
             raise Unavailable(f"cannot read from the blob store {self.directory}: {error.strerror}") from error
-        _check_size(len(data), limit, str(self.directory))
+        if len(data) > limit:
+            raise Rejected(f"the blob 0x{root.hex()} has more than {limit} bytes")
         return data
 
     def has(self, root: bytes) -> bool:
@@ -120,7 +121,10 @@ class HttpBlobs:
     def get(self, root: bytes, limit: int) -> bytes | None:
         """Returns the blob under ``root``, or None. See `Blobs.get`; reading stops at the limit."""
         url = self._address(root)
-        with _reaching(self._url), self._client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as response:
+        with (
+            reaching(self._url[:160]),
+            self._client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as response,
+        ):
             if response.status_code == 404:
                 return None
             _expect(response, {200})
@@ -145,15 +149,14 @@ class HttpBlobs:
         content: bytes | None = None,
         headers: dict[str, str] | None = None,
     ) -> int:
-        with _reaching(self._url):
+        with reaching(self._url[:160]):
             response = self._client.request(method, self._address(root), content=content, headers=headers)
             return _expect(response, expected)
 
     def _read(self, response: httpx.Response, limit: int) -> bytes:
         started, data = time.monotonic(), bytearray()
-        for piece in response.iter_raw():
+        for piece in pieces(response, limit, self._url[:160]):
             data += piece
-            _check_size(len(data), limit, self._url[:160])
             if time.monotonic() - started > LONGEST_FETCH_SECONDS:
                 raise Unavailable(f"{self._url[:160]} is too slow: download exceeded {LONGEST_FETCH_SECONDS:g} s")
         return bytes(data)
@@ -234,24 +237,10 @@ class BlobStores:
         return SCHEMES[name]
 
 
-def _check_size(size: int, limit: int, place: str) -> None:
-    if size > limit:
-        raise Rejected(f"the blob at {place} has more than {limit} bytes")
-
-
 def _expect(response: httpx.Response, expected: Collection[int]) -> int:
     if response.status_code not in expected:
         raise Unavailable(f"{str(response.url)[:160]} answered {response.status_code}")
     return response.status_code
-
-
-@contextlib.contextmanager
-def _reaching(url: str) -> Iterator[None]:
-    """Turns failures of the connection into `Unavailable`."""
-    try:
-        yield
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:  # ValueError: a host no resolver takes
-        raise Unavailable(f"{url[:100]} does not answer: {type(error).__name__}") from error
 
 
 def _flush_directory(directory: Path) -> None:

@@ -1,11 +1,11 @@
-"""A directory of verified chunks and signed manifests: what an origin, a relay and a client each keep.
+"""A directory of verified chunks and signed manifests, used by origins, relays and clients.
 
     chunks/<2 hex>/<64 hex>             a chunk under its BLAKE3-256
     runs/<run>/<version>-<root>.json    a signed manifest, canonical; version in 10 digits, root in 64 hex digits
     incoming/                           files being written; renamed into place when whole
 
-Several processes may share one store: names follow from content, and nothing is visible before it is whole. Nothing is
-flushed to the platters, because every read verifies: what a power cut tore is found, dropped and fetched again.
+Several processes may share one store: names are content hashes, and files appear only when complete. Files are not
+fsynced, because every read verifies: a file torn by a power cut is detected, dropped and fetched again.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from protocol.errors import Rejected, Unavailable
 from protocol.wire.manifest import Chunk, Manifest, SignedManifest, hash_chunk, parse_signed
 
 STALE_SECONDS = 3600
-"""After this long a file under ``incoming`` belongs to a process that died."""
+"""A file under ``incoming`` that is older was left by a process that died."""
 
 
 class ChunkStore:
-    """Chunks and signed manifests under ``directory``, which is made where it is missing."""
+    """Chunks and signed manifests under ``directory``, which is created if missing."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -34,54 +34,54 @@ class ChunkStore:
             (directory / name).mkdir(parents=True, exist_ok=True)
 
     def has(self, digest: bytes) -> bool:
-        """Is this chunk here?"""
+        """Returns whether the chunk is stored."""
         return self._chunk_path(digest).exists()
 
     def read(self, digest: bytes) -> bytes | None:
-        """Returns the chunk, verified; None where it is absent or was damaged, in which case it is dropped."""
+        """Returns the verified chunk, or None if it is absent. A damaged chunk is dropped and counts as absent."""
         path = self._chunk_path(digest)
         try:
             data = path.read_bytes()
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise Unavailable(f"the chunk store cannot be read: {error.strerror}") from error
+            raise Unavailable(f"cannot read from the chunk store {self.directory}: {error.strerror}") from error
         if hash_chunk(data) != digest:
             path.unlink(missing_ok=True)
             return None
         return data
 
     def put(self, digest: bytes, data: bytes) -> None:
-        """Keeps a chunk; raises `Rejected` where ``data`` is not what ``digest`` names."""
+        """Stores a chunk; raises `Rejected` if ``data`` does not hash to ``digest``."""
         if hash_chunk(data) != digest:
             raise Rejected(f"a chunk does not hash to {digest.hex()}")
         if not self.has(digest):
             self._write(self._chunk_path(digest), data)
 
     def put_manifest(self, signed: SignedManifest) -> None:
-        """Keeps a signed manifest, whose signature the caller has verified. Its chunks may follow."""
+        """Stores a signed manifest whose signature the caller has verified. Its chunks may follow later."""
         path = self._manifest_path(signed.run, signed.manifest.version, signed.manifest.root)
         if not path.exists():
             self._write(path, signed.canonical)
 
     def checkpoints(self, run: int) -> list[tuple[int, bytes]]:
-        """Returns (version, manifest root) of every manifest held for ``run``, ascending by version."""
+        """Returns (version, manifest root) of every manifest stored for ``run``, ascending by version."""
         return sorted(_named(path) for path in self._manifest_paths(run))
 
     def latest(self, run: int) -> int | None:
-        """Returns the newest version held for ``run``."""
+        """Returns the newest version stored for ``run``, or None."""
         held = self.checkpoints(run)
         return held[-1][0] if held else None
 
     def changed_at(self, run: int) -> int:
-        """Returns a number that changes whenever the manifests of ``run`` do: cheap to ask often."""
+        """Returns a number that changes whenever the manifests of ``run`` do; cheap enough to poll."""
         try:
             return os.stat(self._run_path(run)).st_mtime_ns
         except FileNotFoundError:
             return 0
 
     def manifest(self, run: int, version: int, root: bytes | None = None) -> SignedManifest | None:
-        """Returns a manifest held; without ``root`` the one of that version which arrived last."""
+        """Returns a stored manifest, or None; without ``root`` the latest to arrive of that version."""
         if root is not None:
             return self._load(self._manifest_path(run, version, root))
         paths = self._run_path(run).glob(f"{version:010d}-*.json")
@@ -89,16 +89,16 @@ class ChunkStore:
         return self._load(newest) if newest else None
 
     def missing(self, manifest: Manifest) -> list[Chunk]:
-        """Returns the chunks of ``manifest`` not held, in order, each hash once."""
+        """Returns the chunks of ``manifest`` that are not stored, in order, each hash once."""
         wanted = {chunk.hash: chunk for chunk in reversed(list(manifest.chunks()))}
         return [chunk for chunk in reversed(wanted.values()) if not self.has(chunk.hash)]
 
     def expects(self, digest: bytes) -> bool:
-        """Does a manifest held here name this chunk, so that it will come?"""
+        """Returns whether a stored manifest names this chunk, so that it will arrive."""
         return any(digest in hashes for _, hashes in self._all_parsed())
 
     def retain(self, run: int, versions: int) -> None:
-        """Drops manifests of ``run`` but for the newest ``versions`` versions, and chunks that no manifest names."""
+        """Drops all but the newest ``versions`` versions of ``run``, and chunks that no manifest names."""
         newest = sorted({version for version, _ in self.checkpoints(run)})[-versions:]
         dropped = [path for path in self._manifest_paths(run) if _named(path)[0] not in newest]
         for path in dropped:
@@ -123,7 +123,7 @@ class ChunkStore:
                 yield self._parsed[path]
 
     def _load(self, path: Path) -> SignedManifest | None:
-        """Parses a manifest once; a file that is not what its name says counts as absent."""
+        """Parses a manifest once; a file whose content does not match its name counts as absent."""
         if path not in self._parsed:
             try:
                 signed = parse_signed(path.read_bytes())
@@ -143,7 +143,7 @@ class ChunkStore:
         except OSError as error:
             with contextlib.suppress(OSError):
                 incoming.unlink()
-            raise Unavailable(f"the chunk store cannot be written: {error.strerror}") from error
+            raise Unavailable(f"cannot write to the chunk store {self.directory}: {error.strerror}") from error
 
     def _chunk_path(self, digest: bytes) -> Path:
         name = digest.hex()

@@ -1,7 +1,7 @@
-"""The coordinator as its nodes see it: one method a path of ``protocol.wire.api``.
+"""Typed client of the coordinator's API: one method per path of ``protocol.wire.api``.
 
-Connection trouble, 429 and 5xx are `Unavailable`; any other refusal is `Rejected` with the coordinator's own sentence.
-No method tries twice: the caller's loop decides.
+Connection failures, 429 and 5xx raise `Unavailable`; any other refusal raises `Rejected` with the coordinator's own
+message. No method retries: the caller's loop decides.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from eth_utils import keccak
 from pydantic import ValidationError
 
 from protocol.errors import Misconfigured, Rejected, Unavailable
-from protocol.transport.urls import is_http
+from protocol.transport.http import is_http, pieces, reaching
 from protocol.wire import api
 from protocol.wire.auth import Signer, sign_request
 from protocol.wire.rollout import DEFAULT_LIMITS
 from protocol.wire.rules import MAX_RULES_BYTES
 
 REQUEST_SECONDS = 60
-"""How long a signed request stays valid; well under the most a coordinator takes."""
+"""Validity of a signed request; well under the maximum that a coordinator accepts."""
 JSON_BYTES = 8 << 20
 EVIDENCE_BYTES = 64 << 20
 _Body = TypeVar("_Body", bound=api.Body)
 
 
 class CoordinatorClient:
-    """Speaks to the coordinator at ``base_url``; signs as ``signer`` for the deployment given. Threads may share it.
+    """Client of the coordinator at ``base_url``, signing as ``signer`` for one deployment. Threads may share it.
 
-    Without a signer only the public paths work. ``clock`` gives unix seconds.
+    Without a signer only the public paths work. ``clock`` returns unix seconds.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class CoordinatorClient:
         timeout_seconds: float = 15.0,
     ) -> None:
         if not is_http(base_url):
-            raise Misconfigured(f"{base_url!r} is no coordinator's URL; give http:// or https:// and a host")
+            raise Misconfigured(f"invalid coordinator URL {base_url!r}: expected http(s)://host")
         self.base_url = base_url.rstrip("/")
         self._signer, self._chain_id, self._rounds, self._clock = signer, chain_id, rounds_address, clock
         self._timeout_seconds = timeout_seconds
@@ -53,7 +53,7 @@ class CoordinatorClient:
 
     @property
     def artifacts_uri(self) -> str:
-        """What a submission names as the place of its artifacts: append 0x and a root."""
+        """URI for submissions: an artifact is at this URI followed by 0x and its root."""
         return f"{self.base_url}/artifacts/"
 
     def close(self) -> None:
@@ -76,16 +76,16 @@ class CoordinatorClient:
         """Returns the canonical JSON of the rules with this hash; raises `Rejected` for bytes that hash to another."""
         data = self._send("GET", f"/rules/0x{rules_hash.hex()}", limit=MAX_RULES_BYTES)
         if keccak(data) != rules_hash:
-            raise Rejected("the coordinator sent rules that do not hash to what stands on chain")
+            raise Rejected("the coordinator sent rules that do not match the hash on chain")
         return data
 
     def heartbeat(self, heartbeat: api.Heartbeat) -> api.HeartbeatReply:
-        """Says that a node is up; returns how the coordinator sees it."""
+        """Reports that a node is up; returns its status at the coordinator."""
         body = heartbeat.model_dump_json().encode()
         return _parse(api.HeartbeatReply, self._send("POST", "/heartbeats", body, signed=True))
 
     def assignments(self, node: int, wait_seconds: int = 0) -> list[api.Assignment]:
-        """Returns the rounds waiting for the node's work; with none, answers after ``wait_seconds`` at the latest."""
+        """Returns the rounds waiting for the node's work. If there are none, waits up to ``wait_seconds`` for one."""
         path = f"/nodes/{node}/assignments?wait={wait_seconds}"
         return _parse(api.Assignments, self._send("GET", path, signed=True, extra_seconds=wait_seconds)).rounds
 
@@ -96,7 +96,7 @@ class CoordinatorClient:
         return _parse(api.ArtifactReceipt, answer).root
 
     def submit(self, round_id: int, submission: api.SubmissionRequest) -> api.SubmissionReceipt:
-        """Hands in signed leaves; once this returns they are durable."""
+        """Submits signed leaves; once this returns they are durable."""
         body = submission.model_dump_json().encode()
         return _parse(api.SubmissionReceipt, self._send("POST", f"/rounds/{round_id}/submissions", body, signed=True))
 
@@ -127,34 +127,22 @@ class CoordinatorClient:
         if signed:
             headers |= self._signature(method, path, body)
         timeout = httpx.Timeout(self._timeout_seconds + extra_seconds, connect=3.0)
-        try:
-            stream = self._client.stream(
-                method, self.base_url + path, content=body or None, headers=headers, timeout=timeout
-            )
-            with stream as response:
-                return _checked(response.status_code, _read(response, limit))
-        except httpx.HTTPError as error:
-            raise Unavailable(f"the coordinator at {self.base_url} does not answer: {type(error).__name__}") from error
+        stream = self._client.stream(
+            method, self.base_url + path, content=body or None, headers=headers, timeout=timeout
+        )
+        with reaching(f"the coordinator at {self.base_url}"), stream as response:
+            return _checked(response.status_code, b"".join(pieces(response, limit, "the coordinator")))
 
     def _signature(self, method: str, path: str, body: bytes) -> dict[str, str]:
         if self._signer is None:
-            raise Misconfigured(f"{method} {path} must be signed; give the coordinator's client a node key")
+            raise Misconfigured(f"{method} {path} must be signed: give the coordinator client a node key")
         deadline = int(self._clock()) + REQUEST_SECONDS
         nonce = secrets.randbits(256)
         return sign_request(self._signer, self._chain_id, self._rounds, method, path, body, nonce, deadline)
 
 
-def _read(response: httpx.Response, limit: int) -> bytes:
-    data = bytearray()
-    for piece in response.iter_raw():
-        data += piece
-        if len(data) > limit:
-            raise Rejected(f"the coordinator sent more than the {limit} bytes allowed")
-    return bytes(data)
-
-
 def _checked(status: int, data: bytes) -> bytes:
-    """Returns the body of a 2xx; turns anything else into the error that says what to do about it."""
+    """Returns the body of a 2xx answer; raises `Unavailable` or `Rejected` for any other."""
     if 200 <= status < 300:
         return data
     try:
@@ -170,4 +158,4 @@ def _parse(body: type[_Body], data: bytes) -> _Body:
     try:
         return body.model_validate_json(data)
     except ValidationError as error:
-        raise Rejected(f"the coordinator sent no {body.__name__}: {error.errors()[0]['msg']}") from error
+        raise Rejected(f"the coordinator sent an invalid {body.__name__}: {error.errors()[0]['msg']}") from error

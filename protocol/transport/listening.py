@@ -1,4 +1,4 @@
-"""A listening socket, taken before anything else starts, so that a taken port is one sentence."""
+"""Listening sockets, bound before anything else starts, so that a port in use is reported in one sentence."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from protocol.errors import Misconfigured
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Returns a socket that listens there; port 0 takes a free one. ``Misconfigured`` where it cannot be had."""
+    """Returns a listening socket; port 0 takes a free port. Raises `Misconfigured` if the address is in use."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio turns Nagle's delay off only where the protocol is named: without it small answers take 40 ms.
+    # asyncio disables Nagle's algorithm only if the protocol is given; otherwise small answers take 40 ms.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -1,8 +1,8 @@
-"""A relay: takes what upstreams list, verifies it, and serves it on while the rest arrives.
+"""A relay: fetches the checkpoints that upstreams list, verifies them, and serves each chunk while the rest arrives.
 
-One thread for each run and upstream asks for the list of checkpoints and waits there for a change. A manifest enters
-the store as soon as the trainer's signature holds, so that requests for its chunks wait for them; each chunk enters as
-soon as its hash holds. Nothing unverified is ever served.
+One thread per run and upstream long-polls the list of checkpoints. A manifest enters the store once the trainer's
+signature is verified, so that requests for its chunks wait for them; a chunk enters once its hash is verified. Nothing
+unverified is ever served.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from protocol.wire.api import CheckpointList
 
 LIST_BYTES = 1 << 20
 LIST_WAIT_SECONDS = 10.0
-"""How long an upstream may hold the question for its list until the list changes."""
+"""Longest time an upstream may wait for its list to change before it answers."""
 FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 0.1, 10.0
 
 
@@ -48,19 +48,19 @@ class Relay:
         ]
 
     def start(self) -> None:
-        """Begins to follow every upstream."""
+        """Starts to follow every upstream."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """Ends the threads; what they had not finished is taken up again by the next relay over the same store."""
+        """Ends the threads. Another relay over the same store resumes unfinished fetches."""
         self._stopped.set()
         self._sources.close()
         for thread in self._threads:
-            thread.join(1.0)  # one that waits at an upstream ends with the process
+            thread.join(1.0)  # a thread waiting for an upstream ends with the process
 
     def take(self, run: int, listed: CheckpointList) -> None:
-        """Brings in whatever of ``listed`` is newer than what would be dropped, newest first."""
+        """Fetches the listed versions that are among the newest ``versions_kept``, newest first."""
         newest = sorted(listed.checkpoints, key=lambda entry: entry.version, reverse=True)
         for entry in newest[: self._versions_kept]:
             with self._taking:
@@ -69,18 +69,15 @@ class Relay:
                     self._take_one(run, entry.version, entry.root)
 
     def _take_one(self, run: int, version: int, root: bytes) -> None:
-        signed = self._store.manifest(run, version, root)
-        if signed is None:
-            signed = fetch_manifest(self._sources, run, version, root, self._authorities[run])
-            self._store.put_manifest(signed)
-        elif not self._store.missing(signed.manifest):
-            return
-        fetch_chunks(self._sources, signed.manifest, self._store)
+        manifest = fetch_manifest(self._sources, run, version, root, self._authorities[run], self._store).manifest
+        incomplete = bool(self._store.missing(manifest))
+        fetch_chunks(self._sources, manifest, self._store)
         self._store.retain(run, self._versions_kept)
-        self._log.info("checkpoint_relayed", run=run, version=version, bytes=signed.manifest.size)
+        if incomplete:
+            self._log.info("checkpoint_relayed", run=run, version=version, bytes=manifest.size)
 
     def _follow(self, run: int, url: str) -> None:
-        """Loops until stopped: one upstream's trouble is backed off from, and is no trouble for the others."""
+        """Loops until stopped, backing off after a failure of this upstream; other upstreams are unaffected."""
         known: str | None = None
         listed = CheckpointList(checkpoints=[])
         backoff = FIRST_BACKOFF_SECONDS
@@ -91,7 +88,7 @@ class Relay:
                     listed, known = answer
                 self.take(run, listed)
                 backoff = FIRST_BACKOFF_SECONDS
-            except Exception as error:  # this is the relay's loop: whatever one pass meets, the next may not
+            except Exception as error:  # the outermost loop of this thread: any failure is retried
                 if self._stopped.is_set():
                     return
                 known = None
@@ -100,7 +97,7 @@ class Relay:
                 backoff = min(backoff * 2, LONGEST_BACKOFF_SECONDS)
 
     def _ask(self, run: int, url: str, known: str | None) -> tuple[CheckpointList, str] | None:
-        """Returns the upstream's list and its tag, or None where it did not change for a while."""
+        """Returns the upstream's list and its ETag, or None if it did not change while waiting."""
         path = f"/runs/{run}/checkpoints?wait={self._list_wait_seconds}"
         answer = self._sources.get(url, path, LIST_BYTES, known)
         if answer is None:
@@ -108,4 +105,4 @@ class Relay:
         try:
             return CheckpointList.model_validate_json(answer[0]), answer[1]
         except ValidationError as error:
-            raise Rejected(f"{url} lists checkpoints in a form nobody agreed on") from error
+            raise Rejected(f"{url} sent an invalid list of checkpoints") from error

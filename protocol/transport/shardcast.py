@@ -1,18 +1,18 @@
-"""SHARDCAST: weights from the trainer's origin through relays to whoever computes, every chunk checked at every hop.
+"""SHARDCAST: weights from the trainer's origin through relays to compute nodes, every chunk verified at every hop.
 
     publish            model directory -> chunks and a signed manifest in a store (the trainer)
     fetch_checkpoint   sources -> chunks in a store -> a model directory (workers, validators, trainer)
 
-Served by ``protocol.transport.shardcast_server``, passed on by ``protocol.transport.relay``:
+Served by ``protocol.transport.shardcast_server``, relayed by ``protocol.transport.relay``:
 
     GET /runs/{run}/checkpoints/latest              LatestCheckpoint
     GET /runs/{run}/checkpoints?wait=S              CheckpointList; with If-None-Match, waits for a change
     GET /runs/{run}/checkpoints/{version}?root=0x…  signed manifest, canonical JSON
     GET /chunks/{hash}                              bytes, with Range
 
-A source is believed nothing: the manifest must be signed by the trainer and have the root that stands on chain, and
-each chunk must have its hash before it reaches the disk. Chunks kept from an interrupted fetch, or from an earlier
-version, are not fetched again.
+Sources are untrusted: the manifest must be signed by the trainer and have the root that is on chain, and each chunk
+must match its hash before it is written to disk. Chunks kept from an interrupted fetch, or from an earlier version, are
+not fetched again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DEFAULT_VERSIONS_KEPT = 8
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """Whose word makes a manifest: the ``trainer`` address of a run of this ``market`` on this chain."""
+    """Signer of a run's manifests: the ``trainer`` address of a run of this ``market`` on this chain."""
 
     chain_id: int
     market: str
@@ -56,9 +56,9 @@ def publish(
     chunk_bytes: int = manifests.CHUNK_BYTES,
     versions_kept: int = DEFAULT_VERSIONS_KEPT,
 ) -> SignedManifest:
-    """Puts the model in ``directory`` into ``store`` and returns its signed manifest, whose root belongs on chain.
+    """Puts the model in ``directory`` into ``store`` and returns its signed manifest, whose root goes on chain.
 
-    Chunks go in before the manifest, so an origin over the same store never lists what it cannot serve. Idempotent.
+    Chunks go in before the manifest, so that an origin over the same store lists only what it can serve. Idempotent.
     """
     manifest = manifests.from_directory(directory, version, chunk_bytes)
     for file in manifest.files:
@@ -82,16 +82,17 @@ def fetch_checkpoint(
     old_directories: Sequence[Path] = (),
     versions_kept: int = DEFAULT_VERSIONS_KEPT,
 ) -> Path:
-    """Brings ``version`` to ``destination`` and returns it; a whole directory appears there at once or nothing does.
+    """Fetches ``version`` into the directory ``destination``, which appears complete or not at all, and returns it.
 
-    Chunks are taken from ``store``, then from ``old_directories`` (earlier versions, or the model the run began with),
-    then from ``sources``, several at once. Raises `Rejected` where all that answer offer another manifest than
-    ``expected_root`` (32 bytes, from the chain) or one the trainer did not sign; `Unavailable` where no source is left.
+    Chunks are taken from ``store``, then from ``old_directories`` (earlier versions, or the run's first model), then
+    from ``sources``, several at once.
+
+    Raises:
+        Rejected: every source that answered sent another manifest than ``expected_root`` (32 bytes, from the chain), or
+            one that the trainer did not sign.
+        Unavailable: no source has the manifest, or no source has one of the chunks.
     """
-    signed = store.manifest(run, version, expected_root)
-    if signed is None:
-        signed = fetch_manifest(sources, run, version, expected_root, authority)
-        store.put_manifest(signed)
+    signed = fetch_manifest(sources, run, version, expected_root, authority, store)
     if not _holds(destination, signed.manifest):
         for directory in old_directories:
             _adopt(directory, signed.manifest, store)
@@ -102,16 +103,31 @@ def fetch_checkpoint(
 
 
 def restore(store: ChunkStore, run: int, version: int, root: bytes, destination: Path) -> Path:
-    """Writes a version that ``store`` holds to ``destination``; raises `Unavailable` where it is not held any more."""
+    """Writes a version from ``store`` to ``destination``; raises `Unavailable` if the store has dropped it."""
     signed = store.manifest(run, version, root)
     if signed is None or store.missing(signed.manifest):
-        raise Unavailable(f"the weights of version {version} of run {run} are not kept here any more")
+        raise Unavailable(f"the weights of version {version} of run {run} are no longer stored here")
     _assemble(signed.manifest, store, destination)
     return destination
 
 
-def fetch_manifest(sources: Sources, run: int, version: int, root: bytes, authority: Authority) -> SignedManifest:
-    """Returns the signed manifest with this root from the first source that has a true one; errors as above."""
+def fetch_manifest(
+    sources: Sources, run: int, version: int, root: bytes, authority: Authority, store: ChunkStore
+) -> SignedManifest:
+    """Returns the signed manifest with this root from ``store``, else from a source; then it is in ``store``.
+
+    Raises:
+        Rejected: every source that answered sent another manifest, or one that the trainer did not sign.
+        Unavailable: none sent a valid one, and some did not answer.
+    """
+    signed = store.manifest(run, version, root)
+    if signed is None:
+        signed = _manifest_from_any(sources, run, version, root, authority)
+        store.put_manifest(signed)
+    return signed
+
+
+def _manifest_from_any(sources: Sources, run: int, version: int, root: bytes, authority: Authority) -> SignedManifest:
     tried: list[str] = []
     faults: list[Rejected | Unavailable] = []
     while (url := sources.choose(tried)) is not None:
@@ -128,7 +144,7 @@ def fetch_manifest(sources: Sources, run: int, version: int, root: bytes, author
 
 
 def fetch_chunks(sources: Sources, manifest: Manifest, store: ChunkStore) -> None:
-    """Brings every chunk of ``manifest`` into ``store``, in order and several at once; raises `Unavailable`."""
+    """Fetches the missing chunks of ``manifest`` into ``store``, in order, several at once; raises `Unavailable`."""
     missing = store.missing(manifest)
     if not missing:
         return
@@ -141,10 +157,10 @@ def fetch_chunks(sources: Sources, manifest: Manifest, store: ChunkStore) -> Non
 
 
 def fetch_chunk(sources: Sources, chunk: Chunk, store: ChunkStore) -> None:
-    """Brings one chunk into ``store`` from whichever source has it, going on where a source that broke off stopped."""
+    """Fetches one chunk into ``store``. If a source breaks off, the next one resumes where it stopped."""
     tried: set[str] = set()
     data = bytearray()
-    fault: Exception = Unavailable("there is no source")
+    fault: Exception = Unavailable("no source")
     while (url := sources.choose(tried)) is not None:
         tried.add(url)
         whole = not data
@@ -158,11 +174,11 @@ def fetch_chunk(sources: Sources, chunk: Chunk, store: ChunkStore) -> None:
             if whole:
                 sources.lied(url)
             else:
-                tried.discard(url)  # the false part may be another's: let this one send the whole
+                tried.discard(url)  # the wrong part may be from an earlier source: ask this one for the whole chunk
         except Unavailable as error:
             fault = error
             if len(data) >= chunk.size:
-                data.clear()  # broken off after its last byte: there is nothing left to ask the next one for
+                data.clear()  # broken off after the last byte: no range is left to request from the next source
     raise Unavailable(f"no source has chunk {chunk.hash.hex()[:16]} of {chunk.file}: {fault}")
 
 
@@ -181,14 +197,14 @@ def _manifest_from(
 
 
 def _holds(directory: Path, manifest: Manifest) -> bool:
-    """Does ``directory`` hold exactly the files of ``manifest``, byte for byte?"""
+    """Returns whether ``directory`` holds exactly the files of ``manifest``, byte for byte."""
     if not directory.is_dir() or not any(directory.iterdir()):
         return False
     return manifests.from_directory(directory, manifest.version, manifest.chunk_bytes) == manifest
 
 
 def _adopt(directory: Path, manifest: Manifest, store: ChunkStore) -> None:
-    """Takes chunks that an earlier version shares; a file is given up at its first chunk that differs."""
+    """Copies chunks shared with an earlier version; skips the rest of a file at its first chunk that differs."""
     missing = {chunk.hash for chunk in store.missing(manifest)}
     for file in manifest.files:
         if missing.intersection(file.chunks) and (directory / file.name).is_file():
@@ -218,7 +234,7 @@ def _assemble(manifest: Manifest, store: ChunkStore, destination: Path) -> None:
             os.replace(destination, destination.with_name(f".{destination.name}.{mark}.old"))
         os.replace(partial, destination)
     except OSError as error:
-        raise Unavailable(f"{destination} cannot be written: {error.strerror}") from error
+        raise Unavailable(f"cannot write {destination}: {error.strerror}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
         shutil.rmtree(destination.with_name(f".{destination.name}.{mark}.old"), ignore_errors=True)
@@ -227,5 +243,5 @@ def _assemble(manifest: Manifest, store: ChunkStore, destination: Path) -> None:
 def _chunk(store: ChunkStore, digest: bytes) -> bytes:
     data = store.read(digest)
     if data is None:
-        raise Unavailable(f"chunk {digest.hex()[:16]} was damaged on disk and must be fetched again")
+        raise Unavailable(f"chunk {digest.hex()[:16]} is damaged on disk and must be fetched again")
     return data

@@ -1,7 +1,7 @@
-"""The HTTP face of a chunk store: what an origin and a relay both serve. Paths are listed in ``shardcast``.
+"""HTTP server of a chunk store, for origins and relays. Paths are listed in ``shardcast``.
 
-A chunk that a manifest held here names, but that has not arrived yet, is waited for: so a relay serves chunk k while
-chunk k + 1 is on its way, and a client never has to guess when to ask again.
+A request for a chunk that a stored manifest names, but that has not arrived yet, waits for it: a relay serves chunk k
+while chunk k + 1 is in flight, and clients need not guess when to retry.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FOREVER = "public, max-age=31536000, immutable"
 
 
 def create_app(store: ChunkStore, chunk_wait_seconds: float = CHUNK_WAIT_SECONDS) -> Starlette:
-    """Returns the ASGI app that serves ``store``; other processes may go on writing into it."""
+    """Returns the ASGI app that serves ``store``; other processes may write into it meanwhile."""
 
     async def health(request: Request) -> Response:
         return Response(b'{"ok":true}', media_type="application/json")
@@ -36,7 +36,7 @@ def create_app(store: ChunkStore, chunk_wait_seconds: float = CHUNK_WAIT_SECONDS
     async def latest(request: Request) -> Response:
         version = store.latest(int(request.path_params["run"]))
         if version is None:
-            return _refuse(404, "there is no checkpoint of this run here")
+            return _refuse(404, "no checkpoint of this run is stored here")
         return _json(LatestCheckpoint(version=version))
 
     async def listing(request: Request) -> Response:
@@ -45,11 +45,11 @@ def create_app(store: ChunkStore, chunk_wait_seconds: float = CHUNK_WAIT_SECONDS
     async def manifest(request: Request) -> Response:
         root = request.query_params.get("root", "")
         if not re.fullmatch(r"(0x[0-9a-f]{64})?", root, re.ASCII):
-            return _refuse(400, "a root is 0x and 64 hex digits")
+            return _refuse(400, "invalid root: expected 0x and 64 hex digits")
         wanted = bytes.fromhex(root[2:]) if root else None
         signed = store.manifest(int(request.path_params["run"]), int(request.path_params["version"]), wanted)
         if signed is None:
-            return _refuse(404, "there is no such checkpoint here")
+            return _refuse(404, "this checkpoint is not stored here")
         return Response(signed.canonical, media_type="application/json")
 
     async def chunk(request: Request) -> Response:
@@ -69,11 +69,11 @@ def create_app(store: ChunkStore, chunk_wait_seconds: float = CHUNK_WAIT_SECONDS
 
 
 async def _listing(store: ChunkStore, request: Request) -> Response:
-    """Answers at once unless the client has this very list, in which case it waits for another."""
+    """Answers at once, unless the client has the current list: then waits for a change."""
     run, known = int(request.path_params["run"]), request.headers.get("if-none-match")
     wait = re.fullmatch(r"\d{1,3}(\.\d{1,3})?", request.query_params.get("wait", "0"), re.ASCII)
     if wait is None:
-        return _refuse(400, "wait is a number of seconds")
+        return _refuse(400, "invalid wait: expected a number of seconds")
     loop = asyncio.get_running_loop()
     until = loop.time() + min(float(wait.group()), LONGEST_WAIT_SECONDS)
     seen = -1
@@ -93,18 +93,18 @@ async def _listing(store: ChunkStore, request: Request) -> Response:
 async def _chunk(store: ChunkStore, request: Request, wait_seconds: float) -> Response:
     name = request.path_params["hash"]
     if not re.fullmatch(r"[0-9a-f]{64}", name, re.ASCII):
-        return _refuse(400, "a chunk's hash is 64 hex digits")
+        return _refuse(400, "invalid chunk hash: expected 64 hex digits")
     tag = f'"{name}"'
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers={"ETag": tag, "Cache-Control": _FOREVER})
     data = await _arrived(store, bytes.fromhex(name), wait_seconds)
     if data is None:
-        return _refuse(404, "this chunk is not here")
+        return _refuse(404, "this chunk is not stored here")
     return _ranged(data, request.headers.get("range"), {"ETag": tag, "Cache-Control": _FOREVER})
 
 
 async def _arrived(store: ChunkStore, digest: bytes, wait_seconds: float) -> bytes | None:
-    """Returns a chunk, waiting for one that a manifest promises."""
+    """Returns a chunk, waiting for it if a stored manifest names it."""
     loop = asyncio.get_running_loop()
     until = loop.time() + wait_seconds
     while not store.has(digest):
@@ -115,7 +115,7 @@ async def _arrived(store: ChunkStore, digest: bytes, wait_seconds: float) -> byt
 
 
 def _ranged(data: bytes, header: str | None, headers: dict[str, str]) -> Response:
-    """Answers with the whole, or with the one range asked for (RFC 9110, 14.2); a header it cannot read is ignored."""
+    """Answers with the whole chunk, or with one range (RFC 9110, 14.2); an unreadable range header is ignored."""
     headers["Accept-Ranges"] = "bytes"
     asked = _RANGE.fullmatch(header) if header else None
     if asked is None:

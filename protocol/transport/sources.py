@@ -1,8 +1,8 @@
-"""Where weights can be fetched, and how well each place has served so far.
+"""Sources of weights, chosen by how well each has served so far.
 
-A source's weight is its success (moving average, 0 to 1) times its bandwidth (moving average, bytes a second), divided
-by the requests it is serving us now. A source that failed rests for a while, twice as long each time; one that sent
-false bytes rests longest. Resting sources are asked only where no other is left.
+A source's weight is its success (moving average, 0 to 1) times its bandwidth (moving average, bytes per second),
+divided by the requests in flight to it. A failed source rests for a while, twice as long each time; one that sent wrong
+bytes rests longest. Resting sources are asked only if no other is left.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from random import Random
 import httpx
 
 from protocol.errors import Misconfigured, Rejected, Unavailable
-from protocol.transport.urls import is_http
+from protocol.transport.http import is_http, pieces, reaching
 
 MEMORY = 0.7
-"""Share of the old average that each new measurement leaves."""
+"""Weight of the old average when a new measurement is folded in."""
 FIRST_REST_SECONDS, LONGEST_REST_SECONDS = 0.5, 60.0
 LEAST_BYTES_PER_SECOND = 64 * 1024
-"""A source slower than this, after a grace of `GRACE_SECONDS`, counts as failed: it may be dripping on purpose."""
+"""A source slower than this, after a grace of `GRACE_SECONDS`, counts as failed: it may stall us on purpose."""
 GRACE_SECONDS = 15.0
 _SUCCESS_FLOOR = 0.05
 
 
 @dataclass(slots=True)
 class SourceHealth:
-    """What is known of one source. ``bytes_per_second`` is None until it has served; rests end at ``rests_until``."""
+    """Record of one source. ``bytes_per_second`` is None until it has served; its rest ends at ``rests_until``."""
 
     success: float = 1.0
     bytes_per_second: float | None = None
@@ -49,9 +49,9 @@ class Sources:
     ) -> None:
         for url in urls:
             if not is_http(url):
-                raise Misconfigured(f"{url!r} is no source of weights; give http:// or https:// and a host")
+                raise Misconfigured(f"invalid source of weights {url!r}: expected http(s)://host")
         if not urls:
-            raise Misconfigured("there is no source of weights; name at least one relay or the origin")
+            raise Misconfigured("no source of weights: name at least one relay or the origin")
         self.health_by_url = {url.rstrip("/"): SourceHealth() for url in urls}
         self._clock, self._random = clock, random or Random()
         self._lock = threading.Lock()
@@ -64,11 +64,11 @@ class Sources:
         return list(self.health_by_url)
 
     def close(self) -> None:
-        """Closes the connections; requests under way fail."""
+        """Closes the connections; requests in flight fail."""
         self._client.close()
 
     def choose(self, excluded: Collection[str] = ()) -> str | None:
-        """Draws a source by weight among those not ``excluded``; None where none is left."""
+        """Draws a source by weight among those not ``excluded``; returns None if none is left."""
         with self._lock:
             now = self._clock()
             left = {url: health for url, health in self.health_by_url.items() if url not in excluded}
@@ -81,8 +81,11 @@ class Sources:
     def download(self, url: str, path: str, into: bytearray, limit: int) -> None:
         """Appends the body of ``url + path`` to ``into``, asking only for what follows the bytes already there.
 
-        Raises `Unavailable` where the source fails (what came stays in ``into``), `Rejected` where more than ``limit``
-        bytes come. Measures the source either way; whether the bytes are true is for the caller to find (`lied`).
+        Updates the source's health either way. The caller verifies the bytes, and calls `lied` if they are wrong.
+
+        Raises:
+            Unavailable: the source failed; what arrived stays in ``into``.
+            Rejected: more than ``limit`` bytes came.
         """
         held, started = len(into), self._clock()
         self._count(url, 1)
@@ -100,13 +103,15 @@ class Sources:
         self._served(url, len(into) - held, self._clock() - started)
 
     def lied(self, url: str) -> None:
-        """Notes that ``url`` sent bytes that are not what they were asked to be."""
+        """Records that ``url`` sent wrong bytes."""
         self._failed(url, LONGEST_REST_SECONDS)
 
     def get(self, url: str, path: str, limit: int, known: str | None = None) -> tuple[bytes, str] | None:
-        """Returns a small answer whole and its ETag; None where the source still has what the ETag ``known`` names.
+        """Returns a small answer and its ETag, or None if it still has the ETag ``known``.
 
-        Raises `Unavailable`, or `Rejected` where more than ``limit`` bytes come.
+        Raises:
+            Unavailable: the source failed.
+            Rejected: more than ``limit`` bytes came.
         """
         into = bytearray()
         headers = {"If-None-Match": known} if known else {}
@@ -118,26 +123,21 @@ class Sources:
         return None if tag is None else (bytes(into), tag)
 
     def _request(self, url: str, path: str, headers: dict[str, str], into: bytearray, limit: int) -> str | None:
-        """Reads one answer into ``into`` and returns its ETag, "" without one; None where nothing changed (304)."""
+        """Reads one answer into ``into`` and returns its ETag, "" without one; None if nothing changed (304)."""
         headers = {"Accept-Encoding": "identity", **headers}
-        try:
-            with self._client.stream("GET", url + path, headers=headers) as response:
-                if response.status_code == 304:
-                    return None
-                if response.status_code not in (200, 206):
-                    raise Unavailable(f"{url} answered {response.status_code} for {path}")
-                if response.status_code == 200:
-                    into.clear()
-                started = self._clock()
-                for piece in response.iter_raw():
-                    into += piece
-                    if len(into) > limit:
-                        raise Rejected(f"{url} sent more than the {limit} bytes of {path}")
-                    if self._clock() - started > GRACE_SECONDS + len(into) / LEAST_BYTES_PER_SECOND:
-                        raise Unavailable(f"{url} is too slow")
-                return str(response.headers.get("etag", ""))
-        except (httpx.HTTPError, RuntimeError) as error:  # RuntimeError: the client was closed meanwhile
-            raise Unavailable(f"{url} does not answer: {type(error).__name__}") from error
+        with reaching(url), self._client.stream("GET", url + path, headers=headers) as response:
+            if response.status_code == 304:
+                return None
+            if response.status_code not in (200, 206):
+                raise Unavailable(f"{url} answered {response.status_code} for {path}")
+            if response.status_code == 200:
+                into.clear()
+            started = self._clock()
+            for piece in pieces(response, limit - len(into), f"{url}{path}"):
+                into += piece
+                if self._clock() - started > GRACE_SECONDS + len(into) / LEAST_BYTES_PER_SECOND:
+                    raise Unavailable(f"{url} is too slow: under {LEAST_BYTES_PER_SECOND} bytes per second")
+            return str(response.headers.get("etag", ""))
 
     def _count(self, url: str, requests: int) -> None:
         with self._lock:
@@ -162,7 +162,7 @@ class Sources:
 
 
 def weights(sources: Sequence[SourceHealth]) -> list[float]:
-    """Returns how often each should be drawn; one never measured counts as the fastest known, so that it is tried."""
+    """Returns each source's weight. One never measured counts as the fastest known, so that it is tried."""
     fastest = max((health.bytes_per_second or 0.0 for health in sources), default=0.0) or 1.0
     return [
         max(health.success, _SUCCESS_FLOOR) * (health.bytes_per_second or fastest) / (1 + health.in_flight)

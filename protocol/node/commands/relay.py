@@ -1,56 +1,43 @@
-"""``assize relay``: passes verified weights on."""
+"""``assize relay``: relays verified weights."""
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from protocol.errors import AssizeError, Misconfigured
+from protocol.node.console import guard
 from protocol.transport.shardcast import DEFAULT_VERSIONS_KEPT, Authority
 
-app = typer.Typer(help="Pass verified weights on.", no_args_is_help=True)
-
-MISCONFIGURED_EXIT = 2
+app = typer.Typer(help="Relay verified weights.", no_args_is_help=True)
 
 
 @app.callback()
 def relay() -> None:
-    """Pass verified weights on."""
+    """Relay verified weights."""
 
 
 @app.command()
+@guard
 def serve(
-    upstream: Annotated[list[str], typer.Option(envvar="ASSIZE_RELAY_UPSTREAM", help="Origin or relay to take from.")],
+    upstream: Annotated[list[str], typer.Option(envvar="ASSIZE_RELAY_UPSTREAM", help="Origin or relay to fetch from.")],
     trainer: Annotated[str, typer.Option(envvar="ASSIZE_RELAY_TRAINER", help="Address that signs the run's weights.")],
     addresses: Annotated[Path, typer.Option(envvar="ASSIZE_RELAY_ADDRESSES", help="Address file of the deployment.")],
-    run: Annotated[int, typer.Option(envvar="ASSIZE_RELAY_RUN", help="Run whose weights to pass on.")],
-    state_dir: Annotated[Path, typer.Option(envvar="ASSIZE_RELAY_STATE_DIR", help="Where verified chunks are kept.")],
+    run: Annotated[int, typer.Option(envvar="ASSIZE_RELAY_RUN", help="Run whose weights to relay.")],
+    state_dir: Annotated[Path, typer.Option(envvar="ASSIZE_RELAY_STATE_DIR", help="Directory of verified chunks.")],
     host: Annotated[str, typer.Option(envvar="ASSIZE_RELAY_HOST")] = "127.0.0.1",
     port: Annotated[int, typer.Option(envvar="ASSIZE_RELAY_PORT", help="0 takes any free port.")] = 8700,
     keep: Annotated[
         int, typer.Option(envvar="ASSIZE_RELAY_KEEP", min=1, help="Versions kept.")
     ] = DEFAULT_VERSIONS_KEPT,
 ) -> None:
-    """Follow the upstreams, verify what they send, and serve it on until stopped."""
-    try:
-        chain_id, market = read_market(addresses)
-        _serve(upstream, run, Authority(chain_id, market, trainer), state_dir, host, port, keep)
-    except AssizeError as error:
-        print(f"assize: {error}", file=sys.stderr)
-        raise typer.Exit(MISCONFIGURED_EXIT) from error
+    """Follow the upstreams, verify their weights and serve them until stopped."""
+    from protocol.chain.deployment import Deployment
 
-
-def read_market(addresses: Path) -> tuple[int, str]:
-    """Returns chain id and Market address from an address file; raises `Misconfigured`."""
-    try:
-        content = json.loads(addresses.read_text())
-        return int(content["chainId"]), str(content["contracts"]["Market"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Misconfigured(f"{addresses} is no address file: it needs chainId and contracts.Market") from error
+    deployment = Deployment.load(addresses)
+    authority = Authority(deployment.chain_id, deployment.market, trainer)
+    _serve(upstream, run, authority, state_dir, host, port, keep)
 
 
 def _serve(
