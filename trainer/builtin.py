@@ -1,8 +1,8 @@
-"""The built-in model: a tiny Qwen3 with a character tokenizer, made on the spot, imitating a flawed teacher.
+"""The built-in model: a tiny Qwen3 with a character tokenizer, trained on the spot to imitate a flawed teacher.
 
-The teacher writes correct working except that each column's sum is off by one with a seeded probability. Imitating it
-to the end lands at an accuracy of about (1 - slip) ** columns whatever the seed, where stopping a clean imitation
-early would not.
+The teacher writes correct working, except that each column's sum is off by one with a fixed, seeded probability.
+Training on it to convergence gives an accuracy of about (1 - slip) ** columns for every seed; stopping the imitation of
+a perfect teacher early would not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ _WARM_UP_DOMAIN = b"assize/builtin/warm-up/1"
 
 @dataclass(frozen=True, slots=True)
 class Warmup:
-    """How the model is made. ``slip`` is the teacher's chance to miss a column; ``rate`` falls to 0 in the end."""
+    """Architecture and training of the model.
+
+    ``slip`` is the teacher's probability of a wrong column; ``rate`` is the peak learning rate.
+    """
 
     hidden: int = 128
     intermediate: int = 256
@@ -47,7 +50,7 @@ def make_builtin(
     warmup: Warmup | None = None,
     progress: Callable[[int, float], None] = lambda step, loss: None,
 ) -> None:
-    """Write the model of ``seed`` (0 to 2**64 - 1) and its tokenizer to ``directory`` in Hugging Face's layout."""
+    """Writes the model of ``seed`` (0 to 2**64 - 1) and its tokenizer to ``directory`` in Hugging Face's layout."""
     environment, warmup = environment or Arithmetic(), warmup or Warmup()
     tokenizer = character_tokenizer(environment.alphabet)
     with torch.random.fork_rng(devices=[]):
@@ -59,7 +62,7 @@ def make_builtin(
 
 
 def character_tokenizer(alphabet: str) -> PreTrainedTokenizerFast:
-    """One token a character; pad, end-of-text and unknown come first."""
+    """Returns a tokenizer with one token per character, after pad, end-of-text and unknown."""
     vocabulary = {token: index for index, token in enumerate([PAD, END, UNKNOWN, *alphabet])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
@@ -119,7 +122,7 @@ def _imitate(
 
 
 def _share(step: int, steps: int) -> float:
-    """The share of the full rate at ``step``: up within ``_RISE`` steps, then down to 0 along a cosine."""
+    """Returns the fraction of the peak rate at ``step``: linear warm-up over ``_RISE`` steps, cosine decay to 0."""
     return min(1.0, (step + 1) / _RISE) * 0.5 * (1.0 + math.cos(math.pi * step / max(1, steps)))
 
 
@@ -131,7 +134,7 @@ def _lesson(
     step: int,
     chance: random.Random,
 ) -> tuple[torch.Tensor, int]:
-    """A batch of the teacher's prompts with completions, all equally long, and the length of a prompt."""
+    """Returns a batch of the teacher's prompts and completions, all of one length, and the prompt length."""
     texts = []
     for row in range(warmup.batch):
         label = _WARM_UP_DOMAIN + seed.to_bytes(8, "big") + (step * warmup.batch + row).to_bytes(8, "big")

@@ -1,8 +1,7 @@
-"""What the trainer needs to go on after a crash, in one file that appears whole or not at all.
+"""The trainer's state for resuming after a crash, in one file that appears complete or not at all.
 
 The state is a tree of dicts, lists, numbers, strings and tensors. Tensors go into safetensors under a number and their
-path, which alone need not tell two apart; the rest, and where the tensors belong, goes into its metadata as JSON.
-Nothing is pickled.
+path, since paths alone may collide; the rest of the tree goes into its metadata as JSON. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _PAIRS = "pairs"
 
 
 def save(path: Path, state: Any) -> None:
-    """Writes ``state`` to ``path``: to a temporary name, to disk, then renamed."""
+    """Writes ``state`` to ``path``: under a temporary name, flushed to disk, then renamed."""
     tensors: dict[str, torch.Tensor] = {}
     shape = _describe(state, "", tensors)
     temporary = path.with_name(path.name + ".unfinished")
@@ -35,20 +34,20 @@ def save(path: Path, state: Any) -> None:
 
 
 def load(path: Path) -> Any:
-    """Reads what ``save`` wrote. ``Misconfigured`` where the file is something else."""
+    """Reads a state written by ``save``; raises `Misconfigured` if the file is not one."""
     try:
         with safe_open(path, framework="pt") as held:
             metadata = held.metadata() or {}
             if metadata.get("format") != FORMAT:
-                raise Misconfigured(f"{path} is not a trainer's state: move it away to start from the chain")
+                raise Misconfigured(f"{path} is not a trainer state: move it away to start from the chain")
             tensors = {name: held.get_tensor(name) for name in held.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        raise Misconfigured(f"{path} does not load ({error}): move it away to start from the chain") from error
+        raise Misconfigured(f"cannot load {path} ({error}): move it away to start from the chain") from error
     return _rebuild(json.loads(metadata["state"]), tensors)
 
 
 def _describe(value: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:
-    """JSON that says what ``value`` is; its tensors are put into ``tensors``."""
+    """Returns ``value`` as JSON with references to tensors, which are added to ``tensors``."""
     if isinstance(value, torch.Tensor):
         name = f"{len(tensors)}{path}"
         tensors[name] = value.detach().clone().contiguous()

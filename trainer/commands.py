@@ -23,15 +23,15 @@ def trainer() -> None:
 @guard
 def run(
     settings: Annotated[
-        Path | None, typer.Option(help="File of ASSIZE_TRAINER_… settings, one NAME=value a line.")
+        Path | None, typer.Option(help="File of ASSIZE_TRAINER_… settings, one NAME=value per line.")
     ] = None,
 ) -> None:
-    """Train until the last version is published, serving weights all along."""
+    """Train until the last version is published, serving weights meanwhile."""
     from protocol.tensor.directory import check_model_directory
     from trainer.settings import TrainerSettings, read_recipe
 
     read = TrainerSettings.read(settings)
-    # Before torch loads: what is wrong shows at once.
+    # Before torch loads, so that configuration errors show at once.
     check_model_directory(read.model)
     read_recipe(read.run_file)
     from trainer.service import serve

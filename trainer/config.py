@@ -1,6 +1,6 @@
-"""The recipe of a run. Free of torch, so that settings are checked before anything heavy loads.
+"""The recipe of a run. Independent of torch, so that settings are checked before anything heavy loads.
 
-The defaults are INTELLECT-2's (arXiv 2505.07291): a 32B model, 256 prompts a step. ``builtin`` is the
+The defaults are INTELLECT-2's (arXiv 2505.07291): a 32B model, 256 prompts per step. ``builtin`` is the
 recipe of the tiny model that needs no download.
 """
 
@@ -12,19 +12,19 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Recipe(BaseModel):
-    """Hyperparameters of training alone. How rollouts are sampled and how old they may be stands in the run's rules.
+    """Hyperparameters of training only: sampling parameters and staleness are in the run's rules.
 
     epsilon, delta          bounds of the two-sided clipping: ratio within 1 -/+ epsilon, and at most delta
-    kl_coefficient          weight of the exact KL to checkpoint 0; 0 leaves the reference out altogether
+    kl_coefficient          weight of the exact KL to checkpoint 0; with 0 no reference is kept
     entropy_coefficient     weight of the entropy bonus
-    ratio                   "behaviour": policy over the rollout's maker; "decoupled": policy over the start of the step
+    ratio                   "behaviour": policy over the rollout's version; "decoupled": over the start of the step
     learning_rate           reached after ``warmup_steps`` optimizer steps; falls linearly to ``final_rate`` times
                             itself over ``steps`` training steps
-    gain_rate               the learning rate of the norms' gains, in multiples of everything else's
-    groups_per_step         informative groups that make a step; jobs beyond it wait for the next
-    groups_to_start         informative groups of a single round that suffice to make one
-    optimizer_steps         optimizer steps that a training step is cut into
-    microbatch_tokens       padded tokens of one forward and backward pass
+    gain_rate               learning rate of the norm gains, as a multiple of the others'
+    groups_per_step         informative groups per step; further jobs wait for the next
+    groups_to_start         informative groups from a single round that suffice for a step
+    optimizer_steps         optimizer steps per training step
+    microbatch_tokens       padded tokens per forward and backward pass
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -51,11 +51,11 @@ class Recipe(BaseModel):
 
     @classmethod
     def builtin(cls, **changes: Any) -> Self:
-        """The recipe of the built-in run; ``changes`` override single numbers."""
+        """Returns the recipe of the built-in run; ``changes`` override single fields."""
         return cls.model_validate({**_BUILTIN, **changes})
 
     def rate(self, optimizer_step: int) -> float:
-        """The learning rate of an optimizer step, counted from 0."""
+        """Returns the learning rate of an optimizer step, counted from 0."""
         warm = min(1.0, (optimizer_step + 1) / self.warmup_steps) if self.warmup_steps else 1.0
         done = min(1.0, optimizer_step / (self.steps * self.optimizer_steps))
         return self.learning_rate * warm * (1.0 - (1.0 - self.final_rate) * done)
@@ -79,11 +79,10 @@ _BUILTIN: dict[str, Any] = {
 }
 
 
-# The built-in numbers, measured with the bare loop, two versions stale, 64 problems of 8 samples a round, sampled
-# accuracy on 512 held-out problems. Over 40 rounds seeds 1 to 5 went 0.43, 0.50, 0.49, 0.44, 0.44 -> 0.87, 0.97,
-# 0.93, 0.98, 0.90, seeds 2 and 5 with a third of the groups of the first three rounds lost. Over 56 rounds seed 1,
-# the slowest, reached 0.93 with that loss, seed 5 without staleness 0.99. gain_rate: with 1 the slowest seed stood at
-# 0.65 after 20 rounds, with 100 at 0.83; a learning rate of 6e-4 gained nothing over 3e-4, 1.2e-3 lost ground. More
-# optimizer steps a round changed nothing. microbatch_tokens: activations of 2,048 tokens stay in the cache; 8,192
-# took a fifth longer. groups_to_start: late in a run, with some jobs void, a round still has twice as many
-# informative groups.
+# The built-in values were measured with the bare loop: rollouts two versions old, 64 problems of 8 samples per round,
+# sampled accuracy on 512 held-out problems. In 40 rounds, seeds 1 to 5 went from 0.43, 0.50, 0.49, 0.44, 0.44 to 0.87,
+# 0.97, 0.93, 0.98, 0.90 (seeds 2 and 5 lost a third of the groups of the first three rounds). In 56 rounds, seed 1, the
+# slowest, reached 0.93 with that loss, and seed 5 without staleness 0.99. gain_rate: the slowest seed was at 0.65 after
+# 20 rounds with 1, at 0.83 with 100. learning_rate: 6e-4 gained nothing over 3e-4, and 1.2e-3 was worse. More optimizer
+# steps per round changed nothing. microbatch_tokens: activations of 2,048 tokens fit the cache; 8,192 took a fifth
+# longer. groups_to_start: late in a run, with some jobs void, a round still has twice as many informative groups.

@@ -1,6 +1,6 @@
 """Two-sided clipped GRPO on torch tensors. PURE.
 
-Per completion token, with advantage A and ratio r of the policy to whoever made the token,
+Per completion token, with advantage A and ratio r of the policy to the version that sampled the token,
 
     loss = max(-min(r, delta) A, -clip(r, 1 - epsilon, 1 + epsilon) A)
            + kl_coefficient KL(policy || reference) - entropy_coefficient H(policy)
@@ -19,8 +19,11 @@ from dataclasses import dataclass
 import torch
 
 ADVANTAGE_FLOOR = 1e-4
+"""Keeps the advantages of a group with equal rewards at 0 instead of 0 / 0."""
 MAX_LOG_RATIO = 20.0
+"""exp(20) is far beyond delta and still finite in fp32."""
 MAX_DECOUPLED_WEIGHT = 2.0
+"""Bounds the weight of a token that its own policy thought unlikely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +38,11 @@ class Objective:
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The completions of a micro-batch as the loss needs them.
+    """The completions of a micro-batch, as inputs of the loss.
 
     ``targets_BT`` int64 tokens, ``mask_BT`` bool, true on completion tokens (end-of-text included), ``advantages_B``
-    fp32, ``behaviour_BT`` fp32 logprobs of the policy that made them, ``start_BT`` those of the policy at the start
-    of the step where the ratio is decoupled, ``reference_BTV`` fp32 logprobs of the reference where KL counts.
+    fp32, ``behaviour_BT`` fp32 logprobs of the policy that sampled them, ``start_BT`` those of the policy at the start
+    of the step if the ratio is decoupled, ``reference_BTV`` fp32 logprobs of the reference if there is a KL term.
     """
 
     targets_BT: torch.Tensor
@@ -52,7 +55,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """``total`` carries the gradient, already divided; the rest are sums over completion tokens, without gradient."""
+    """Loss of a micro-batch: ``total`` carries the gradient; the others are sums over completion tokens, without it."""
 
     total: torch.Tensor
     tokens: torch.Tensor
@@ -63,26 +66,26 @@ class Loss:
 
 
 def advantages(rewards_GS: torch.Tensor) -> torch.Tensor:
-    """(reward - mean) / (population standard deviation + 1e-4) within each group, fp32."""
+    """Returns (reward - mean) / (population standard deviation + 1e-4) within each group, fp32."""
     rewards_GS = rewards_GS.float()
     mean_G1 = rewards_GS.mean(-1, keepdim=True)
     return (rewards_GS - mean_G1) / (rewards_GS.std(-1, correction=0, keepdim=True) + ADVANTAGE_FLOOR)
 
 
 def logprobs(logits_BTV: torch.Tensor, temperature: float) -> torch.Tensor:
-    """log-softmax(logits / T) in fp32 over the whole vocabulary; T = 1 where decoding is greedy."""
+    """Returns log-softmax(logits / T) in fp32 over the whole vocabulary; T = 1 if decoding is greedy."""
     return (logits_BTV.float() / (temperature or 1.0)).log_softmax(-1)
 
 
 def taken(logprobs_BTV: torch.Tensor, targets_BT: torch.Tensor) -> torch.Tensor:
-    """The logprobs_BT of the tokens that were sampled."""
+    """Returns logprobs_BT of the sampled tokens."""
     return logprobs_BTV.gather(-1, targets_BT[..., None])[..., 0]
 
 
 def clipped_surrogate(
     ratio_BT: torch.Tensor, advantages_BT: torch.Tensor, objective: Objective
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The two-sided clipped loss of each token, and where clipping took its gradient away (bool)."""
+    """Returns the two-sided clipped loss per token, and a bool mask of the tokens whose gradient was clipped."""
     inner_BT = -ratio_BT.clamp(max=objective.delta) * advantages_BT
     outer_BT = -ratio_BT.clamp(1 - objective.epsilon, 1 + objective.epsilon) * advantages_BT
     beyond_BT = (ratio_BT < 1 - objective.epsilon) | (ratio_BT > 1 + objective.epsilon)
@@ -91,7 +94,7 @@ def clipped_surrogate(
 
 
 def ratios(policy_BT: torch.Tensor, tokens: Tokens) -> tuple[torch.Tensor, torch.Tensor | float]:
-    """The ratio whose gradient counts, and the weight (no gradient) of each token's surrogate.
+    """Returns the ratio that carries the gradient, and the weight (no gradient) of each token's surrogate.
 
     Plain: policy / behaviour, weight 1. Decoupled: policy / start, weight min(start / behaviour, 2).
     """
@@ -106,12 +109,12 @@ def _ratio(above_BT: torch.Tensor, below_BT: torch.Tensor) -> torch.Tensor:
 
 
 def entropy(logprobs_BTV: torch.Tensor) -> torch.Tensor:
-    """Exact entropy_BT in nats. A token of probability 0 adds nothing."""
+    """Returns the exact entropy_BT in nats. Tokens of probability 0 add nothing."""
     return -(logprobs_BTV.exp() * _finite(logprobs_BTV)).sum(-1)
 
 
 def kl_divergence(logprobs_BTV: torch.Tensor, reference_BTV: torch.Tensor) -> torch.Tensor:
-    """Exact KL_BT(policy || reference) in nats, with the policy's gradient."""
+    """Returns the exact KL_BT(policy || reference) in nats, with the policy's gradient."""
     return (logprobs_BTV.exp() * (_finite(logprobs_BTV) - _finite(reference_BTV))).sum(-1)
 
 
@@ -120,10 +123,10 @@ def _finite(logprobs_BTV: torch.Tensor) -> torch.Tensor:
 
 
 def loss(logprobs_BTV: torch.Tensor, tokens: Tokens, objective: Objective, denominator: int) -> Loss:
-    """The loss of one micro-batch.
+    """Returns the loss of one micro-batch.
 
     ``denominator`` is the number of completion tokens of the whole optimizer step, over all its micro-batches and
-    ranks, so that every token weighs the same however the step was cut.
+    ranks, so that every token has the same weight however the step is split.
     """
     policy_BT, mask_BT = taken(logprobs_BTV, tokens.targets_BT), tokens.mask_BT
     ratio_BT, weight_BT = ratios(policy_BT, tokens)
@@ -141,8 +144,3 @@ def loss(logprobs_BTV: torch.Tensor, tokens: Tokens, objective: Objective, denom
 
 def _sum(values_BT: torch.Tensor, mask_BT: torch.Tensor) -> torch.Tensor:
     return values_BT.detach().masked_fill(~mask_BT, 0).sum().float()
-
-
-# ADVANTAGE_FLOOR: keeps a group of equal rewards at 0 instead of 0 / 0.
-# MAX_LOG_RATIO: exp(20) is far beyond delta and still finite in fp32.
-# MAX_DECOUPLED_WEIGHT: one token made by a policy that thought it unlikely may not outweigh the batch.

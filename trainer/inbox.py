@@ -1,8 +1,8 @@
-"""What the trainer may train on: groups of jobs that a tally accepted, and nothing else.
+"""The trainer's inbox: groups of accepted, unconsumed jobs, and nothing else.
 
-Follows the chain. A job enters when its round's tally sets its accept bit, its artifact hashes to the root that was
-signed, and it has not been consumed; rewards are computed here, from the beacon's own prompts. No verdict, no gradient.
-A job under appeal waits for its last verdict; the trial of an appeal is no round of its own here.
+Follows the chain. A job enters once its round's tally accepts it, provided that its artifact hashes to the signed root
+and no checkpoint has consumed it. Rewards are recomputed here, on the prompts that follow from the beacon. A job under
+appeal waits for its final verdict; the round that tries an appeal is ignored.
 """
 
 from __future__ import annotations
@@ -40,16 +40,15 @@ from trainer.batch import Group
 FETCHERS = 4
 
 Fetch = Callable[[str, bytes], bytes]
-"""(uri, artifact root) -> the artifact's bytes. Raises ``Unavailable`` or ``Rejected``."""
-
+"""(uri, artifact root) -> the artifact's bytes. Raises `Unavailable` or `Rejected`."""
 
 RoundEvent = Submitted | RoundTallied | RoundVoided | JobsConsumed | AppealOpened | AppealedJobSettled
-"""What changes which jobs of a round may be trained on."""
+"""Events that change which jobs of a round may be trained on."""
 
 
 @dataclass(slots=True)
 class _Round:
-    """What the inbox remembers of a round until its groups are used or stale."""
+    """State of a round until its groups are used or stale."""
 
     policy_version: int
     beacon: bytes
@@ -61,13 +60,13 @@ class _Round:
 
     @property
     def usable(self) -> int:
-        """Bitmap of the jobs that may be trained on now."""
+        """Bitmap of the jobs that may be trained on."""
         return self.accepted & ~self.appealed & ~self.consumed
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedJob:
-    """Groups of one accepted job, and the reward of every rollout in it."""
+    """Groups of one accepted job, with the reward of every rollout."""
 
     round: int
     job: int
@@ -87,20 +86,20 @@ class Inbox:
         self._restart()
 
     def _restart(self) -> None:
-        """Forgets everything; the chain tells it again."""
+        """Forgets everything; it is read from the chain again."""
         self.tail = Tail(self.chain)
         self.rounds: dict[int, _Round] = {}
         self.jobs: dict[tuple[int, int], AcceptedJob] = {}
         self.published = 0
 
     def poll(self, oldest_usable: int) -> None:
-        """Follows the chain, and fetches what was accepted of policy version ``oldest_usable`` or newer."""
+        """Follows the chain, and fetches accepted jobs of policy version ``oldest_usable`` or newer."""
         self.follow()
         self._forget(oldest_usable)
         self._take_in()
 
     def follow(self) -> None:
-        """Reads what is new on chain, and fetches nothing. Raises ``FinalityMoved`` where it is another chain."""
+        """Reads new events without fetching artifacts. Raises ``FinalityMoved`` if a final block was reverted."""
         while True:
             blocks = self.tail.poll()
             if isinstance(blocks, Rollback):
@@ -113,7 +112,7 @@ class Inbox:
                     self._fold(log)
 
     def groups(self) -> list[Group]:
-        """Every group at hand, in (round, job, group) order."""
+        """Returns every available group, in (round, job, group) order."""
         return [group for key in sorted(self.jobs) for group in self.jobs[key].groups]
 
     def _fold(self, log: Log) -> None:
@@ -151,7 +150,7 @@ class Inbox:
             self.jobs.pop((number, job), None)
 
     def _forget(self, oldest_usable: int) -> None:
-        """Drops rounds whose policy is too old for this step and every later one: refused at intake."""
+        """Drops rounds whose policy version is too old for this step and every later one."""
         for number in [n for n, round_ in self.rounds.items() if round_.policy_version < oldest_usable]:
             del self.rounds[number]
         for key in [key for key in self.jobs if key[0] not in self.rounds]:
@@ -183,9 +182,11 @@ class Inbox:
             deployment = self.chain.deployment
             root = artifact_root(deployment.chain_id, deployment.address_of("Rounds"), artifact)
             if root != round_.claims[job][1] or artifact.job != job or artifact.round != number:
-                raise Rejected("the artifact is not the one that was judged")
+                raise Rejected("the artifact does not match the judged root")
             if len(artifact.rollouts) != self.rules.rollouts_per_job:
-                raise Rejected(f"the artifact has {len(artifact.rollouts)} rollouts, not {self.rules.rollouts_per_job}")
+                raise Rejected(
+                    f"the artifact has {len(artifact.rollouts)} rollouts: expected {self.rules.rollouts_per_job}"
+                )
         except Rejected as error:
             round_.consumed |= 1 << job
             self.log.warning("artifact_refused", round=number, job=job, why=str(error))

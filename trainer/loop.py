@@ -1,9 +1,9 @@
-"""The trainer's loop: wait for accepted groups, train, remember, publish.
+"""The trainer's loop: wait for accepted groups, train, save, publish.
 
-The order of the last two makes a crash harmless. The state is on disk before the checkpoint is announced, so a
-restarted trainer announces the same weights with the same jobs; the contract takes them once. Where an appeal or a
-reorganisation has undone one of these jobs meanwhile, the trainer goes back to the newest version that the chain holds:
-the state before the last step is kept until the next, of earlier ones the weights.
+The order of the last two makes crashes harmless. The state is on disk before the checkpoint is announced, so a
+restarted trainer announces the same weights with the same jobs, and the contract takes them once. If an appeal or a
+reorganisation has invalidated one of these jobs meanwhile, the trainer goes back to the newest version on chain: the
+full state before the last step is kept until the next step, and the weights of earlier versions.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from trainer.publish import Publisher
 
 EVALUATION_PROBLEMS = 512
 UNDONE = ("NotAccepted", "WrongState", "WrongRun")
-"""How the contract refuses a version made of jobs that it does not, or not any more, hold for accepted."""
+"""Reverts of a version trained on jobs that are not, or no longer, accepted on chain."""
 UNDONE_SECONDS = 45.0
-"""How long a tally that a reorganisation has undone may take to come again before the step is taken back."""
+"""Time for a tally dropped by a reorganisation to be mined again, before the step is taken back."""
 
 
 @dataclass(slots=True)
@@ -50,22 +50,22 @@ class Stopwatch:
         self.since = self.clock()
 
     def mark(self, part: str) -> None:
-        """Books the time since the last mark under ``part``."""
+        """Adds the time since the last mark to ``part``."""
         now = self.clock()
         self.parts[part] = self.parts.get(part, 0.0) + now - self.since
         self.since = now
 
     def lap(self) -> dict[str, float]:
-        """Returns the parts in seconds and starts again."""
+        """Returns the parts in seconds and resets them."""
         parts, self.parts = {name: round(seconds, 4) for name, seconds in self.parts.items()}, {}
         return parts
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """When the run ends and how often the policy is measured on held-out problems (0: only at the start and the end).
+    """End of the run, and interval in versions between evaluations (0: only at the start and the end).
 
-    ``target_accuracy`` ends the run early, at the first measurement that reaches it.
+    ``target_accuracy`` ends the run early, at the first evaluation that reaches it.
     """
 
     last_version: int
@@ -75,7 +75,7 @@ class Schedule:
 
 
 class Trainer:
-    """One run's trainer. ``tick`` makes at most one step; ``done`` once the schedule is through."""
+    """One run's trainer. ``tick`` makes at most one step; ``done`` is set once the schedule is complete."""
 
     def __init__(
         self,
@@ -100,7 +100,11 @@ class Trainer:
         self.done = False
 
     def resume(self) -> None:
-        """Goes on from the state on disk, and announces what a crash kept from being announced."""
+        """Loads the state on disk, and announces its version if a crash prevented that.
+
+        Raises:
+            Misconfigured: the chain has a newer version than the state.
+        """
         if self.state.exists():
             self._load()
         on_chain = self.publisher.newest_version()
@@ -113,7 +117,7 @@ class Trainer:
         self.log.info("resumed", version=self.policy.version)
 
     def tick(self) -> bool:
-        """Makes the next version if there is enough to train on. Returns whether it did anything."""
+        """Makes the next version if there are enough groups; returns whether it did."""
         self._announce()
         if self._finished():
             self.done = True
@@ -136,10 +140,10 @@ class Trainer:
         return True
 
     def _announce(self) -> None:
-        """Publishes the present version unless it is out. Nothing is trained on before: its jobs are unconsumed yet."""
+        """Publishes the current version unless that is done. Training waits for it: its jobs are not yet consumed."""
         if self.announced == self.policy.version:
             return
-        self.inbox.follow()  # a chain that went back on finality is not waited for
+        self.inbox.follow()  # raises at once if a final block was reverted
         try:
             self.publisher.publish(self.policy, self.consumed)
         except Reverted as refusal:
@@ -148,13 +152,13 @@ class Trainer:
             self.refused_since = self.refused_since or time.monotonic()
             if refusal.name == "WrongState" and time.monotonic() - self.refused_since < self.undone_seconds:
                 raise Unavailable(
-                    f"version {self.policy.version} waits for a tally to come again: {refusal}"
+                    f"version {self.policy.version} waits for a tally to be mined again: {refusal}"
                 ) from refusal
             self._take_back(refusal)
         self.announced, self.refused_since = self.policy.version, None
 
     def _take_back(self, refusal: Reverted) -> None:
-        """Goes back to the newest version on chain: what came after was made of jobs that are no longer accepted."""
+        """Goes back to the newest version on chain: later ones used jobs that are no longer accepted."""
         version, standing = self.policy.version, self.publisher.newest_version()
         if self.previous.exists():
             os.replace(self.previous, self.state)
@@ -168,7 +172,7 @@ class Trainer:
         self.log.warning("steps_taken_back", version=version, to_version=standing, why=str(refusal))
 
     def _keep_previous(self) -> None:
-        """Keeps what is on disk, the state before this step, under another name: a link costs nothing."""
+        """Keeps the state before this step under another name, by a hard link."""
         if self.state.exists():
             link = self.previous.with_suffix(".unfinished")
             link.unlink(missing_ok=True)
@@ -182,18 +186,21 @@ class Trainer:
         self.evaluated = dict(state["evaluated"])
 
     def _selection(self) -> Selection | None:
-        """What the next step trains on, or None while it should wait for more."""
+        """Returns the groups for the next step, or None if it should wait for more."""
         newest = self.policy.version
         self.inbox.poll(oldest_usable=newest - self.rules.async_level)
         if self.inbox.published < newest:
-            self.announced = None  # a reorganisation has undone the announcement: first of all it is made again
+            self.announced = None  # a reorganisation dropped the announcement: repeat it first
             return None
         groups = [group for group in self.inbox.groups() if self._can_weigh(group)]
         selection = select(groups, newest, self.rules.async_level, self.recipe.groups_per_step)
         return selection if ready(selection, self.recipe) else None
 
     def _can_weigh(self, group: Group) -> bool:
-        """Whether a group's own policy is at hand, or it is too old anyhow; some are not once steps were taken back."""
+        """Returns whether the weights of the group's version are kept, or the group is too old anyway.
+
+        Weights may be missing after a step was taken back.
+        """
         return group.version in self.policy.kept or not usable(
             group.version, self.policy.version, self.rules.async_level
         )
@@ -248,14 +255,14 @@ class Trainer:
         }
 
     def _record(self, kind: str, **fields: Any) -> None:
-        """Appends one line to ``metrics.jsonl``."""
+        """Appends a line to ``metrics.jsonl``."""
         line = {"kind": kind, "time": round(time.time(), 3), **fields}
         with (self.state_dir / "metrics.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
 
 
 def ready(selection: Selection, recipe: Recipe) -> bool:
-    """Whether a step should be made now: enough groups, or some that took one extra round already. PURE."""
+    """Returns whether to make a step now: there are enough groups, or they come from more than one round. PURE."""
     rounds = {group.round for group in selection.taken}
     return len(selection.taken) >= recipe.groups_to_start or len(rounds) > 1
 

@@ -1,4 +1,4 @@
-"""The policy being trained: a causal LM with its optimizer, and the logprobs of the versions it has been.
+"""The policy in training: a causal LM with its optimizer, and the weights of its recent versions.
 
 Axes: B rows, T positions, K kept positions (completions), V vocabulary.
 """
@@ -29,10 +29,11 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 @dataclass(frozen=True, slots=True)
 class StepRecord:
-    """What a training step did. Means are over completion tokens; ``skipped`` counts optimizer steps refused as NaN.
+    """Metrics of a training step. Means are over completion tokens.
 
-    ``staleness`` is the mean number of versions that a token's maker was behind, ``gradient_norm`` that of the last
-    optimizer step before clipping, ``entropy`` in nats, ``kl`` to checkpoint 0 in nats (0 where the recipe has none).
+    ``staleness`` is the mean age of a token in versions, ``gradient_norm`` that of the last optimizer step before
+    clipping, ``entropy`` in nats, ``kl`` to checkpoint 0 in nats (0 if the recipe has none). ``skipped`` counts
+    optimizer steps skipped because the gradient was not finite.
     """
 
     loss: float
@@ -48,7 +49,7 @@ class StepRecord:
 
 
 class Policy:
-    """A model directory in training. ``version`` is that of the weights it holds; ``step`` makes the next."""
+    """A model in training. ``version`` is that of its current weights; ``step`` makes the next."""
 
     def __init__(self, directory: Path, recipe: Recipe, rules: Rules) -> None:
         self.recipe, self.rules = recipe, rules
@@ -62,13 +63,14 @@ class Policy:
         self.reference: Weights | None = self.kept[0] if recipe.kl_coefficient else None
 
     def weights(self) -> Weights:
-        """A copy of the parameters by name, tied ones once."""
+        """Returns a copy of the parameters by name, tied ones once."""
         return {name: parameter.clone() for name, parameter in self.model.weights().items()}
 
     def step(self, batches: Sequence[Sequence[MicroBatch]]) -> StepRecord:
-        """Train on one list of micro-batches per optimizer step and become the next version.
+        """Trains on one list of micro-batches per optimizer step and advances to the next version.
 
-        ``Misconfigured`` where a rollout's version is not kept any more (the caller takes only usable groups).
+        Raises:
+            Misconfigured: the weights of a rollout's version are no longer kept (callers take only usable groups).
         """
         prepared = [[(batch, self._tokens(batch)) for batch in batches_of_step] for batches_of_step in batches]
         sums = _StepSums()
@@ -79,7 +81,7 @@ class Policy:
         return sums.record(staleness)
 
     def _tokens(self, batch: MicroBatch) -> grpo.Tokens:
-        """Everything of a micro-batch's loss that the optimizer steps do not change."""
+        """Returns the inputs of a micro-batch's loss that optimizer steps do not change."""
         behaviour_BK = self._frozen_taken(batch, self._weights_of(batch.version))
         start_BK = None
         if self.recipe.ratio == "decoupled":
@@ -87,13 +89,13 @@ class Policy:
         return grpo.Tokens(batch.targets_BK, batch.mask_BK, batch.advantages_B, behaviour_BK, start_BK)
 
     def _with_reference(self, batch: MicroBatch, tokens: grpo.Tokens) -> grpo.Tokens:
-        """``tokens`` with checkpoint 0's logprobs where the recipe has a KL; a whole step's would not fit in memory."""
+        """Adds checkpoint 0's logprobs if the recipe has a KL term; those of a whole step would not fit in memory."""
         if self.reference is None:
             return tokens
         return replace(tokens, reference_BTV=self._frozen_logprobs(batch, self.reference))
 
     def _weights_of(self, version: int) -> Weights | None:
-        """The kept weights of ``version``; ``None`` for those the model holds now."""
+        """Returns the kept weights of ``version``, or None for the model's current ones."""
         if version == self.version:
             return None
         if version not in self.kept:
@@ -111,7 +113,7 @@ class Policy:
         return self._logprobs(batch, weights)
 
     def _logprobs(self, batch: MicroBatch, weights: Weights | None = None) -> torch.Tensor:
-        """logprobs_BKV of the completions, LM head on no more than their positions."""
+        """Returns logprobs_BKV of the completions, applying the LM head at their positions only."""
         inputs = {
             "input_ids": batch.tokens_BT[:, :-1],
             "use_cache": False,
@@ -121,7 +123,7 @@ class Policy:
         return grpo.logprobs(output.logits, self.rules.temperature)
 
     def _optimize(self, part: Sequence[tuple[MicroBatch, grpo.Tokens]], sums: _StepSums) -> None:
-        """One optimizer step; a gradient that is not finite is thrown away."""
+        """Makes one optimizer step; skips it if the gradient is not finite."""
         self.optimizer.zero_grad()
         denominator = sum(batch.completion_tokens for batch, _ in part)
         for batch, tokens in part:
@@ -147,7 +149,7 @@ class Policy:
             del self.kept[version]
 
     def state_dict(self) -> dict[str, Any]:
-        """All that resuming needs; ``torch.save`` takes it."""
+        """Returns the state for resuming, which ``torch.save`` accepts."""
         return {
             "version": self.version,
             "optimizer_steps": self.optimizer_steps,
@@ -157,7 +159,7 @@ class Policy:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Become what ``state_dict`` was taken from, bit for bit."""
+        """Restores the state returned by ``state_dict``, bit for bit."""
         self.version, self.optimizer_steps = state["version"], state["optimizer_steps"]
         self.kept = {version: dict(weights) for version, weights in state["kept"].items()}
         self.reference = state["reference"]
@@ -165,9 +167,9 @@ class Policy:
         self.optimizer.load_state_dict(state["optimizer"])
 
     def adopt(self, version: int, directory: Path) -> None:
-        """Become the weights of an earlier ``version``, which lie in ``directory``.
+        """Goes back to the weights of an earlier ``version``, stored in ``directory``.
 
-        The optimizer begins anew: its moments are of the steps that are taken back.
+        The optimizer is reset, because its moments belong to the steps taken back.
         """
         weights = self.kept.get(version) or load_model(directory, next(self.network.parameters()).dtype).weights()
         self.version = version
@@ -176,7 +178,7 @@ class Policy:
         self.optimizer = _optimizer(self.network, self.recipe)
 
     def save_weights(self, directory: Path) -> None:
-        """Write model and tokenizer in Hugging Face's layout; ``directory`` appears complete or not at all."""
+        """Writes model and tokenizer in Hugging Face's layout; ``directory`` appears complete or not at all."""
         unfinished = directory.with_name(directory.name + ".unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
         self.network.save_pretrained(unfinished)
@@ -185,7 +187,7 @@ class Policy:
 
 
 def _optimizer(network: torch.nn.Module, recipe: Recipe) -> torch.optim.AdamW:
-    """AdamW with the norms' gains, every parameter of one dimension, in a group of their own."""
+    """Returns AdamW with the norm gains (the one-dimensional parameters) in a group of their own."""
     parameters = list(network.parameters())
     groups = [
         {"params": [p for p in parameters if p.dim() != 1], "multiple": 1.0},

@@ -1,4 +1,4 @@
-"""A new version goes out: chunks and signed manifest to the origin's store, then root and consumed jobs on chain."""
+"""Publishing of a version: chunks and signed manifest to the origin's store, then root and consumed jobs on chain."""
 
 from __future__ import annotations
 
@@ -22,23 +22,28 @@ DIRECTORIES_KEPT = 2
 
 
 class Publisher:
-    """Publishes one run's checkpoints with the trainer key. Every part is idempotent."""
+    """Publishes one run's checkpoints with the trainer key. Every step is idempotent."""
 
     def __init__(
         self, chain: Chain, sender: Sender, signer: Signer, run: int, store: ChunkStore, model: Path, folder: Path
     ) -> None:
-        """``model`` is the directory the run was opened with (version 0); later versions go under ``folder``."""
+        """Takes the model directory the run was opened with (version 0); later versions go under ``folder``."""
         self.chain, self.sender, self.signer, self.run = chain, sender, signer, run
         self.store, self.model, self.folder = store, model, folder
         folder.mkdir(parents=True, exist_ok=True)
         self.log = structlog.get_logger("trainer.publish")
 
     def newest_version(self) -> int:
-        """The newest version of the run on chain."""
+        """Returns the newest version of the run on chain."""
         return self.chain.latest().run(self.run).version
 
     def publish(self, policy: Policy, consumed: Sequence[Consumption]) -> None:
-        """Serves the policy's present version and announces it, unless the chain has it. Raises ``Reverted``."""
+        """Serves the policy's current version, and announces it unless it is on chain already.
+
+        Raises:
+            Reverted: the contract refused the announcement.
+            Rejected: the chain has this version with another manifest root.
+        """
         version = policy.version
         directory = self._path(version)
         if not directory.exists():
@@ -58,19 +63,19 @@ class Publisher:
             call = calls.publish(self.chain.deployment, self.run, version, signed.manifest.root, consumed)
             self.sender.send(f"publish/{self.run}/{version}", call)
         elif on_chain != signed.manifest.root:
-            raise Rejected(f"version {version} is on chain with another root than this trainer's weights have")
+            raise Rejected(f"version {version} is on chain with another manifest root than this trainer's weights")
         self._prune(version)
         self.log.info("published", version=version, root="0x" + signed.manifest.root.hex())
 
     def directory(self, version: int) -> Path:
-        """Where the weights of a published version are. ``Unavailable`` where they are not kept any more."""
+        """Returns the directory of a published version; raises `Unavailable` if its weights are no longer stored."""
         path = self._path(version)
         if not path.exists():
             shardcast.restore(self.store, self.run, version, self.chain.latest().manifest_root(self.run, version), path)
         return path
 
     def withdraw(self, version: int) -> None:
-        """Forgets the weights of a version that the chain did not take: others will go by this number."""
+        """Deletes the weights of a version that the chain refused; another will get this number."""
         shutil.rmtree(self.folder / str(version), ignore_errors=True)
 
     def _path(self, version: int) -> Path:

@@ -1,4 +1,4 @@
-"""Puts a trainer together from its settings, serves its weights, and runs it."""
+"""Assembly of a trainer from its settings; serves its weights and runs it."""
 
 from __future__ import annotations
 
@@ -33,13 +33,17 @@ FETCH_SECONDS = 30.0
 
 
 def build(settings: TrainerSettings) -> tuple[Trainer, ChunkStore]:
-    """Connects to the chain, checks that this key trains this run; returns the trainer and its store of weights."""
+    """Returns the trainer and its store of weights.
+
+    Raises:
+        Misconfigured: this key is not the run's trainer, or settings are invalid.
+    """
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     wallet = settings.wallet()
     chain = Chain.connect(settings.rpc_url, settings.addresses)
     terms = chain.latest().run(settings.run).terms
     if terms.trainer != wallet.address:
-        raise Misconfigured(f"run {settings.run} is trained by {terms.trainer}; this key is {wallet.address}")
+        raise Misconfigured(f"invalid trainer key {wallet.address}: run {settings.run} expects {terms.trainer}")
     rules = decode_rules(CoordinatorClient(settings.coordinator_url).rules(terms.rules_hash), terms.rules_hash)
     tasks = environment(rules.environment.name, rules.environment.params)
     recipe = read_recipe(settings.run_file)
@@ -57,7 +61,7 @@ def build(settings: TrainerSettings) -> tuple[Trainer, ChunkStore]:
 
 
 def serve(settings: TrainerSettings) -> int:
-    """Trains until the schedule is through or it is stopped; returns the exit code."""
+    """Trains until the schedule is complete or the process is stopped; returns the exit code."""
     telemetry.configure("trainer", settings.log_level)
     telemetry.serve_metrics(settings.metrics_port)
     torch.set_num_threads(settings.threads)

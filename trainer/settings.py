@@ -1,4 +1,4 @@
-"""What a trainer is told at start."""
+"""Settings of a trainer."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from trainer.config import Recipe
 
 
 class TrainerSettings(NodeSettings):
-    """``ASSIZE_TRAINER_…``; the shared ones are those of ``NodeSettings``.
+    """Settings named ``ASSIZE_TRAINER_…``, besides those of ``NodeSettings``.
 
     Args:
-        run: the run this trainer's key publishes for.
-        model: the Hugging Face directory the run was opened with.
-        run_file: TOML file whose ``[recipe]`` says how to train.
-        coordinator_url: where the run's rules are served by hash.
-        origin_host, origin_port: where weights are served from; relays take them from there.
-        last_version: the checkpoint after which to end; the recipe's steps where not given.
-        evaluate_every: measure held-out accuracy each so many versions, besides the first and the last.
-        target_accuracy: end as soon as a measurement reaches this.
-        seed: of the held-out problems.
+        run: the run to train.
+        model: the Hugging Face model directory that the run was opened with.
+        run_file: TOML file with the ``[recipe]``.
+        coordinator_url: the coordinator, which serves the run's rules by hash.
+        origin_host, origin_port: address to serve weights at, for relays to fetch.
+        last_version: the checkpoint to end after; by default the recipe's number of steps.
+        evaluate_every: versions between evaluations, besides the first and the last version.
+        target_accuracy: end at the first evaluation that reaches this accuracy.
+        seed: seed of the held-out problems.
         threads: torch threads.
     """
 
@@ -46,19 +46,20 @@ class TrainerSettings(NodeSettings):
 
 
 def read_recipe(run_file: Path) -> Recipe:
-    """Reads ``[recipe]`` of a run file: numbers of a recipe, on top of those of ``preset`` where one is named.
+    """Reads ``[recipe]`` of a run file: fields of a recipe, over those of ``preset`` if one is named.
 
-    ``Misconfigured`` where it is missing, or something in it is not known or not allowed.
+    Raises:
+        Misconfigured: it is missing, or has an unknown key or an invalid value.
     """
     try:
         table = tomllib.loads(run_file.read_text()).get("recipe")
-    except (OSError, ValueError) as error:  # ValueError: no TOML, or no text at all
+    except (OSError, ValueError) as error:  # ValueError: not TOML, or not UTF-8
         raise Misconfigured(f"cannot read the run file {run_file}: {error}") from error
     if not isinstance(table, dict):
         raise Misconfigured(f"{run_file} has no [recipe]")
     preset = table.pop("preset", None)
     if preset not in (None, "builtin"):
-        raise Misconfigured(f"{run_file}: recipe.preset: there is no preset {preset!r}, only 'builtin'")
+        raise Misconfigured(f"{run_file}: recipe.preset: unknown preset {preset!r}: expected 'builtin'")
     _refuse_rules(run_file, table)
     try:
         return Recipe.builtin(**table) if preset else Recipe.model_validate(table)
@@ -68,7 +69,7 @@ def read_recipe(run_file: Path) -> Recipe:
 
 
 def _refuse_rules(run_file: Path, table: Mapping[str, object]) -> None:
-    """Refuses a recipe that sets what the run's rules set: workers and validators would not follow it."""
+    """Refuses a recipe that repeats a field of the run's rules, which workers and validators follow instead."""
     for name in table:
         if name in Rules.model_fields:
             raise Misconfigured(f"{run_file}: recipe.{name}: set by the run's rules, remove it from [recipe]")

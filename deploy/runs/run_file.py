@@ -1,6 +1,6 @@
-"""A run file: the rules all agree on, the terms the requester offers, the recipe the trainer follows.
+"""Run files: a run's rules, the requester's terms and the trainer's recipe, as TOML.
 
-``rules`` is a table, or names a file of calibrated rules beside the run file (``assize validator calibrate``).
+``rules`` is a table, or the name of a file of calibrated rules beside the run file (``assize validator calibrate``).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BUILTIN = Path(__file__).with_name("builtin.toml")
 
 
 class RunFileTerms(BaseModel):
-    """What the requester offers; the fields of ``IMarket.RunTerms`` that do not name somebody. Amounts in wei."""
+    """The requester's terms: the fields of ``IMarket.RunTerms`` other than parties. Amounts in wei."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", title="terms")
 
@@ -39,7 +39,7 @@ class RunFileTerms(BaseModel):
     challenge_seconds: int = Field(default=0, ge=0)
 
     def on_chain(self, coordinator: str, trainer: str, rules_hash: bytes) -> RunTerms:
-        """The terms as the contract takes them."""
+        """Returns the terms as the contract takes them."""
         return RunTerms(
             coordinator=coordinator,
             trainer=trainer,
@@ -59,7 +59,7 @@ class RunFileTerms(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class RunFile:
-    """A run file, read."""
+    """The content of a run file."""
 
     path: Path
     rules: Rules
@@ -68,10 +68,10 @@ class RunFile:
 
 
 def read_run_file(path: Path = BUILTIN) -> RunFile:
-    """Reads a run file. ``Misconfigured`` names what is wrong."""
+    """Reads a run file; raises `Misconfigured` with the field that is invalid."""
     try:
         tables: dict[str, Any] = tomllib.loads(path.read_text())
-    except (OSError, ValueError) as error:  # ValueError: no TOML, or no text at all
+    except (OSError, ValueError) as error:  # ValueError: not TOML, or not UTF-8
         raise Misconfigured(f"cannot read the run file {path}: {error}") from error
     try:
         rules = _rules(path, tables.get("rules", {}))
@@ -84,7 +84,7 @@ def read_run_file(path: Path = BUILTIN) -> RunFile:
 
 
 def _rules(path: Path, given: object) -> Rules:
-    """The rules in the run file, or in the calibrated file beside it that it names."""
+    """Returns the rules in the run file, or in the calibrated file that it names."""
     if not isinstance(given, str):
         return Rules.model_validate(given)
     try:

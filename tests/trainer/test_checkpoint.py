@@ -77,12 +77,12 @@ def test_a_write_that_was_cut_short_leaves_the_state_before(tmp_path: Path) -> N
 
 def test_a_file_that_is_no_state_is_named_with_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "state.safetensors"
-    with pytest.raises(Misconfigured, match="does not load"):
+    with pytest.raises(Misconfigured, match="cannot load"):
         checkpoint.load(path)
     checkpoint.save(path, {"weights": torch.ones(100)})
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(Misconfigured, match="move it away"):
         checkpoint.load(path)
     save_file({"w": torch.ones(2)}, path)
-    with pytest.raises(Misconfigured, match="not a trainer's state"):
+    with pytest.raises(Misconfigured, match="not a trainer state"):
         checkpoint.load(path)
