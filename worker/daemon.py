@@ -96,7 +96,7 @@ class Worker:
         authority = Authority(self.chain.chain_id, self.chain.deployment.address_of("Market"), self.terms.trainer)
         sources = Sources(self.client.run(self.settings.run).sources)
         folder = self.settings.state_dir / "checkpoints"
-        self.checkpoints = Checkpoints(sources, self.settings.run, authority, folder)
+        self.checkpoints = Checkpoints(sources, self.settings.run, authority, folder, self.rules.async_level)
 
     def start_background(self) -> None:
         """Sends heartbeats, and fetches each new version, while the old one still generates."""

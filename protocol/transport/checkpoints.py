@@ -1,4 +1,4 @@
-"""The checkpoints a node holds: fetched through relays when needed, a few kept, each with its root from the chain."""
+"""The model directories a node holds on disk: fetched through relays, verified against the chain, a few kept."""
 
 from __future__ import annotations
 
@@ -11,41 +11,85 @@ from protocol.transport.shardcast import Authority, fetch_checkpoint
 from protocol.transport.sources import Sources
 
 KEPT = 6
+"""Versions kept at least."""
+
+SPARE = 3
+"""Versions kept beyond those that rounds in flight may still name."""
 
 
 class Checkpoints:
-    """Model directories of one run under ``folder``. Threads may share it."""
+    """Owns the model directories of one run under ``folder``. Threads may share it, processes may not.
 
-    def __init__(self, sources: Sources, run: int, authority: Authority, folder: Path) -> None:
-        self.sources, self.run, self.authority, self.folder = sources, run, authority, folder
+        folder/chunks/…                       chunks and manifests of every run
+        folder/run-RUN/VERSION-ROOT/          a model directory, ROOT being the first 16 digits of its manifest root
+
+    The root tells versions of two branches apart: after a reorganisation the same number may mean other weights.
+    """
+
+    def __init__(self, sources: Sources, run: int, authority: Authority, folder: Path, async_level: int = 0) -> None:
+        """Keeps ``KEPT`` versions, or more if ``async_level`` lets rounds use older ones."""
+        self.sources, self.run, self.authority = sources, run, authority
+        self.kept = max(KEPT, async_level + SPARE)
+        self.folder = folder / f"run-{run}"
+        self.folder.mkdir(parents=True, exist_ok=True)
         self.store = ChunkStore(folder / "chunks")
         self._fetching = threading.Lock()
+        self._verified: set[Path] = set()
 
     def directory(self, version: int, root: bytes) -> Path:
-        """Returns the directory of ``version``, fetching it unless it is there.
+        """Returns the directory of ``version``, fetched if it is missing and verified once in this process.
 
-        Raises `Unavailable` where no source has it, `Rejected` where all offer other bytes than ``root`` (32 bytes,
-        from the chain) promises.
+        Args:
+            version: version of the run's weights.
+            root: its manifest root, 32 bytes, as the chain names it.
+
+        Raises:
+            Unavailable: no source has it.
+            Rejected: every source that answers offers other bytes than ``root`` promises.
         """
-        directory = self._path(version, root)
+        directory = self.folder / f"{version:010d}-{root.hex()[:16]}"
         with self._fetching:
-            if not directory.exists():
-                fetch_checkpoint(self.sources, self.run, version, root, self.authority, self.store, directory)
-                self._prune()
+            if directory not in self._verified or not directory.is_dir():
+                self._fetch(version, root, directory)
         return directory
 
     def newest(self) -> int | None:
-        """Returns the newest version held, None where there is none."""
-        return max(self._held(), default=None)
+        """Returns the newest version held, or None."""
+        return max((_version(path) for path in self._held()), default=None)
 
-    def _path(self, version: int, root: bytes) -> Path:
-        return self.folder / f"{version}-{root.hex()[:16]}"
+    def _fetch(self, version: int, root: bytes, directory: Path) -> None:
+        older = [path for path in self._held() if path != directory]
+        fetch_checkpoint(
+            self.sources,
+            self.run,
+            version,
+            root,
+            self.authority,
+            self.store,
+            directory,
+            old_directories=older[-1:],
+            versions_kept=self.kept,
+        )
+        self._verified.add(directory)
+        self._remove_others(version, directory)
 
-    def _held(self) -> dict[int, Path]:
-        entries = [path for path in self.folder.iterdir() if path.is_dir() and path.name.partition("-")[0].isdigit()]
-        return {int(path.name.partition("-")[0]): path for path in entries}
+    def _remove_others(self, version: int, directory: Path) -> None:
+        """Removes all but ``directory`` and the newest others, and what a crash left half written.
 
-    def _prune(self) -> None:
-        held = self._held()
-        for version in sorted(held)[:-KEPT]:
-            shutil.rmtree(held[version], ignore_errors=True)
+        If another root of ``version`` is held, a reorganisation replaced it, and all later versions with it.
+        """
+        others = [path for path in self._held() if path != directory]
+        if any(_version(path) == version for path in others):
+            others = [path for path in others if _version(path) < version]
+        kept = {directory, *others[1 - self.kept :]}
+        for path in self.folder.iterdir():
+            if path.is_dir() and path not in kept:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def _held(self) -> list[Path]:
+        """Model directories, oldest version first."""
+        return sorted(path for path in self.folder.iterdir() if path.is_dir() and path.name[0].isdigit())
+
+
+def _version(directory: Path) -> int:
+    return int(directory.name.partition("-")[0])

@@ -230,19 +230,19 @@ def _is_mined(network: Network, digest: str) -> bool:
 def _weights(network: Network) -> Iterator[str]:
     """W: every model directory that a worker or validator holds is of a version and root that the chain named."""
     state = network.layout.root / "state"
-    directories = [*state.glob("*/checkpoints/[0-9]*"), *state.glob("*/weights/run-*/[0-9]*")]
+    directories = [*state.glob("*/checkpoints/run-*/[0-9]*"), *state.glob("*/weights/run-*/[0-9]*")]
     named = {(version, root.hex()[:ROOT_DIGITS]) for version, root in network.named()}
     for directory in directories:
         version, _, root = directory.name.partition("-")
         if (int(version), root) not in named:
-            yield f"W: {directory.parent.parent.name} holds {directory.name}, which the chain never named"
+            yield f"W: {directory.parents[2].name} holds {directory.name}, which the chain never named"
             continue
         for _ in range(LOOKS):
             if not _others(directory):
                 break
             time.sleep(1.0)  # an old one goes file by file
         else:
-            yield f"W: {directory.parent.parent.name} holds other weights than {directory.name} says"
+            yield f"W: {directory.parents[2].name} holds other weights than {directory.name} says"
 
 
 def _others(directory: Path) -> bool:

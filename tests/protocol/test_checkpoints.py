@@ -28,11 +28,11 @@ class Origin:
         self.folder, self.signer, self.store = folder, signer, ChunkStore(folder / "origin")
         self.served = serve(create_app(self.store))
 
-    def publish(self, version: int) -> bytes:
+    def publish(self, version: int, branch: bytes = b"") -> bytes:
         model = self.folder / f"model-{version}"
-        model.mkdir()
+        model.mkdir(exist_ok=True)
         (model / "config.json").write_text("{}")
-        (model / "model.safetensors").write_bytes(b"weights of version %d" % version * 100)
+        (model / "model.safetensors").write_bytes(branch + b"weights of version %d" % version * 100)
         return publish(model, RUN, version, CHAIN_ID, MARKET, self.signer, self.store).manifest.root
 
 
@@ -74,6 +74,44 @@ def test_two_roots_of_one_version_are_two_checkpoints(origin: Origin, checkpoint
     second = checkpoints.directory(1, changed)
     assert first != second
     assert (second / "model.safetensors").read_bytes() == b"another branch"
+
+
+def test_directories_of_a_branch_that_was_reorganised_away_are_removed(
+    origin: Origin, checkpoints: Checkpoints
+) -> None:
+    kept = [checkpoints.directory(version, origin.publish(version)) for version in range(2)]
+    dropped = [checkpoints.directory(version, origin.publish(version)) for version in (2, 3, 4)]
+    replacing = checkpoints.directory(2, origin.publish(2, b"another branch: "))
+    assert [path.exists() for path in (*kept, *dropped, replacing)] == [True] * 2 + [False] * 3 + [True]
+    assert checkpoints.newest() == 2
+    following = checkpoints.directory(3, origin.publish(3, b"another branch: "))
+    assert sorted(checkpoints.folder.iterdir()) == [*kept, replacing, following]
+
+
+def test_an_old_version_is_fetched_beside_newer_ones_and_removed_with_the_next(
+    origin: Origin, checkpoints: Checkpoints
+) -> None:
+    roots = [origin.publish(version) for version in range(KEPT + 2)]
+    for version, root in enumerate(roots[:-1]):
+        checkpoints.directory(version, root)
+    old = checkpoints.directory(0, roots[0])
+    assert old.is_dir()
+    assert len(list(checkpoints.folder.iterdir())) == KEPT
+    newest = checkpoints.directory(KEPT + 1, roots[-1])
+    assert newest.is_dir()
+    assert not old.exists()
+
+
+def test_a_directory_that_changed_on_disk_is_fetched_again_by_the_next_process(
+    origin: Origin, checkpoints: Checkpoints, tmp_path: Path
+) -> None:
+    root = origin.publish(0)
+    directory = checkpoints.directory(0, root)
+    (directory / "model.safetensors").write_bytes(b"rotten")
+    (checkpoints.folder / ".0000000000-left.partial").mkdir()
+    restarted = Checkpoints(checkpoints.sources, RUN, checkpoints.authority, tmp_path / "held")
+    assert (restarted.directory(0, root) / "model.safetensors").read_bytes().startswith(b"weights of version 0")
+    assert list(restarted.folder.iterdir()) == [directory]
 
 
 def test_bytes_other_than_the_chain_promises_are_refused_and_leave_nothing(

@@ -12,6 +12,7 @@ from protocol.chain.structs import RunTerms
 from protocol.environments.environment import Environment
 from protocol.environments.registry import environment
 from protocol.errors import Unavailable
+from protocol.transport.checkpoints import Checkpoints
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.shardcast import Authority
 from protocol.transport.sources import Sources
@@ -49,8 +50,9 @@ def learn_context(
     rules = decode_rules(client.rules(rules_hash), rules_hash)
     require_known(rules.thresholds)
     tasks = environment(rules.environment.name, rules.environment.params)
-    weights = Weights(run, rules, Sources(sources or _named_sources(client, run)), authority, directory, device)
-    return JudgingContext(rules, tasks, weights)
+    named = Sources(sources or _named_sources(client, run))
+    checkpoints = Checkpoints(named, run, authority, directory, rules.async_level)
+    return JudgingContext(rules, tasks, Weights(checkpoints, rules, device))
 
 
 @dataclass(frozen=True, slots=True)

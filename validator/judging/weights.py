@@ -1,9 +1,8 @@
-"""Policies by version: fetched through relays, checked against the chain, swapped into one network in place."""
+"""The policy that a validator judges with: each version's weights are swapped into one network in place."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -12,29 +11,25 @@ import structlog
 
 from protocol.errors import Unavailable
 from protocol.tensor.model import Model, load_model
-from protocol.transport.chunks import ChunkStore
-from protocol.transport.shardcast import Authority, fetch_checkpoint
-from protocol.transport.sources import Sources
+from protocol.transport.checkpoints import Checkpoints
 from protocol.wire.rules import Rules
 from protocol.wire.units import parse_shape
 from validator.judging.judge import PolicyVersion
 from validator.judging.prefill import DTYPES, probe
 
 RETRY_SECONDS = 0.5
-"""Pause after a fetch that failed."""
-
-VERSIONS_KEPT = 4
-"""Directories kept on disk at least; rounds in flight need those within the async level."""
+"""Pause after a failed fetch."""
 
 
 log = structlog.get_logger()
 
 
 def load_policy(directory: Path, rules: Rules, device: str = "cpu") -> PolicyVersion:
-    """Loads a model directory as the policy that ``rules`` speak of.
+    """Loads a model directory as a policy in the number format of ``rules``.
 
-    Raises ``Misconfigured`` where it does not load, or does more to logits than its head; ``Rejected`` where it is of
-    an architecture whose work units are not defined.
+    Raises:
+        Misconfigured: it does not load, or changes its logits after the LM head.
+        Rejected: work units are not defined for its architecture.
     """
     shape = parse_shape(json.loads((directory / "config.json").read_text()))
     model: Model = load_model(directory, DTYPES[rules.model.dtype])
@@ -44,16 +39,13 @@ def load_policy(directory: Path, rules: Rules, device: str = "cpu") -> PolicyVer
 
 
 class Weights:
-    """The versions of one run. Fetching happens in a thread of its own; the network is the caller's.
+    """The policy of one run: waits for versions that a thread fetches, and swaps them into one network.
 
-    A version is known by its manifest root too: after a reorganisation the same number may mean other weights.
+    A version is identified by its manifest root too: after a reorganisation the same number may mean other weights.
     """
 
-    def __init__(self, run: int, rules: Rules, sources: Sources, authority: Authority, directory: Path, device: str):
-        self._run, self._rules, self._sources, self._authority, self._device = run, rules, sources, authority, device
-        self._store = ChunkStore(directory / "chunks")
-        self._directory = directory / f"run-{run}"
-        self._directory.mkdir(parents=True, exist_ok=True)
+    def __init__(self, checkpoints: Checkpoints, rules: Rules, device: str) -> None:
+        self._checkpoints, self._rules, self._device = checkpoints, rules, device
         self._pool = ThreadPoolExecutor(1, "weights")
         self._fetches: dict[tuple[int, bytes], Future[Path]] = {}
         self._policy: PolicyVersion | None = None
@@ -62,68 +54,56 @@ class Weights:
 
     @property
     def loaded(self) -> int | None:
-        """The version in the network; None before the first."""
+        """The version loaded into the network, or None."""
         return None if self._loaded is None else self._loaded[0]
 
     def prepare(self, version: int, root: bytes) -> bool:
-        """Sees to it that ``version`` is fetched; returns whether it is there. A failed fetch is begun again."""
+        """Starts fetching ``version`` unless it is on disk; returns whether it is. Retries a failed fetch."""
         fetch = self._fetches.get((version, root))
         if fetch is None:
             if time.monotonic() >= self._again_at:
-                self._fetches[version, root] = self._pool.submit(self._fetch, version, root)
+                self._fetches[version, root] = self._pool.submit(self._checkpoints.directory, version, root)
             return False
         if not fetch.done():
             return False
         error = fetch.exception()
         if error is None and not fetch.result().is_dir():
-            # It made room for newer ones, and is asked for again: an appeal against what it made.
+            # Removed in favour of newer versions and needed again, for an appeal: fetch it again.
             del self._fetches[version, root]
             return False
         if error is not None:
-            log.warning("weights_not_there", run=self._run, version=version, error=str(error))
+            log.warning("weights_not_there", run=self._checkpoints.run, version=version, error=str(error))
             del self._fetches[version, root]
             self._again_at = time.monotonic() + RETRY_SECONDS
         return error is None
 
     def policy(self, version: int, root: bytes) -> PolicyVersion:
-        """Returns the policy of a version that is there, its weights swapped in. The one before is overwritten."""
+        """Returns the policy with the weights of a prepared version swapped in; the previous ones are overwritten."""
         directory = self._fetches[version, root].result()
         if self._policy is None:
             self._policy = load_policy(directory, self._rules, self._device)
         elif self._loaded != (version, root):
-            self._loaded = None  # until the copy is whole: half of it is no version
+            self._loaded = None  # a copy that fails half-way leaves no version loaded
             self._policy.model.load_weights(directory)
         self._loaded = (version, root)
         return self._policy
 
     def wait_for(self, version: int, root: bytes, seconds: float) -> PolicyVersion:
-        """Returns the policy of ``version`` once it has been fetched; raises ``Unavailable`` after ``seconds``."""
+        """Returns the policy of ``version`` once it has been fetched.
+
+        Raises:
+            Unavailable: it was not fetched within ``seconds``.
+        """
         give_up = time.monotonic() + seconds
         while not self.prepare(version, root):
             if time.monotonic() > give_up:
-                raise Unavailable(f"version {version} of run {self._run} could not be fetched in {seconds:.0f} s")
+                raise Unavailable(
+                    f"version {version} of run {self._checkpoints.run} could not be fetched in {seconds:.0f} s"
+                )
             time.sleep(0.05)
         return self.policy(version, root)
 
     def close(self) -> None:
         """Ends the fetches."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-        self._sources.close()
-
-    def _fetch(self, version: int, root: bytes) -> Path:
-        destination = self._directory / f"{version:010d}-{root.hex()[:16]}"
-        kept = max(VERSIONS_KEPT, self._rules.async_level + 2)
-        older = sorted(path for path in self._directory.iterdir() if path != destination and path.is_dir())
-        for path in older[:-kept]:
-            shutil.rmtree(path, ignore_errors=True)
-        return fetch_checkpoint(
-            self._sources,
-            self._run,
-            version,
-            root,
-            self._authority,
-            self._store,
-            destination,
-            old_directories=older[-1:],
-            versions_kept=kept,
-        )
+        self._checkpoints.sources.close()
