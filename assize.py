@@ -18,7 +18,7 @@ PARTS: dict[str, tuple[str, str, str]] = {
     "appeal": ("protocol.node.commands.appeal", "app", "Have a verdict tried again: open, list, show."),
     "credits": ("protocol.node.commands.credits", "app", "Buy, show and redeem credits."),
     "coordinator": ("coordinator.commands", "app", "Assign jobs, take uploads, drive rounds."),
-    "worker": ("worker.commands", "app", "Generate rollouts and earn credits; doctor."),
+    "worker": ("worker.commands", "app", "Generate rollouts and earn credits."),
     "validator": ("validator.commands", "app", "Judge rollouts and vote."),
     "trainer": ("trainer.commands", "app", "Train on accepted rollouts, publish weights; make the built-in model."),
     "relay": ("protocol.node.commands.relay", "app", "Relay verified weights."),

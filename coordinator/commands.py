@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from protocol.node.console import guard, show
+from protocol.node.doctor import AsJson, report
 
 app = typer.Typer(help="Assign jobs, take uploads, drive rounds.", no_args_is_help=True)
 EnvFile = Annotated[
@@ -55,6 +56,16 @@ def drive(env_file: EnvFile = None) -> None:
     telemetry.configure("coordinator-driver", settings.log_level)
     telemetry.serve_metrics(settings.metrics_port)
     raise typer.Exit(build(settings).run())
+
+
+@app.command()
+@guard
+def doctor(env_file: EnvFile = None, json: AsJson = False) -> None:
+    """Checks disk, key, database, Redis, chain, rules and escrow; exits 1 if a check fails."""
+    from coordinator.doctor import diagnose
+    from coordinator.settings import CoordinatorSettings
+
+    report(diagnose(CoordinatorSettings.read(env_file)), json)
 
 
 @app.command()

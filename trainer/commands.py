@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from protocol.node.console import guard
+from protocol.node.doctor import AsJson, report
 
 SHOWN_EVERY = 50
 
@@ -37,6 +38,21 @@ def run(
     from trainer.service import serve
 
     raise SystemExit(serve(read))
+
+
+@app.command()
+@guard
+def doctor(
+    settings: Annotated[
+        Path | None, typer.Option(help="File of ASSIZE_TRAINER_… settings, one NAME=value a line.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Check disk, model, recipe, key, chain and coordinator; exit 1 if a check fails."""
+    from trainer.doctor import diagnose
+    from trainer.settings import TrainerSettings
+
+    report(diagnose(TrainerSettings.read(settings)), json)
 
 
 @app.command()

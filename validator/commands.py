@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from protocol.node.console import EXIT_REFUSED, guard, show
+from protocol.node.doctor import report
 from protocol.wire.rules import DEFAULT_ENGINE
 
 app = typer.Typer(help="Judge rollouts and vote.", no_args_is_help=True)
@@ -101,15 +102,14 @@ def replay(
 
 @app.command()
 @guard
-def preflight(settings: EnvFile = None, json: Json = False) -> None:
-    """Check key, node, chain, weights and disk before judging; exit 1 where one of them will not do."""
-    from validator.doctor import examine
+def doctor(settings: EnvFile = None, json: Json = False) -> None:
+    """Check disk, device, key, chain, node, rules and weights; exit 1 if a check fails."""
     from validator.settings import ValidatorSettings
 
-    found = list(examine(ValidatorSettings.read(settings)))
-    show([{"check": one.check, "ok": one.ok, "found": one.found} for one in found], json, "preflight")
-    if not all(one.ok for one in found):
-        raise SystemExit(EXIT_REFUSED)
+    read = ValidatorSettings.read(settings)
+    from validator.doctor import diagnose
+
+    report(diagnose(read), json)
 
 
 @app.command()

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from protocol.node.console import EXIT_REFUSED, guard, show
+from protocol.node.console import guard, show
+from protocol.node.doctor import AsJson, report
 from protocol.wire.rules import DEFAULT_ENGINE
 
 app = typer.Typer(help="Generate rollouts and earn credits.", no_args_is_help=True)
@@ -36,23 +37,19 @@ def run(settings: EnvFile = None) -> None:
 
 @app.command()
 @guard
-def doctor(settings: EnvFile = None, json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
-    """Check machine, key, chain, clock and coordinator before working."""
+def doctor(settings: EnvFile = None, json: AsJson = False) -> None:
+    """Check machine, engine, key, chain, node and coordinator; exit 1 if a check fails."""
     from worker.settings import WorkerSettings
 
     read = WorkerSettings.read(settings)
-    from worker.doctor import examine
+    from worker.doctor import diagnose
 
-    findings = list(examine(read))
-    rows = [{"check": finding.check, "ok": finding.ok, "found": finding.found} for finding in findings]
-    show(rows, json, "doctor")
-    if not all(finding.ok for finding in findings):
-        raise SystemExit(EXIT_REFUSED)
+    report(diagnose(read), json)
 
 
 @app.command()
 @guard
-def engines(json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
+def engines(json: AsJson = False) -> None:
     """List the engines and the versions that are installed."""
     from worker.engines.registry import ENGINES
 

@@ -18,10 +18,13 @@ from ledger.audit.report import Report
 from ledger.commands import questions
 from ledger.commands.options import LARGEST, LOCAL, Addresses, AsJson, Db, NoSync, Rpc, opened
 from ledger.commands.screen import screen, show_report, table_of, tell
+from ledger.doctor import diagnose
 from ledger.facts import Appeal, Checkpoint, Credit, Fact, Node, Round, Slash
 from ledger.queries import lookup
+from ledger.settings import LedgerSettings
 from protocol.errors import Rejected
 from protocol.node.console import guard
+from protocol.node.doctor import report
 from protocol.transport.listening import listen
 
 app = typer.Typer(no_args_is_help=True, help="Rebuild and audit everything from the chain alone.")
@@ -123,6 +126,13 @@ def audit(
         show_report(report)
     if not report.ok:
         raise typer.Exit(1)
+
+
+@app.command()
+@guard
+def doctor(addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False) -> None:
+    """Check chain, clock and database; exit 1 if a check fails."""
+    report(diagnose(LedgerSettings(rpc, addresses, db)), as_json)
 
 
 @app.command()

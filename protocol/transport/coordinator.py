@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import closing
 from typing import TypeVar
 
 import httpx
@@ -139,6 +140,17 @@ class CoordinatorClient:
         deadline = int(self._clock()) + REQUEST_SECONDS
         nonce = secrets.randbits(256)
         return sign_request(self._signer, self._chain_id, self._rounds, method, path, body, nonce, deadline)
+
+
+def describe_coordinator(url: str) -> str:
+    """Asks the coordinator at ``url`` for its health and returns a line about it.
+
+    Raises:
+        Unavailable: it does not answer.
+        Misconfigured: invalid URL.
+    """
+    with closing(CoordinatorClient(url)) as client:
+        return f"answers, folded block {client.health().head}"
 
 
 def _checked(status: int, data: bytes) -> bytes:

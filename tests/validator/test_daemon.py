@@ -16,7 +16,7 @@ from protocol.wire.reasons import Reason
 from protocol.wire.votes import abstention
 from tests.conftest import TOKEN
 from tests.validator.scene import Cast, Scene
-from validator.doctor import examine
+from validator.doctor import diagnose
 from validator.journal import VoteJournal, VoteKey
 
 
@@ -117,12 +117,12 @@ def test_an_appeal_whose_artifact_is_gone_decides_nothing(make_scene: Callable[.
     assert scene.chain.latest().round(opened.round).accepted == 0b10
 
 
-def test_preflight_names_what_is_missing(make_scene: Callable[..., Scene], tmp_path: Path) -> None:
+def test_doctor_names_what_is_missing(make_scene: Callable[..., Scene], tmp_path: Path) -> None:
     scene = make_scene()
-    found = {one.check: one for one in examine(scene.settings(tmp_path))}
+    found = {one.name: one for one in diagnose(scene.settings(tmp_path))}
     assert found["chain"].ok
     assert found[f"run {scene.run}"].ok, found
     assert not found["key"].ok
-    assert "juror" in found["key"].found
+    assert "juror" in found["key"].detail
     nowhere = scene.settings(tmp_path).model_copy(update={"rpc_url": "http://127.0.0.1:1"})
-    assert "no RPC answers" in {one.check: one for one in examine(nowhere)}["chain"].found
+    assert "no RPC answers" in {one.name: one for one in diagnose(nowhere)}["chain"].detail

@@ -8,10 +8,11 @@ import pytest
 
 from deploy.localnet.processes import free_port
 from protocol.errors import Misconfigured
+from protocol.node.doctor import Result
 from protocol.node.wallet import Keystores
 from protocol.wire.api import Hardware
 from tests.worker.farm import Farm
-from worker.doctor import Finding, describe, examine
+from worker.doctor import describe, diagnose
 from worker.settings import WorkerSettings
 
 PASSWORD = "a password for tests"
@@ -25,8 +26,8 @@ def settings(farm: Farm, tmp_path: Path) -> WorkerSettings:
     return farm.worker_settings(keystore_directory=keystores.directory, password_file=tmp_path / "password")
 
 
-def found(settings: WorkerSettings, **changes: object) -> dict[str, Finding]:
-    return {finding.check: finding for finding in examine(settings.model_copy(update=changes))}
+def found(settings: WorkerSettings, **changes: object) -> dict[str, Result]:
+    return {result.name: result for result in diagnose(settings.model_copy(update=changes))}
 
 
 def test_the_hardware_report_names_this_machine() -> None:
@@ -51,7 +52,7 @@ def test_each_thing_that_is_wrong_is_one_finding_and_the_rest_is_looked_at_still
     port = free_port()
     no_chain = found(settings, rpc_url=f"http://127.0.0.1:{port}")
     assert not no_chain["chain"].ok
-    assert str(port) in no_chain["chain"].found
+    assert str(port) in no_chain["chain"].detail
     assert no_chain["coordinator"].ok
     no_coordinator = found(settings, coordinator_url=f"http://127.0.0.1:{port}")
     assert not no_coordinator["coordinator"].ok
@@ -59,13 +60,13 @@ def test_each_thing_that_is_wrong_is_one_finding_and_the_rest_is_looked_at_still
     (tmp_path / "wrong").write_text("elephant\n")
     wrong_password = found(settings, password_file=tmp_path / "wrong")
     assert not wrong_password["key"].ok
-    assert "password" in wrong_password["key"].found
+    assert "password" in wrong_password["key"].detail
     no_url = found(settings, coordinator_url="elephant")
     assert not no_url["coordinator"].ok
-    assert "elephant" in no_url["coordinator"].found
+    assert "elephant" in no_url["coordinator"].detail
     other_run = found(settings, run=77)
     assert not all(finding.ok for finding in other_run.values())
-    assert all("\n" not in finding.found for finding in (no_chain | no_coordinator | other_run).values())
+    assert all("\n" not in finding.detail for finding in (no_chain | no_coordinator | other_run).values())
 
 
 def test_a_validator_key_without_gas_is_told_apart(settings: WorkerSettings, farm: Farm, tmp_path: Path) -> None:
@@ -74,7 +75,7 @@ def test_a_validator_key_without_gas_is_told_apart(settings: WorkerSettings, far
     farm.swarm.chain.rpc.call("anvil_setBalance", key.address, "0x0")
     findings = found(settings, keystore="juror")
     assert not findings["node"].ok
-    assert "validator" in findings["node"].found
+    assert "validator" in findings["node"].detail
     assert not findings["joined"].ok
     assert not findings["gas"].ok
 

@@ -1,0 +1,61 @@
+"""What ``assize trainer doctor`` examines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+from protocol.chain.reading.client import Chain
+from protocol.errors import Misconfigured
+from protocol.node.commands.doctor import examine_on_chain, gas
+from protocol.node.doctor import Examination, Key, Result, disk, examine
+from protocol.tensor.directory import check_model_directory
+from protocol.transport.coordinator import CoordinatorClient, describe_coordinator
+from protocol.wire.rules import decode_rules
+from trainer.settings import TrainerSettings, read_recipe
+
+
+def diagnose(settings: TrainerSettings) -> Iterator[Result]:
+    """Examines disk, model, recipe, key, coordinator, chain and the run's rules."""
+    key, url = Key(settings), settings.coordinator_url
+    yield from examine(
+        (
+            disk(settings.state_dir),
+            Examination("model", lambda: _model(settings), "check ASSIZE_TRAINER_MODEL"),
+            Examination("recipe", lambda: _recipe(settings), "check ASSIZE_TRAINER_RUN_FILE"),
+            key.examination(),
+            Examination("coordinator", lambda: describe_coordinator(url), "check ASSIZE_TRAINER_COORDINATOR_URL"),
+        )
+    )
+
+    def on_chain(chain: Chain) -> tuple[Examination, ...]:
+        return (
+            Examination("trainer", lambda: _trainer(settings, chain, key), "use the key that the run names"),
+            Examination("rules", lambda: _rules(settings, chain)),
+            gas(chain, key),
+        )
+
+    yield from examine_on_chain(settings.rpc_url, settings.addresses, on_chain)
+
+
+def _model(settings: TrainerSettings) -> str:
+    check_model_directory(settings.model)
+    return str(settings.model)
+
+
+def _recipe(settings: TrainerSettings) -> str:
+    return f"{read_recipe(settings.run_file).steps} steps"
+
+
+def _trainer(settings: TrainerSettings, chain: Chain, key: Key) -> str:
+    trainer = chain.latest().run(settings.run).terms.trainer
+    if trainer != key.address:
+        raise Misconfigured(f"run {settings.run} is trained by {trainer}: this key is {key.address}")
+    return f"trains run {settings.run}"
+
+
+def _rules(settings: TrainerSettings, chain: Chain) -> str:
+    digest = chain.latest().run(settings.run).terms.rules_hash
+    with closing(CoordinatorClient(settings.coordinator_url)) as client:
+        rules = decode_rules(client.rules(digest), digest)
+    return f"rules of {rules.environment.name} match the chain"
