@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from protocol.environments.environment import Environment, Problem
 from protocol.tensor.completions import Completion, Request
 from protocol.tensor.model import Model
 from protocol.tensor.proofs import build_proofs_batch
-from protocol.wire.rollout import Artifact, Rollout, artifact_root, encode
+from protocol.wire.rollout import Artifact, Rollout, artifact_root
 from protocol.wire.rules import Rules
 from protocol.wire.sampling import noise_key
 from protocol.wire.seeds import job_seed, prompt_seed
@@ -84,8 +85,8 @@ def prove(tasks: Sequence[Task], completions: Sequence[Completion]) -> list[Roll
     proofs = build_proofs_batch(torch.cat([completion.hidden_TH for completion in completions]), lengths)
     return [
         Rollout(
-            prompt_tokens=task.request.prompt_tokens,
-            output_tokens=completion.output_tokens,
+            prompt_tokens=np.array(task.request.prompt_tokens, np.int32),
+            output_tokens=np.array(completion.output_tokens, np.int32),
             logprobs=completion.logprobs_T.numpy().clip(max=0.0),
             proofs=tuple(chunks),
             finish_reason=completion.finish_reason,
@@ -98,21 +99,3 @@ def claim(work: Work, deployed: Deployed, shape: ModelShape, artifact: Artifact)
     """Returns the root to sign and the units to claim: those of the tokens, and no more than a job pays."""
     done = sum(units(shape, len(rollout.prompt_tokens), len(rollout.output_tokens)) for rollout in artifact.rollouts)
     return artifact_root(deployed.chain_id, deployed.rounds, artifact), capped(done, work.max_units)
-
-
-def finish(
-    work: Work,
-    deployed: Deployed,
-    shape: ModelShape,
-    tasks: Sequence[Task],
-    completions: Sequence[Completion],
-) -> list[Finished]:
-    """Proves all completions at once and makes an artifact of each job's share of them."""
-    rollouts = prove(tasks, completions)
-    per_job = len(rollouts) // len(work.jobs)
-    finished = []
-    for place, job in enumerate(work.jobs):
-        part = tuple(rollouts[place * per_job : (place + 1) * per_job])
-        artifact = Artifact(work.round, job, work.node, work.manifest_root, part)
-        finished.append(Finished(job, encode(artifact), *claim(work, deployed, shape, artifact)))
-    return finished

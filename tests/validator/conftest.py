@@ -40,11 +40,12 @@ from protocol.wire.rules import (
 )
 from tests.conftest import Anvil
 from tests.validator.scene import Cast, Scene
+from tests.worker.finishing import finish
 from trainer.builtin import character_tokenizer
 from validator.judging.claims import Claim
 from validator.judging.judge import FetchedJob, Judgement, PolicyVersion, judge
 from validator.judging.weights import load_policy
-from worker.prover import Deployed, Work, finish, tasks_of
+from worker.prover import Deployed, Work, tasks_of
 
 ROUNDS = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
 CHAIN_ID = 31337

@@ -27,6 +27,7 @@ from protocol.wire.rollout import artifact_root, encode
 from protocol.wire.rollout import decode as decode_artifact
 from protocol.wire.rules import encode_rules, rules_hash
 from tests.conftest import TOKEN
+from tests.worker.finishing import finish
 from validator.daemon import Validator
 from validator.deliveries import Deliveries
 from validator.journal import VoteJournal
@@ -34,7 +35,7 @@ from validator.judging.runs import Runs
 from validator.rounds import FollowedRound
 from validator.service import history_of, judge_of
 from validator.settings import ValidatorSettings
-from worker.prover import Deployed, Finished, Work, finish, tasks_of
+from worker.prover import Deployed, Finished, Work, tasks_of
 
 if TYPE_CHECKING:
     from tests.validator.conftest import Court

@@ -16,10 +16,11 @@ from protocol.tensor.decode import decode
 from protocol.wire.rollout import Artifact, Rollout
 from protocol.wire.rollout import decode as decode_artifact
 from tests.coordinator.swarm import RULES
+from tests.worker.finishing import finish
 from trainer.builtin import Warmup, make_builtin
 from worker.engines.transformers_engine import TransformersEngine
 from worker.producer import Producer
-from worker.prover import Deployed, Work, finish, tasks_of
+from worker.prover import Deployed, Work, tasks_of
 
 DEPLOYED = Deployed(31337, "0x5FbDB2315678afecb367f032d93F642f64180aa3")
 RULES_HERE = RULES.model_copy(update={"groups_per_job": 2, "samples_per_group": 3, "max_tokens": 40})

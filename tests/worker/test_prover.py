@@ -18,7 +18,8 @@ from protocol.wire.rollout import decode as decode_artifact
 from protocol.wire.seeds import job_seed, prompt_seed
 from protocol.wire.units import parse_shape, units
 from tests.coordinator.swarm import RULES
-from worker.prover import Deployed, Task, Work, finish, tasks_of
+from tests.worker.finishing import finish
+from worker.prover import Deployed, Task, Work, tasks_of
 
 DEPLOYED = Deployed(31337, "0x5FbDB2315678afecb367f032d93F642f64180aa3")
 RULES_HERE = RULES.model_copy(update={"groups_per_job": 2, "samples_per_group": 3, "max_tokens": 40})

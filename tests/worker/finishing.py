@@ -1,0 +1,28 @@
+"""All jobs of some work finished at once: what the producer must give step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from protocol.tensor.decode import Completion
+from protocol.wire.rollout import Artifact, encode
+from protocol.wire.units import ModelShape
+from worker.prover import Deployed, Finished, Task, Work, claim, prove
+
+
+def finish(
+    work: Work,
+    deployed: Deployed,
+    shape: ModelShape,
+    tasks: Sequence[Task],
+    completions: Sequence[Completion],
+) -> list[Finished]:
+    """Proves all completions at once and makes an artifact of each job's share of them."""
+    rollouts = prove(tasks, completions)
+    per_job = len(rollouts) // len(work.jobs)
+    finished = []
+    for place, job in enumerate(work.jobs):
+        part = tuple(rollouts[place * per_job : (place + 1) * per_job])
+        artifact = Artifact(work.round, job, work.node, work.manifest_root, part)
+        finished.append(Finished(job, encode(artifact), *claim(work, deployed, shape, artifact)))
+    return finished
