@@ -71,7 +71,7 @@ ADVERSARIES = {
     "edited-answer": Adversary("edited_answer.EditedAnswer", "gross"),
     "edited-token": Adversary("sampling.EditedToken", "gross"),
     "one-bad-rollout": Adversary("sampling.OneBadRollout", "gross"),
-    "steering": Adversary("sampling.Steering", "slight"),
+    "steering": Adversary("sampling.SteeringWorker", "slight"),
     "constant-polynomial": Adversary("proving.ConstantPolynomial", "bytes", "void"),
     "channel-template": Adversary("proving.ChannelTemplate", "bytes", "void"),
     "other-prompts-proof": Adversary("proving.OtherPromptsProof", "bytes", "void"),
@@ -104,7 +104,7 @@ ADVERSARIES = {
 """Workers, by their name on the command line."""
 
 FAULTY_VALIDATORS = {
-    "condemns-honest": "condemns_honest.Adversary",
+    "condemns-honest": "condemns_honest.CondemningValidator",
 }
 """Validators. Name on the command line to module and class."""
 

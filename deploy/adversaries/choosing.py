@@ -23,7 +23,7 @@ ROWS = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ChoiceStep:
     """One token of every running row. ``logits`` fp32 (B, V) of each network; ``scores_BV`` the first's, with noise.
 
     ``rows`` says which request each row is, ``written`` what each request has so far.
@@ -36,7 +36,7 @@ class Step:
     written: list[list[int]]
 
 
-Choose = Callable[[Step], torch.Tensor]
+Choose = Callable[[ChoiceStep], torch.Tensor]
 
 
 def decode_choosing(networks: Sequence[Any], requests: Sequence[Request], choose: Choose) -> list[tuple[int, ...]]:
@@ -67,7 +67,7 @@ def _decode(
         logits = [_logits(network, fed_BT, cache) for network, cache in zip(networks, caches, strict=True)]
         positions_B = torch.full((len(rows),), position)
         scores_BV = perturb(logits[0].clone(), keys_B2, positions_B, temperatures_B)
-        tokens_B = choose(Step(position, rows, logits, scores_BV, written))
+        tokens_B = choose(ChoiceStep(position, rows, logits, scores_BV, written))
         for n, token in zip(rows, tokens_B.tolist(), strict=True):
             written[n].append(token)
         kept = [b for b, n in enumerate(rows) if _goes_on(requests[n], written[n])]
@@ -103,11 +103,11 @@ def prefilled(
     ]
     found = prefill(model, sequences, rules.temperature, DTYPES[rules.model.head_dtype])
     lengths = found.lengths_N.tolist()
-    logprobs = torch.from_numpy(found.logprobs_S).split(lengths)
+    logprobs = torch.split(torch.from_numpy(found.logprobs_S), lengths)
     return [
         Completion(tuple(output), logprobs_T, hidden_TH, ending(request, output))
         for request, output, logprobs_T, hidden_TH in zip(
-            requests, outputs, logprobs, found.hidden_SH.split(lengths), strict=True
+            requests, outputs, logprobs, torch.split(found.hidden_SH, lengths), strict=True
         )
     ]
 

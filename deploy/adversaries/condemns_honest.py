@@ -16,7 +16,7 @@ from validator.queue.judged_round import JudgedRound
 INVENTED = Finding(Reason.SAMPLING_FRAUD, "a token is not the seeded choice", 0, 1.0, 0.0)
 
 
-class Adversary(Validator):
+class CondemningValidator(Validator):
     """See above."""
 
     condemned: int | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from protocol.wire.rollout import Artifact, Limits, encode
-from protocol.wire.thrift import I64, LIST, STRUCT, Field, Items, read_struct, write_struct
+from protocol.wire.thrift import I64, LIST, STRUCT, Field, Items, Value, read_struct, write_struct
 from worker.producer import Producer
 
 MEBIBYTE = 1 << 20
@@ -103,29 +104,39 @@ class LyingFooter(Breaking):
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
         size = int(struct.unpack("<I", file[-8:-4])[0])
         footer, _ = read_struct(file[-8 - size : -8])
-        group = _fields(footer[4].value.values[0])  # type: ignore[union-attr]
-        chunk = _fields(group[1].value.values[0])  # type: ignore[union-attr]
+        groups = _items(footer[4].value)
+        group = _fields(groups[0])
+        chunks = _items(group[1].value)
+        chunk = _fields(chunks[0])
         meta = _fields(chunk[3].value) | {5: Field(I64, CLAIMED)}
-        chunk = chunk | {3: Field(STRUCT, meta)}
-        chunks = [chunk, *group[1].value.values[1:]]  # type: ignore[union-attr]
-        group = group | {1: Field(LIST, Items(STRUCT, chunks))}
-        lying = write_struct(footer | {4: Field(LIST, Items(STRUCT, [group]))})
+        lying_chunk = chunk | {3: Field(STRUCT, meta)}
+        lying_group = group | {1: Field(LIST, Items(STRUCT, [lying_chunk, *chunks[1:]]))}
+        lying = write_struct(footer | {4: Field(LIST, Items(STRUCT, [lying_group]))})
         return file[: -8 - size] + lying + struct.pack("<I", len(lying)) + b"PAR1"
 
 
 _BOMBS: dict[str, bytes] = {}
 
 
-def _fields(value: object) -> dict[int, Field]:
-    return dict(value)  # type: ignore[call-overload,no-any-return]
+def _fields(value: Value) -> dict[int, Field]:
+    assert isinstance(value, Mapping)
+    return dict(value)
+
+
+def _items(value: Value) -> Sequence[Value]:
+    assert isinstance(value, Items)
+    return value.values
 
 
 def swollen_file(how: str, artifact: Artifact) -> bytes:
     """A bomb of one of three kinds, made once."""
     if how not in _BOMBS:
         file = encode(swollen(artifact), NO_LIMITS)
-        options = {"snappy": {"compression": "snappy"}, "dictionary": {"compression": "none", "use_dictionary": True}}
-        _BOMBS[how] = rewritten(file, **options[how]) if how in options else file
+        options: dict[str, dict[str, Any]] = {
+            "snappy": {"compression": "snappy"},
+            "dictionary": {"compression": "none", "use_dictionary": True},
+        }
+        _BOMBS[how] = rewritten(file, options[how]) if how in options else file
     return _BOMBS[how]
 
 
@@ -135,7 +146,7 @@ def swollen(artifact: Artifact) -> Artifact:
     return replace(artifact, rollouts=(first, *artifact.rollouts[1:]))
 
 
-def rewritten(file: bytes, **options: Any) -> bytes:
+def rewritten(file: bytes, options: Mapping[str, Any]) -> bytes:
     """The same table, written with the library's own ``options``."""
     sink = pa.BufferOutputStream()
     pq.write_table(pq.read_table(pa.BufferReader(file)), sink, **options)

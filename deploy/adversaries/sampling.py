@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from deploy.adversaries.choosing import Step, decode_choosing, prefilled, with_key
+from deploy.adversaries.choosing import ChoiceStep, decode_choosing, prefilled, with_key
 from deploy.adversaries.models import arithmetic, other_model
 from deploy.adversaries.swapped import loaded
 from protocol.environments.environment import Environment
@@ -42,7 +42,7 @@ class Choosing(Producer):
         """The policy's network, and any others that read along."""
         return [self.engine.model.network]
 
-    def choose(self, step: Step) -> torch.Tensor:
+    def choose(self, step: ChoiceStep) -> torch.Tensor:
         """The tokens to take, int64 (B,)."""
         return step.scores_BV.argmax(-1)
 
@@ -107,7 +107,7 @@ class Hotter(Temperature):
 class TopP(Choosing):
     """Leaves out the least likely tokens that make up a tenth."""
 
-    def choose(self, step: Step) -> torch.Tensor:
+    def choose(self, step: ChoiceStep) -> torch.Tensor:
         temperature = self.rules.temperature or 1.0
         sorted_BV, order_BV = (step.logits[0] / temperature).softmax(-1).sort(-1, descending=True)
         outside_BV = sorted_BV.cumsum(-1) - sorted_BV >= NUCLEUS
@@ -157,7 +157,7 @@ class CutShort(Choosing):
 class RefusesToStop(Choosing):
     """Never takes end-of-text: longer completions are more units."""
 
-    def choose(self, step: Step) -> torch.Tensor:
+    def choose(self, step: ChoiceStep) -> torch.Tensor:
         scores_BV = step.scores_BV.clone()
         scores_BV[:, self.engine.model.stop_token] = -torch.inf
         return scores_BV.argmax(-1)
@@ -175,7 +175,7 @@ class Speculative(Choosing):
     def networks(self) -> list[object]:
         return [self.engine.model.network, self.draft.network]
 
-    def choose(self, step: Step) -> torch.Tensor:
+    def choose(self, step: ChoiceStep) -> torch.Tensor:
         noise_BV = step.scores_BV - step.logits[0]
         draft_B1 = (step.logits[1] + noise_BV).argmax(-1, keepdim=True)
         probability_BV = step.logits[0].softmax(-1)
@@ -193,7 +193,7 @@ class EditedToken(Choosing):
         self.edits = {n: self.chance.randrange(lengths[n]) for n in self.edits}
         return super().complete(tasks)
 
-    def choose(self, step: Step) -> torch.Tensor:
+    def choose(self, step: ChoiceStep) -> torch.Tensor:
         tokens_B = super().choose(step)
         limit = self.rules.thresholds.sampling_fraud or self.rules.thresholds.sampling_void
         for b, n in enumerate(step.rows):
@@ -224,7 +224,7 @@ class OneBadRollout(Choosing):
                     return completion.output_tokens
 
 
-class Steering(Choosing):
+class SteeringWorker(Choosing):
     """Takes the token it would like wherever that falls short by less than voids a job, and not otherwise.
 
     What it would like is the right working of the task, as long as what stands there is right so far.
@@ -234,7 +234,7 @@ class Steering(Choosing):
         self.wanted = [self.engine.model.prompt_tokens(right_working(self.environment, task)) for task in tasks]
         return super().complete(tasks)
 
-    def choose(self, step: Step) -> torch.Tensor:
+    def choose(self, step: ChoiceStep) -> torch.Tensor:
         tokens_B = super().choose(step)
         room = MARGIN_ROOM * self.rules.thresholds.sampling_void
         for b, n in enumerate(step.rows):

@@ -17,14 +17,14 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
 from protocol.errors import Misconfigured
 from protocol.tensor.noise import perturb
-from worker.engines.vllm_steps import Recorder, Step
+from worker.engines.vllm_steps import BatchStep, Recorder
 
 TRIED = (0, 32)
 SEEDED = "assize"
@@ -63,12 +63,13 @@ def _undisturbed() -> Iterator[None]:
 
 with _undisturbed():
     import vllm
-    from vllm import EngineArgs, LLMEngine, SamplingParams
+    from vllm import EngineArgs, LLMEngine, RequestOutput, SamplingParams
     from vllm.model_executor.layers.logits_processor import LogitsProcessor as Head
     from vllm.model_executor.layers.vocab_parallel_embedding import ParallelLMHead
     from vllm.platforms import current_platform
     from vllm.triton_utils import dispatcher
-    from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor, process_dict_updates
+    from vllm.v1.sample.logits_processor import BatchUpdate, LogitsProcessor
+    from vllm.v1.sample.logits_processor.builtin import process_dict_updates
 
 
 def _attributes(value: object) -> dict[str, Any]:
@@ -78,7 +79,7 @@ def _attributes(value: object) -> dict[str, Any]:
 
 
 # Starting, vLLM looks at every object of every module, and falls over llvmlite's library where numba is loaded.
-dispatcher.vars = _attributes
+vars(dispatcher)["vars"] = _attributes
 
 
 def check_version(version: str = vllm.__version__) -> None:
@@ -92,7 +93,7 @@ def check_version(version: str = vllm.__version__) -> None:
 
 
 @dataclass(slots=True)
-class _Row:
+class _RunningRequest:
     """A request in the running batch. ``output`` is vLLM's own list, which grows as tokens are sampled."""
 
     request: int
@@ -101,14 +102,14 @@ class _Row:
     output: list[int]
 
 
-class SeededSampling(LogitsProcessor):  # type: ignore[misc]  # vLLM is untyped here
+class SeededSampling(LogitsProcessor):
     """Adds each request's noise to its row of logits, so that the greedy choice after it is the seeded one."""
 
     recorder: Recorder
 
     def __init__(self, vllm_config: Any, device: torch.device, is_pin_memory: bool) -> None:
         self.device = device
-        self.rows: dict[int, _Row] = {}
+        self.rows: dict[int, _RunningRequest] = {}
         self._arrange()
 
     def is_argmax_invariant(self) -> bool:
@@ -142,13 +143,13 @@ class SeededSampling(LogitsProcessor):  # type: ignore[misc]  # vLLM is untyped 
         scaled_BV = logits_BV.float() / self.divisors_B1 if self.divides else logits_BV.float()
         logprobs_B = scaled_BV.gather(1, tokens_B1)[:, 0] - scaled_BV.logsumexp(-1)
         kept_BH = hidden_BH.to(torch.bfloat16, copy=True)
-        self.recorder.steps.append(Step(self.requests_B, positions_B, tokens_B1[:, 0], logprobs_B, kept_BH))
+        self.recorder.steps.append(BatchStep(self.requests_B, positions_B, tokens_B1[:, 0], logprobs_B, kept_BH))
         return scores_BV
 
 
-def _row(params: SamplingParams, _prompt: object, output: list[int]) -> _Row:
-    request, *key, temperature = params.extra_args[SEEDED]
-    return _Row(request, (key[0], key[1]), temperature, output)
+def _row(params: SamplingParams, _prompt: object, output: list[int]) -> _RunningRequest:
+    request, *key, temperature = (params.extra_args or {})[SEEDED]
+    return _RunningRequest(request, (key[0], key[1]), temperature, output)
 
 
 class Core:
@@ -156,7 +157,9 @@ class Core:
 
     processor = SeededSampling
 
-    def __init__(self, directory: Path, dtype: str, max_rows: int, cache_bytes: int | None) -> None:
+    def __init__(
+        self, directory: Path, dtype: Literal["float32", "bfloat16"], max_rows: int, cache_bytes: int | None
+    ) -> None:
         """Raises ``Misconfigured`` where vLLM refuses the model or lacks the memory."""
         self.recorder = Recorder()
         arguments = EngineArgs(
@@ -175,7 +178,8 @@ class Core:
             with _undisturbed():
                 self.engine = LLMEngine.from_engine_args(arguments)
                 # Collected, it would end what all engines of this process share; ``close`` frees what is its own.
-                self.engine.engine_core._finalizer.detach()
+                core: Any = self.engine.engine_core
+                core._finalizer.detach()
                 self.vocabulary: int = self.engine.model_config.get_vocab_size()
                 self.engine.apply_model(self._watch)
                 self._try()
@@ -226,7 +230,11 @@ class Core:
 
     def step(self) -> list[tuple[str, list[int]]]:
         """Gives every running request a token; the names and output tokens of those that ended with it."""
-        return [(done.request_id, list(done.outputs[0].token_ids)) for done in self.engine.step() if done.finished]
+        return [
+            (done.request_id, list(done.outputs[0].token_ids))
+            for done in self.engine.step()
+            if isinstance(done, RequestOutput) and done.finished
+        ]
 
     def abort(self, names: Sequence[str]) -> None:
         """Forgets queued and running requests."""

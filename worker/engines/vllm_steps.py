@@ -12,7 +12,7 @@ import torch
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class BatchStep:
     """What one step of the batch gave: row b belongs to ``requests_B[b]``, whose ``positions_B[b]``-th token it is."""
 
     requests_B: list[int]
@@ -36,7 +36,7 @@ class Recorder:
     """Collects the steps of one generation; ``hidden_BH`` is what the LM head was last given."""
 
     hidden_BH: torch.Tensor = field(default_factory=lambda: torch.empty(0))
-    steps: list[Step] = field(default_factory=list)
+    steps: list[BatchStep] = field(default_factory=list)
 
     def by_request(self, requests: int) -> list[Sampled]:
         """Returns what was sampled, request after request.
@@ -51,7 +51,7 @@ class Recorder:
         last_S = np.append((np.diff(request_S) != 0) | (np.diff(position_S) != 0), True)
         kept, counts = torch.from_numpy(order_S[last_S]), np.bincount(request_S[last_S], minlength=requests).tolist()
         tokens, logprobs, hidden = (
-            torch.cat([getattr(step, name) for step in self.steps]).cpu()[kept].split(counts)
+            torch.split(torch.cat([getattr(step, name) for step in self.steps]).cpu()[kept], counts)
             for name in ("tokens_B", "logprobs_B", "hidden_BH")
         )
         return [Sampled(*parts) for parts in zip(tokens, logprobs, hidden, strict=True)]
