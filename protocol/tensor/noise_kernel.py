@@ -37,7 +37,7 @@ FIRST, SIDE = np.int32(sampling.FIRST_EXPONENT << sampling.SEGMENT_BITS), np.int
 
 @intrinsic  # type: ignore[untyped-decorator]
 def bits_of(_: Any, number: Any) -> tuple[Any, Callable[..., Any]]:
-    """The bits of an fp32 number as int32."""
+    """Returns the bits of an fp32 number as int32."""
 
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bitcast(arguments[0], context.get_value_type(types.int32))
@@ -47,7 +47,7 @@ def bits_of(_: Any, number: Any) -> tuple[Any, Callable[..., Any]]:
 
 @inlined
 def philox(key0: int, key1: int, position: int, first: int, count: int, words_WS: I32) -> None:
-    """Philox-4x32-10 of the counters (position, first + s, 0, 0): each word's 32 bits as int32."""
+    """Writes Philox-4x32-10 of the counters (position, first + s, 0, 0): each word's 32 bits as int32."""
     for s in range(count):
         c0, c1, c2, c3 = np.uint64(position), np.uint64(first + s), np.uint64(0), np.uint64(0)
         k0, k1 = np.uint64(key0), np.uint64(key1)
@@ -62,7 +62,7 @@ def philox(key0: int, key1: int, position: int, first: int, count: int, words_WS
 
 @inlined
 def fold(count: int, words_WS: I32, t_WS: F32) -> None:
-    """Replaces each word by the number of its line, and writes where on the line it lies."""
+    """Replaces each word by the index of its line, and writes its place t on the line."""
     for w in range(4):
         for s in range(count):
             word = words_WS[w, s]
@@ -74,7 +74,7 @@ def fold(count: int, words_WS: I32, t_WS: F32) -> None:
 
 @inlined
 def add(logits_V: F32, temperature: float, count: int, index_WS: I32, t_WS: F32, lines_LE: F32) -> None:
-    """Adds the span's noise to the logits from the span's first token on, as far as there are any."""
+    """Adds the span's noise to the logits that begin with the span's first token; the last span may be longer."""
     whole = min(count, len(logits_V) // 4)
     for s in range(whole):
         for w in range(4):

@@ -52,7 +52,7 @@ FIRST = tl.constexpr(sampling.FIRST_EXPONENT << sampling.SEGMENT_BITS)
 SIDE = tl.constexpr(sampling.SIDE_ENTRIES)
 
 
-@triton.jit  # type: ignore[untyped-decorator]
+@triton.jit
 def _philox(position, counter_S, k0, k1):  # type: ignore[no-untyped-def]
     """Philox-4x32-10 of the counters (position, s, 0, 0), word after word of each counter: uint32 (W,)."""
     m0, m1 = tl.full(counter_S.shape, MULTIPLIER0, tl.uint32), tl.full(counter_S.shape, MULTIPLIER1, tl.uint32)

@@ -24,13 +24,13 @@ U32 = NDArray[np.uint32]
 I64 = NDArray[np.int64]
 
 HALF, LOW, FOLD, P = np.uint32(16), np.uint32(0xFFFF), np.uint32(65536 - PRIME), np.uint32(PRIME)
-VECTORS = 32  # numbers a loop on vectors takes at once: four vectors of AVX2
+VECTORS = 32  # numbers that a vectorised loop takes at once: four vectors of AVX2
 WIDE = ENTRIES + 2 * VECTORS
 
 
 @inlined
 def reduced(number: np.uint32) -> np.uint32:
-    """A u32 modulo p: after two folds it is less than 2p, and taking p from less than p wraps to something larger."""
+    """Returns a u32 modulo p: two folds leave less than 2p, and subtracting p from less than p wraps to more."""
     once = np.uint32(np.uint32(FOLD * np.uint32(number >> HALF)) + np.uint32(number & LOW))
     twice = np.uint32(np.uint32(FOLD * np.uint32(once >> HALF)) + np.uint32(once & LOW))
     wrapped = np.uint32(twice - P)
@@ -39,7 +39,7 @@ def reduced(number: np.uint32) -> np.uint32:
 
 @inlined
 def less(one: np.uint32, other: np.uint32) -> np.uint32:
-    """Two residues' difference modulo p."""
+    """Returns the difference of two residues modulo p."""
     difference = np.uint32(one - other)
     wrapped = np.uint32(difference + P)
     return difference if difference < wrapped else wrapped
@@ -47,7 +47,7 @@ def less(one: np.uint32, other: np.uint32) -> np.uint32:
 
 @inlined
 def distinct(positions_K: I64, modulus: int, seen_R: U32, mark: int) -> bool:
-    """Whether the positions differ modulo ``modulus``. ``mark`` must never have been used on ``seen_R`` before."""
+    """Returns whether the positions differ modulo ``modulus``; ``mark`` must be new to ``seen_R``."""
     for position in positions_K:
         residue = position % modulus
         if seen_R[residue] == mark:
@@ -58,7 +58,7 @@ def distinct(positions_K: I64, modulus: int, seen_R: U32, mark: int) -> bool:
 
 @inlined
 def largest_modulus(positions_K: I64, above: int, seen_R: U32, mark: int) -> tuple[int, int]:
-    """The largest modulus above ``above`` that keeps the positions distinct, 0 where none does; and the next mark."""
+    """Returns the largest modulus above ``above`` that keeps the positions distinct (0 if none), and the next mark."""
     for modulus in range(PRIME, above, -1):
         mark += 1
         if distinct(positions_K, modulus, seen_R, mark):
@@ -70,8 +70,8 @@ def largest_modulus(positions_K: I64, above: int, seen_R: U32, mark: int) -> tup
 def interpolate(count: int, x_W: U32, d_W: U32, inverses_R: U16, factor_W: U32, before_W: U32, q_W: U32) -> None:
     """Writes the coefficients of the polynomial through ``count`` points (x, d); d becomes its divided differences.
 
-    What a loop overwrites it reads from a copy, since a loop that reads its own results does not run on vectors; and
-    it runs to a whole number of vectors, into numbers beyond the points that no point's depend on.
+    Each loop reads a copy of what it overwrites, since a loop that reads its own results is not vectorised, and runs
+    over a whole number of vectors, into padding that no result depends on.
     """
     for k in range(1, count):
         width = (count - k + VECTORS - 1) // VECTORS * VECTORS
@@ -127,7 +127,7 @@ def build(positions_CE: I64, bits_CE: I64, counts_C: I64, inverses_R: U16, field
 
 @inlined
 def is_canonical(positions_E: I64, modulus: int, seen_R: U32, mark: int) -> tuple[bool, int]:
-    """Whether an honest worker's entries could have led to this modulus, and the next mark."""
+    """Returns whether an honest worker's entries could have led to this modulus, and the next mark."""
     if not distinct(positions_E[:CORE], modulus, seen_R, mark + 1):
         return False, mark + 1
     larger, mark = largest_modulus(positions_E, modulus, seen_R, mark + 1)
@@ -136,7 +136,7 @@ def is_canonical(positions_E: I64, modulus: int, seen_R: U32, mark: int) -> tupl
 
 @inlined
 def mean(terms_K: F64) -> float:
-    """The mean of at most 128 numbers, added in numpy's order: eight sums side by side, joined in pairs."""
+    """Returns the mean of at most 128 numbers, added in numpy's order: eight sums side by side, joined in pairs."""
     count, total = len(terms_K), 0.0
     lanes = np.zeros(8)
     whole = count - count % 8
@@ -151,10 +151,10 @@ def mean(terms_K: F64) -> float:
 
 @inlined
 def relative(guess_K: F64, own_K: F64, terms_K: F64) -> float:
-    """Mean of min(1, |guess - own| / |own|), where a guess that is not finite counts 1."""
+    """Returns the mean of min(1, |guess - own| / |own|); a guess that is not finite counts 1."""
     for k in range(len(own_K)):
         error, scale = abs(guess_K[k] - own_K[k]), abs(own_K[k])
-        # Comparing with NaN is false, so what is not finite fails the first test and the second.
+        # Comparisons with NaN are false, so a value that is not finite fails both tests.
         if error < scale:
             terms_K[k] = error / scale
         else:
@@ -165,9 +165,9 @@ def relative(guess_K: F64, own_K: F64, terms_K: F64) -> float:
 
 @inlined
 def best_constant(own_K: F64) -> float:
-    """The least ``relative`` of one magnitude with the verifier's own signs; the definition says how."""
+    """Returns the least ``relative`` of one magnitude with the verifier's own signs; see the definition."""
     count = len(own_K)
-    own_K = np.abs(own_K[::-1])  # they come in falling order
+    own_K = np.abs(own_K[::-1])  # they come in descending order
     sums_J, zeros = np.zeros(count + 1), 0
     for k in range(count):
         zeros += own_K[k] == 0
@@ -186,7 +186,7 @@ def best_constant(own_K: F64) -> float:
 
 @inlined
 def reference_figures(claimed_K: U32, own_bits_K: I64, figures_X: F64) -> None:
-    """Exponent mismatches, then mean and upper median of mantissa differences where exponents agree."""
+    """Writes exponent mismatches, then mean and upper median of mantissa differences where exponents agree."""
     errors, agreeing, total = np.zeros(128, np.int64), 0, 0
     for k in range(len(claimed_K)):
         own, claimed = own_bits_K[k], np.int64(claimed_K[k])

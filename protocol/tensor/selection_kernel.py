@@ -25,7 +25,7 @@ TOP_BIT = 14
 
 @inlined
 def maxima_of(numbers_N: I16, maxima_G: I16) -> None:
-    """Writes the largest magnitude of each group: of every number whose position is the group's, modulo their count."""
+    """Writes the largest magnitude of each of G groups; number n belongs to group n modulo G."""
     maxima_G[:] = 0
     for start in range(0, len(numbers_N), len(maxima_G)):
         row_G = numbers_N[start : start + len(maxima_G)]
@@ -35,7 +35,7 @@ def maxima_of(numbers_N: I16, maxima_G: I16) -> None:
 
 @inlined
 def largest(magnitudes: I16, count: int) -> int:
-    """The ``count``-th largest magnitude, found bit by bit; 0 where there are fewer."""
+    """Returns the ``count``-th largest magnitude, found bit by bit; 0 if there are fewer."""
     bound = 0
     for bit in range(TOP_BIT, -1, -1):
         tried, reached = np.int16(bound | 1 << bit), np.int32(0)
@@ -48,7 +48,7 @@ def largest(magnitudes: I16, count: int) -> int:
 
 @inlined
 def keys_of(bits_N: I16, fine_G: I16, coarse_G: I16, bound: int, keys_Q: I64) -> int:
-    """Writes a key of every number that reaches ``bound``, -magnitude * 2^32 + position; returns how many there are."""
+    """Writes a key, -magnitude * 2^32 + position, for each number that reaches ``bound``; returns their count."""
     found = 0
     for group in range(len(coarse_G)):
         if coarse_G[group] >= bound:
@@ -66,8 +66,8 @@ def keys_of(bits_N: I16, fine_G: I16, coarse_G: I16, bound: int, keys_Q: I64) ->
 def select(bits_N: I16, starts_C: I64, stops_C: I64, counts_C: I64, positions_CE: I64, bits_CE: I64) -> None:
     """Writes position within the chunk and bf16 bits (below 2^16) of each chunk's ``counts_C`` largest entries.
 
-    Chunk c is the numbers ``starts_C[c]`` to ``stops_C[c]``, at least as many. What lies beyond its
-    entries is left as it was.
+    Chunk c is the numbers ``starts_C[c]`` to ``stops_C[c]``, at least ``counts_C[c]`` of them. Elements behind its
+    entries are not written.
     """
     longest = 0
     for c in range(len(starts_C)):

@@ -69,20 +69,20 @@ class Body(BaseModel):
 
 
 class ErrorBody(Body):
-    """Why a request was refused, in one sentence."""
+    """The reason of a refusal, in one sentence."""
 
     error: Text
 
 
 class Health(Body):
-    """The process answers; ``head`` is the newest block it has folded."""
+    """The process answers; ``head`` is the newest block that it has folded."""
 
     ok: bool
     head: int
 
 
 class ChainIdentity(Body):
-    """Which deployment a run lives on; whoever disagrees is talking to the wrong coordinator."""
+    """The deployment that a run belongs to; a node on another one is talking to the wrong coordinator."""
 
     chain_id: int
     registry: Address
@@ -93,7 +93,7 @@ class ChainIdentity(Body):
 
 
 class RunDescription(Body):
-    """What a node needs to take part in a run. ``rules`` are for reading; judge by the bytes behind ``rules_hash``."""
+    """Everything a node needs to take part in a run. ``rules`` are for display; only ``rules_hash`` binds."""
 
     run: Id
     rules_hash: Bytes32
@@ -106,7 +106,7 @@ class RunDescription(Body):
 
 
 class Hardware(Body):
-    """What a node says of its machine; a claim, checked by nobody."""
+    """Self-reported hardware of a node; never verified."""
 
     cpu_cores: Annotated[int, Field(ge=0)] = 0
     memory_bytes: Annotated[int, Field(ge=0)] = 0
@@ -116,7 +116,7 @@ class Hardware(Body):
 
 
 class Heartbeat(Body):
-    """A node is up and holds the weights of ``version`` (none yet: null); where it serves, it does so at ``url``."""
+    """A node is up and holds the weights of ``version`` (null: none yet); ``url`` is its server, if it has one."""
 
     node: NodeId
     version: Version | None
@@ -125,7 +125,7 @@ class Heartbeat(Body):
 
 
 class HeartbeatReply(Body):
-    """How the coordinator sees the node, with a sentence for each thing that keeps it from being listed."""
+    """The coordinator's view of the node, with one sentence per obstacle to being listed."""
 
     state: NodeState
     reasons: list[Text] = []
@@ -134,8 +134,8 @@ class HeartbeatReply(Body):
 class Assignment(Body):
     """One round in which the node is listed.
 
-    ``assignments`` is the packed list of the whole round as it stands on chain; ``jobs`` are the node's own not yet
-    uploaded. ``deadline`` ends the work phase.
+    ``assignments`` is the packed list of the whole round as on chain; ``jobs`` are the node's own jobs that are not
+    uploaded yet. ``deadline`` ends the work phase.
     """
 
     round: Id
@@ -156,7 +156,7 @@ class Assignments(Body):
 
 
 class ArtifactReceipt(Body):
-    """The upload is durable; ``root`` is what the coordinator computed from the bytes."""
+    """The upload is durable; ``root`` is computed by the coordinator from the bytes."""
 
     root: Bytes32
 
@@ -185,7 +185,7 @@ class EvidenceReceipt(Body):
 
 
 class NodeStatus(Body):
-    """One node as the live view shows it; ``last_seen_seconds`` ago, null where never."""
+    """One node in the live view; ``last_seen_seconds`` is null if it was never seen."""
 
     node: NodeId
     role: Literal["worker", "validator"]
@@ -196,9 +196,9 @@ class NodeStatus(Body):
 
 
 class StatusReport(Body):
-    """Live counts of one run: jobs are totals since it opened, ``head`` the newest block folded.
+    """Live counts of one run: jobs are totals since it opened, ``head`` is the newest block folded.
 
-    ``waiting`` says in a sentence why no round is being opened; empty where nothing is amiss.
+    ``waiting`` is a sentence on why no round is being opened; empty if rounds are opened as they should be.
     """
 
     run: Id
@@ -233,6 +233,6 @@ class CheckpointEntry(Body):
 
 
 class CheckpointList(Body):
-    """What a SHARDCAST source can serve of a run, ascending by version."""
+    """Versions of a run that a SHARDCAST source can serve, ascending."""
 
     checkpoints: Annotated[list[CheckpointEntry], Field(max_length=1024)]

@@ -45,24 +45,26 @@ class Leaf:
 def pack_assignments(listings: Sequence[Listing]) -> bytes:
     """Returns the packed form. Raises ``Rejected`` unless there are 1 to 256 jobs in all."""
     if not 1 <= sum(listing.count for listing in listings) <= MAX_JOBS:
-        raise Rejected(f"a round has 1 to {MAX_JOBS} jobs, not {sum(listing.count for listing in listings)}")
+        raise Rejected(
+            f"invalid assignments of {sum(listing.count for listing in listings)} jobs: expected 1 to {MAX_JOBS}"
+        )
     if any(not 1 <= listing.count <= MAX_JOBS for listing in listings):
-        raise Rejected("every listed node needs 1 to 256 jobs")
+        raise Rejected(f"invalid listing: expected 1 to {MAX_JOBS} jobs for each node")
     return b"".join(_LISTING.pack(listing.node, listing.count - 1) for listing in listings)
 
 
 def unpack_assignments(packed: bytes) -> tuple[Listing, ...]:
-    """Reads packed assignments. Raises ``Rejected`` for a length or a job count no round can have."""
+    """Reads packed assignments. Raises ``Rejected`` for an invalid length or number of jobs."""
     if not packed or len(packed) % LISTING_BYTES:
-        raise Rejected(f"packed assignments are a multiple of {LISTING_BYTES} bytes, not {len(packed)}")
+        raise Rejected(f"invalid assignments of {len(packed)} bytes: expected a multiple of {LISTING_BYTES}")
     listings = tuple(Listing(node, count + 1) for node, count in _LISTING.iter_unpack(packed))
     if sum(listing.count for listing in listings) > MAX_JOBS:
-        raise Rejected(f"a round has at most {MAX_JOBS} jobs")
+        raise Rejected(f"invalid assignments: expected at most {MAX_JOBS} jobs")
     return listings
 
 
 def jobs_of(packed: bytes, node: int) -> tuple[int, ...]:
-    """Returns the jobs that belong to ``node``, ascending; empty where it is not listed."""
+    """Returns the jobs of ``node``, ascending; empty if it is not listed."""
     jobs: list[int] = []
     start = 0
     for listing in unpack_assignments(packed):
@@ -73,13 +75,13 @@ def jobs_of(packed: bytes, node: int) -> tuple[int, ...]:
 
 
 def assignee_of(packed: bytes, job: int) -> int:
-    """Returns the node that holds ``job``. Raises ``Rejected`` where the round has no such job."""
+    """Returns the node that holds ``job``; raises ``Rejected`` if the round has no such job."""
     start = 0
     for listing in unpack_assignments(packed):
         if start <= job < start + listing.count:
             return listing.node
         start += listing.count
-    raise Rejected(f"the round has {start} jobs; there is no job {job}")
+    raise Rejected(f"invalid job {job}: the round has {start} jobs")
 
 
 def pack_leaves(leaves: Sequence[Leaf]) -> bytes:
@@ -90,10 +92,10 @@ def pack_leaves(leaves: Sequence[Leaf]) -> bytes:
 def unpack_leaves(packed: bytes) -> tuple[Leaf, ...]:
     """Reads packed leaves. Raises ``Rejected`` for a wrong length, or jobs that do not strictly ascend."""
     if not packed or len(packed) % LEAF_BYTES:
-        raise Rejected(f"packed leaves are a multiple of {LEAF_BYTES} bytes, not {len(packed)}")
+        raise Rejected(f"invalid leaves of {len(packed)} bytes: expected a multiple of {LEAF_BYTES}")
     leaves = tuple(Leaf(job, units, root) for job, units, root in _LEAF.iter_unpack(packed))
     if any(later.job <= earlier.job for earlier, later in pairwise(leaves)):
-        raise Rejected("packed leaves must ascend by job, each job once")
+        raise Rejected("invalid leaves: expected ascending jobs, each once")
     return leaves
 
 

@@ -1,4 +1,4 @@
-"""What is signed, and by whom: every EIP-712 message of the protocol, its builder and its recovery.
+"""Signatures: every EIP-712 message of the protocol but `Evidence`, with its builder and its recovery.
 
     message       domain (name, version "1", chain id, contract)    signed by      checked by
     NodeBinding   Assize Registry, Registry                         node key       Registry
@@ -7,9 +7,9 @@
     Request       Assize Request, Rounds                            node key       coordinator
 
 A request to a coordinator carries four headers, `Assize-Address`, `Assize-Nonce`, `Assize-Deadline` and
-`Assize-Signature`, over contract, method, path with query, keccak of the body, nonce and deadline. Whoever accepts one
-must keep its nonce at least until its deadline. Nothing here reads a clock or a key: `now` is passed in, and what needs
-a signature takes a `Signer`. PURE.
+`Assize-Signature`, over contract, method, path with query, keccak of the body, nonce and deadline. A server that
+accepts one must keep its nonce at least until its deadline. Nothing here reads a clock or a key: `now` is passed in,
+and functions that sign take a `Signer`. PURE.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TypedData = dict[str, Any]
 """A full EIP-712 message: types, primaryType, domain and message."""
 
 MAX_REQUEST_SECONDS = 120
-"""The farthest a request's deadline may lie ahead: a nonce needs to be remembered no longer."""
+"""Largest distance of a request's deadline, and so the longest time that a nonce must be remembered."""
 
 HEADER_ADDRESS = "Assize-Address"
 HEADER_NONCE = "Assize-Nonce"
@@ -46,7 +46,7 @@ _DOMAIN_FIELDS = (
 
 
 class Signer(Protocol):
-    """Whoever holds a key. The wallet implements it; nothing else reads private keys."""
+    """Holder of a key. Only the wallet implements it, so nothing else reads private keys."""
 
     @property
     def address(self) -> str:
@@ -60,7 +60,7 @@ class Signer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SignedRequest:
-    """A request whose signature holds: who signed it, and the nonce to be kept until the deadline (unix seconds)."""
+    """A request with a valid signature: its signer, and the nonce to keep until the deadline (unix seconds)."""
 
     address: str
     nonce: int
@@ -70,7 +70,7 @@ class SignedRequest:
 def node_binding(
     chain_id: int, registry: str, owner: str, key: str, role: int, capacity: int, deadline: int
 ) -> TypedData:
-    """The node key's consent to serve ``owner``; ``deadline`` in unix seconds, ``role`` as numbered in `Registry`."""
+    """Returns the node key's consent to serve ``owner``: ``deadline`` in unix seconds, ``role`` as in `Registry`."""
     fields = (
         ("owner", "address", owner),
         ("key", "address", key),
@@ -84,7 +84,7 @@ def node_binding(
 def submission(
     chain_id: int, rounds: str, round_id: int, node: int, beacon: bytes, leaves: bytes, uri: str
 ) -> TypedData:
-    """A node's claim for its jobs of a round: packed ``leaves``, and the ``uri`` under which their artifacts lie."""
+    """Returns a node's claim for its jobs of a round: packed ``leaves``, and the ``uri`` of their artifacts."""
     fields = (
         ("round", "uint256", round_id),
         ("node", "uint32", node),
@@ -96,7 +96,7 @@ def submission(
 
 
 def checkpoint(chain_id: int, market: str, run: int, version: int, manifest_root: bytes) -> TypedData:
-    """The trainer's word that ``version`` of ``run`` is the manifest with this root."""
+    """Returns the trainer's statement that ``version`` of ``run`` is the manifest with this root."""
     fields = (("run", "uint256", run), ("version", "uint32", version), ("manifestRoot", "bytes32", manifest_root))
     return _typed("Assize Market", chain_id, market, "Checkpoint", fields)
 
@@ -104,7 +104,7 @@ def checkpoint(chain_id: int, market: str, run: int, version: int, manifest_root
 def request(
     chain_id: int, contract: str, method: str, path: str, body_hash: bytes, nonce: int, deadline: int
 ) -> TypedData:
-    """A request to the coordinator; ``path`` is the raw path with its query, as sent."""
+    """Returns a request to the coordinator; ``path`` is the raw path with its query, as sent."""
     fields = (
         ("contract", "address", contract),
         ("method", "string", method),
@@ -132,38 +132,47 @@ def sign_request(
 def recover_request(
     headers: Mapping[str, str], chain_id: int, contract: str, method: str, path: str, body_hash: bytes, now: int
 ) -> SignedRequest:
-    """Returns who signed the request, or raises `Rejected`.
+    """Returns the signer of a request.
 
     ``headers`` is looked up by the names above and, for a plain dict of an ASGI server, in lower case. ``now`` is unix
-    seconds; a deadline that has passed or lies more than `MAX_REQUEST_SECONDS` ahead is refused.
+    seconds.
+
+    Raises:
+        Rejected: A header is missing or malformed, the deadline has passed or lies more than `MAX_REQUEST_SECONDS`
+            ahead, or the signature is by another key than the one named.
     """
     address, signature = _header(headers, HEADER_ADDRESS), _hex(_header(headers, HEADER_SIGNATURE))
     nonce, deadline = _uint256(headers, HEADER_NONCE), _uint256(headers, HEADER_DEADLINE)
     if deadline < now:
-        raise Rejected(f"the request's deadline passed {now - deadline} s ago; is this machine's clock right?")
+        raise Rejected(f"the request's deadline passed {now - deadline} s ago: check the clock of this machine")
     if deadline > now + MAX_REQUEST_SECONDS:
-        raise Rejected(f"the request's deadline lies more than {MAX_REQUEST_SECONDS} s ahead; is the clock right?")
+        raise Rejected(
+            f"the request's deadline lies more than {MAX_REQUEST_SECONDS} s ahead: check the clock of this machine"
+        )
     signed_by = recover(request(chain_id, contract, method.upper(), path, body_hash, nonce, deadline), signature)
     if signed_by.lower() != address.lower():
-        raise Rejected(f"the request names {address[:42]} but its signature is not by that key")
+        raise Rejected(f"the request names {address[:42]}, but is not signed by that key")
     return SignedRequest(signed_by, nonce, deadline)
 
 
 def recover(message: TypedData, signature: bytes) -> str:
-    """Returns the checksummed address whose key signed ``message``; raises `Rejected` for anything not canonical.
+    """Returns the checksummed address whose key signed ``message``.
 
-    Canonical is 65 bytes r ‖ s ‖ v with v 27 or 28 and s at most half the curve order, as the contracts require: else a
-    second valid signature could be made from a first without the key.
+    A canonical signature is 65 bytes r ‖ s ‖ v with v 27 or 28 and s at most half the curve order, as the contracts
+    require: otherwise a second valid signature could be made from a first without the key.
+
+    Raises:
+        Rejected: The signature is not canonical, or belongs to no point of the curve.
     """
     if len(signature) != 65 or signature[64] not in (27, 28):
-        raise Rejected("a signature is 65 bytes, r, s and v, with v 27 or 28")
+        raise Rejected("invalid signature: expected 65 bytes r, s and v, with v 27 or 28")
     r, s = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:64], "big")
     if not (0 < r < _CURVE_ORDER and 0 < s <= _CURVE_ORDER // 2):
-        raise Rejected("the signature's r or s is out of range")
+        raise Rejected("invalid signature: r or s is out of range")
     try:
         key = Signature(vrs=(signature[64] - 27, r, s)).recover_public_key_from_msg_hash(digest(message))
     except Exception as error:  # the curve libraries raise their own errors for points that do not exist
-        raise Rejected("the signature belongs to no key") from error
+        raise Rejected("invalid signature: it belongs to no key") from error
     return str(key.to_checksum_address())
 
 
@@ -197,11 +206,11 @@ def _header(headers: Mapping[str, str], name: str) -> str:
 def _uint256(headers: Mapping[str, str], name: str) -> int:
     text = _header(headers, name)
     if not re.fullmatch(r"[0-9]{1,78}", text, re.ASCII) or int(text) >> 256:
-        raise Rejected(f"the {name} header is not a number of 256 bits")
+        raise Rejected(f"invalid {name} header: expected a decimal number below 2^256")
     return int(text)
 
 
 def _hex(text: str) -> bytes:
     if not re.fullmatch(r"0x([0-9a-fA-F]{2}){0,65}", text, re.ASCII):
-        raise Rejected(f"the {HEADER_SIGNATURE} header is not 0x and 130 hex digits")
+        raise Rejected(f"invalid {HEADER_SIGNATURE} header: expected 0x and 130 hex digits")
     return bytes.fromhex(text[2:])

@@ -1,4 +1,4 @@
-"""Manifests: what the weights of one version are, to the byte.
+"""Manifests: the exact bytes of one version's weights, by hash.
 
 Canonical JSON (sorted keys, no spaces, ASCII), files in ascending order of their names:
 
@@ -8,9 +8,9 @@ Canonical JSON (sorted keys, no spaces, ASCII), files in ascending order of thei
     chunk hash = BLAKE3-256 of the chunk       chunk i of a file = its bytes [i·C, min((i + 1)·C, N))
     root       = keccak(canonical JSON)        on chain, and signed by the trainer key as EIP-712 `Checkpoint`
 
-A signed manifest travels as {"manifest":{…},"run":R,"signature":"0x…"}, canonical as well. Bytes that do not come out
-again exactly as they went in are refused, so that a root has one preimage. Names are flat: nothing in a manifest can
-point outside the directory into which it is fetched. PURE but for reading the directory it is asked to describe.
+A signed manifest is sent as {"manifest":{…},"run":R,"signature":"0x…"}, canonical as well. Bytes that do not encode
+back to themselves are refused, so that a root has one preimage. Names are flat: no manifest can point outside the
+directory into which it is fetched. PURE, except that ``from_directory`` reads the directory it describes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from protocol.wire import auth
 FORMAT = "assize/manifest/1"
 CHUNK_BYTES = 1 << 20
 MAX_MANIFEST_BYTES = 32 << 20
-"""About 400 thousand chunks, 400 GB of weights in chunks of 1 MiB."""
+"""Room for about 400 thousand chunks: 400 GB of weights in chunks of 1 MiB."""
 MAX_FILES = 1024
 MIN_CHUNK_BYTES, MAX_CHUNK_BYTES = 1 << 10, 64 << 20
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", re.ASCII)
@@ -42,7 +42,7 @@ _SIGNATURE = re.compile(r"0x[0-9a-f]{130}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """One chunk of one file: where it lies in the file, its size in bytes and its BLAKE3-256."""
+    """One chunk of one file: its offset and size in bytes, and its BLAKE3-256."""
 
     file: str
     offset: int
@@ -74,7 +74,7 @@ class Manifest:
 
     @property
     def root(self) -> bytes:
-        """The 32 bytes that stand on chain."""
+        """The 32 bytes on chain."""
         return keccak(self.canonical)
 
     @property
@@ -83,7 +83,7 @@ class Manifest:
         return sum(file.size for file in self.files)
 
     def chunks(self) -> Iterator[Chunk]:
-        """Every chunk of every file, in order."""
+        """Yields every chunk of every file, in order."""
         for file in self.files:
             for index, digest in enumerate(file.chunks):
                 offset = index * self.chunk_bytes
@@ -100,7 +100,7 @@ class SignedManifest:
 
     @property
     def canonical(self) -> bytes:
-        """The JSON bytes that travel."""
+        """The JSON bytes that are sent."""
         return _dump(
             {"manifest": _manifest_json(self.manifest), "run": self.run, "signature": "0x" + self.signature.hex()}
         )
@@ -125,17 +125,18 @@ def hash_chunk(data: bytes) -> bytes:
 
 
 def from_directory(path: Path, version: int, chunk_bytes: int = CHUNK_BYTES) -> Manifest:
-    """Describes the model in ``path``. Subdirectories and dot files are no part of it.
+    """Returns the manifest of the model in ``path``, without subdirectories and dot files.
 
-    Raises `Misconfigured` where there is no file, or one whose name cannot travel.
+    Raises:
+        Misconfigured: There is no file, or one whose name a manifest cannot hold.
     """
     if not path.is_dir():
-        raise Misconfigured(f"{path} is not a directory; give the directory that holds the model's files")
+        raise Misconfigured(f"invalid model directory {path}: expected the directory that holds the model's files")
     names = sorted(entry.name for entry in path.iterdir() if entry.is_file() and not entry.name.startswith("."))
     odd = [name for name in names if not _NAME.fullmatch(name)]
     if odd or not names:
-        problem = f"has a file named {odd[0]!r}" if odd else "holds no files"
-        raise Misconfigured(f"{path} {problem}; a model's files have names of letters, digits, dot, - and _")
+        problem = f"invalid file name {odd[0]!r}" if odd else "no files"
+        raise Misconfigured(f"{problem} in {path}: expected names of letters, digits, dot, - and _")
     return Manifest(version, chunk_bytes, tuple(_describe(path / name, chunk_bytes) for name in names))
 
 
@@ -143,7 +144,7 @@ def parse(data: bytes) -> Manifest:
     """Returns the manifest whose canonical JSON is ``data``; raises `Rejected` for any other bytes."""
     manifest = _manifest(_load(data))
     if manifest.canonical != data:
-        raise Rejected("the manifest is not in its canonical form")
+        raise Rejected("invalid manifest: not in canonical form")
     return manifest
 
 
@@ -151,14 +152,14 @@ def parse_signed(data: bytes) -> SignedManifest:
     """Returns the signed manifest in ``data``, its signature not yet verified; raises `Rejected` unless canonical."""
     value = _load(data)
     if set(value) != {"manifest", "run", "signature"} or not isinstance(value["manifest"], dict):
-        raise Rejected("a signed manifest has manifest, run and signature")
+        raise Rejected("invalid signed manifest: expected the fields manifest, run and signature")
     signature = value["signature"]
     if not isinstance(signature, str) or not _SIGNATURE.fullmatch(signature):
-        raise Rejected("a manifest's signature is 0x and 130 hex digits")
+        raise Rejected("invalid signature of a manifest: expected 0x and 130 hex digits")
     run = _number(value["run"], 0, (1 << 256) - 1, "run")
     signed = SignedManifest(_manifest(value["manifest"]), run, bytes.fromhex(signature[2:]))
     if signed.canonical != data:
-        raise Rejected("the signed manifest is not in its canonical form")
+        raise Rejected("invalid signed manifest: not in canonical form")
     return signed
 
 
@@ -185,44 +186,44 @@ def _dump(value: dict[str, Any]) -> bytes:
 
 def _load(data: bytes) -> dict[str, Any]:
     if len(data) > MAX_MANIFEST_BYTES:
-        raise Rejected(f"the manifest has {len(data)} bytes, more than the {MAX_MANIFEST_BYTES} allowed")
+        raise Rejected(f"invalid manifest of {len(data)} bytes: expected at most {MAX_MANIFEST_BYTES}")
     try:
-        value = from_json(data)  # bounds its own depth, whatever the interpreter's recursion limit was raised to
+        value = from_json(data)  # has a depth limit of its own, unlike json
     except ValueError as error:
-        raise Rejected("the manifest is not JSON") from error
+        raise Rejected("invalid manifest: not JSON") from error
     if not isinstance(value, dict):
-        raise Rejected("the manifest is not a JSON object")
+        raise Rejected("invalid manifest: not a JSON object")
     return value
 
 
 def _manifest(value: dict[str, Any]) -> Manifest:
     if set(value) != {"chunk_bytes", "files", "format", "version"} or value["format"] != FORMAT:
-        raise Rejected(f"a manifest of format {FORMAT} has chunk_bytes, files, format and version")
+        raise Rejected(f"invalid manifest: expected chunk_bytes, files, format {FORMAT} and version")
     chunk_bytes = _number(value["chunk_bytes"], MIN_CHUNK_BYTES, MAX_CHUNK_BYTES, "chunk size")
     if not isinstance(value["files"], list) or not 0 < len(value["files"]) <= MAX_FILES:
-        raise Rejected(f"a manifest has 1 to {MAX_FILES} files")
+        raise Rejected(f"invalid manifest: expected 1 to {MAX_FILES} files")
     files = tuple(_file(file, chunk_bytes) for file in value["files"])
     names = [file.name for file in files]
     if names != sorted(set(names)):
-        raise Rejected("a manifest's files ascend by name, each once")
+        raise Rejected("invalid manifest: expected files in ascending order of names, each once")
     return Manifest(_number(value["version"], 0, (1 << 32) - 1, "version"), chunk_bytes, files)
 
 
 def _file(value: Any, chunk_bytes: int) -> ManifestFile:
     if not isinstance(value, dict) or set(value) != {"bytes", "chunks", "name"}:
-        raise Rejected("a manifest's file has bytes, chunks and name")
+        raise Rejected("invalid file in a manifest: expected bytes, chunks and name")
     name, chunks = value["name"], value["chunks"]
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise Rejected(f"a manifest names a file {str(name)[:100]!r}; names are flat: letters, digits, dot, - and _")
+        raise Rejected(f"invalid file name {str(name)[:100]!r} in a manifest: expected letters, digits, dot, - and _")
     size = _number(value["bytes"], 0, 1 << 50, "file size")
     if not isinstance(chunks, list) or len(chunks) != -(-size // chunk_bytes):
-        raise Rejected(f"{name} has another number of chunks than its size needs")
+        raise Rejected(f"invalid chunks of {name}: expected {-(-size // chunk_bytes)} for its size")
     if not all(isinstance(chunk, str) and _HASH.fullmatch(chunk) for chunk in chunks):
-        raise Rejected(f"{name} has a chunk hash that is not 64 hex digits")
+        raise Rejected(f"invalid chunk hash of {name}: expected 64 hex digits")
     return ManifestFile(name, size, tuple(bytes.fromhex(chunk) for chunk in chunks))
 
 
 def _number(value: Any, least: int, most: int, name: str) -> int:
     if type(value) is not int or not least <= value <= most:
-        raise Rejected(f"a manifest's {name} is a whole number from {least} to {most}")
+        raise Rejected(f"invalid {name} in a manifest: expected a whole number from {least} to {most}")
     return value

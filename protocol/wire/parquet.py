@@ -3,13 +3,13 @@
     PAR1 │ column chunk 0: (page header, zstd page)… │ chunk 1 … │ footer │ u32 LE footer length │ PAR1
 
 A Parquet footer is a claim: pages may hold more values, or inflate to more bytes, than it says; dictionaries and run
-lengths make gigabytes out of a few bytes; and readers of native code abort the whole process on some footers. So an
-artifact uses one layout only: one row group, PLAIN values, no dictionary, no statistics, data pages of version 1, zstd.
-Here the footer is read by our own strict reader, the headers of all pages are walked and what they can allocate is
-added up, and only then does the library see the pages, under a *footer of our own making* that says what was proved.
+lengths make gigabytes out of a few bytes; and native readers abort the whole process on some footers. So an artifact
+uses one layout only: one row group, PLAIN values, no dictionary, no statistics, data pages of version 1, zstd. A strict
+reader of our own reads the footer, walks the headers of all pages and adds up the memory they can allocate. Only then
+does the library see the pages, under a *new footer* that states what was proved.
 
 Footer and page headers are Thrift structs (apache/parquet-format, ``parquet.thrift``). Of a page header only these
-fields are allowed; of a footer, those that matter are checked and the others dropped:
+fields are allowed; in a footer, relevant fields are checked and the others dropped:
 
     PageHeader      1 type = 0 (data) · 2 uncompressed size · 3 compressed size · 5 DataPageHeader
     DataPageHeader  1 number of values · 2 encoding = 0 (PLAIN) · 3, 4 level encodings = 3 (RLE) · 5 {}
@@ -40,8 +40,8 @@ _AS_STRING, _AS_LIST = 0, 3
 
 
 @dataclass(frozen=True, slots=True)
-class _Leaf:
-    """A column as stored: its path in the schema and its physical type (1 int32, 4 float, 6 byte array)."""
+class _ColumnType:
+    """Path of a column in the schema and its physical type (1 int32, 4 float, 6 byte array)."""
 
     path: tuple[bytes, ...]
     physical: int
@@ -49,9 +49,9 @@ class _Leaf:
 
 @dataclass(frozen=True, slots=True)
 class _Column:
-    """Where a column's pages lie in the file, and how many values they hold."""
+    """The place of a column's pages in the file, and the number of values they hold."""
 
-    leaf: _Leaf
+    stored: _ColumnType
     start: int
     compressed: int
     uncompressed: int
@@ -59,8 +59,8 @@ class _Column:
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
-    """One page header: sizes in bytes, and where the page's compressed bytes begin."""
+class _PageHeader:
+    """One page header: sizes in bytes, and the offset of the page's compressed bytes."""
 
     uncompressed: int
     compressed: int
@@ -88,10 +88,14 @@ def write(table: pa.Table, metadata: Mapping[str, str]) -> bytes:
 def read(
     data: bytes, schema: pa.Schema, max_rows: int, max_file_bytes: int, max_uncompressed_bytes: int
 ) -> tuple[pa.Table, dict[str, str]]:
-    """Returns the table and the footer's key-value pairs; raises `Rejected` (SHAPE) for anything but the pinned layout.
+    """Returns the table and the footer's key-value pairs.
 
-    ``schema`` has fields of int32, float32, binary or string, or lists of those, none nullable. Memory stays under a
-    small multiple of ``max_uncompressed_bytes`` whatever the bytes are; raises ``Unavailable`` where there is less.
+    ``schema`` has fields of int32, float32, binary or string, or lists of those, none nullable. For any bytes, memory
+    stays under a small multiple of ``max_uncompressed_bytes``.
+
+    Raises:
+        Rejected: The file is not in the pinned layout (reason SHAPE).
+        Unavailable: This machine has too little memory.
     """
     pages_end = _check_frame(data, max_file_bytes)
     footer, _ = read_struct(data[pages_end:-8])
@@ -102,28 +106,29 @@ def read(
     try:
         table = pq.ParquetFile(pa.BufferReader(proved), pre_buffer=False).read_row_group(0, use_threads=False)
         table.validate(full=True)
-    except MemoryError as error:  # pyarrow's is an ArrowException too; what was proved above fits any validator
-        raise Unavailable("there is not enough memory to read an artifact: abstain") from error
+    except MemoryError as error:  # pyarrow's is an ArrowException too; the bytes proved above fit any validator
+        raise Unavailable("too little memory to read an artifact: abstain") from error
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise _bad(f"has pages that cannot be read ({type(error).__name__})") from error
+        raise malformed(f"has pages that cannot be read ({type(error).__name__})") from error
     if table.num_rows != rows or not table.schema.equals(schema):
-        raise _bad("has pages that disagree with its footer")
+        raise malformed("has pages that disagree with its footer")
     return table, _key_values(footer)
 
 
-def _bad(what: str) -> Rejected:
+def malformed(what: str) -> Rejected:
+    """Returns the refusal of an artifact that ``what``, with reason SHAPE."""
     return Rejected(f"the artifact {what}", Reason.SHAPE)
 
 
 def _check_frame(data: bytes, max_file_bytes: int) -> int:
-    """Returns where the footer begins."""
+    """Returns the offset of the footer."""
     if len(data) > max_file_bytes:
-        raise _bad(f"has {len(data)} bytes, more than the {max_file_bytes} allowed")
+        raise malformed(f"has {len(data)} bytes, more than the {max_file_bytes} allowed")
     if len(data) < 12 or data[:4] != MAGIC or data[-4:] != MAGIC:
-        raise _bad("is not a Parquet file")
+        raise malformed("is not a Parquet file")
     (footer_bytes,) = struct.unpack("<I", data[-8:-4])
     if not 0 < footer_bytes <= min(MAX_FOOTER_BYTES, len(data) - 12):
-        raise _bad(f"has a footer of {footer_bytes} bytes")
+        raise malformed(f"has a footer of {footer_bytes} bytes")
     return len(data) - 8 - int(footer_bytes)
 
 
@@ -134,71 +139,71 @@ def _check_footer(footer: Mapping[int, Field], schema: pa.Schema, max_rows: int)
         {number: field for number, field in _struct(element).items() if number in (1, 3, 4, 5, 6)}
         for element in elements
     ]
-    if known[1:] != ours[1:]:  # the root's own name and repetition mean nothing
-        raise _bad("has another schema than the pinned one")
+    if known[1:] != ours[1:]:  # the root's name and repetition carry no meaning
+        raise malformed("has another schema than the pinned one")
     groups = _items(footer, 4, STRUCT)
     if len(groups) != 1:
-        raise _bad(f"has {len(groups)} row groups instead of 1")
+        raise malformed(f"has {len(groups)} row groups instead of 1")
     group, rows = _struct(groups[0]), _int(footer, 3, I64)
     if not 0 < rows <= max_rows or _int(group, 3, I64) != rows:
-        raise _bad(f"has {rows} rows, not 1 to {max_rows}")
-    chunks, leaves = _items(group, 1, STRUCT), _leaves(schema)
-    if len(chunks) != len(leaves):
-        raise _bad("has another number of columns than its schema")
-    return rows, [_column(_struct(chunk), leaf) for chunk, leaf in zip(chunks, leaves, strict=True)]
+        raise malformed(f"has {rows} rows, not 1 to {max_rows}")
+    chunks, stored = _items(group, 1, STRUCT), _column_types(schema)
+    if len(chunks) != len(stored):
+        raise malformed("has another number of columns than its schema")
+    return rows, [_column(_struct(chunk), each) for chunk, each in zip(chunks, stored, strict=True)]
 
 
-def _column(chunk: Mapping[int, Field], leaf: _Leaf) -> _Column:
-    """Reads ColumnChunk (1 file path, 3 ColumnMetaData, 8 and 9 encryption) of which only 3 has a place here."""
+def _column(chunk: Mapping[int, Field], stored: _ColumnType) -> _Column:
+    """Reads a ColumnChunk (1 file path, 3 ColumnMetaData, 8 and 9 encryption), in which only 3 is allowed."""
     field = chunk.get(3)
     if field is None or field.kind != STRUCT or {1, 8, 9} & set(chunk):
-        raise _bad("stores a column otherwise than in the pinned layout")
+        raise malformed("stores a column in another layout than the pinned one")
     meta = _struct(field.value)
     path = tuple(_items(meta, 3, BINARY))
-    if (_int(meta, 1, I32), path, _int(meta, 4, I32)) != (leaf.physical, leaf.path, _ZSTD) or 11 in meta:
-        raise _bad("stores a column otherwise than in the pinned layout")
-    return _Column(leaf, _int(meta, 9, I64), _int(meta, 7, I64), _int(meta, 6, I64), _int(meta, 5, I64))
+    if (_int(meta, 1, I32), path, _int(meta, 4, I32)) != (stored.physical, stored.path, _ZSTD) or 11 in meta:
+        raise malformed("stores a column in another layout than the pinned one")
+    return _Column(stored, _int(meta, 9, I64), _int(meta, 7, I64), _int(meta, 6, I64), _int(meta, 5, I64))
 
 
 def _check_pages(data: bytes, pages_end: int, columns: list[_Column], rows: int, max_uncompressed_bytes: int) -> None:
-    """Walks the pages of every column and bounds what reading them can allocate."""
+    """Walks the pages of every column and bounds the memory that reading them can allocate."""
     total = 0
     for column in columns:
         pages = _pages(data, pages_end, column)
         total += sum(page.uncompressed for page in pages)
         if total > max_uncompressed_bytes:
-            raise _bad(f"inflates to more than {max_uncompressed_bytes} bytes")
-        # A value takes at least four bytes; only an empty list takes none, and there is at most one a row.
+            raise malformed(f"inflates to more than {max_uncompressed_bytes} bytes")
+        # A value takes at least four bytes; only an empty list takes none, and a row has at most one.
         if any(page.values > page.uncompressed // 4 + rows for page in pages):
-            raise _bad("has a page with more values than it can hold")
+            raise malformed("has a page with more values than it can hold")
         if sum(page.values for page in pages) != column.values:
-            raise _bad("has pages that disagree with its footer")
+            raise malformed("has pages that disagree with its footer")
 
 
-def _pages(data: bytes, pages_end: int, column: _Column) -> list[_Page]:
+def _pages(data: bytes, pages_end: int, column: _Column) -> list[_PageHeader]:
     at, end = column.start, column.start + column.compressed
     if at < len(MAGIC) or end > pages_end:
-        raise _bad("places a column outside the file")
-    pages: list[_Page] = []
+        raise malformed("places a column outside the file")
+    pages: list[_PageHeader] = []
     while at < end:
         page = _page(data, at)
         at = page.body + page.compressed
         pages.append(page)
         if at > end or len(pages) > MAX_PAGES_PER_COLUMN:
-            raise _bad("has pages that do not fit their column")
+            raise malformed("has pages that do not fit their column")
     return pages
 
 
-def _page(data: bytes, at: int) -> _Page:
+def _page(data: bytes, at: int) -> _PageHeader:
     header, body = read_struct(data, at, depth=2)
     if set(header) != {1, 2, 3, 5} or header[5].kind != STRUCT or _int(header, 1, I32) != _DATA_PAGE:
-        raise _bad("has a page header outside the pinned layout")
+        raise malformed("has a page header outside the pinned layout")
     inner = _struct(header[5].value)
     if set(inner) != {1, 2, 3, 4, 5} or inner[5] != Field(STRUCT, {}):
-        raise _bad("has a page header outside the pinned layout")
+        raise malformed("has a page header outside the pinned layout")
     if [_int(inner, number, I32) for number in (2, 3, 4)] != [_PLAIN, _RLE, _RLE]:
-        raise _bad("has a page encoded otherwise than in the pinned layout")
-    return _Page(_int(header, 2, I32), _int(header, 3, I32), _int(inner, 1, I32), body)
+        raise malformed("has a page in another encoding than the pinned one")
+    return _PageHeader(_int(header, 2, I32), _int(header, 3, I32), _int(inner, 1, I32), body)
 
 
 def _key_values(footer: Mapping[int, Field]) -> dict[str, str]:
@@ -206,9 +211,9 @@ def _key_values(footer: Mapping[int, Field]) -> dict[str, str]:
     for item in _items(footer, 5, STRUCT):
         key, value = (_struct(item).get(number, Field(BINARY, b"")).value for number in (1, 2))
         if not isinstance(key, bytes) or not isinstance(value, bytes) or not (key + value).isascii():
-            raise _bad("has metadata that is not text")
+            raise malformed("has metadata that is not text")
         if key.decode() in pairs:
-            raise _bad("has metadata twice under one name")
+            raise malformed("has metadata twice under one name")
         pairs[key.decode()] = value.decode()
     return pairs
 
@@ -216,28 +221,28 @@ def _key_values(footer: Mapping[int, Field]) -> dict[str, str]:
 def _items(fields: Mapping[int, Field], number: int, kind: int) -> list[Value]:
     field = fields.get(number)
     if field is None or not isinstance(field.value, Items) or (field.value.kind != kind and field.value.values):
-        raise _bad("has a footer outside the pinned layout")
+        raise malformed("has a footer outside the pinned layout")
     return list(field.value.values)
 
 
 def _struct(value: Value) -> Mapping[int, Field]:
     if not isinstance(value, Mapping):
-        raise _bad("has a footer outside the pinned layout")
+        raise malformed("has a footer outside the pinned layout")
     return value
 
 
 def _int(fields: Mapping[int, Field], number: int, kind: int) -> int:
     field = fields.get(number)
     if field is None or field.kind != kind or not isinstance(field.value, int):
-        raise _bad("has a header outside the pinned layout")
+        raise malformed("has a header outside the pinned layout")
     return field.value
 
 
-def _leaves(schema: pa.Schema) -> list[_Leaf]:
+def _column_types(schema: pa.Schema) -> list[_ColumnType]:
     return [
-        _Leaf((field.name.encode(), b"list", b"element"), _physical(field.type.value_type))
+        _ColumnType((field.name.encode(), b"list", b"element"), _physical(field.type.value_type))
         if pa.types.is_list(field.type)
-        else _Leaf((field.name.encode(),), _physical(field.type))
+        else _ColumnType((field.name.encode(),), _physical(field.type))
         for field in schema
     ]
 
@@ -263,7 +268,7 @@ def _schema(schema: pa.Schema) -> list[dict[int, Field]]:
 
 
 def _footer(schema: pa.Schema, rows: int, columns: list[_Column]) -> bytes:
-    """Writes a footer that says no more than what was proved."""
+    """Returns a footer that states only what was proved."""
     chunks = [{2: Field(I64, 0), 3: Field(STRUCT, _column_metadata(column))} for column in columns]
     group = {
         1: Field(LIST, Items(STRUCT, chunks)),
@@ -283,9 +288,9 @@ def _footer(schema: pa.Schema, rows: int, columns: list[_Column]) -> bytes:
 
 def _column_metadata(column: _Column) -> dict[int, Field]:
     return {
-        1: Field(I32, column.leaf.physical),
+        1: Field(I32, column.stored.physical),
         2: Field(LIST, Items(I32, [_RLE, _PLAIN])),
-        3: Field(LIST, Items(BINARY, list(column.leaf.path))),
+        3: Field(LIST, Items(BINARY, list(column.stored.path))),
         4: Field(I32, _ZSTD),
         5: Field(I64, column.values),
         6: Field(I64, column.uncompressed),

@@ -1,6 +1,6 @@
-"""What a worker hands in for one job: its rollouts, their file, and the root that goes on chain.
+"""A worker's result for one job: its rollouts, their file, and the root that goes on chain.
 
-File: the Parquet layout of ``protocol.wire.parquet``, a row a rollout, and in the footer
+File: the Parquet layout of ``protocol.wire.parquet``, one row per rollout, and in the footer
 
     assize.artifact = "1" · assize.round, assize.job, assize.node (decimal) · assize.manifest_root (64 hex digits)
 
@@ -11,8 +11,8 @@ big-endian, logprobs as their IEEE 754 bits),
     leaf    = keccak(0x00 ‖ rollout)        node = keccak(0x01 ‖ left ‖ right)        an odd node rises unchanged
     root    = keccak(abi.encode("assize/artifact/1", chain id, Rounds, round, job, manifest root, uint32 count, top))
 
-finish is 0 for "stop" and 1 for "length". Chain, contract, round, job and policy stand in the root, so an artifact
-cannot be claimed for another job. PURE.
+finish is 0 for "stop" and 1 for "length". The root covers chain, contract, round, job and policy, so an artifact cannot
+be claimed for another job. PURE.
 """
 
 from __future__ import annotations
@@ -27,11 +27,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from eth_abi import encode as abi_encode
-from eth_hash.auto import keccak  # without eth_utils' conversions, which cost a third of it
+from eth_hash.auto import keccak  # without eth_utils' conversions, which take a third of the time
 
-from protocol.errors import Rejected
 from protocol.wire import parquet
-from protocol.wire.reasons import Reason
+from protocol.wire.parquet import malformed
 
 FinishReason = Literal["stop", "length"]
 DOMAIN = "assize/artifact/1"
@@ -56,7 +55,7 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Bounds of an artifact; those on the file hold before anything of it is parsed."""
+    """Bounds of an artifact; those on the file are checked before any of it is parsed."""
 
     file_bytes: int = 64 << 20
     uncompressed_bytes: int = 256 << 20
@@ -74,8 +73,8 @@ DEFAULT_LIMITS = Limits()
 class Rollout:
     """One completion of one prompt.
 
-    ``prompt_tokens`` (P,) and ``output_tokens`` (T,) int32, the end token included where there is one; ``logprobs``
-    (T,) float32, natural log, of each output token as the worker sampled it; ``proofs`` in order of their chunks.
+    ``prompt_tokens`` (P,) and ``output_tokens`` (T,) are int32, including the end token if there is one; ``logprobs``
+    (T,) float32 are natural logs of each output token as the worker sampled it; ``proofs`` are in order of chunks.
     """
 
     prompt_tokens: np.ndarray[Any, np.dtype[np.int32]]
@@ -99,7 +98,7 @@ class Rollout:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """The rollouts of ``job`` of ``round`` by ``node``, made by the policy with ``manifest_root`` (32 bytes)."""
+    """The rollouts of ``job`` of ``round`` by ``node``, from the policy with ``manifest_root`` (32 bytes)."""
 
     round: int
     job: int
@@ -109,7 +108,7 @@ class Artifact:
 
 
 def encode(artifact: Artifact, limits: Limits = DEFAULT_LIMITS) -> bytes:
-    """Returns the artifact's file. Raises `Rejected` where `decode` would, so that a fault shows before commitment."""
+    """Returns the artifact's file; raises `Rejected` as `decode` would, so that faults show before commitment."""
     rollouts = artifact.rollouts
     arrays = [
         _column([rollout.prompt_tokens for rollout in rollouts], 0),
@@ -130,14 +129,18 @@ def encode(artifact: Artifact, limits: Limits = DEFAULT_LIMITS) -> bytes:
     _checked(table, limits)
     data = parquet.write(table, metadata)
     if len(data) > limits.file_bytes:
-        raise _bad(f"has {len(data)} bytes, more than the {limits.file_bytes} allowed")
+        raise malformed(f"has {len(data)} bytes, more than the {limits.file_bytes} allowed")
     return data
 
 
 def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Artifact:
-    """Returns the artifact in ``data``. Any byte string either decodes or raises `Rejected` with reason SHAPE.
+    """Returns the artifact in ``data``.
 
     Arrays are read-only views. Logprobs are finite and at most 0, tokens not negative, completions not empty.
+
+    Raises:
+        Rejected: ``data`` is anything else, with reason SHAPE.
+        Unavailable: This machine has too little memory.
     """
     table, metadata = parquet.read(data, SCHEMA, limits.rollouts, limits.file_bytes, limits.uncompressed_bytes)
     round_, job, node, manifest_root = _header(metadata)
@@ -153,7 +156,7 @@ def artifact_root(chain_id: int, rounds_address: str, artifact: Artifact) -> byt
 
 
 def canonical_bytes(index: int, rollout: Rollout) -> bytes:
-    """Returns the bytes of one rollout that its leaf hashes, laid out as drawn above."""
+    """Returns the bytes of one rollout for its leaf's hash, laid out as drawn above."""
     counts = (index, len(rollout.prompt_tokens), len(rollout.output_tokens), len(rollout.proofs))
     return b"".join(
         (
@@ -176,10 +179,6 @@ def merkle_root(leaves: Sequence[bytes]) -> bytes:
     return level[0]
 
 
-def _bad(what: str) -> Rejected:
-    return Rejected(f"the artifact {what}", Reason.SHAPE)
-
-
 def _column(parts: list[np.ndarray[Any, Any]], field: int) -> pa.Array:
     offsets = np.zeros(len(parts) + 1, dtype=np.int32)
     np.cumsum([len(part) for part in parts], out=offsets[1:])
@@ -192,9 +191,9 @@ def _header(metadata: dict[str, str]) -> tuple[int, int, int, bytes]:
     """Returns round, job, node and manifest root from the footer's pairs."""
     names = {"assize.artifact", "assize.round", "assize.job", "assize.node", "assize.manifest_root"}
     if set(metadata) != names or metadata["assize.artifact"] != FORMAT:
-        raise _bad(f"is not marked as an artifact of format {FORMAT}")
+        raise malformed(f"is not marked as an artifact of format {FORMAT}")
     if not re.fullmatch(r"[0-9a-f]{64}", metadata["assize.manifest_root"]):
-        raise _bad("names a manifest root that is not 64 hex digits")
+        raise malformed("names a manifest root that is not 64 hex digits")
     round_, job, node = (_number(metadata, name, bits) for name, bits in (("round", 256), ("job", 8), ("node", 32)))
     return round_, job, node, bytes.fromhex(metadata["assize.manifest_root"])
 
@@ -202,7 +201,7 @@ def _header(metadata: dict[str, str]) -> tuple[int, int, int, bytes]:
 def _number(metadata: dict[str, str], name: str, bits: int) -> int:
     text = metadata[f"assize.{name}"]
     if not re.fullmatch(r"0|[1-9][0-9]{0,77}", text) or int(text) >> bits:
-        raise _bad(f"names a {name} that is not a number of {bits} bits")
+        raise malformed(f"names a {name} that is not a number of {bits} bits")
     return int(text)
 
 
@@ -222,19 +221,19 @@ def _checked(
 ) -> tuple[list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]], pa.Array, list[str]]:
     """Checks bounds column by column; returns offsets and values of the numbers, the proofs, the finish reasons."""
     if not 0 < table.num_rows <= limits.rollouts:
-        raise _bad(f"has {table.num_rows} rollouts, not 1 to {limits.rollouts}")
+        raise malformed(f"has {table.num_rows} rollouts, not 1 to {limits.rollouts}")
     prompt_ends, prompts = _lists(table, "prompt_tokens", 1, limits.prompt_tokens)
     output_ends, outputs = _lists(table, "output_tokens", 1, limits.output_tokens)
     logprob_ends, logprobs = _lists(table, "logprobs", 1, limits.output_tokens)
     if not np.array_equal(output_ends, logprob_ends):
-        raise _bad("does not have one logprob for each output token")
+        raise malformed("does not have one logprob for each output token")
     if prompts.min() < 0 or outputs.min() < 0:
-        raise _bad("has a negative token")
+        raise malformed("has a negative token")
     if not (np.isfinite(logprobs).all() and logprobs.max() <= 0):
-        raise _bad("has a logprob that is not finite or above 0")
+        raise malformed("has a logprob that is not finite or above 0")
     finishes = table.column("finish_reason").to_pylist()
     if not set(finishes) <= set(FINISH_CODES):
-        raise _bad("has a finish reason other than stop or length")
+        raise malformed("has a finish reason other than stop or length")
     columns = [(prompt_ends, prompts), (output_ends, outputs), (output_ends, logprobs)]
     return columns, _proofs(table, limits), finishes
 
@@ -243,11 +242,11 @@ def _lists(table: pa.Table, name: str, least: int, most: int) -> tuple[np.ndarra
     """Returns offsets (rows + 1,) and values of a list column whose lists have ``least`` to ``most`` elements."""
     column = table.column(name).combine_chunks()
     if column.null_count or column.values.null_count:
-        raise _bad(f"has nulls in {name}")
+        raise malformed(f"has nulls in {name}")
     offsets = column.offsets.to_numpy()
     counts = np.diff(offsets)
     if counts.min() < least or counts.max() > most:
-        raise _bad(f"has a rollout with {counts.min()} to {counts.max()} {name}, not {least} to {most}")
+        raise malformed(f"has a rollout with {counts.min()} to {counts.max()} {name}, not {least} to {most}")
     return offsets, column.values.to_numpy(zero_copy_only=True)
 
 
@@ -259,9 +258,9 @@ def _pieces(offsets: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> list
 def _proofs(table: pa.Table, limits: Limits) -> pa.Array:
     column = table.column("proofs").combine_chunks()
     if column.null_count or column.values.null_count:
-        raise _bad("has nulls in proofs")
+        raise malformed("has nulls in proofs")
     counts = np.diff(column.offsets.to_numpy())
     longest = pc.max(pc.binary_length(column.values)).as_py() or 0
     if counts.max() > limits.proofs or longest > limits.proof_bytes:
-        raise _bad(f"has more than {limits.proofs} proofs for a rollout, or one over {limits.proof_bytes} bytes")
+        raise malformed(f"has more than {limits.proofs} proofs for a rollout, or one over {limits.proof_bytes} bytes")
     return column

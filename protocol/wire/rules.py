@@ -1,7 +1,7 @@
-"""The rules of a run: what the workers must do and how validators judge it.
+"""The rules of a run: the work asked for, and the thresholds by which validators judge it.
 
-Rules are a consensus object. Their canonical JSON (sorted keys, no spaces, UTF-8) is served by hash; the hash is on
-chain, nodes join at it, and validators refuse any other bytes.
+Rules are a consensus object. Their canonical JSON (sorted keys, no spaces, ASCII) is served by hash; the hash is on
+chain, nodes consent to it when they join, and validators refuse any other bytes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ModelRules(_Frozen):
 
 
 class EnvironmentRules(_Frozen):
-    """Which tasks are set, by registered name and parameters."""
+    """The environment that sets the tasks, by registered name and parameters."""
 
     name: str = Field(min_length=1, max_length=64)
     params: dict[str, Any] = Field(default_factory=dict)
@@ -126,12 +126,12 @@ class Sequential(_Frozen):
 
     @property
     def bound(self) -> float:
-        """What evidence must reach, in nats, to condemn: one of three tests may start at any of the horizon's jobs."""
+        """Evidence in nats that condemns a node: three tests may each start at any of the horizon's jobs."""
         return math.log(3 * self.horizon_jobs / self.false_alarm)
 
     @property
     def neglect_bound(self) -> float:
-        """What evidence of void and missing jobs must reach, in nats, to leave a node out: one test of its own."""
+        """Evidence of void and missing jobs, in nats, that excludes a node: a separate test."""
         return math.log(self.horizon_jobs / self.false_alarm)
 
 
@@ -161,16 +161,16 @@ def encode_rules(rules: Rules) -> bytes:
 
 
 def rules_hash(encoded: bytes) -> bytes:
-    """Returns keccak256 of the canonical bytes: what stands on chain."""
+    """Returns keccak256 of the canonical bytes, as on chain."""
     return keccak(encoded)
 
 
 def decode_rules(encoded: bytes, expected: bytes | None = None) -> Rules:
-    """Reads rules, and where ``expected`` is given checks their hash. Raises ``Rejected`` with what is wrong."""
+    """Reads rules; raises ``Rejected`` if they are invalid, or do not hash to ``expected`` where that is given."""
     if len(encoded) > MAX_RULES_BYTES:
-        raise Rejected(f"rules may take {MAX_RULES_BYTES} bytes, not {len(encoded)}")
+        raise Rejected(f"invalid rules of {len(encoded)} bytes: expected at most {MAX_RULES_BYTES}")
     if expected is not None and rules_hash(encoded) != expected:
-        raise Rejected(f"these rules hash to 0x{rules_hash(encoded).hex()}, the chain says 0x{expected.hex()}")
+        raise Rejected(f"the rules hash to 0x{rules_hash(encoded).hex()}, expected 0x{expected.hex()} as on chain")
     try:
         rules = Rules.model_validate_json(encoded)
     except ValidationError as error:
@@ -178,5 +178,5 @@ def decode_rules(encoded: bytes, expected: bytes | None = None) -> Rules:
         where = ".".join(str(part) for part in first["loc"]) or "the document"
         raise Rejected(f"rules: {where}: {first['msg']}") from error
     if encode_rules(rules) != encoded:
-        raise Rejected("rules are not in canonical form: write them with `assize run rules`")
+        raise Rejected("invalid rules: not in canonical form; write them with `assize run rules`")
     return rules

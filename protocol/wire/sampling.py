@@ -1,20 +1,20 @@
-"""Seeded sampling: which token a seed and a row of logits determine, and how far another token was from being it.
+"""Seeded sampling: the token that a seed and a row of logits determine, and the margin of any other token.
 
-PURE numpy reference; ``protocol.tensor.noise`` gives the same bits on torch tensors.
+PURE numpy definition; ``protocol.tensor.noise`` gives the same bits on torch tensors.
 
     z = l + T * G          in fp32, l the raw LM-head logits, T the temperature
     token = argmax z       margin of another token = z[token] - z[other], in logits
 
 Adding Gumbel noise and taking the argmax samples exactly from softmax(l / T) (Maddison, Tarlow & Minka 2014), so a
-seed that nobody chose leaves nothing to choose. The noise must agree to the last bit on every device:
+worker that cannot choose the seed cannot choose the tokens. The noise must agree to the last bit on every device:
 
     job seed, rollout --keccak256--> key (2 x u32)
     (position, token // 4, 0, 0) --Philox-4x32-10--> 4 x u32, word ``token % 4`` is the token's
     word --gumbel--> G
 
-``gumbel`` uses neither logarithms nor anything else a device may round its own way. u = (word + 1/2) / 2^32 and
-G = -log(-log1p(-u)), so large G come from small u, where steps of u are fine compared with u. Each half of the unit
-interval is cut into octaves of its distance to 0 or 1, each octave into 512 segments, each segment is a line:
+``gumbel`` avoids logarithms and all other operations that devices round differently. u = (word + 1/2) / 2^32 and
+G = -log(-log1p(-u)), so large G come from small u, where steps of u are fine relative to u. Each half of the unit
+interval is cut into octaves of its distance to 0 or 1, each octave into 512 segments, and each segment is a line:
 
     word --fold--> c = word or ~word, below 2^31          side = 0 or 1
     x = fp32(c) + 1/2                                     from 1/2 to 2^31
@@ -74,7 +74,7 @@ def noise_key(job_seed: bytes, rollout: int) -> tuple[int, int]:
     The preimage is ``"assize/noise/1" || job_seed (32 bytes) || rollout (u32, big-endian)``.
     """
     if len(job_seed) != 32 or not 0 <= rollout < 1 << 32:
-        raise ValueError(f"a job seed has 32 bytes and a rollout fits u32, got {len(job_seed)} bytes and {rollout}")
+        raise ValueError(f"invalid job seed of {len(job_seed)} bytes or rollout {rollout}: expected 32 bytes and a u32")
     digest = keccak(DOMAIN + job_seed + rollout.to_bytes(4, "big"))
     return int.from_bytes(digest[:4], "big"), int.from_bytes(digest[4:8], "big")
 
@@ -129,23 +129,25 @@ def choose(logits_V: F32, noise_V: F32, temperature: float) -> int:
 
 
 def margin(logits_V: F32, noise_V: F32, temperature: float, token: int) -> float:
-    """Returns how many logits ``token`` fell short of the determined one: 0.0 iff it ties with it."""
+    """Returns the logits by which ``token`` falls short of the determined one: 0.0 iff it ties with it."""
     scores_V = _scores(logits_V, noise_V, temperature)
     return float(np.max(scores_V) - scores_V[token])
 
 
 def _scores(logits_V: F32, noise_V: F32, temperature: float) -> F32:
     if not 0.0 <= temperature <= MAX_TEMPERATURE:
-        raise ValueError(f"temperature {temperature} is outside [0, {MAX_TEMPERATURE}]")
+        raise ValueError(f"invalid temperature {temperature}: expected 0 to {MAX_TEMPERATURE}")
     return logits_V.astype(np.float32, copy=False) + np.float32(temperature) * noise_V
 
 
 @functools.cache
 def gumbel_table() -> GumbelTable:
-    """Returns the tables of ``gumbel``; raises Misconfigured where this machine's doubles are not IEEE."""
+    """Returns the tables of ``gumbel``; raises ``Misconfigured`` if this machine's doubles are not IEEE."""
     table = _compute_table()
     if hashlib.sha256(table.base.tobytes() + table.slope.tobytes()).hexdigest() != TABLE_DIGEST:
-        raise Misconfigured("the Gumbel table differs on this machine: its floating point is not IEEE 754; use another")
+        raise Misconfigured(
+            "the Gumbel table differs on this machine, whose floating point is not IEEE 754: use another machine"
+        )
     return table
 
 
@@ -165,7 +167,7 @@ def _compute_table() -> GumbelTable:
 
 
 def _log(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Natural logarithm by + - * / alone, so that it rounds alike everywhere: e ln 2 + 2 atanh((m - 1) / (m + 1))."""
+    """Natural logarithm by + - * / alone, so that it rounds equally everywhere: e ln 2 + 2 atanh((m - 1) / (m + 1))."""
     significand, exponent = np.frexp(x)
     return exponent * _LN2 + 2.0 * _atanh((significand - 1.0) / (significand + 1.0))
 
@@ -176,7 +178,7 @@ def _minus_log1m(u: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _atanh(s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """s + s^3/3 + s^5/5 + ... for |s| <= 1/3, where 18 terms leave less than 2^-60."""
+    """Returns s + s^3/3 + s^5/5 + ... for |s| <= 1/3, where 18 terms leave less than 2^-60."""
     square, total = s * s, np.zeros_like(s)
     for denominator in range(37, 0, -2):
         total = total * square + 1.0 / denominator

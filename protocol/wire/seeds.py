@@ -1,9 +1,9 @@
-"""Seeds that follow from the chain alone: nobody can pick a prompt, or the best of n draws.
+"""Seeds that follow from the chain alone, so that no party can choose a prompt or the best of n draws.
 
     beacon (hash of the opening block) ──> job seed ──> prompt seed of each group
                                                   └───> noise key of each rollout (``protocol.wire.sampling``)
 
-No worker identity enters, so the same job means the same work whoever it is given to.
+No worker identity enters, so a job is the same work for every worker.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Rollouts made outside of any round, so that a verifier can be measured on them.
+"""Specimens: rollouts generated outside any round, on which a verifier is calibrated.
 
-A folder holds one artifact a job, `job-N.parquet`, in the format of a round's, and `index.json`, which says what made
-them. Seeds follow from a number in place of a beacon: whoever makes specimens again makes the same requests. PURE.
+A folder holds one artifact per job, `job-N.parquet`, in the format of a round's, and `index.json`, which describes
+their origin. Seeds follow from a number instead of a beacon, so that the same requests can be made again. PURE.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from protocol.wire.seeds import job_seed
 FORMAT = "assize/specimens/1"
 INDEX = "index.json"
 ROUNDS = "0x" + "00" * 20
-"""Address of no contract: seeds of specimens are those of no chain."""
+"""Stands for the contract's address in seeds: specimens belong to no chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Specimens:
-    """What a folder holds.
+    """Index of a folder.
 
-    maker       the engine, or how the maker cheated
+    maker       the engine, or the cheat
     model       name of the directory of weights, for people
-    weights     SHA-256 of the weights that the rules mean, which every artifact carries as its manifest root
+    weights     SHA-256 of the weights that the rules name, which every artifact carries as its manifest root
     rules_hash  the rules they were made under; their thresholds do not matter
-    seed        number that requests follow from
+    seed        number from which requests follow
     machine     processor, libraries and threads, for people
     """
 
@@ -50,11 +50,11 @@ class Specimens:
 
     @property
     def beacon(self) -> bytes:
-        """What stands in the place of a block's hash."""
+        """The 32 bytes used instead of a block's hash."""
         return beacon_of(self.seed)
 
     def job_seed(self, job: int) -> bytes:
-        """The seed of one job."""
+        """Returns the seed of one job."""
         return job_seed(0, ROUNDS, 0, self.beacon, job)
 
 
@@ -75,13 +75,13 @@ def encode_index(specimens: Specimens) -> str:
 
 
 def decode_index(text: str) -> Specimens:
-    """Reads an index. Raises ``Rejected`` where it is none."""
+    """Reads an index; raises ``Rejected`` for any other text."""
     try:
         fields = json.loads(text)
         if fields.pop("format") != FORMAT:
-            raise Rejected(f"the index is not of format {FORMAT}")
+            raise Rejected(f"invalid index of specimens: expected format {FORMAT}")
         batches = tuple(Batch(int(each["size"]), tuple(map(int, each["jobs"]))) for each in fields.pop("batches"))
         weights, rules = (bytes.fromhex(fields.pop(name)) for name in ("weights", "rules_hash"))
         return Specimens(**fields, weights=weights, rules_hash=rules, batches=batches)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Rejected("the index of specimens does not have the fields of its format") from error
+        raise Rejected("invalid index of specimens: it lacks a field of its format or has a malformed one") from error

@@ -1,11 +1,11 @@
-"""Thrift's compact encoding, as much of it as a Parquet footer needs, read strictly and written plainly.
+"""The subset of Thrift's compact encoding that a Parquet footer needs, with a strict reader.
 
     struct   (field delta << 4 │ kind) value … 0x00       fields ascend; a delta of 1 to 15, no long form
     i16 i32 i64   zigzag varint, refused where negative
     binary   varint length, bytes                         list   (size << 4 │ kind) elements…, size 15: varint follows
 
 Kinds: 1 true, 2 false, 3 i8, 4 i16, 5 i32, 6 i64, 8 binary, 9 list, 12 struct; others are refused. A value is read as a
-`Field`, so that its kind can be told from its content. Source: the Thrift compact protocol specification. PURE.
+`Field`, which keeps its kind. Source: the Thrift compact protocol specification. PURE.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Items:
 
 
 def read_struct(data: bytes, at: int = 0, depth: int = MAX_DEPTH) -> tuple[dict[int, Field], int]:
-    """Returns the struct at ``at`` and where it ends; raises `Rejected` (SHAPE) for anything not drawn above."""
+    """Returns the struct at ``at`` and the offset behind it; raises `Rejected` (SHAPE) for any other encoding."""
     fields: dict[int, Field] = {}
     number = 0
     while True:
@@ -56,7 +56,7 @@ def read_struct(data: bytes, at: int = 0, depth: int = MAX_DEPTH) -> tuple[dict[
 
 
 def write_struct(fields: Mapping[int, Field]) -> bytes:
-    """Returns the bytes of a struct whose field numbers are at most 15 apart."""
+    """Returns the bytes of a struct; consecutive field numbers must be at most 15 apart."""
     out, last = bytearray(), 0
     for number in sorted(fields):
         field = fields[number]
@@ -100,7 +100,7 @@ def _read(data: bytes, at: int, kind: int, depth: int) -> tuple[Value, int]:
             raise _bad("ends too early")
         return data[at : at + size], at + size
     if depth == 0 or kind not in (LIST, STRUCT):
-        raise _bad("is nested too deep, or of a kind that has no place there")
+        raise _bad("is nested too deeply, or has a value of another kind than Parquet's")
     return read_struct(data, at, depth - 1) if kind == STRUCT else _read_list(data, at, depth - 1)
 
 

@@ -1,4 +1,4 @@
-"""Work units: the floating-point operations that a rollout's verified tokens take under the run's model.
+"""Work units: floating-point operations of a rollout's verified tokens under the run's model.
 
 PURE, exact integers, so that worker, validator and ledger agree on every unit. A multiply-add counts two operations;
 norms, rotations, softmax and activations, under 1% together, count none. For one sampled token whose forward pass
@@ -22,9 +22,14 @@ from typing import Any
 
 from protocol.errors import Rejected
 
-MAX_UNITS = (1 << 64) - 1  # a leaf holds units as u64
-MAX_SIZE = 1 << 24  # of any field of a shape: keeps sums of honest jobs far below MAX_UNITS
-ARCHITECTURES = ("llama", "qwen3")  # ``model_type`` of dense decoders with SwiGLU blocks
+MAX_UNITS = (1 << 64) - 1
+"""A leaf holds units as u64."""
+
+MAX_SIZE = 1 << 24
+"""Bound of every field of a shape: keeps sums of honest jobs far below MAX_UNITS."""
+
+ARCHITECTURES = ("llama", "qwen3")
+"""``model_type`` of dense decoders with SwiGLU blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +49,21 @@ class ModelShape:
 def parse_shape(config: Mapping[str, Any]) -> ModelShape:
     """Reads the shape from a Hugging Face ``config.json`` of a Llama or Qwen3 model.
 
-    ``num_key_value_heads``, ``head_dim`` and ``tie_word_embeddings`` may be missing, as there. Raises ``Rejected``
-    for another architecture, or a field that is missing or no positive integer below 2^24.
+    ``num_key_value_heads``, ``head_dim`` and ``tie_word_embeddings`` may be missing, as there.
+
+    Raises:
+        Rejected: The architecture is another, or a field is missing or not a positive integer below 2^24.
     """
     if config.get("model_type") not in ARCHITECTURES:
-        raise Rejected(
-            f"model_type {config.get('model_type')!r} has no unit count; known are {', '.join(ARCHITECTURES)}"
-        )
+        raise Rejected(f"invalid model_type {config.get('model_type')!r}: expected one of {', '.join(ARCHITECTURES)}")
     hidden, heads = _size(config, "hidden_size"), _size(config, "num_attention_heads")
     kv_heads = _size(config, "num_key_value_heads", heads)
     head_dim = _size(config, "head_dim", hidden // heads)
     if heads % kv_heads:
-        raise Rejected(f"num_attention_heads {heads} is no multiple of num_key_value_heads {kv_heads}")
+        raise Rejected(f"invalid num_attention_heads {heads}: expected a multiple of num_key_value_heads {kv_heads}")
     tied = config.get("tie_word_embeddings", False)
     if not isinstance(tied, bool):
-        raise Rejected(f"tie_word_embeddings is true or false, not {tied!r}")
+        raise Rejected(f"invalid tie_word_embeddings {tied!r}: expected true or false")
     layers, intermediate = _size(config, "num_hidden_layers"), _size(config, "intermediate_size")
     return ModelShape(layers, hidden, heads, kv_heads, head_dim, intermediate, _size(config, "vocab_size"), tied)
 
@@ -66,14 +71,16 @@ def parse_shape(config: Mapping[str, Any]) -> ModelShape:
 def units(shape: ModelShape, prompt_tokens: int, output_tokens: int) -> int:
     """Returns the units of one rollout by the formula above; 0 for no output. Raises ``Rejected`` beyond u64."""
     if prompt_tokens < 1 or output_tokens < 0:
-        raise Rejected(f"a rollout has a prompt and an output, not {prompt_tokens} and {output_tokens} tokens")
+        raise Rejected(
+            f"invalid rollout of {prompt_tokens} prompt and {output_tokens} output tokens: expected a prompt"
+        )
     q, k = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     projections = 4 * shape.hidden * q + 4 * shape.hidden * k + 6 * shape.hidden * shape.intermediate
     attended = output_tokens * prompt_tokens + output_tokens * (output_tokens - 1) // 2
     layer = output_tokens * projections + 4 * q * attended
     total = shape.layers * layer + output_tokens * 2 * shape.hidden * shape.vocab
     if total > MAX_UNITS:
-        raise Rejected(f"{total} units for one rollout do not fit u64")
+        raise Rejected(f"invalid rollout of {total} units: expected at most {MAX_UNITS}")
     return total
 
 
@@ -88,5 +95,7 @@ def _size(config: Mapping[str, Any], field: str, default: int | None = None) -> 
     if value is None:
         raise Rejected(f"the model's config.json lacks {field}")
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < MAX_SIZE:
-        raise Rejected(f"{field} of the model's config.json is no positive integer below {MAX_SIZE}: {value!r}")
+        raise Rejected(
+            f"invalid {field} {value!r} in the model's config.json: expected a positive integer below {MAX_SIZE}"
+        )
     return value

@@ -32,12 +32,12 @@ class Vote:
 
     @property
     def abstains(self) -> bool:
-        """True where the juror could not judge the round at all."""
+        """True if the juror could not judge the round at all."""
         return self.accept == 0 and self.fraud == 0 and self.reasons == ABSTENTION
 
 
 def vote_on(judgements: Mapping[int, Reason], evidence_root: bytes) -> Vote:
-    """Returns the vote that says ``judgements``: the reason for each submitted job."""
+    """Returns the vote for ``judgements``, which hold a reason for each submitted job."""
     accept = bitmap_of(job for job, reason in judgements.items() if reason is Reason.ACCEPTED)
     fraud = bitmap_of(job for job, reason in judgements.items() if reason.fraud)
     reasons = bytes(judgements[job] for job in sorted(judgements) if judgements[job] is not Reason.ACCEPTED)
@@ -50,19 +50,20 @@ def abstention() -> Vote:
 
 
 def reasons_of(vote: Vote, submitted: int) -> dict[int, Reason]:
-    """Reads a vote's reasons back, one for each job in the ``submitted`` bitmap.
+    """Returns a vote's reason for each job in the ``submitted`` bitmap.
 
-    Raises ``Rejected`` where the number of reasons does not fit, or a code is unknown.
+    Raises:
+        Rejected: The number of reasons does not match the bitmaps, or a code is unknown.
     """
     if vote.abstains:
         return dict.fromkeys(jobs_in(submitted), Reason.ABSTAIN)
     not_accepted = jobs_in(submitted & ~vote.accept)
     if len(not_accepted) != len(vote.reasons):
-        raise Rejected(f"{len(vote.reasons)} reasons for {len(not_accepted)} jobs that were not accepted")
+        raise Rejected(f"invalid vote: {len(vote.reasons)} reasons for {len(not_accepted)} jobs that were not accepted")
     try:
         given = {job: Reason(code) for job, code in zip(not_accepted, vote.reasons, strict=True)}
     except ValueError as error:
-        raise Rejected(f"unknown reason code: {error}") from error
+        raise Rejected(f"invalid reason code: {error}") from error
     return {job: given.get(job, Reason.ACCEPTED) for job in jobs_in(submitted)}
 
 
