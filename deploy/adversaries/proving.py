@@ -196,7 +196,7 @@ def channel_proof(value_H: torch.Tensor) -> bytes:
 
 def proof_modulo(hidden_TH: torch.Tensor, modulus: int) -> bytes:
     """The proof of a chunk with a modulus given rather than found."""
-    (honest,) = build_proofs_batch(hidden_TH, [len(hidden_TH)], size=1 << 30)
+    (honest,) = build_proofs_batch(hidden_TH, [len(hidden_TH)])
     flat_F = hidden_TH.bfloat16().contiguous().view(torch.int16).flatten().long() & 0xFFFF
     magnitudes_F = (flat_F & 0x7FFF).numpy()
     positions_K = np.argsort(-magnitudes_F, kind="stable")[:ENTRIES].astype(np.int64)

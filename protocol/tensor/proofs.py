@@ -21,17 +21,17 @@ from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.tensor.compiled import kernels
 from protocol.tensor.selection import Chunks, cut, select
 from protocol.wire.toploc import definition
-from protocol.wire.toploc.codec import CHUNK_ROWS, ENTRIES, PRIME, PROOF_BYTES, Distance, Proof, decode_fields
+from protocol.wire.toploc.codec import ENTRIES, PRIME, PROOF_BYTES, Distance, Proof, decode_fields
 
 U16 = NDArray[np.uint16]
 
 
-def build_proofs(hidden_TH: Tensor, size: int = CHUNK_ROWS) -> list[bytes]:
+def build_proofs(hidden_TH: Tensor) -> list[bytes]:
     """Returns the encoded proof of each chunk of one rollout; see ``build_proofs_batch``."""
-    return build_proofs_batch(hidden_TH, [len(hidden_TH)], size)[0]
+    return build_proofs_batch(hidden_TH, [len(hidden_TH)])[0]
 
 
-def build_proofs_batch(hidden_NH: Tensor, lengths: Sequence[int], size: int = CHUNK_ROWS) -> list[list[bytes]]:
+def build_proofs_batch(hidden_NH: Tensor, lengths: Sequence[int]) -> list[list[bytes]]:
     """Returns the encoded proofs of each rollout, in the order of its chunks.
 
     ``hidden_NH`` is the LM head's input at each sampled position (row 0 belongs to the last prompt token), the rows of
@@ -40,14 +40,9 @@ def build_proofs_batch(hidden_NH: Tensor, lengths: Sequence[int], size: int = CH
     Raises:
         Misconfigured: Hidden states are not finite, or no modulus fits them.
     """
-    chunks, kernel = cut(hidden_NH, lengths, size), kernels("proof")
+    chunks, kernel = cut(hidden_NH, lengths), kernels("proof")
     built = _build(kernel, chunks) if kernel else build_by_definition(chunks)
     return chunks.by_rollout(built, len(lengths))
-
-
-def distances(hidden_TH: Tensor, proofs: Sequence[bytes]) -> list[Distance]:
-    """Returns the distance of each chunk's proof from the verifier's rows of one rollout; see ``distances_batch``."""
-    return distances_batch(hidden_TH, [len(hidden_TH)], [proofs])[0]
 
 
 def distances_batch(
@@ -65,7 +60,7 @@ def distances_batch(
         Rejected: A rollout has a wrong number of proofs, or one that does not decode.
         Unavailable: The verifier's own rows are not finite.
     """
-    chunks, kernel = cut(hidden_NH, lengths, CHUNK_ROWS), kernels("proof")
+    chunks, kernel = cut(hidden_NH, lengths), kernels("proof")
     fields_CF = _decode(chunks, proofs, len(lengths))
     sources = chunks.same_chunk_of(previous) if previous else []
     if kernel:

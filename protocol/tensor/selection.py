@@ -87,13 +87,13 @@ class Selected:
         return bool((self.counts_C > 0).all() and (self.bits_CE[:, 0] & 0x7F80 != 0x7F80).all())
 
 
-def cut(hidden_NH: Tensor, lengths: Sequence[int], size: int) -> Chunks:
+def cut(hidden_NH: Tensor, lengths: Sequence[int]) -> Chunks:
     """Cuts the rows of rollouts into chunks; ``hidden_NH`` holds rollout after rollout, ``lengths`` rows each."""
     if sum(lengths) != len(hidden_NH):
         raise ValueError(f"invalid lengths: expected {len(hidden_NH)} rows in all, got {sum(lengths)}")
     spans, rollouts, indices, offset = [], [], [], 0
     for rollout, length in enumerate(lengths):
-        for index, (start, stop) in enumerate(chunk_spans(length, size)):
+        for index, (start, stop) in enumerate(chunk_spans(length)):
             spans.append((offset + start, offset + stop))
             rollouts.append(rollout)
             indices.append(index)

@@ -151,7 +151,7 @@ def recover_request(
         )
     signed_by = recover(request(chain_id, contract, method.upper(), path, body_hash, nonce, deadline), signature)
     if signed_by.lower() != address.lower():
-        raise Rejected(f"the request names {address[:42]}, but is not signed by that key")
+        raise Rejected(f"invalid signature of the request: it is not by {address[:42]}, which the request names")
     return SignedRequest(signed_by, nonce, deadline)
 
 

@@ -31,7 +31,7 @@ from torch import Tensor
 from deploy.localnet.services import ROOT
 from deploy.runs.run_file import BUILTIN, read_run_file
 from protocol.environments.registry import environment
-from protocol.tensor.proofs import build_proofs, distances
+from protocol.tensor.proofs import build_proofs, distances_batch
 from protocol.wire.toploc.codec import CHUNK_ROWS, ENTRIES
 from worker.engines.transformers_engine import TransformersEngine
 from worker.producer import Producer
@@ -92,7 +92,7 @@ def proofs_side_by_side(repetitions: int) -> Seconds:
         for name, way in (
             ("ours, build", lambda: build_proofs(hidden_TH)),
             ("toploc, build", lambda: build_proofs_bytes(hidden_TH, *chunks, skip_prefill=True)),
-            ("ours, verify", lambda: distances(hidden_TH, proofs)),
+            ("ours, verify", lambda: distances_batch(hidden_TH, [ROWS], [proofs])),
             ("toploc, verify", lambda: verify_proofs_bytes(hidden_TH, proofs, *chunks, skip_prefill=True)),
         ):
             if threads == 1 or name.startswith("toploc"):

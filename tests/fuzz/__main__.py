@@ -34,7 +34,7 @@ COLUMNS = ("inputs", "taken", "a second", "edges", "features", "slowest ms", "pe
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one target: the driver's figures, libFuzzer's coverage, and inputs that found a defect."""
+    """Result of one target: the driver's figures, libFuzzer's coverage, and inputs that found a defect."""
 
     figures: dict[str, Any]
     coverage: tuple[int, int]

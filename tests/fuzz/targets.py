@@ -1,7 +1,7 @@
-"""What is fuzzed: each parser, what must hold of whatever it takes, where to start and how to change bytes cleverly.
+"""Fuzz targets: each parser with its invariants, its seeds and its structure-aware mutations.
 
-A target returns whether the bytes were taken. ``Rejected`` is the only exception that may leave a parser, and what was
-taken must come out again as it went in. PURE.
+A target returns whether the bytes were taken. ``Rejected`` is the only exception that a parser may raise, and bytes
+that it takes must encode back to themselves. PURE.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.tensor import proofs, selection
 from protocol.wire.toploc import definition
-from protocol.wire.toploc.codec import Proof, chunk_spans, decode_fields
+from protocol.wire.toploc.codec import Distance, Proof, chunk_spans, decode_fields
 
 torch.set_num_threads(1)
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
@@ -25,6 +25,10 @@ def hidden(rows: int, width: int, seed: int = 0) -> torch.Tensor:
 
 def bits(rows: torch.Tensor) -> np.ndarray:
     return rows.cpu().view(torch.int16).numpy().view(np.uint16)
+
+
+def distances(rows: torch.Tensor, given: list[bytes]) -> list[Distance]:
+    return proofs.distances_batch(rows, [len(rows)], [given])[0]
 
 
 def chunks(rows: torch.Tensor) -> list[np.ndarray]:
@@ -63,7 +67,7 @@ def test_proofs_and_distances_of_a_batch_are_those_of_the_reference(device, leng
 )
 def test_compiled_selection_takes_what_the_definition_takes(lengths, width, values, count, seed):
     rows = (hidden(sum(lengths), width, seed).float() * values).round().bfloat16()  # few values: many ties
-    cut = selection.cut(rows, lengths, 32)
+    cut = selection.cut(rows, lengths)
     compiled = selection.select(cut, count)
     for chunk, (start, stop) in enumerate(zip(cut.starts_C, cut.stops_C, strict=True)):
         positions_E, bits_E = definition.top_entries(bits(rows[start:stop]), count)
@@ -108,7 +112,7 @@ def test_compiled_polynomials_and_distances_are_the_definitions_to_the_last_bit(
 )
 def test_without_numba_the_definition_gives_the_same_results(lengths, width, seed):
     rows, previous = hidden(sum(lengths), width, seed), [None, *range(len(lengths) - 1)]
-    cut, built = selection.cut(rows, lengths, 32), proofs.build_proofs_batch(rows, lengths)
+    cut, built = selection.cut(rows, lengths), proofs.build_proofs_batch(rows, lengths)
     assert cut.by_rollout(proofs.build_by_definition(cut), len(lengths)) == built
     fields_CF = decode_fields([proof for given in built for proof in given])
     measured = proofs.measure_by_definition(cut, fields_CF, cut.same_chunk_of(previous))
@@ -118,7 +122,7 @@ def test_without_numba_the_definition_gives_the_same_results(lengths, width, see
 def test_one_rollout_is_a_batch_of_one():
     rows = hidden(70, 32)
     assert proofs.build_proofs(rows) == proofs.build_proofs_batch(rows, [70])[0]
-    assert [distance.rel for distance in proofs.distances(rows, proofs.build_proofs(rows))] == [0.0, 0.0]
+    assert [distance.rel for distance in distances(rows, proofs.build_proofs(rows))] == [0.0, 0.0]
 
 
 def test_wider_floats_are_rounded_to_bf16_first():
@@ -139,14 +143,14 @@ def test_hidden_states_that_are_not_finite_fail_instead_of_becoming_a_null_proof
     with pytest.raises(Misconfigured):
         proofs.build_proofs(rows)
     with pytest.raises(Unavailable):
-        proofs.distances(rows, built)
+        distances(rows, built)
 
 
 @pytest.mark.parametrize("change", [lambda given: given[:1], lambda given: [], lambda given: [*given, given[0]]])
 def test_missing_and_extra_proofs_are_rejected(change):
     rows = hidden(64, 32)
     with pytest.raises(Rejected, match="needs 2 proofs"):
-        proofs.distances(rows, change(proofs.build_proofs(rows)))
+        distances(rows, change(proofs.build_proofs(rows)))
 
 
 def test_null_proofs_are_rejected_naming_the_rollout():

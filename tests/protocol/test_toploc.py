@@ -140,9 +140,9 @@ def test_short_last_spans_join_the_chunk_before(rows, spans):
     assert chunk_spans(rows) == spans
 
 
-@given(st.integers(0, 500), st.integers(1, 64))
-def test_spans_cover_every_row_once(rows, size):
-    spans = chunk_spans(rows, size)
+@given(st.integers(0, 2000))
+def test_spans_cover_every_row_once(rows):
+    spans = chunk_spans(rows)
     assert [row for start, stop in spans for row in range(start, stop)] == list(range(rows))
 
 

@@ -15,6 +15,7 @@ from protocol.tensor import proofs
 from protocol.tensor.completions import Request
 from protocol.tensor.decode import decode
 from protocol.tensor.model import load_model
+from protocol.wire.toploc.codec import Distance
 from tests.bench.toploc import separated
 from trainer.builtin import Warmup, make_builtin
 
@@ -23,6 +24,10 @@ torch.set_num_threads(1)
 
 def reference(rows: torch.Tensor) -> list[bytes]:
     return build_proofs_bytes(rows, 32, 128, skip_prefill=True)
+
+
+def distances(rows: torch.Tensor, given: list[bytes]) -> list[Distance]:
+    return proofs.distances_batch(rows, [len(rows)], [given])[0]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +66,7 @@ def test_our_figures_of_a_proof_are_the_references(decoded):
     noisy = separated(rows.float() * (1 + 0.02 * torch.randn(rows.shape, generator=torch.Generator().manual_seed(1))))
     built = proofs.build_proofs(rows)
     for ours, theirs in zip(
-        proofs.distances(noisy, built), verify_proofs_bytes(noisy, built, 32, 128, skip_prefill=True), strict=True
+        distances(noisy, built), verify_proofs_bytes(noisy, built, 32, 128, skip_prefill=True), strict=True
     ):
         assert ours.exponent_mismatches == theirs.exp_mismatches
         assert ours.mantissa_median == theirs.mant_err_median
@@ -94,12 +99,12 @@ FP16 = torch.arange(1, 32 * 64 + 1, dtype=torch.float32).view(32, 64).to(torch.f
 def test_what_crashes_the_reference_is_rejected(crash):
     rows = torch.randn(32, 64, generator=torch.Generator().manual_seed(2)).bfloat16()
     with pytest.raises(Rejected):
-        proofs.distances(rows, crash(proofs.build_proofs(rows)[0]))
+        distances(rows, crash(proofs.build_proofs(rows)[0]))
 
 
 def test_a_proof_laid_through_fp16_bits_is_rejected_or_far_away():
     """The reference lays fp16 bits as they are and its verifier throws; bytes do not say what they were made from."""
     (laid,) = reference(FP16)
-    (distance,) = proofs.distances(FP16.bfloat16(), [laid])
+    (distance,) = distances(FP16.bfloat16(), [laid])
     assert distance.rel > 0.3 * distance.null
     assert not np.isnan(distance.rel)

@@ -96,9 +96,9 @@ def decode_fields(encoded: Sequence[bytes]) -> NDArray[np.uint16]:
     return fields_CF
 
 
-def chunk_spans(rows: int, size: int = CHUNK_ROWS) -> list[tuple[int, int]]:
+def chunk_spans(rows: int) -> list[tuple[int, int]]:
     """Returns (start, stop) of each chunk of a rollout. A last span under 8 rows joins the one before, if any."""
-    starts = list(range(0, rows, size))
-    if len(starts) > 1 and rows - starts[-1] < min(SHORTEST_SPAN, size):
+    starts = list(range(0, rows, CHUNK_ROWS))
+    if len(starts) > 1 and rows - starts[-1] < SHORTEST_SPAN:
         starts.pop()
     return list(zip(starts, [*starts[1:], rows], strict=True)) if starts else []
