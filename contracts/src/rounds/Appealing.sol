@@ -13,6 +13,7 @@ import {Settling} from "./Settling.sol";
 /// @title Appealing
 /// @notice Retries one job before a larger committee and decides who pays. An appeal is a round under its own number.
 /// Its reserve is the appellant's deposit, from which its jurors are paid.
+/// @dev Below, `made` is the appeal, `second` the round that judges it, `stored` the round appealed against.
 abstract contract Appealing is Settling {
     using SafeCast for uint256;
 
@@ -51,7 +52,7 @@ abstract contract Appealing is Settling {
         deposit = _deposit(_storageOf(stored));
         _appeals[appealed] =
             Appeal(round.toUint48(), job, _verdictIn(accepted, fraud, job), node, units, msg.sender, deposit);
-        _openAppealRound(_rounds[appealed], stored, storageId, job, deposit);
+        _openSecond(_rounds[appealed], stored, storageId, job, deposit);
     }
 
     /// Adds a pending appeal. A round's first appeal overwrites the value an earlier round left in the storage.
@@ -72,19 +73,15 @@ abstract contract Appealing is Settling {
 
     /// Opens the appeal's round with the terms and eligible validators of the round appealed against, without its
     /// committee.
-    function _openAppealRound(
-        Record storage appealRound,
-        Record storage stored,
-        uint24 storageId,
-        uint8 job,
-        uint128 deposit
-    ) private {
+    function _openSecond(Record storage second, Record storage stored, uint24 storageId, uint8 job, uint128 deposit)
+        private
+    {
         (RoundStorage storage first, RoundStorage storage live) = (_storageOf(stored), _storages[storageId]);
-        appealRound.committee = first.appealSeats;
-        appealRound.policyVersion = stored.policyVersion;
-        appealRound.run = stored.run;
-        appealRound.storageId = storageId;
-        appealRound.bitmaps[0] = uint256(1) << job;
+        second.committee = first.appealSeats;
+        second.policyVersion = stored.policyVersion;
+        second.run = stored.run;
+        second.storageId = storageId;
+        second.bitmaps[0] = uint256(1) << job;
         live.openedAt = first.openedAt;
         live.drawSeconds = first.drawSeconds;
         live.commitSeconds = first.commitSeconds;
@@ -100,20 +97,20 @@ abstract contract Appealing is Settling {
         live.eligible = first.eligible & ~_seatedSlots(stored);
         // The draw window begins now; `_emitAppealOpened` reads its end from the record.
         // slither-disable-next-line unused-return
-        _awaitDraw(appealRound);
+        _awaitDraw(second);
     }
 
     function _emitAppealOpened(uint256 appealed) private {
-        Appeal memory filed = _appeals[appealed];
+        Appeal memory made = _appeals[appealed];
         emit AppealOpened(
             appealed,
-            filed.round,
-            filed.appellant,
-            filed.job,
-            filed.against,
-            filed.node,
-            filed.units,
-            filed.deposit,
+            made.round,
+            made.appellant,
+            made.job,
+            made.against,
+            made.node,
+            made.units,
+            made.deposit,
             _rounds[appealed].deadline
         );
     }
@@ -152,81 +149,67 @@ abstract contract Appealing is Settling {
     // Registry, market and credits are fixed at deployment and call only each other and the token.
     // slither-disable-next-line reentrancy-no-eth
     function conclude(uint256 appealed, bool decided) external {
-        Record storage appealRound = _rounds[appealed];
-        Appeal memory filed = _appeals[appealed];
-        if (!decided) return _conclude(appealed, appealRound, filed, Verdict.Void, false);
-        _payJurors(appealed, appealRound);
-        (uint256 accepted, uint256 fraud) = _verdict(appealRound);
-        _conclude(appealed, appealRound, filed, _verdictIn(accepted, fraud, filed.job), true);
+        Record storage second = _rounds[appealed];
+        Appeal memory made = _appeals[appealed];
+        if (!decided) return _conclude(appealed, second, made, Verdict.Void, false);
+        _payJurors(appealed, second);
+        (uint256 accepted, uint256 fraud) = _verdict(second);
+        _conclude(appealed, second, made, _verdictIn(accepted, fraud, made.job), true);
     }
 
     // Registry, market and credits are fixed at deployment and call only each other and the token.
     // slither-disable-next-line reentrancy-no-eth
-    function _conclude(uint256 appealed, Record storage appealRound, Appeal memory filed, Verdict verdict, bool decided)
+    function _conclude(uint256 appealed, Record storage second, Appeal memory made, Verdict verdict, bool decided)
         private
     {
-        Record storage stored = _rounds[filed.round];
+        Record storage stored = _rounds[made.round];
         // A struct in memory starts as zeros, as intended.
         // slither-disable-next-line uninitialized-local
         Costs memory costs;
-        costs.fees = filed.deposit - _storageOf(appealRound).reserved;
-        uint256 share = _settleAppealed(stored, filed, verdict);
-        if (decided && verdict == filed.against) {
+        costs.fees = made.deposit - _storageOf(second).reserved;
+        uint256 share = _settleAppealed(stored, made, verdict);
+        if (decided && verdict == made.against) {
             costs.forfeited = APPEAL_BOND;
         } else {
-            if (decided) costs.awarded = _awardAppellant(stored, filed, costs.fees);
+            if (decided) costs.awarded = _awardAppellant(stored, made, costs.fees);
             costs.covered = Math.min(costs.fees - Math.min(costs.fees, costs.awarded), share);
         }
         _storageOf(stored).appeals -= 1;
-        _returnDeposit(appealed, appealRound, filed, costs);
+        _returnDeposit(appealed, second, made, costs);
         emit AppealDecided(
-            appealed,
-            filed.round,
-            filed.job,
-            verdict,
-            decided,
-            costs.fees,
-            costs.covered,
-            costs.awarded,
-            costs.forfeited
+            appealed, made.round, made.job, verdict, decided, costs.fees, costs.covered, costs.awarded, costs.forfeited
         );
-        _end(appealed, appealRound, decided ? State.Settled : State.Void);
-        _releaseStorage(appealRound);
+        _end(appealed, second, decided ? State.Settled : State.Void);
+        _releaseStorage(second);
     }
 
-    function _returnDeposit(uint256 appealed, Record storage appealRound, Appeal memory filed, Costs memory costs)
-        private
-    {
-        RoundStorage storage live = _storageOf(appealRound);
+    function _returnDeposit(uint256 appealed, Record storage second, Appeal memory made, Costs memory costs) private {
+        RoundStorage storage live = _storageOf(second);
         uint256 left = uint256(live.reserved) + costs.covered - costs.forfeited;
-        _storageOf(_rounds[filed.round]).reserved -= costs.covered.toUint128();
+        _storageOf(_rounds[made.round]).reserved -= costs.covered.toUint128();
         live.reserved = 0;
-        if (left != 0) market.payOut(appealRound.run, appealed, filed.appellant, left.toUint128());
-        if (costs.forfeited != 0) {
-            market.payOut(appealRound.run, appealed, admin.treasury(), costs.forfeited.toUint128());
-        }
+        if (left != 0) market.payOut(second.run, appealed, made.appellant, left.toUint128());
+        if (costs.forfeited != 0) market.payOut(second.run, appealed, admin.treasury(), costs.forfeited.toUint128());
     }
 
     /// Sets a job's final verdict, frees it, pays or slashes its node; returns the unspent part of the job's share of
     /// the reserve.
-    function _settleAppealed(Record storage stored, Appeal memory filed, Verdict verdict)
+    function _settleAppealed(Record storage stored, Appeal memory made, Verdict verdict)
         private
         returns (uint256 share)
     {
-        _overturn(stored, uint256(1) << filed.job, verdict);
-        uint256 bit = uint256(1) << filed.job;
-        if (_consumed(stored) & bit != 0 && verdict != Verdict.Accepted) {
-            emit JobsTainted(filed.round, stored.run, bit);
-        }
+        _overturn(stored, uint256(1) << made.job, verdict);
+        uint256 bit = uint256(1) << made.job;
+        if (_consumed(stored) & bit != 0 && verdict != Verdict.Accepted) emit JobsTainted(made.round, stored.run, bit);
         (uint256 maxUnits, uint256 price) = (_storageOf(stored).maxUnits, _storageOf(stored).pricePerUnit);
-        uint256 units = verdict == Verdict.Accepted ? Math.min(filed.units, maxUnits) : 0;
+        uint256 units = verdict == Verdict.Accepted ? Math.min(made.units, maxUnits) : 0;
         uint256 paid = units * price;
-        emit AppealedJobSettled(filed.round, filed.node, filed.job, verdict, units, paid);
-        address owner = registry.freeJobs(abi.encodePacked(filed.node, uint8(0)))[0];
-        _pay(filed.round, stored, filed.node, owner, paid);
+        emit AppealedJobSettled(made.round, made.node, made.job, verdict, units, paid);
+        address owner = registry.freeJobs(abi.encodePacked(made.node, uint8(0)))[0];
+        _pay(made.round, stored, made.node, owner, paid);
         // The registry's event reports the amount taken.
         // slither-disable-next-line unused-return
-        if (verdict == Verdict.Fraud) registry.slash(filed.node, filed.round, Cause.Fraud, FRAUD_SLASH);
+        if (verdict == Verdict.Fraud) registry.slash(made.node, made.round, Cause.Fraud, FRAUD_SLASH);
         return maxUnits * price - paid;
     }
 
@@ -238,28 +221,28 @@ abstract contract Appealing is Settling {
     }
 
     /// Slashes the overturned majority and awards the appellant the fees and a bounty from the amount taken.
-    function _awardAppellant(Record storage stored, Appeal memory filed, uint256 fees)
+    function _awardAppellant(Record storage stored, Appeal memory made, uint256 fees)
         private
         returns (uint256 awarded)
     {
-        uint256 overturned = _majorityFor(filed, stored);
+        uint256 overturned = _majorityFor(made, stored);
         if (overturned == 0) return 0;
         Committee storage committee = _storageOf(stored).committee;
         uint256 taken = 0;
         for (uint256 seat; seat < stored.committee; ++seat) {
             if (!_has(overturned, seat)) continue;
-            taken += registry.slash(committee.jurors[seat], filed.round, Cause.Overturned, OVERTURN_PENALTY);
+            taken += registry.slash(committee.jurors[seat], made.round, Cause.Overturned, OVERTURN_PENALTY);
         }
         if (taken == 0) return 0;
         awarded = Math.min(fees, taken);
         // Less than half: a juror of a majority of one or two seats cannot profit from an appeal against its own
         // verdict.
         awarded += Math.min(APPEAL_BOUNTY, Math.min(taken - awarded, (taken - 1) / 2));
-        registry.award(filed.appellant, filed.round, awarded);
+        registry.award(made.appellant, made.round, awarded);
     }
 
     /// Bitmap of the seats that voted for the verdict appealed against; zero if they are not a majority of all seats.
-    function _majorityFor(Appeal memory filed, Record storage stored) private view returns (uint256 seats) {
+    function _majorityFor(Appeal memory made, Record storage stored) private view returns (uint256 seats) {
         Committee storage committee = _storageOf(stored).committee;
         uint256 submitted = _submitted(stored);
         uint256 voting = stored.revealed & ~stored.abstained;
@@ -267,7 +250,7 @@ abstract contract Appealing is Settling {
         for (uint256 seat; seat < stored.committee; ++seat) {
             if (!_has(voting, seat)) continue;
             (uint256 accept, uint256 fraud) = _voteOf(committee, seat, submitted);
-            if (_verdictIn(accept, fraud, filed.job) != filed.against) continue;
+            if (_verdictIn(accept, fraud, made.job) != made.against) continue;
             seats |= uint256(1) << seat;
             ++count;
         }

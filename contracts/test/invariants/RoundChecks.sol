@@ -80,8 +80,8 @@ abstract contract RoundChecks is Checks {
         uint256 pending;
         for (uint256 left = told.appealed; left != 0; left &= left - 1) {
             uint256 appealRound = rounds.appealOf(round, _lowest(left));
-            Appeal memory filed = rounds.appealAt(appealRound);
-            vm.assertTrue(filed.round == round && filed.job == _lowest(left), "an appeal knows its job");
+            Appeal memory made = rounds.appealAt(appealRound);
+            vm.assertTrue(made.round == round && made.job == _lowest(left), "an appeal knows its job");
             State state = rounds.roundOf(appealRound).state;
             if (state != State.Settled && state != State.Void) ++pending;
         }
