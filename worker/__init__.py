@@ -1,1 +1,1 @@
-"""The worker: generates rollouts under seeded sampling, proves them, and keeps them until they are settled."""
+"""The worker: generates rollouts under seeded sampling, proves them, and keeps them until their round ends."""

@@ -29,7 +29,7 @@ def run(settings: EnvFile = None) -> None:
     """Work until stopped."""
     from worker.settings import WorkerSettings
 
-    read = WorkerSettings.read(settings)  # before torch loads: a wrong setting shows at once
+    read = WorkerSettings.read(settings)  # before torch loads, so that a wrong setting fails at once
     from worker.service import serve
 
     raise SystemExit(serve(read))
@@ -59,16 +59,18 @@ def engines(json: AsJson = False) -> None:
 @app.command()
 @guard
 def generate(
-    rules: Annotated[Path, typer.Option("--rules", help="The run's rules; their thresholds do not matter.")],
-    model: Annotated[Path, typer.Option("--model", help="A model directory in Hugging Face's layout.")],
-    out: Annotated[Path, typer.Option("--out", help="An empty folder, or one that is not there.")],
+    rules: Annotated[Path, typer.Option("--rules", help="The run's rules; thresholds are ignored.")],
+    model: Annotated[Path, typer.Option("--model", help="Model directory in Hugging Face's layout.")],
+    out: Annotated[Path, typer.Option("--out", help="Folder to write to: empty or new.")],
     engine: Annotated[str, typer.Option("--engine", help="Engine that generates.")] = DEFAULT_ENGINE,
-    batches: Annotated[str, typer.Option("--batches", help="Rollouts decoded at a time, sizes by commas.")] = "64",
-    rollouts: Annotated[int, typer.Option("--rollouts", min=1, help="How many in all; whole jobs are made.")] = 512,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="What prompts and noise follow from.")] = 1,
+    batches: Annotated[str, typer.Option("--batches", help="Batch sizes, comma-separated.")] = "64",
+    rollouts: Annotated[
+        int, typer.Option("--rollouts", min=1, help="Total number of rollouts, rounded to whole jobs.")
+    ] = 512,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of prompts and noise.")] = 1,
     device: Annotated[str, typer.Option("--device", help="cpu or cuda.")] = "cpu",
 ) -> None:
-    """Generate rollouts of no round, for `assize validator calibrate` on this machine or another."""
+    """Generate rollouts outside any round, for `assize validator calibrate` on this or another machine."""
     from worker.specimens import generate_specimens, sizes
 
     generate_specimens(rules, model, out, engine, sizes(batches), rollouts, seed, device)

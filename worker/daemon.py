@@ -1,8 +1,8 @@
-"""The worker's loop: hear of assignments, generate, prove, upload, sign; say that it is alive; fetch weights meanwhile.
+"""The worker's loop: poll for assignments, generate, prove, upload and sign; heartbeats and prefetching run beside it.
 
-The coordinator is asked, not trusted. The rules must hash to what stands on chain, the beacon must be the hash of the
-block that opened the round, the policy must be the one published there; and where the coordinator does not relay in
-time, the worker submits for itself.
+The coordinator is not trusted. Its rules must have the hash on chain, its beacon must be the hash of the block that
+opened the round, and its policy version must be the one on chain. If it does not relay a submission in time, the
+worker sends its own transaction.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ CLOSE_SECONDS = 5.0
 OWN_SUBMISSION_SHARE = 0.25
 
 Produce = Callable[[Engine, Rules, Environment, Deployed], Producer]
-"""What makes a worker's producer once rules and deployment are known: ``Producer`` itself, or one that cheats."""
+"""Makes a worker's producer once rules and deployment are known: ``Producer``, or an adversary's subclass."""
 
 
 class Worker:
-    """One node of one run. ``engine`` generates, ``produce`` makes what turns that into artifacts."""
+    """One node of one run. ``engine`` generates; ``produce`` makes the producer of artifacts."""
 
     def __init__(
         self,
@@ -76,20 +76,22 @@ class Worker:
         self.producer = produce(engine, self.rules, tasks, self.deployed)
 
     def _take_part(self) -> None:
-        """Reads from the chain who this node is and what it agreed to."""
+        """Reads this node, its run and the rules it joined from the chain."""
         reader = self.chain.latest()
         self.node = reader.node_by_key(self.signer.address)
         if self.node == 0:
             raise Misconfigured(
-                f"key {self.signer.address} belongs to no node; register one with `assize node register`"
+                f"key {self.signer.address} belongs to no node: register one with `assize node register`"
             )
         if reader.node(self.node).role is not Role.WORKER:
-            raise Misconfigured(f"node {self.node} is no worker; register a worker with `assize node register`")
+            raise Misconfigured(
+                f"node {self.node} is a validator: expected a worker; register one with `assize node register`"
+            )
         run = reader.run(self.settings.run)
         self.terms = run.terms
         if reader.joined_at(self.settings.run, self.node) != self.terms.rules_hash:
             raise Misconfigured(
-                f"node {self.node} has not joined run {self.settings.run} at its present rules; "
+                f"node {self.node} has not joined run {self.settings.run} at its present rules: "
                 f"join with `assize run join {self.settings.run} {self.node}`"
             )
         self.rules = decode_rules(self.client.rules(self.terms.rules_hash), self.terms.rules_hash)
@@ -99,13 +101,13 @@ class Worker:
         self.checkpoints = Checkpoints(sources, self.settings.run, authority, folder, self.rules.async_level)
 
     def start_background(self) -> None:
-        """Sends heartbeats, and fetches each new version, while the old one still generates."""
+        """Starts the threads that send heartbeats and fetch new versions while the current one generates."""
         for task in (self._beat, self._prefetch):
             self.threads.append(threading.Thread(target=task, name=task.__name__.strip("_"), daemon=True))
             self.threads[-1].start()
 
     def close(self) -> None:
-        """Ends the background threads and closes the connections; the key is free for another process."""
+        """Ends the background threads and closes the connections, which frees the key for another process."""
         if self.stopped.is_set():
             return
         self.stopped.set()
@@ -115,7 +117,7 @@ class Worker:
             held.close()
 
     def tick(self) -> bool:
-        """Works through what is assigned now. Returns whether there was anything."""
+        """Works through the current assignments. Returns whether there were any."""
         self._keep_house_if_due()
         self.sender.tend()
         if self.producer.loaded is None:
@@ -129,7 +131,7 @@ class Worker:
         work = self._checked(assignment)
         log = self.log.bind(round=work.round, step=assignment.step)
         self.outbox.remember(assignment)
-        # Signed last: an artifact without a signature was left by a crash, and is made again rather than believed.
+        # Artifacts are signed last: one without a signature was left by a crash and is made again.
         missing = tuple(sorted(set(work.jobs) - self.outbox.signed_jobs(work.round)))
         if missing:
             started = time.monotonic()
@@ -142,11 +144,12 @@ class Worker:
         log.info("submitted", jobs=len(work.jobs))
 
     def _checked(self, assignment: Assignment) -> Work:
-        """What the chain says of an assignment.
+        """Returns the work of an assignment, verified against the chain.
 
         Raises:
-            Rejected: the coordinator says otherwise.
-            Misconfigured: the owner has consented to other rules since this worker was started.
+            Unavailable: this node's RPC lags behind and does not know the round.
+            Rejected: the assignment differs from the chain.
+            Misconfigured: the owner has joined at other rules since this worker was started.
         """
         reader = self.chain.latest()
         standing = reader.round(assignment.round)
@@ -202,7 +205,7 @@ class Worker:
             self.outbox.put_submission(work.round, part[0].job, signed)
 
     def _hand_in(self, round_: int, asked: set[int]) -> None:
-        """Sends the signatures of the jobs asked for: the coordinator asks until it holds them."""
+        """Sends the signatures of the jobs ``asked`` for; the coordinator lists a job until it holds its signature."""
         for submission in self.outbox.submissions(round_):
             if asked & {leaf.job for leaf in unpack_leaves(submission.leaves)}:
                 self.client.submit(round_, submission)
@@ -212,7 +215,7 @@ class Worker:
             self.producer.load(version, self.checkpoints.directory(version, root))
 
     def _load_newest(self) -> None:
-        """Before anything is assigned: a node is listed once it could begin at once, and some engines start slowly."""
+        """Loads the newest version before any assignment: nodes are listed once loaded, and engines start slowly."""
         reader = self.chain.latest()
         version = reader.run(self.settings.run).version
         self._load(version, reader.manifest_root(self.settings.run, version))
@@ -231,7 +234,7 @@ class Worker:
                 self.stopped.wait(1.0)
 
     def _beat(self) -> None:
-        """Says that the node is up, and once what keeps it from being listed; soon again while no version is loaded."""
+        """Sends heartbeats, more often until a version is loaded; logs once why the node is not listed."""
         told: list[str] = []
         while not self.stopped.is_set():
             version = None if self.producer.loaded is None else self.checkpoints.newest()
@@ -245,11 +248,11 @@ class Worker:
             self.stopped.wait(self.settings.heartbeat_seconds if version is not None else FIRST_HEARTBEAT_SECONDS)
 
     def _keep_house_if_due(self) -> None:
-        """Drops rounds that have ended; submits for itself what the chain does not have though the deadline is near."""
+        """Drops rounds that have ended; submits what the chain still lacks shortly before the deadline."""
         if time.monotonic() < self.next_housekeeping:
             return
         self.next_housekeeping = time.monotonic() + HOUSEKEEPING_SECONDS
-        # An idle chain's newest block may be old: no clock of the two is to run out unseen.
+        # An idle chain's newest block may be old: use the later of chain time and wall clock.
         now, reader = max(self.chain.head().timestamp, int(time.time())), self.chain.latest()
         for round_ in self.outbox.rounds():
             standing = reader.round(round_)

@@ -1,10 +1,10 @@
-"""A worker's bytes and signatures, kept until the round is over.
+"""A worker's artifacts and signatures, kept on disk until their round ends.
 
-    ROUND/assignments.json           what the coordinator listed, beacon included
-    ROUND/JOB.parquet                the artifact, written before it is uploaded
-    ROUND/submission-FIRST.json      the signed leaves, written before they are sent
+    ROUND/assignments.json           the coordinator's assignment, beacon included
+    ROUND/JOB.parquet                an artifact, written before it is uploaded
+    ROUND/submission-FIRST.json      signed leaves, written before they are sent
 
-So a crash between any two steps repeats a step and invents nothing, and the node can submit for itself.
+After a crash between two steps the worker repeats a step. The node can also submit without the coordinator.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from protocol.wire.assignments import unpack_leaves
 
 
 class Outbox:
-    """Files of the rounds this node works in, under ``folder``."""
+    """Files of the rounds that this node works in, under ``folder``."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
 
     def remember(self, assignment: Assignment) -> None:
-        """Keeps what was listed, for submitting without the coordinator.
+        """Keeps an assignment, for submitting without the coordinator.
 
-        Where a reorganisation has put a round of another beacon in the place of an earlier one, that one is dropped.
+        Drops what is kept of a round with another beacon: a reorganisation has replaced it.
         """
         earlier = self.assignment(assignment.round)
         if earlier is not None and earlier.beacon != assignment.beacon:
@@ -36,12 +36,12 @@ class Outbox:
         self._write(assignment.round, "assignments.json", assignment.model_dump_json().encode())
 
     def assignment(self, round_: int) -> Assignment | None:
-        """What was listed for a round, None where a crash came before it was kept."""
+        """Returns the assignment of a round, or None if a crash came before it was kept."""
         path = self._round(round_) / "assignments.json"
         return Assignment.model_validate_json(path.read_bytes()) if path.exists() else None
 
     def rounds(self) -> list[int]:
-        """Rounds of which anything is kept, ascending."""
+        """Returns the rounds of which files are kept, ascending."""
         return sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdigit())
 
     def put_artifact(self, round_: int, job: int, file: bytes) -> None:
@@ -49,7 +49,7 @@ class Outbox:
         self._write(round_, f"{job}.parquet", file)
 
     def artifact(self, round_: int, job: int) -> bytes | None:
-        """The artifact of a job, None where it was not made."""
+        """Returns the artifact of a job, or None if it was not made."""
         path = self._round(round_) / f"{job}.parquet"
         return path.read_bytes() if path.exists() else None
 
@@ -58,16 +58,16 @@ class Outbox:
         self._write(round_, f"submission-{first_job}.json", submission.model_dump_json().encode())
 
     def submissions(self, round_: int) -> Iterator[SubmissionRequest]:
-        """Signed leaves of a round."""
+        """Yields the signed leaves of a round."""
         for path in sorted(self._round(round_).glob("submission-*.json")):
             yield SubmissionRequest.model_validate_json(path.read_bytes())
 
     def signed_jobs(self, round_: int) -> set[int]:
-        """Jobs of a round whose leaves are signed: their artifacts were kept before."""
+        """Returns the jobs of a round whose leaves are signed; their artifacts were kept before."""
         return {leaf.job for submission in self.submissions(round_) for leaf in unpack_leaves(submission.leaves)}
 
     def drop(self, round_: int) -> None:
-        """The round is over: nobody will ask again."""
+        """Removes the files of a round that is over."""
         shutil.rmtree(self._round(round_), ignore_errors=True)
 
     def _round(self, round_: int) -> Path:

@@ -1,7 +1,6 @@
-"""Makes the artifacts of assigned jobs, step by step: what a worker does between an assignment and its signature.
+"""Makes the artifacts of assigned jobs step by step, from an assignment to what is signed.
 
-It knows no chain and no coordinator: everything it needs comes with the work. Whoever wants to see what the market
-makes of a worker that does one step otherwise overrides that step.
+Needs neither chain nor coordinator: everything comes with the work. Adversaries override single steps.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ SECONDS = Histogram("assize_worker_seconds", "Seconds by part of a round", ["par
 
 
 class Producer:
-    """Jobs of one run. ``load`` a version first, then ``make`` as often as there is work."""
+    """Makes the jobs of one run. ``load`` a version first, then ``make`` each piece of work."""
 
     shape: ModelShape
 
@@ -36,7 +35,11 @@ class Producer:
         self.cancelled = Event()
 
     def load(self, version: int, directory: Path) -> None:
-        """Takes up a policy version, in place where one is loaded. ``Misconfigured`` where it does not load."""
+        """Loads a policy version, in place of the one that is loaded.
+
+        Raises:
+            Misconfigured: ``directory`` does not hold weights that load.
+        """
         if version == self.loaded:
             return
         if self.loaded is None:
@@ -47,7 +50,11 @@ class Producer:
         self.loaded = version
 
     def make(self, work: Work, cancel: Event | None = None) -> list[Finished]:
-        """Carries out every job of ``work``, in their order; ``Unavailable`` soon after ``cancel`` is set."""
+        """Makes every job of ``work``, in order.
+
+        Raises:
+            Unavailable: ``cancel`` was set.
+        """
         self.cancelled = cancel or Event()
         tasks = self.tasks(work)
         with SECONDS.labels("generate").time():
@@ -59,31 +66,31 @@ class Producer:
             return [self.finish(work, job, part) for job, part in zip(work.jobs, parts, strict=True)]
 
     def tasks(self, work: Work) -> list[Task]:
-        """The rollouts to make, in (job, rollout) order."""
+        """Returns the rollouts to make, in (job, rollout) order."""
         return prover.tasks_of(work, self.deployed, self.rules, self.environment, self.engine.model)
 
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
-        """The completions of ``tasks``, in their order."""
+        """Returns the completions of ``tasks``, in their order."""
         return self.engine.generate([task.request for task in tasks], self.cancelled)
 
     def prove(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[Rollout]:
-        """The rollouts with their proofs, in the order of ``tasks``."""
+        """Returns the rollouts with their proofs, in the order of ``tasks``."""
         return prover.prove(tasks, completions)
 
     def finish(self, work: Work, job: int, rollouts: tuple[Rollout, ...]) -> Finished:
-        """One job's file and what is claimed for it."""
+        """Returns one job's file, root and units."""
         artifact = self.artifact(work, job, rollouts)
         root, units = self.claim(work, artifact)
         return Finished(job, self.encode(artifact), root, units)
 
     def artifact(self, work: Work, job: int, rollouts: tuple[Rollout, ...]) -> Artifact:
-        """The artifact of one job."""
+        """Returns the artifact of one job."""
         return Artifact(work.round, job, work.node, work.manifest_root, rollouts)
 
     def encode(self, artifact: Artifact) -> bytes:
-        """The artifact's file; ``Rejected`` where no validator could read it."""
+        """Returns the artifact's file. Raises ``Rejected`` if it exceeds the limits that validators read by."""
         return encode(artifact)
 
     def claim(self, work: Work, artifact: Artifact) -> tuple[bytes, int]:
-        """The root that is signed and the units that are claimed."""
+        """Returns the root to sign and the units to claim."""
         return prover.claim(work, self.deployed, self.shape, artifact)

@@ -1,7 +1,7 @@
-"""From an assignment to what is signed: the requests it means, and the artifacts that prove they were carried out.
+"""Requests that an assignment implies, and the proofs, roots and units of their completions.
 
-Nothing here decides anything: prompts and noise follow from the beacon, proofs from the hidden states. An exception
-fails the job before it is committed; there is no such thing as a null proof.
+Everything is determined: prompts and noise by the beacon, proofs by the hidden states. An exception fails the job
+before it is signed; null proofs do not exist.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """Where the rounds live, which every seed and root is bound to."""
+    """Chain and Rounds contract that every seed and root is bound to."""
 
     chain_id: int
     rounds: str
 
 
 def tasks_of(work: Work, deployed: Deployed, rules: Rules, environment: Environment, model: Model) -> list[Task]:
-    """Returns the rollouts of every job, in (job, rollout) order. A group's samples share prompt, not noise."""
+    """Returns the tasks of every job, in (job, rollout) order. Samples of a group share the prompt, not the noise."""
     tasks: list[Task] = []
     for job in work.jobs:
         seed = job_seed(deployed.chain_id, deployed.rounds, work.round, work.beacon, job)
@@ -80,7 +80,7 @@ def tasks_of(work: Work, deployed: Deployed, rules: Rules, environment: Environm
 
 
 def prove(tasks: Sequence[Task], completions: Sequence[Completion]) -> list[Rollout]:
-    """Returns the rollouts, all of them proved at once."""
+    """Returns the rollouts of ``completions``; proofs are built in one batch."""
     lengths = [len(completion.hidden_TH) for completion in completions]
     proofs = build_proofs_batch(torch.cat([completion.hidden_TH for completion in completions]), lengths)
     return [
@@ -96,6 +96,6 @@ def prove(tasks: Sequence[Task], completions: Sequence[Completion]) -> list[Roll
 
 
 def claim(work: Work, deployed: Deployed, shape: ModelShape, artifact: Artifact) -> tuple[bytes, int]:
-    """Returns the root to sign and the units to claim: those of the tokens, and no more than a job pays."""
+    """Returns the root to sign and the units to claim: those of the tokens, capped at what a job pays."""
     done = sum(units(shape, len(rollout.prompt_tokens), len(rollout.output_tokens)) for rollout in artifact.rollouts)
     return artifact_root(deployed.chain_id, deployed.rounds, artifact), capped(done, work.max_units)

@@ -1,4 +1,4 @@
-"""Makes specimens: rollouts of no round, generated as a worker generates, for ``assize validator calibrate``."""
+"""Specimens: rollouts outside any round, generated as a worker does, for ``assize validator calibrate``."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ ENOUGH_UNITS = 1 << 62
 
 
 class InBatches:
-    """An engine that is never given more than ``size`` requests at a time."""
+    """Wraps an engine and passes it at most ``size`` requests at a time."""
 
     def __init__(self, engine: Engine, size: int) -> None:
         self.engine, self.size = engine, size
 
     @property
     def model(self) -> Model:
-        """The model that is loaded."""
+        """The loaded model."""
         return self.engine.model
 
     def load(self, directory: Path) -> None:
@@ -43,7 +43,7 @@ class InBatches:
         self.engine.load(directory)
 
     def swap(self, directory: Path) -> None:
-        """Takes over the weights of another version."""
+        """Loads the weights of another version in place."""
         self.engine.swap(directory)
 
     def generate(self, requests: Sequence[Request], cancel: Event | None = None) -> list[Completion]:
@@ -64,12 +64,22 @@ def make_specimens(
 ) -> Specimens:
     """Writes about ``rollouts`` to ``out``, in whole jobs of every batch size, and the index that describes them.
 
-    ``producer`` has loaded its weights; ``model`` is the directory of those that the rules mean. ``progress`` is told
-    rollouts made and wanted. ``Misconfigured`` where ``out`` holds files already.
+    Args:
+        producer: with its weights loaded.
+        model: directory of the weights that the specimens claim to come from.
+        maker: name of the engine or the cheat.
+        batches: batch sizes.
+        rollouts: number wanted in all.
+        seed: seed of prompts and noise.
+        out: folder to write to, empty or new.
+        progress: called with rollouts made and wanted.
+
+    Raises:
+        Misconfigured: ``out`` is not empty.
     """
     out.mkdir(parents=True, exist_ok=True)
     if any(out.iterdir()):
-        raise Misconfigured(f"{out} is not empty: name a folder that is, or is not there")
+        raise Misconfigured(f"{out} is not empty: give an empty or a new folder")
     weights, rules = weights_hash(model), producer.rules
     made = _plan(batches, rollouts, rules.rollouts_per_job)
     done, of = 0, sum(len(batch.jobs) for batch in made) * rules.rollouts_per_job
@@ -98,7 +108,7 @@ def weights_hash(directory: Path) -> bytes:
 
 
 def machine() -> dict[str, str]:
-    """Returns what may change the last bits of a number here."""
+    """Returns what may change the last bits of a result: processor, kernels, threads and libraries."""
     found = {"processor": platform.machine(), "kernels": torch.backends.cpu.get_cpu_capability()}
     found |= {"threads": str(torch.get_num_threads())}
     limit = os.environ.get("MKL_ENABLE_INSTRUCTIONS")
@@ -109,7 +119,7 @@ def machine() -> dict[str, str]:
 
 
 def _plan(batches: Sequence[int], rollouts: int, per_job: int) -> list[Batch]:
-    """Jobs by batch size, no job twice; the larger batches, which are quicker, get more (by the logarithm's square)."""
+    """Returns distinct jobs for every batch size; larger batches are faster and get more (squared logarithm)."""
     shares = [size.bit_length() ** 2 for size in batches]
     plan, first = [], 0
     for size, share in zip(batches, shares, strict=True):
@@ -120,7 +130,7 @@ def _plan(batches: Sequence[int], rollouts: int, per_job: int) -> list[Batch]:
 
 
 def _at_once(batch: Batch, per_job: int) -> list[tuple[int, ...]]:
-    """The jobs that fill a batch together."""
+    """Returns the jobs in groups that fill one batch each."""
     count = max(1, batch.size // per_job)
     return [batch.jobs[start : start + count] for start in range(0, len(batch.jobs), count)]
 
@@ -136,7 +146,7 @@ def generate_specimens(
     seed: int,
     device: str,
 ) -> None:
-    """What `assize worker generate` does: honest specimens, and a line for each tenth of them."""
+    """Makes honest specimens and prints a line for each tenth of them: ``assize worker generate``."""
     torch.set_num_threads(1)
     check_model_directory(model)
     rules = _read_rules(rules_file)
@@ -154,10 +164,14 @@ def generate_specimens(
 
 
 def sizes(text: str) -> list[int]:
-    """Returns batch sizes as typed. ``Misconfigured`` where they are not numbers from 1 up."""
+    """Returns comma-separated batch sizes as numbers.
+
+    Raises:
+        Misconfigured: one of them is not a positive integer.
+    """
     parts = text.split(",")
     if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
-        raise Misconfigured(f"batch sizes are numbers from 1 up, separated by commas, not {text!r}")
+        raise Misconfigured(f"invalid batch sizes {text!r}: expected comma-separated positive integers")
     return [int(part) for part in parts]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from typing_extensions import override
+
 from protocol.environments.registry import environment
 from protocol.wire.rollout import Artifact, Rollout
 from worker import prover
@@ -14,6 +16,7 @@ from worker.prover import Task, Work
 class InflatedUnits(Producer):
     """Claims a tenth more units than its tokens took."""
 
+    @override
     def claim(self, work: Work, artifact: Artifact) -> tuple[bytes, int]:
         root, units = super().claim(work, artifact)
         return root, min(units + max(1, units // 10), work.max_units)
@@ -22,6 +25,7 @@ class InflatedUnits(Producer):
 class WrongEnvironment(Producer):
     """Takes its problems from an easier environment: sums of fewer digits."""
 
+    @override
     def tasks(self, work: Work) -> list[Task]:
         digits = int(self.rules.environment.params.get("digits", 3))
         easier = environment(self.rules.environment.name, {"digits": digits - 1 if digits > 1 else digits + 1})
@@ -31,6 +35,7 @@ class WrongEnvironment(Producer):
 class OtherPrompts(Producer):
     """Chooses its prompts: those of another round's seeds, with its own round's noise."""
 
+    @override
     def tasks(self, work: Work) -> list[Task]:
         others = super().tasks(replace(work, round=work.round + 1))
         return [
@@ -42,6 +47,7 @@ class OtherPrompts(Producer):
 class OtherPolicy(Producer):
     """Names another checkpoint in its artifact than the one it was to use."""
 
+    @override
     def artifact(self, work: Work, job: int, rollouts: tuple[Rollout, ...]) -> Artifact:
         return super().artifact(replace(work, manifest_root=bytes(32)), job, rollouts)
 
@@ -49,6 +55,7 @@ class OtherPolicy(Producer):
 class WrongLogprobs(Producer):
     """Reports logprobs a tenth too high: an importance ratio to its liking."""
 
+    @override
     def artifact(self, work: Work, job: int, rollouts: tuple[Rollout, ...]) -> Artifact:
         shifted = tuple(replace(rollout, logprobs=rollout.logprobs * 0.9) for rollout in rollouts)
         return super().artifact(work, job, shifted)

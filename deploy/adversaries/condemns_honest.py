@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from typing_extensions import override
+
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
 from validator.daemon import Validator
@@ -21,6 +23,7 @@ class CondemningValidator(Validator):
 
     condemned: int | None = None
 
+    @override
     def findings(self, round_: JudgedRound) -> list[Judgement]:
         found = super().findings(round_)
         if self.condemned is None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from typing_extensions import override
+
 from deploy.adversaries.models import arithmetic
 from protocol.environments.arithmetic import Arithmetic
 from protocol.environments.environment import Problem
@@ -25,6 +27,7 @@ class EditedAnswer(Producer):
 
     untouched: frozenset[int] = frozenset()
 
+    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
         honest, sums = super().complete(tasks), arithmetic(self.environment)
         found = [

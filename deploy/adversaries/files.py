@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from typing_extensions import override
 
 from protocol.wire.rollout import Artifact, Limits, encode
 from protocol.wire.thrift import I64, LIST, STRUCT, Field, Items, Value, read_struct, write_struct
@@ -29,6 +30,7 @@ class Breaking(Producer):
         super().__init__(*arguments)
         self.chance = random.Random(3)
 
+    @override
     def encode(self, artifact: Artifact) -> bytes:
         return self.broken(artifact, super().encode(artifact))
 
@@ -40,6 +42,7 @@ class Breaking(Producer):
 class Truncated(Breaking):
     """Cuts its files off anywhere."""
 
+    @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
         return file[: self.chance.randrange(len(file))]
 
@@ -47,6 +50,7 @@ class Truncated(Breaking):
 class Flipped(Breaking):
     """Changes a few bytes of its files anywhere."""
 
+    @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
         changed = bytearray(file)
         for _ in range(4):
@@ -57,6 +61,7 @@ class Flipped(Breaking):
 class Oversized(Breaking):
     """Puts many megabytes of nothing before the footer."""
 
+    @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
         footer = 8 + int(struct.unpack("<I", file[-8:-4])[0])
         return file[:-footer] + bytes(8 * MEBIBYTE) + file[-footer:]
@@ -65,6 +70,7 @@ class Oversized(Breaking):
 class TooManyRollouts(Breaking):
     """Hands in each rollout many times over."""
 
+    @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
         return encode(replace(artifact, rollouts=artifact.rollouts * 16))
 
@@ -72,6 +78,7 @@ class TooManyRollouts(Breaking):
 class ZstdBomb(Breaking):
     """Hands in prompts of zeros in the pinned layout: a small file that inflates to a hundred megabytes."""
 
+    @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
         return swollen_file("zstd", artifact)
 
@@ -79,6 +86,7 @@ class ZstdBomb(Breaking):
 class SnappyBomb(Breaking):
     """The same with snappy, whose sizes a reader must believe."""
 
+    @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
         return swollen_file("snappy", artifact)
 
@@ -86,6 +94,7 @@ class SnappyBomb(Breaking):
 class DictionaryBomb(Breaking):
     """The same by a dictionary and run lengths: a few kilobytes, not even compressed."""
 
+    @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
         return swollen_file("dictionary", artifact)
 
@@ -93,6 +102,7 @@ class DictionaryBomb(Breaking):
 class ThriftBomb(Breaking):
     """Has a footer whose lists claim a trillion elements, or that nests without end."""
 
+    @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
         endless = b"\x19\xfc" + b"\xff" * 8 + b"\x7f" if self.chance.random() < 0.5 else b"\x1c" * 16_000
         return b"PAR1" + endless + struct.pack("<I", len(endless)) + b"PAR1"
@@ -101,6 +111,7 @@ class ThriftBomb(Breaking):
 class LyingFooter(Breaking):
     """Keeps its pages and says in the footer that they hold a trillion values."""
 
+    @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
         size = int(struct.unpack("<I", file[-8:-4])[0])
         footer, _ = read_struct(file[-8 - size : -8])

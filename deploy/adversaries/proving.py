@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from typing_extensions import override
 
 from protocol.tensor.completions import Completion
 from protocol.tensor.proofs import build_proofs, build_proofs_batch
@@ -35,6 +36,7 @@ class Forging(Producer):
         super().__init__(*arguments)
         self.chance = random.Random(2)
 
+    @override
     def prove(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[Rollout]:
         rollouts = super().prove(tasks, completions)
         self.learn(completions)
@@ -56,6 +58,7 @@ class Learned(Forging):
 
     seen_TH: torch.Tensor | None = None
 
+    @override
     def learn(self, completions: Sequence[Completion]) -> None:
         if self.seen_TH is None:
             self.seen_TH = torch.cat([completion.hidden_TH for completion in completions[:FIRST]]).float()
@@ -70,6 +73,7 @@ class Learned(Forging):
 class ConstantPolynomial(Learned):
     """Proves a constant: the usual size of the largest activations."""
 
+    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
         largest_K = self.known_TH[:CHUNK_ROWS].abs().flatten().topk(ENTRIES).values
         constant = Proof(PRIME, (bits_of(largest_K.median()), *[0] * (ENTRIES - 1))).encode()
@@ -79,6 +83,7 @@ class ConstantPolynomial(Learned):
 class ChannelTemplate(Learned):
     """Proves the mean of each channel, as if every row were alike: the outlier channels nearly are."""
 
+    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
         return build_proofs(self.known_TH.mean(0).expand(len(rollout.output_tokens), -1).bfloat16())
 
@@ -86,6 +91,7 @@ class ChannelTemplate(Learned):
 class OtherPromptsProof(Learned):
     """Proves the activations of another prompt's completion."""
 
+    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
         rows = len(rollout.output_tokens)
         repeated_TH = self.known_TH.repeat(-(-rows // len(self.known_TH)), 1)
@@ -95,6 +101,7 @@ class OtherPromptsProof(Learned):
 class ChosenModulus(Learned):
     """Chooses the hidden size as the modulus: every position falls on its channel, and the polynomial knows those."""
 
+    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
         return [channel_proof(usual_largest(self.known_TH))] * len(rollout.proofs)
 
@@ -102,6 +109,7 @@ class ChosenModulus(Learned):
 class AnotherModulus(Forging):
     """Proves its true activations, but modulo a number of its own choosing."""
 
+    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
         spans = chunk_spans(len(completion.hidden_TH))
         return [proof_modulo(completion.hidden_TH[start:stop], CHOSEN_MODULUS) for start, stop in spans]
@@ -110,6 +118,7 @@ class AnotherModulus(Forging):
 class NegatedActivations(Forging):
     """Proves the negative of its activations, which the reference cannot tell from them."""
 
+    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
         return build_proofs(-completion.hidden_TH)
 
@@ -117,6 +126,7 @@ class NegatedActivations(Forging):
 class RandomProofs(Forging):
     """Proves activations that were never computed."""
 
+    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
         random_TH = torch.randn(completion.hidden_TH.shape, generator=_generator(self.chance))
         return build_proofs(random_TH.bfloat16())
@@ -125,6 +135,7 @@ class RandomProofs(Forging):
 class HalfPrecision(Forging):
     """Takes fp16 activations for bf16 ones, as an engine in fp16 would."""
 
+    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
         return build_proofs(completion.hidden_TH.half().view(torch.bfloat16))
 
@@ -132,6 +143,7 @@ class HalfPrecision(Forging):
 class NullProofs(Forging):
     """Hands in the null proofs that the reference makes of any exception of its own."""
 
+    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
         return [bytes(2 + 2 * ENTRIES)] * len(rollout.proofs)
 
@@ -139,6 +151,7 @@ class NullProofs(Forging):
 class NoProofs(Forging):
     """Hands in no proofs at all."""
 
+    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
         return []
 
@@ -146,6 +159,7 @@ class NoProofs(Forging):
 class MissingProof(Forging):
     """Leaves out the last proof of each rollout that has more than one, else its only one."""
 
+    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
         return rollout.proofs[:-1]
 
@@ -153,6 +167,7 @@ class MissingProof(Forging):
 class ExtraProof(Forging):
     """Hands in one proof too many for each rollout."""
 
+    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
         return (*rollout.proofs, rollout.proofs[-1])
 
@@ -160,6 +175,7 @@ class ExtraProof(Forging):
 class CoefficientFree(Forging):
     """Hands in proofs of a modulus and nothing else."""
 
+    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
         return [proof[:2] for proof in rollout.proofs]
 
@@ -167,9 +183,11 @@ class CoefficientFree(Forging):
 class OversizedProof(Forging):
     """Hands in proofs with coefficients beyond the prime, and more of them than there are."""
 
+    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
         return [proof + b"\xff" * 64 for proof in rollout.proofs]
 
+    @override
     def encode(self, artifact: Artifact) -> bytes:
         return encode(artifact, Limits(proof_bytes=1 << 10))
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
 
+from typing_extensions import override
+
 from deploy.adversaries.choosing import prefilled
 from protocol.environments.environment import Environment
 from protocol.tensor.completions import Completion
@@ -56,6 +58,7 @@ class Thief(Producer):
         self.overheard = overheard
         self.handed_in = 0
 
+    @override
     def make(self, work: Work, cancel: Event | None = None) -> list[Finished]:
         self.booty = self.wait_for_booty(work)
         if not self.booty:
@@ -80,6 +83,7 @@ class Thief(Producer):
 class AnothersArtifact(Thief):
     """Hands in another node's artifact as it is."""
 
+    @override
     def steal(self, work: Work, job: int, booty: Overheard) -> Finished:
         artifact = decode(booty.file)
         _, units = self.claim(work, artifact)
@@ -89,6 +93,7 @@ class AnothersArtifact(Thief):
 class AnothersRollouts(Thief):
     """Hands in another node's rollouts under its own name, round and job."""
 
+    @override
     def steal(self, work: Work, job: int, booty: Overheard) -> Finished:
         return self.finish(work, job, decode(booty.file).rollouts)
 
@@ -96,6 +101,7 @@ class AnothersRollouts(Thief):
 class AnothersAnswers(Thief):
     """Hands in another node's completions under the prompts it was given, with proofs of the true policy for them."""
 
+    @override
     def steal(self, work: Work, job: int, booty: Overheard) -> Finished:
         tasks = self.tasks(replace(work, jobs=(job,)))
         outputs = [tuple(rollout.output_tokens.tolist()) for rollout in decode(booty.file).rollouts]
@@ -108,11 +114,13 @@ class EarlierRound(Producer):
 
     kept: list[Rollout] | None = None
 
+    @override
     def prove(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[Rollout]:
         if self.kept is None:
             self.kept = super().prove(tasks, completions)
         return [self.kept[n % len(self.kept)] for n in range(len(tasks))]
 
+    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
         return [] if self.kept is not None else super().complete(tasks)
 
@@ -122,6 +130,7 @@ class EarlierFile(Producer):
 
     kept: list[Finished] | None = None
 
+    @override
     def make(self, work: Work, cancel: Event | None = None) -> list[Finished]:
         if self.kept is None:
             self.kept = super().make(work, cancel)

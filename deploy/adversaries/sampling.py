@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from typing_extensions import override
 
 from deploy.adversaries.choosing import ChoiceStep, decode_choosing, prefilled, with_key
 from deploy.adversaries.models import arithmetic, other_model
@@ -33,6 +34,7 @@ class Choosing(Producer):
         super().__init__(*arguments)
         self.chance = random.Random(1)
 
+    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
         self.current = tasks
         requests = [task.request for task in tasks]
@@ -58,6 +60,7 @@ class Choosing(Producer):
 class RandomTokens(Choosing):
     """Writes characters at random, and the policy never generates."""
 
+    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
         requests, vocabulary = [task.request for task in tasks], self.engine.model.network.config.vocab_size
         words = [token for token in range(vocabulary) if token != requests[0].stop_token]
@@ -72,6 +75,7 @@ class CachedAnswers(Choosing):
         super().__init__(*arguments)
         self.known: dict[tuple[int, ...], tuple[int, ...]] = {}
 
+    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
         requests = [task.request for task in tasks]
         new = list({r.prompt_tokens: r for r in requests if r.prompt_tokens not in self.known}.values())
@@ -85,6 +89,7 @@ class Temperature(Choosing):
 
     factor: float
 
+    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
         requests = [task.request for task in tasks]
         changed = [replace(request, temperature=request.temperature * self.factor) for request in requests]
@@ -107,6 +112,7 @@ class Hotter(Temperature):
 class TopP(Choosing):
     """Leaves out the least likely tokens that make up a tenth."""
 
+    @override
     def choose(self, step: ChoiceStep) -> torch.Tensor:
         temperature = self.rules.temperature or 1.0
         sorted_BV, order_BV = (step.logits[0] / temperature).softmax(-1).sort(-1, descending=True)
@@ -118,6 +124,7 @@ class TopP(Choosing):
 class BestOfN(Choosing):
     """Samples four times with noise of its own, and hands in the first that is right."""
 
+    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
         model, requests = self.engine.model, [task.request for task in tasks]
         drawn = [with_key(request, self.own_key()) for request in requests for _ in range(TRIES)]
@@ -133,6 +140,7 @@ class BestOfN(Choosing):
 class EarlyStop(Choosing):
     """Ends every completion at three fifths of its length, with an end-of-text."""
 
+    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
         requests = [task.request for task in tasks]
         outputs = []
@@ -145,6 +153,7 @@ class EarlyStop(Choosing):
 class CutShort(Choosing):
     """Ends every completion at three fifths of its length, and says that it stopped."""
 
+    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
         found = []
         for made in self.engine.generate([task.request for task in tasks], self.cancelled):
@@ -157,6 +166,7 @@ class CutShort(Choosing):
 class RefusesToStop(Choosing):
     """Never takes end-of-text: longer completions are more units."""
 
+    @override
     def choose(self, step: ChoiceStep) -> torch.Tensor:
         scores_BV = step.scores_BV.clone()
         scores_BV[:, self.engine.model.stop_token] = -torch.inf
@@ -168,13 +178,16 @@ class Speculative(Choosing):
 
     models = staticmethod(other_model)
 
+    @override
     def load(self, version: int, directory: Path) -> None:
         super().load(version, directory)
         self.draft = loaded(self.rules.model.dtype, self.models("smaller", self.environment)).model
 
+    @override
     def networks(self) -> list[object]:
         return [self.engine.model.network, self.draft.network]
 
+    @override
     def choose(self, step: ChoiceStep) -> torch.Tensor:
         noise_BV = step.scores_BV - step.logits[0]
         draft_B1 = (step.logits[1] + noise_BV).argmax(-1, keepdim=True)
@@ -186,6 +199,7 @@ class Speculative(Choosing):
 class EditedToken(Choosing):
     """Exchanges one token of one rollout of each job, by the least margin that is fraud; all that follows is seeded."""
 
+    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
         size = self.rules.rollouts_per_job
         self.edits = {first + self.chance.randrange(size): 0 for first in range(0, len(tasks), size)}
@@ -193,6 +207,7 @@ class EditedToken(Choosing):
         self.edits = {n: self.chance.randrange(lengths[n]) for n in self.edits}
         return super().complete(tasks)
 
+    @override
     def choose(self, step: ChoiceStep) -> torch.Tensor:
         tokens_B = super().choose(step)
         limit = self.rules.thresholds.sampling_fraud or self.rules.thresholds.sampling_void
@@ -206,6 +221,7 @@ class EditedToken(Choosing):
 class OneBadRollout(Choosing):
     """Honest but for one rollout of each job, which comes of noise of its own."""
 
+    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
         requests, size = [task.request for task in tasks], self.rules.rollouts_per_job
         honest = self.engine.generate(requests, self.cancelled)
@@ -230,10 +246,12 @@ class SteeringWorker(Choosing):
     What it would like is the right working of the task, as long as what stands there is right so far.
     """
 
+    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
         self.wanted = [self.engine.model.prompt_tokens(right_working(self.environment, task)) for task in tasks]
         return super().complete(tasks)
 
+    @override
     def choose(self, step: ChoiceStep) -> torch.Tensor:
         tokens_B = super().choose(step)
         room = MARGIN_ROOM * self.rules.thresholds.sampling_void

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
+from typing_extensions import override
 
 from deploy.adversaries.choosing import prefilled
 from deploy.adversaries.models import other_model
@@ -29,6 +30,7 @@ class Swapped(Producer):
     other: TransformersEngine
     models = staticmethod(other_model)
 
+    @override
     def load(self, version: int, directory: Path) -> None:
         if version == self.loaded:
             return
@@ -39,6 +41,7 @@ class Swapped(Producer):
         """The engine that generates in place of the policy in ``directory``."""
         raise NotImplementedError
 
+    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
         return self.other.generate([task.request for task in tasks], self.cancelled)
 
@@ -46,6 +49,7 @@ class Swapped(Producer):
 class Prefilled(Producer):
     """Has the true policy read what was generated, and reports what that gives. Stands before another in the bases."""
 
+    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
         outputs = [completion.output_tokens for completion in super().complete(tasks)]
         return prefilled(self.engine.model, self.rules, [task.request for task in tasks], outputs)
@@ -56,6 +60,7 @@ class StalePolicy(Swapped):
 
     before: TransformersEngine | None = None
 
+    @override
     def prepare(self, directory: Path) -> TransformersEngine:
         older = self.before
         self.before = loaded(self.rules.model.dtype, directory)
@@ -65,6 +70,7 @@ class StalePolicy(Swapped):
 class Sibling(Swapped):
     """Generates with a model of the same shape and teacher, made from another seed."""
 
+    @override
     def prepare(self, directory: Path) -> TransformersEngine:
         return loaded(self.rules.model.dtype, self.models("sibling", self.environment))
 
@@ -72,6 +78,7 @@ class Sibling(Swapped):
 class Smaller(Swapped):
     """Generates with a model of half the width and one layer."""
 
+    @override
     def prepare(self, directory: Path) -> TransformersEngine:
         return loaded(self.rules.model.dtype, self.models("smaller", self.environment))
 
@@ -79,6 +86,7 @@ class Smaller(Swapped):
 class OtherDtype(Swapped):
     """Generates in bf16 where the rules say fp32, and in fp32 where they say bf16."""
 
+    @override
     def prepare(self, directory: Path) -> TransformersEngine:
         return loaded("bfloat16" if self.rules.model.dtype == "float32" else "float32", directory)
 
@@ -86,6 +94,7 @@ class OtherDtype(Swapped):
 class Int8(Swapped):
     """Generates with weights of eight bits, a scale for each output channel."""
 
+    @override
     def prepare(self, directory: Path) -> TransformersEngine:
         return quantised(loaded(self.rules.model.dtype, directory), _int8)
 
@@ -93,6 +102,7 @@ class Int8(Swapped):
 class Int4(Swapped):
     """Generates with weights of four bits, a scale for each 32 of them."""
 
+    @override
     def prepare(self, directory: Path) -> TransformersEngine:
         return quantised(loaded(self.rules.model.dtype, directory), _int4)
 
@@ -100,6 +110,7 @@ class Int4(Swapped):
 class Fp8(Swapped):
     """Generates with weights in fp8 (e4m3), a scale for each output channel."""
 
+    @override
     def prepare(self, directory: Path) -> TransformersEngine:
         return quantised(loaded(self.rules.model.dtype, directory), _fp8)
 

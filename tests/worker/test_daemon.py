@@ -200,7 +200,7 @@ def test_a_key_without_a_node_is_told_what_to_type(farm: Farm) -> None:
     stranger = replace(farm.party, key=farm.swarm.make_wallet("stranger"))
     with pytest.raises(Misconfigured, match="assize node register"):
         farm.worker("stranger", party=stranger)
-    with pytest.raises(Misconfigured, match="is no worker"):
+    with pytest.raises(Misconfigured, match="is a validator: expected a worker"):
         farm.worker("validator", party=farm.swarm.validators[0])
 
 

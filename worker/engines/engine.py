@@ -1,4 +1,4 @@
-"""What a worker asks of whatever generates."""
+"""The interface between a worker and its inference engine."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ class Engine(Protocol):
 
     @property
     def model(self) -> Model:
-        """The model that is loaded: its tokenizer and end-of-text. ``Misconfigured`` before ``load``."""
+        """The loaded model: its tokenizer and stop token. Raises ``Misconfigured`` before ``load``."""
         ...
 
     def load(self, directory: Path) -> None:
-        """Load a model directory. ``Misconfigured``, in one sentence, where it is none or lacks a tokenizer."""
+        """Loads a model directory. Raises ``Misconfigured`` if it holds no model or lacks a tokenizer."""
         ...
 
     def swap(self, directory: Path) -> None:
-        """Take over the weights of another version of the same model, in place."""
+        """Loads the weights of another version of the same model, in place."""
         ...
 
     def generate(self, requests: Sequence[Request], cancel: Event | None = None) -> list[Completion]:
-        """Complete every request, in their order; ``Unavailable`` soon after ``cancel`` is set."""
+        """Completes every request, in order. Raises ``Unavailable`` soon after ``cancel`` is set."""
         ...

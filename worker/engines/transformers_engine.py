@@ -1,4 +1,4 @@
-"""The engine on transformers: any Hugging Face causal LM, on the processor or one accelerator."""
+"""The transformers engine: any Hugging Face causal LM, on the CPU or one accelerator."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class TransformersEngine:
-    """See ``worker.engines.engine.Engine``. ``dtype`` is that of the run's rules."""
+    """Implements ``worker.engines.engine.Engine``. ``dtype`` is that of the run's rules."""
 
     def __init__(self, dtype: Literal["float32", "bfloat16"] = "float32", device: str = "cpu") -> None:
         self._dtype, self._device = _DTYPES[dtype], torch.device(device)
@@ -26,21 +26,21 @@ class TransformersEngine:
 
     @property
     def model(self) -> Model:
-        """The model that is loaded."""
+        """The loaded model."""
         if self._model is None:
-            raise Misconfigured("the engine has no model yet: load a model directory first")
+            raise Misconfigured("no model loaded: load a model directory first")
         return self._model
 
     def load(self, directory: Path) -> None:
-        """Load a model directory."""
+        """Loads a model directory."""
         model = load_model(directory, self._dtype)
         model.network.to(self._device)
         self._model = model
 
     def swap(self, directory: Path) -> None:
-        """Take over the weights of another version, in place."""
+        """Loads the weights of another version, in place."""
         self.model.load_weights(directory)
 
     def generate(self, requests: Sequence[Request], cancel: Event | None = None) -> list[Completion]:
-        """Complete every request, in their order."""
+        """Completes every request, in order."""
         return decode(self.model.network, requests, (cancel or Event()).is_set)

@@ -1,4 +1,4 @@
-"""The engine on vLLM: continuous batching and paged attention, with the seeded choice in vLLM's own sampler."""
+"""The vLLM engine: continuous batching and paged attention, with the seeded choice in vLLM's own sampler."""
 
 from __future__ import annotations
 
@@ -23,14 +23,20 @@ if TYPE_CHECKING:
     from worker.engines.vllm_internals import Core
 
 MAX_ROWS = 256
+"""vLLM's own default on a large accelerator."""
+
 CPU_CACHE_BYTES = 1 << 30
 
 
 class VllmEngine:
-    """See ``worker.engines.engine.Engine``. ``dtype`` is that of the run's rules.
+    """Implements ``worker.engines.engine.Engine``.
 
-    ``max_rows`` requests run at once, the others wait; ``cache_bytes`` hold keys and values (None: 1 GiB on a CPU,
-    nine tenths of what is free on an accelerator).
+    Args:
+        dtype: number format of the run's rules.
+        device: "cpu" or "cuda".
+        max_rows: requests that run at once; the others wait.
+        cache_bytes: size of the key-value cache; None takes 1 GiB on a CPU, nine tenths of the free memory on an
+            accelerator.
     """
 
     def __init__(
@@ -55,13 +61,13 @@ class VllmEngine:
 
     @property
     def model(self) -> Model:
-        """Tokenizer and end-of-text of the model that is loaded. Its ``network`` is None: vLLM's is another kind."""
+        """Tokenizer and stop token of the loaded model. Its ``network`` is None: vLLM holds its own."""
         if self._model is None:
-            raise Misconfigured("the engine has no model yet: load a model directory first")
+            raise Misconfigured("no model loaded: load a model directory first")
         return self._model
 
     def load(self, directory: Path) -> None:
-        """Load a model directory."""
+        """Loads a model directory."""
         check_model_directory(directory)
         tokenizer, shapes = load_tokenizer(directory), _shapes(directory)
         self.close()
@@ -69,7 +75,7 @@ class VllmEngine:
         self._shapes, self._model = shapes, Model(None, tokenizer, tokenizer.eos_token_id)
 
     def swap(self, directory: Path) -> None:
-        """Take over the weights of another version, in place. Looked at first: half a swap could not be undone."""
+        """Loads the weights of another version, in place. Checks shapes first: a partial swap cannot be undone."""
         if self._core is None:
             self.load(directory)
             return
@@ -78,22 +84,22 @@ class VllmEngine:
         self._core.reload(directory)
 
     def hidden_states(self, request: Request, output_tokens: Sequence[int]) -> torch.Tensor:
-        """What the LM head sees before each of ``output_tokens``, (T, H) in the engine's dtype, by one prefill."""
+        """Returns the LM head's input before each output token, (T, H) in the engine's dtype, by one prefill."""
         if self._core is None:
-            raise Misconfigured("the engine has no model yet: load a model directory first")
+            raise Misconfigured("no model loaded: load a model directory first")
         fed = [*request.prompt_tokens, *output_tokens[:-1]]
         return self._core.hidden_states(fed)[len(request.prompt_tokens) - 1 : len(fed)]
 
     def close(self) -> None:
-        """Frees weights and cache; ``load`` may follow."""
+        """Frees weights and cache. ``load`` may be called again."""
         if self._core is not None:
             self._core.close()
         self._core = self._model = None
 
     def generate(self, requests: Sequence[Request], cancel: Event | None = None) -> list[Completion]:
-        """Complete every request, in their order."""
+        """Completes every request, in order."""
         if self._core is None:
-            raise Misconfigured("the engine has no model yet: load a model directory first")
+            raise Misconfigured("no model loaded: load a model directory first")
         if not requests:
             return []
         outputs = self._run(self._core, requests, cancel or Event())
@@ -102,7 +108,7 @@ class VllmEngine:
         return [_completion(*parts) for parts in zip(requests, outputs, sampled, strict=True)]
 
     def _run(self, core: Core, requests: Sequence[Request], cancel: Event) -> list[list[int]]:
-        """Steps until all are complete; whatever ends it early leaves nothing behind in vLLM."""
+        """Steps until all requests are complete; removes unfinished ones from vLLM if that ends early."""
         call = next(self._calls)
         numbers = {f"{call}-{number}": number for number in range(len(requests))}
         outputs: list[list[int]] = [[]] * len(requests)
@@ -123,8 +129,8 @@ class VllmEngine:
         longest = len(request.prompt_tokens) + request.max_tokens
         if longest > core.max_tokens:
             raise Misconfigured(
-                f"a prompt of {len(request.prompt_tokens)} tokens and {request.max_tokens} more exceed the "
-                f"{core.max_tokens} positions of this model: vLLM cannot work for this run"
+                f"a prompt of {len(request.prompt_tokens)} tokens and a completion of {request.max_tokens} exceed the "
+                f"{core.max_tokens} positions of this model: use another engine for this run"
             )
         core.add(
             name,
@@ -144,13 +150,13 @@ def _internals() -> ModuleType:
 def _completion(request: Request, output: Sequence[int], sampled: Sampled) -> Completion:
     tokens = tuple(sampled.tokens_T.tolist())
     if tokens != tuple(output):
-        raise RuntimeError("vLLM sampled other tokens than its scores determine")
+        raise RuntimeError("vLLM's tokens differ from the argmax of its scores")
     reason: Literal["stop", "length"] = "stop" if tokens[-1] == request.stop_token else "length"
     return Completion(tokens, sampled.logprobs_T, sampled.hidden_TH, reason)
 
 
 def _shapes(directory: Path) -> dict[str, list[int]]:
-    """Shape of every tensor of a model directory, by name."""
+    """Returns the shape of every tensor of a model directory, by name."""
     shapes: dict[str, list[int]] = {}
     for file in sorted(directory.glob("*.safetensors")):
         try:
@@ -159,6 +165,3 @@ def _shapes(directory: Path) -> dict[str, list[int]]:
         except SafetensorError as error:
             raise Misconfigured(f"{file} does not hold weights of this model: {error}") from error
     return shapes
-
-
-# MAX_ROWS: what vLLM itself takes as its default on a large accelerator.

@@ -1,8 +1,8 @@
-"""Whatever reaches into vLLM: the only file to look at when another version of it misbehaves.
+"""Everything that depends on vLLM's internals: the one file to review for another version of vLLM.
 
-Tried on vLLM 0.32 (the CPU build). What is relied on beyond the documented: the offline engine steps in this process
-(no second one), its first model runner calls the model's ``logits_processor`` module once a step with one row per
-request of the batch, and then the custom logits processors with the rows in the same order.
+Tested with vLLM 0.32 (CPU build). Undocumented behaviour it relies on: the offline engine steps in this process; its
+first model runner calls the model's ``logits_processor`` module once a step with one row per request of the batch,
+and then the custom logits processors with the rows in the same order.
 
 Axes: B requests in the running batch, V vocabulary, T positions, H hidden size.
 """
@@ -32,12 +32,12 @@ SEEDED = "assize"
 
 os.environ.update(
     VLLM_ENABLE_V1_MULTIPROCESSING="0",  # the hook and the noise live in this process
-    VLLM_USE_V2_MODEL_RUNNER="0",  # the second model runner calls no custom logits processors
+    VLLM_USE_V2_MODEL_RUNNER="0",  # the second model runner ignores custom logits processors
     VLLM_NO_USAGE_STATS="1",
     VLLM_DO_NOT_TRACK="1",
     DO_NOT_TRACK="1",
     HF_HUB_OFFLINE="1",
-    VLLM_HOST_IP="127.0.0.1",  # else it asks the system which of its addresses leads to the Internet
+    VLLM_HOST_IP="127.0.0.1",  # otherwise vLLM looks for an address that reaches the Internet
     GLOO_SOCKET_IFNAME="lo",
     VLLM_CPU_OMP_THREADS_BIND="nobind",  # other workers and validators share the cores
 )
@@ -47,7 +47,7 @@ os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
-    """While vLLM is imported or started: its warnings are not ours, and this process keeps its threads and seeds."""
+    """Silences vLLM's warnings while it is imported or started, and restores this process's threads and seeds."""
     set_threads, threads = torch.set_num_threads, torch.get_num_threads()
     python, numbers = random.getstate(), np.random.get_state()
     try:
@@ -55,7 +55,7 @@ def _undisturbed() -> Iterator[None]:
             warnings.simplefilter("ignore")
             yield
     finally:
-        torch.set_num_threads = set_threads  # the CPU build puts a function that only complains in its place
+        torch.set_num_threads = set_threads  # the CPU build replaces it by a function that only warns
         torch.set_num_threads(threads)
         random.setstate(python)
         np.random.set_state(numbers)
@@ -73,22 +73,23 @@ with _undisturbed():
 
 
 def _attributes(value: object) -> dict[str, Any]:
-    """``vars``, for objects too that answer to ``__dict__`` with something else."""
+    """Returns ``vars(value)``, or an empty dict for objects whose ``__dict__`` is not a dict."""
     found = vars(value)
     return found if isinstance(found, dict) else {}
 
 
-# Starting, vLLM looks at every object of every module, and falls over llvmlite's library where numba is loaded.
+# At start, vLLM inspects every object of every module, and fails on llvmlite's library if numba is loaded.
 vars(dispatcher)["vars"] = _attributes
 
 
 def check_version(version: str = vllm.__version__) -> None:
-    """Raises ``Misconfigured`` where this file was not tried on the vLLM that is installed."""
+    """Raises ``Misconfigured`` if another version of vLLM is installed than this file was tested with."""
     found = tuple(int(part) for part in version.split("+")[0].split(".")[:2] if part.isdigit())
     if found != TRIED:
         tried = ".".join(map(str, TRIED))
         raise Misconfigured(
-            f"vLLM {version} is installed, but this engine was tried on {tried} alone: install vllm=={tried}.0"
+            f"unsupported vLLM {version}: expected {tried}, the version this engine was tested with; "
+            f"install vllm=={tried}.0"
         )
 
 
@@ -103,7 +104,7 @@ class _RunningRequest:
 
 
 class SeededSampling(LogitsProcessor):
-    """Adds each request's noise to its row of logits, so that the greedy choice after it is the seeded one."""
+    """Adds each request's noise to its row of logits, so that vLLM's greedy choice is the seeded one."""
 
     recorder: Recorder
 
@@ -113,10 +114,11 @@ class SeededSampling(LogitsProcessor):
         self._arrange()
 
     def is_argmax_invariant(self) -> bool:
+        """Tells vLLM that this processor changes the argmax."""
         return False
 
     def update_state(self, batch_update: BatchUpdate | None) -> None:
-        """Follows the requests that came, went, or changed places."""
+        """Tracks requests that joined, left or moved within the batch."""
         if process_dict_updates(self.rows, batch_update, _row):
             self._arrange()
 
@@ -134,7 +136,7 @@ class SeededSampling(LogitsProcessor):
         hidden_BH = self.recorder.hidden_BH
         if not len(logits_BV) == len(hidden_BH) == len(self.requests_B):
             raise Misconfigured(
-                f"vLLM {vllm.__version__} batches otherwise than this engine expects: install vllm 0.32"
+                f"vLLM {vllm.__version__} batches differently than this engine expects: install vllm 0.32"
             )
         positions_B = [len(output) for output in self.outputs_B]
         scores_BV = logits_BV.to(torch.float32, copy=True, memory_format=torch.contiguous_format)
@@ -160,7 +162,7 @@ class Core:
     def __init__(
         self, directory: Path, dtype: Literal["float32", "bfloat16"], max_rows: int, cache_bytes: int | None
     ) -> None:
-        """Raises ``Misconfigured`` where vLLM refuses the model or lacks the memory."""
+        """Raises ``Misconfigured`` if vLLM refuses the model or lacks the memory."""
         self.recorder = Recorder()
         arguments = EngineArgs(
             model=str(directory),
@@ -177,18 +179,18 @@ class Core:
         try:
             with _undisturbed():
                 self.engine = LLMEngine.from_engine_args(arguments)
-                # Collected, it would end what all engines of this process share; ``close`` frees what is its own.
+                # Its finalizer would end what all engines of this process share; ``close`` frees this one's own memory.
                 core: Any = self.engine.engine_core
                 core._finalizer.detach()
                 self.vocabulary: int = self.engine.model_config.get_vocab_size()
                 self.engine.apply_model(self._watch)
                 self._try()
         except (ValueError, RuntimeError, OSError, KeyError, NotImplementedError) as error:
-            raise Misconfigured(f"vLLM does not run {directory}: {_first_line(error)}") from error
+            raise Misconfigured(f"vLLM cannot run {directory}: {_first_line(error)}") from error
         self.max_tokens: int = self.engine.model_config.max_model_len
 
     def _try(self) -> None:
-        """Generates a token: what this machine's kernels lack shows now, not in the first round."""
+        """Generates one token, so that missing kernels show now and not in the first round."""
         self.add("try", 0, (0,), (0, 0), 1.0, 1, 0)
         while not self.step():
             pass
@@ -198,7 +200,7 @@ class Core:
         heads = [module for module in model.modules() if isinstance(module, Head)]
         if len(heads) != 1 or heads[0].scale != 1.0 or heads[0].soft_cap is not None:
             raise Misconfigured(
-                "this model changes its logits after the LM head, which rules of version 1 do not cover"
+                "this model changes its logits after the LM head, which rules of version 1 do not support"
             )
         heads[0].register_forward_pre_hook(self._remember, with_kwargs=True)
 
@@ -219,7 +221,7 @@ class Core:
         params = SamplingParams(
             temperature=0.0,
             max_tokens=max_tokens,
-            # vLLM refuses a stop token that no vocabulary has, which is how to ask for all of max_tokens.
+            # A stop token outside the vocabulary means that no token stops; vLLM would refuse it.
             stop_token_ids=[stop_token] if 0 <= stop_token < self.vocabulary else [],
             ignore_eos=True,
             detokenize=False,
@@ -229,7 +231,7 @@ class Core:
         self.engine.add_request(name, prompt, params)
 
     def step(self) -> list[tuple[str, list[int]]]:
-        """Gives every running request a token; the names and output tokens of those that ended with it."""
+        """Adds a token to every running request; returns names and output tokens of those that ended."""
         return [
             (done.request_id, list(done.outputs[0].token_ids))
             for done in self.engine.step()
@@ -237,15 +239,15 @@ class Core:
         ]
 
     def abort(self, names: Sequence[str]) -> None:
-        """Forgets queued and running requests."""
+        """Removes queued and running requests."""
         self.engine.abort_request(list(names))
 
     def hidden_states(self, tokens: Sequence[int]) -> torch.Tensor:
-        """What the LM head would see after each of ``tokens``, (T, H), from a prefill of them alone."""
+        """Returns the LM head's input after each of ``tokens``, (T, H), by a prefill of them alone."""
         parts: list[torch.Tensor] = []
         hooks = self.engine.apply_model(lambda model: model.register_forward_hook(_keep_output(parts)))
         try:
-            self.engine.reset_prefix_cache()  # what is cached is not run
+            self.engine.reset_prefix_cache()  # cached tokens are not run
             self.add("prefill", 0, tokens, (0, 0), 0.0, 1, 0)
             while not self.step():
                 pass
@@ -255,12 +257,12 @@ class Core:
         return torch.cat(parts)
 
     def reload(self, directory: Path) -> None:
-        """Takes the weights of ``directory`` over the present ones; what was cached of the old ones is forgotten."""
+        """Overwrites the weights with those of ``directory`` and clears what was cached under the old ones."""
         with _undisturbed():
             self.engine.collective_rpc("reload_weights", kwargs={"weights_path": str(directory)})
             self.engine.apply_model(_pack_heads)
         if not self.engine.reset_prefix_cache():
-            raise Misconfigured("vLLM kept what it had cached under the old weights: start the worker again")
+            raise Misconfigured("vLLM did not clear its cache of the old weights: restart the worker")
 
     def close(self) -> None:
         """Frees weights and cache."""
@@ -278,7 +280,7 @@ def _free(worker: Any) -> None:
 
 
 def _pack_heads(model: torch.nn.Module) -> None:
-    """On CPUs an LM head computes with a packed copy, which vLLM forgets to renew where it is tied to the embedding."""
+    """Repacks LM heads on CPUs: vLLM does not renew the packed copy of a head that is tied to the embedding."""
     if current_platform.is_cpu():
         for module in model.modules():
             if isinstance(module, ParallelLMHead):

@@ -1,4 +1,4 @@
-"""What the steps of vLLM's batch gave, sorted out by request. Knows nothing of vLLM.
+"""Results of the steps of vLLM's batch, sorted by request. Independent of vLLM.
 
 Axes: B requests in the running batch, S sampled tokens of all requests, T those of one, H hidden size.
 """
@@ -13,7 +13,7 @@ import torch
 
 @dataclass(frozen=True, slots=True)
 class BatchStep:
-    """What one step of the batch gave: row b belongs to ``requests_B[b]``, whose ``positions_B[b]``-th token it is."""
+    """Results of one step: row b is token ``positions_B[b]`` of request ``requests_B[b]``."""
 
     requests_B: list[int]
     positions_B: list[int]
@@ -33,16 +33,16 @@ class Sampled:
 
 @dataclass(slots=True)
 class Recorder:
-    """Collects the steps of one generation; ``hidden_BH`` is what the LM head was last given."""
+    """Collects the steps of one generation; ``hidden_BH`` is the latest input of the LM head."""
 
     hidden_BH: torch.Tensor = field(default_factory=lambda: torch.empty(0))
     steps: list[BatchStep] = field(default_factory=list)
 
     def by_request(self, requests: int) -> list[Sampled]:
-        """Returns what was sampled, request after request.
+        """Returns the sampled tokens of every request, in order of requests.
 
-        A row may have stood for the same token several times: a prompt that is run in pieces, or again after its
-        request had to give way, samples at the end of every piece, and only the last one counts.
+        A token may have been sampled several times: a prompt that runs in pieces, or again after preemption, samples
+        at the end of every piece. Only the last sample counts.
         """
         request_S = np.concatenate([step.requests_B for step in self.steps])
         position_S = np.concatenate([step.positions_B for step in self.steps])
