@@ -63,7 +63,7 @@ def test_other_weights_for_a_version_that_is_out_are_refused(scene: Scene, tmp_p
     other = scene.policy()
     other.version = 1
     publisher, held = scene.publisher(tmp_path / "other")
-    with held, pytest.raises(Rejected, match="another root"):
+    with held, pytest.raises(Rejected, match="another manifest root"):
         publisher.publish(other, ())
 
 
