@@ -22,17 +22,20 @@ HERE = Path(__file__).resolve().parent
 END_SECONDS = 30.0
 
 Root = Annotated[Path, typer.Option("--root", help="State folder of the network.")]
-Seed = Annotated[int, typer.Option(help="Fixes the model and the held-out problems.")]
-Steps = Annotated[int | None, typer.Option(min=1, help="Checkpoints to make; the run file's number by default.")]
-RunFilePath = Annotated[Path, typer.Option("--run-file", help="Rules, terms and recipe, as TOML.")]
-ModelPath = Annotated[Path | None, typer.Option("--model", help="A Hugging Face causal LM directory to start from.")]
+Seed = Annotated[int, typer.Option(help="Seed of the model and the held-out problems.")]
+Steps = Annotated[int | None, typer.Option(min=1, help="Checkpoints to make; by default the run file's number.")]
+RunFilePath = Annotated[Path, typer.Option("--run-file", help="TOML file of rules, terms and recipe.")]
+ModelPath = Annotated[Path | None, typer.Option("--model", help="Hugging Face causal LM directory to start from.")]
 Adversary = Annotated[
-    str, typer.Option("--adversary", help=f"How the third worker cheats: {', '.join(ADVERSARIES)}.", metavar="NAME")
+    str,
+    typer.Option(
+        "--adversary", help=f"Adversary to run as the third worker: {', '.join(ADVERSARIES)}.", metavar="NAME"
+    ),
 ]
 Engine = Annotated[
     str, typer.Option("--engine", help=f"Engine of the second worker: {', '.join(ENGINES)}.", metavar="NAME")
 ]
-Port = Annotated[int | None, typer.Option(help="A port of your choice; a free one by default.")]
+Port = Annotated[int | None, typer.Option(help="Port to listen on; by default a free one.")]
 
 DEFAULT_ROOT = HERE.parents[1] / ".localnet"
 BUILTIN = HERE.parent / "runs" / "builtin.toml"
@@ -54,13 +57,19 @@ def run(
     model: ModelPath = None,
     adversary: Adversary = "edited-answer",
     engine: Engine = DEFAULT_ENGINE,
-    target_accuracy: Annotated[float | None, typer.Option(help="End at the first measurement this good.")] = None,
-    evaluate_every: Annotated[int, typer.Option(min=0, help="Measure held-out accuracy each so many steps.")] = 10,
+    target_accuracy: Annotated[
+        float | None, typer.Option(help="End at the first evaluation that reaches this accuracy.")
+    ] = None,
+    evaluate_every: Annotated[int, typer.Option(min=0, help="Steps between evaluations of held-out accuracy.")] = 10,
     faulty: Annotated[
-        bool, typer.Option("--faulty-committee", help="One validator condemns honest work; end once appeals undid it.")
+        bool,
+        typer.Option(
+            "--faulty-committee",
+            help="Run with a validator that condemns honest work; end once appeals have overturned it.",
+        ),
     ] = False,
 ) -> None:
-    """Run the market until the last step, judge it, leave a report; the last line is JSON."""
+    """Run the market to the last step, check the outcome and write a report; the last line is JSON."""
     from deploy.adversaries import adversary as known
     from deploy.localnet.live import LiveView
     from deploy.localnet.network import Localnet, NetworkOptions, fresh
@@ -97,7 +106,7 @@ def run(
 
 
 def _run_faulty_committee(seed: int, root: Path, run_file: Path, model: Path | None) -> None:
-    """Runs until the worker that a faulty validator condemned is restored; the last line is JSON."""
+    """Runs until a worker condemned by the faulty validator is restored; the last line is JSON."""
     from deploy.localnet.faulty_committee import run_until_restored
     from deploy.localnet.live import LiveView
     from deploy.localnet.network import Localnet, NetworkOptions, fresh
@@ -133,7 +142,7 @@ def up(
     coordinator_port: Port = None,
     ledger_port: Port = None,
 ) -> None:
-    """Bring the market up, print where everything is, and stay until Ctrl-C or `assize localnet down`."""
+    """Start the market, print its URLs, and run until Ctrl-C or `assize localnet down`."""
     from deploy.adversaries import adversary as known
     from deploy.localnet.live import LiveView
     from deploy.localnet.network import LOOK_SECONDS, Localnet, NetworkOptions, fresh
@@ -167,7 +176,7 @@ def up(
 @localnet.command()
 @guard
 def status(root: Root = DEFAULT_ROOT, json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
-    """Show which services run, where, and under which process id."""
+    """Show the running services with their URLs and process ids."""
     services = _running(root)["services"]
     assert isinstance(services, dict)
     rows = [
@@ -180,27 +189,27 @@ def status(root: Root = DEFAULT_ROOT, json: Annotated[bool, typer.Option("--json
 @localnet.command()
 @guard
 def start(
-    name: Annotated[str, typer.Argument(help="A service, as `status` names it.")], root: Root = DEFAULT_ROOT
+    name: Annotated[str, typer.Argument(help="Service, as named by `status`.")], root: Root = DEFAULT_ROOT
 ) -> None:
-    """Start a service again, ending it first where it still runs."""
+    """Restart a service, ending it first if it still runs."""
     services = _running(root)["services"]
     assert isinstance(services, dict)
     if name not in services:
-        raise Misconfigured(f"there is no service {name!r}; choose from {', '.join(services)}")
+        raise Misconfigured(f"unknown service {name!r}: expected one of {', '.join(services)}")
     request = root / "requests" / f"start-{name}"
     request.touch()
     deadline = time.monotonic() + END_SECONDS
     while request.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
     if request.exists():
-        raise Misconfigured("the network is still being set up; try again once it prints its steps")
-    print(f"{name} was started again")
+        raise Misconfigured("the network is still being set up: try again once it prints steps")
+    print(f"restarted {name}")
 
 
 @localnet.command()
 @guard
 def down(root: Root = DEFAULT_ROOT) -> None:
-    """End the local network and everything it started."""
+    """End the local network and all of its processes."""
     from deploy.localnet.processes import read_state
 
     supervisor = int(str(_running(root)["supervisor"]))
@@ -212,7 +221,7 @@ def down(root: Root = DEFAULT_ROOT) -> None:
 
 
 def where(root: Path) -> str:
-    """Where a running network can be reached, and what to type next."""
+    """Returns the URLs of a running network, and a command to try next."""
     services = _running(root)["services"]
     assert isinstance(services, dict)
     urls = ", ".join(f"{name} {service['url']}" for name, service in services.items() if service["url"])
@@ -225,12 +234,12 @@ def _running(root: Path) -> dict[str, object]:
 
     state = read_state(root)
     if state is None:
-        raise Misconfigured(f"no local network runs in {root}; start one with: assize localnet up")
+        raise Misconfigured(f"no local network is running in {root}: start one with: assize localnet up")
     return state
 
 
 def _end_on_signals() -> None:
-    """SIGTERM ends the supervisor as Ctrl-C does: by unwinding, so that every child is ended."""
+    """Makes SIGTERM and SIGINT unwind the supervisor, so that every child process is ended."""
 
     def leave(number: int, frame: object) -> None:
         raise SystemExit(128 + number)

@@ -1,4 +1,4 @@
-"""What the chain says of verdicts disputed: who was condemned, which appeals there are, what they came to."""
+"""Fraud verdicts, appeals against them and their outcomes, folded from the chain."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Job = tuple[int, int]
 
 
 class Disputes:
-    """Folds the chain's events in memory. Amounts are wei."""
+    """In-memory fold of the chain's events. Amounts are in wei."""
 
     def __init__(self, chain: Chain) -> None:
         self.chain = chain
@@ -42,7 +42,7 @@ class Disputes:
         self.awarded = 0
 
     def refresh(self) -> None:
-        """Folds what is new."""
+        """Folds new events."""
         while blocks := self.tail.poll():
             if isinstance(blocks, Rollback):
                 self._restart()
@@ -52,16 +52,16 @@ class Disputes:
                     self._fold(log.event)
 
     def condemned(self, node: int) -> list[Job]:
-        """Jobs of a worker found fraudulent and not appealed, ascending."""
+        """Returns a worker's jobs that were judged fraudulent and not appealed, ascending."""
         return sorted(job for job in self.fraud - self.appeals.keys() if self.workers.get(job) == node)
 
     def slashed(self, nodes: set[int], cause: Cause) -> int:
-        """What these nodes lost for this cause."""
+        """Returns the amount slashed from these nodes for this cause."""
         return sum(slash.amount for slash in self.slashes if slash.node in nodes and slash.cause is cause)
 
     @property
     def decided(self) -> bool:
-        """Whether there were appeals, and each of them and each round appealed against has ended."""
+        """True if there were appeals, and all of them and their rounds have ended."""
         return bool(self.appeals) and all(job in self.decisions and job[0] in self.ended for job in self.appeals)
 
     def _fold(self, event: Event) -> None:
@@ -69,7 +69,7 @@ class Disputes:
             case Submitted(round=round_, node=node, leaves=leaves):
                 self.workers |= {(round_, leaf.job): node for leaf in unpack_leaves(leaves)}
             case RoundTallied(round=round_, fraud=fraud):
-                # The trial of an appeal is tallied too; no worker submitted to it.
+                # The round that tries an appeal is tallied too, but has no submissions.
                 self.fraud |= {(round_, job) for job in jobs_in(fraud) if (round_, job) in self.workers}
             case AppealOpened(round=round_, job=job):
                 self.appeals[round_, job] = event

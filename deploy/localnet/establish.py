@@ -1,4 +1,4 @@
-"""Sets a network up on a bare chain: contracts, wallets, nodes, an open and funded run that the workers have joined."""
+"""Setup of a network on an empty chain: contracts, wallets, nodes, and a funded run that the workers have joined."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DEPLOYER = "deployer"
 
 @dataclass(frozen=True, slots=True)
 class Established:
-    """What stands on the chain: node ids by party, owners' addresses, the run."""
+    """The network on chain: node ids and owner addresses by party, the run and its trainer."""
 
     run: int
     nodes: dict[str, int]
@@ -46,14 +46,14 @@ class Established:
 
 
 class KeyRing:
-    """Every party's wallet, and the sending of their transactions while the network is being set up."""
+    """Every party's wallet, and senders for their transactions during setup."""
 
     def __init__(self, layout: NetworkLayout) -> None:
         self.layout = layout
         self.keystores = Keystores(layout.keystores)
 
     def make_keys(self, names: Iterable[str]) -> None:
-        """Makes the keystores, all under one random password."""
+        """Creates the keystores, all with one random password."""
         self.layout.root.mkdir(parents=True, exist_ok=True)
         self.layout.password_file.touch(mode=0o600)
         self.layout.password_file.write_text(secrets.token_hex(16) + "\n")
@@ -61,12 +61,12 @@ class KeyRing:
         self.wallets = {name: self.keystores.create(name, password, SCRYPT_N) for name in names}
 
     def wallet(self, name: str) -> Wallet:
-        """A party's wallet."""
+        """Returns a party's wallet."""
         return self.wallets[name]
 
     @contextlib.contextmanager
     def sender(self, chain: Chain, name: str) -> Iterator[Sender]:
-        """Sends as ``name``."""
+        """Opens a sender for the key ``name``."""
         journal = self.layout.root / "state" / "setup" / f"{name}.db"
         journal.parent.mkdir(parents=True, exist_ok=True)
         sender = Sender(chain, self.wallet(name), journal)
@@ -105,7 +105,7 @@ def establish(
 
 
 def give_gas(rpc_url: str, addresses: Iterable[str]) -> None:
-    """Gives each address coins of the local chain, which anvil makes out of nothing."""
+    """Sets each address's balance of native coins, which anvil allows."""
     rpc = Rpc(rpc_url)
     for address in addresses:
         rpc.call("anvil_setBalance", address, hex(GAS_MONEY))
@@ -113,7 +113,7 @@ def give_gas(rpc_url: str, addresses: Iterable[str]) -> None:
 
 
 def register(keys: KeyRing, chain: Chain, party: Party) -> int:
-    """Takes tokens from the faucet, bonds and registers a party's node; returns its id."""
+    """Takes tokens from the faucet, bonds and registers a party's node; returns the node id."""
     with keys.sender(chain, party.owner) as sender:
         margin = VALIDATOR_MARGIN if party.role == "validator" else 0
         actions.drip(sender, party.bond + margin + party.purse).carry_out("drip")
@@ -125,7 +125,7 @@ def register(keys: KeyRing, chain: Chain, party: Party) -> int:
 
 
 def open_run(keys: KeyRing, chain: Chain, layout: NetworkLayout, run_file: RunFile) -> int:
-    """Opens the run at its rules, with the model's manifest as version 0, and funds it; returns its id."""
+    """Opens the run with its rules and the model as version 0, and funds it; returns the run id."""
     encoded = encode_rules(run_file.rules)
     layout.rules.write_bytes(encoded)
     terms = run_file.terms.on_chain(keys.wallet(COORDINATOR).address, keys.wallet(TRAINER).address, rules_hash(encoded))

@@ -1,4 +1,4 @@
-"""One validator is faulty: an honest worker is condemned, appeals, is restored, and the faulty one pays."""
+"""Scenario: a faulty validator condemns an honest worker, which appeals and is restored; the validator is slashed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from protocol.errors import Unavailable
 from protocol.node.wallet import Keystores, read_password
 
 LONGEST_SECONDS = 900.0
-"""How long the faulty validator may go undrawn, or an appeal undecided, before the run counts as failed."""
+"""Time limit for the faulty validator to be drawn and every appeal to be decided."""
 
 
 @dataclass(frozen=True, slots=True)
 class DisputeOutcome:
-    """The figures of one run; its last line is this as JSON, wei as decimal strings.
+    """The figures of one run, printed as JSON in its last line, wei as decimal strings.
 
-    ``paid`` is what condemned jobs were credited once restored, ``awarded`` what appellants got out of the slashes.
+    ``paid_wei`` was credited for condemned jobs once restored; ``awarded_wei`` went to appellants from slashes.
     """
 
     appeals: int
@@ -37,30 +37,30 @@ class DisputeOutcome:
     seed: int
 
     def to_json(self) -> str:
-        """One line of JSON."""
+        """Returns one line of JSON."""
         fields: dict[str, Any] = asdict(self)
         return json.dumps({name: str(value) if name.endswith("_wei") else value for name, value in fields.items()})
 
 
 def broken_rules(outcome: DisputeOutcome) -> list[str]:
-    """Returns a sentence for each rule the run broke; empty where it passed. PURE."""
+    """Returns a sentence for each expectation that the run did not meet. PURE."""
     rules = [
         (outcome.audit == "ok", f"the audit says {outcome.audit}"),
         (outcome.appeals > 0, "no honest worker was condemned and appealed"),
         (
             outcome.overturned == outcome.appeals,
-            f"{outcome.appeals - outcome.overturned} of {outcome.appeals} appeals restored nobody",
+            f"{outcome.appeals - outcome.overturned} of {outcome.appeals} appeals were not upheld",
         ),
         (outcome.paid_wei > 0, "the restored worker was not credited"),
         (outcome.honest_slashed_wei == 0, f"honest nodes were slashed {outcome.honest_slashed_wei} wei"),
-        (outcome.faulty_slashed_wei > 0, "the faulty validator paid nothing"),
+        (outcome.faulty_slashed_wei > 0, "the faulty validator was not slashed"),
         (outcome.awarded_wei > 0, "the appellants were awarded nothing"),
     ]
     return [sentence for holds, sentence in rules if not holds]
 
 
 def run_until_restored(network: Localnet) -> tuple[DisputeOutcome, list[str]]:
-    """Runs a network that is up until every appeal is decided and its round has ended; then audits."""
+    """Runs a started network until every appeal is decided and its round has ended; then audits."""
     disputes = Disputes(network.chain)
     providers = _providers(network)
     try:
@@ -74,7 +74,7 @@ def run_until_restored(network: Localnet) -> tuple[DisputeOutcome, list[str]]:
 
 
 def outcome_of(network: Localnet, disputes: Disputes, verdict: str) -> DisputeOutcome:
-    """The run in figures."""
+    """Returns the figures of the run."""
     nodes = network.established.nodes
     faulty = {nodes[party.name] for party in network.parties if party.adversary}
     honest = set(nodes.values()) - faulty

@@ -1,4 +1,4 @@
-"""What a person sees while the local network runs: a live table in a terminal, else one line a step."""
+"""Progress display of the local network: a live table in a terminal, otherwise one line per step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SPARK_WIDTH = 60
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The market at one moment, from the ledger: counts of jobs, and credits and slashes by provider in wei."""
+    """State of the market from the ledger: job counts, and credits and slashes by provider in wei."""
 
     rounds_open: int
     rounds_settled: int
@@ -33,12 +33,12 @@ class Figures:
 
 
 def tokens(wei: int) -> str:
-    """Wei as tokens, for people."""
+    """Formats wei as tokens."""
     return f"{wei / 10**18:,.2f}"
 
 
 class LiveView:
-    """Shows progress until closed. ``say`` prints a line about what is going on now."""
+    """Shows progress until closed. ``say`` announces the current activity."""
 
     def __init__(self, last_version: int, interactive: bool | None = None) -> None:
         self.last_version = last_version
@@ -60,7 +60,7 @@ class LiveView:
             self.live.stop()
 
     def say(self, sentence: str) -> None:
-        """Tells what is happening."""
+        """Announces the current activity."""
         self.doing = sentence
         if self.live is None:
             print(f"[{self._elapsed()}] {sentence}", flush=True)
@@ -68,7 +68,7 @@ class LiveView:
             self.live.update(Panel(f"{sentence} …", title="assize", title_align="left"))
 
     def update(self, metrics: Metrics, figures: Figures) -> None:
-        """Shows where the run stands."""
+        """Shows the state of the run."""
         if self.live is not None:
             self.live.update(self._table(metrics, figures))
             return
@@ -117,12 +117,12 @@ def _money(figures: Figures) -> Table:
 
 
 def spark(values: list[float]) -> str:
-    """Values in [0, 1] as a line of block characters."""
+    """Draws values in [0, 1] as a line of block characters."""
     return "".join(BLOCKS[min(len(BLOCKS) - 1, int(value * len(BLOCKS)))] for value in values)
 
 
 def step_line(step: dict[str, Any], metrics: Metrics, figures: Figures, last_version: int) -> str:
-    """One step as one line."""
+    """Formats a step as one line."""
     accuracies = [e for e in metrics.evaluations if e["version"] <= step["version"]]
     accuracy = f" accuracy {accuracies[-1]['accuracy']:.3f}@{accuracies[-1]['version']}" if accuracies else ""
     slashed = sum(figures.slashed.values())

@@ -1,4 +1,4 @@
-"""The whole market on this machine, from a bare chain to a judged outcome."""
+"""The whole market on one machine, from an empty chain to an audited outcome."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ LOOK_SECONDS = 0.5
 SETTLING_SECONDS = 60.0
 ROUNDS_AHEAD = 3
 ROUNDS_UNSETTLED = 12
-"""Rounds a worker may be in where verdicts wait to be challenged."""
+"""Rounds a worker may be in at once if verdicts wait out a challenge period."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkOptions:
-    """What a person may choose. ``steps`` None: the run file's; ``ports`` are free ones where not given."""
+    """Choices on the command line. ``steps`` defaults to the run file's, ports to free ones."""
 
     seed: int = 1
     steps: int | None = None
@@ -55,7 +55,7 @@ class NetworkOptions:
 
 
 class Localnet:
-    """One network, from nothing to running. Use it under a ``Supervisor``, which ends what it started."""
+    """One network. Use it under a ``Supervisor``, which ends every process started."""
 
     def __init__(self, options: NetworkOptions, supervisor: Supervisor, view: LiveView) -> None:
         self.options, self.supervisor, self.view = options, supervisor, view
@@ -80,13 +80,15 @@ class Localnet:
         self._check_engine()
 
     def _check_engine(self) -> None:
-        """Before anything starts: a worker that cannot would only say so a minute later."""
+        """Raises `Misconfigured` before anything starts if the second worker's engine is missing or not allowed."""
         find_engine(self.options.engine).check_installed()
         if self.options.engine not in self.run_file.rules.model.worker_engines:
-            raise Misconfigured(f"{self.options.run_file} does not allow {self.options.engine}: see its worker_engines")
+            raise Misconfigured(
+                f"{self.options.run_file} does not allow the engine {self.options.engine}: see its worker_engines"
+            )
 
     def start(self, endless: bool) -> None:
-        """Brings everything up; ``endless`` runs have no last version."""
+        """Starts everything; an ``endless`` run has no last version."""
         self.supervisor.start(services.anvil(self.layout.ports, self.layout.root))
         self.supervisor.start(services.redis(self.layout.ports, self.layout.root))
         self._bring_model()
@@ -100,12 +102,12 @@ class Localnet:
         self.scoreboard = Scoreboard(self.chain, self.layout.run, self.parties, self.established.nodes, rollouts)
 
     def _bring_model(self) -> None:
-        """Puts version 0 in place: the directory given, or the built-in model, made by the same command anyone has."""
+        """Provides version 0: a copy of the given directory, or the built-in model, made by ``assize trainer make``."""
         if self.options.model is not None:
             check_model_directory(self.options.model)
             shutil.copytree(self.options.model, self.layout.model)
             return
-        self.view.say("making the built-in model by imitation of flawed working")
+        self.view.say("training the built-in model to imitate flawed working")
         words = services.assize("trainer", "make", str(self.layout.model), "--seed", str(self.options.seed))
         making, said = ProcessSpec("model", words), 0
         self.supervisor.start(making)
@@ -118,7 +120,7 @@ class Localnet:
             said = len(lines)
         self.supervisor.end(making.name)
         if status != 0:
-            raise Misconfigured(f"the model could not be made: {self.supervisor.log_tail(making.name, 1)}")
+            raise Misconfigured(f"cannot make the model: {self.supervisor.log_tail(making.name, 1)}")
 
     def _start_services(self, last_version: int | None) -> None:
         layout, start = self.layout, self.supervisor.start
@@ -146,20 +148,20 @@ class Localnet:
         (self.layout.root / "parties.json").write_text(json.dumps(asdict(self.established), indent=1))
 
     def metrics(self) -> Metrics:
-        """The trainer's record so far."""
+        """Returns the trainer's metrics so far."""
         return Metrics.read(self.layout.state("trainer") / "metrics.jsonl")
 
     def watch(self) -> None:
-        """Shows where things stand, once; tells of services that fell, and starts those asked for."""
+        """Updates the display once, reports services that ended, and restarts those requested."""
         self.scoreboard.refresh()
         self.view.update(self.metrics(), self.scoreboard.figures())
         for name in self.supervisor.serve_requests():
-            self.view.say(f"started {name} again")
+            self.view.say(f"restarted {name}")
         for name, status in self.supervisor.fallen():
-            self.view.say(f"{name} ended with status {status}; start it again with: assize localnet start {name}")
+            self.view.say(f"{name} ended with status {status}; restart it with: assize localnet start {name}")
 
     def finished(self) -> bool:
-        """True once the trainer has measured its last version."""
+        """Returns whether the trainer has evaluated its last version, or reached the target accuracy."""
         metrics = self.metrics()
         measured = metrics.evaluations[-1] if metrics.evaluations else None
         if measured is None or measured["version"] == 0:
@@ -168,7 +170,10 @@ class Localnet:
         return measured["version"] >= self.steps or (target is not None and measured["accuracy"] >= target)
 
     def run_to_end(self) -> tuple[Outcome, list[str]]:
-        """Runs until the schedule is through and every round has ended, audits, and writes the report."""
+        """Runs until the schedule is complete and every round has ended; audits and writes the report.
+
+        Returns the outcome, and a sentence for each expectation that was not met.
+        """
         started_with = self.supervisor.cpu_seconds()
         while not self.finished():
             self.watch()
@@ -187,10 +192,10 @@ class Localnet:
         return outcome, broken
 
     def insist_on_services(self) -> None:
-        """A run that ends by itself cannot wait for a person to start a fallen service."""
+        """Raises `Unavailable` if a service has ended: an unattended run has no one to restart it."""
         fallen = [name for name, child in self.supervisor.children.items() if child.poll() is not None]
         if fallen:
-            raise Unavailable(f"{fallen[0]} ended by itself:\n{self.supervisor.log_tail(fallen[0])}")
+            raise Unavailable(f"{fallen[0]} ended unexpectedly:\n{self.supervisor.log_tail(fallen[0])}")
 
     def _let_rounds_end(self) -> None:
         self.view.say("letting the last rounds settle")
@@ -200,7 +205,7 @@ class Localnet:
             time.sleep(LOOK_SECONDS)
 
     def audit(self) -> str:
-        """Rebuilds a ledger from the chain alone in a database of its own, and audits it: "ok" or the first finding."""
+        """Rebuilds a ledger from the chain in a new database and audits it; returns "ok" or the first finding."""
         database = Database(services.ledger_database(self.layout.root / "audit"), self.chain.deployment)
         sync(self.chain, database)
         report = audit(self.chain, database)
@@ -209,7 +214,7 @@ class Localnet:
         return str(next(check.findings[0] for check in report.checks if check.findings))
 
     def outcome(self, verdict: str) -> Outcome:
-        """The run in figures."""
+        """Returns the figures of the run."""
         metrics, figures = self.metrics(), self.scoreboard.run_figures()
         wall = metrics.evaluations[-1]["time"] - metrics.evaluations[0]["time"]
         return Outcome(
@@ -235,8 +240,8 @@ class Localnet:
 
 
 def fresh(root: Path) -> None:
-    """Empties the state folder for a new network. ``Misconfigured`` where one is running in it."""
+    """Empties the state folder for a new network; raises `Misconfigured` if one is running in it."""
     if read_state(root) is not None:
-        raise Misconfigured(f"a local network runs in {root} already; end it with: assize localnet down")
+        raise Misconfigured(f"a local network is running in {root}; end it with: assize localnet down")
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What a run of the local network came to: the outcome, whether it counts as a success, the report and its picture."""
+"""Outcome of a run of the local network: its figures, failed expectations, report and plot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEEDED_GAIN = 0.30
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The figures of one run; the last line of ``assize localnet run`` is this as JSON, wei as decimal strings."""
+    """The figures of one run, which ``assize localnet run`` prints as JSON in its last line, wei as strings."""
 
     accuracy_before: float
     accuracy_after: float
@@ -39,7 +39,7 @@ class Outcome:
     seed: int
 
     def to_json(self) -> str:
-        """One line of JSON, wei as strings."""
+        """Returns one line of JSON, wei as decimal strings."""
         fields: dict[str, Any] = asdict(self)
         for name in ("cheat_slashed_wei", "honest_slashed_wei", "penalties_wei"):
             fields[name] = str(fields[name])
@@ -48,10 +48,10 @@ class Outcome:
 
 
 def failures(outcome: Outcome, steps_wanted: int, judge_accuracy: bool, cheat: Adversary = DEFAULT) -> list[str]:
-    """Returns a sentence for each rule the run broke; empty where it passed. PURE.
+    """Returns a sentence for each expectation that the run did not meet. PURE.
 
-    What must become of the cheat depends on how it cheats: one whose jobs are fraud is slashed, one whose jobs are void
-    is not paid, and a short run may end before the record of one that is slight condemns it.
+    The adversary's kind determines its expected outcome: one whose jobs are fraud is slashed, one whose jobs are void
+    is not paid, and a short run may end before the record of a slight one condemns it.
     """
     rules = [
         (outcome.audit == "ok", f"the audit says {outcome.audit}"),
@@ -73,11 +73,11 @@ def failures(outcome: Outcome, steps_wanted: int, judge_accuracy: bool, cheat: A
 
 
 def _caught(outcome: Outcome, cheat: Adversary) -> list[tuple[bool, str]]:
-    """What must become of a cheat that no job of which may pass, and what the sentence is where it does not."""
+    """Returns (holds, sentence) for each expectation on an adversary none of whose jobs may be accepted."""
     if cheat.ends == "fraud":
         rules = [(outcome.cheat_slashed_wei > 0, "the cheat was not slashed")]
     else:
-        rules = [(outcome.rollouts_void > 0, "no work of the cheat's was void")]
+        rules = [(outcome.rollouts_void > 0, "none of the cheat's work was void")]
     if cheat.begins_honest:
         return rules
     return [
@@ -95,14 +95,14 @@ def _caught(outcome: Outcome, cheat: Adversary) -> list[tuple[bool, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """The trainer's record: one dict a step, one an evaluation, as it wrote them to ``metrics.jsonl``."""
+    """The trainer's ``metrics.jsonl``: one dict per step, and one per evaluation."""
 
     steps: tuple[dict[str, Any], ...]
     evaluations: tuple[dict[str, Any], ...]
 
     @classmethod
     def read(cls, path: Path) -> Metrics:
-        """Reads the file; nothing where it is not there yet, and no line that is still being written."""
+        """Reads the file; empty if it does not exist yet. Skips a line that is still being written."""
         lines = path.read_text().splitlines(keepends=True) if path.exists() else []
         records = [json.loads(line) for line in lines if line.endswith("\n")]
         return cls(
@@ -112,7 +112,7 @@ class Metrics:
 
 
 def draw_curve(metrics: Metrics, path: Path) -> None:
-    """Draws reward and held-out accuracy over versions, and staleness beneath, as a PNG."""
+    """Draws reward and held-out accuracy over versions, and staleness below, as a PNG."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -149,7 +149,7 @@ def write_report(
 ) -> None:
     """Writes ``report.json``, ``report.md`` and ``reward.png`` into ``folder``.
 
-    ``cpu_seconds`` is the processor time of each service from the first look to the last step.
+    ``cpu_seconds`` is the processor time of each service between start and last step.
     """
     folder.mkdir(parents=True, exist_ok=True)
     draw_curve(metrics, folder / "reward.png")

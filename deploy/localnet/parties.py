@@ -1,4 +1,4 @@
-"""Who takes part in the local network, under which keys, and what each is given to start with."""
+"""Parties of the local network, with their keys and initial funds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ETHER = 10**18
 BOND_PER_JOB = 1 * ETHER
 VALIDATOR_BOND = 50 * ETHER
 VALIDATOR_MARGIN = 10 * ETHER
-"""On top of the bond: a validator at exactly its minimum leaves service with the first vote it misses."""
+"""Deposit on top of the bond: a validator at the exact minimum is deactivated by the first vote it misses."""
 
 HOUR = 3600
 TERMS = ProtocolTerms(
@@ -33,14 +33,14 @@ RUN_ESCROW = 200_000 * ETHER
 APPEAL_MONEY = 100 * ETHER
 
 SCRYPT_N = 1 << 12
-"""Keys of a network that lives for minutes on one machine: cheap to open a dozen times at start."""
+"""Low scrypt cost, for keys that live for minutes and are opened a dozen times at start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Party:
-    """One node's owner and session key. ``capacity`` is in jobs in flight; 1 for validators.
+    """One node's owner and session key. ``capacity`` is the number of jobs in flight, 1 for validators.
 
-    ``purse`` is what the owner has beside the bond, in token wei; ``engine`` is what a worker generates with.
+    ``purse`` is the owner's balance besides the bond, in token wei; ``engine`` is a worker's engine.
     """
 
     name: str
@@ -52,22 +52,22 @@ class Party:
 
     @property
     def owner(self) -> str:
-        """Keystore of the wallet that holds the stake."""
+        """Keystore name of the wallet that holds the stake."""
         return f"{self.name}-owner"
 
     @property
     def key(self) -> str:
-        """Keystore of the session key on the host."""
+        """Keystore name of the session key on the host."""
         return f"{self.name}-key"
 
     @property
     def bond(self) -> int:
-        """What registering takes, in token wei."""
+        """Bond required to register, in token wei."""
         return BOND_PER_JOB * self.capacity if self.role == "worker" else VALIDATOR_BOND
 
 
 def parties(adversary: str, jobs_in_flight: int, engine: str = DEFAULT_ENGINE) -> tuple[Party, ...]:
-    """Two honest workers, the second on ``engine``, one that cheats in the way named, and three validators."""
+    """Returns two honest workers, the second on ``engine``, one adversary, and three validators."""
     return (
         Party("worker-1", "worker", jobs_in_flight),
         Party("worker-2", "worker", jobs_in_flight, engine=engine),
@@ -79,7 +79,7 @@ def parties(adversary: str, jobs_in_flight: int, engine: str = DEFAULT_ENGINE) -
 
 
 def faulty_committee(jobs_in_flight: int) -> tuple[Party, ...]:
-    """Two honest workers whose owners can pay for appeals, and four validators, one of them faulty."""
+    """Returns two honest workers whose owners can afford appeals, and four validators, one of them faulty."""
     return (
         Party("worker-1", "worker", jobs_in_flight, purse=APPEAL_MONEY),
         Party("worker-2", "worker", jobs_in_flight, purse=APPEAL_MONEY),

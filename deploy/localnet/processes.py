@@ -1,7 +1,7 @@
-"""The local network's processes: started, watched, started again, and every one of them ended.
+"""Supervision of the local network's processes: started, watched, restarted, and all of them ended.
 
-A supervisor owns its children. Other terminals talk to it through the state folder: ``network.json`` says what runs
-where, and a file ``requests/start-NAME`` asks it to start that service again.
+A supervisor owns its child processes. Other terminals communicate with it through the state folder: ``network.json``
+lists the services with their addresses, and a file ``requests/start-NAME`` asks for a restart of that service.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ GRACE_SECONDS = 5.0
 PR_SET_PDEATHSIG = 1
 
 _UNASKED = range(20_000, 32_768)
-"""Ports below those that an operating system hands out by itself: none is gone before it is bound."""
+"""Ports below the operating system's ephemeral range, so that none is taken before it is bound."""
 _ATTEMPTS = itertools.count(random.SystemRandom().randrange(len(_UNASKED)))
 
-# Children are many and small: one thread each, and freed memory kept rather than returned at every step.
+# Many small processes: one thread each, and freed memory is kept rather than returned at every step.
 CHILD_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MALLOC_MMAP_THRESHOLD_": "268435456",
@@ -46,9 +46,9 @@ CHILD_ENVIRONMENT = {
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """One process: its command, what it adds to the environment, and the HTTP address it serves, if any.
+    """One process: its command, extra environment variables, and the URL it serves, if any.
 
-    ``scratch`` is a folder of its own that is of no use once it has ended: it is removed then.
+    ``scratch`` is a private folder that is removed when the process ends.
     """
 
     name: str
@@ -59,7 +59,7 @@ class ProcessSpec:
 
 
 class Supervisor:
-    """Starts services, restarts them on request, and ends them all on exit, whatever the reason."""
+    """Starts services, restarts them on request, and ends them all on any exit."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -92,7 +92,7 @@ class Supervisor:
         self.write_state()
 
     def serve_requests(self) -> list[str]:
-        """Starts again what other terminals asked for; returns the names."""
+        """Restarts services that other terminals asked for; returns their names."""
         started = []
         for request in sorted((self.root / "requests").glob("start-*")):
             name = request.name.removeprefix("start-")
@@ -104,7 +104,7 @@ class Supervisor:
         return started
 
     def fallen(self) -> list[tuple[str, int]]:
-        """Returns (name, exit status) of services that ended by themselves since the last call."""
+        """Returns (name, exit status) of services that ended unexpectedly since the last call."""
         ended = [
             (name, status)
             for name, child in self.children.items()
@@ -116,15 +116,15 @@ class Supervisor:
         return ended
 
     def status(self, service: ProcessSpec) -> int | None:
-        """The exit status of a service, None while it runs."""
+        """Returns the exit status of a service, or None while it runs."""
         return self.children[service.name].poll()
 
     def output(self, service: ProcessSpec) -> list[str]:
-        """The lines a service has written so far."""
+        """Returns the lines that a service has written so far."""
         return (self.root / "logs" / f"{service.name}.log").read_text(errors="replace").splitlines()
 
     def cpu_seconds(self) -> dict[str, float]:
-        """Processor time that each running service has used, its own children included."""
+        """Returns the processor time used by each running service, child processes included."""
         used: dict[str, float] = {}
         for name, child in self.children.items():
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -134,7 +134,7 @@ class Supervisor:
         return used
 
     def end(self, name: str, grace_seconds: float = GRACE_SECONDS) -> None:
-        """Ends one service: politely first, then for good, with everything it started."""
+        """Ends a service and its child processes: SIGTERM, then SIGKILL after ``grace_seconds``."""
         child = self.children.pop(name, None)
         if child is None:
             return
@@ -150,7 +150,7 @@ class Supervisor:
                 shutil.rmtree(scratch, ignore_errors=True)
 
     def end_all(self) -> None:
-        """Ends every service, last started first; the chain and the queue go last."""
+        """Ends every service, latest first; the chain and the queue end last."""
         for name, child in self.children.items():
             if child.poll() is None and not _is_foundation(self.services[name]):
                 signal_group(child, signal.SIGTERM)
@@ -159,7 +159,7 @@ class Supervisor:
         self.write_state()
 
     def write_state(self) -> None:
-        """Writes ``network.json``: what runs, where, under which process id."""
+        """Writes ``network.json``: the services with their URLs and process ids."""
         state = {
             "supervisor": os.getpid(),
             "services": {
@@ -175,7 +175,7 @@ class Supervisor:
         temporary.rename(self.root / "network.json")
 
     def log_tail(self, name: str, lines: int = 12) -> str:
-        """Returns the end of a service's log, for a sentence about why it fell."""
+        """Returns the last lines of a service's log, for an error message."""
         text = (self.root / "logs" / f"{name}.log").read_text(errors="replace")
         return "\n".join(text.splitlines()[-lines:])
 
@@ -186,25 +186,25 @@ def _is_foundation(service: ProcessSpec) -> bool:
 
 
 def _die_with_parent() -> None:
-    """Asks Linux to end this child when its supervisor dies, even by kill -9."""
+    """Asks Linux to kill this process when its supervisor dies, even by SIGKILL."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """Signals a child and everything it started; one that is gone is left alone."""
+    """Signals a process and its children, if it still exists."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(child.pid, number)
 
 
 def free_port(asked: int | None = None) -> int:
-    """Returns a free TCP port on the loopback interface, to be bound later; not the same one twice.
+    """Returns a free TCP port on the loopback interface, to be bound later; never the same one twice.
 
     Raises:
-        Misconfigured: the port asked for is taken.
+        Misconfigured: the requested port is taken.
     """
     if asked:
         if not _is_free(asked):
-            raise Misconfigured(f"port {asked} is taken; end what listens there, or choose another port")
+            raise Misconfigured(f"port {asked} is taken: end the process that listens there, or choose another port")
         return asked
     ports = (_UNASKED[attempt % len(_UNASKED)] for attempt in _ATTEMPTS)
     return next(port for port in ports if _is_free(port))
@@ -221,7 +221,7 @@ def _is_free(port: int) -> bool:
 
 
 def wait_until_listening(service: ProcessSpec, port: int, supervisor: Supervisor, seconds: float = 60.0) -> None:
-    """Returns once something listens on ``port``; raises ``Unavailable`` with the end of the log where nothing does."""
+    """Waits until ``port`` accepts connections; raises `Unavailable` with the end of the log if it does not."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if supervisor.status(service) is not None:
@@ -233,7 +233,7 @@ def wait_until_listening(service: ProcessSpec, port: int, supervisor: Supervisor
 
 
 def read_state(root: Path) -> dict[str, object] | None:
-    """Returns ``network.json``, or None where no network was started or its supervisor is gone."""
+    """Returns ``network.json``, or None if no network was started or its supervisor is gone."""
     path = root / "network.json"
     if not path.exists():
         return None

@@ -1,6 +1,6 @@
-"""A provider that watches over its worker: what is held against it wrongly it has tried again.
+"""A provider that appeals against fraud verdicts on its worker.
 
-The worker's host has no wallet, so this is the owner's part: the same code as ``assize appeal open``.
+Appeals need the owner's wallet, which the worker's host does not have. Uses the code of ``assize appeal open``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from protocol.node.wallet import Wallet
 
 
 class Provider:
-    """The owner of one worker, with its wallet. ``close`` it."""
+    """The owner of one worker, with its wallet. Call ``close`` at the end."""
 
     def __init__(self, chain: Chain, wallet: Wallet, node: int, journal: Path) -> None:
         self.chain, self.node = chain, node
@@ -24,10 +24,10 @@ class Provider:
         self.sender = Sender(chain, wallet, journal)
 
     def appeal(self, disputes: Disputes) -> list[AppealOpened]:
-        """Appeals against every fraud found in this worker's jobs that nobody appealed against yet.
+        """Appeals against every fraud verdict on this worker's jobs that was not appealed yet.
 
         Raises:
-            Rejected: too late, or too few credits and tokens.
+            Rejected: the challenge period is over, or credits and tokens are insufficient.
         """
         return [
             open_appeal(self.sender, round_, job).carry_out(f"appeal/{round_}/{job}")
@@ -35,5 +35,5 @@ class Provider:
         ]
 
     def close(self) -> None:
-        """Lets go of the key."""
+        """Closes the sender."""
         self.sender.close()

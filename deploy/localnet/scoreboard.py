@@ -1,4 +1,4 @@
-"""What the chain says of a local network, party by party: the live view's figures and the outcome's."""
+"""Figures of a local network by party, folded from the chain, for the live view and the outcome."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ REFUSED = ("fraud", "void")
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """The outcome's figures that follow from the chain; rollouts, and wei."""
+    """The figures of the outcome that follow from the chain: counts of rollouts, and wei."""
 
     rounds: int
     rounds_unsettled: int
@@ -39,7 +39,7 @@ class RunFigures:
 
 
 class Scoreboard:
-    """Folds the chain's events in memory, for one run of known parties."""
+    """In-memory fold of the chain's events, for one run of known parties."""
 
     def __init__(
         self, chain: Chain, run: int, parties: tuple[Party, ...], nodes: dict[str, int], rollouts_per_job: int
@@ -52,7 +52,7 @@ class Scoreboard:
         self.book, self.tail = MemoryBook(), Tail(self.chain)
 
     def refresh(self) -> None:
-        """Folds what is new."""
+        """Folds new events."""
         while blocks := self.tail.poll():
             if isinstance(blocks, Rollback):
                 self._restart()
@@ -60,7 +60,7 @@ class Scoreboard:
                 fold_all(self.book, (log for block in blocks for log in block.logs))
 
     def figures(self) -> Figures:
-        """The live view's figures."""
+        """Returns the figures of the live view."""
         jobs = [job.verdict for job in self.book.all(facts.Job)]
         rounds = [round_.state for round_ in self.book.all(facts.Round) if not round_.parent]
         return Figures(
@@ -74,7 +74,7 @@ class Scoreboard:
         )
 
     def run_figures(self) -> RunFigures:
-        """The outcome's figures."""
+        """Returns the figures of the outcome."""
         rounds = [round_ for round_ in self.book.all(facts.Round) if not round_.parent]
         jobs = list(self.book.all(facts.Job))
         trained = {(each.round, job) for each in self.book.all(facts.Consumption) for job in jobs_in(each.jobs)}
@@ -101,7 +101,7 @@ class Scoreboard:
         return sum(job.verdict == verdict for job in jobs) * self.rollouts_per_job
 
     def _credits(self) -> dict[str, int]:
-        """What each party's node earned, in wei."""
+        """Returns the credits earned by each party's node, in wei."""
         earned = dict.fromkeys(self.nodes.values(), 0)
         for entry in self.book.all(facts.CreditEntry):
             if entry.kind in ("worked", "judged") and entry.node in earned:
@@ -117,7 +117,7 @@ class Scoreboard:
 
 
 def rounds_before_caught(jobs: list[facts.Job], rounds: list[facts.Round], cheats: set[int]) -> int:
-    """How many judged rounds with a cheat's work came before the first that did not accept it. PURE."""
+    """Returns the number of judged rounds with a cheat's work before the first that refused it. PURE."""
     judged = {round_.round for round_ in rounds if round_.state in ("tallied", "settled")}
     theirs = [job for job in jobs if job.node in cheats and job.round in judged]
     caught = {job.round for job in theirs if job.verdict in REFUSED}

