@@ -5,19 +5,17 @@
                       └─ every event tried against the protocol before it is folded
     RPC ──transactions that created the contracts──compared with──> this repository's code
 
-Nothing is read from the database but what is compared: a wrong row cannot excuse itself.
+The database is read only for comparison, so a wrong row cannot excuse itself. `ledger.audit.checks` lists the checks.
 """
 
 from __future__ import annotations
 
-from ledger.audit.code import compare_code
-from ledger.audit.comparison import RawRows, compare_tables
-from ledger.audit.conservation import conserve
+from ledger.audit.audit_state import AuditState, Sources, read_terms
+from ledger.audit.checks import CHECKS, sentences
+from ledger.audit.comparison import RawRows
 from ledger.audit.history import history
 from ledger.audit.replay import conclude, replay
 from ledger.audit.report import Findings, Report
-from ledger.audit.trial import Trial, read_terms
-from ledger.audit.views import Views
 from ledger.store.database import Database, read_position
 from protocol.chain.reading.client import Chain
 from protocol.errors import Unavailable
@@ -29,7 +27,6 @@ def audit(chain: Chain, database: Database) -> Report:
     Raises:
         Unavailable: the RPC or the database does not answer, or the chain was reorganised meanwhile.
     """
-    findings = Findings()
     with database.reading() as connection:
         position = read_position(connection)
         if position.block_number <= chain.deployment.start_block:
@@ -39,24 +36,17 @@ def audit(chain: Chain, database: Database) -> Report:
             raise Unavailable(
                 f"the database stands at a block {block.number} that the chain no longer has; run the audit again"
             )
-        reader = chain.pinned(block)
-        terms = read_terms(reader, chain.deployment)
-        trial = Trial(terms, findings)
-        rows = RawRows(connection, findings)
+        sources = Sources(chain, block, chain.pinned(block), connection)
+        state = AuditState(read_terms(sources.reader, chain.deployment), Findings())
+        rows = RawRows(connection, state.findings)
         for news in history(chain, position.block_number, position.block_hash):
             for log in news.logs:
                 rows.compare(log)
-            replay(trial, news.logs)
+            replay(state, news.logs)
         rows.finish()
-        compare_tables(connection, trial.book, findings)
-    conclude(trial)
-    conserve(trial)
-    _compare_seeds(chain, trial)
-    compare_code(chain, block.number, findings)
-    Views(reader, block.timestamp, trial.book, findings).compare()
-    return Report(chain.chain_id, block.number, "0x" + block.hash.hex(), trial.events, findings.checks())
-
-
-def _compare_seeds(chain: Chain, trial: Trial) -> None:
-    for round_, number, seed in trial.seeds:
-        trial.findings.equal("seeds", "round/block", (round_, number), "seed", seed, chain.block(number).hash)
+        conclude(state)
+        for check in CHECKS.values():
+            for compare in check.compares:
+                compare(state, sources)
+    results = state.findings.results(sentences())
+    return Report(chain.chain_id, block.number, "0x" + block.hash.hex(), state.events, results)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from ledger.audit.trial import Check, Conclusion, Trial
+from ledger.audit.audit_state import AuditCheck, AuditState, Conclusion
 from ledger.book import Book, known
 from ledger.facts import Appeal, Job, Round, Submission
 from ledger.fold.committees import seats_of, verdict_in
@@ -22,66 +22,65 @@ from protocol.chain.events import (
     AppealOpened,
     DepositLocked,
     DepositPaidOut,
-    Event,
     JobsTainted,
     Log,
 )
 from protocol.chain.structs import RoundsTerms
 
 
-def _opened(trial: Trial, log: Log, event: AppealOpened) -> None:
-    round_ = known(trial.book, Round, event.round)
-    job = known(trial.book, Job, event.round, event.job)
-    penalties, seats = trial.terms.penalties, round_.appeal_seats
+def _opened(audit: AuditState, log: Log, event: AppealOpened) -> None:
+    round_ = known(audit.book, Round, event.round)
+    job = known(audit.book, Job, event.round, event.job)
+    penalties, seats = audit.terms.penalties, round_.appeal_seats
     deposit = penalties.appeal_bond + (seats + (seats - 1) // 2) * round_.juror_fee
     for field, stated, due in (
         ("state of its round", round_.state, "tallied"),
         ("within the challenge window", log.timestamp < round_.deadline, True),
         ("appeals offered", seats > 0, True),
         ("appealed before", bool(round_.appealed >> event.job & 1), False),
-        ("number taken", trial.book.find(Round, event.appeal) is not None, False),
+        ("number taken", audit.book.find(Round, event.appeal) is not None, False),
         ("against", event.against.name.lower(), verdict_in(round_.accepted, round_.fraud, event.job)),
         ("node", event.node, job.node),
         ("units", event.units, job.units),
         ("deposit", event.deposit, deposit),
         ("deadline", event.deadline, log.timestamp + round_.draw_seconds),
     ):
-        trial.findings.equal("appeals", "AppealOpened", event.appeal, field, stated, due)
-    trial.due_deposits[event.appeal] += event.deposit
+        audit.findings.equal("appeals", "AppealOpened", event.appeal, field, stated, due)
+    audit.due_deposits[event.appeal] += event.deposit
 
 
-def _deposit_locked(trial: Trial, log: Log, event: DepositLocked) -> None:
-    appeal = known(trial.book, Appeal, event.round)
-    due = trial.due_deposits.pop(event.round, 0)
-    trial.findings.equal("escrow", "DepositLocked", event.round, "amount", event.amount, due)
-    trial.findings.equal("escrow", "DepositLocked", event.round, "owner", event.owner, appeal.appellant)
-    trial.findings.equal("escrow", "DepositLocked", event.round, "run", event.run, appeal.run)
-    trial.due_locks[event.owner, event.run] += event.amount
+def _deposit_locked(audit: AuditState, log: Log, event: DepositLocked) -> None:
+    appeal = known(audit.book, Appeal, event.round)
+    due = audit.due_deposits.pop(event.round, 0)
+    audit.findings.equal("escrow", "DepositLocked", event.round, "amount", event.amount, due)
+    audit.findings.equal("escrow", "DepositLocked", event.round, "owner", event.owner, appeal.appellant)
+    audit.findings.equal("escrow", "DepositLocked", event.round, "run", event.run, appeal.run)
+    audit.due_locks[event.owner, event.run] += event.amount
 
 
-def _deposit_paid_out(trial: Trial, log: Log, event: DepositPaidOut) -> None:
-    appeal = known(trial.book, Appeal, event.round)
-    trial.findings.equal("escrow", "DepositPaidOut", event.round, "run", event.run, appeal.run)
-    trial.concluding(appeal.round).paid_out[event.to] += event.amount
-    trial.due_unlocks[event.to, event.run] += event.amount
+def _deposit_paid_out(audit: AuditState, log: Log, event: DepositPaidOut) -> None:
+    appeal = known(audit.book, Appeal, event.round)
+    audit.findings.equal("escrow", "DepositPaidOut", event.round, "run", event.run, appeal.run)
+    audit.concluding(appeal.round).paid_out[event.to] += event.amount
+    audit.due_unlocks[event.to, event.run] += event.amount
 
 
-def _tainted(trial: Trial, log: Log, event: JobsTainted) -> None:
-    run = known(trial.book, Round, event.round).run
-    trial.findings.equal("appeals", "JobsTainted", event.round, "run", event.run, run)
-    trial.concluding(event.round).tainted |= event.jobs
+def _tainted(audit: AuditState, log: Log, event: JobsTainted) -> None:
+    run = known(audit.book, Round, event.round).run
+    audit.findings.equal("appeals", "JobsTainted", event.round, "run", event.run, run)
+    audit.concluding(event.round).tainted |= event.jobs
 
 
-def _final_verdict(trial: Trial, appeal: Appeal) -> str:
+def _final_verdict(audit: AuditState, appeal: Appeal) -> str:
     """What the appeal's committee found; void where it has not come to a verdict."""
-    tried = known(trial.book, Round, appeal.appeal)
+    tried = known(audit.book, Round, appeal.appeal)
     return verdict_in(tried.accepted, tried.fraud, appeal.job) if tried.state == "tallied" else "void"
 
 
-def _job_settled(trial: Trial, log: Log, event: AppealedJobSettled) -> None:
-    round_ = known(trial.book, Round, event.round)
-    appeal = known(trial.book, Appeal, known(trial.book, Job, event.round, event.job).appeal)
-    verdict, conclusion = _final_verdict(trial, appeal), trial.concluding(event.round)
+def _job_settled(audit: AuditState, log: Log, event: AppealedJobSettled) -> None:
+    round_ = known(audit.book, Round, event.round)
+    appeal = known(audit.book, Appeal, known(audit.book, Job, event.round, event.job).appeal)
+    verdict, conclusion = _final_verdict(audit, appeal), audit.concluding(event.round)
     units = min(appeal.units, round_.max_units) if verdict == "accepted" else 0
     tainted = round_.consumed & 1 << event.job if verdict != "accepted" else 0
     for field, stated, due in (
@@ -93,19 +92,19 @@ def _job_settled(trial: Trial, log: Log, event: AppealedJobSettled) -> None:
         ("paid", event.paid, units * round_.price_per_unit),
         ("tainted", hex(conclusion.tainted), hex(tainted)),
     ):
-        trial.findings.equal("appeals", "round/job", (event.round, event.job), field, stated, due)
+        audit.findings.equal("appeals", "round/job", (event.round, event.job), field, stated, due)
     conclusion.settled = appeal.appeal
-    trial.owe(event.round, event.node, event.paid, fraudulent=int(verdict == "fraud"))
+    audit.owe(event.round, event.node, event.paid, fraudulent=int(verdict == "fraud"))
 
 
-def _canonical(trial: Trial, log: Log, event: AppealedJobSettled) -> None:
+def _canonical(audit: AuditState, log: Log, event: AppealedJobSettled) -> None:
     """A job accepted on appeal was worked under its round's beacon too."""
     if event.verdict.name != "ACCEPTED":
         return
-    first = known(trial.book, Job, event.round, event.job).first_job
-    beacon = known(trial.book, Submission, event.round, first).beacon
-    due = known(trial.book, Round, event.round).beacon
-    trial.findings.equal("beacons", "round/job", (event.round, event.job), "beacon", beacon, due)
+    first = known(audit.book, Job, event.round, event.job).first_job
+    beacon = known(audit.book, Submission, event.round, first).beacon
+    due = known(audit.book, Round, event.round).beacon
+    audit.findings.equal("beacons", "round/job", (event.round, event.job), "beacon", beacon, due)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +136,12 @@ def costs_of(penalties: RoundsTerms, deposit: int, fees: int, share: int, taken:
     return Costs(fees, covered, awarded, forfeited, deposit - fees + covered - forfeited)
 
 
-def _costs(trial: Trial, appeal: Appeal, taken: int, verdict: str, end: str) -> Costs:
-    round_ = known(trial.book, Round, appeal.round)
+def _costs(audit: AuditState, appeal: Appeal, taken: int, verdict: str, end: str) -> Costs:
+    round_ = known(audit.book, Round, appeal.round)
     paid = min(appeal.units, round_.max_units) if verdict == "accepted" else 0
     share = (round_.max_units - paid) * round_.price_per_unit
-    fees = known(trial.book, Round, appeal.appeal).paid
-    return costs_of(trial.terms.penalties, appeal.deposit, fees, share, taken, end)
+    fees = known(audit.book, Round, appeal.appeal).paid
+    return costs_of(audit.terms.penalties, appeal.deposit, fees, share, taken, end)
 
 
 def overturned_by(book: Book, appeal: Appeal) -> list[int]:
@@ -156,14 +155,14 @@ def overturned_by(book: Book, appeal: Appeal) -> list[int]:
     return sorted(sided) if 2 * len(sided) > round_.committee else []
 
 
-def _decided(trial: Trial, log: Log, event: AppealDecided) -> None:
-    appeal = known(trial.book, Appeal, event.appeal)
-    conclusion = trial.conclusions.pop(event.round, Conclusion())
-    verdict = _final_verdict(trial, appeal)
-    decided = known(trial.book, Round, event.appeal).state == "tallied"
+def _decided(audit: AuditState, log: Log, event: AppealDecided) -> None:
+    appeal = known(audit.book, Appeal, event.appeal)
+    conclusion = audit.conclusions.pop(event.round, Conclusion())
+    verdict = _final_verdict(audit, appeal)
+    decided = known(audit.book, Round, event.appeal).state == "tallied"
     end = ("upheld" if verdict == appeal.against else "overturned") if decided else "undecided"
-    overturned = overturned_by(trial.book, appeal) if end == "overturned" else []
-    costs = _costs(trial, appeal, sum(amount for _, amount in conclusion.punished), verdict, end)
+    overturned = overturned_by(audit.book, appeal) if end == "overturned" else []
+    costs = _costs(audit, appeal, sum(amount for _, amount in conclusion.punished), verdict, end)
     for field, stated, due in (
         ("round", event.round, appeal.round),
         ("job", event.job, appeal.job),
@@ -176,35 +175,49 @@ def _decided(trial: Trial, log: Log, event: AppealDecided) -> None:
         ("awarded", event.awarded, costs.awarded),
         ("forfeited", event.forfeited, costs.forfeited),
     ):
-        trial.findings.equal("appeals", "AppealDecided", event.appeal, field, stated, due)
-    _paid_by(trial, event.appeal, conclusion, overturned)
-    _paid_to(trial, appeal, conclusion, costs)
+        audit.findings.equal("appeals", "AppealDecided", event.appeal, field, stated, due)
+    _paid_by(audit, event.appeal, conclusion, overturned)
+    _paid_to(audit, appeal, conclusion, costs)
 
 
-def _paid_by(trial: Trial, number: int, conclusion: Conclusion, overturned: list[int]) -> None:
+def _paid_by(audit: AuditState, number: int, conclusion: Conclusion, overturned: list[int]) -> None:
     punished = tuple(sorted(juror for juror, _ in conclusion.punished))
-    trial.findings.equal("slashes", "appeal", number, "jurors penalised as overturned", punished, tuple(overturned))
+    audit.findings.equal("slashes", "appeal", number, "jurors penalised as overturned", punished, tuple(overturned))
 
 
-def _paid_to(trial: Trial, appeal: Appeal, conclusion: Conclusion, costs: Costs) -> None:
+def _paid_to(audit: AuditState, appeal: Appeal, conclusion: Conclusion, costs: Costs) -> None:
     due = Counter({appeal.appellant: costs.left})
-    due[admin_of(trial.book).treasury] += costs.forfeited
+    due[admin_of(audit.book).treasury] += costs.forfeited
     paid, number = conclusion.paid_out, appeal.appeal
-    trial.findings.equal("escrow", "appeal", number, "deposit paid out", _shown(paid), _shown(due))
+    audit.findings.equal("escrow", "appeal", number, "deposit paid out", _shown(paid), _shown(due))
     awarded = Counter({appeal.appellant: costs.awarded})
-    trial.findings.equal("treasury", "appeal", number, "awarded", _shown(conclusion.awarded), _shown(awarded))
+    audit.findings.equal("treasury", "appeal", number, "awarded", _shown(conclusion.awarded), _shown(awarded))
 
 
 def _shown(amounts: Counter[str]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted((owner, amount) for owner, amount in amounts.items() if amount))
 
 
-APPEALS: dict[type[Event], tuple[Check, ...]] = {
-    AppealOpened: (_opened,),
-    DepositLocked: (_deposit_locked,),
-    DepositPaidOut: (_deposit_paid_out,),
-    JobsTainted: (_tainted,),
-    AppealedJobSettled: (_job_settled, _canonical),
-    AppealDecided: (_decided,),
-}
-"""Type of event to what is tried of it."""
+def _all_decided(audit: AuditState) -> None:
+    for parent in audit.conclusions:
+        audit.findings.equal("appeals", "round", parent, "appeal concluded", "without a decision", "decided")
+
+
+CHECKS = (
+    AuditCheck(
+        "appeals",
+        "every appeal was admissible, its verdict is final, and what it cost is what the rules come to",
+        {
+            AppealOpened: (_opened,),
+            DepositLocked: (_deposit_locked,),
+            DepositPaidOut: (_deposit_paid_out,),
+            JobsTainted: (_tainted,),
+            AppealedJobSettled: (
+                _job_settled,
+                _canonical,
+            ),
+            AppealDecided: (_decided,),
+        },
+        concludes=(_all_decided,),
+    ),
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ledger.audit.trial import Check, Trial, next_due
+from ledger.audit.audit_state import AuditCheck, AuditState, next_due
 from ledger.book import known
 from ledger.facts import Node, Round, Seat
 from ledger.fold.committees import seats_of
@@ -14,7 +14,6 @@ from protocol.chain.events import (
     BondWithdrawn,
     CommitteeRedrawn,
     CreditsGranted,
-    Event,
     KeyRevoked,
     Log,
     NodeRegistered,
@@ -27,70 +26,74 @@ from protocol.chain.events import (
 from protocol.chain.structs import Cause, Role
 
 
-def _required(trial: Trial, log: Log, event: NodeRegistered) -> None:
-    terms = trial.terms.registry
+def required(audit: AuditState, log: Log, event: NodeRegistered) -> None:
+    """Tries the bond and the activation time of a new node."""
+    terms = audit.terms.registry
     bond = terms.validator_bond if event.role is Role.VALIDATOR else terms.bond_per_job * event.capacity
-    trial.findings.equal("amounts", "node", event.node, "bond at registration", event.bond, bond)
+    audit.findings.equal("amounts", "node", event.node, "bond at registration", event.bond, bond)
     active_at = log.timestamp + terms.activation_delay
-    trial.findings.equal("amounts", "node", event.node, "active at", event.active_at, active_at)
+    audit.findings.equal("amounts", "node", event.node, "active at", event.active_at, active_at)
 
 
-def _topped_up(trial: Trial, log: Log, event: BondToppedUp) -> None:
-    bond = known(trial.book, Node, event.node).bond + event.amount
-    trial.findings.equal("amounts", "BondToppedUp", event.node, "bond", event.bond, bond)
+def topped_up(audit: AuditState, log: Log, event: BondToppedUp) -> None:
+    """Tries a bond after it was topped up."""
+    bond = known(audit.book, Node, event.node).bond + event.amount
+    audit.findings.equal("amounts", "BondToppedUp", event.node, "bond", event.bond, bond)
 
 
-def _withdrawal(trial: Trial, log: Log, event: BondWithdrawn) -> None:
-    node = known(trial.book, Node, event.node)
-    free_at = node.retired_at + trial.terms.registry.unbonding_delay
-    trial.findings.equal("amounts", "BondWithdrawn", event.node, "amount", event.amount, node.bond)
-    trial.findings.holds(
+def withdrawal(audit: AuditState, log: Log, event: BondWithdrawn) -> None:
+    """Tries that a withdrawn bond was unbonded, whole and idle."""
+    node = known(audit.book, Node, event.node)
+    free_at = node.retired_at + audit.terms.registry.unbonding_delay
+    audit.findings.equal("amounts", "BondWithdrawn", event.node, "amount", event.amount, node.bond)
+    audit.findings.holds(
         "amounts", "BondWithdrawn", event.node, "unbonded", bool(node.retired_at) and log.timestamp >= free_at
     )
-    trial.findings.equal("amounts", "BondWithdrawn", event.node, "jobs in flight", node.in_flight, 0)
-    trial.findings.equal("amounts", "BondWithdrawn", event.node, "withdrawn before", node.withdrawn, False)
+    audit.findings.equal("amounts", "BondWithdrawn", event.node, "jobs in flight", node.in_flight, 0)
+    audit.findings.equal("amounts", "BondWithdrawn", event.node, "withdrawn before", node.withdrawn, False)
 
 
-def _revoked(trial: Trial, log: Log, event: KeyRevoked) -> None:
-    node = known(trial.book, Node, event.node)
-    trial.findings.equal("amounts", "KeyRevoked", event.node, "key", event.key, node.key)
+def revoked(audit: AuditState, log: Log, event: KeyRevoked) -> None:
+    """Tries that the revoked key was the node's."""
+    node = known(audit.book, Node, event.node)
+    audit.findings.equal("amounts", "KeyRevoked", event.node, "key", event.key, node.key)
 
 
-def _slash(trial: Trial, log: Log, event: NodeSlashed) -> None:
-    node = known(trial.book, Node, event.node)
-    due = DUE[event.cause](trial, event)
+def _slash(audit: AuditState, log: Log, event: NodeSlashed) -> None:
+    node = known(audit.book, Node, event.node)
+    due = DUE[event.cause](audit, event)
     key = (event.round, event.node)
-    trial.findings.equal("slashes", "round/node", key, "amount", event.amount, min(due, node.bond))
-    trial.findings.equal("slashes", "round/node", key, "bond left", event.bond, node.bond - event.amount)
-    trial.findings.equal("slashes", "round/node", key, "owner", event.owner, node.owner)
+    audit.findings.equal("slashes", "round/node", key, "amount", event.amount, min(due, node.bond))
+    audit.findings.equal("slashes", "round/node", key, "bond left", event.bond, node.bond - event.amount)
+    audit.findings.equal("slashes", "round/node", key, "owner", event.owner, node.owner)
 
 
-def _fraud_due(trial: Trial, event: NodeSlashed) -> int:
+def _fraud_due(audit: AuditState, event: NodeSlashed) -> int:
     key = (event.round, event.node)
-    due = next_due(trial.due_slashes, key)
-    trial.findings.holds("slashes", "round/node", key, "for fraud with a quorum", due is not None)
+    due = next_due(audit.due_slashes, key)
+    audit.findings.holds("slashes", "round/node", key, "for fraud with a quorum", due is not None)
     return due or 0
 
 
-def _absence_due(trial: Trial, event: NodeSlashed) -> int:
-    round_ = known(trial.book, Round, event.round)
-    seat = trial.book.find(Seat, event.round, round_.attempt, event.node)
+def _absence_due(audit: AuditState, event: NodeSlashed) -> int:
+    round_ = known(audit.book, Round, event.round)
+    seat = audit.book.find(Seat, event.round, round_.attempt, event.node)
     silent = round_.state == "voting" and seat is not None and seat.state in ("drawn", "committed")
-    punished = trial.absent.setdefault((event.round, round_.attempt), set())
+    punished = audit.absent.setdefault((event.round, round_.attempt), set())
     key = (event.round, round_.attempt, event.node)
-    trial.findings.holds("slashes", "round/attempt/juror", key, "absent, once", silent and event.node not in punished)
+    audit.findings.holds("slashes", "round/attempt/juror", key, "absent, once", silent and event.node not in punished)
     punished.add(event.node)
-    return trial.terms.penalties.absence_penalty
+    return audit.terms.penalties.absence_penalty
 
 
-def _overturned_due(trial: Trial, event: NodeSlashed) -> int:
+def _overturned_due(audit: AuditState, event: NodeSlashed) -> int:
     """Whether the juror was of the overturned majority, the decision will tell."""
-    conclusion = trial.concluding(event.round)
+    conclusion = audit.concluding(event.round)
     conclusion.punished.append((event.node, event.amount))
-    return trial.terms.penalties.overturn_penalty
+    return audit.terms.penalties.overturn_penalty
 
 
-DUE: dict[Cause, Callable[[Trial, NodeSlashed], int]] = {
+DUE: dict[Cause, Callable[[AuditState, NodeSlashed], int]] = {
     Cause.FRAUD: _fraud_due,
     Cause.ABSENCE: _absence_due,
     Cause.OVERTURNED: _overturned_due,
@@ -98,15 +101,15 @@ DUE: dict[Cause, Callable[[Trial, NodeSlashed], int]] = {
 """Cause of a slash to what it costs, before the bond caps it."""
 
 
-def _absences(trial: Trial, log: Log, event: RoundTallied | CommitteeRedrawn | RoundVoided) -> None:
-    round_ = known(trial.book, Round, event.round)
-    if round_.state != "voting" or (isinstance(event, RoundVoided) and trial.expired(log, round_)):
+def _absences(audit: AuditState, log: Log, event: RoundTallied | CommitteeRedrawn | RoundVoided) -> None:
+    round_ = known(audit.book, Round, event.round)
+    if round_.state != "voting" or (isinstance(event, RoundVoided) and audit.expired(log, round_)):
         return
     key = (event.round, round_.attempt)
-    seats = seats_of(trial.book, *key)
+    seats = seats_of(audit.book, *key)
     silent = sorted(seat.juror for seat in seats if seat.state in ("drawn", "committed"))
-    punished = sorted(trial.absent.pop(key, set()))
-    trial.findings.equal(
+    punished = sorted(audit.absent.pop(key, set()))
+    audit.findings.equal(
         "slashes", "round/attempt", key, "jurors penalised for absence", tuple(punished), tuple(silent)
     )
 
@@ -114,33 +117,45 @@ def _absences(trial: Trial, log: Log, event: RoundTallied | CommitteeRedrawn | R
 # The pot of slashed bonds
 
 
-def _swept(trial: Trial, log: Log, event: TreasurySwept) -> None:
+def _swept(audit: AuditState, log: Log, event: TreasurySwept) -> None:
     key = (log.block_number, log.log_index)
-    trial.findings.equal("treasury", "TreasurySwept", key, "amount", event.amount, treasury_of(trial.book).balance)
-    trial.findings.equal("treasury", "TreasurySwept", key, "treasury", event.treasury, admin_of(trial.book).treasury)
+    audit.findings.equal("treasury", "TreasurySwept", key, "amount", event.amount, treasury_of(audit.book).balance)
+    audit.findings.equal("treasury", "TreasurySwept", key, "treasury", event.treasury, admin_of(audit.book).treasury)
 
 
-def _awarded(trial: Trial, log: Log, event: SlashesAwarded) -> None:
-    trial.concluding(event.round).awarded[event.owner] += event.amount
-    trial.due_grants[event.owner, event.round] += event.amount
+def _awarded(audit: AuditState, log: Log, event: SlashesAwarded) -> None:
+    audit.concluding(event.round).awarded[event.owner] += event.amount
+    audit.due_grants[event.owner, event.round] += event.amount
 
 
-def _granted(trial: Trial, log: Log, event: CreditsGranted) -> None:
-    due = trial.due_grants.pop((event.owner, event.round), 0)
-    trial.findings.equal("treasury", "CreditsGranted", (event.owner, event.round), "amount", event.amount, due)
+def _granted(audit: AuditState, log: Log, event: CreditsGranted) -> None:
+    due = audit.due_grants.pop((event.owner, event.round), 0)
+    audit.findings.equal("treasury", "CreditsGranted", (event.owner, event.round), "amount", event.amount, due)
 
 
-BONDS: dict[type[Event], tuple[Check, ...]] = {
-    NodeRegistered: (_required,),
-    BondToppedUp: (_topped_up,),
-    BondWithdrawn: (_withdrawal,),
-    KeyRevoked: (_revoked,),
-    NodeSlashed: (_slash,),
-    RoundTallied: (_absences,),
-    CommitteeRedrawn: (_absences,),
-    RoundVoided: (_absences,),
-    TreasurySwept: (_swept,),
-    SlashesAwarded: (_awarded,),
-    CreditsGranted: (_granted,),
-}
-"""Type of event to what is tried of it."""
+def _all_taken(audit: AuditState) -> None:
+    for (round_, node), slashes in audit.due_slashes.items():
+        audit.findings.equal(
+            "slashes", "round/node", (round_, node), "fraud slashes owed and not taken", len(slashes), 0
+        )
+
+
+def _all_granted(audit: AuditState) -> None:
+    for key, amount in audit.due_grants.items():
+        audit.findings.equal("treasury", "owed", key, "announced and not carried out", amount, 0)
+
+
+CHECKS = (
+    AuditCheck(
+        "slashes",
+        "bonds were slashed exactly for fraud with a quorum, absence and overturned majorities",
+        {NodeSlashed: (_slash,), RoundTallied: (_absences,), CommitteeRedrawn: (_absences,), RoundVoided: (_absences,)},
+        concludes=(_all_taken,),
+    ),
+    AuditCheck(
+        "treasury",
+        "slashed bonds went to the treasury of the time, or to whoever had a verdict overturned",
+        {TreasurySwept: (_swept,), SlashesAwarded: (_awarded,), CreditsGranted: (_granted,)},
+        concludes=(_all_granted,),
+    ),
+)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ledger.audit.report import Findings
+from ledger.audit.audit_state import AuditCheck, AuditState, Sources
 from protocol.chain import abi
 from protocol.chain.reading.client import Chain
 from protocol.chain.rpc import RpcFault, RpcRequest
@@ -19,15 +19,16 @@ BLOCKS_PER_REQUEST = 20
 """Blocks with all their transactions, which are large, sent in one answer."""
 
 
-def compare_code(chain: Chain, block_number: int, findings: Findings) -> None:
+def _compare_code(audit: AuditState, sources: Sources) -> None:
     """Finds the transactions that created the contracts, and compares their code with ``contracts/abi``.
 
     The contracts come right after the deployment's start block, so hardly more than those blocks are read; where one
-    is missing from them, all are, up to ``block_number``.
+    is missing from them, all are, up to the audited one.
 
     Raises:
         Unavailable: the RPC does not answer, or keeps no blocks or receipts so old.
     """
+    chain, block_number, findings = sources.chain, sources.block.number, audit.findings
     missing = chain.deployment.contract_names()
     for address, code in _created(chain, block_number):
         if (name := missing.pop(address, None)) is not None:
@@ -63,3 +64,12 @@ def _answers(chain: Chain, requests: list[RpcRequest]) -> list[Any]:
                 "which the audit of the contracts' code needs; ask one that keeps the whole chain"
             )
     return answers
+
+
+CHECKS = (
+    AuditCheck(
+        "code",
+        "the contracts were created from this repository's code, which all other checks rely on",
+        compares=(_compare_code,),
+    ),
+)

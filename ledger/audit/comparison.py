@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
+from ledger.audit.audit_state import AuditCheck, AuditState, Sources
 from ledger.audit.report import Findings
-from ledger.book import MemoryBook
 from ledger.facts import KINDS, Fact, key_of
 from ledger.store.index import EVENT, event_row
 from ledger.store.rows import row_of
@@ -52,17 +52,6 @@ class RawRows:
         self._next = next(self._rows, None)
 
 
-def compare_tables(connection: Connection, book: MemoryBook, findings: Findings) -> None:
-    """Compares every derived row, field by field, with the fact of the same key in ``book``."""
-    for kind in KINDS:
-        facts = {key_of(fact): fact for fact in book.all(kind)}
-        for row in connection.execute(select(TABLES[kind])):
-            key = tuple(row._mapping[name] for name in kind.KEY)
-            _compare_row(findings, kind, key, row, facts.pop(key, None))
-        for key in facts:
-            findings.equal("tables", snake(kind), key, "row", ABSENT, "one")
-
-
 def _compare_row(findings: Findings, kind: type[Fact], key: tuple[Any, ...], row: Row[Any], fact: Fact | None) -> None:
     if fact is None:
         findings.equal("tables", snake(kind), key, "row", "one", ABSENT)
@@ -70,3 +59,27 @@ def _compare_row(findings: Findings, kind: type[Fact], key: tuple[Any, ...], row
     expected = row_of(fact)
     for field in dataclasses.fields(kind):
         findings.equal("tables", snake(kind), key, field.name, row._mapping[field.name], expected[field.name])
+
+
+def _compare_tables(audit: AuditState, sources: Sources) -> None:
+    """Compares every derived row, field by field, with the fact of the same key in the auditor's book."""
+    for kind in KINDS:
+        facts = {key_of(fact): fact for fact in audit.book.all(kind)}
+        for row in sources.connection.execute(select(TABLES[kind])):
+            key = tuple(row._mapping[name] for name in kind.KEY)
+            _compare_row(audit.findings, kind, key, row, facts.pop(key, None))
+        for key in facts:
+            audit.findings.equal("tables", snake(kind), key, "row", ABSENT, "one")
+
+
+CHECKS = (
+    AuditCheck(
+        "raw events",
+        "the database's raw events are the chain's",
+    ),
+    AuditCheck(
+        "tables",
+        "the database's derived rows are what the events say, field by field",
+        compares=(_compare_tables,),
+    ),
+)

@@ -16,57 +16,58 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from ledger.audit.trial import Trial
+from ledger.audit.audit_state import AuditCheck, AuditState
 from ledger.facts import Credit, Holding, Node, Round, Run, Slash, Sweep
 from ledger.fold.credits import NOBODY
 from ledger.fold.treasury import treasury_of
+from protocol.chain.events import Log, Transfer
 
 
-def conserve(trial: Trial) -> None:
+def _conserve(audit: AuditState) -> None:
     """Adds everything up once all events are folded."""
-    _credits(trial)
-    _bonds(trial)
-    _escrow(trial)
-    _rounds(trial)
-    _all(trial)
-    _tokens(trial)
+    _credits(audit)
+    _bonds(audit)
+    _escrow(audit)
+    _rounds(audit)
+    _all(audit)
+    _tokens(audit)
 
 
-def _credits(trial: Trial) -> None:
-    credits, runs = list(trial.book.all(Credit)), list(trial.book.all(Run))
-    here = trial.terms.deployment.credits
+def _credits(audit: AuditState) -> None:
+    credits, runs = list(audit.book.all(Credit)), list(audit.book.all(Run))
+    here = audit.terms.deployment.credits
     outstanding = _sum(credits, "balance") + _sum(runs, "escrow", "reserved")
     came = _sum(credits, "bought", "granted")
-    _equal(trial, "credits", "free, escrowed and reserved", outstanding, came - _sum(credits, "redeemed"))
-    _equal(trial, "credits", "earned", _sum(credits, "worked", "judged"), _sum(runs, "paid"))
-    _equal(trial, "credits", "granted", _sum(credits, "granted"), treasury_of(trial.book).awarded)
-    holding = trial.book.find(Holding, here)
+    _equal(audit, "credits", "free, escrowed and reserved", outstanding, came - _sum(credits, "redeemed"))
+    _equal(audit, "credits", "earned", _sum(credits, "worked", "judged"), _sum(runs, "paid"))
+    _equal(audit, "credits", "granted", _sum(credits, "granted"), treasury_of(audit.book).awarded)
+    holding = audit.book.find(Holding, here)
     held = holding.tokens if holding else 0
     backed = f"backs {outstanding} credits with {held}"
-    trial.findings.holds("conservation", "Credits", "tokens", backed, held >= outstanding)
+    audit.findings.holds("conservation", "Credits", "tokens", backed, held >= outstanding)
     for credit in credits:
-        _equal(trial, f"credits of {credit.owner}", "tokens redeemed", trial.flows[here, credit.owner], credit.redeemed)
-        _paid_for(trial, credit.owner, here, "credits bought", credit.bought)
-    _equal(trial, "Credits", "tokens paid out", _out(trial, here), _sum(credits, "redeemed"))
-    trial.findings.holds("conservation", "Credits", "tokens", "took what was bought", _in(trial, here) >= came)
+        _equal(audit, f"credits of {credit.owner}", "tokens redeemed", audit.flows[here, credit.owner], credit.redeemed)
+        _paid_for(audit, credit.owner, here, "credits bought", credit.bought)
+    _equal(audit, "Credits", "tokens paid out", _out(audit, here), _sum(credits, "redeemed"))
+    audit.findings.holds("conservation", "Credits", "tokens", "took what was bought", _in(audit, here) >= came)
 
 
-def _bonds(trial: Trial) -> None:
-    nodes, treasury = list(trial.book.all(Node)), treasury_of(trial.book)
-    slashed, posted = _sum(list(trial.book.all(Slash)), "amount"), _sum(nodes, "posted", "topped_up")
+def _bonds(audit: AuditState) -> None:
+    nodes, treasury = list(audit.book.all(Node)), treasury_of(audit.book)
+    slashed, posted = _sum(list(audit.book.all(Slash)), "amount"), _sum(nodes, "posted", "topped_up")
     returned = _sum(nodes, "returned")
-    _equal(trial, "bonds", "posted less slashed and returned", _sum(nodes, "bond"), posted - slashed - returned)
-    _equal(trial, "bonds", "slashed, by node", _sum(nodes, "slashed"), slashed)
-    _equal(trial, "treasury", "slashed", treasury.slashed, slashed)
-    _equal(trial, "treasury", "pot", treasury.balance, slashed - treasury.swept - treasury.awarded)
-    registry = trial.terms.deployment.registry
-    for receiver, tokens in _due_from_registry(trial).items():
-        _equal(trial, "Registry", f"tokens paid to {receiver}", trial.flows[registry, receiver], tokens)
+    _equal(audit, "bonds", "posted less slashed and returned", _sum(nodes, "bond"), posted - slashed - returned)
+    _equal(audit, "bonds", "slashed, by node", _sum(nodes, "slashed"), slashed)
+    _equal(audit, "treasury", "slashed", treasury.slashed, slashed)
+    _equal(audit, "treasury", "pot", treasury.balance, slashed - treasury.swept - treasury.awarded)
+    registry = audit.terms.deployment.registry
+    for receiver, tokens in _due_from_registry(audit).items():
+        _equal(audit, "Registry", f"tokens paid to {receiver}", audit.flows[registry, receiver], tokens)
     for owner, tokens in _posted(nodes).items():
-        _paid_for(trial, owner, registry, "bonds posted", tokens)
+        _paid_for(audit, owner, registry, "bonds posted", tokens)
     paid_out = returned + treasury.swept + treasury.awarded
-    _equal(trial, "Registry", "tokens paid out", _out(trial, registry), paid_out)
-    trial.findings.holds("conservation", "Registry", "tokens", "took what was bonded", _in(trial, registry) >= posted)
+    _equal(audit, "Registry", "tokens paid out", _out(audit, registry), paid_out)
+    audit.findings.holds("conservation", "Registry", "tokens", "took what was bonded", _in(audit, registry) >= posted)
 
 
 def _posted(nodes: list[Node]) -> Counter[str]:
@@ -77,72 +78,88 @@ def _posted(nodes: list[Node]) -> Counter[str]:
     return posted
 
 
-def _paid_for(trial: Trial, owner: str, contract: str, what: str, tokens: int) -> None:
+def _paid_for(audit: AuditState, owner: str, contract: str, what: str, tokens: int) -> None:
     field = f"tokens of {owner} for {what}, {tokens}, came"
-    trial.findings.holds("conservation", "tokens", owner, field, trial.flows[owner, contract] >= tokens)
+    audit.findings.holds("conservation", "tokens", owner, field, audit.flows[owner, contract] >= tokens)
 
 
-def _due_from_registry(trial: Trial) -> Counter[str]:
+def _due_from_registry(audit: AuditState) -> Counter[str]:
     """Receiver to the tokens that bonds returned, sweeps and awards owed it."""
-    due: Counter[str] = Counter({trial.terms.deployment.credits: treasury_of(trial.book).awarded})
-    for node in trial.book.all(Node):
+    due: Counter[str] = Counter({audit.terms.deployment.credits: treasury_of(audit.book).awarded})
+    for node in audit.book.all(Node):
         due[node.owner] += node.returned
-    for sweep in trial.book.all(Sweep):
+    for sweep in audit.book.all(Sweep):
         due[sweep.treasury] += sweep.amount
     return due
 
 
-def _escrow(trial: Trial) -> None:
+def _escrow(audit: AuditState) -> None:
     promised: Counter[int] = Counter()
-    for round_ in trial.book.all(Round):
+    for round_ in audit.book.all(Round):
         promised[round_.run] += round_.reserved
-    for run in trial.book.all(Run):
+    for run in audit.book.all(Run):
         came = run.funded - run.refunded + run.deposited - run.paid_out
-        _equal(trial, f"run {run.run}", "escrow, reserved and paid", run.escrow + run.reserved + run.paid, came)
-        _equal(trial, f"run {run.run}", "reserved by its rounds", run.reserved, promised[run.run])
+        _equal(audit, f"run {run.run}", "escrow, reserved and paid", run.escrow + run.reserved + run.paid, came)
+        _equal(audit, f"run {run.run}", "reserved by its rounds", run.reserved, promised[run.run])
 
 
-def _rounds(trial: Trial) -> None:
+def _rounds(audit: AuditState) -> None:
     covered: Counter[int] = Counter()
-    for round_ in trial.book.all(Round):
+    for round_ in audit.book.all(Round):
         # What its appeals' fees took from a round is what they got.
         covered[round_.parent or round_.round] += round_.covered if round_.parent else -round_.covered
         came, went = (round_.covered, 0) if round_.parent else (0, round_.covered)
         spent = round_.paid + round_.paid_out + round_.released + round_.reserved + went
-        _equal(trial, f"round {round_.round}", "paid, released and reserved", spent, round_.reserve + came)
+        _equal(audit, f"round {round_.round}", "paid, released and reserved", spent, round_.reserve + came)
     for number, difference in covered.items():
-        _equal(trial, f"round {number}", "fees covered for its appeals", difference, 0)
+        _equal(audit, f"round {number}", "fees covered for its appeals", difference, 0)
 
 
-def _all(trial: Trial) -> None:
+def _all(audit: AuditState) -> None:
     """M: what came in is where it should be, or went out."""
-    nodes, credits, runs = list(trial.book.all(Node)), list(trial.book.all(Credit)), list(trial.book.all(Run))
-    treasury = treasury_of(trial.book)
+    nodes, credits, runs = list(audit.book.all(Node)), list(audit.book.all(Credit)), list(audit.book.all(Run))
+    treasury = treasury_of(audit.book)
     deposits = _sum(nodes, "posted", "topped_up") + _sum(credits, "bought")
     bonds = sum(node.bond for node in nodes if not node.retired_at)
     unbonding = sum(node.bond for node in nodes if node.retired_at)
     free, escrow = _sum(credits, "balance"), _sum(runs, "escrow", "reserved")
     withdrawn = _sum(nodes, "returned") + _sum(credits, "redeemed") + treasury.swept
     within = bonds + unbonding + treasury.balance + escrow + free
-    _equal(trial, "all", "bonds, unbonding, treasury, escrow, credits, withdrawn", within + withdrawn, deposits)
+    _equal(audit, "all", "bonds, unbonding, treasury, escrow, credits, withdrawn", within + withdrawn, deposits)
 
 
-def _tokens(trial: Trial) -> None:
-    held = sum(holding.tokens for holding in trial.book.all(Holding))
-    _equal(trial, "tokens", "held by all", held, _out(trial, NOBODY) - _in(trial, NOBODY))
+def _tokens(audit: AuditState) -> None:
+    held = sum(holding.tokens for holding in audit.book.all(Holding))
+    _equal(audit, "tokens", "held by all", held, _out(audit, NOBODY) - _in(audit, NOBODY))
 
 
-def _out(trial: Trial, sender: str) -> int:
-    return sum(value for (each, _), value in trial.flows.items() if each == sender)
+def _out(audit: AuditState, sender: str) -> int:
+    return sum(value for (each, _), value in audit.flows.items() if each == sender)
 
 
-def _in(trial: Trial, receiver: str) -> int:
-    return sum(value for (_, each), value in trial.flows.items() if each == receiver)
+def _in(audit: AuditState, receiver: str) -> int:
+    return sum(value for (_, each), value in audit.flows.items() if each == receiver)
 
 
 def _sum(facts: list[Any], *fields: str) -> int:
     return sum(getattr(fact, field) for fact in facts for field in fields)
 
 
-def _equal(trial: Trial, subject: str, field: str, stored: int, recomputed: int) -> None:
-    trial.findings.equal("conservation", subject, "", field, stored, recomputed)
+def _equal(audit: AuditState, subject: str, field: str, stored: int, recomputed: int) -> None:
+    audit.findings.equal("conservation", subject, "", field, stored, recomputed)
+
+
+def _flow(audit: AuditState, log: Log, event: Transfer) -> None:
+    deployment = audit.terms.deployment
+    if {event.sender, event.to} & {deployment.registry, deployment.credits, NOBODY}:
+        audit.flows[event.sender, event.to] += event.value
+
+
+CHECKS = (
+    AuditCheck(
+        "conservation",
+        "tokens and credits are conserved: bonds, treasury, escrow, balances and what was withdrawn add up",
+        {Transfer: (_flow,)},
+        concludes=(_conserve,),
+    ),
+)

@@ -2,59 +2,122 @@
 
 from __future__ import annotations
 
-from ledger.audit.trial import Check, Trial
+from ledger.audit.audit_state import AuditCheck, AuditState
 from ledger.book import known
-from ledger.facts import Node, Run, RunTerms
+from ledger.facts import Checkpoint, Node, Round, Run, RunTerms
 from ledger.fold.runs import terms_at
 from ledger.fold.treasury import admin_of
-from protocol.chain.events import Event, Log, NodeJoined, Paused, RunClosed, RunOpened, TermsAnnounced, Unpaused
+from protocol.chain.events import (
+    CommitteeDrawn,
+    CommitteeRedrawn,
+    Event,
+    Log,
+    NodeJoined,
+    Paused,
+    RevealStarted,
+    RoundClosed,
+    RoundOpened,
+    RoundTallied,
+    RunClosed,
+    RunOpened,
+    TermsAnnounced,
+    Unpaused,
+)
 
 
-def _offered(trial: Trial, log: Log, event: RunOpened | TermsAnnounced) -> None:
+def _offered(audit: AuditState, log: Log, event: RunOpened | TermsAnnounced) -> None:
     """What the market checked of terms at the opening or the announcement, as far as an auditor relies on it."""
     terms = event.terms
     fees, share = (terms.appeal_seats - 1) * terms.juror_fee, terms.max_units * terms.price_per_unit
     covered = not terms.appeal_seats or fees <= share
     larger = not terms.appeal_seats or terms.appeal_seats >= terms.committee + 2
-    trial.findings.holds("rules", "run", event.run, "a job's share covers an appeal's fees", covered)
-    trial.findings.holds("rules", "run", event.run, "an appeal's committee is larger", larger)
+    audit.findings.holds("rules", "run", event.run, "a job's share covers an appeal's fees", covered)
+    audit.findings.holds("rules", "run", event.run, "an appeal's committee is larger", larger)
 
 
-def _announced(trial: Trial, log: Log, event: TermsAnnounced) -> None:
-    run = known(trial.book, Run, event.run)
-    used = [known(trial.book, RunTerms, event.run, number).rules_hash for number in range(run.announcements + 1)]
-    effective_at = log.timestamp + trial.terms.market.notice_seconds
-    trial.findings.equal("rules", "TermsAnnounced", event.run, "effective at", event.effective_at, effective_at)
-    trial.findings.equal("rules", "TermsAnnounced", event.run, "requester", event.requester, run.requester)
-    trial.findings.equal("rules", "TermsAnnounced", event.run, "of a closed run", run.closed, False)
-    trial.findings.holds("rules", "TermsAnnounced", event.run, "rules new", event.terms.rules_hash not in used)
+def _announced(audit: AuditState, log: Log, event: TermsAnnounced) -> None:
+    run = known(audit.book, Run, event.run)
+    used = [known(audit.book, RunTerms, event.run, number).rules_hash for number in range(run.announcements + 1)]
+    effective_at = log.timestamp + audit.terms.market.notice_seconds
+    audit.findings.equal("rules", "TermsAnnounced", event.run, "effective at", event.effective_at, effective_at)
+    audit.findings.equal("rules", "TermsAnnounced", event.run, "requester", event.requester, run.requester)
+    audit.findings.equal("rules", "TermsAnnounced", event.run, "of a closed run", run.closed, False)
+    audit.findings.holds("rules", "TermsAnnounced", event.run, "rules new", event.terms.rules_hash not in used)
 
 
-def _closed(trial: Trial, log: Log, event: RunClosed) -> None:
-    run = known(trial.book, Run, event.run)
-    trial.findings.equal("rules", "RunClosed", event.run, "requester", event.requester, run.requester)
-    trial.findings.equal("rules", "RunClosed", event.run, "closed before", run.closed, False)
+def _closed(audit: AuditState, log: Log, event: RunClosed) -> None:
+    run = known(audit.book, Run, event.run)
+    audit.findings.equal("rules", "RunClosed", event.run, "requester", event.requester, run.requester)
+    audit.findings.equal("rules", "RunClosed", event.run, "closed before", run.closed, False)
 
 
-def _joined(trial: Trial, log: Log, event: NodeJoined) -> None:
+def _joined(audit: AuditState, log: Log, event: NodeJoined) -> None:
     key = (event.run, event.node)
-    rules = terms_at(trial.book, event.run, log.timestamp).rules_hash
-    trial.findings.equal("rules", "NodeJoined", key, "rules", event.rules_hash, rules)
-    trial.findings.equal("rules", "NodeJoined", key, "role", known(trial.book, Node, event.node).role, "worker")
-    trial.findings.equal("rules", "NodeJoined", key, "run closed", known(trial.book, Run, event.run).closed, False)
+    rules = terms_at(audit.book, event.run, log.timestamp).rules_hash
+    audit.findings.equal("rules", "NodeJoined", key, "rules", event.rules_hash, rules)
+    audit.findings.equal("rules", "NodeJoined", key, "role", known(audit.book, Node, event.node).role, "worker")
+    audit.findings.equal("rules", "NodeJoined", key, "run closed", known(audit.book, Run, event.run).closed, False)
 
 
-def _turned(trial: Trial, log: Log, event: Paused | Unpaused) -> None:
-    before = admin_of(trial.book).paused
-    trial.findings.equal("rules", type(event).__name__, event.pauser, "before", before, isinstance(event, Unpaused))
+def _turned(audit: AuditState, log: Log, event: Paused | Unpaused) -> None:
+    before = admin_of(audit.book).paused
+    audit.findings.equal("rules", type(event).__name__, event.pauser, "before", before, isinstance(event, Unpaused))
 
 
-MARKET: dict[type[Event], tuple[Check, ...]] = {
-    RunOpened: (_offered,),
-    TermsAnnounced: (_offered, _announced),
-    RunClosed: (_closed,),
-    NodeJoined: (_joined,),
-    Paused: (_turned,),
-    Unpaused: (_turned,),
+def _allowed(audit: AuditState, log: Log, event: RoundOpened) -> None:
+    run = known(audit.book, Run, event.run)
+    deadline = log.timestamp + terms_at(audit.book, event.run, log.timestamp).work_seconds
+    audit.findings.equal("rules", "RoundOpened", event.round, "opened while paused", admin_of(audit.book).paused, False)
+    audit.findings.equal("rules", "RoundOpened", event.round, "opened on a closed run", run.closed, False)
+    audit.findings.equal("rules", "RoundOpened", event.round, "deadline", event.deadline, deadline)
+    version = audit.book.find(Checkpoint, event.run, event.policy_version)
+    audit.findings.holds("rules", "RoundOpened", event.round, "policy version published", version is not None)
+
+
+def _windows(
+    audit: AuditState, log: Log, event: RoundClosed | CommitteeDrawn | CommitteeRedrawn | RevealStarted | RoundTallied
+) -> None:
+    """Deadlines follow from the windows that were in effect when the round opened."""
+    round_ = known(audit.book, Round, event.round)
+    start = log.timestamp
+    if isinstance(event, RevealStarted):
+        # The first reveal past the deadline counts from that deadline, and prolongs nothing.
+        start = min(start, round_.deadline)
+    name = WINDOWS[type(event)]
+    deadline = start + getattr(round_, name)
+    audit.findings.equal("rules", type(event).__name__, event.round, "deadline", event.deadline, deadline)
+
+
+WINDOWS: dict[type[Event], str] = {
+    RoundClosed: "draw_seconds",
+    CommitteeRedrawn: "draw_seconds",
+    CommitteeDrawn: "commit_seconds",
+    RevealStarted: "reveal_seconds",
+    RoundTallied: "challenge_seconds",
 }
-"""Type of event to what is tried of it."""
+"""Type of event to the window it begins."""
+
+
+CHECKS = (
+    AuditCheck(
+        "rules",
+        "rounds, joins and deadlines follow the terms in effect, changed with notice; none opened paused",
+        {
+            RunOpened: (_offered,),
+            TermsAnnounced: (
+                _offered,
+                _announced,
+            ),
+            RunClosed: (_closed,),
+            NodeJoined: (_joined,),
+            Paused: (_turned,),
+            Unpaused: (_turned,),
+            RoundOpened: (_allowed,),
+            RoundClosed: (_windows,),
+            CommitteeDrawn: (_windows,),
+            CommitteeRedrawn: (_windows,),
+            RevealStarted: (_windows,),
+            RoundTallied: (_windows,),
+        },
+    ),
+)

@@ -2,39 +2,41 @@
 
 from __future__ import annotations
 
-from ledger.audit.trial import Check, Trial, next_due
+from ledger.audit.audit_state import AuditCheck, AuditState, next_due
+from ledger.audit.bonds import required, revoked, topped_up, withdrawal
 from ledger.audit.verdicts import submitted_jobs
 from ledger.book import known
 from ledger.facts import Credit, Holding, Job, Node, Round, Run, Seat, Submission, Treasury
-from ledger.fold.credits import NOBODY
 from protocol.chain.events import (
+    BondToppedUp,
+    BondWithdrawn,
     CreditsEarned,
     CreditsLocked,
     CreditsUnlocked,
-    Event,
     JurorSettled,
+    KeyRevoked,
     Log,
+    NodeRegistered,
     RoundSettled,
     RoundVoided,
     RunFunded,
     RunRefunded,
     SubmissionSettled,
-    Transfer,
 )
 from protocol.wire.assignments import jobs_in, unpack_leaves
 
 # Work and its pay
 
 
-def _settlement(trial: Trial, log: Log, event: SubmissionSettled) -> None:
-    round_ = known(trial.book, Round, event.round)
+def _settlement(audit: AuditState, log: Log, event: SubmissionSettled) -> None:
+    round_ = known(audit.book, Round, event.round)
     stated = event.accepted | event.fraud | event.void_jobs
-    first = known(trial.book, Job, event.round, jobs_in(stated)[0]).first_job
-    submission = known(trial.book, Submission, event.round, first)
+    first = known(audit.book, Job, event.round, jobs_in(stated)[0]).first_job
+    submission = known(audit.book, Submission, event.round, first)
     jobs = submitted_jobs(submission) & ~round_.appealed
     leaves = [leaf for leaf in unpack_leaves(submission.leaves) if jobs & round_.accepted & 1 << leaf.job]
     units = sum(min(leaf.units, round_.max_units) for leaf in leaves)
-    findings, key = trial.findings, (event.round, first)
+    findings, key = audit.findings, (event.round, first)
     for field, stated_value, due in (
         ("state", round_.state, "tallied"),
         ("challenge window over", log.timestamp >= round_.deadline, True),
@@ -48,85 +50,85 @@ def _settlement(trial: Trial, log: Log, event: SubmissionSettled) -> None:
         ("paid", event.paid, units * round_.price_per_unit),
     ):
         findings.equal("settlements", "round/first job", key, field, stated_value, due)
-    trial.owe(event.round, event.node, event.paid, fraudulent=event.fraud.bit_count())
+    audit.owe(event.round, event.node, event.paid, fraudulent=event.fraud.bit_count())
 
 
-def _fee(trial: Trial, log: Log, event: JurorSettled) -> None:
+def _fee(audit: AuditState, log: Log, event: JurorSettled) -> None:
     """A juror's pay: by agreement with the verdict, or in full where its committee reached no quorum."""
-    round_ = known(trial.book, Round, event.round)
-    seat = known(trial.book, Seat, event.round, round_.attempt, event.juror)
+    round_ = known(audit.book, Round, event.round)
+    seat = known(audit.book, Seat, event.round, round_.attempt, event.juror)
     key = (event.round, round_.attempt, event.juror)
-    trial.findings.equal("fees", "round/attempt/juror", key, "state", seat.state, "revealed")
-    trial.findings.equal("fees", "round/attempt/juror", key, "paid before", seat.paid, 0)
+    audit.findings.equal("fees", "round/attempt/juror", key, "state", seat.state, "revealed")
+    audit.findings.equal("fees", "round/attempt/juror", key, "paid before", seat.paid, 0)
     bits, paid = 0, round_.juror_fee
     if round_.state == "tallied":
         apart = (seat.accept ^ round_.accepted) | (seat.fraud ^ round_.fraud)
         bits = (round_.submitted & ~apart).bit_count()
         paid = round_.juror_fee * bits // round_.submitted.bit_count()
-    trial.findings.equal("fees", "round/attempt/juror", key, "bits", event.bits, bits)
-    trial.findings.equal("fees", "round/attempt/juror", key, "paid", event.paid, paid)
-    trial.owe(event.round, event.juror, event.paid)
+    audit.findings.equal("fees", "round/attempt/juror", key, "bits", event.bits, bits)
+    audit.findings.equal("fees", "round/attempt/juror", key, "paid", event.paid, paid)
+    audit.owe(event.round, event.juror, event.paid)
 
 
-def _earning(trial: Trial, log: Log, event: CreditsEarned) -> None:
+def _earning(audit: AuditState, log: Log, event: CreditsEarned) -> None:
     key = (event.round, event.node)
-    owner = known(trial.book, Node, event.node).owner
-    trial.findings.equal("credits", "round/node", key, "owner paid", event.owner, owner)
-    trial.findings.equal("credits", "round/node", key, "run", event.run, known(trial.book, Round, event.round).run)
-    owed = next_due(trial.due_credits, key) or 0
-    trial.findings.equal("credits", "round/node", key, "amount", event.amount, owed)
+    owner = known(audit.book, Node, event.node).owner
+    audit.findings.equal("credits", "round/node", key, "owner paid", event.owner, owner)
+    audit.findings.equal("credits", "round/node", key, "run", event.run, known(audit.book, Round, event.round).run)
+    owed = next_due(audit.due_credits, key) or 0
+    audit.findings.equal("credits", "round/node", key, "amount", event.amount, owed)
 
 
-def _released(trial: Trial, log: Log, event: RoundSettled | RoundVoided) -> None:
-    round_ = known(trial.book, Round, event.round)
-    trial.findings.equal("amounts", "round", event.round, "released", event.released, round_.reserved)
+def _released(audit: AuditState, log: Log, event: RoundSettled | RoundVoided) -> None:
+    round_ = known(audit.book, Round, event.round)
+    audit.findings.equal("amounts", "round", event.round, "released", event.released, round_.reserved)
 
 
-def _all_settled(trial: Trial, log: Log, event: RoundSettled) -> None:
-    round_ = known(trial.book, Round, event.round)
-    trial.findings.equal("settlements", "round", event.round, "state", round_.state, "tallied")
-    trial.findings.equal("appeals", "round", event.round, "pending at its end", round_.appeals, 0)
+def _all_settled(audit: AuditState, log: Log, event: RoundSettled) -> None:
+    round_ = known(audit.book, Round, event.round)
+    audit.findings.equal("settlements", "round", event.round, "state", round_.state, "tallied")
+    audit.findings.equal("appeals", "round", event.round, "pending at its end", round_.appeals, 0)
     for number in jobs_in(round_.submitted) if not round_.parent else ():
-        job = known(trial.book, Job, event.round, number)
+        job = known(audit.book, Job, event.round, number)
         # A job that was ever appealed is settled by its appeal, and none is pending.
         if not job.appeal:
-            settled = known(trial.book, Submission, event.round, job.first_job).settled
+            settled = known(audit.book, Submission, event.round, job.first_job).settled
             key = (event.round, number)
-            trial.findings.holds("settlements", "round/job", key, "settled with its round", settled)
+            audit.findings.holds("settlements", "round/job", key, "settled with its round", settled)
 
 
 # Escrow and balances
 
 
-def _funded(trial: Trial, log: Log, event: RunFunded) -> None:
-    run = known(trial.book, Run, event.run)
-    trial.findings.equal("amounts", "RunFunded", event.run, "escrow", event.escrow, run.escrow + event.amount)
-    trial.findings.equal("escrow", "RunFunded", event.run, "requester", event.requester, run.requester)
-    trial.findings.equal("escrow", "RunFunded", event.run, "run closed", run.closed, False)
-    trial.due_locks[event.requester, event.run] += event.amount
+def _funded(audit: AuditState, log: Log, event: RunFunded) -> None:
+    run = known(audit.book, Run, event.run)
+    audit.findings.equal("amounts", "RunFunded", event.run, "escrow", event.escrow, run.escrow + event.amount)
+    audit.findings.equal("escrow", "RunFunded", event.run, "requester", event.requester, run.requester)
+    audit.findings.equal("escrow", "RunFunded", event.run, "run closed", run.closed, False)
+    audit.due_locks[event.requester, event.run] += event.amount
 
 
-def _refunded(trial: Trial, log: Log, event: RunRefunded) -> None:
-    run = known(trial.book, Run, event.run)
-    trial.findings.equal("amounts", "RunRefunded", event.run, "escrow", event.escrow, run.escrow - event.amount)
-    trial.findings.holds("amounts", "RunRefunded", event.run, "closed", run.closed)
-    trial.findings.equal("escrow", "RunRefunded", event.run, "requester", event.requester, run.requester)
-    trial.due_unlocks[event.requester, event.run] += event.amount
+def _refunded(audit: AuditState, log: Log, event: RunRefunded) -> None:
+    run = known(audit.book, Run, event.run)
+    audit.findings.equal("amounts", "RunRefunded", event.run, "escrow", event.escrow, run.escrow - event.amount)
+    audit.findings.holds("amounts", "RunRefunded", event.run, "closed", run.closed)
+    audit.findings.equal("escrow", "RunRefunded", event.run, "requester", event.requester, run.requester)
+    audit.due_unlocks[event.requester, event.run] += event.amount
 
 
-def _locked(trial: Trial, log: Log, event: CreditsLocked) -> None:
-    due = trial.due_locks.pop((event.owner, event.run), 0)
-    trial.findings.equal("escrow", "CreditsLocked", (event.owner, event.run), "amount", event.amount, due)
+def _locked(audit: AuditState, log: Log, event: CreditsLocked) -> None:
+    due = audit.due_locks.pop((event.owner, event.run), 0)
+    audit.findings.equal("escrow", "CreditsLocked", (event.owner, event.run), "amount", event.amount, due)
 
 
-def _unlocked(trial: Trial, log: Log, event: CreditsUnlocked) -> None:
-    due = trial.due_unlocks.pop((event.owner, event.run), 0)
-    trial.findings.equal("escrow", "CreditsUnlocked", (event.owner, event.run), "amount", event.amount, due)
+def _unlocked(audit: AuditState, log: Log, event: CreditsUnlocked) -> None:
+    due = audit.due_unlocks.pop((event.owner, event.run), 0)
+    audit.findings.equal("escrow", "CreditsUnlocked", (event.owner, event.run), "amount", event.amount, due)
 
 
-def balances_stand(trial: Trial) -> None:
+def _balances_stand(audit: AuditState) -> None:
     """Tries that no balance, bond, escrow or reserve ever ends below zero."""
-    book, findings = trial.book, trial.findings
+    book, findings = audit.book, audit.findings
     for kind, fields in (
         (Credit, ("balance",)),
         (Node, ("bond", "in_flight")),
@@ -143,22 +145,56 @@ def balances_stand(trial: Trial) -> None:
                 )
 
 
-def _flow(trial: Trial, log: Log, event: Transfer) -> None:
-    deployment = trial.terms.deployment
-    if {event.sender, event.to} & {deployment.registry, deployment.credits, NOBODY}:
-        trial.flows[event.sender, event.to] += event.value
+def _all_earned(audit: AuditState) -> None:
+    for (round_, node), amounts in audit.due_credits.items():
+        audit.findings.equal("credits", "round/node", (round_, node), "credits owed and not earned", sum(amounts), 0)
 
 
-MONEY: dict[type[Event], tuple[Check, ...]] = {
-    SubmissionSettled: (_settlement,),
-    JurorSettled: (_fee,),
-    CreditsEarned: (_earning,),
-    CreditsLocked: (_locked,),
-    CreditsUnlocked: (_unlocked,),
-    RoundSettled: (_released, _all_settled),
-    RoundVoided: (_released,),
-    RunFunded: (_funded,),
-    RunRefunded: (_refunded,),
-    Transfer: (_flow,),
-}
-"""Type of event to what is tried of it."""
+def _all_moved(audit: AuditState) -> None:
+    for dues in (audit.due_locks, audit.due_unlocks, audit.due_deposits):
+        for key, amount in dues.items():
+            audit.findings.equal("escrow", "owed", key, "announced and not carried out", amount, 0)
+
+
+CHECKS = (
+    AuditCheck(
+        "amounts",
+        "every running amount an event names is what the events before it add up to",
+        {
+            NodeRegistered: (required,),
+            BondToppedUp: (topped_up,),
+            BondWithdrawn: (withdrawal,),
+            KeyRevoked: (revoked,),
+            RunFunded: (_funded,),
+            RunRefunded: (_refunded,),
+        },
+        concludes=(_balances_stand,),
+    ),
+    AuditCheck(
+        "escrow",
+        "credits were locked in and paid out of runs and deposits exactly as announced",
+        {
+            CreditsLocked: (_locked,),
+            CreditsUnlocked: (_unlocked,),
+            RoundSettled: (_released,),
+            RoundVoided: (_released,),
+        },
+        concludes=(_all_moved,),
+    ),
+    AuditCheck(
+        "settlements",
+        "every submitted job is settled once, as its verdict says, at units times price",
+        {SubmissionSettled: (_settlement,), RoundSettled: (_all_settled,)},
+    ),
+    AuditCheck(
+        "fees",
+        "every juror earned its fee in proportion to its agreement with the verdict",
+        {JurorSettled: (_fee,)},
+    ),
+    AuditCheck(
+        "credits",
+        "credits were earned exactly where a settlement owed them, by the node's owner",
+        {CreditsEarned: (_earning,)},
+        concludes=(_all_earned,),
+    ),
+)

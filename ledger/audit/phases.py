@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ledger.audit.trial import Check, Trial
+from ledger.audit.audit_state import AuditCheck, AuditState
 from ledger.book import known
 from ledger.facts import Round, Seat
 from ledger.fold.committees import seats_of
@@ -26,136 +26,147 @@ SEED_WINDOWS = (8191, 256)
 """Blocks whose hashes a chain serves: by its history contract, and by the opcode where that is missing or young."""
 
 
-def _submitted(trial: Trial, log: Log, event: Submitted) -> None:
-    _by_deadline(trial, log, event, known(trial.book, Round, event.round))
+def _submitted(audit: AuditState, log: Log, event: Submitted) -> None:
+    _by_deadline(audit, log, event, known(audit.book, Round, event.round))
 
 
-def _closed(trial: Trial, log: Log, event: RoundClosed) -> None:
-    round_ = known(trial.book, Round, event.round)
+def _closed(audit: AuditState, log: Log, event: RoundClosed) -> None:
+    round_ = known(audit.book, Round, event.round)
     whole = round_.submitted.bit_count() == round_.jobs
-    _in_state(trial, event, round_, "open")
-    trial.findings.holds(
+    _in_state(audit, event, round_, "open")
+    audit.findings.holds(
         "phases", "RoundClosed", event.round, "whole or past its deadline", whole or log.timestamp > round_.deadline
     )
 
 
-def _drawn(trial: Trial, log: Log, event: CommitteeDrawn) -> None:
-    round_ = known(trial.book, Round, event.round)
-    _in_state(trial, event, round_, "closed")
-    _by_deadline(trial, log, event, round_)
+def _drawn(audit: AuditState, log: Log, event: CommitteeDrawn) -> None:
+    round_ = known(audit.book, Round, event.round)
+    _in_state(audit, event, round_, "closed")
+    _by_deadline(audit, log, event, round_)
     passed = log.block_number - 1 - round_.close_block
     newest = [log.block_number - 1 - passed % window for window in SEED_WINDOWS]
     held = passed >= 0 and event.seed_block in newest
-    trial.findings.holds("phases", "CommitteeDrawn", event.round, "seed block the newest of its window", held)
+    audit.findings.holds("phases", "CommitteeDrawn", event.round, "seed block the newest of its window", held)
 
 
-def _committed(trial: Trial, log: Log, event: VoteCommitted) -> None:
-    round_ = known(trial.book, Round, event.round)
-    _in_state(trial, event, round_, "voting")
-    _by_deadline(trial, log, event, round_)
-    revealing = (event.round, round_.attempt) in trial.revealing
-    trial.findings.equal("phases", "VoteCommitted", event.round, "votes revealed already", revealing, False)
+def _committed(audit: AuditState, log: Log, event: VoteCommitted) -> None:
+    round_ = known(audit.book, Round, event.round)
+    _in_state(audit, event, round_, "voting")
+    _by_deadline(audit, log, event, round_)
+    revealing = (event.round, round_.attempt) in audit.revealing
+    audit.findings.equal("phases", "VoteCommitted", event.round, "votes revealed already", revealing, False)
 
 
-def _reveal_started(trial: Trial, log: Log, event: RevealStarted) -> None:
-    round_ = known(trial.book, Round, event.round)
+def _reveal_started(audit: AuditState, log: Log, event: RevealStarted) -> None:
+    round_ = known(audit.book, Round, event.round)
     key = (event.round, round_.attempt)
-    seats = _states(trial, round_)
+    seats = _states(audit, round_)
     due = set(seats) == {"committed"} or log.timestamp > round_.deadline
-    _in_state(trial, event, round_, "voting")
-    trial.findings.equal("phases", "RevealStarted", event.round, "started before", key in trial.revealing, False)
-    trial.findings.holds("phases", "RevealStarted", event.round, "all committed or past the deadline", due)
-    trial.revealing.add(key)
+    _in_state(audit, event, round_, "voting")
+    audit.findings.equal("phases", "RevealStarted", event.round, "started before", key in audit.revealing, False)
+    audit.findings.holds("phases", "RevealStarted", event.round, "all committed or past the deadline", due)
+    audit.revealing.add(key)
 
 
-def _revealed(trial: Trial, log: Log, event: VoteRevealed) -> None:
-    round_ = known(trial.book, Round, event.round)
-    _in_state(trial, event, round_, "voting")
-    _by_deadline(trial, log, event, round_)
-    started = (event.round, round_.attempt) in trial.revealing
-    trial.findings.equal("phases", "VoteRevealed", event.round, "committing over", started, True)
+def _revealed(audit: AuditState, log: Log, event: VoteRevealed) -> None:
+    round_ = known(audit.book, Round, event.round)
+    _in_state(audit, event, round_, "voting")
+    _by_deadline(audit, log, event, round_)
+    started = (event.round, round_.attempt) in audit.revealing
+    audit.findings.equal("phases", "VoteRevealed", event.round, "committing over", started, True)
 
 
-def _juror_settled(trial: Trial, log: Log, event: JurorSettled) -> None:
-    round_ = known(trial.book, Round, event.round)
-    trial.settled.setdefault((event.round, round_.attempt), set()).add(event.juror)
+def _juror_settled(audit: AuditState, log: Log, event: JurorSettled) -> None:
+    round_ = known(audit.book, Round, event.round)
+    audit.settled.setdefault((event.round, round_.attempt), set()).add(event.juror)
 
 
-def _counted(trial: Trial, log: Log, event: RoundTallied) -> None:
+def _counted(audit: AuditState, log: Log, event: RoundTallied) -> None:
     """Votes are counted before anybody is paid."""
-    round_ = known(trial.book, Round, event.round)
-    paid = trial.settled.pop((event.round, round_.attempt), set())
-    trial.findings.equal("fees", "RoundTallied", event.round, "jurors paid before the verdict", tuple(sorted(paid)), ())
+    round_ = known(audit.book, Round, event.round)
+    paid = audit.settled.pop((event.round, round_.attempt), set())
+    audit.findings.equal("fees", "RoundTallied", event.round, "jurors paid before the verdict", tuple(sorted(paid)), ())
 
 
-def _paid_in_full(trial: Trial, log: Log, event: RoundSettled | CommitteeRedrawn) -> None:
+def _paid_in_full(audit: AuditState, log: Log, event: RoundSettled | CommitteeRedrawn) -> None:
     """Whoever revealed a verdict was paid, be it nothing."""
-    round_ = known(trial.book, Round, event.round)
-    _equal_jurors(trial, event, round_, _revealed_by(trial, round_))
+    round_ = known(audit.book, Round, event.round)
+    _equal_jurors(audit, event, round_, _revealed_by(audit, round_))
 
 
-def _void(trial: Trial, log: Log, event: RoundVoided) -> None:
+def _void(audit: AuditState, log: Log, event: RoundVoided) -> None:
     """A committee without a quorum is paid; one that never voted, or whose round is ended by force, is not."""
-    round_ = known(trial.book, Round, event.round)
+    round_ = known(audit.book, Round, event.round)
     if round_.state != "voting":
-        return _equal_jurors(trial, event, round_, ())
-    if trial.expired(log, round_) and not trial.settled.get((event.round, round_.attempt)):
+        return _equal_jurors(audit, event, round_, ())
+    if audit.expired(log, round_) and not audit.settled.get((event.round, round_.attempt)):
         return None
-    _over(trial, log, event)
-    return _equal_jurors(trial, event, round_, _revealed_by(trial, round_))
+    _over(audit, log, event)
+    return _equal_jurors(audit, event, round_, _revealed_by(audit, round_))
 
 
-def _over(trial: Trial, log: Log, event: RoundTallied | CommitteeRedrawn | RoundVoided) -> None:
+def _over(audit: AuditState, log: Log, event: RoundTallied | CommitteeRedrawn | RoundVoided) -> None:
     """Nobody may commit or reveal any more."""
-    round_ = known(trial.book, Round, event.round)
-    states, deadline = _states(trial, round_), round_.deadline
+    round_ = known(audit.book, Round, event.round)
+    states, deadline = _states(audit, round_), round_.deadline
     voted = any(state != "drawn" for state in states)
-    if (event.round, round_.attempt) in trial.revealing:
+    if (event.round, round_.attempt) in audit.revealing:
         over = "committed" not in states or log.timestamp > deadline
     else:
         over = log.timestamp > deadline + (round_.reveal_seconds if voted else 0)
-    trial.findings.holds("phases", type(event).__name__, event.round, "voting over", over)
+    audit.findings.holds("phases", type(event).__name__, event.round, "voting over", over)
 
 
-def _states(trial: Trial, round_: Round) -> list[str]:
-    return [seat.state for seat in _seats(trial, round_)]
+def _states(audit: AuditState, round_: Round) -> list[str]:
+    return [seat.state for seat in _seats(audit, round_)]
 
 
-def _revealed_by(trial: Trial, round_: Round) -> tuple[int, ...]:
-    return tuple(sorted(seat.juror for seat in _seats(trial, round_) if seat.state == "revealed"))
+def _revealed_by(audit: AuditState, round_: Round) -> tuple[int, ...]:
+    return tuple(sorted(seat.juror for seat in _seats(audit, round_) if seat.state == "revealed"))
 
 
-def _seats(trial: Trial, round_: Round) -> list[Seat]:
-    return seats_of(trial.book, round_.round, round_.attempt)
+def _seats(audit: AuditState, round_: Round) -> list[Seat]:
+    return seats_of(audit.book, round_.round, round_.attempt)
 
 
 def _equal_jurors(
-    trial: Trial, event: RoundSettled | CommitteeRedrawn | RoundVoided, round_: Round, due: tuple[int, ...]
+    audit: AuditState, event: RoundSettled | CommitteeRedrawn | RoundVoided, round_: Round, due: tuple[int, ...]
 ) -> None:
-    paid = tuple(sorted(trial.settled.pop((event.round, round_.attempt), set())))
-    trial.findings.equal("fees", type(event).__name__, event.round, "jurors paid", paid, due)
+    paid = tuple(sorted(audit.settled.pop((event.round, round_.attempt), set())))
+    audit.findings.equal("fees", type(event).__name__, event.round, "jurors paid", paid, due)
 
 
-def _in_state(trial: Trial, event: Event, round_: Round, due: str) -> None:
-    trial.findings.equal("phases", type(event).__name__, round_.round, "state before", round_.state, due)
+def _in_state(audit: AuditState, event: Event, round_: Round, due: str) -> None:
+    audit.findings.equal("phases", type(event).__name__, round_.round, "state before", round_.state, due)
 
 
-def _by_deadline(trial: Trial, log: Log, event: Event, round_: Round) -> None:
+def _by_deadline(audit: AuditState, log: Log, event: Event, round_: Round) -> None:
     in_time = log.timestamp <= round_.deadline
-    trial.findings.holds("phases", type(event).__name__, round_.round, "by the deadline", in_time)
+    audit.findings.holds("phases", type(event).__name__, round_.round, "by the deadline", in_time)
 
 
-PHASES: dict[type[Event], tuple[Check, ...]] = {
-    Submitted: (_submitted,),
-    RoundClosed: (_closed,),
-    CommitteeDrawn: (_drawn,),
-    VoteCommitted: (_committed,),
-    RevealStarted: (_reveal_started,),
-    VoteRevealed: (_revealed,),
-    JurorSettled: (_juror_settled,),
-    RoundTallied: (_over, _counted),
-    CommitteeRedrawn: (_over, _paid_in_full),
-    RoundSettled: (_paid_in_full,),
-    RoundVoided: (_void,),
-}
-"""Type of event to what is tried of it."""
+CHECKS = (
+    AuditCheck(
+        "phases",
+        "every event came in the phase that allows it, and no phase ended before it might",
+        {
+            Submitted: (_submitted,),
+            RoundClosed: (_closed,),
+            CommitteeDrawn: (_drawn,),
+            VoteCommitted: (_committed,),
+            RevealStarted: (_reveal_started,),
+            VoteRevealed: (_revealed,),
+            JurorSettled: (_juror_settled,),
+            RoundTallied: (
+                _over,
+                _counted,
+            ),
+            CommitteeRedrawn: (
+                _over,
+                _paid_in_full,
+            ),
+            RoundSettled: (_paid_in_full,),
+            RoundVoided: (_void,),
+        },
+    ),
+)

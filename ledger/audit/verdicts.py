@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from ledger.audit.trial import Check, Trial, next_due
+from ledger.audit.audit_state import AuditCheck, AuditState, next_due
 from ledger.book import known
 from ledger.facts import Round, Run, Seat, Submission
 from ledger.fold.committees import seats_of
 from protocol.chain.events import (
     CheckpointPublished,
     CommitteeRedrawn,
-    Event,
     JobsConsumed,
     Log,
     RoundTallied,
@@ -34,31 +33,31 @@ def _union(votes: Sequence[int]) -> int:
     return union
 
 
-def _voters(trial: Trial, round_: Round) -> tuple[list[Seat], int]:
+def _voters(audit: AuditState, round_: Round) -> tuple[list[Seat], int]:
     """The seats that revealed a verdict, and how many make a quorum."""
-    seats = seats_of(trial.book, round_.round, round_.attempt)
+    seats = seats_of(audit.book, round_.round, round_.attempt)
     return [seat for seat in seats if seat.state == "revealed"], (round_.committee + 1) // 2
 
 
-def _verdict(trial: Trial, log: Log, event: RoundTallied) -> None:
-    round_ = known(trial.book, Round, event.round)
-    voters, quorum = _voters(trial, round_)
+def _verdict(audit: AuditState, log: Log, event: RoundTallied) -> None:
+    round_ = known(audit.book, Round, event.round)
+    voters, quorum = _voters(audit, round_)
     accepted = majority([seat.accept & round_.submitted for seat in voters], quorum)
     fraud = majority([seat.fraud & round_.submitted for seat in voters], quorum)
-    trial.findings.equal("tallies", "round", event.round, "state at the tally", round_.state, "voting")
-    trial.findings.holds("tallies", "round", event.round, "quorum", len(voters) >= quorum)
-    trial.findings.equal("tallies", "round", event.round, "accepted", hex(event.accepted), hex(accepted))
-    trial.findings.equal("tallies", "round", event.round, "fraud", hex(event.fraud), hex(fraud))
+    audit.findings.equal("tallies", "round", event.round, "state at the tally", round_.state, "voting")
+    audit.findings.holds("tallies", "round", event.round, "quorum", len(voters) >= quorum)
+    audit.findings.equal("tallies", "round", event.round, "accepted", hex(event.accepted), hex(accepted))
+    audit.findings.equal("tallies", "round", event.round, "fraud", hex(event.fraud), hex(fraud))
 
 
-def _canonical(trial: Trial, log: Log, event: RoundTallied) -> None:
-    round_ = known(trial.book, Round, event.round)
+def _canonical(audit: AuditState, log: Log, event: RoundTallied) -> None:
+    round_ = known(audit.book, Round, event.round)
     for job in jobs_in(round_.submitted):
-        submission = trial.book.find(Submission, event.round, job)
+        submission = audit.book.find(Submission, event.round, job)
         if submission is None or not submitted_jobs(submission) & event.accepted:
             continue
         key = (event.round, submission.node)
-        trial.findings.equal("beacons", "round/node", key, "beacon of accepted jobs", submission.beacon, round_.beacon)
+        audit.findings.equal("beacons", "round/node", key, "beacon of accepted jobs", submission.beacon, round_.beacon)
 
 
 def submitted_jobs(submission: Submission) -> int:
@@ -66,39 +65,39 @@ def submitted_jobs(submission: Submission) -> int:
     return bitmap_of(leaf.job for leaf in unpack_leaves(submission.leaves))
 
 
-def _without_quorum(trial: Trial, log: Log, event: CommitteeRedrawn) -> None:
-    round_ = known(trial.book, Round, event.round)
-    voters, quorum = _voters(trial, round_)
-    trial.findings.holds("tallies", "round", event.round, "quorum missing", len(voters) < quorum)
-    trial.findings.equal("tallies", "round", event.round, "state at the redraw", round_.state, "voting")
-    trial.findings.equal("tallies", "round", event.round, "attempt", event.attempt, round_.attempt + 1)
+def _without_quorum(audit: AuditState, log: Log, event: CommitteeRedrawn) -> None:
+    round_ = known(audit.book, Round, event.round)
+    voters, quorum = _voters(audit, round_)
+    audit.findings.holds("tallies", "round", event.round, "quorum missing", len(voters) < quorum)
+    audit.findings.equal("tallies", "round", event.round, "state at the redraw", round_.state, "voting")
+    audit.findings.equal("tallies", "round", event.round, "attempt", event.attempt, round_.attempt + 1)
 
 
-def _no_verdict(trial: Trial, log: Log, event: RoundVoided) -> None:
+def _no_verdict(audit: AuditState, log: Log, event: RoundVoided) -> None:
     """A round ends void where nothing came in, nobody drew in time, a quorum is missing twice, or by force."""
-    round_ = known(trial.book, Round, event.round)
-    voters, quorum = _voters(trial, round_)
+    round_ = known(audit.book, Round, event.round)
+    voters, quorum = _voters(audit, round_)
     late = log.timestamp > round_.deadline
     void = {
         "open": late and not round_.submitted,
         "closed": late,
         "voting": round_.attempt == 1 and len(voters) < quorum,
     }.get(round_.state, False)
-    ended = void or (round_.state in ("open", "closed", "voting") and trial.expired(log, round_))
-    trial.findings.holds("tallies", "round", event.round, "void for a reason", ended)
+    ended = void or (round_.state in ("open", "closed", "voting") and audit.expired(log, round_))
+    audit.findings.holds("tallies", "round", event.round, "void for a reason", ended)
 
 
-def _published(trial: Trial, log: Log, event: CheckpointPublished) -> None:
-    present = known(trial.book, Run, event.run).version
-    trial.findings.holds("consumption", "run/version", (event.run, event.version), "newer", event.version > present)
+def _published(audit: AuditState, log: Log, event: CheckpointPublished) -> None:
+    present = known(audit.book, Run, event.run).version
+    audit.findings.holds("consumption", "run/version", (event.run, event.version), "newer", event.version > present)
     for part in event.consumed:
-        trial.due_jobs.setdefault((part.round, event.run), deque()).append(part.jobs)
+        audit.due_jobs.setdefault((part.round, event.run), deque()).append(part.jobs)
 
 
-def _consumed(trial: Trial, log: Log, event: JobsConsumed) -> None:
-    round_ = known(trial.book, Round, event.round)
-    named = next_due(trial.due_jobs, (event.round, event.run)) or 0
-    findings, key = trial.findings, event.round
+def _consumed(audit: AuditState, log: Log, event: JobsConsumed) -> None:
+    round_ = known(audit.book, Round, event.round)
+    named = next_due(audit.due_jobs, (event.round, event.run)) or 0
+    findings, key = audit.findings, event.round
     findings.equal("consumption", "round", key, "jobs marked", hex(event.jobs), hex(named))
     findings.equal("consumption", "round", key, "run", event.run, round_.run)
     findings.equal("consumption", "round", key, "consumed, not accepted", hex(event.jobs & ~round_.accepted), "0x0")
@@ -107,11 +106,26 @@ def _consumed(trial: Trial, log: Log, event: JobsConsumed) -> None:
     findings.holds("consumption", "round", key, "verdict stands", judged)
 
 
-VERDICTS: dict[type[Event], tuple[Check, ...]] = {
-    RoundTallied: (_verdict, _canonical),
-    CommitteeRedrawn: (_without_quorum,),
-    RoundVoided: (_no_verdict,),
-    CheckpointPublished: (_published,),
-    JobsConsumed: (_consumed,),
-}
-"""Type of event to what is tried of it."""
+def _marked(audit: AuditState) -> None:
+    for (round_, run), jobs in audit.due_jobs.items():
+        audit.findings.equal("consumption", "round/run", (round_, run), "checkpoints without a mark", len(jobs), 0)
+
+
+CHECKS = (
+    AuditCheck(
+        "tallies",
+        "every verdict is the majority of its revealed votes, bit by bit, with a quorum",
+        {RoundTallied: (_verdict,), CommitteeRedrawn: (_without_quorum,), RoundVoided: (_no_verdict,)},
+    ),
+    AuditCheck(
+        "beacons",
+        "every accepted job was worked under the hash of its round's opening block",
+        {RoundTallied: (_canonical,)},
+    ),
+    AuditCheck(
+        "consumption",
+        "every job trained on was accepted, and none twice",
+        {CheckpointPublished: (_published,), JobsConsumed: (_consumed,)},
+        concludes=(_marked,),
+    ),
+)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
+from ledger.audit.audit_state import AuditCheck, AuditState, Sources
 from ledger.audit.report import Findings
 from ledger.book import MemoryBook, known
 from ledger.facts import Appeal, Checkpoint, Credit, Holding, Job, Membership, Node, Round, Run, RunTerms, Slot
@@ -215,3 +216,16 @@ class Views:
 
     def _equal(self, subject: str, key: object, field: str, stored: object, recomputed: object) -> None:
         self._findings.equal("views", subject, key, field, stored, recomputed)
+
+
+def _compare_views(audit: AuditState, sources: Sources) -> None:
+    Views(sources.reader, sources.block.timestamp, audit.book, audit.findings).compare()
+
+
+CHECKS = (
+    AuditCheck(
+        "views",
+        "the contracts' own views at the audited block are what the events say",
+        compares=(_compare_views,),
+    ),
+)

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any
@@ -105,8 +104,14 @@ def key_of(fact: Fact) -> tuple[int | str, ...]:
     return keys_of(type(fact))(fact)
 
 
-@functools.cache
 def keys_of(kind: type[Any]) -> Callable[[Any], tuple[int | str, ...]]:
-    """What takes the key of a fact of this kind."""
-    read = attrgetter(*kind.KEY)
-    return read if len(kind.KEY) > 1 else lambda fact: (read(fact),)
+    """Returns the function that reads the key of a fact of this kind."""
+    return _KEY_READERS[kind]
+
+
+def _key_reader(names: tuple[str, ...]) -> Callable[[Any], tuple[int | str, ...]]:
+    read: Callable[[Any], Any] = attrgetter(*names)
+    return read if len(names) > 1 else lambda fact: (read(fact),)
+
+
+_KEY_READERS = {kind: _key_reader(kind.KEY) for kind in KINDS}

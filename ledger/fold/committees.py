@@ -84,8 +84,11 @@ def _revealed(book: Book, log: Log, event: VoteRevealed) -> None:
         )
     )
     service = known(book, Service, event.juror)
-    spoke = {"abstained": service.abstained + 1} if vote.abstains else {"revealed": service.revealed + 1}
-    book.put(replace(service, silent=service.silent - 1, **spoke))
+    service = replace(service, silent=service.silent - 1)
+    if vote.abstains:
+        book.put(replace(service, abstained=service.abstained + 1))
+    else:
+        book.put(replace(service, revealed=service.revealed + 1))
 
 
 def _tallied(book: Book, log: Log, event: RoundTallied) -> None:

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, select
 from ledger.fold import fold_all
 from ledger.store.database import Database, move, read_position
 from ledger.store.records import decode_event, encode_event
-from ledger.store.rows import rows_of
+from ledger.store.rows import Values, rows_of
 from ledger.store.stored_book import Held, StoredBook, forget_undoing, nothing_held, undo
 from ledger.store.tables import EventRow
 from protocol.chain.events import Event, Log
@@ -101,7 +101,7 @@ def record(connection: Connection, blocks: Iterable[BlockEvents], oldest: int, h
     ``held`` is what is known of the derived tables.
     """
     rows, book = rows_of(EVENT, connection.dialect), StoredBook(connection, held)
-    events = []
+    events: list[Values] = []
     for block in blocks:
         events += map(event_values, block.logs)
         book.begin_block(block.block.number, undoable=block.block.number > oldest)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Connection, Dialect, Row, Table, bindparam, select
@@ -19,6 +20,7 @@ from ledger.facts import Fact
 from ledger.store.tables import TABLES
 
 Convert = Callable[[Any], Any]
+Values = tuple[Any, ...]
 
 TOGETHER = 50
 """Rows in one statement of SQLite: what it costs to go from one statement to the next is a quarter of an insert."""
@@ -33,14 +35,14 @@ class Rows:
         self._key_places = [self._names.index(name) for name in self._keys]
         types = {column.name: column.type.dialect_impl(dialect) for column in table.columns}
         writes = {name: kind.bind_processor(dialect) for name, kind in types.items()}
-        self.of_fact = _written_out([f"it.{name}" for name in self._names], writes.values())
-        """A fact, or what has its fields, as the driver takes it."""
-        self.key = _written_out(_places(self._keys), [writes[name] for name in self._keys])
-        """The values of a key, as the driver takes them."""
+        self.of_fact = converted(getting(self._names), writes.values())
+        """Converts a fact, or a value with the same fields, to what the driver takes."""
+        self.key = converted(tuple, [writes[name] for name in self._keys])
+        """Converts the values of a key to what the driver takes."""
         reads = {name: kind.result_processor(dialect, None) for name, kind in types.items()}
-        self.key_back = _written_out(_places(self._keys), [reads[name] for name in self._keys])
-        """The key that ``key`` made this of."""
-        self._read = _written_out(_places(types), reads.values())
+        self.key_back = converted(tuple, [reads[name] for name in self._keys])
+        """Converts a key back from what the driver takes."""
+        self._read = converted(tuple, reads.values())
         insert = inserting(dialect)(table)
         changing = {name: insert.excluded[name] for name in self._names if name not in self._keys}
         upsert = insert.on_conflict_do_update(index_elements=self._keys, set_=changing)
@@ -131,17 +133,23 @@ def inserting(dialect: Dialect) -> Callable[[Table], Any]:
     return postgresql.insert if dialect.name == "postgresql" else sqlite.insert
 
 
-def _places(names: Iterable[str]) -> list[str]:
-    return [f"it[{place}]" for place, _ in enumerate(names)]
+def converted(values: Callable[[Any], Values], converts: Iterable[Convert | None]) -> Callable[[Any], Values]:
+    """Returns a function that applies a conversion to each value in its place; None leaves the value as it is."""
+    needed = [(place, convert) for place, convert in enumerate(converts) if convert is not None]
+    if not needed:
+        return values
+
+    def convert_all(source: Any) -> Values:
+        row = list(values(source))
+        for place, convert in needed:
+            row[place] = convert(row[place])
+        return tuple(row)
+
+    return convert_all
 
 
-def _written_out(sources: Iterable[str], converts: Iterable[Convert | None]) -> Callable[[Any], tuple[Any, ...]]:
-    """Writes the conversion of a whole row out and compiles it: half the time of a loop over its columns.
-
-    lambda it: (it.holder, convert1(it.tokens),)
-    """
-    made = list(converts)
-    names = {f"convert{place}": convert for place, convert in enumerate(made)}
-    parts = [f"convert{place}({source})" if made[place] else source for place, source in enumerate(sources)]
-    together: Callable[[Any], tuple[Any, ...]] = eval(f"lambda it: ({', '.join(parts)},)", names)
-    return together
+def getting(names: Sequence[str]) -> Callable[[Any], Values]:
+    """Returns a function that reads these attributes of an object, as one tuple."""
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda source: tuple([getattr(source, name) for name in names])

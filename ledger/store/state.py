@@ -10,7 +10,6 @@ The text is that of the database: integers in decimal, bitmaps and bytes in hexa
 from __future__ import annotations
 
 import dataclasses
-import functools
 import hashlib
 import json
 from collections.abc import Callable, Iterable
@@ -84,11 +83,17 @@ _CODECS: dict[Any, Codec] = {
 }
 
 
-@functools.cache
-def codecs(kind: type[Fact]) -> dict[str, Codec]:
-    """How each field of a kind is written and read."""
+def codecs(kind: type[Any]) -> dict[str, Codec]:
+    """Returns, for each field of a kind of fact, the functions that write and read it as text."""
+    return _BY_KIND[kind]
+
+
+def _codecs(kind: type[Any]) -> dict[str, Codec]:
     hints = get_type_hints(kind, include_extras=True)
     return {field.name: _CODECS[hints[field.name]] for field in dataclasses.fields(kind)}
+
+
+_BY_KIND = {kind: _codecs(kind) for kind in KINDS}
 
 
 def table_state(facts: Iterable[Fact]) -> TableState:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ledger.audit import audit
-from ledger.audit.report import Finding, Report
+from ledger.audit.report import Discrepancy, Report
 from ledger.store.database import Database
 from ledger.store.tables import TABLES
 from protocol.chain.reading.client import Chain
@@ -23,7 +23,7 @@ def change(database: Database, statement: str) -> None:
     connection.close()
 
 
-def findings(report: Report) -> list[Finding]:
+def findings(report: Report) -> list[Discrepancy]:
     return [finding for check in report.checks for finding in check.findings]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ledger.audit import audit
-from ledger.audit.report import Finding
+from ledger.audit.report import Discrepancy
 from ledger.store.database import Database
 from ledger.store.index import sync
 from protocol.chain import abi
@@ -25,7 +25,7 @@ FAUCET_CAP = (10**24).to_bytes(10, "big")
 """Most token wei of the faucet for one address, as the code has it."""
 
 
-def named(anvil: Anvil, deployment: Deployment, directory: Path) -> list[Finding]:
+def named(anvil: Anvil, deployment: Deployment, directory: Path) -> list[Discrepancy]:
     with (
         closing(Chain(anvil.url, deployment)) as chain,
         closing(Database(directory / "l.sqlite", deployment)) as database,

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ledger.audit.conservation import conserve
+from ledger.audit.audit_state import AuditState, read_terms
+from ledger.audit.checks import sentences
 from ledger.audit.history import history
 from ledger.audit.replay import conclude, replay
 from ledger.audit.report import Findings
-from ledger.audit.trial import Trial, read_terms
 from protocol.chain.events import (
     AppealDecided,
     AppealedJobSettled,
@@ -68,11 +68,10 @@ def told(chain: Chain) -> list[Log]:
 def tried(chain: Chain, logs: list[Log]) -> set[str]:
     """The names of the checks that fail on ``logs``."""
     reader = chain.latest()
-    trial = Trial(read_terms(reader, chain.deployment), Findings())
-    replay(trial, logs)
-    conclude(trial)
-    conserve(trial)
-    return {check.name for check in trial.findings.checks() if check.wrong}
+    state = AuditState(read_terms(reader, chain.deployment), Findings())
+    replay(state, logs)
+    conclude(state)
+    return {check.name for check in state.findings.results(sentences()) if check.wrong}
 
 
 def changed(logs: list[Log], kind: type[Event], change: Change, where: Callable[[Any], bool] = bool) -> list[Log]:

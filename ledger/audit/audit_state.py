@@ -1,17 +1,21 @@
-"""The state of one replay: the auditor's own book, and what has been announced but not yet carried out."""
+"""State of one audit: the auditor's own book, announcements still to be carried out, and the form of a check."""
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from sqlalchemy import Connection
 
 from ledger.audit.report import Findings
 from ledger.book import MemoryBook
 from ledger.facts import Round
+from protocol.chain.block import Block
 from protocol.chain.deployment import Deployment
-from protocol.chain.events import Log
+from protocol.chain.events import Event, Log
+from protocol.chain.reading.client import Chain
 from protocol.chain.reading.contracts import Reader
 from protocol.chain.structs import MarketTerms, RegistryTerms, RoundsTerms
 
@@ -48,8 +52,8 @@ class Conclusion:
 
 
 @dataclass(slots=True)
-class Trial:
-    """What a replay knows.
+class AuditState:
+    """Everything a replay has learned so far.
 
     due_credits   (round, node) to credits announced by settlements and not yet earned, one after another
     due_slashes   (round, node) to fraud slashes announced and not yet taken, in wei before the bond caps them
@@ -110,5 +114,37 @@ def next_due(dues: dict[tuple[int, int], deque[int]], key: tuple[int, int]) -> i
     return due
 
 
-Check = Callable[[Trial, Log, Any], None]
+Try = Callable[[AuditState, Log, Any], None]
 """Tries one event against the book as it stands before that event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """Everything besides events that an audit compares: the database, and the chain pinned to the audited block."""
+
+    chain: Chain
+    block: Block
+    reader: Reader
+    connection: Connection
+
+
+@dataclass(frozen=True, slots=True)
+class AuditCheck:
+    """One property that an audit shows.
+
+    Its functions count comparisons with ``audit.findings`` under ``name``, or under another check's name where one
+    event bears on both.
+
+    Args:
+        name: name in reports.
+        shows: sentence that is true if the check holds.
+        events: event type to the functions that try such an event before it is folded.
+        concludes: functions called once all events are folded.
+        compares: functions called after those, with the database and the contracts' views.
+    """
+
+    name: str
+    shows: str
+    events: Mapping[type[Event], tuple[Try, ...]] = field(default_factory=dict)
+    concludes: tuple[Callable[[AuditState], None], ...] = ()
+    compares: tuple[Callable[[AuditState, Sources], None], ...] = ()
