@@ -1,7 +1,7 @@
 """Seeded sampling on torch tensors, equal to ``protocol.wire.sampling`` to the last bit on any device.
 
-A compiled loop does the work on CPUs (``protocol.tensor.noise_kernel``), a triton kernel on CUDA
-(``protocol.tensor.noise_triton``). Tensors on a device without a kernel make a round trip through the CPU; a CPU
+A compiled loop does the work on CPUs (``protocol.tensor.kernels.noise_cpu``), a triton kernel on CUDA
+(``protocol.tensor.kernels.noise_cuda``). Tensors on a device without a kernel make a round trip through the CPU; a CPU
 without numba runs the definition itself.
 
 Axes: B rows, V vocabulary, K key words (2).
@@ -19,7 +19,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from protocol.tensor.compiled import kernels
+from protocol.tensor.kernels.compiled import kernels
 from protocol.wire import sampling
 
 
@@ -74,10 +74,10 @@ def _triton() -> Any | None:
     if not (os.environ.get("CC") or shutil.which("clang") or shutil.which("gcc")):
         return None
     try:
-        from protocol.tensor import noise_triton
+        from protocol.tensor.kernels import noise_cuda
     except ImportError:
         return None
-    return noise_triton
+    return noise_cuda
 
 
 @functools.cache

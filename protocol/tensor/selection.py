@@ -105,12 +105,12 @@ def cut(hidden_NH: Tensor, lengths: Sequence[int]) -> Chunks:
 
 def select(chunks: Chunks, wanted: int | I64) -> Selected:
     """Returns the ``wanted`` entries of each chunk (or of all) largest in magnitude, or all it has. Needs numba."""
-    from protocol.tensor import selection_kernel
+    from protocol.tensor.kernels import selection_cpu
 
     counts_C = np.minimum(wanted, (chunks.stops_C - chunks.starts_C) * chunks.hidden)
     shape = len(counts_C), int(np.max(wanted, initial=1))
     selected = Selected(np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64), counts_C)
     starts_C, stops_C = chunks.starts_C * chunks.hidden, chunks.stops_C * chunks.hidden
     bits_N = chunks.bits_NH.numpy().reshape(-1)
-    selection_kernel.select(bits_N, starts_C, stops_C, counts_C, selected.positions_CE, selected.bits_CE)
+    selection_cpu.select(bits_N, starts_C, stops_C, counts_C, selected.positions_CE, selected.bits_CE)
     return selected

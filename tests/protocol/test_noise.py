@@ -15,7 +15,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.tensor import noise, noise_kernel
+from protocol.tensor import noise
+from protocol.tensor.kernels import noise_cpu
 from protocol.wire import sampling
 
 torch.set_num_threads(1)
@@ -36,8 +37,8 @@ def gumbel_of(bits: np.ndarray) -> torch.Tensor:
     counters = -(-len(bits) // 4)
     words_WS = np.ascontiguousarray(np.resize(bits, 4 * counters).view(np.int32).reshape(counters, 4).T)
     t_WS, noise_V = np.empty((4, counters), np.float32), np.zeros(len(bits), np.float32)
-    noise_kernel.fold(counters, words_WS, t_WS)
-    noise_kernel.add(noise_V, np.float32(1), counters, words_WS, t_WS, noise._lines())
+    noise_cpu.fold(counters, words_WS, t_WS)
+    noise_cpu.add(noise_V, np.float32(1), counters, words_WS, t_WS, noise._lines())
     return torch.from_numpy(noise_V)
 
 
@@ -150,7 +151,8 @@ def test_the_kernel_for_cuda_agrees_with_the_reference_to_the_bit_when_interpret
 INTERPRETED = """
 import numpy as np
 import torch
-from protocol.tensor import noise, noise_triton
+from protocol.tensor import noise
+from protocol.tensor.kernels import noise_cuda
 from protocol.wire import sampling
 
 keys, positions = sampling.noise_keys(b"\\x05" * 32, range(3)), np.array([0, 2**32 - 1, 77])
@@ -159,7 +161,7 @@ for vocab in (1, 64, 1023, 1024, 1025, 5000):
     logits = torch.randn(3, vocab)
     expected = logits.numpy() + temperatures[:, None] * sampling.gumbel_noise(keys, positions, vocab)
     rows = (torch.from_numpy(array) for array in (keys.astype(np.int64), positions, temperatures))
-    noise_triton.perturb_rows(logits, *rows, table)
+    noise_cuda.perturb_rows(logits, *rows, table)
     assert np.array_equal(logits.numpy().view(np.uint32), expected.view(np.uint32)), vocab
 """
 

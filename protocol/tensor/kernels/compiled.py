@@ -25,12 +25,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @functools.cache
 def kernels(name: str) -> Any | None:
-    """Returns the module ``protocol.tensor.<name>_kernel``, or ``None`` if numba does not load on this host."""
+    """Returns the module ``protocol.tensor.kernels.<name>_cpu``, or ``None`` if numba does not load on this host."""
     try:
         import numba  # noqa: F401
     except ImportError:
         return None
-    return importlib.import_module(f"protocol.tensor.{name}_kernel")
+    return importlib.import_module(f"protocol.tensor.kernels.{name}_cpu")
 
 
 def compiled(signature: str) -> Callable[[Function], Function]:
