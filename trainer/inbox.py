@@ -9,29 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import structlog
 
-from protocol.chain.events import (
-    AppealedJobSettled,
-    AppealOpened,
-    CheckpointPublished,
-    Event,
-    JobsConsumed,
-    Log,
-    RoundOpened,
-    RoundTallied,
-    RoundVoided,
-    Submitted,
-)
+from protocol.chain.events import CheckpointPublished, Log, RoundOpened
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.tail import Rollback, Tail
-from protocol.chain.structs import Verdict
+from protocol.chain.round_state import RoundState, fold
+from protocol.chain.structs import State
 from protocol.environments.environment import Environment
 from protocol.errors import Rejected, Unavailable
 from protocol.tensor.model import Model
-from protocol.wire.assignments import jobs_in, unpack_leaves
+from protocol.wire.assignments import jobs_in
 from protocol.wire.rollout import Artifact, artifact_root, decode
 from protocol.wire.rules import Rules
 from protocol.wire.seeds import job_seed, prompt_seed
@@ -41,27 +31,6 @@ FETCHERS = 4
 
 Fetch = Callable[[str, bytes], bytes]
 """(uri, artifact root) -> the artifact's bytes. Raises `Unavailable` or `Rejected`."""
-
-RoundEvent = Submitted | RoundTallied | RoundVoided | JobsConsumed | AppealOpened | AppealedJobSettled
-"""Events that change which jobs of a round may be trained on."""
-
-
-@dataclass(slots=True)
-class _Round:
-    """State of a round until its groups are used or stale."""
-
-    policy_version: int
-    beacon: bytes
-    claims: dict[int, tuple[str, bytes]] = field(default_factory=dict)
-    accepted: int = 0
-    appealed: int = 0
-    consumed: int = 0
-    tallied: bool = False
-
-    @property
-    def usable(self) -> int:
-        """Bitmap of the jobs that may be trained on."""
-        return self.accepted & ~self.appealed & ~self.consumed
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +57,9 @@ class Inbox:
     def _restart(self) -> None:
         """Forgets everything; it is read from the chain again."""
         self.tail = Tail(self.chain)
-        self.rounds: dict[int, _Round] = {}
+        self.rounds: dict[int, RoundState] = {}
         self.jobs: dict[tuple[int, int], AcceptedJob] = {}
+        self.refused: set[tuple[int, int]] = set()
         self.published = 0
 
     def poll(self, oldest_usable: int) -> None:
@@ -116,38 +86,18 @@ class Inbox:
         return [group for key in sorted(self.jobs) for group in self.jobs[key].groups]
 
     def _fold(self, log: Log) -> None:
-        event: Event = log.event
-        if isinstance(event, RoundOpened) and event.run == self.run:
-            self.rounds[event.round] = _Round(event.policy_version, log.block_hash)
-        elif isinstance(event, CheckpointPublished) and event.run == self.run:
+        event = log.event
+        if isinstance(event, CheckpointPublished) and event.run == self.run:
             self.published = max(self.published, event.version)
-        elif isinstance(event, RoundEvent):
-            self._fold_round(event)
-
-    def _fold_round(self, event: RoundEvent) -> None:
-        round_ = self.rounds.get(event.round)
+        if isinstance(event, RoundOpened) and event.run != self.run:
+            return
+        round_ = fold(self.rounds, log)
         if round_ is None:
             return
-        if isinstance(event, Submitted):
-            round_.claims |= {leaf.job: (event.uri, leaf.root) for leaf in unpack_leaves(event.leaves)}
-        elif isinstance(event, RoundTallied):
-            round_.accepted, round_.tallied = event.accepted, True
-        elif isinstance(event, JobsConsumed):
-            round_.consumed |= event.jobs
-            self._drop(event.round, event.jobs)
-        elif isinstance(event, AppealOpened):
-            round_.appealed |= 1 << event.job
-            self._drop(event.round, 1 << event.job)
-        elif isinstance(event, AppealedJobSettled):
-            bit = 1 << event.job
-            round_.accepted = round_.accepted & ~bit | (bit if event.verdict is Verdict.ACCEPTED else 0)
-            round_.appealed &= ~bit
-        else:
-            del self.rounds[event.round]
-
-    def _drop(self, number: int, jobs: int) -> None:
-        for job in jobs_in(jobs):
-            self.jobs.pop((number, job), None)
+        if round_.state is State.VOID:
+            del self.rounds[round_.number]
+        for key in [key for key in self.jobs if key[0] == round_.number and not round_.usable >> key[1] & 1]:
+            del self.jobs[key]
 
     def _forget(self, oldest_usable: int) -> None:
         """Drops rounds whose policy version is too old for this step and every later one."""
@@ -161,16 +111,16 @@ class Inbox:
             (number, job)
             for number, round_ in self.rounds.items()
             for job in jobs_in(round_.usable)
-            if (number, job) not in self.jobs
+            if (number, job) not in self.jobs and (number, job) not in self.refused
         ]
         for key, data in zip(wanted, self.pool.map(lambda key: self._fetched(*key), wanted), strict=True):
             if data is not None:
                 self._admit(*key, data)
 
     def _fetched(self, number: int, job: int) -> bytes | None:
-        uri, root = self.rounds[number].claims[job]
+        submitted = self.rounds[number].leaves[job]
         try:
-            return self.fetch(uri, root)
+            return self.fetch(submitted.uri, submitted.leaf.root)
         except (Rejected, Unavailable) as error:
             self.log.warning("artifact_missing", round=number, job=job, why=str(error))
             return None
@@ -181,19 +131,19 @@ class Inbox:
             artifact = decode(data)
             deployment = self.chain.deployment
             root = artifact_root(deployment.chain_id, deployment.address_of("Rounds"), artifact)
-            if root != round_.claims[job][1] or artifact.job != job or artifact.round != number:
+            if root != round_.leaves[job].leaf.root or artifact.job != job or artifact.round != number:
                 raise Rejected("the artifact does not match the judged root")
             if len(artifact.rollouts) != self.rules.rollouts_per_job:
                 raise Rejected(
                     f"the artifact has {len(artifact.rollouts)} rollouts: expected {self.rules.rollouts_per_job}"
                 )
         except Rejected as error:
-            round_.consumed |= 1 << job
+            self.refused.add((number, job))
             self.log.warning("artifact_refused", round=number, job=job, why=str(error))
             return
         self.jobs[number, job] = AcceptedJob(number, job, tuple(self._groups(round_, artifact)))
 
-    def _groups(self, round_: _Round, artifact: Artifact) -> Iterable[Group]:
+    def _groups(self, round_: RoundState, artifact: Artifact) -> Iterable[Group]:
         deployment = self.chain.deployment
         seed = job_seed(
             deployment.chain_id, deployment.address_of("Rounds"), artifact.round, round_.beacon, artifact.job

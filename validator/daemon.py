@@ -130,7 +130,7 @@ class Validator:
 
     def _judged_round(self, followed: FollowedRound) -> JudgedRound | None:
         """The round with all that judging needs; None while that cannot be learnt."""
-        run, version = followed.opened.run, followed.opened.policy_version
+        run, version = followed.run, followed.policy_version
         try:
             context = self._runs.context(run, followed.terms)
         except AssizeError as error:
@@ -157,7 +157,7 @@ class Validator:
         )
         call = calls.commit(deployment, followed.number, digest)
         if self._send(f"commit/{_vote_key(followed).name}", call):
-            followed.committed.add(self._node)
+            followed.seats[followed.attempt, self._node].committed = True
 
     def _decide(self, followed: FollowedRound) -> JournalledVote | None:
         """Journals the vote once every job is judged; an abstention once that cannot be any more."""
@@ -190,15 +190,15 @@ class Validator:
         return self._journal.record(_vote_key(followed), abstention(), b"")
 
     def _evidence(self, round_: JudgedRound, judgements: Sequence[Judgement]) -> bundles.Evidence:
-        opened, context = round_.followed.opened, round_.context
+        followed, context = round_.followed, round_.context
         return bundles.Evidence(
             chain_id=context.chain_id,
             rounds=context.rounds_address,
-            run=opened.run,
-            round=round_.followed.number,
-            attempt=round_.followed.attempt,
+            run=followed.run,
+            round=followed.number,
+            attempt=followed.attempt,
             juror=self._node,
-            policy_version=opened.policy_version,
+            policy_version=followed.policy_version,
             manifest_root=round_.manifest_root,
             rules_hash=context.rules_hash,
             thresholds=tuple(sorted(context.rules.thresholds.bounds.items())),
@@ -223,7 +223,7 @@ class Validator:
             written.salt,
         )
         if self._send(f"reveal/{key.name}", call):
-            followed.revealed.add(self._node)
+            followed.seats[followed.attempt, self._node].revealed = True
 
     def _nudge(self, live: Sequence[FollowedRound]) -> None:
         """Takes the steps that anyone may take, where nobody has for a while: a silent coordinator stops no round."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from protocol.chain.structs import State
 from validator.rounds import FollowedRound
 
 
@@ -40,7 +41,7 @@ def next_step(followed: FollowedRound, node: int, certain: bool, now: float) -> 
 
 def overdue_step(followed: FollowedRound, now: float) -> Step:
     """Returns the step that anyone may take now and that the round waits for, whoever should have taken it."""
-    if followed.over or followed.submitted is None:
+    if followed.over or followed.state is State.OPEN:
         return Step.NOTHING
     if not followed.jurors:
         return Step.DRAW

@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from protocol.chain.events import (
-    AppealDecided,
-    AppealedJobSettled,
-    AppealOpened,
-    Event,
-    NodeSlashed,
-    RoundSettled,
-    RoundTallied,
-    SlashesAwarded,
-    Submitted,
-)
+from protocol.chain.events import AppealDecided, AppealedJobSettled, AppealOpened, Log, NodeSlashed, SlashesAwarded
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.tail import Rollback, Tail
-from protocol.chain.structs import Cause
-from protocol.wire.assignments import jobs_in, unpack_leaves
+from protocol.chain.round_state import RoundState, fold
+from protocol.chain.structs import Cause, State
+from protocol.wire.assignments import jobs_in
 
 Job = tuple[int, int]
 """(round, job)."""
@@ -31,13 +22,7 @@ class Disputes:
 
     def _restart(self) -> None:
         self.tail = Tail(self.chain)
-        self.workers: dict[Job, int] = {}
-        self.rounds: set[int] = set()
-        self.fraud: set[Job] = set()
-        self.appeals: dict[Job, AppealOpened] = {}
-        self.decisions: dict[Job, AppealDecided] = {}
-        self.settled: dict[Job, AppealedJobSettled] = {}
-        self.ended: set[int] = set()
+        self.rounds: dict[int, RoundState] = {}
         self.slashes: list[NodeSlashed] = []
         self.awarded = 0
 
@@ -49,37 +34,55 @@ class Disputes:
                 continue
             for block in blocks:
                 for log in block.logs:
-                    self._fold(log.event)
+                    self._fold(log)
+
+    @property
+    def submitted(self) -> int:
+        """The number of rounds with a submission."""
+        return sum(bool(round_.leaves) for round_ in self.rounds.values())
+
+    @property
+    def appeals(self) -> dict[Job, AppealOpened]:
+        """Every appeal, by the job it is about."""
+        return {
+            (round_.number, job): dispute.opened
+            for round_ in self.rounds.values()
+            for job, dispute in round_.disputes.items()
+            if dispute.opened
+        }
+
+    @property
+    def decisions(self) -> list[AppealDecided]:
+        """The appeals decided so far, in the order they were opened."""
+        return [found for each in self.rounds.values() for one in each.disputes.values() if (found := one.decided)]
+
+    @property
+    def settled(self) -> list[AppealedJobSettled]:
+        """The appealed jobs settled so far."""
+        return [found for each in self.rounds.values() for one in each.disputes.values() if (found := one.settled)]
+
+    @property
+    def decided(self) -> bool:
+        """True once there were appeals, each is decided, and each round appealed against has ended."""
+        disputed = [round_ for round_ in self.rounds.values() if round_.disputes]
+        return bool(disputed) and all(round_.state is State.SETTLED and not round_.appeals for round_ in disputed)
 
     def condemned(self, node: int) -> list[Job]:
         """Returns a worker's jobs that were judged fraudulent and not appealed, ascending."""
-        return sorted(job for job in self.fraud - self.appeals.keys() if self.workers.get(job) == node)
+        return sorted(
+            (round_.number, job)
+            for round_ in self.rounds.values()
+            for job in jobs_in(round_.fraud & ~round_.appealed)
+            if round_.leaves[job].node == node
+        )
 
     def slashed(self, nodes: set[int], cause: Cause) -> int:
         """Returns the amount slashed from these nodes for this cause."""
         return sum(slash.amount for slash in self.slashes if slash.node in nodes and slash.cause is cause)
 
-    @property
-    def decided(self) -> bool:
-        """True if there were appeals, and all of them and their rounds have ended."""
-        return bool(self.appeals) and all(job in self.decisions and job[0] in self.ended for job in self.appeals)
-
-    def _fold(self, event: Event) -> None:
-        match event:
-            case Submitted(round=round_, node=node, leaves=leaves):
-                self.workers |= {(round_, leaf.job): node for leaf in unpack_leaves(leaves)}
-            case RoundTallied(round=round_, fraud=fraud):
-                # The round that tries an appeal is tallied too, but has no submissions.
-                self.fraud |= {(round_, job) for job in jobs_in(fraud) if (round_, job) in self.workers}
-            case AppealOpened(round=round_, job=job):
-                self.appeals[round_, job] = event
-            case AppealDecided(round=round_, job=job):
-                self.decisions[round_, job] = event
-            case AppealedJobSettled(round=round_, job=job):
-                self.settled[round_, job] = event
-            case RoundSettled(round=round_):
-                self.ended.add(round_)
-            case NodeSlashed():
-                self.slashes.append(event)
-            case SlashesAwarded(amount=amount):
-                self.awarded += amount
+    def _fold(self, log: Log) -> None:
+        fold(self.rounds, log)
+        if isinstance(log.event, NodeSlashed):
+            self.slashes.append(log.event)
+        elif isinstance(log.event, SlashesAwarded):
+            self.awarded += log.event.amount

@@ -80,11 +80,11 @@ def outcome_of(network: Localnet, disputes: Disputes, verdict: str) -> DisputeOu
     honest = set(nodes.values()) - faulty
     return DisputeOutcome(
         appeals=len(disputes.appeals),
-        overturned=sum(each.verdict is Verdict.ACCEPTED for each in disputes.decisions.values()),
-        rounds=len({round_ for round_, _ in disputes.workers}),
+        overturned=sum(each.verdict is Verdict.ACCEPTED for each in disputes.decisions),
+        rounds=disputes.submitted,
         honest_slashed_wei=sum(disputes.slashed(honest, cause) for cause in (Cause.FRAUD, Cause.OVERTURNED)),
         faulty_slashed_wei=disputes.slashed(faulty, Cause.OVERTURNED),
-        paid_wei=sum(each.paid for each in disputes.settled.values()),
+        paid_wei=sum(each.paid for each in disputes.settled),
         awarded_wei=disputes.awarded,
         audit=verdict,
         wall_seconds=round(time.monotonic() - network.started, 1),
@@ -110,7 +110,7 @@ def _providers(network: Localnet) -> list[Provider]:
 
 def _watch(network: Localnet, disputes: Disputes, providers: list[Provider]) -> None:
     deadline = time.monotonic() + LONGEST_SECONDS
-    told = 0
+    told: set[int] = set()
     while not disputes.decided:
         if time.monotonic() > deadline:
             raise Unavailable(f"no verdict was overturned within {LONGEST_SECONDS:.0f} s: see the logs")
@@ -121,9 +121,9 @@ def _watch(network: Localnet, disputes: Disputes, providers: list[Provider]) -> 
                     f"round {opened.round} finds job {opened.job} of node {opened.node} fraudulent; "
                     f"its provider appeals, number {opened.appeal}"
                 )
-        for decision in list(disputes.decisions.values())[told:]:
+        for decision in [each for each in disputes.decisions if each.appeal not in told]:
             network.view.say(f"appeal {decision.appeal}: job {decision.job} is {decision.verdict.name.lower()}")
-        told = len(disputes.decisions)
+            told.add(decision.appeal)
         network.watch()
         network.insist_on_services()
         time.sleep(LOOK_SECONDS)

@@ -6,6 +6,7 @@ import pytest
 
 from protocol.chain.events import (
     AppealDecided,
+    AppealedJobSettled,
     AppealOpened,
     CommitteeDrawn,
     CommitteeRedrawn,
@@ -104,6 +105,15 @@ def test_a_record_is_found_guilty_where_a_majority_gives_that_reason(
     ]
     rounds = folded(*votes, RoundTallied(1, 0, 0b111 & ~fraud, fraud, 0), RoundSettled(1, 0))
     assert rounds.settled[0].condemned == condemned
+
+
+def test_a_record_stays_guilty_where_an_appeal_overturns_the_verdict() -> None:
+    votes = (revealed(juror, 0b001, bytes([Reason.SEQUENCE])) for juror in (4, 5, 6))
+    appeal = AppealOpened(2, 1, "", 0, Verdict.FRAUD, 9, 1, 1, 200)
+    overturned = (AppealDecided(2, 1, 0, Verdict.ACCEPTED, True, 0, 0, 0, 0), RoundSettled(2, 0))
+    corrected = AppealedJobSettled(1, 9, 0, Verdict.ACCEPTED, 1, 1)
+    rounds = folded(*votes, RoundTallied(1, 0, 0b110, 0b001, 0), appeal, *overturned, corrected, RoundSettled(1, 0))
+    assert rounds.settled[0].condemned == {9}
 
 
 def test_a_code_nobody_knows_says_nothing() -> None:

@@ -111,7 +111,7 @@ def test_only_near_the_deadline_must_be_decided() -> None:
 def test_a_root_claimed_twice_is_marked_the_second_time() -> None:
     second = Submitted(1, 9, 1, b"", pack_leaves([Leaf(1, 10, b"\x01" * 32)]), "http://a/", b"")
     rounds = folded(OPENED, Submitted(1, 9, 0, b"", pack_leaves([Leaf(0, 10, b"\x01" * 32)]), "", b""), second)
-    assert [rounds.live[1].leaves[job].claimed_before for job in (0, 1)] == [False, True]
+    assert rounds.live[1].copied == {1}
 
 
 def test_leaves_in_any_order_are_read() -> None:
@@ -126,7 +126,7 @@ def test_an_appeal_is_a_trial_of_one_job_under_its_own_number_with_its_rounds_be
     rounds = folded(*tallied, opened)
     trial = rounds.live[2]
     assert trial.appeal
-    assert (trial.number, trial.opened.round, trial.beacon, trial.jobs) == (2, 1, rounds.live[1].beacon, (1,))
+    assert (trial.number, trial.judged_round, trial.beacon, trial.submitted_jobs) == (2, 1, rounds.live[1].beacon, (1,))
     assert next_step(trial, 6, trial.certain(6), 141) is Step.PREPARE, "as many seats as there are others"
     assert not trial.certain(ME), "who sat before is not drawn"
     assert overdue_step(trial, 141) is Step.DRAW

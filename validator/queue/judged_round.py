@@ -11,6 +11,7 @@ from typing import Protocol
 
 import structlog
 
+from protocol.chain.structs import State
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
 from validator.judging.claims import Claim
@@ -51,12 +52,12 @@ class JudgedRound:
     @property
     def judged(self) -> bool:
         """Whether the round is closed and every submitted job has a judgement."""
-        return self.followed.submitted is not None and set(self.followed.jobs) <= set(self.progress.judged)
+        return self.followed.state is not State.OPEN and set(self.followed.submitted_jobs) <= set(self.progress.judged)
 
     @property
     def judgements(self) -> list[Judgement]:
         """Judgements of the submitted jobs, ascending by job."""
-        return [self.progress.judged[job] for job in self.followed.jobs]
+        return [self.progress.judged[job] for job in self.followed.submitted_jobs]
 
     @property
     def waiting(self) -> list[Claim]:
@@ -74,22 +75,22 @@ class JudgedRound:
         return Claim(
             chain_id=self.context.chain_id,
             rounds=self.context.rounds_address,
-            round=self.followed.opened.round,
+            round=self.followed.judged_round,
             job=job,
             node=submitted.node,
             beacon=self.followed.beacon,
-            signed_beacon=submitted.signed_beacon,
+            signed_beacon=submitted.beacon,
             manifest_root=self.manifest_root,
             units=submitted.leaf.units,
             max_units=self.context.max_units,
             root=submitted.leaf.root,
             uri=submitted.uri,
-            claimed_before=submitted.claimed_before,
+            claimed_before=job in self.followed.copied,
         )
 
     def weights_there(self) -> bool:
         """Returns whether the policy's weights have arrived; starts fetching them if they have not."""
-        return self.context.weights.prepare(self.followed.opened.policy_version, self.manifest_root)
+        return self.context.weights.prepare(self.followed.policy_version, self.manifest_root)
 
     def record(self, judgement: Judgement) -> None:
         """Keeps and logs a judgement."""
@@ -124,7 +125,7 @@ class Judge(Protocol):
 
 def record_point(followed: FollowedRound) -> RecordPoint:
     """Returns the point in its run's history at which a round opened."""
-    return RecordPoint(followed.opened.run, followed.terms.rules_hash, followed.opened_in)
+    return RecordPoint(followed.run, followed.terms.rules_hash, followed.opened_in)
 
 
 def settle_missing(judge: Judge, round_: JudgedRound) -> bool:

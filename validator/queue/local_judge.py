@@ -41,7 +41,7 @@ class LocalJudge:
 
     def keep(self, rounds: Sequence[FollowedRound]) -> None:
         """Forgets what was fetched for other rounds."""
-        self._fetching.keep({followed.opened.round for followed in rounds})
+        self._fetching.keep({followed.judged_round for followed in rounds})
 
     def close(self) -> None:
         """Ends the fetches."""
@@ -61,7 +61,7 @@ def _judge(jobs: Sequence[tuple[JudgedRound, FetchedJob]]) -> None:
     """Judges jobs of one policy version."""
     first = jobs[0][0]
     try:
-        policy = first.context.weights.policy(first.followed.opened.policy_version, first.manifest_root)
+        policy = first.context.weights.policy(first.followed.policy_version, first.manifest_root)
         judgements = judge(policy, first.context.rules, first.context.environment, [job for _, job in jobs])
     except Exception as error:  # a failure here may neither cost a worker nor end the daemon: the juror abstains
         for progress in {id(round_.progress): round_.progress for round_, _ in jobs}.values():

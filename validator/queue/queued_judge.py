@@ -96,7 +96,7 @@ class QueuedJudge:
 
     def keep(self, rounds: Sequence[FollowedRound]) -> None:
         """Forgets every round but these."""
-        kept = {followed.opened.round for followed in rounds}
+        kept = {followed.judged_round for followed in rounds}
         self._ordered = {key: ordered for key, ordered in self._ordered.items() if ordered.round in kept}
 
     def close(self) -> None:
@@ -179,7 +179,7 @@ class QueuedJudge:
 
 def _jobs(round_: JudgedRound) -> Iterator[tuple[str, _Job]]:
     """The round_'s jobs that are not judged yet, by the keys of their answers."""
-    order = _order(round_.context, round_.followed.opened.policy_version, round_.manifest_root, ())
+    order = _order(round_.context, round_.followed.policy_version, round_.manifest_root, ())
     for claim in round_.waiting:
         yield order.key(claim), _Job(round_, order, claim)
 

@@ -44,7 +44,7 @@ class Archive:
         followed = self.rounds.live.get(number)
         if followed is None:
             raise Rejected(f"the chain has no round {number}")
-        run, version = followed.opened.run, followed.opened.policy_version
+        run, version = followed.run, followed.policy_version
         context = self._runs.context(run, followed.terms)
         return JudgedRound(followed, context, self.rounds.manifest_roots[run, version], JudgingProgress())
 
@@ -52,7 +52,7 @@ class Archive:
         """Returns the weights of the round's version; raises ``Unavailable`` where they cannot be had."""
         if self._model is not None:
             return load_policy(self._model, round_.context.rules, self._settings.device)
-        version = round_.followed.opened.policy_version
+        version = round_.followed.policy_version
         return round_.context.weights.wait_for(version, round_.manifest_root, WEIGHTS_SECONDS)
 
     def history(self, point: RecordPoint) -> tuple[History, bool]:

@@ -22,12 +22,12 @@ def contradictions(signed: SignedEvidence, round_: JudgedRound, key: str) -> Ite
 
 
 def _place(evidence: Evidence, round_: JudgedRound) -> Iterator[str]:
-    opened, context = round_.followed.opened, round_.context
+    followed, context = round_.followed, round_.context
     told: dict[str, tuple[object, object]] = {
         "chain": (evidence.chain_id, context.chain_id),
         "contract": (evidence.rounds.lower(), context.rounds_address.lower()),
-        "run": (evidence.run, opened.run),
-        "version": (evidence.policy_version, opened.policy_version),
+        "run": (evidence.run, followed.run),
+        "version": (evidence.policy_version, followed.policy_version),
         "manifest root": (evidence.manifest_root.hex(), round_.manifest_root.hex()),
         "rules hash": (evidence.rules_hash.hex(), context.rules_hash.hex()),
         "thresholds": (dict(evidence.thresholds), context.rules.thresholds.bounds),
@@ -39,25 +39,27 @@ def _place(evidence: Evidence, round_: JudgedRound) -> Iterator[str]:
 
 def _vote(signed: SignedEvidence, round_: JudgedRound, key: str) -> Iterator[str]:
     evidence = signed.evidence
-    revealed = round_.followed.votes.get((evidence.attempt, evidence.juror))
+    seat_key = evidence.attempt, evidence.juror
+    seat = round_.followed.seats.get(seat_key)
+    revealed = None if seat is None else seat.vote
     try:
-        signed.verify(key if revealed is None else revealed.key)
+        signed.verify(round_.followed.keys.get(seat_key, key))
     except Rejected as error:
         yield str(error)
     place = f"juror {evidence.juror} in attempt {evidence.attempt} at round {evidence.round}"
     if revealed is None:
         yield f"no vote was revealed by {place}"
         return
-    if revealed.vote.evidence_root != evidence.root:
-        yield f"the vote of {place} names 0x{revealed.vote.evidence_root.hex()}, the bundle is 0x{evidence.root.hex()}"
+    if revealed.evidence_root != evidence.root:
+        yield f"the vote of {place} names 0x{revealed.evidence_root.hex()}, the bundle is 0x{evidence.root.hex()}"
         return
     said = vote_of({job.job: job.reason for job in evidence.jobs}, evidence.root, round_.followed.appeal)
-    if said != revealed.vote:
+    if said != revealed:
         yield f"the vote of {place} is not the one that follows from its bundle"
 
 
 def _jobs(evidence: Evidence, round_: JudgedRound) -> Iterator[str]:
-    listed, submitted = [job.job for job in evidence.jobs], list(round_.followed.jobs)
+    listed, submitted = [job.job for job in evidence.jobs], list(round_.followed.submitted_jobs)
     if listed != submitted:
         yield f"the bundle is about jobs {listed}, submitted were {submitted}"
     for job in evidence.jobs:

@@ -69,5 +69,5 @@ def _job(followed: FollowedRound, data: bytes, job: int | None) -> int:
                 raise
             (job,) = followed.leaves
     if job not in followed.leaves:
-        raise Rejected(f"nobody submitted job {job} of round {followed.opened.round}; name one with --job")
+        raise Rejected(f"nobody submitted job {job} of round {followed.judged_round}; name one with --job")
     return job

@@ -1,0 +1,303 @@
+"""The effect of each event on a round. PURE.
+
+    opening, appeal_round    the fields of a round that an event begins
+    advance                  the fields, seats, leaves and disputes that an event changes
+
+``RoundState`` applies the changes in memory, the coordinator's mirror to its rows. The ledger folds these events on its
+own, because an audit is a second opinion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypedDict
+
+from protocol.chain.events import (
+    AppealDecided,
+    AppealedJobSettled,
+    AppealOpened,
+    CommitteeDrawn,
+    CommitteeRedrawn,
+    Event,
+    JobsConsumed,
+    JobsFreed,
+    Log,
+    RevealStarted,
+    RoundClosed,
+    RoundOpened,
+    RoundSettled,
+    RoundTallied,
+    RoundVoided,
+    Submitted,
+    VoteCommitted,
+    VoteRevealed,
+)
+from protocol.chain.structs import State, with_verdict
+from protocol.wire.assignments import LEAF_BYTES, Leaf, bitmap_of, unpack_leaves
+from protocol.wire.votes import Vote
+
+SeatKey = tuple[int, int]
+"""(attempt, juror)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubmittedLeaf:
+    """One job's leaf, the node that submitted it, and the beacon and URI that the node signed with it."""
+
+    leaf: Leaf
+    node: int
+    beacon: bytes
+    uri: str
+
+
+@dataclass(frozen=True, slots=True)
+class Dispute:
+    """The appeal against one job's verdict, with the events that have ended it so far."""
+
+    opened: AppealOpened | None = None
+    decided: AppealDecided | None = None
+    settled: AppealedJobSettled | None = None
+
+
+class Beginning(TypedDict):
+    """The fields of a round when it begins; see ``round_state.RoundState``."""
+
+    run: int
+    parent: int
+    state: State
+    step: int
+    policy_version: int
+    jobs: int
+    slot_count: int
+    opened_at: int
+    open_block: int
+    deadline: int
+    beacon: bytes
+    assignments: bytes
+    submitted: int
+
+
+class RoundChanges(TypedDict, total=False):
+    """New values of a round's fields; see ``round_state.RoundState``."""
+
+    state: State
+    attempt: int
+    deadline: int
+    closed_at: int
+    revealing: bool
+    holding: bool
+    submitted: int
+    accepted: int
+    fraud: int
+    consumed: int
+    appealed: int
+    appeals: int
+
+
+class SeatChanges(TypedDict, total=False):
+    """New values of a seat's fields; see ``round_state.SeatState``."""
+
+    committed: bool
+    revealed: bool
+    vote: Vote
+
+
+class DisputeChanges(TypedDict, total=False):
+    """New values of a dispute's fields."""
+
+    opened: AppealOpened
+    decided: AppealDecided
+    settled: AppealedJobSettled
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What one event changes: fields of the round, seats by (attempt, juror), leaves and disputes by job."""
+
+    fields: RoundChanges = field(default_factory=RoundChanges)
+    seats: Mapping[SeatKey, SeatChanges] = field(default_factory=dict)
+    leaves: Mapping[int, SubmittedLeaf] = field(default_factory=dict)
+    disputes: Mapping[int, DisputeChanges] = field(default_factory=dict)
+
+
+class RoundFields(Protocol):
+    """The fields that ``advance`` and ``appeal_round`` read, of a ``round_state.RoundState`` or of a row."""
+
+    run: int
+    parent: int
+    step: int
+    policy_version: int
+    slot_count: int
+    opened_at: int
+    beacon: bytes
+    submitted: int
+    accepted: int
+    fraud: int
+    consumed: int
+    appealed: int
+    appeals: int
+
+
+def opening(log: Log, event: RoundOpened) -> Beginning:
+    """Returns the fields of a round just opened."""
+    return Beginning(
+        run=event.run,
+        parent=0,
+        state=State.OPEN,
+        step=event.step,
+        policy_version=event.policy_version,
+        jobs=event.jobs,
+        slot_count=event.slot_count,
+        opened_at=log.timestamp,
+        open_block=log.block_number,
+        deadline=event.deadline,
+        beacon=log.block_hash,
+        assignments=event.assignments,
+        submitted=0,
+    )
+
+
+def appeal_round(parent: RoundFields, event: AppealOpened) -> Beginning:
+    """Returns the fields of the round that tries an appeal: it lists no jobs, and the disputed one is submitted."""
+    return Beginning(
+        run=parent.run,
+        parent=event.round,
+        state=State.CLOSED,
+        step=parent.step,
+        policy_version=parent.policy_version,
+        jobs=0,
+        slot_count=parent.slot_count,
+        opened_at=parent.opened_at,
+        open_block=0,
+        deadline=event.deadline,
+        beacon=parent.beacon,
+        assignments=b"",
+        submitted=1 << event.job,
+    )
+
+
+def changed_round(event: Event) -> int | None:
+    """Returns the number of the round that ``advance`` changes by this event, or None."""
+    number: int | None = getattr(event, "round", None) if type(event) in _RULES else None
+    return number
+
+
+def advance(round_: RoundFields, log: Log) -> Changes:
+    """Returns what ``log`` changes in the round that it names; nothing for events that leave rounds alone."""
+    rule = _RULES.get(type(log.event))
+    return UNCHANGED if rule is None else rule(round_, log, log.event)
+
+
+def _submitted(round_: RoundFields, log: Log, event: Submitted) -> Changes:
+    leaves = {
+        leaf.job: SubmittedLeaf(leaf, event.node, event.beacon, event.uri) for leaf in submitted_leaves(event.leaves)
+    }
+    return Changes({"submitted": round_.submitted | bitmap_of(leaves)}, leaves=leaves)
+
+
+def submitted_leaves(packed: bytes) -> Iterator[Leaf]:
+    """Yields packed leaves in the order given; a reader need not rely on the contract for their order."""
+    for start in range(0, len(packed), LEAF_BYTES):
+        yield from unpack_leaves(packed[start : start + LEAF_BYTES])
+
+
+def _closed(round_: RoundFields, log: Log, event: RoundClosed) -> Changes:
+    return Changes(
+        {
+            "state": State.CLOSED,
+            "submitted": event.submitted,
+            "deadline": event.deadline,
+            "closed_at": log.timestamp,
+        }
+    )
+
+
+def _drawn(round_: RoundFields, log: Log, event: CommitteeDrawn) -> Changes:
+    return Changes(
+        {"state": State.VOTING, "attempt": event.attempt, "deadline": event.deadline, "revealing": False},
+        seats={(event.attempt, juror): {} for juror in event.jurors},
+    )
+
+
+def _committed(round_: RoundFields, log: Log, event: VoteCommitted) -> Changes:
+    return Changes(seats={(event.attempt, event.juror): {"committed": True}})
+
+
+def _revealing(round_: RoundFields, log: Log, event: RevealStarted) -> Changes:
+    return Changes({"revealing": True, "deadline": event.deadline})
+
+
+def _revealed(round_: RoundFields, log: Log, event: VoteRevealed) -> Changes:
+    vote = Vote(event.accept, event.fraud, event.reasons, event.evidence_root)
+    return Changes(seats={(event.attempt, event.juror): {"revealed": True, "vote": vote}})
+
+
+def _redrawn(round_: RoundFields, log: Log, event: CommitteeRedrawn) -> Changes:
+    return Changes({"state": State.CLOSED, "attempt": event.attempt, "deadline": event.deadline, "revealing": False})
+
+
+def _tallied(round_: RoundFields, log: Log, event: RoundTallied) -> Changes:
+    return Changes(
+        {
+            "state": State.TALLIED,
+            "attempt": event.attempt,
+            "deadline": event.deadline,
+            "accepted": event.accepted,
+            "fraud": event.fraud,
+        }
+    )
+
+
+def _consumed(round_: RoundFields, log: Log, event: JobsConsumed) -> Changes:
+    return Changes({"consumed": round_.consumed | event.jobs})
+
+
+def _appealed(round_: RoundFields, log: Log, event: AppealOpened) -> Changes:
+    return Changes(
+        {"appealed": round_.appealed | 1 << event.job, "appeals": round_.appeals + 1},
+        disputes={event.job: {"opened": event}},
+    )
+
+
+def _decided(round_: RoundFields, log: Log, event: AppealDecided) -> Changes:
+    return Changes({"appeals": round_.appeals - 1}, disputes={event.job: {"decided": event}})
+
+
+def _job_settled(round_: RoundFields, log: Log, event: AppealedJobSettled) -> Changes:
+    accepted, fraud = with_verdict(round_.accepted, round_.fraud, event.job, event.verdict)
+    return Changes({"accepted": accepted, "fraud": fraud}, disputes={event.job: {"settled": event}})
+
+
+def _settled(round_: RoundFields, log: Log, event: RoundSettled) -> Changes:
+    return Changes({"state": State.SETTLED})
+
+
+def _voided(round_: RoundFields, log: Log, event: RoundVoided) -> Changes:
+    return Changes({"state": State.VOID, "holding": not round_.parent})
+
+
+def _freed(round_: RoundFields, log: Log, event: JobsFreed) -> Changes:
+    return Changes({"holding": False})
+
+
+UNCHANGED = Changes()
+"""The changes of an event that leaves rounds alone."""
+
+_RULES: dict[type[Event], Callable[[RoundFields, Log, Any], Changes]] = {
+    Submitted: _submitted,
+    RoundClosed: _closed,
+    CommitteeDrawn: _drawn,
+    VoteCommitted: _committed,
+    RevealStarted: _revealing,
+    VoteRevealed: _revealed,
+    CommitteeRedrawn: _redrawn,
+    RoundTallied: _tallied,
+    JobsConsumed: _consumed,
+    AppealOpened: _appealed,
+    AppealDecided: _decided,
+    AppealedJobSettled: _job_settled,
+    RoundSettled: _settled,
+    RoundVoided: _voided,
+    JobsFreed: _freed,
+}
