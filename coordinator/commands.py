@@ -23,7 +23,7 @@ def serve(env_file: EnvFile = None) -> None:
     import uvicorn
 
     from coordinator.api.app import create_app
-    from coordinator.api.service import Desk
+    from coordinator.api.service import CoordinatorService
     from coordinator.driver.wiring import checked_run, keep_rules, read_rules
     from coordinator.settings import CoordinatorSettings
     from coordinator.store import Store
@@ -39,8 +39,8 @@ def serve(env_file: EnvFile = None) -> None:
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     store = Store(settings.database)
     keep_rules(store, rules)
-    desk = Desk(settings, store, chain.deployment)
-    config = uvicorn.Config(create_app(desk), log_level="warning", access_log=False, timeout_graceful_shutdown=2)
+    service = CoordinatorService(settings, store, chain.deployment)
+    config = uvicorn.Config(create_app(service), log_level="warning", access_log=False, timeout_graceful_shutdown=2)
     uvicorn.Server(config).run(sockets=[listener])
 
 

@@ -18,7 +18,6 @@ class CoordinatorSettings(NodeSettings):
         database_url: empty for SQLite under ``state_dir``.
         redis_url: broker, leases.
         host, port: where the API listens.
-        public_url: how others reach the API.
         relays: URLs from which checkpoints can be fetched, besides ``origin``, the trainer's own.
         jobs_per_round: jobs of a round, as far as capacities allow.
         first_round_nodes: workers that must be ready before the first round is opened.
@@ -40,7 +39,6 @@ class CoordinatorSettings(NodeSettings):
     redis_url: str = "redis://127.0.0.1:6379/0"
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
-    public_url: str = ""
     relays: tuple[str, ...] = ()
     origin: str | None = None
     jobs_per_round: int = Field(default=16, ge=1, le=256)

@@ -4,7 +4,7 @@
                                                 Round Listing Submitted Seat Checkpoint; Undo
     own      (nowhere else, so never dropped)   Upload Claim Heartbeat Nonce Rules Evidence Ban Standing
 
-Ids are those of the contracts. Addresses are checksummed, roots and hashes 32 bytes, bitmaps and wei are ``Word``.
+Ids are those of the contracts. Addresses are checksummed, roots and hashes 32 bytes, bitmaps and wei are ``Uint256``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sqlalchemy.types import TypeDecorator
 from sqlmodel import Field, SQLModel
 
 
-class Word(TypeDecorator[int]):
+class Uint256(TypeDecorator[int]):
     """An unsigned integer of 256 bits, stored as 32 big-endian bytes: SQL has none that wide, and bytes sort alike."""
 
     impl = LargeBinary(32)
@@ -32,8 +32,8 @@ class Word(TypeDecorator[int]):
         return None if value is None else int.from_bytes(value, "big")
 
 
-def _word(default: int = 0) -> Any:
-    return Field(default=default, sa_type=Word)
+def _uint256(default: int = 0) -> Any:
+    return Field(default=default, sa_type=Uint256)
 
 
 def _id() -> Any:
@@ -41,18 +41,19 @@ def _id() -> Any:
     return Field(primary_key=True, sa_type=BigInteger)
 
 
-class Cursor(SQLModel, table=True):
-    """How far the mirror has come. One row, ``id`` 1.
+class CursorRow(SQLModel, table=True):
+    """Progress of the mirror. One row, ``id`` 1.
 
-    ``number`` is the last block whose effects are in these tables, ``position`` what the chain's tail goes on from.
+    ``number`` is the last block whose effects are in these tables, ``position`` the cursor of the chain's tail.
     """
 
+    __tablename__ = "cursor"
     id: int = Field(default=1, primary_key=True)
     number: int = Field(sa_type=BigInteger)
     position: str
 
 
-class Admin(SQLModel, table=True):
+class AdminRow(SQLModel, table=True):
     """What the deployment's admin has set. One row, ``id`` 1."""
 
     __tablename__ = "admin"
@@ -60,7 +61,7 @@ class Admin(SQLModel, table=True):
     paused: bool = False
 
 
-class Run(SQLModel, table=True):
+class RunRow(SQLModel, table=True):
     """A run, its terms in effect, its escrow, and totals of its rounds.
 
     ``jobs_void`` counts jobs never handed in as well.
@@ -72,17 +73,16 @@ class Run(SQLModel, table=True):
     coordinator: str
     trainer: str
     rules_hash: bytes = Field(index=True)
-    uri: str
-    price_per_unit: int = _word()
-    juror_fee: int = _word()
-    max_units: int = _word()
+    price_per_unit: int = _uint256()
+    juror_fee: int = _uint256()
+    max_units: int = _uint256()
     committee: int
     appeal_seats: int
     reveal_seconds: int
     version: int = 0
     closed: bool = False
-    escrow: int = _word()
-    reserved: int = _word()
+    escrow: int = _uint256()
+    reserved: int = _uint256()
     step: int = Field(default=0, sa_type=BigInteger)
     rounds_opened: int = 0
     rounds_settled: int = 0
@@ -92,7 +92,7 @@ class Run(SQLModel, table=True):
     jobs_fraud: int = Field(default=0, sa_type=BigInteger)
 
 
-class Announcement(SQLModel, table=True):
+class AnnouncementRow(SQLModel, table=True):
     """The terms a run was last announced to get, from ``effective_at`` on; gone once they are in effect.
 
     ``terms`` is JSON: the columns of ``Run`` that follow from them.
@@ -104,7 +104,7 @@ class Announcement(SQLModel, table=True):
     terms: str
 
 
-class Node(SQLModel, table=True):
+class NodeRow(SQLModel, table=True):
     """A node and its record. ``required`` is the bond it must hold to be listed.
 
     Record: ``given`` jobs ever listed; ``fraudulent`` ever; ``neglect`` and ``absent`` as in ``neglect.Neglect``.
@@ -120,17 +120,17 @@ class Node(SQLModel, table=True):
     in_flight: int = 0
     active_at: int = Field(sa_type=BigInteger)
     retired_at: int = Field(default=0, sa_type=BigInteger)
-    bond: int = _word()
-    required: int = _word()
+    bond: int = _uint256()
+    required: int = _uint256()
     revoked: bool = False
     given: int = Field(default=0, sa_type=BigInteger)
     neglect: float = 0.0
     absent: bool = False
     fraudulent: int = 0
-    slashed: int = _word()
+    slashed: int = _uint256()
 
 
-class Member(SQLModel, table=True):
+class MemberRow(SQLModel, table=True):
     """A node that joined a run, and the rules hash at which it did."""
 
     __tablename__ = "members"
@@ -139,16 +139,16 @@ class Member(SQLModel, table=True):
     rules_hash: bytes
 
 
-class Earning(SQLModel, table=True):
+class EarningRow(SQLModel, table=True):
     """Credits an owner earned in a run, in all."""
 
     __tablename__ = "earnings"
     run: int = _id()
     owner: str = Field(primary_key=True)
-    amount: int = _word()
+    amount: int = _uint256()
 
 
-class Round(SQLModel, table=True):
+class RoundRow(SQLModel, table=True):
     """A round. ``beacon`` is the hash of its opening block; ``revealing`` once committing has ended.
 
     ``holding`` while it is void and its jobs are still counted in flight. ``appealed`` are the jobs ever appealed,
@@ -172,20 +172,19 @@ class Round(SQLModel, table=True):
     deadline: int = Field(sa_type=BigInteger)
     reveal_seconds: int
     open_block: int = Field(sa_type=BigInteger)
-    close_block: int = Field(default=0, sa_type=BigInteger)
     beacon: bytes
     assignments: bytes
     revealing: bool = False
     holding: bool = False
-    submitted: int = _word()
-    accepted: int = _word()
-    fraud: int = _word()
-    consumed: int = _word()
-    appealed: int = _word()
+    submitted: int = _uint256()
+    accepted: int = _uint256()
+    fraud: int = _uint256()
+    consumed: int = _uint256()
+    appealed: int = _uint256()
     appeals: int = 0
 
 
-class Listing(SQLModel, table=True):
+class ListingRow(SQLModel, table=True):
     """``count`` jobs of a round from ``first`` on, given to ``node``; a node may be listed more than once."""
 
     __tablename__ = "listings"
@@ -195,7 +194,7 @@ class Listing(SQLModel, table=True):
     count: int
 
 
-class Submitted(SQLModel, table=True):
+class SubmittedRow(SQLModel, table=True):
     """One node's leaves as they stand on chain: the ``position``-th of its batch."""
 
     __tablename__ = "submitted"
@@ -204,25 +203,21 @@ class Submitted(SQLModel, table=True):
     position: int = Field(primary_key=True)
     node: int = Field(sa_type=BigInteger)
     leaves: bytes
-    uri: str
     settled: bool = False
 
 
-class Seat(SQLModel, table=True):
-    """A juror's seat. ``commitment`` is empty until committed."""
+class SeatRow(SQLModel, table=True):
+    """A juror's seat."""
 
     __tablename__ = "seats"
     round: int = _id()
     attempt: int = Field(primary_key=True)
     juror: int = _id()
-    commitment: bytes = b""
+    committed: bool = False
     revealed: bool = False
-    accept: int = _word()
-    fraud: int = _word()
-    reasons: bytes = b""
 
 
-class Checkpoint(SQLModel, table=True):
+class CheckpointRow(SQLModel, table=True):
     """A published version and its manifest root."""
 
     __tablename__ = "checkpoints"
@@ -232,13 +227,25 @@ class Checkpoint(SQLModel, table=True):
 
 
 MIRROR: tuple[type[SQLModel], ...] = (
-    *(Admin, Run, Announcement, Node, Member, Earning, Round, Listing, Submitted, Seat, Checkpoint),
-    Cursor,
+    *(
+        AdminRow,
+        RunRow,
+        AnnouncementRow,
+        NodeRow,
+        MemberRow,
+        EarningRow,
+        RoundRow,
+        ListingRow,
+        SubmittedRow,
+        SeatRow,
+        CheckpointRow,
+    ),
+    CursorRow,
 )
 """The tables that events rebuild."""
 
 
-class Undo(SQLModel, table=True):
+class UndoRow(SQLModel, table=True):
     """What one step of the mirror to block ``number`` replaced; ``position`` is that before it.
 
     ``rows`` as in ``coordinator.mirror.undoing``. Steps are undone newest ``id`` first.
@@ -251,24 +258,18 @@ class Undo(SQLModel, table=True):
     rows: str
 
 
-class Upload(SQLModel, table=True):
-    """An artifact taken from a node; its bytes lie in the artifact directory under ``root``.
-
-    ``digest`` is the sha256 of those bytes.
-    """
+class UploadRow(SQLModel, table=True):
+    """An artifact taken from a node; its bytes lie in the artifact directory under ``root``."""
 
     __tablename__ = "uploads"
     round: int = _id()
     job: int = Field(primary_key=True)
     root: bytes = Field(primary_key=True, index=True)
     node: int = Field(sa_type=BigInteger)
-    digest: bytes
     size: int = Field(sa_type=BigInteger)
-    rollouts: int
-    received_at: int = Field(sa_type=BigInteger)
 
 
-class Claim(SQLModel, table=True):
+class ClaimRow(SQLModel, table=True):
     """Leaves a node signed and handed in for relaying. ``state``: pending, relayed, refused or late (then ``why``)."""
 
     __tablename__ = "claims"
@@ -283,18 +284,17 @@ class Claim(SQLModel, table=True):
     received_at: float
 
 
-class Heartbeat(SQLModel, table=True):
+class HeartbeatRow(SQLModel, table=True):
     """The last thing a node said of itself. ``version`` is the checkpoint it has loaded, -1 where none."""
 
     __tablename__ = "heartbeats"
     node: int = _id()
     version: int = Field(sa_type=BigInteger)
     hardware: str
-    url: str = ""
     heard_at: float
 
 
-class Nonce(SQLModel, table=True):
+class NonceRow(SQLModel, table=True):
     """A nonce that was used, kept until its request's ``deadline``. ``nonce`` in hex."""
 
     __tablename__ = "nonces"
@@ -303,7 +303,7 @@ class Nonce(SQLModel, table=True):
     deadline: int = Field(index=True, sa_type=BigInteger)
 
 
-class Rules(SQLModel, table=True):
+class RulesRow(SQLModel, table=True):
     """Canonical rules by their keccak256."""
 
     __tablename__ = "rules"
@@ -311,7 +311,7 @@ class Rules(SQLModel, table=True):
     body: bytes
 
 
-class Evidence(SQLModel, table=True):
+class EvidenceRow(SQLModel, table=True):
     """A juror's evidence; its bytes lie in the evidence directory under ``root``."""
 
     __tablename__ = "evidence"
@@ -319,20 +319,11 @@ class Evidence(SQLModel, table=True):
     round: int = Field(sa_type=BigInteger)
     attempt: int
     juror: int = Field(sa_type=BigInteger)
-    size: int = Field(sa_type=BigInteger)
 
 
-class Ban(SQLModel, table=True):
-    """A node its coordinator's operator leaves out, until ``until`` (unix seconds; 0 for good)."""
+class OpeningStatusRow(SQLModel, table=True):
+    """Reason why no round of the run is being opened at present, as a sentence; empty if none."""
 
-    __tablename__ = "bans"
-    node: int = _id()
-    why: str
-    until: int = Field(default=0, sa_type=BigInteger)
-
-
-class Standing(SQLModel, table=True):
-    """Why no round of the run is being opened just now, in a sentence; empty where nothing keeps one."""
-
+    __tablename__ = "standing"
     run: int = _id()
     waiting: str = ""

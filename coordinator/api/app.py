@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from coordinator.api.openapi import ERRORS
 from coordinator.api.refusals import Refused
 from coordinator.api.routes import router
-from coordinator.api.service import Desk
+from coordinator.api.service import CoordinatorService
 from protocol.errors import Rejected, Unavailable
 from protocol.wire.api import ErrorBody
 
@@ -24,16 +24,16 @@ log = structlog.get_logger()
 MOST_SENTENCE = 1000
 
 
-def create_app(desk: Desk) -> FastAPI:
-    """Returns the API over ``desk``, which is closed when the server stops."""
+def create_app(service: CoordinatorService) -> FastAPI:
+    """Returns the API over ``service``, which is closed when the server stops."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         yield
-        desk.close()
+        service.close()
 
     app = FastAPI(title="Assize coordinator", version="1", lifespan=lifespan, responses=ERRORS)
-    app.state.desk = desk
+    app.state.service = service
     app.include_router(router)
     app.add_exception_handler(Rejected, _rejected)
     app.add_exception_handler(Unavailable, _unavailable)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlmodel import Session, col, select
 
 from coordinator.driver.schedule import claimed_jobs
-from coordinator.tables import Claim, Listing, Round
+from coordinator.tables import ClaimRow, ListingRow, RoundRow
 from protocol.chain.structs import State
 from protocol.wire.api import Assignment, Assignments
 from protocol.wire.assignments import jobs_of
@@ -16,25 +16,25 @@ def assignments(session: Session, run: int, node: int, now: int) -> Assignments:
 
     Its jobs are left out once it has signed for them: a worker that lost its work before that does it again.
     """
-    listed = select(Listing.round).where(Listing.node == node)
+    listed = select(ListingRow.round).where(ListingRow.node == node)
     rounds = session.exec(
-        select(Round)
-        .where(Round.state == State.OPEN, Round.run == run, col(Round.id).in_(listed))
-        .order_by(col(Round.id))
+        select(RoundRow)
+        .where(RoundRow.state == State.OPEN, RoundRow.run == run, col(RoundRow.id).in_(listed))
+        .order_by(col(RoundRow.id))
     )
     found = [(round_, _open_jobs(session, round_, node)) for round_ in rounds if round_.deadline >= now]
     return Assignments(rounds=[_assignment(round_, jobs) for round_, jobs in found if jobs])
 
 
-def _open_jobs(session: Session, round_: Round, node: int) -> list[int]:
+def _open_jobs(session: Session, round_: RoundRow, node: int) -> list[int]:
     done = round_.submitted
-    for claim in session.exec(select(Claim).where(Claim.round == round_.id, Claim.node == node)):
+    for claim in session.exec(select(ClaimRow).where(ClaimRow.round == round_.id, ClaimRow.node == node)):
         # Whatever became of it, asking again would bring the same claim. One of another beacon was for another chain.
         done |= claimed_jobs(claim) if claim.beacon == round_.beacon else 0
     return [job for job in jobs_of(round_.assignments, node) if not done >> job & 1]
 
 
-def _assignment(round_: Round, jobs: list[int]) -> Assignment:
+def _assignment(round_: RoundRow, jobs: list[int]) -> Assignment:
     return Assignment(
         round=round_.id,
         run=round_.run,

@@ -11,7 +11,7 @@ from sqlmodel import Session, col, delete, select
 
 from coordinator.api.refusals import conflicting, unsigned
 from coordinator.store import Store
-from coordinator.tables import Node, Nonce
+from coordinator.tables import NodeRow, NonceRow
 from protocol.chain.deployment import Deployment
 from protocol.chain.structs import Role
 from protocol.errors import Rejected
@@ -30,7 +30,7 @@ class Caller:
 FORGET_SECONDS = 5
 """Shortest time between deletions of expired nonces."""
 
-_BY_KEY = select(Node.id, Node.role, Node.key).where(Node.key == bindparam("key"))
+_BY_KEY = select(NodeRow.id, NodeRow.role, NodeRow.key).where(NodeRow.key == bindparam("key"))
 
 
 class Gate:
@@ -71,7 +71,9 @@ class Gate:
         try:
             with self._store.writing() as session:
                 caller = _node_of(session, signed.address)
-                used = insert(Nonce).values(address=signed.address, nonce=f"{signed.nonce:x}", deadline=signed.deadline)
+                used = insert(NonceRow).values(
+                    address=signed.address, nonce=f"{signed.nonce:x}", deadline=signed.deadline
+                )
                 session.connection().execute(used)
                 if now >= self._forget_at:
                     forget_nonces(session, now)
@@ -93,4 +95,4 @@ def _node_of(session: Session, key: str) -> Caller:
 
 def forget_nonces(session: Session, now: int) -> None:
     """Deletes nonces whose requests are past their deadline at ``now`` (unix seconds)."""
-    session.exec(delete(Nonce).where(col(Nonce.deadline) < now - 1))
+    session.exec(delete(NonceRow).where(col(NonceRow.deadline) < now - 1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 
 from sqlmodel import Session, func, select
@@ -11,7 +10,7 @@ from coordinator.api.gate import Caller
 from coordinator.api.refusals import conflicting, forbidden, missing, unreadable
 from coordinator.driver.schedule import claimed_jobs
 from coordinator.store import Store
-from coordinator.tables import Checkpoint, Claim, Evidence, Round, Seat, Upload
+from coordinator.tables import CheckpointRow, ClaimRow, EvidenceRow, RoundRow, SeatRow, UploadRow
 from protocol.chain.deployment import Deployment
 from protocol.chain.structs import State
 from protocol.errors import Rejected
@@ -57,7 +56,7 @@ class Intake:
         with self._store.reading() as session:
             round_ = self._open_round(session, round_id)
             self._check_assigned(round_, caller.node, (job,))
-            policy = session.get(Checkpoint, (round_.run, round_.policy_version))
+            policy = session.get(CheckpointRow, (round_.run, round_.policy_version))
         try:
             artifact = rollout.decode(data, self._limits)
         except Rejected as error:
@@ -72,22 +71,19 @@ class Intake:
     def _keep(self, artifact: Artifact, data: bytes) -> bytes:
         root = rollout.artifact_root(self._deployment.chain_id, self._deployment.rounds, artifact)
         with self._store.reading() as session:
-            if session.get(Upload, (artifact.round, artifact.job, root)) is not None:
+            if session.get(UploadRow, (artifact.round, artifact.job, root)) is not None:
                 return root
-            same = select(func.count()).where(Upload.round == artifact.round, Upload.job == artifact.job)
+            same = select(func.count()).where(UploadRow.round == artifact.round, UploadRow.job == artifact.job)
             if session.exec(same).one() >= MOST_UPLOADS:
                 raise conflicting(f"{MOST_UPLOADS} different artifacts were taken for this job already")
         self._artifacts.put(root, data)
         kept = self._artifacts.get(root, self._limits.file_bytes) or data  # what was there under this root before stays
-        upload = Upload(
+        upload = UploadRow(
             round=artifact.round,
             job=artifact.job,
             root=root,
             node=artifact.node,
-            digest=hashlib.sha256(kept).digest(),
             size=len(kept),
-            rollouts=len(artifact.rollouts),
-            received_at=int(time.time()),
         )
         with self._store.writing() as session:
             session.merge(upload)
@@ -96,7 +92,7 @@ class Intake:
     def kept_artifact(self, root: bytes) -> bytes:
         """Returns the bytes of an artifact whose upload was acknowledged. Raises ``Refused`` where there is none."""
         with self._store.reading() as session:
-            size = session.exec(select(Upload.size).where(Upload.root == root)).first()
+            size = session.exec(select(UploadRow.size).where(UploadRow.root == root)).first()
         data = None if size is None else self._artifacts.get(root, size)
         if data is None:
             raise missing(f"no artifact with the root 0x{root.hex()} is kept here")
@@ -113,7 +109,7 @@ class Intake:
         leaves = _leaves(claim)
         self._check_claim(caller, claim)
         with self._store.writing() as session:
-            if session.get(Claim, (round_id, claim.node, claim.leaves)) is None:
+            if session.get(ClaimRow, (round_id, claim.node, claim.leaves)) is None:
                 round_ = self._open_round(session, round_id)
                 self._check_assigned(round_, caller.node, tuple(leaf.job for leaf in leaves))
                 _check_new(session, round_, claim)
@@ -138,9 +134,9 @@ class Intake:
             raise forbidden(f"the request is signed by node {caller.node}, the evidence is of juror {bundle.juror}")
         if max(bundle.round, bundle.attempt) >= 1 << 63:
             raise missing("there is no such round here")
-        row = Evidence(root=root, round=bundle.round, attempt=bundle.attempt, juror=caller.node, size=len(data))
+        row = EvidenceRow(root=root, round=bundle.round, attempt=bundle.attempt, juror=caller.node)
         with self._store.reading() as session:
-            if session.get(Seat, (row.round, row.attempt, row.juror)) is None:
+            if session.get(SeatRow, (row.round, row.attempt, row.juror)) is None:
                 raise forbidden(
                     f"node {row.juror} has no seat in round {row.round}, as far as this coordinator has seen"
                 )
@@ -151,8 +147,8 @@ class Intake:
     def kept_evidence(self, root: bytes) -> bytes:
         """Returns published evidence: only once committing has ended, lest a vote be copied. Raises ``Refused``."""
         with self._store.reading() as session:
-            row = session.get(Evidence, root)
-            round_ = session.get(Round, row.round) if row else None
+            row = session.get(EvidenceRow, root)
+            round_ = session.get(RoundRow, row.round) if row else None
         data = self._evidence.get(root, evidence.MAX_EVIDENCE_BYTES) if row else None
         if row is None or data is None:
             raise missing(f"no evidence with the root 0x{root.hex()} is kept here")
@@ -161,20 +157,20 @@ class Intake:
             raise missing("this evidence is published once committing has ended")
         return data
 
-    def _open_round(self, session: Session, round_id: int) -> Round:
-        round_ = session.get(Round, round_id)
+    def _open_round(self, session: Session, round_id: int) -> RoundRow:
+        round_ = session.get(RoundRow, round_id)
         if round_ is None or round_.run != self._run:
             raise missing(f"there is no round {round_id} of run {self._run} here")
         if round_.state != State.OPEN or time.time() > round_.deadline:
             raise conflicting(f"the work phase of round {round_id} has ended")
         return round_
 
-    def _check_assigned(self, round_: Round, node: int, jobs: tuple[int, ...]) -> None:
+    def _check_assigned(self, round_: RoundRow, node: int, jobs: tuple[int, ...]) -> None:
         foreign = sorted(set(jobs) - set(jobs_of(round_.assignments, node)))
         if foreign:
             raise forbidden(f"job {foreign[0]} of round {round_.id} is not assigned to node {node}")
 
-    def _check_claim(self, caller: Caller, claim: Claim) -> None:
+    def _check_claim(self, caller: Caller, claim: ClaimRow) -> None:
         if claim.node != caller.node:
             raise forbidden(f"the request is signed by node {caller.node}, the leaves are of node {claim.node}")
         if len(claim.uri.encode()) > MOST_URI_BYTES:
@@ -196,8 +192,8 @@ class Intake:
             raise forbidden(f"the leaves are signed by {signer}, the node's key is {caller.key}")
 
 
-def _claim(round_id: int, request: SubmissionRequest) -> Claim:
-    return Claim(
+def _claim(round_id: int, request: SubmissionRequest) -> ClaimRow:
+    return ClaimRow(
         round=round_id,
         node=request.node,
         leaves=request.leaves,
@@ -208,19 +204,21 @@ def _claim(round_id: int, request: SubmissionRequest) -> Claim:
     )
 
 
-def _leaves(claim: Claim) -> tuple[Leaf, ...]:
+def _leaves(claim: ClaimRow) -> tuple[Leaf, ...]:
     try:
         return unpack_leaves(claim.leaves)
     except Rejected as error:
         raise unreadable(str(error)) from error
 
 
-def _check_new(session: Session, round_: Round, claim: Claim) -> None:
+def _check_new(session: Session, round_: RoundRow, claim: ClaimRow) -> None:
     if claim.beacon != round_.beacon:
         raise conflicting(
             f"the beacon of round {round_.id} is 0x{round_.beacon.hex()} here: was the chain reorganised?"
         )
-    earlier = select(Claim).where(Claim.round == claim.round, Claim.node == claim.node, Claim.beacon == round_.beacon)
+    earlier = select(ClaimRow).where(
+        ClaimRow.round == claim.round, ClaimRow.node == claim.node, ClaimRow.beacon == round_.beacon
+    )
     if any(claimed_jobs(each) & claimed_jobs(claim) for each in session.exec(earlier)):
         raise conflicting("other leaves were taken for one of these jobs")
     if round_.submitted & claimed_jobs(claim):
@@ -229,6 +227,6 @@ def _check_new(session: Session, round_: Round, claim: Claim) -> None:
 
 def _check_uploaded(session: Session, round_id: int, node: int, leaves: tuple[Leaf, ...]) -> None:
     for leaf in leaves:
-        upload = session.get(Upload, (round_id, leaf.job, leaf.root))
+        upload = session.get(UploadRow, (round_id, leaf.job, leaf.root))
         if upload is None or upload.node != node:
             raise conflicting(f"no artifact with the root 0x{leaf.root.hex()} was uploaded for job {leaf.job}")

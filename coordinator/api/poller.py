@@ -7,7 +7,7 @@ import asyncio
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.store import Store
-from coordinator.tables import Cursor
+from coordinator.tables import CursorRow
 from protocol.errors import Unavailable
 
 POLL_SECONDS = 0.05
@@ -52,5 +52,5 @@ class Poller:
 
     def _cursor(self) -> int | None:
         with self._store.reading() as session:
-            row = session.get(Cursor, 1)
+            row = session.get(CursorRow, 1)
             return None if row is None else row.number

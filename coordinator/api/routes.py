@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from coordinator.api.gate import Caller
 from coordinator.api.openapi import JSON, PARQUET, signed_by_node
 from coordinator.api.refusals import forbidden, too_large, unreadable
-from coordinator.api.service import Desk
+from coordinator.api.service import CoordinatorService
 from protocol.wire import api
 
 UPLOADS = Counter("assize_coordinator_uploads", "Artifacts taken")
@@ -34,13 +34,13 @@ _Body = TypeVar("_Body", bound=api.Body)
 @router.get("/health")
 async def health(request: Request) -> api.Health:
     """The process answers and reads its database."""
-    return await run_in_threadpool(_desk(request).health)
+    return await run_in_threadpool(_service(request).health)
 
 
 @router.get("/status")
 async def status(request: Request) -> api.StatusReport:
     """Live counts of the run."""
-    return await run_in_threadpool(_desk(request).status)
+    return await run_in_threadpool(_service(request).status)
 
 
 @router.get("/metrics")
@@ -52,13 +52,13 @@ async def metrics() -> Response:
 @router.get("/runs/{run}")
 async def run(request: Request, run: Id) -> api.RunDescription:
     """What a node needs to take part in the run."""
-    return await run_in_threadpool(_desk(request).describe, run)
+    return await run_in_threadpool(_service(request).describe, run)
 
 
 @router.get("/rules/{hash}")
 async def rules(request: Request, hash: Root) -> Response:
     """The canonical JSON of rules, by hash."""
-    return Response(await run_in_threadpool(_desk(request).rules, _bytes(hash)), media_type=JSON)
+    return Response(await run_in_threadpool(_service(request).rules, _bytes(hash)), media_type=JSON)
 
 
 @router.post("/heartbeats", openapi_extra=signed_by_node(api.Heartbeat))
@@ -68,7 +68,7 @@ async def heartbeats(request: Request) -> api.HeartbeatReply:
     heartbeat = _parsed(api.Heartbeat, body)
     if heartbeat.node != caller.node:
         raise forbidden(f"the request is signed by node {caller.node}, the heartbeat is of node {heartbeat.node}")
-    return await run_in_threadpool(_desk(request).heartbeat, heartbeat)
+    return await run_in_threadpool(_service(request).heartbeat, heartbeat)
 
 
 @router.get("/nodes/{node}/assignments", openapi_extra=signed_by_node())
@@ -79,21 +79,21 @@ async def assignments(
     caller, _ = await _signed(request, 0)
     if caller.node != node:
         raise forbidden(f"the request is signed by node {caller.node}, not by node {node}")
-    desk, until = _desk(request), time.monotonic() + wait
+    service, until = _service(request), time.monotonic() + wait
     while True:
-        found = await run_in_threadpool(desk.assignments, node)
+        found = await run_in_threadpool(service.assignments, node)
         left = until - time.monotonic()
         if found.rounds or left <= 0:
             return found
-        await desk.poller.wait(left)
+        await service.poller.wait(left)
 
 
 @router.put("/rounds/{round_id}/jobs/{job}/artifact", openapi_extra=signed_by_node(PARQUET))
 async def artifact(request: Request, round_id: Id, job: Job) -> api.ArtifactReceipt:
     """Takes the artifact of one job."""
-    desk = _desk(request)
-    caller, body = await _signed(request, desk.most_artifact_bytes)
-    root = await run_in_threadpool(desk.intake.artifact, caller, round_id, job, body)
+    service = _service(request)
+    caller, body = await _signed(request, service.most_artifact_bytes)
+    root = await run_in_threadpool(service.intake.artifact, caller, round_id, job, body)
     UPLOADS.inc()
     UPLOADED_BYTES.inc(len(body))
     return api.ArtifactReceipt(root=root)
@@ -102,10 +102,10 @@ async def artifact(request: Request, round_id: Id, job: Job) -> api.ArtifactRece
 @router.post("/rounds/{round_id}/submissions", openapi_extra=signed_by_node(api.SubmissionRequest))
 async def submissions(request: Request, round_id: Id) -> api.SubmissionReceipt:
     """Takes signed leaves for relaying."""
-    desk = _desk(request)
+    service = _service(request)
     caller, body = await _signed(request, MOST_JSON_BYTES)
-    jobs = await run_in_threadpool(desk.intake.submission, caller, round_id, _parsed(api.SubmissionRequest, body))
-    await run_in_threadpool(desk.notify)
+    jobs = await run_in_threadpool(service.intake.submission, caller, round_id, _parsed(api.SubmissionRequest, body))
+    await run_in_threadpool(service.notify)
     CLAIMS.inc()
     return api.SubmissionReceipt(round=round_id, jobs=jobs)
 
@@ -113,34 +113,34 @@ async def submissions(request: Request, round_id: Id) -> api.SubmissionReceipt:
 @router.get("/artifacts/{root}")
 async def kept_artifact(request: Request, root: Root) -> Response:
     """The bytes of an artifact."""
-    return Response(await run_in_threadpool(_desk(request).intake.kept_artifact, _bytes(root)), media_type=PARQUET)
+    return Response(await run_in_threadpool(_service(request).intake.kept_artifact, _bytes(root)), media_type=PARQUET)
 
 
 @router.put("/evidence/{root}", openapi_extra=signed_by_node(JSON))
 async def evidence(request: Request, root: Root) -> api.EvidenceReceipt:
     """Takes a juror's signed evidence."""
-    desk = _desk(request)
-    caller, body = await _signed(request, desk.most_evidence_bytes)
-    await run_in_threadpool(desk.intake.evidence, caller, _bytes(root), body)
+    service = _service(request)
+    caller, body = await _signed(request, service.most_evidence_bytes)
+    await run_in_threadpool(service.intake.evidence, caller, _bytes(root), body)
     return api.EvidenceReceipt(root=_bytes(root))
 
 
 @router.get("/evidence/{root}")
 async def kept_evidence(request: Request, root: Root) -> Response:
     """A juror's signed evidence, once committing has ended."""
-    data = await run_in_threadpool(_desk(request).intake.kept_evidence, _bytes(root))
+    data = await run_in_threadpool(_service(request).intake.kept_evidence, _bytes(root))
     return Response(data, media_type=JSON)
 
 
-def _desk(request: Request) -> Desk:
-    desk = request.app.state.desk
-    assert isinstance(desk, Desk)
-    return desk
+def _service(request: Request) -> CoordinatorService:
+    service = request.app.state.service
+    assert isinstance(service, CoordinatorService)
+    return service
 
 
 async def _signed(request: Request, limit: int) -> tuple[Caller, bytes]:
     """The caller and its body: a stranger or a body over ``limit`` bytes is refused before it is read."""
-    gate = _desk(request).gate
+    gate = _service(request).gate
     _check_length(request, limit)
     if not gate.met(request.headers):
         await run_in_threadpool(gate.expect, request.headers)

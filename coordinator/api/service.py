@@ -14,10 +14,10 @@ from coordinator.api.poller import Poller
 from coordinator.api.refusals import missing
 from coordinator.driver.leases import Leases
 from coordinator.driver.notifier import Notifier
-from coordinator.driver.selection import Admission
+from coordinator.driver.selection import ListingLimits
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import Store
-from coordinator.tables import Cursor, Heartbeat, Rules, Run
+from coordinator.tables import CursorRow, HeartbeatRow, RulesRow, RunRow
 from protocol.chain.deployment import Deployment
 from protocol.errors import Unavailable
 from protocol.transport.blobs import BlobStores
@@ -29,14 +29,14 @@ BEAT_SECONDS = 2.0
 """A heartbeat that says nothing new is written to SQL at most this often; its lease is renewed every time."""
 
 
-class Desk:
+class CoordinatorService:
     """Everything behind the routes. Methods block; routes call them in threads."""
 
     def __init__(self, settings: CoordinatorSettings, store: Store, deployment: Deployment) -> None:
         self._settings = settings
         self._store = store
         self._deployment = deployment
-        self._admissions: dict[bytes, Admission] = {}
+        self._limits_by_rules: dict[bytes, ListingLimits] = {}
         self._leases = Leases(settings.redis_url, settings.run)
         self._notifier = Notifier(settings.redis_url, settings.run)
         limits = Limits(file_bytes=settings.max_artifact_bytes)
@@ -59,7 +59,7 @@ class Desk:
     def health(self) -> api.Health:
         """The newest block folded; 0 before any."""
         with self._store.reading() as session:
-            cursor = session.get(Cursor, 1)
+            cursor = session.get(CursorRow, 1)
             return api.Health(ok=True, head=cursor.number if cursor else 0)
 
     def status(self) -> api.StatusReport:
@@ -67,19 +67,19 @@ class Desk:
         now = time.time()
         leased = self._leased(now)
         with self._store.reading() as session:
-            admission = self._admission(session)
-            return status.status(session, self._settings.run, leased, self._settings.lease_seconds, admission, now)
+            limits = self._limits(session)
+            return status.status(session, self._settings.run, leased, self._settings.lease_seconds, limits, now)
 
     def describe(self, run_id: int) -> api.RunDescription:
         """What a node needs to take part. Raises ``Refused`` for runs that are not driven here."""
         with self._store.reading() as session:
             run = self._run(session, run_id)
-            body = session.get(Rules, run.rules_hash)
+            body = session.get(RulesRow, run.rules_hash)
             if body is None:
                 raise missing(f"the rules of run {run_id} are not known here yet")
             return self._description(run, body.body)
 
-    def _description(self, run: Run, rules: bytes) -> api.RunDescription:
+    def _description(self, run: RunRow, rules: bytes) -> api.RunDescription:
         deployment = self._deployment
         return api.RunDescription(
             run=run.id,
@@ -99,8 +99,8 @@ class Desk:
             origin=self._settings.origin,
         )
 
-    def _run(self, session: Session, run_id: int) -> Run:
-        run = session.get(Run, run_id) if run_id == self._settings.run else None
+    def _run(self, session: Session, run_id: int) -> RunRow:
+        run = session.get(RunRow, run_id) if run_id == self._settings.run else None
         if run is None:
             raise missing(f"run {run_id} is not driven here")
         return run
@@ -108,7 +108,7 @@ class Desk:
     def rules(self, rules_hash: bytes) -> bytes:
         """Canonical rules by hash. Raises ``Refused`` for unknown ones."""
         with self._store.reading() as session:
-            rules = session.get(Rules, rules_hash)
+            rules = session.get(RulesRow, rules_hash)
         if rules is None:
             raise missing(f"no rules hash to 0x{rules_hash.hex()} here")
         return rules.body
@@ -120,32 +120,31 @@ class Desk:
         self._note(heartbeat, now)
         leased = self._leases.held(now)
         with self._store.reading() as session:
-            admission = self._admission(session)
-            return status.seen_as(session, self._settings.run, heartbeat.node, leased, admission, now)
+            limits = self._limits(session)
+            return status.heartbeat_reply(session, self._settings.run, heartbeat.node, leased, limits, now)
 
-    def _admission(self, session: Session) -> Admission | None:
+    def _limits(self, session: Session) -> ListingLimits | None:
         """Who is listed under the run's present rules; None while those are not known."""
-        run = session.get(Run, self._settings.run)
-        if run is None or (body := session.get(Rules, run.rules_hash)) is None:
+        run = session.get(RunRow, self._settings.run)
+        if run is None or (body := session.get(RulesRow, run.rules_hash)) is None:
             return None
-        if body.hash not in self._admissions:
-            self._admissions[body.hash] = Admission(
+        if body.hash not in self._limits_by_rules:
+            self._limits_by_rules[body.hash] = ListingLimits(
                 self._settings.version_lag, decode_rules(body.body, body.hash).sequential.neglect_bound
             )
-        return self._admissions[body.hash]
+        return self._limits_by_rules[body.hash]
 
     def _note(self, heartbeat: api.Heartbeat, now: float) -> None:
-        row = Heartbeat(
+        row = HeartbeatRow(
             node=heartbeat.node,
             version=-1 if heartbeat.version is None else heartbeat.version,
             hardware=heartbeat.hardware.model_dump_json(),
-            url=heartbeat.url or "",
             heard_at=now,
         )
         with self._store.reading() as session:
-            last = session.get(Heartbeat, heartbeat.node)
-        said = (row.version, row.hardware, row.url)
-        if last and (last.version, last.hardware, last.url) == said and now - last.heard_at < BEAT_SECONDS:
+            last = session.get(HeartbeatRow, heartbeat.node)
+        said = (row.version, row.hardware)
+        if last and (last.version, last.hardware) == said and now - last.heard_at < BEAT_SECONDS:
             return
         with self._store.writing() as session:
             session.merge(row)

@@ -9,9 +9,18 @@ from collections.abc import Iterable
 from sqlmodel import Session, col, func, select
 
 from coordinator.api.refusals import missing
-from coordinator.driver.candidates import Sightings, candidate_of
-from coordinator.driver.selection import Admission, left_out
-from coordinator.tables import Ban, Cursor, Earning, Heartbeat, Member, Node, Round, Run, Standing
+from coordinator.driver.candidates import Liveness, candidate_of
+from coordinator.driver.selection import ListingLimits, exclusion_reason
+from coordinator.tables import (
+    CursorRow,
+    EarningRow,
+    HeartbeatRow,
+    MemberRow,
+    NodeRow,
+    OpeningStatusRow,
+    RoundRow,
+    RunRow,
+)
 from protocol.chain.structs import Role, State
 from protocol.wire.api import HeartbeatReply, NodeState, NodeStatus, StatusReport
 
@@ -24,17 +33,17 @@ def status(
     run_id: int,
     leased: frozenset[int],
     lease_seconds: float,
-    admission: Admission | None,
+    limits: ListingLimits | None,
     now: float,
 ) -> StatusReport:
     """The live counts of a run. Raises ``Refused`` while the mirror has not seen the run."""
-    run = session.get(Run, run_id)
-    cursor = session.get(Cursor, 1)
+    run = session.get(RunRow, run_id)
+    cursor = session.get(CursorRow, 1)
     if run is None or cursor is None:
         raise missing(f"run {run_id} was not seen on chain yet")
-    live = select(func.count()).where(Round.run == run_id, Round.parent == 0, col(Round.state) < State.SETTLED)
-    nodes = list(session.exec(select(Node).order_by(col(Node.id))))
-    seen, bound = sightings(session, leased), math.inf if admission is None else admission.neglect_bound
+    live = select(func.count()).where(RoundRow.run == run_id, RoundRow.parent == 0, col(RoundRow.state) < State.SETTLED)
+    nodes = list(session.exec(select(NodeRow).order_by(col(NodeRow.id))))
+    seen, bound = liveness(session, leased), math.inf if limits is None else limits.neglect_bound
     return StatusReport(
         run=run_id,
         head=cursor.number,
@@ -48,42 +57,43 @@ def status(
         jobs_fraud=run.jobs_fraud,
         escrow_wei=str(run.escrow),
         reserved_wei=str(run.reserved),
-        credits_wei={row.owner: str(row.amount) for row in session.exec(select(Earning).where(Earning.run == run_id))},
+        credits_wei={
+            row.owner: str(row.amount) for row in session.exec(select(EarningRow).where(EarningRow.run == run_id))
+        },
         slashed_wei=_slashed(nodes),
         nodes=[_node_status(node, seen, lease_seconds, bound, now) for node in nodes],
-        waiting=standing.waiting if (standing := session.get(Standing, run_id)) else "",
+        waiting=standing.waiting if (standing := session.get(OpeningStatusRow, run_id)) else "",
     )
 
 
-def sightings(session: Session, leased: frozenset[int]) -> Sightings:
-    """Heartbeats and bans as they stand in SQL, with the leases given."""
-    heartbeats = {row.node: row for row in session.exec(select(Heartbeat))}
-    return Sightings(heartbeats, {row.node: row for row in session.exec(select(Ban))}, leased)
+def liveness(session: Session, leased: frozenset[int]) -> Liveness:
+    """The heartbeats in SQL, with the leases given."""
+    return Liveness({row.node: row for row in session.exec(select(HeartbeatRow))}, leased)
 
 
-def seen_as(
-    session: Session, run_id: int, node_id: int, leased: frozenset[int], admission: Admission | None, now: float
+def heartbeat_reply(
+    session: Session, run_id: int, node_id: int, leased: frozenset[int], limits: ListingLimits | None, now: float
 ) -> HeartbeatReply:
     """How a node that just gave a heartbeat stands: alive, or why it is not listed."""
-    run, node = session.get(Run, run_id), session.get(Node, node_id)
-    if run is None or node is None or node.role != Role.WORKER or admission is None:
+    run, node = session.get(RunRow, run_id), session.get(NodeRow, node_id)
+    if run is None or node is None or node.role != Role.WORKER or limits is None:
         return HeartbeatReply(state="alive")
-    member = session.get(Member, (run_id, node_id))
-    candidate = candidate_of(node, member, run, sightings(session, leased), now)
-    reason = left_out(candidate, run.version, admission)
+    member = session.get(MemberRow, (run_id, node_id))
+    candidate = candidate_of(node, member, run, liveness(session, leased), now)
+    reason = exclusion_reason(candidate, run.version, limits)
     if reason is None or candidate.free <= 0:
         return HeartbeatReply(state="alive", reasons=[] if reason is None else [reason])
-    return HeartbeatReply(state="banned" if candidate.banned else "unlisted", reasons=[reason])
+    return HeartbeatReply(state="unlisted", reasons=[reason])
 
 
-def _slashed(nodes: Iterable[Node]) -> dict[str, str]:
+def _slashed(nodes: Iterable[NodeRow]) -> dict[str, str]:
     totals: Counter[str] = Counter()
     for node in nodes:
         totals[node.owner] += node.slashed
     return {owner: str(amount) for owner, amount in totals.items() if amount}
 
 
-def _node_status(node: Node, seen: Sightings, lease_seconds: float, bound: float, now: float) -> NodeStatus:
+def _node_status(node: NodeRow, seen: Liveness, lease_seconds: float, bound: float, now: float) -> NodeStatus:
     heartbeat = seen.heartbeats.get(node.id)
     silent = None if heartbeat is None else max(0.0, now - heartbeat.heard_at)
     return NodeStatus(
@@ -96,9 +106,7 @@ def _node_status(node: Node, seen: Sightings, lease_seconds: float, bound: float
     )
 
 
-def _state(node: Node, seen: Sightings, silent: float | None, lease_seconds: float, bound: float) -> NodeState:
-    if node.id in seen.bans:
-        return "banned"
+def _state(node: NodeRow, seen: Liveness, silent: float | None, lease_seconds: float, bound: float) -> NodeState:
     if silent is None or silent > LATE_LEASES * lease_seconds:
         return "dead"
     if silent > lease_seconds:

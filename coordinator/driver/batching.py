@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import structlog
 from sqlmodel import select
 
-from coordinator.driver.schedule import Patience, batch_of, claimed_jobs
+from coordinator.driver.schedule import BatchingDelays, batch_of, claimed_jobs
 from coordinator.mirror.market import Market
 from coordinator.store import Store
-from coordinator.tables import Claim, Round
+from coordinator.tables import ClaimRow, RoundRow
 from protocol.chain.events import SubmissionRefused
 from protocol.chain.reverts import Reverted
 from protocol.chain.structs import Refusal, State, Submission
@@ -35,15 +35,15 @@ RETRY_SECONDS = 0.5
 """Pause before claims are sent again that were refused, but not for good; when the work phase ends, they are late."""
 
 
-class Relay:
+class Batcher:
     """Sends pending claims of one run. A claim the contract refuses never holds up the others of its batch."""
 
-    def __init__(self, store: Store, sender: Sender, patience: Patience) -> None:
+    def __init__(self, store: Store, sender: Sender, delays: BatchingDelays) -> None:
         self._store = store
         self._sender = sender
-        self._patience = patience
+        self._delays = delays
         self._looked_at: int | None = None
-        self._claims: list[Claim] = []
+        self._claims: list[ClaimRow] = []
         self._not_before: dict[int, float] = {}
 
     def advance(self, market: Market, now: float, chain_time: int) -> bool:
@@ -55,17 +55,17 @@ class Relay:
             moved |= self._round(market.rounds.get(round_id), claims, now, chain_time)
         return moved
 
-    def _pending(self) -> list[Claim]:
+    def _pending(self) -> list[ClaimRow]:
         """The pending claims; asked for only where the database has changed since they were last."""
         state = self._store.state()
         if state != self._looked_at:
             with self._store.reading() as session:
-                self._claims = list(session.exec(select(Claim).where(Claim.state == "pending")))
+                self._claims = list(session.exec(select(ClaimRow).where(ClaimRow.state == "pending")))
                 session.expunge_all()
             self._looked_at = state
         return self._claims
 
-    def _round(self, round_: Round | None, claims: list[Claim], now: float, chain_time: int) -> bool:
+    def _round(self, round_: RoundRow | None, claims: list[ClaimRow], now: float, chain_time: int) -> bool:
         if round_ is None:
             return False  # rolled back: it may come again
         forked = [claim for claim in claims if claim.beacon != round_.beacon]
@@ -82,10 +82,10 @@ class Relay:
             return True
         if time.monotonic() < self._not_before.get(round_.id, 0.0):
             return False
-        batch = batch_of(round_, claims, self._patience, now)
+        batch = batch_of(round_, claims, self._delays, now)
         return bool(batch) and self._send(round_, batch)
 
-    def _send(self, round_: Round, batch: Sequence[Claim]) -> bool:
+    def _send(self, round_: RoundRow, batch: Sequence[ClaimRow]) -> bool:
         """Sends a batch; one that is refused for good is sent claim by claim, to learn what is wrong with each.
 
         True where anything was sent or settled with.
@@ -103,7 +103,7 @@ class Relay:
         self._refuse(batch[0], _sentence(refusal))
         return True
 
-    def _submit(self, round_: Round, batch: Sequence[Claim]) -> Reverted | None:
+    def _submit(self, round_: RoundRow, batch: Sequence[ClaimRow]) -> Reverted | None:
         submissions = [Submission(c.node, c.beacon, c.leaves, c.uri, c.signature) for c in batch]
         call = calls.submit(self._sender.chain.deployment, round_.id, round_.assignments, submissions)
         try:
@@ -120,11 +120,11 @@ class Relay:
         log.info("batch_relayed", round=round_.id, nodes=[claim.node for claim in taken])
         return None
 
-    def _refuse(self, claim: Claim, why: str) -> None:
+    def _refuse(self, claim: ClaimRow, why: str) -> None:
         self._mark([claim], "refused", why)
         log.warning("claim_refused", round=claim.round, node=claim.node, error=why)
 
-    def _mark(self, claims: Sequence[Claim], state: str, why: str) -> None:
+    def _mark(self, claims: Sequence[ClaimRow], state: str, why: str) -> None:
         with self._store.writing() as session:
             for claim in claims:
                 session.merge(claim.model_copy(update={"state": state, "why": why}))

@@ -6,22 +6,21 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from coordinator.driver.selection import Candidate
-from coordinator.tables import Ban, Heartbeat, Member, Node, Run
+from coordinator.tables import HeartbeatRow, MemberRow, NodeRow, RunRow
 from protocol.chain.structs import Role
 
 
 @dataclass(frozen=True, slots=True)
-class Sightings:
-    """What is known of nodes beside the chain: last heartbeats and bans by node, and who holds a lease."""
+class Liveness:
+    """Off-chain signs of life: last heartbeats by node, and the nodes that hold a lease."""
 
-    heartbeats: Mapping[int, Heartbeat]
-    bans: Mapping[int, Ban]
+    heartbeats: Mapping[int, HeartbeatRow]
     leased: Collection[int]
 
 
-def candidate_of(node: Node, member: Member | None, run: Run, seen: Sightings, now: float) -> Candidate:
+def candidate_of(node: NodeRow, member: MemberRow | None, run: RunRow, seen: Liveness, now: float) -> Candidate:
     """One worker as a candidate for the next round of ``run`` at ``now`` (unix seconds)."""
-    heartbeat, ban = seen.heartbeats.get(node.id), seen.bans.get(node.id)
+    heartbeat = seen.heartbeats.get(node.id)
     return Candidate(
         node=node.id,
         capacity=node.capacity,
@@ -33,12 +32,11 @@ def candidate_of(node: Node, member: Member | None, run: Run, seen: Sightings, n
         leased=node.id in seen.leased,
         neglect=node.neglect,
         fraudulent=node.fraudulent,
-        banned=ban.why if ban and (not ban.until or now < ban.until) else "",
     )
 
 
 def candidates(
-    nodes: Mapping[int, Node], members: Mapping[tuple[int, int], Member], run: Run, seen: Sightings, now: float
+    nodes: Mapping[int, NodeRow], members: Mapping[tuple[int, int], MemberRow], run: RunRow, seen: Liveness, now: float
 ) -> tuple[Candidate, ...]:
     """All workers, ascending by node."""
     return tuple(

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import structlog
 
-from coordinator.driver.batching import Relay
-from coordinator.driver.opener import Openings
-from coordinator.driver.schedule import Step, Verb, step_of
+from coordinator.driver.batching import Batcher
+from coordinator.driver.opener import RoundOpener
+from coordinator.driver.schedule import DueStep, Verb, step_of
 from coordinator.mirror.market import Market
 from coordinator.mirror.mirror import Mirror
 from protocol.chain.reverts import Reverted
@@ -36,23 +36,23 @@ RETRY_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueTransaction:
     """A transaction that moves a round on."""
 
-    step: Step
+    step: DueStep
     call: Call
 
 
 class Driver:
     """The clock of one run. Not safe to share between threads: one process, one thread drives."""
 
-    def __init__(self, run: int, mirror: Mirror, sender: Sender, openings: Openings, relay: Relay) -> None:
+    def __init__(self, run: int, mirror: Mirror, sender: Sender, opener: RoundOpener, batcher: Batcher) -> None:
         """Reads from the chain how long a round may last at most. Raises ``Unavailable`` where it does not answer."""
         self._run = run
         self._mirror = mirror
         self._sender = sender
-        self._openings = openings
-        self._relay = relay
+        self._opener = opener
+        self._batcher = batcher
         self._not_before: dict[str, float] = {}
         self._longest_seconds = sender.chain.latest().market_terms().max_round_seconds
 
@@ -71,8 +71,8 @@ class Driver:
         now = time.time()
         chain_time = max(self._mirror.timestamp, int(now))
         self._mirror.take_effect(chain_time)
-        moved = self._openings.advance(market, now)
-        moved |= self._relay.advance(market, now, chain_time)
+        moved = self._opener.advance(market, now)
+        moved |= self._batcher.advance(market, now, chain_time)
         due = self._due(market, chain_time, time.monotonic())
         for each in due:
             if each.step.verb is not Verb.SETTLE:
@@ -80,7 +80,7 @@ class Driver:
         settles = [each for each in due if each.step.verb is Verb.SETTLE]
         return moved or any(self._take(market, each) for each in settles[:1])
 
-    def _due(self, market: Market, chain_time: int, now: float) -> list[Due]:
+    def _due(self, market: Market, chain_time: int, now: float) -> list[DueTransaction]:
         """The steps due in this run's rounds, oldest round first, less those put off."""
         steps = []
         for round_id in sorted(market.live):
@@ -92,10 +92,10 @@ class Driver:
             ]
             step = step_of(round_, market.jurors(round_), unsettled, self._longest_seconds, chain_time)
             if step is not None and self._not_before.get(step.key, 0.0) <= now:
-                steps.append(Due(step, self._call(market, step)))
+                steps.append(DueTransaction(step, self._call(market, step)))
         return steps
 
-    def _call(self, market: Market, step: Step) -> Call:
+    def _call(self, market: Market, step: DueStep) -> Call:
         deployment, round_ = self._sender.chain.deployment, market.rounds[step.round]
         match step.verb:
             case Verb.CLOSE:
@@ -115,7 +115,7 @@ class Driver:
                 leaves = [SettledLeaves(row.node, row.leaves) for row in rows]
                 return calls.settle(deployment, step.round, step.batch, round_.assignments, leaves)
 
-    def _take(self, market: Market, due: Due) -> bool:
+    def _take(self, market: Market, due: DueTransaction) -> bool:
         """Sends one step; one that is refused is put off, since others may be due all the same."""
         try:
             self._sender.send(due.step.key, due.call)
@@ -132,7 +132,7 @@ class Driver:
         return True
 
 
-def _learn(market: Market, step: Step, refusal: Reverted) -> None:
+def _learn(market: Market, step: DueStep, refusal: Reverted) -> None:
     """Takes in what a refusal tells and no event does: that a batch is settled, or that one is not after all."""
     if refusal.name == "AlreadySettled":
         market.settled.add((step.round, step.batch))

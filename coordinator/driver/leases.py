@@ -1,13 +1,14 @@
-"""Leases: a heartbeat makes a node listable for a while. Kept in Redis, which may forget them at any moment.
+"""Leases in Redis: a heartbeat makes a node eligible for listing for a while.
 
-Nothing is lost with them: the next heartbeat takes a new lease. They live here rather than in SQL because they are
-written several times a minute by every node and matter to nobody a minute later.
+Redis may lose them at any moment; the next heartbeat takes a new lease. They are not in SQL, because every node renews
+its lease several times a minute and an old lease has no use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import cast
 
 from redis import Redis
 from redis.exceptions import RedisError
@@ -19,30 +20,33 @@ class Leases:
     """The leases of one run: a sorted set of node ids, scored by when each lease ends (unix seconds)."""
 
     def __init__(self, redis_url: str, run: int) -> None:
-        """Connects when first used. Raises ``Misconfigured`` for a URL that is none."""
+        """Connects when first used. Raises ``Misconfigured`` for an invalid URL."""
         try:
             self._redis = Redis.from_url(redis_url, socket_timeout=5.0)
         except ValueError as error:
-            raise Misconfigured(f"redis_url {redis_url!r} cannot be used: {error}") from error
+            raise Misconfigured(
+                f"invalid redis_url {redis_url!r}: expected redis://host:port/database ({error})"
+            ) from error
         self._key = f"assize:leases:{run}"
 
     def grant(self, node: int, until: float) -> None:
-        """Gives ``node`` a lease, or a longer one."""
+        """Grants ``node`` a lease, or extends it, until a time in unix seconds."""
         with _answering():
             self._redis.zadd(self._key, {str(node): until})
 
     def held(self, now: float) -> frozenset[int]:
-        """The nodes whose lease has not ended."""
+        """Returns the nodes whose lease is in force at ``now`` (unix seconds)."""
         with _answering():
-            return frozenset(int(node) for node in self._redis.zrangebyscore(self._key, f"({now}", "+inf"))
+            members = cast("list[bytes]", self._redis.zrangebyscore(self._key, f"({now}", "+inf"))
+            return frozenset(map(int, members))
 
     def expire(self, now: float) -> tuple[int, ...]:
-        """Takes away the leases that have ended and returns whose they were."""
+        """Deletes the leases that have ended by ``now`` and returns their nodes."""
         with _answering():
-            ended = self._redis.zrangebyscore(self._key, "-inf", now)
+            ended = cast("list[bytes]", self._redis.zrangebyscore(self._key, "-inf", now))
             if ended:
                 self._redis.zremrangebyscore(self._key, "-inf", now)
-            return tuple(int(node) for node in ended)
+            return tuple(map(int, ended))
 
     def close(self) -> None:
         """Closes the connections."""

@@ -33,7 +33,10 @@ class Notifier:
     def notify(self) -> None:
         """Wakes the listening process. Logs a warning if Redis does not answer."""
         try:
-            self._redis.pipeline().lpush(self._key, 1).expire(self._key, EXPIRY_SECONDS).execute()
+            pipeline = self._redis.pipeline()
+            pipeline.lpush(self._key, 1)
+            pipeline.expire(self._key, EXPIRY_SECONDS)
+            pipeline.execute()
         except RedisError as error:
             log.warning("notification_lost", error=str(error))
 

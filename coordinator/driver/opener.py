@@ -9,22 +9,22 @@ from itertools import takewhile
 import structlog
 from sqlmodel import select
 
-from coordinator.driver.candidates import Sightings, candidates
+from coordinator.driver.candidates import Liveness, candidates
 from coordinator.driver.leases import Leases
 from coordinator.driver.pacing import (
-    Ambition,
+    PacingLimits,
     RoundProgress,
     RunProgress,
-    ahead,
     all_judged,
+    end_reason,
+    funding_shortfall,
     in_flight,
-    why_over,
-    why_unfunded,
+    rounds_ahead,
 )
-from coordinator.driver.selection import Admission, Candidate, left_out, share
+from coordinator.driver.selection import Candidate, ListingLimits, exclusion_reason, share
 from coordinator.mirror.market import Market
 from coordinator.store import Store
-from coordinator.tables import Ban, Heartbeat, Round, Run, Standing
+from coordinator.tables import HeartbeatRow, OpeningStatusRow, RoundRow, RunRow
 from protocol.chain.structs import State
 from protocol.chain.writing import calls
 from protocol.chain.writing.sender import Sender
@@ -41,21 +41,21 @@ RETRY_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class OpeningTerms:
+class OpenerTerms:
     """What the operator set: see ``CoordinatorSettings``."""
 
     run: int
     rules_hash: bytes
     jobs_per_round: int
     first_round_nodes: int
-    ambition: Ambition
-    admission: Admission
+    pacing: PacingLimits
+    limits: ListingLimits
 
 
-class Openings:
+class RoundOpener:
     """Opens the rounds of one run."""
 
-    def __init__(self, store: Store, leases: Leases, sender: Sender, terms: OpeningTerms) -> None:
+    def __init__(self, store: Store, leases: Leases, sender: Sender, terms: OpenerTerms) -> None:
         self._store = store
         self._leases = leases
         self._sender = sender
@@ -71,19 +71,19 @@ class Openings:
         if time.monotonic() < self._not_before:
             return False
         run = market.runs[self._terms.run]
-        progress, ambition = run_progress(run, self._terms.jobs_per_round), self._terms.ambition
-        waiting = why_over(progress, ambition) or self._why_barred(market, run)
+        progress, pacing = run_progress(run, self._terms.jobs_per_round), self._terms.pacing
+        waiting = end_reason(progress, pacing) or self._obstacle(market, run)
         if waiting is None:
             fresh = self._fresh(market, run)
-            flying = in_flight(fresh, run.version, ambition.async_level)
-            if flying >= ahead(progress, ambition, self._starved(run, fresh)):
+            count = in_flight(fresh, run.version, pacing.async_level)
+            if count >= rounds_ahead(progress, pacing, self._starved(run, fresh)):
                 waiting = ""  # as many as there should be: nothing is amiss
         if waiting is None:
-            waiting = why_unfunded(progress) or self._open(market, run, now)
+            waiting = funding_shortfall(progress) or self._open(market, run, now)
         self._tell(waiting or "")
         return waiting is None
 
-    def _why_barred(self, market: Market, run: Run) -> str | None:
+    def _obstacle(self, market: Market, run: RunRow) -> str | None:
         """What forbids a round that nobody here can mend while it lasts."""
         if market.admin.paused:
             return "the deployment's admin has paused new rounds"
@@ -93,19 +93,19 @@ class Openings:
             return f"run {run.id} has new rules, 0x{run.rules_hash.hex()}: start again with their file"
         return None
 
-    def _fresh(self, market: Market, run: Run) -> list[RoundProgress]:
-        level = self._terms.ambition.async_level
+    def _fresh(self, market: Market, run: RunRow) -> list[RoundProgress]:
+        level = self._terms.pacing.async_level
         fresh = takewhile(lambda each: run.version - each.policy_version <= level, market.rounds_of(run.id))
         return [_progress(each) for each in fresh]
 
-    def _starved(self, run: Run, fresh: list[RoundProgress]) -> bool:
+    def _starved(self, run: RunRow, fresh: list[RoundProgress]) -> bool:
         """Whether everything has been judged for a while and nothing came of it."""
         quiet = (run.version, run.rounds_opened) if all_judged(fresh) else None
         if quiet != self._quiet:
             self._quiet, self._quiet_since = quiet, time.monotonic()
         return quiet is not None and time.monotonic() - self._quiet_since > STARVED_SECONDS
 
-    def _open(self, market: Market, run: Run, now: float) -> str | None:
+    def _open(self, market: Market, run: RunRow, now: float) -> str | None:
         """Tries to open a round; returns what stands in the way, or None once it is open."""
         able = self._able(market, run, now)
         if not able:
@@ -123,17 +123,16 @@ class Openings:
         log.info("round_opened", step=run.step + 1, version=run.version, workers=len(able))
         return None
 
-    def _able(self, market: Market, run: Run, now: float) -> list[Candidate]:
-        seen = self._sightings(now)
+    def _able(self, market: Market, run: RunRow, now: float) -> list[Candidate]:
+        seen = self._liveness(now)
         found = candidates(market.nodes, market.members, run, seen, now)
-        return [each for each in found if left_out(each, run.version, self._terms.admission) is None]
+        return [each for each in found if exclusion_reason(each, run.version, self._terms.limits) is None]
 
-    def _sightings(self, now: float) -> Sightings:
+    def _liveness(self, now: float) -> Liveness:
         with self._store.reading() as session:
-            heartbeats = {row.node: row for row in session.exec(select(Heartbeat))}
-            bans = {row.node: row for row in session.exec(select(Ban))}
+            heartbeats = {row.node: row for row in session.exec(select(HeartbeatRow))}
             session.expunge_all()
-        return Sightings(heartbeats, bans, self._leases.held(now))
+        return Liveness(heartbeats, self._leases.held(now))
 
     def _tell(self, waiting: str) -> None:
         """Says once, in the log and in SQL, what keeps the next round."""
@@ -143,14 +142,14 @@ class Openings:
         if waiting:
             log.info("opening_waits", why=waiting)
         with self._store.writing() as session:
-            session.merge(Standing(run=self._terms.run, waiting=waiting))
+            session.merge(OpeningStatusRow(run=self._terms.run, waiting=waiting))
 
 
-def run_progress(run: Run, jobs: int) -> RunProgress:
+def run_progress(run: RunRow, jobs: int) -> RunProgress:
     """The run as the decision needs it; a round of ``jobs`` jobs reserves their most pay and both committees' fees."""
     need = jobs * run.max_units * run.price_per_unit + 2 * run.committee * run.juror_fee
     return RunProgress(run.id, run.version, run.closed, run.rounds_opened, run.escrow, need)
 
 
-def _progress(each: Round) -> RoundProgress:
+def _progress(each: RoundRow) -> RoundProgress:
     return RoundProgress(each.id, State(each.state), each.policy_version, each.accepted, each.consumed)

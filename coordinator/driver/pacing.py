@@ -40,7 +40,7 @@ class RunProgress:
 
 
 @dataclass(frozen=True, slots=True)
-class Ambition:
+class PacingLimits:
     """How far the coordinator goes: the run's async level, and where to stop (None for never)."""
 
     async_level: int
@@ -67,13 +67,13 @@ def _in_flight(each: RoundProgress, consumed_up_to: int, version: int, async_lev
     return bool(each.accepted) and each.round > consumed_up_to
 
 
-def ahead(run: RunProgress, ambition: Ambition, starved: bool = False) -> int:
+def rounds_ahead(run: RunProgress, pacing: PacingLimits, starved: bool = False) -> int:
     """Returns how many rounds may be in flight: one more than the async level; near the last version one for each
     version left, and the extra one a step may wait for. Twice as many where the trainer is ``starved``: every round in
     flight is judged, it has made nothing of them for a while, and more samples may be what it lacks.
     """
-    most = (ambition.async_level + 1) * (2 if starved else 1)
-    return most if ambition.last_version is None or starved else min(most, ambition.last_version - run.version + 1)
+    most = (pacing.async_level + 1) * (2 if starved else 1)
+    return most if pacing.last_version is None or starved else min(most, pacing.last_version - run.version + 1)
 
 
 def all_judged(rounds: Iterable[RoundProgress]) -> bool:
@@ -81,18 +81,18 @@ def all_judged(rounds: Iterable[RoundProgress]) -> bool:
     return all(each.state >= State.TALLIED for each in rounds)
 
 
-def why_over(run: RunProgress, ambition: Ambition) -> str | None:
+def end_reason(run: RunProgress, pacing: PacingLimits) -> str | None:
     """Returns why no round is opened any more, or None."""
     if run.closed:
         return f"run {run.run} is closed"
-    if ambition.last_version is not None and run.version >= ambition.last_version:
+    if pacing.last_version is not None and run.version >= pacing.last_version:
         return f"done: version {run.version} is published"
-    if ambition.max_rounds is not None and run.opened >= ambition.max_rounds:
+    if pacing.max_rounds is not None and run.opened >= pacing.max_rounds:
         return f"done: {run.opened} rounds were opened"
     return None
 
 
-def why_unfunded(run: RunProgress) -> str | None:
+def funding_shortfall(run: RunProgress) -> str | None:
     """Returns what is missing for one more round, and how to mend it, or None where the escrow covers it."""
     if run.escrow >= run.need:
         return None

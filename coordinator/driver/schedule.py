@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from coordinator.tables import Claim, Round, Seat, Submitted
+from coordinator.tables import ClaimRow, RoundRow, SeatRow, SubmittedRow
 from protocol.chain.structs import State
 from protocol.wire.assignments import LEAF_BYTES, MAX_LEAVES_PER_BATCH, unpack_leaves
 
@@ -24,7 +24,7 @@ class Verb(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DueStep:
     """One transaction that is due. Its ``key`` names it for good, whoever sends it however often."""
 
     verb: Verb
@@ -39,60 +39,62 @@ class Step:
 
 
 def step_of(
-    round_: Round, jurors: Sequence[Seat], submitted: Iterable[Submitted], longest_seconds: int, now: int
-) -> Step | None:
+    round_: RoundRow, jurors: Sequence[SeatRow], submitted: Iterable[SubmittedRow], longest_seconds: int, now: int
+) -> DueStep | None:
     """Returns what is due for the round at ``now`` (unix seconds, the chain's clock), or None while it waits.
 
     ``longest_seconds`` after its opening a round without a verdict can be ended by anyone.
     """
     due = _step_of(round_, jurors, submitted, now)
     if due is None and round_.state < State.TALLIED and now > round_.opened_at + longest_seconds:
-        return Step(Verb.EXPIRE, round_.id)
+        return DueStep(Verb.EXPIRE, round_.id)
     return due
 
 
-def _step_of(round_: Round, jurors: Sequence[Seat], submitted: Iterable[Submitted], now: int) -> Step | None:
+def _step_of(
+    round_: RoundRow, jurors: Sequence[SeatRow], submitted: Iterable[SubmittedRow], now: int
+) -> DueStep | None:
     match State(round_.state):
         case State.OPEN if now > round_.deadline:  # with all of its jobs in, the last submission has closed it
-            return Step(Verb.CLOSE, round_.id)
+            return DueStep(Verb.CLOSE, round_.id)
         case State.CLOSED:
-            return Step(Verb.DRAW, round_.id, round_.attempt)
+            return DueStep(Verb.DRAW, round_.id, round_.attempt)
         case State.VOTING if _voted(round_, jurors, now):
-            return Step(Verb.TALLY, round_.id, round_.attempt)
+            return DueStep(Verb.TALLY, round_.id, round_.attempt)
         case State.TALLIED if now >= round_.deadline:
             batches = sorted(row.batch for row in submitted if not row.settled)
             if batches:
-                return Step(Verb.SETTLE, round_.id, batch=batches[0])
-            return None if round_.appeals else Step(Verb.FINISH, round_.id)
+                return DueStep(Verb.SETTLE, round_.id, batch=batches[0])
+            return None if round_.appeals else DueStep(Verb.FINISH, round_.id)
         case State.VOID:
-            return Step(Verb.FREE, round_.id)
+            return DueStep(Verb.FREE, round_.id)
     return None
 
 
-def _voted(round_: Round, jurors: Sequence[Seat], now: int) -> bool:
+def _voted(round_: RoundRow, jurors: Sequence[SeatRow], now: int) -> bool:
     """True where no seat may commit or reveal any more, or none has anything left to reveal.
 
     The last reveal of a round tallies it; that of an appeal does not.
     """
-    committed = [seat for seat in jurors if seat.commitment]
+    committed = [seat for seat in jurors if seat.committed]
     if round_.revealing:
         return all(seat.revealed for seat in committed) or now > round_.deadline
     return now > round_.deadline + (round_.reveal_seconds if committed else 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class BatchingDelays:
     """Seconds a claim may wait for the rest of its round, and before the work deadline at which waiting ends."""
 
     wait_seconds: float
     margin_seconds: float
 
 
-def batch_of(round_: Round, claims: Sequence[Claim], patience: Patience, now: float) -> tuple[Claim, ...]:
+def batch_of(round_: RoundRow, claims: Sequence[ClaimRow], delays: BatchingDelays, now: float) -> tuple[ClaimRow, ...]:
     """Returns the claims to send as one batch now, oldest first; none while waiting for more is better.
 
     A round goes on once all of it is in, so nothing is lost by sending one transaction for all its nodes, which closes
-    it. What does not come is not waited for longer than ``patience``. Claims for jobs on chain already are left out.
+    it. What does not come is not waited for longer than ``delays``. Claims for jobs on chain already are left out.
     """
     taken, chosen, leaves = round_.submitted, [], 0
     for claim in sorted(claims, key=lambda claim: claim.received_at):
@@ -105,11 +107,11 @@ def batch_of(round_: Round, claims: Sequence[Claim], patience: Patience, now: fl
     if not chosen:
         return ()
     complete = taken == (1 << round_.jobs) - 1 or leaves == MAX_LEAVES_PER_BATCH
-    waited = now - chosen[0].received_at >= patience.wait_seconds
-    late = now > round_.deadline - patience.margin_seconds
+    waited = now - chosen[0].received_at >= delays.wait_seconds
+    late = now > round_.deadline - delays.margin_seconds
     return tuple(chosen) if complete or waited or late else ()
 
 
-def claimed_jobs(claim: Claim) -> int:
+def claimed_jobs(claim: ClaimRow) -> int:
     """The bitmap of the jobs a claim is for."""
     return sum(1 << leaf.job for leaf in unpack_leaves(claim.leaves))

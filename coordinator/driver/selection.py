@@ -15,8 +15,7 @@ class Candidate:
 
     ``free`` jobs it may still take (capacity less what is in flight); ``given`` jobs listed in its life; ``version``
     the checkpoint it has loaded, -1 for none; ``bonded`` in service, active and holding its bond; ``leased`` heard
-    from lately; ``neglect`` the evidence, in nats, of too many void and missing jobs; ``fraudulent`` jobs in its life;
-    ``banned`` why, or empty.
+    from lately; ``neglect`` the evidence, in nats, of too many void and missing jobs; ``fraudulent`` jobs in its life.
     """
 
     node: int
@@ -29,21 +28,18 @@ class Candidate:
     leased: bool
     neglect: float
     fraudulent: int
-    banned: str
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class ListingLimits:
     """Thresholds: versions a node may be behind, and the evidence of neglect at which it is left out."""
 
     version_lag: int
     neglect_bound: float
 
 
-def left_out(candidate: Candidate, newest: int, admission: Admission) -> str | None:
+def exclusion_reason(candidate: Candidate, newest: int, limits: ListingLimits) -> str | None:
     """Returns why the node is not listed while ``newest`` is the newest checkpoint, or None where it may be."""
-    if candidate.banned:
-        return f"banned: {candidate.banned}"
     if candidate.fraudulent:
         return f"{candidate.fraudulent} of its jobs were found fraudulent"
     if not candidate.joined:
@@ -54,12 +50,12 @@ def left_out(candidate: Candidate, newest: int, admission: Admission) -> str | N
         return "no heartbeat"
     if candidate.version < 0:
         return "has no weights loaded yet"
-    if newest - candidate.version > admission.version_lag:
+    if newest - candidate.version > limits.version_lag:
         return f"has loaded version {candidate.version}, the newest is {newest}"
-    if candidate.neglect >= admission.neglect_bound:
+    if candidate.neglect >= limits.neglect_bound:
         return (
             "more of its jobs were void or never handed in than the run's rules allow an honest node: "
-            f"evidence {candidate.neglect:.1f}, the bound is {admission.neglect_bound:.1f}"
+            f"evidence {candidate.neglect:.1f}, the bound is {limits.neglect_bound:.1f}"
         )
     if candidate.free <= 0:
         return "is at capacity"

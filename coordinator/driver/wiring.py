@@ -7,18 +7,18 @@ import time
 import structlog
 from pydantic import ValidationError
 
-from coordinator.driver.batching import Relay
+from coordinator.driver.batching import Batcher
 from coordinator.driver.driver import Driver
 from coordinator.driver.leases import Leases
 from coordinator.driver.notifier import Notifier
-from coordinator.driver.opener import Openings, OpeningTerms
-from coordinator.driver.pacing import Ambition
-from coordinator.driver.schedule import Patience
-from coordinator.driver.selection import Admission
+from coordinator.driver.opener import OpenerTerms, RoundOpener
+from coordinator.driver.pacing import PacingLimits
+from coordinator.driver.schedule import BatchingDelays
+from coordinator.driver.selection import ListingLimits
 from coordinator.mirror.mirror import Mirror
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import Store
-from coordinator.tables import Rules as RulesRow
+from coordinator.tables import RulesRow
 from protocol.chain.reading.client import Chain
 from protocol.chain.reverts import Reverted
 from protocol.chain.structs import Run
@@ -67,8 +67,10 @@ class DriverProcess:
             settings.run,
             Mirror(chain, self._store, settings.confirmations),
             self._sender,
-            Openings(self._store, self._leases, self._sender, _terms(settings, rules)),
-            Relay(self._store, self._sender, Patience(settings.relay_wait_seconds, settings.relay_margin_seconds)),
+            RoundOpener(self._store, self._leases, self._sender, _terms(settings, rules)),
+            Batcher(
+                self._store, self._sender, BatchingDelays(settings.relay_wait_seconds, settings.relay_margin_seconds)
+            ),
         )
         self._expire_at = 0.0
 
@@ -148,8 +150,8 @@ def keep_rules(store: Store, rules: Rules) -> None:
         session.merge(RulesRow(hash=rules_hash(body), body=body))
 
 
-def _terms(settings: CoordinatorSettings, rules: Rules) -> OpeningTerms:
-    ambition = Ambition(rules.async_level, settings.max_rounds, settings.last_version)
+def _terms(settings: CoordinatorSettings, rules: Rules) -> OpenerTerms:
+    pacing = PacingLimits(rules.async_level, settings.max_rounds, settings.last_version)
     digest = rules_hash(encode_rules(rules))
-    admission = Admission(settings.version_lag, rules.sequential.neglect_bound)
-    return OpeningTerms(settings.run, digest, settings.jobs_per_round, settings.first_round_nodes, ambition, admission)
+    limits = ListingLimits(settings.version_lag, rules.sequential.neglect_bound)
+    return OpenerTerms(settings.run, digest, settings.jobs_per_round, settings.first_round_nodes, pacing, limits)

@@ -1,6 +1,6 @@
-"""Events in, rows out: what the chain's events make of the mirrored rows. PURE: no I/O, no clock.
+"""Effects of the chain's events on the mirrored rows. PURE.
 
-``fold`` applies one log and notes which rows it touched, so that the caller can write exactly those. The events of
+``fold`` applies one log and notes the rows that it touched, so that the caller can write exactly those. The events of
 ``Rounds`` are in ``fold_rounds``.
 """
 
@@ -8,27 +8,31 @@ from __future__ import annotations
 
 from coordinator.mirror.fold_rounds import ROUND_HANDLERS
 from coordinator.mirror.market import Handler, Market, announcement_of, term_columns
-from coordinator.tables import Checkpoint, Earning, Member, Node, Run
+from coordinator.tables import CheckpointRow, EarningRow, MemberRow, NodeRow, RunRow
 from protocol.chain import events as on_chain
 from protocol.chain.events import Log
+from protocol.chain.round_changes import changed_round
 from protocol.chain.structs import Cause
 
 NO_KEY = "0x" + "0" * 40
 
 
 def fold(market: Market, log: Log) -> None:
-    """Applies one log. Events that no table shows are passed over."""
+    """Applies one log; events without an effect on any row are ignored."""
     market.take_effect(log.timestamp)
     handler = _HANDLERS.get(type(log.event).__name__)
     if handler is not None:
         handler(market, log, log.event)
+    number = changed_round(log.event)
+    if number is not None:
+        market.advance_round(number, log)
 
 
 def _opened_run(market: Market, log: Log, event: on_chain.RunOpened) -> None:
     terms = term_columns(event.terms)
-    market.runs[event.run] = Run(id=event.run, requester=event.requester, uri=event.uri, **terms)
+    market.runs[event.run] = RunRow(id=event.run, requester=event.requester, **terms)
     market.touch(market.runs[event.run])
-    market.touch(Checkpoint(run=event.run, version=0, manifest_root=event.manifest_root))
+    market.touch(CheckpointRow(run=event.run, version=0, manifest_root=event.manifest_root))
 
 
 def _announced(market: Market, log: Log, event: on_chain.TermsAnnounced) -> None:
@@ -57,7 +61,7 @@ def _released(market: Market, log: Log, event: on_chain.EscrowReleased) -> None:
 def _earned(market: Market, log: Log, event: on_chain.CreditsEarned) -> None:
     run = market.runs[event.run]
     market.set(run, reserved=run.reserved - event.amount)
-    earning = market.earnings.setdefault((event.run, event.owner), Earning(run=event.run, owner=event.owner))
+    earning = market.earnings.setdefault((event.run, event.owner), EarningRow(run=event.run, owner=event.owner))
     market.set(earning, amount=earning.amount + event.amount)
 
 
@@ -72,7 +76,7 @@ def _paid_out(market: Market, log: Log, event: on_chain.DepositPaidOut) -> None:
 
 
 def _joined(market: Market, log: Log, event: on_chain.NodeJoined) -> None:
-    member = Member(run=event.run, node=event.node, rules_hash=event.rules_hash)
+    member = MemberRow(run=event.run, node=event.node, rules_hash=event.rules_hash)
     market.members[event.run, event.node] = member
     market.touch(member)
 
@@ -85,12 +89,12 @@ def _left(market: Market, log: Log, event: on_chain.NodeLeft) -> None:
 
 def _published(market: Market, log: Log, event: on_chain.CheckpointPublished) -> None:
     market.set(market.runs[event.run], version=event.version)
-    market.touch(Checkpoint(run=event.run, version=event.version, manifest_root=event.manifest_root))
+    market.touch(CheckpointRow(run=event.run, version=event.version, manifest_root=event.manifest_root))
 
 
 def _registered(market: Market, log: Log, event: on_chain.NodeRegistered) -> None:
     # Registering takes exactly the required bond, so the event tells what that is.
-    market.nodes[event.node] = Node(
+    market.nodes[event.node] = NodeRow(
         id=event.node,
         owner=event.owner,
         key=event.key,
@@ -158,4 +162,6 @@ _HANDLERS: dict[str, Handler] = {
     "NodeSlashed": _slashed,
     "KeyRotated": _rotated,
     "KeyRevoked": _revoked,
-} | ROUND_HANDLERS
+    **ROUND_HANDLERS,
+}
+"""By event name."""

@@ -1,56 +1,28 @@
-"""What appeals make of the mirrored rows. PURE.
+"""Effects of appeals on the mirrored rows. PURE.
 
-The trial of an appeal is drawn, voted on and tallied under its own number, by the handlers of any round; here is how it
-begins and what it changes in the round appealed against.
+An appeal is tried as a round with a number of its own, and the handlers of every round apply to it. The handlers here
+begin that round, and correct the counts of run and node once the appealed job has its last verdict.
 """
 
 from __future__ import annotations
 
 from coordinator.mirror.market import Handler, Market
-from coordinator.tables import Round
+from coordinator.tables import RoundRow
 from protocol.chain import events as on_chain
 from protocol.chain.events import Log
-from protocol.chain.structs import State, Verdict, verdict_in, with_verdict
+from protocol.chain.round_changes import appeal_round
+from protocol.chain.structs import Verdict, verdict_in
 
 
 def _opened(market: Market, log: Log, event: on_chain.AppealOpened) -> None:
-    parent, bit = market.rounds[event.round], 1 << event.job
-    trial = Round(
-        id=event.appeal,
-        run=parent.run,
-        parent=parent.id,
-        state=State.CLOSED,
-        step=parent.step,
-        policy_version=parent.policy_version,
-        jobs=0,
-        slot_count=parent.slot_count,
-        opened_at=parent.opened_at,
-        deadline=event.deadline,
-        reveal_seconds=parent.reveal_seconds,
-        open_block=0,
-        close_block=log.block_number,
-        beacon=parent.beacon,
-        assignments=b"",
-        submitted=bit,
-    )
-    market.rounds[trial.id] = trial
-    market.live.add(trial.id)
-    market.listings[trial.id] = []
-    market.touch(trial)
-    market.set(parent, appealed=parent.appealed | bit, appeals=parent.appeals + 1)
-
-
-def _decided(market: Market, log: Log, event: on_chain.AppealDecided) -> None:
     parent = market.rounds[event.round]
-    market.set(parent, appeals=parent.appeals - 1)
+    fields = appeal_round(parent, event)
+    market.begin_round(RoundRow(id=event.appeal, reveal_seconds=parent.reveal_seconds, **fields))
 
 
 def _job_settled(market: Market, log: Log, event: on_chain.AppealedJobSettled) -> None:
-    """The job has its last verdict: the round, the run's counts and the node's record are put right."""
     round_, node = market.rounds[event.round], market.nodes[event.node]
     before, after = verdict_in(round_.accepted, round_.fraud, event.job), event.verdict
-    accepted, fraud = with_verdict(round_.accepted, round_.fraud, event.job, after)
-    market.set(round_, accepted=accepted, fraud=fraud)
     run = market.runs[round_.run]
     market.set(
         run,
@@ -66,13 +38,12 @@ def _job_settled(market: Market, log: Log, event: on_chain.AppealedJobSettled) -
 
 
 def _more(kind: Verdict, before: Verdict, after: Verdict) -> int:
-    """By how much the jobs with this verdict change."""
+    """Returns the change in the number of jobs with this verdict."""
     return (after is kind) - (before is kind)
 
 
 APPEAL_HANDLERS: dict[str, Handler] = {
     "AppealOpened": _opened,
-    "AppealDecided": _decided,
     "AppealedJobSettled": _job_settled,
 }
 """By event name."""

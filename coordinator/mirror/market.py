@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from sqlmodel import SQLModel
 
-from coordinator.tables import Admin, Announcement, Earning, Listing, Member, Node, Round, Run, Seat, Submitted
+from coordinator.tables import (
+    AdminRow,
+    AnnouncementRow,
+    EarningRow,
+    ListingRow,
+    MemberRow,
+    NodeRow,
+    RoundRow,
+    RunRow,
+    SeatRow,
+    SubmittedRow,
+)
 from protocol.chain.events import Log
-from protocol.chain.structs import RunTerms
+from protocol.chain.round_changes import advance
+from protocol.chain.structs import RunTerms, State
 from protocol.wire.rules import Sequential
 
 Identity = tuple[type[SQLModel], tuple[Any, ...]]
@@ -36,19 +48,19 @@ class Market:
     (round, batch) that the contract said are settled, event or no event; it is not in SQL, so a rollback forgets it.
     """
 
-    admin: Admin = field(default_factory=Admin)
-    runs: dict[int, Run] = field(default_factory=dict)
-    announcements: dict[int, Announcement] = field(default_factory=dict)
-    nodes: dict[int, Node] = field(default_factory=dict)
-    members: dict[tuple[int, int], Member] = field(default_factory=dict)
-    earnings: dict[tuple[int, str], Earning] = field(default_factory=dict)
-    rounds: dict[int, Round] = field(default_factory=dict)
+    admin: AdminRow = field(default_factory=AdminRow)
+    runs: dict[int, RunRow] = field(default_factory=dict)
+    announcements: dict[int, AnnouncementRow] = field(default_factory=dict)
+    nodes: dict[int, NodeRow] = field(default_factory=dict)
+    members: dict[tuple[int, int], MemberRow] = field(default_factory=dict)
+    earnings: dict[tuple[int, str], EarningRow] = field(default_factory=dict)
+    rounds: dict[int, RoundRow] = field(default_factory=dict)
     live: set[int] = field(default_factory=set)
-    listings: dict[int, list[Listing]] = field(default_factory=dict)
-    submitted: dict[int, list[Submitted]] = field(default_factory=dict)
-    seats: dict[int, dict[tuple[int, int], Seat]] = field(default_factory=dict)
+    listings: dict[int, list[ListingRow]] = field(default_factory=dict)
+    submitted: dict[int, list[SubmittedRow]] = field(default_factory=dict)
+    seats: dict[int, dict[tuple[int, int], SeatRow]] = field(default_factory=dict)
     touched: dict[Identity, SQLModel] = field(default_factory=dict)
-    removed: list[Member | Announcement] = field(default_factory=list)
+    removed: list[MemberRow | AnnouncementRow] = field(default_factory=list)
     budgets: dict[bytes, Sequential] = field(default_factory=dict)
     settled: set[tuple[int, int]] = field(default_factory=set)
 
@@ -62,10 +74,31 @@ class Market:
         """Notes that ``row`` must be written."""
         self.touched[identity(row)] = row
 
-    def remove(self, row: Member | Announcement) -> None:
+    def remove(self, row: MemberRow | AnnouncementRow) -> None:
         """Notes that ``row`` must be deleted."""
         self.touched.pop(identity(row), None)
         self.removed.append(row)
+
+    def begin_round(self, row: RoundRow) -> None:
+        """Adds a round."""
+        self.rounds[row.id] = row
+        self.live.add(row.id)
+        self.listings[row.id] = []
+        self.touch(row)
+
+    def advance_round(self, number: int, log: Log) -> None:
+        """Applies an event to its round and that round's seats; drops the parts of a round that has ended."""
+        row = self.rounds[number]
+        changes = advance(row, log)
+        self.set(row, **_columns(RoundRow, changes.fields))
+        for (attempt, juror), changed in changes.seats.items():
+            seats = self.seats.setdefault(number, {})
+            seat = seats.setdefault((attempt, juror), SeatRow(round=number, attempt=attempt, juror=juror))
+            self.set(seat, **_columns(SeatRow, changed))
+        if not is_live(row):
+            self.live.discard(number)
+            for parts in (self.listings, self.submitted, self.seats):
+                parts.pop(number, None)
 
     def take_effect(self, now: int) -> bool:
         """Puts announced terms in place of the present ones where their time has come; returns whether any did."""
@@ -76,39 +109,49 @@ class Market:
             self.remove(each)
         return bool(due)
 
-    def take_changes(self) -> tuple[list[SQLModel], list[Member | Announcement]]:
+    def take_changes(self) -> tuple[list[SQLModel], list[MemberRow | AnnouncementRow]]:
         """Returns the rows to write, in the order they were first touched, and those to delete since the last call."""
         changes = list(self.touched.values()), list(self.removed)
         self.touched.clear()
         self.removed.clear()
         return changes
 
-    def rounds_of(self, run: int) -> Iterator[Round]:
+    def rounds_of(self, run: int) -> Iterator[RoundRow]:
         """The rounds of a run, newest first, trials of appeals aside."""
         return (each for each in reversed(self.rounds.values()) if each.run == run and not each.parent)
 
-    def jurors(self, round_: Round) -> list[Seat]:
+    def jurors(self, round_: RoundRow) -> list[SeatRow]:
         """The seats of the present attempt."""
         seats = self.seats.get(round_.id, {})
         return [seat for (attempt, _), seat in seats.items() if attempt == round_.attempt]
 
 
+def is_live(round_: RoundRow) -> bool:
+    """Whether the round may still change jobs in flight, seats or batches."""
+    return round_.state < State.SETTLED or round_.holding
+
+
+def _columns(table: type[SQLModel], changes: Mapping[str, object]) -> dict[str, object]:
+    """The changes for which the table has a column."""
+    return {name: value for name, value in changes.items() if name in table.model_fields}
+
+
 Handler = Callable[[Market, Log, Any], None]
-"""What one kind of event makes of the market."""
+"""Applies one kind of event."""
 
 
-def announcement_of(run: int, terms: RunTerms, effective_at: int) -> Announcement:
+def announcement_of(run: int, terms: RunTerms, effective_at: int) -> AnnouncementRow:
     """Announced terms as a row."""
     columns = {name: value.hex() if isinstance(value, bytes) else value for name, value in term_columns(terms).items()}
-    return Announcement(run=run, effective_at=effective_at, terms=json.dumps(columns))
+    return AnnouncementRow(run=run, effective_at=effective_at, terms=json.dumps(columns))
 
 
-def announced_terms(announcement: Announcement) -> dict[str, Any]:
+def announced_terms(announcement: AnnouncementRow) -> dict[str, Any]:
     """The columns of ``Run`` that announced terms set."""
-    columns = json.loads(announcement.terms)
+    columns: dict[str, Any] = json.loads(announcement.terms)
     return columns | {"rules_hash": bytes.fromhex(columns["rules_hash"])}
 
 
 def term_columns(terms: RunTerms) -> dict[str, Any]:
     """The terms that ``Run`` has columns for."""
-    return {each.name: getattr(terms, each.name) for each in fields(terms) if each.name in Run.model_fields}
+    return {each.name: getattr(terms, each.name) for each in fields(terms) if each.name in RunRow.model_fields}

@@ -5,30 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlmodel import Session, select
+from sqlmodel import Session, col, select
 
 from coordinator.mirror.fold import fold
-from coordinator.mirror.market import Market, identity
+from coordinator.mirror.market import Market, identity, is_live
 from coordinator.mirror.undoing import forget, keep, position_row, remove, undo
 from coordinator.store import Store, upsert
 from coordinator.tables import (
-    Admin,
-    Announcement,
-    Cursor,
-    Earning,
-    Listing,
-    Member,
-    Node,
-    Round,
-    Rules,
-    Run,
-    Seat,
-    Submitted,
+    AdminRow,
+    AnnouncementRow,
+    CursorRow,
+    EarningRow,
+    ListingRow,
+    MemberRow,
+    NodeRow,
+    RoundRow,
+    RulesRow,
+    RunRow,
+    SeatRow,
+    SubmittedRow,
 )
 from protocol.chain.reading import cursor as cursors
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.tail import BlockEvents, Rollback, Tail
-from protocol.chain.structs import State
 from protocol.wire.rules import Sequential, decode_rules
 
 
@@ -85,7 +84,7 @@ class Mirror:
 
     def _resumed(self) -> Tail:
         with self._store.reading() as session:
-            cursor = session.get(Cursor, 1)
+            cursor = session.get(CursorRow, 1)
             self.market = load(session)
         start = cursors.Cursor.from_json(cursor.position) if cursor else None
         return Tail(self._chain, start, self._confirmations)
@@ -117,26 +116,28 @@ class Mirror:
 def load(session: Session) -> Market:
     """Reads the mirrored rows back, detached from the session."""
     market = Market(
-        admin=session.get(Admin, 1) or Admin(),
-        announcements={row.run: row for row in session.exec(select(Announcement))},
-        runs={row.id: row for row in session.exec(select(Run))},
-        nodes={row.id: row for row in session.exec(select(Node))},
-        members={(row.run, row.node): row for row in session.exec(select(Member))},
-        earnings={(row.run, row.owner): row for row in session.exec(select(Earning))},
-        rounds={row.id: row for row in session.exec(select(Round).order_by(Round.id))},
+        admin=session.get(AdminRow, 1) or AdminRow(),
+        announcements={row.run: row for row in session.exec(select(AnnouncementRow))},
+        runs={row.id: row for row in session.exec(select(RunRow))},
+        nodes={row.id: row for row in session.exec(select(NodeRow))},
+        members={(row.run, row.node): row for row in session.exec(select(MemberRow))},
+        earnings={(row.run, row.owner): row for row in session.exec(select(EarningRow))},
+        rounds={row.id: row for row in session.exec(select(RoundRow).order_by(col(RoundRow.id)))},
         budgets=_budgets(session),
     )
-    market.live.update(row.id for row in market.rounds.values() if row.state < State.SETTLED or row.holding)
+    market.live.update(row.id for row in market.rounds.values() if is_live(row))
     for round_ in sorted(market.live):
         market.listings[round_] = list(
-            session.exec(select(Listing).where(Listing.round == round_).order_by(Listing.first))
+            session.exec(select(ListingRow).where(ListingRow.round == round_).order_by(col(ListingRow.first)))
         )
         market.submitted[round_] = list(
             session.exec(
-                select(Submitted).where(Submitted.round == round_).order_by(Submitted.batch, Submitted.position)
+                select(SubmittedRow)
+                .where(SubmittedRow.round == round_)
+                .order_by(col(SubmittedRow.batch), col(SubmittedRow.position))
             )
         )
-        seats = session.exec(select(Seat).where(Seat.round == round_))
+        seats = session.exec(select(SeatRow).where(SeatRow.round == round_))
         market.seats[round_] = {(seat.attempt, seat.juror): seat for seat in seats}
     session.expunge_all()
     return market
@@ -144,4 +145,4 @@ def load(session: Session) -> Market:
 
 def _budgets(session: Session) -> dict[bytes, Sequential]:
     """What the rules known here allow, by hash."""
-    return {row.hash: decode_rules(row.body, row.hash).sequential for row in session.exec(select(Rules))}
+    return {row.hash: decode_rules(row.body, row.hash).sequential for row in session.exec(select(RulesRow))}

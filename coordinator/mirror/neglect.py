@@ -31,7 +31,7 @@ class Neglect:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class NodeOutcome:
     """What became of a node's jobs in a settled round: how many it had, handed in, and had found void or not at all."""
 
     jobs: int
@@ -44,7 +44,7 @@ def spoilt_rate(jobs: int, sequential: Sequential) -> float:
     return 1.0 - (1.0 - sequential.outage_budget) * (1.0 - sequential.void_budget) ** jobs
 
 
-def neglect_after(before: Neglect, share: Share, sequential: Sequential) -> Neglect:
+def neglect_after(before: Neglect, share: NodeOutcome, sequential: Sequential) -> Neglect:
     """Returns the record after one more settled round."""
     absent = not share.submitted
     if absent and before.absent:

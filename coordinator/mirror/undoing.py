@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from sqlalchemy import delete, tuple_
-from sqlmodel import Session, SQLModel, select
+from sqlmodel import Session, SQLModel, col, select
 
 from coordinator.mirror.market import Identity
 from coordinator.store import upsert
-from coordinator.tables import MIRROR, Cursor, Undo
+from coordinator.tables import MIRROR, CursorRow, UndoRow
 from protocol.chain.reading import cursor as cursors
 
 ASKED_TOGETHER = 500
@@ -36,12 +36,12 @@ def keep(session: Session, before: cursors.Cursor, number: int, changing: Iterab
     ]
     if stood:
         rows = json.dumps(stood, default=lambda value: {"hex": value.hex()})
-        session.add(Undo(number=number, position=before.to_json(), rows=rows))
+        session.add(UndoRow(number=number, position=before.to_json(), rows=rows))
 
 
 def undo(session: Session, back_to: cursors.Cursor) -> None:
     """Puts every row back as it was at the block of ``back_to``, or at an earlier one where steps were wider."""
-    steps = session.exec(select(Undo).where(Undo.number > back_to.number).order_by(Undo.id.desc())).all()  # type: ignore[union-attr]
+    steps = session.exec(select(UndoRow).where(UndoRow.number > back_to.number).order_by(UndoRow.id.desc())).all()  # type: ignore[union-attr]
     standing: dict[tuple[str, tuple[Any, ...]], Row | None] = {}
     for step in steps:
         for name, key, row in json.loads(step.rows, object_hook=lambda told: bytes.fromhex(told["hex"])):
@@ -56,12 +56,12 @@ def undo(session: Session, back_to: cursors.Cursor) -> None:
         if row
     ]
     upsert(session, [*stood, position_row(back_to)])
-    session.exec(delete(Undo).where(Undo.number > back_to.number))
+    session.exec(delete(UndoRow).where(col(UndoRow.number) > back_to.number))
 
 
 def forget(session: Session, up_to: int) -> None:
     """Drops what could undo blocks that nothing goes back behind any more."""
-    session.exec(delete(Undo).where(Undo.number <= up_to))
+    session.exec(delete(UndoRow).where(col(UndoRow.number) <= up_to))
 
 
 def remove(session: Session, identity: Identity) -> None:
@@ -70,9 +70,9 @@ def remove(session: Session, identity: Identity) -> None:
     session.exec(delete(table).where(*(column == part for column, part in zip(_key(table), key, strict=True))))
 
 
-def position_row(cursor: cursors.Cursor) -> Cursor:
+def position_row(cursor: cursors.Cursor) -> CursorRow:
     """The row that says how far the mirror has come."""
-    return Cursor(id=1, number=cursor.number, position=cursor.to_json())
+    return CursorRow(id=1, number=cursor.number, position=cursor.to_json())
 
 
 def _rows(session: Session, table: type[SQLModel], keys: Sequence[tuple[Any, ...]]) -> list[tuple[Any, Row | None]]:

@@ -134,7 +134,6 @@ def coordinator(
         rules=layout.rules,
         redis_url=f"redis://127.0.0.1:{layout.ports.redis}/0",
         port=layout.ports.coordinator,
-        public_url=layout.coordinator_url,
         relays=relays,
         origin=layout.origin_url,
         jobs_per_round=jobs_per_round,

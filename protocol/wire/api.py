@@ -59,7 +59,7 @@ Version = Annotated[int, Field(ge=0, lt=1 << 32)]
 Job = Annotated[int, Field(ge=0, le=255)]
 Seconds = Annotated[int, Field(ge=0, lt=1 << 40)]
 Text = Annotated[str, Field(max_length=2000)]
-NodeState = Literal["alive", "late", "dead", "banned", "unlisted"]
+NodeState = Literal["alive", "late", "dead", "unlisted"]
 
 
 class Body(BaseModel):
@@ -116,12 +116,11 @@ class Hardware(Body):
 
 
 class Heartbeat(Body):
-    """A node is up and holds the weights of ``version`` (null: none yet); ``url`` is its server, if it has one."""
+    """A node is up and has the weights of ``version`` loaded; null before the first."""
 
     node: NodeId
     version: Version | None
     hardware: Hardware = Hardware()
-    url: Text | None = None
 
 
 class HeartbeatReply(Body):

@@ -26,12 +26,12 @@ from coordinator.mirror.fold import fold
 from coordinator.mirror.market import Market
 from coordinator.mirror.mirror import load
 from coordinator.store import Store
-from coordinator.tables import Cursor
+from coordinator.tables import CursorRow
 from deploy.localnet.services import ledger_database
 from ledger.audit import audit
 from ledger.store.database import Database
 from protocol.chain.reading.client import Chain
-from protocol.chain.reading.cursor import Cursor as Position
+from protocol.chain.reading.cursor import CursorRow as Position
 from protocol.chain.reading.tail import Rollback, Tail
 from protocol.chain.writing.fees import Fees
 from protocol.errors import Misconfigured, Unavailable
@@ -137,7 +137,7 @@ def _mirrored(network: Network, folder: Path) -> tuple[Market, int, bytes]:
     ):
         source.backup(target)
     with closing(Store(f"sqlite:///{copy}")) as store, store.reading() as session:
-        cursor = session.get(Cursor, 1)
+        cursor = session.get(CursorRow, 1)
         assert cursor is not None
         position = Position.from_json(cursor.position)
         return load(session), position.number, position.hash

@@ -9,7 +9,7 @@ import pytest
 import redis
 
 from coordinator.api.app import create_app
-from coordinator.api.service import Desk
+from coordinator.api.service import CoordinatorService
 from coordinator.driver.wiring import DriverProcess, keep_rules
 from coordinator.store import Store
 from protocol.chain.reading.client import Chain
@@ -63,6 +63,6 @@ def api(swarm: Swarm) -> Iterator[str]:
     settings = swarm.settings()
     store = Store(settings.database)
     keep_rules(store, RULES)
-    with serving(create_app(Desk(settings, store, swarm.chain.deployment))) as url:
+    with serving(create_app(CoordinatorService(settings, store, swarm.chain.deployment))) as url:
         swarm.url = url
         yield url

@@ -9,7 +9,7 @@ from sqlmodel import select
 
 from coordinator.driver.wiring import DriverProcess
 from coordinator.store import Store
-from coordinator.tables import Claim, Node, Run
+from coordinator.tables import ClaimRow, NodeRow, RunRow
 from protocol.chain.abi import functions
 from protocol.chain.events import AppealOpened
 from protocol.chain.structs import State, Verdict
@@ -70,7 +70,7 @@ def test_a_worker_condemned_wrongly_is_restored_and_listed_again(swarm: Swarm, d
     assert swarm.client(worker).status().jobs_fraud == 0
     assert swarm.client(worker).status().credits_wei[worker.owner.address] == str(2 * 1_000 * PRICE)
     with Store(swarm.settings().database).reading() as session:
-        row = session.get(Node, worker.node)
+        row = session.get(NodeRow, worker.node)
         assert (row.fraudulent, row.neglect) == (0, 0.0)
     assert mirror_differences(swarm) == []
 
@@ -106,7 +106,7 @@ def test_a_claim_that_the_contract_leaves_out_is_refused_and_the_others_are_rela
     swarm.send(gone.owner, calls.revoke_key(swarm.chain.deployment, gone.node))
     driver.tick()
     with Store(swarm.settings().database).reading() as session:
-        claims = {claim.node: (claim.state, claim.why) for claim in session.exec(select(Claim))}
+        claims = {claim.node: (claim.state, claim.why) for claim in session.exec(select(ClaimRow))}
     assert claims[kept.node] == ("relayed", "")
     assert claims[gone.node] == ("refused", "it is not signed by the node's key over these fields")
     assert swarm.chain.latest().round(1).submitted.bit_count() == 2
@@ -139,5 +139,5 @@ def test_announced_terms_count_from_their_time_on(swarm: Swarm, driver: DriverPr
     driver.tick()
     assert mirror_differences(swarm) == []
     with Store(swarm.settings().database).reading() as session:
-        assert session.get(Run, swarm.run).price_per_unit == PRICE + 1
+        assert session.get(RunRow, swarm.run).price_per_unit == PRICE + 1
     assert "has new rules" in swarm.client(swarm.workers[0]).status().waiting

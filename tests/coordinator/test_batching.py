@@ -9,7 +9,7 @@ from sqlmodel import select
 
 from coordinator.driver.wiring import DriverProcess
 from coordinator.store import Store
-from coordinator.tables import Claim
+from coordinator.tables import ClaimRow
 from protocol.chain.writing import calls
 from protocol.chain.writing.calls import Call
 from protocol.wire.api import Assignment
@@ -52,7 +52,7 @@ def like_submit(swarm: Swarm) -> Call:
 def claims(swarm: Swarm) -> dict[int, tuple[str, str]]:
     """Of each node, what became of its claim and why."""
     with Store(swarm.settings().database).reading() as session:
-        return {claim.node: (claim.state, claim.why) for claim in session.exec(select(Claim))}
+        return {claim.node: (claim.state, claim.why) for claim in session.exec(select(ClaimRow))}
 
 
 def test_a_claim_that_an_rpc_behind_the_chain_refuses_is_relayed_a_moment_later(

@@ -12,7 +12,7 @@ from sqlmodel import select
 
 from coordinator.api.gate import forget_nonces
 from coordinator.store import Store
-from coordinator.tables import Nonce
+from coordinator.tables import NonceRow
 from protocol.errors import Rejected
 from protocol.node.wallet import Wallet
 from protocol.wire.auth import recover_request, sign_request
@@ -26,11 +26,11 @@ ROUNDS = "0x" + "11" * 20
 def test_a_nonce_is_forgotten_only_once_its_request_is_refused_anyway(tmp_path: Path, deadline: int, now: int) -> None:
     store = Store(f"sqlite:///{tmp_path}/{deadline}-{now}.db")
     with store.writing() as session:
-        session.merge(Nonce(address="0xa", nonce="1", deadline=deadline))
+        session.merge(NonceRow(address="0xa", nonce="1", deadline=deadline))
     with store.writing() as session:
         forget_nonces(session, now)
     with store.reading() as session:
-        kept = session.exec(select(Nonce)).first() is not None
+        kept = session.exec(select(NonceRow)).first() is not None
     store.close()
     key = Wallet("key", b"\x01" * 32)
     headers = sign_request(key, 1, ROUNDS, "GET", "/jobs", b"", nonce=1, deadline=deadline)

@@ -16,7 +16,7 @@ from coordinator.mirror.market import Market
 from coordinator.mirror.mirror import Mirror
 from coordinator.mirror.undoing import undo
 from coordinator.store import Store
-from coordinator.tables import MIRROR, Announcement, Cursor, Member, Run
+from coordinator.tables import MIRROR, AnnouncementRow, CursorRow, MemberRow, RunRow
 from protocol.chain.events import Event, Log, NodeJoined, NodeLeft
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.cursor import Cursor as Position
@@ -36,7 +36,7 @@ def rows(store: Store) -> Rows:
         return {
             table.__name__: sorted((row.model_dump() for row in session.exec(select(table))), key=repr)
             for table in MIRROR
-            if table is not Cursor
+            if table is not CursorRow
         }
 
 
@@ -57,7 +57,7 @@ def test_a_mirror_rebuilt_from_nothing_has_the_same_rows_in_either_database(
         keep_rules(rebuilt, RULES)
         Mirror(swarm.chain, rebuilt).follow()
         assert rows(followed) == rows(rebuilt)
-        assert any(row["neglect"] > 0 for row in rows(rebuilt)["Node"])
+        assert any(row["neglect"] > 0 for row in rows(rebuilt)["NodeRow"])
         rebuilt.close()
     followed.close()
 
@@ -111,7 +111,7 @@ def test_every_step_is_undone_to_what_stood_before_it(
 
 def position(store: Store) -> Position:
     with store.reading() as session:
-        return Position.from_json(session.exec(select(Cursor)).one().position)
+        return Position.from_json(session.exec(select(CursorRow)).one().position)
 
 
 def at(event: Event, block: int) -> Log:
@@ -125,16 +125,16 @@ def test_a_node_that_joined_twice_and_left_between_two_looks_is_not_written() ->
     fold(market, at(NodeLeft(1, 7), 2))
     rows, removed = market.take_changes()
     assert rows == []
-    assert [(row.run, row.node) for row in removed if isinstance(row, Member)] == [(1, 7)]
+    assert [(row.run, row.node) for row in removed if isinstance(row, MemberRow)] == [(1, 7)]
 
 
 def test_what_came_and_went_between_two_looks_is_no_row_to_delete(chain: Chain, anvil: Anvil, tmp_path: Path) -> None:
     store = Store(f"sqlite:///{tmp_path / 'mirror.db'}")
     mirror = Mirror(chain, store)
-    mirror.follow().remove(Announcement(run=1, effective_at=5, terms="{}"))
+    mirror.follow().remove(AnnouncementRow(run=1, effective_at=5, terms="{}"))
     anvil.rpc.call("evm_mine")
     mirror.follow()
-    assert rows(store)["Announcement"] == []
+    assert rows(store)["AnnouncementRow"] == []
     store.close()
 
 
@@ -154,6 +154,6 @@ def test_terms_that_could_not_be_written_when_their_time_came_are_written_by_the
     mirror.follow()
     mirror.take_effect(then)
     with store.reading() as session:
-        assert session.get_one(Run, swarm.run).price_per_unit == PRICE + 1
-    assert rows(store)["Announcement"] == []
+        assert session.get_one(RunRow, swarm.run).price_per_unit == PRICE + 1
+    assert rows(store)["AnnouncementRow"] == []
     store.close()

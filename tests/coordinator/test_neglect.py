@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.driver.wiring import DriverProcess
-from coordinator.mirror.neglect import Neglect, Share, neglect_after, spoilt_rate
+from coordinator.mirror.neglect import Neglect, NodeOutcome, neglect_after, spoilt_rate
 from coordinator.store import Store
-from coordinator.tables import Node
+from coordinator.tables import NodeRow
 from protocol.wire.api import Heartbeat
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import Sequential
@@ -25,12 +25,12 @@ BUDGETS = Sequential(sigma=0.01)
 SHARES = st.integers(1, 256)
 
 
-def share(jobs: int, spoilt: bool) -> Share:
+def share(jobs: int, spoilt: bool) -> NodeOutcome:
     """One job of the share void, or none."""
-    return Share(jobs, jobs, int(spoilt))
+    return NodeOutcome(jobs, jobs, int(spoilt))
 
 
-def rounds_until(shares: list[Share], bound: float) -> int | None:
+def rounds_until(shares: list[NodeOutcome], bound: float) -> int | None:
     neglect = Neglect()
     for number, each in enumerate(shares, 1):
         neglect = neglect_after(neglect, each, BUDGETS)
@@ -50,7 +50,7 @@ def test_an_honest_round_is_no_evidence_on_average(jobs: int) -> None:
 
 @given(SHARES, st.floats(0, 100), st.booleans())
 def test_evidence_never_falls_below_nothing_and_is_finite(jobs: int, evidence: float, absent: bool) -> None:
-    for became in (share(jobs, True), share(jobs, False), Share(jobs, 0, jobs)):
+    for became in (share(jobs, True), share(jobs, False), NodeOutcome(jobs, 0, jobs)):
         assert 0 <= neglect_after(Neglect(evidence, absent), became, BUDGETS).evidence < math.inf
 
 
@@ -77,12 +77,12 @@ def test_false_alarms_stay_within_a_budget_large_enough_to_be_measured() -> None
 
 
 def test_leaving_out_one_disliked_job_in_every_third_round_is_noticed() -> None:
-    left_out = [Share(4, 3, 1) if number % 3 == 0 else share(4, False) for number in range(300)]
+    left_out = [NodeOutcome(4, 3, 1) if number % 3 == 0 else share(4, False) for number in range(300)]
     assert rounds_until(left_out, BUDGETS.neglect_bound) is not None
 
 
 def test_picking_whole_rounds_is_noticed_though_an_outage_counts_once() -> None:
-    down, up = Share(4, 0, 4), share(4, False)
+    down, up = NodeOutcome(4, 0, 4), share(4, False)
     assert rounds_until([down] * 1_000, BUDGETS.neglect_bound) is None
     assert rounds_until([down, up] * 60, BUDGETS.neglect_bound) is not None
     assert rounds_until([down, down, up] * 60, BUDGETS.neglect_bound) is not None
@@ -92,7 +92,7 @@ def test_picking_whole_rounds_is_noticed_though_an_outage_counts_once() -> None:
 @pytest.mark.parametrize("lost", [1, 6, 20])
 def test_a_killed_machine_stays_listed_also_where_it_is_slow(lost: int) -> None:
     """What the local network's tests do to a worker, on top of one round in ten missed for slowness."""
-    down, up = Share(5, 0, 5), share(5, False)
+    down, up = NodeOutcome(5, 0, 5), share(5, False)
     shares = [down if number % 10 == 0 or number % 50 < lost else up for number in range(400)]
     assert rounds_until(shares, BUDGETS.neglect_bound) is None
 
@@ -126,5 +126,5 @@ def test_a_node_that_spoils_its_jobs_is_left_out_and_told_why(swarm: Swarm, driv
     assert {seen.node: seen.state for seen in swarm.client(honest).status().nodes}[spoiler.node] == "unlisted"
     assert rounds <= 20
     with Store(swarm.settings().database).reading() as session:
-        assert session.get(Node, honest.node).neglect == 0.0
-        assert session.get(Node, spoiler.node).neglect >= RULES.sequential.neglect_bound
+        assert session.get(NodeRow, honest.node).neglect == 0.0
+        assert session.get(NodeRow, spoiler.node).neglect >= RULES.sequential.neglect_bound

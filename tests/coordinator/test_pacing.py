@@ -8,14 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.driver.pacing import (
-    Ambition,
+    PacingLimits,
     RoundProgress,
     RunProgress,
-    ahead,
     all_judged,
+    end_reason,
+    funding_shortfall,
     in_flight,
-    why_over,
-    why_unfunded,
+    rounds_ahead,
 )
 from protocol.chain.structs import State
 
@@ -27,7 +27,9 @@ def test_nothing_goes_stale_while_the_trainer_takes_rounds_in_order(level: int, 
     rounds: list[RoundProgress] = []
     version = 0
     for turn in turns:
-        while in_flight(rounds, version, level) < ahead(replace(RUN, version=version), Ambition(level, None, None)):
+        while in_flight(rounds, version, level) < rounds_ahead(
+            replace(RUN, version=version), PacingLimits(level, None, None)
+        ):
             rounds.append(RoundProgress(len(rounds), State.OPEN, version, 0, 0))
         open_ = [each for each in rounds if each.state is State.OPEN]
         ready = [each for each in rounds if each.state is State.TALLIED and not each.consumed]
@@ -54,13 +56,13 @@ def test_a_round_is_in_flight_until_consumed_passed_over_void_stale_or_barren() 
 
 
 def test_near_the_end_there_is_a_round_for_each_version_to_come_and_the_one_a_step_may_wait_for() -> None:
-    assert ahead(replace(RUN, version=9), Ambition(2, None, 10)) == 2
-    assert ahead(replace(RUN, version=3), Ambition(2, None, 10)) == 3
+    assert rounds_ahead(replace(RUN, version=9), PacingLimits(2, None, 10)) == 2
+    assert rounds_ahead(replace(RUN, version=3), PacingLimits(2, None, 10)) == 3
 
 
 def test_a_trainer_that_makes_nothing_of_what_was_judged_gets_more_but_not_without_end() -> None:
-    assert ahead(RUN, Ambition(2, None, None), starved=True) == 6
-    assert ahead(replace(RUN, version=9), Ambition(2, None, 10), starved=True) == 6
+    assert rounds_ahead(RUN, PacingLimits(2, None, None), starved=True) == 6
+    assert rounds_ahead(replace(RUN, version=9), PacingLimits(2, None, 10), starved=True) == 6
 
 
 def test_nobody_is_working_once_each_round_has_its_verdict() -> None:
@@ -70,14 +72,14 @@ def test_nobody_is_working_once_each_round_has_its_verdict() -> None:
 
 
 def test_a_run_ends_when_closed_or_where_it_was_told_to() -> None:
-    assert why_over(RUN, Ambition(2, None, None)) is None
-    assert why_over(replace(RUN, closed=True), Ambition(2, None, None)) == "run 1 is closed"
-    assert why_over(replace(RUN, version=10), Ambition(2, None, 10)) == "done: version 10 is published"
-    assert why_over(replace(RUN, opened=4), Ambition(2, 4, None)) == "done: 4 rounds were opened"
+    assert end_reason(RUN, PacingLimits(2, None, None)) is None
+    assert end_reason(replace(RUN, closed=True), PacingLimits(2, None, None)) == "run 1 is closed"
+    assert end_reason(replace(RUN, version=10), PacingLimits(2, None, 10)) == "done: version 10 is published"
+    assert end_reason(replace(RUN, opened=4), PacingLimits(2, 4, None)) == "done: 4 rounds were opened"
 
 
 def test_an_unfunded_run_says_what_is_missing_and_how_to_mend_it() -> None:
-    assert why_unfunded(RUN) is None
-    sentence = str(why_unfunded(replace(RUN, escrow=40)))
+    assert funding_shortfall(RUN) is None
+    sentence = str(funding_shortfall(replace(RUN, escrow=40)))
     assert "run unfunded" in sentence
     assert "`assize run fund 1 60`" in sentence

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.driver.schedule import Patience, Step, Verb, batch_of, claimed_jobs, step_of
-from coordinator.tables import Claim, Round, Seat, Submitted
+from coordinator.driver.schedule import BatchingDelays, DueStep, Verb, batch_of, claimed_jobs, step_of
+from coordinator.tables import ClaimRow, RoundRow, SeatRow, SubmittedRow
 from protocol.chain.structs import State
 from protocol.wire.assignments import Leaf, pack_leaves
 
-PATIENCE = Patience(wait_seconds=5, margin_seconds=10)
+PATIENCE = BatchingDelays(wait_seconds=5, margin_seconds=10)
 
 
-def a_round(state: State, **values: object) -> Round:
+def a_round(state: State, **values: object) -> RoundRow:
     fixed = {
         "id": 7,
         "run": 1,
@@ -30,18 +30,18 @@ def a_round(state: State, **values: object) -> Round:
         "beacon": bytes(32),
         "assignments": b"",
     }
-    return Round(**(fixed | values))
+    return RoundRow(**(fixed | values))
 
 
-def a_claim(node: int, *jobs: int, at: float = 0.0) -> Claim:
+def a_claim(node: int, *jobs: int, at: float = 0.0) -> ClaimRow:
     leaves = pack_leaves([Leaf(job, 1, bytes(32)) for job in jobs])
-    return Claim(round=7, node=node, leaves=leaves, beacon=bytes(32), uri="", signature=b"", received_at=at)
+    return ClaimRow(round=7, node=node, leaves=leaves, beacon=bytes(32), uri="", signature=b"", received_at=at)
 
 
-def seats(*flags: str) -> list[Seat]:
+def seats(*flags: str) -> list[SeatRow]:
     """ "" for an empty seat, "c" committed, "r" revealed."""
     return [
-        Seat(round=7, attempt=0, juror=juror, commitment=b"\x01" if flag else b"", revealed=flag == "r")
+        SeatRow(round=7, attempt=0, juror=juror, committed=bool(flag), revealed=flag == "r")
         for juror, flag in enumerate(flags)
     ]
 
@@ -69,21 +69,19 @@ def seats(*flags: str) -> list[Seat]:
     ],
 )
 def test_a_round_moves_on_exactly_when_nothing_is_left_to_wait_for(
-    round_: Round, jurors: list[Seat], now: int, verb: Verb | None
+    round_: RoundRow, jurors: list[SeatRow], now: int, verb: Verb | None
 ) -> None:
-    rows = [
-        Submitted(round=7, batch=batch, position=0, node=1, leaves=b"", uri="", settled=not batch) for batch in (0, 1)
-    ]
+    rows = [SubmittedRow(round=7, batch=batch, position=0, node=1, leaves=b"", settled=not batch) for batch in (0, 1)]
     step = step_of(round_, jurors, rows, 500, now)
     assert (step.verb if step else None) == verb
     if verb is Verb.SETTLE:
-        assert step == Step(Verb.SETTLE, 7, batch=1), "the first is settled already"
+        assert step == DueStep(Verb.SETTLE, 7, batch=1), "the first is settled already"
 
 
 def test_a_round_without_a_batch_left_ends_with_its_last_appeal() -> None:
     assert step_of(a_round(State.TALLIED, appeals=1), [], [], 500, 100) is None
     finish = step_of(a_round(State.TALLIED), [], [], 500, 100)
-    assert finish == Step(Verb.FINISH, 7)
+    assert finish == DueStep(Verb.FINISH, 7)
 
 
 def test_claims_wait_for_the_rest_of_their_round() -> None:
@@ -103,7 +101,7 @@ def test_what_is_on_chain_counts_towards_a_complete_round() -> None:
 @given(st.lists(st.sets(st.integers(0, 199), min_size=1, max_size=40), max_size=8))
 def test_a_batch_never_claims_a_job_twice_nor_more_than_the_contract_takes(sets: list[set[int]]) -> None:
     claims = [a_claim(node, *sorted(jobs), at=float(node)) for node, jobs in enumerate(sets)]
-    batch = batch_of(a_round(State.OPEN, jobs=200), claims, Patience(0, 0), 50)
+    batch = batch_of(a_round(State.OPEN, jobs=200), claims, BatchingDelays(0, 0), 50)
     seen = 0
     for claim in batch:
         assert not seen & claimed_jobs(claim)

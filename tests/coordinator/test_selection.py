@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.driver.selection import Admission, Candidate, left_out, share
+from coordinator.driver.selection import Candidate, ListingLimits, exclusion_reason, share
 
-ADMISSION = Admission(version_lag=2, neglect_bound=27.6)
+ADMISSION = ListingLimits(version_lag=2, neglect_bound=27.6)
 ABLE = Candidate(
     node=1,
     capacity=8,
@@ -22,7 +22,6 @@ ABLE = Candidate(
     leased=True,
     neglect=10.0,
     fraudulent=0,
-    banned="",
 )
 
 
@@ -68,7 +67,6 @@ def test_a_spare_job_goes_to_the_node_given_least_so_far() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"banned": "spam"}, "banned: spam"),
         ({"fraudulent": 2}, "2 of its jobs were found fraudulent"),
         ({"joined": False}, "has not joined"),
         ({"bonded": False}, "under-bonded"),
@@ -80,9 +78,9 @@ def test_a_spare_job_goes_to_the_node_given_least_so_far() -> None:
     ],
 )
 def test_each_shortcoming_is_named(change: dict[str, object], reason: str) -> None:
-    assert reason in str(left_out(replace(ABLE, **change), 5, ADMISSION))  # type: ignore[arg-type]
+    assert reason in str(exclusion_reason(replace(ABLE, **change), 5, ADMISSION))  # type: ignore[arg-type]
 
 
 def test_an_able_node_is_not_left_out() -> None:
-    assert left_out(ABLE, 5, ADMISSION) is None
-    assert left_out(replace(ABLE, neglect=27.5), 5, ADMISSION) is None, "not for what may be chance"
+    assert exclusion_reason(ABLE, 5, ADMISSION) is None
+    assert exclusion_reason(replace(ABLE, neglect=27.5), 5, ADMISSION) is None, "not for what may be chance"

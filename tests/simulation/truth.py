@@ -14,7 +14,7 @@ from sqlmodel import select as select_rows
 
 from coordinator.mirror.mirror import Mirror
 from coordinator.store import Store
-from coordinator.tables import MIRROR, Cursor
+from coordinator.tables import MIRROR, CursorRow
 from ledger.book import MemoryBook
 from ledger.facts import KINDS, Fact
 from ledger.fold import fold_all
@@ -89,9 +89,9 @@ def mirror_differences(path: Path, connect: Callable[[], Chain], world: World) -
         Mirror(chain, clean).follow()
         found: list[str] = []
         for table in MIRROR:
-            if table is not Cursor:
+            if table is not CursorRow:
                 found += _apart(table.__name__, _rows(lived, table), _rows(clean, table))
-        if [row["number"] for row in _rows(lived, Cursor)] != [world.head.number]:
+        if [row["number"] for row in _rows(lived, CursorRow)] != [world.head.number]:
             found.append("the mirror does not stand at the head")
         clean.close()
         lived.close()

@@ -14,7 +14,7 @@ from typing import Any
 import uvicorn
 
 from coordinator.api.app import create_app
-from coordinator.api.service import Desk
+from coordinator.api.service import CoordinatorService
 from coordinator.driver.wiring import DriverProcess, keep_rules
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import Store
@@ -60,7 +60,7 @@ class Farm:
         )
         database = Store(self.settings.database)
         keep_rules(database, RULES)
-        self.app = create_app(Desk(self.settings, database, deployment))
+        self.app = create_app(CoordinatorService(self.settings, database, deployment))
         self.url = self.swarm.url = serve(self.app, self.closing, listener)
         self.driver = DriverProcess(self.settings, self.swarm.coordinator)
         self.closing.callback(self.driver.close)
