@@ -1,4 +1,4 @@
-"""What ``assize coordinator doctor`` examines."""
+"""Examinations of ``assize coordinator doctor``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``assize ledger doctor`` examines."""
+"""Examinations of ``assize ledger doctor``."""
 
 from __future__ import annotations
 

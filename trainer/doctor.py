@@ -1,4 +1,4 @@
-"""What ``assize trainer doctor`` examines."""
+"""Examinations of ``assize trainer doctor``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``assize validator doctor`` examines."""
+"""Examinations of ``assize validator doctor``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hardware report of a worker, and what ``assize worker doctor`` examines."""
+"""The hardware report of a worker, and the examinations of ``assize worker doctor``."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Workers that lie and validators that condemn, for the local network, the tests and the zoo.
+"""Cheating workers and faulty validators, for the local network, the tests and the zoo.
 
-A worker that cheats is the real daemon with another ``Producer``; each overrides the steps it does otherwise.
+A cheating worker is the real daemon with a subclass of ``Producer`` that overrides the steps it cheats in.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Adversary:
-    """A worker that cheats: module and class, and what is to be expected of it.
+    """A cheating worker.
 
-    bytes    cheats without generating anything: no job of it may pass
-    gross    does other work than was asked for: no job of it may pass
-    slight   comes so near to honest work that single jobs pass: its evidence adds up
-
-    ``ends`` says what its jobs come to: fraud, which costs its bond, or void, which only pays nothing. One that
-    ``begins_honest`` needs work that was handed in before, its own or another's.
+    place          module and class, below ``deploy.adversaries``
+    kind           bytes: cheats in its files or proofs, no job may pass
+                   gross: does different work from the assignment, no job may pass
+                   slight: close to honest work, so that single jobs may pass and evidence adds up over jobs
+    ends           verdict on its jobs: fraud, which costs its bond, or void, which pays nothing
+    begins_honest  true if it needs work handed in earlier, by itself or another node
     """
 
     place: str
@@ -34,7 +34,7 @@ class Adversary:
     begins_honest: bool = False
 
     def producer(self) -> type[Producer]:
-        """Its class."""
+        """Returns its class."""
         return _named(self.place)
 
 
@@ -101,18 +101,22 @@ ADVERSARIES = {
     "thrift-bomb": Adversary("files.ThriftBomb", "bytes", "void"),
     "lying-footer": Adversary("files.LyingFooter", "bytes", "void"),
 }
-"""Workers, by their name on the command line."""
+"""Cheating workers, by name on the command line."""
 
 FAULTY_VALIDATORS = {
     "condemns-honest": "condemns_honest.CondemningValidator",
 }
-"""Validators. Name on the command line to module and class."""
+"""Faulty validators: name on the command line to module and class."""
 
 
 def adversary(name: str) -> type[Producer]:
-    """Returns the producer of a worker that cheats. ``Misconfigured`` lists the names where there is no such one."""
+    """Returns the producer of a cheating worker.
+
+    Raises:
+        Misconfigured: unknown name; the message lists the known ones.
+    """
     if name not in ADVERSARIES:
-        raise Misconfigured(f"there is no adversary {name!r}; choose from {', '.join(sorted(ADVERSARIES))}")
+        raise Misconfigured(f"unknown adversary {name!r}: expected one of {', '.join(sorted(ADVERSARIES))}")
     return ADVERSARIES[name].producer()
 
 

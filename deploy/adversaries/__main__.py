@@ -1,4 +1,4 @@
-"""``python -m deploy.adversaries NAME``: runs one as a worker or a validator, with its settings."""
+"""``python -m deploy.adversaries NAME``: runs an adversary as a worker or a validator, with that service's settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoding in which something other than the seeded maximum picks each token, and what a true prefill reports of it.
+"""Decoding with a choice of tokens other than the seeded maximum, and the true policy's logprobs for the result.
 
 Axes: B rows of the running batch, T positions, V vocabulary.
 """
@@ -24,9 +24,13 @@ ROWS = 512
 
 @dataclass(frozen=True, slots=True)
 class ChoiceStep:
-    """One token of every running row. ``logits`` fp32 (B, V) of each network; ``scores_BV`` the first's, with noise.
+    """State in which one token of every running row is chosen.
 
-    ``rows`` says which request each row is, ``written`` what each request has so far.
+    position   index of the token in its completion
+    rows       request of each row
+    logits     fp32 (B, V), of each network
+    scores_BV  the first network's logits with noise
+    written    tokens so far, by request
     """
 
     position: int
@@ -40,7 +44,7 @@ Choose = Callable[[ChoiceStep], torch.Tensor]
 
 
 def decode_choosing(networks: Sequence[Any], requests: Sequence[Request], choose: Choose) -> list[tuple[int, ...]]:
-    """Returns the tokens that ``choose``, int64 (B,) of a step, takes; all networks read them."""
+    """Returns the tokens that ``choose`` takes (int64, (B,) a step); all networks read them."""
     outputs: list[tuple[int, ...]] = [()] * len(requests)
     lengths = sorted({len(request.prompt_tokens) for request in requests})
     for length in lengths:
@@ -96,7 +100,7 @@ def _goes_on(request: Request, written: list[int]) -> bool:
 def prefilled(
     model: Model, rules: Rules, requests: Sequence[Request], outputs: Sequence[Sequence[int]]
 ) -> list[Completion]:
-    """Returns completions of those tokens with the logprobs and hidden states the true policy gives for them."""
+    """Returns completions of these tokens with the true policy's logprobs and hidden states."""
     sequences = [
         Completed(np.array(request.prompt_tokens, np.int32), np.array(output, np.int32), request.noise_key)
         for request, output in zip(requests, outputs, strict=True)
@@ -113,10 +117,10 @@ def prefilled(
 
 
 def ending(request: Request, output: Sequence[int]) -> Literal["stop", "length"]:
-    """The finish reason that goes with these tokens."""
+    """Returns the finish reason of these tokens."""
     return "stop" if output[-1] == request.stop_token else "length"
 
 
 def with_key(request: Request, key: tuple[int, int]) -> Request:
-    """The request under noise of one's own choosing."""
+    """Returns the request with another noise key."""
     return replace(request, noise_key=key)

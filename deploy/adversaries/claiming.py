@@ -1,4 +1,4 @@
-"""Workers that do other work than was set, or claim more than they did."""
+"""Workers that do different work from the assignment, or claim more than they did."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class WrongEnvironment(Producer):
 
 
 class OtherPrompts(Producer):
-    """Chooses its prompts: those of another round's seeds, with its own round's noise."""
+    """Takes the prompts of another round's seeds, with its own round's noise."""
 
     @override
     def tasks(self, work: Work) -> list[Task]:
@@ -45,7 +45,7 @@ class OtherPrompts(Producer):
 
 
 class OtherPolicy(Producer):
-    """Names another checkpoint in its artifact than the one it was to use."""
+    """Names another checkpoint in its artifact than the one assigned."""
 
     @override
     def artifact(self, work: Work, job: int, rollouts: tuple[Rollout, ...]) -> Artifact:
@@ -53,7 +53,7 @@ class OtherPolicy(Producer):
 
 
 class WrongLogprobs(Producer):
-    """Reports logprobs a tenth too high: an importance ratio to its liking."""
+    """Reports logprobs a tenth too high, which changes importance ratios."""
 
     @override
     def artifact(self, work: Work, job: int, rollouts: tuple[Rollout, ...]) -> Artifact:

@@ -1,6 +1,6 @@
-"""A validator that judges honestly, and all the same finds every job of the first round it sits in fraudulent.
+"""A validator that reports every job of the first round it judges as fraudulent.
 
-Its evidence says so as well: what gives it away is that nobody who measures again finds what it found.
+Its evidence agrees with its vote: only measuring again shows that the finding is invented.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ INVENTED = Finding(Reason.SAMPLING_FRAUD, "a token is not the seeded choice", 0,
 
 
 class CondemningValidator(Validator):
-    """See above."""
+    """Invents a fraud in every job of one round, and judges honestly afterwards."""
 
     condemned: int | None = None
 
@@ -32,6 +32,6 @@ class CondemningValidator(Validator):
 
 
 def condemn(judgement: Judgement) -> Judgement:
-    """The judgement with a fraud that nobody committed. PURE."""
+    """Returns the judgement with an invented fraud. PURE."""
     evidence = replace(judgement.evidence, reason=Reason.SAMPLING_FRAUD, findings=(INVENTED,))
     return replace(judgement, evidence=evidence)

@@ -1,6 +1,6 @@
-"""Generates honestly, then edits wrong final answers into right ones and recomputes nothing else.
+"""A worker that edits wrong final answers into right ones after generation.
 
-Its rewards look splendid, its logprobs and activation proofs are those of the tokens it really sampled.
+Its rewards are high; its logprobs and activation proofs remain those of the tokens it sampled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from worker.prover import Task
 class EditedAnswer(Producer):
     """Edits wrong final answers into right ones after generation, and recomputes nothing else.
 
-    ``untouched`` are the jobs of the last work, by place, in which there was nothing to edit.
+    ``untouched`` holds the indices of jobs in the last work that had nothing to edit.
     """
 
     untouched: frozenset[int] = frozenset()
@@ -43,7 +43,7 @@ class EditedAnswer(Producer):
 
 
 def edited(model: Model, environment: Arithmetic, problem: Problem, completion: Completion) -> Completion:
-    """The completion with a right answer, as long as before; itself where it is right, or has no answer. PURE."""
+    """Returns the completion with a right answer of the same length, or unchanged if there is none to edit. PURE."""
     text = model.completion_text(completion.output_tokens)
     if environment.reward(problem, text) == 1.0:
         return completion

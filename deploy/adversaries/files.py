@@ -1,4 +1,4 @@
-"""Workers whose files are broken, huge, or made to break whoever reads them. Their roots are those of honest work."""
+"""Workers whose files are broken, huge or crash their readers. Their roots are those of honest work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_LIMITS = Limits(1 << 40, 1 << 40, prompt_tokens=1 << 30)
 
 
 class Breaking(Producer):
-    """Hands in what ``broken`` makes of the honest file."""
+    """Hands in the honest file as changed by ``broken``."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -35,12 +35,12 @@ class Breaking(Producer):
         return self.broken(artifact, super().encode(artifact))
 
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
-        """The bytes to hand in."""
+        """Returns the bytes to hand in."""
         raise NotImplementedError
 
 
 class Truncated(Breaking):
-    """Cuts its files off anywhere."""
+    """Truncates its files at a random position."""
 
     @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
@@ -48,7 +48,7 @@ class Truncated(Breaking):
 
 
 class Flipped(Breaking):
-    """Changes a few bytes of its files anywhere."""
+    """Changes a few random bytes of its files."""
 
     @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
@@ -59,7 +59,7 @@ class Flipped(Breaking):
 
 
 class Oversized(Breaking):
-    """Puts many megabytes of nothing before the footer."""
+    """Puts many megabytes of zeros before the footer."""
 
     @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
@@ -68,7 +68,7 @@ class Oversized(Breaking):
 
 
 class TooManyRollouts(Breaking):
-    """Hands in each rollout many times over."""
+    """Hands in each rollout 16 times."""
 
     @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
@@ -84,7 +84,7 @@ class ZstdBomb(Breaking):
 
 
 class SnappyBomb(Breaking):
-    """The same with snappy, whose sizes a reader must believe."""
+    """Hands in the same prompts compressed with snappy, whose declared sizes a reader must trust."""
 
     @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
@@ -92,7 +92,7 @@ class SnappyBomb(Breaking):
 
 
 class DictionaryBomb(Breaking):
-    """The same by a dictionary and run lengths: a few kilobytes, not even compressed."""
+    """Hands in the same prompts as a dictionary with run lengths: a few kilobytes without compression."""
 
     @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
@@ -100,7 +100,7 @@ class DictionaryBomb(Breaking):
 
 
 class ThriftBomb(Breaking):
-    """Has a footer whose lists claim a trillion elements, or that nests without end."""
+    """Writes a footer whose lists claim a trillion elements, or that nests without end."""
 
     @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
@@ -109,7 +109,7 @@ class ThriftBomb(Breaking):
 
 
 class LyingFooter(Breaking):
-    """Keeps its pages and says in the footer that they hold a trillion values."""
+    """Keeps its pages and claims in the footer that they hold a trillion values."""
 
     @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
@@ -140,7 +140,7 @@ def _items(value: Value) -> Sequence[Value]:
 
 
 def swollen_file(how: str, artifact: Artifact) -> bytes:
-    """A bomb of one of three kinds, made once."""
+    """Returns a decompression bomb of one of three kinds, made once."""
     if how not in _BOMBS:
         file = encode(swollen(artifact), NO_LIMITS)
         options: dict[str, dict[str, Any]] = {
@@ -152,13 +152,13 @@ def swollen_file(how: str, artifact: Artifact) -> bytes:
 
 
 def swollen(artifact: Artifact) -> Artifact:
-    """The artifact with a first prompt of many zeros."""
+    """Returns the artifact with a first prompt of many zeros."""
     first = replace(artifact.rollouts[0], prompt_tokens=np.zeros(SWOLLEN_TOKENS, np.int32))
     return replace(artifact, rollouts=(first, *artifact.rollouts[1:]))
 
 
 def rewritten(file: bytes, options: Mapping[str, Any]) -> bytes:
-    """The same table, written with the library's own ``options``."""
+    """Returns the same table, written with other ``options`` of the library."""
     sink = pa.BufferOutputStream()
     pq.write_table(pq.read_table(pa.BufferReader(file)), sink, **options)
     return bytes(sink.getvalue())

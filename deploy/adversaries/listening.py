@@ -1,4 +1,4 @@
-"""What others handed in, as anybody can read it: leaves from the chain, files from the addresses they name."""
+"""Other nodes' submissions from public sources: leaves from the chain, files from the addresses they name."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from protocol.wire.assignments import LEAF_BYTES, unpack_leaves
 
 LIMIT_BYTES = 16 << 20
 KEPT = 64
-"""Jobs remembered: more than a round has of one node."""
+"""Jobs kept: more than one node has in a round."""
 
 
 class Listener:
-    """Call it for what has been handed in lately, oldest first. It fetches each file once."""
+    """Returns the latest submissions when called, oldest first; fetches each file once."""
 
     def __init__(self, rpc_url: str, addresses: Path) -> None:
         self._tail, self._stores = Tail(Chain.connect(rpc_url, addresses)), BlobStores()
         self._heard: list[Overheard] = []
 
     def __call__(self) -> Sequence[Overheard]:
-        """The last jobs that could be fetched, of whatever node."""
+        """Returns the latest jobs of any node whose files could be fetched."""
         while blocks := self._tail.poll():
             if isinstance(blocks, Rollback):
                 self._tail.cursor = blocks.cursor
@@ -43,5 +43,5 @@ class Listener:
             try:
                 file = self._stores.fetch(submitted.uri, leaf.root, LIMIT_BYTES)
             except AssizeError:
-                continue  # what nobody can have cannot be stolen
+                continue  # no file, nothing to copy
             self._heard.append(Overheard(submitted.round, leaf.job, submitted.node, file, leaf.root))

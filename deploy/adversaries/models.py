@@ -1,4 +1,4 @@
-"""The models that adversaries run in place of the policy: made once, then kept."""
+"""Models that adversaries run in place of the policy: made once, then kept."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Kind = Literal["sibling", "smaller"]
 
 
 def other_model(kind: Kind, environment: Environment) -> Path:
-    """Returns the directory of the built-in model's sibling, or of a smaller one; about a minute's work once."""
+    """Returns the directory of the built-in model's sibling or of a smaller one, made in about a minute if missing."""
     from trainer.builtin import Warmup
 
     sums = arithmetic(environment)
@@ -42,7 +42,7 @@ def arithmetic(environment: Environment) -> Arithmetic:
 
 
 def make_once(directory: Path, seed: int, environment: Arithmetic, warmup: Warmup) -> Path:
-    """Returns ``directory``, made by ``trainer.builtin`` if it is not there. Two makers at once do no harm."""
+    """Returns ``directory``, made by ``trainer.builtin`` if it is missing. Safe for concurrent processes."""
     from trainer.builtin import make_builtin
 
     if not directory.is_dir():
@@ -52,6 +52,6 @@ def make_once(directory: Path, seed: int, environment: Arithmetic, warmup: Warmu
             make_builtin(partial, seed, environment, warmup)
         try:
             partial.rename(directory)
-        except OSError:  # another was quicker
+        except OSError:  # another process was first
             assert directory.is_dir()
     return directory

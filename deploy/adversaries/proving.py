@@ -1,6 +1,6 @@
-"""Workers that sample honestly and prove something else: forged, empty, superfluous and malformed TOPLOC proofs.
+"""Workers that sample honestly and hand in forged, empty, superfluous or malformed TOPLOC proofs.
 
-The forgers look at activations of earlier jobs only; of those they answer for they compute nothing.
+Forgers use activations of earlier jobs only, and compute none of the jobs they prove.
 
 Axes: T rows, H hidden size, C chunks, K points.
 """
@@ -30,7 +30,7 @@ FIRST = 5
 
 
 class Forging(Producer):
-    """Replaces each rollout's proofs by what ``forge`` says."""
+    """Replaces each rollout's proofs by those of ``forge``."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -46,15 +46,15 @@ class Forging(Producer):
         ]
 
     def learn(self, completions: Sequence[Completion]) -> None:
-        """Keeps what a forger may know of the activations of other work."""
+        """Records activations of other work for later forgeries."""
 
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
-        """The proofs to hand in."""
+        """Returns the proofs to hand in."""
         raise NotImplementedError
 
 
 class Learned(Forging):
-    """Knows the activations of a few rollouts made before, ``seen_TH``."""
+    """Holds the activations of a few earlier rollouts in ``seen_TH``."""
 
     seen_TH: torch.Tensor | None = None
 
@@ -65,13 +65,13 @@ class Learned(Forging):
 
     @property
     def known_TH(self) -> torch.Tensor:
-        """What was learnt."""
+        """The recorded activations."""
         assert self.seen_TH is not None
         return self.seen_TH
 
 
 class ConstantPolynomial(Learned):
-    """Proves a constant: the usual size of the largest activations."""
+    """Proves a constant: the median of the largest activations."""
 
     @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
@@ -81,7 +81,7 @@ class ConstantPolynomial(Learned):
 
 
 class ChannelTemplate(Learned):
-    """Proves the mean of each channel, as if every row were alike: the outlier channels nearly are."""
+    """Proves the mean of each channel for every row, which nearly holds for outlier channels."""
 
     @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
@@ -99,7 +99,7 @@ class OtherPromptsProof(Learned):
 
 
 class ChosenModulus(Learned):
-    """Chooses the hidden size as the modulus: every position falls on its channel, and the polynomial knows those."""
+    """Takes the hidden size as modulus: every position maps to its channel, and the polynomial gives its value."""
 
     @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
@@ -107,7 +107,7 @@ class ChosenModulus(Learned):
 
 
 class AnotherModulus(Forging):
-    """Proves its true activations, but modulo a number of its own choosing."""
+    """Proves its true activations modulo a number of its own choice."""
 
     @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
@@ -124,7 +124,7 @@ class NegatedActivations(Forging):
 
 
 class RandomProofs(Forging):
-    """Proves activations that were never computed."""
+    """Proves random activations."""
 
     @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
@@ -133,7 +133,7 @@ class RandomProofs(Forging):
 
 
 class HalfPrecision(Forging):
-    """Takes fp16 activations for bf16 ones, as an engine in fp16 would."""
+    """Proves fp16 activations as if they were bf16, like an engine in fp16."""
 
     @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
@@ -141,7 +141,7 @@ class HalfPrecision(Forging):
 
 
 class NullProofs(Forging):
-    """Hands in the null proofs that the reference makes of any exception of its own."""
+    """Hands in the null proofs that the reference implementation returns after an exception."""
 
     @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
@@ -157,7 +157,7 @@ class NoProofs(Forging):
 
 
 class MissingProof(Forging):
-    """Leaves out the last proof of each rollout that has more than one, else its only one."""
+    """Leaves out the last proof of each rollout."""
 
     @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
@@ -173,7 +173,7 @@ class ExtraProof(Forging):
 
 
 class CoefficientFree(Forging):
-    """Hands in proofs of a modulus and nothing else."""
+    """Hands in proofs that consist of the modulus alone."""
 
     @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
@@ -181,7 +181,7 @@ class CoefficientFree(Forging):
 
 
 class OversizedProof(Forging):
-    """Hands in proofs with coefficients beyond the prime, and more of them than there are."""
+    """Hands in proofs with too many coefficients, beyond the prime."""
 
     @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
@@ -193,12 +193,12 @@ class OversizedProof(Forging):
 
 
 def bits_of(value: torch.Tensor) -> int:
-    """The bf16 bits of a number."""
+    """Returns the bf16 bits of a number."""
     return int(value.bfloat16().reshape(1).view(torch.int16).item()) & 0xFFFF
 
 
 def usual_largest(seen_TH: torch.Tensor) -> torch.Tensor:
-    """Each channel's mean over its largest entries, (H,): of those that stand among the largest of a chunk."""
+    """Returns each channel's mean over those entries that are among the largest of a chunk, (H,)."""
     largest_TH = seen_TH.abs() >= seen_TH[:CHUNK_ROWS].abs().flatten().topk(ENTRIES).values[-1]
     usual = seen_TH[largest_TH].abs().mean()
     sums_H, counts_H = (seen_TH * largest_TH).sum(0), largest_TH.sum(0)
@@ -206,14 +206,14 @@ def usual_largest(seen_TH: torch.Tensor) -> torch.Tensor:
 
 
 def channel_proof(value_H: torch.Tensor) -> bytes:
-    """A proof modulo H that gives each channel, or the 128 largest of them, its value wherever it stands."""
+    """Returns a proof modulo H that gives the 128 largest channels their values at every position."""
     channels_K = value_H.abs().topk(min(ENTRIES, len(value_H))).indices
     bits_K = value_H[channels_K].bfloat16().view(torch.int16).long() & 0xFFFF
     return _laid(channels_K.numpy(), bits_K.numpy(), len(value_H))
 
 
 def proof_modulo(hidden_TH: torch.Tensor, modulus: int) -> bytes:
-    """The proof of a chunk with a modulus given rather than found."""
+    """Returns the proof of a chunk with a given modulus; the honest one if that modulus has collisions."""
     (honest,) = build_proofs_batch(hidden_TH, [len(hidden_TH)])
     flat_F = hidden_TH.bfloat16().contiguous().view(torch.int16).flatten().long() & 0xFFFF
     magnitudes_F = (flat_F & 0x7FFF).numpy()

@@ -1,6 +1,6 @@
-"""Workers that hand in work which is done already: their own of an earlier round, or somebody else's of this one.
+"""Workers that hand in existing work: their own of an earlier round, or another node's of this one.
 
-``overheard`` tells what else was handed in. In the market it reads the chain and the public addresses named there.
+``overheard`` returns other submissions. On a network it reads the chain and the public addresses named there.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ class Overheard:
 
 
 def nothing() -> Sequence[Overheard]:
-    """For whoever hears of nobody."""
+    """Returns no submissions."""
     return ()
 
 
 class Thief(Producer):
-    """Hands in what it has ``overheard``; works honestly as long as that is nothing."""
+    """Hands in what it has ``overheard``; works honestly until there is something."""
 
     patience_seconds = PATIENCE_SECONDS
 
@@ -66,7 +66,7 @@ class Thief(Producer):
         return [self.steal(work, job, self.booty[place % len(self.booty)]) for place, job in enumerate(work.jobs)]
 
     def wait_for_booty(self, work: Work) -> list[Overheard]:
-        """What others handed in, of this round if it comes in time."""
+        """Returns other nodes' submissions, those of this round if they come in time."""
         deadline = time.monotonic() + self.patience_seconds
         while True:
             found = [one for one in self.overheard() if one.node != work.node]
@@ -76,7 +76,7 @@ class Thief(Producer):
             time.sleep(LOOK_SECONDS)
 
     def steal(self, work: Work, job: int, booty: Overheard) -> Finished:
-        """What is handed in for ``job``."""
+        """Returns what is handed in for ``job``."""
         raise NotImplementedError
 
 
@@ -99,7 +99,7 @@ class AnothersRollouts(Thief):
 
 
 class AnothersAnswers(Thief):
-    """Hands in another node's completions under the prompts it was given, with proofs of the true policy for them."""
+    """Hands in another node's completions under its own prompts, with the true policy's proofs."""
 
     @override
     def steal(self, work: Work, job: int, booty: Overheard) -> Finished:
@@ -110,7 +110,7 @@ class AnothersAnswers(Thief):
 
 
 class EarlierRound(Producer):
-    """Works honestly once, and hands those rollouts in again in every later round under that round's name."""
+    """Works honestly once, and hands in those rollouts again as those of every later round."""
 
     kept: list[Rollout] | None = None
 
@@ -126,7 +126,7 @@ class EarlierRound(Producer):
 
 
 class EarlierFile(Producer):
-    """Works honestly once, and hands the same files in again for every later round."""
+    """Works honestly once, and hands in the same files again in every later round."""
 
     kept: list[Finished] | None = None
 

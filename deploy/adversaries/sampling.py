@@ -1,5 +1,7 @@
-"""Workers with the right model that do not take the seeded choice. All of them know what checks there are: after they
-have what they want, the true policy reads it, so that logprobs and activations are in order."""
+"""Workers with the right model that do not take the seeded choice.
+
+They know the checks: the true policy reads the tokens they want, so that logprobs and activations are correct.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ MARGIN_ROOM = 0.95
 
 
 class Choosing(Producer):
-    """Decodes with ``choose`` in place of the seeded maximum, and reports what the true policy says of it."""
+    """Decodes with ``choose`` in place of the seeded maximum, and reports the true policy's logprobs."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -41,24 +43,24 @@ class Choosing(Producer):
         return self.reported(requests, decode_choosing(self.networks(), requests, self.choose))
 
     def networks(self) -> list[object]:
-        """The policy's network, and any others that read along."""
+        """Returns the policy's network, and any others that read the same tokens."""
         return [self.engine.model.network]
 
     def choose(self, step: ChoiceStep) -> torch.Tensor:
-        """The tokens to take, int64 (B,)."""
+        """Returns the tokens to take, int64 (B,)."""
         return step.scores_BV.argmax(-1)
 
     def reported(self, requests: Sequence[Request], outputs: Sequence[Sequence[int]]) -> list[Completion]:
-        """The completions, as the true policy reads them."""
+        """Returns completions with the true policy's logprobs and hidden states."""
         return prefilled(self.engine.model, self.rules, requests, outputs)
 
     def own_key(self) -> tuple[int, int]:
-        """Noise of one's own choosing."""
+        """Returns a noise key of its own choice."""
         return self.chance.getrandbits(32), self.chance.getrandbits(32)
 
 
 class RandomTokens(Choosing):
-    """Writes characters at random, and the policy never generates."""
+    """Writes random characters without generating."""
 
     @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
@@ -69,7 +71,7 @@ class RandomTokens(Choosing):
 
 
 class CachedAnswers(Choosing):
-    """Generates one completion of a prompt and hands it in for every sample, now and whenever the prompt returns."""
+    """Generates one completion of a prompt and hands it in for every sample, also when the prompt returns."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -98,7 +100,7 @@ class Temperature(Choosing):
 
 
 class Cooler(Temperature):
-    """Samples at 0.95 of the temperature: likelier tokens, better rewards."""
+    """Samples at 0.95 times the temperature: likelier tokens, better rewards."""
 
     factor = 0.95
 
@@ -110,7 +112,7 @@ class Hotter(Temperature):
 
 
 class TopP(Choosing):
-    """Leaves out the least likely tokens that make up a tenth."""
+    """Leaves out the least likely tokens, a tenth of the probability."""
 
     @override
     def choose(self, step: ChoiceStep) -> torch.Tensor:
@@ -122,7 +124,7 @@ class TopP(Choosing):
 
 
 class BestOfN(Choosing):
-    """Samples four times with noise of its own, and hands in the first that is right."""
+    """Samples four times with its own noise, and hands in the first right completion."""
 
     @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
@@ -151,7 +153,7 @@ class EarlyStop(Choosing):
 
 
 class CutShort(Choosing):
-    """Ends every completion at three fifths of its length, and says that it stopped."""
+    """Ends every completion at three fifths of its length, and reports that it stopped."""
 
     @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
@@ -164,7 +166,7 @@ class CutShort(Choosing):
 
 
 class RefusesToStop(Choosing):
-    """Never takes end-of-text: longer completions are more units."""
+    """Never takes the stop token: longer completions earn more units."""
 
     @override
     def choose(self, step: ChoiceStep) -> torch.Tensor:
@@ -174,7 +176,7 @@ class RefusesToStop(Choosing):
 
 
 class Speculative(Choosing):
-    """Takes a small model's choice wherever the policy finds it at all likely, and the policy's own elsewhere."""
+    """Takes a small model's choice where the policy finds it likely enough, and the policy's own elsewhere."""
 
     models = staticmethod(other_model)
 
@@ -197,7 +199,7 @@ class Speculative(Choosing):
 
 
 class EditedToken(Choosing):
-    """Exchanges one token of one rollout of each job, by the least margin that is fraud; all that follows is seeded."""
+    """Replaces one token in each job by the smallest margin that is fraud; all later tokens are seeded."""
 
     @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
@@ -219,7 +221,7 @@ class EditedToken(Choosing):
 
 
 class OneBadRollout(Choosing):
-    """Honest but for one rollout of each job, which comes of noise of its own."""
+    """Works honestly except for one rollout of each job, sampled with its own noise."""
 
     @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
@@ -232,7 +234,7 @@ class OneBadRollout(Choosing):
         return honest
 
     def another(self, request: Request, seeded: tuple[int, ...]) -> tuple[int, ...]:
-        """A completion that is not the seeded one."""
+        """Returns a completion other than the seeded one."""
         while True:
             drawn = [with_key(request, self.own_key()) for _ in range(TRIES)]
             for completion in self.engine.generate(drawn, self.cancelled):
@@ -241,9 +243,9 @@ class OneBadRollout(Choosing):
 
 
 class SteeringWorker(Choosing):
-    """Takes the token it would like wherever that falls short by less than voids a job, and not otherwise.
+    """Takes a token of the right working wherever its margin is too small to void the job.
 
-    What it would like is the right working of the task, as long as what stands there is right so far.
+    It follows the right working only while all tokens so far are right.
     """
 
     @override

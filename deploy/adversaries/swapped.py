@@ -1,5 +1,8 @@
-"""Workers that run another model than the policy, and report its activations and logprobs; and the same after a
-prefill of the finished text by the policy itself, which leaves nothing to see but the choice of tokens."""
+"""Workers that run another model than the policy.
+
+They report that model's activations and logprobs; the "Prefilled" ones those of a prefill by the policy, so that only
+the choice of tokens differs.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,13 @@ from worker.producer import Producer
 from worker.prover import Task
 
 GROUP = 32
-"""Weights that share a scale where they are cut to four bits."""
+"""Weights that share a scale when quantised to four bits."""
 
 
 class Swapped(Producer):
-    """Generates with ``other``, which ``prepare`` makes anew for each version of the policy.
+    """Generates with ``other``, which ``prepare`` makes for each version of the policy.
 
-    ``models`` says where the models lie that are not the policy.
+    ``models`` finds the directories of models other than the policy.
     """
 
     other: TransformersEngine
@@ -38,7 +41,7 @@ class Swapped(Producer):
         self.other = self.prepare(directory)
 
     def prepare(self, directory: Path) -> TransformersEngine:
-        """The engine that generates in place of the policy in ``directory``."""
+        """Returns the engine that generates in place of the policy in ``directory``."""
         raise NotImplementedError
 
     @override
@@ -47,7 +50,7 @@ class Swapped(Producer):
 
 
 class Prefilled(Producer):
-    """Has the true policy read what was generated, and reports what that gives. Stands before another in the bases."""
+    """Mixin, first in the bases: reports the true policy's logprobs and hidden states of the generated tokens."""
 
     @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
@@ -56,7 +59,7 @@ class Prefilled(Producer):
 
 
 class StalePolicy(Swapped):
-    """Generates with the version before the one asked for; honest as long as there is none."""
+    """Generates with the previous version; works honestly with the first."""
 
     before: TransformersEngine | None = None
 
@@ -92,7 +95,7 @@ class OtherDtype(Swapped):
 
 
 class Int8(Swapped):
-    """Generates with weights of eight bits, a scale for each output channel."""
+    """Generates with eight-bit weights, one scale for each output channel."""
 
     @override
     def prepare(self, directory: Path) -> TransformersEngine:
@@ -100,7 +103,7 @@ class Int8(Swapped):
 
 
 class Int4(Swapped):
-    """Generates with weights of four bits, a scale for each 32 of them."""
+    """Generates with four-bit weights, one scale for each 32."""
 
     @override
     def prepare(self, directory: Path) -> TransformersEngine:
@@ -108,7 +111,7 @@ class Int4(Swapped):
 
 
 class Fp8(Swapped):
-    """Generates with weights in fp8 (e4m3), a scale for each output channel."""
+    """Generates with fp8 weights (e4m3), one scale for each output channel."""
 
     @override
     def prepare(self, directory: Path) -> TransformersEngine:
@@ -116,49 +119,49 @@ class Fp8(Swapped):
 
 
 class StalePolicyPrefilled(Prefilled, StalePolicy):
-    """The version before, then a prefill by the true one."""
+    """Generates with the previous version, then prefills with the true one."""
 
 
 class SiblingPrefilled(Prefilled, Sibling):
-    """The sibling, then a prefill by the policy."""
+    """Generates with the sibling, then prefills with the policy."""
 
 
 class SmallerPrefilled(Prefilled, Smaller):
-    """A small model, then a prefill by the policy: the cheat that activation proofs alone cannot see."""
+    """Generates with a small model, then prefills with the policy, which activation proofs alone cannot detect."""
 
 
 class OtherDtypePrefilled(Prefilled, OtherDtype):
-    """The other number format, then a prefill in the right one."""
+    """Generates in the other number format, then prefills in the right one."""
 
 
 class Int8Prefilled(Prefilled, Int8):
-    """Eight-bit weights, then a prefill by the policy."""
+    """Generates with eight-bit weights, then prefills with the policy."""
 
 
 class Int4Prefilled(Prefilled, Int4):
-    """Four-bit weights, then a prefill by the policy."""
+    """Generates with four-bit weights, then prefills with the policy."""
 
 
 class Fp8Prefilled(Prefilled, Fp8):
-    """Weights in fp8, then a prefill by the policy."""
+    """Generates with fp8 weights, then prefills with the policy."""
 
 
 def loaded(dtype: str, directory: Path) -> TransformersEngine:
-    """An engine with the model of a directory."""
+    """Returns an engine with the model of ``directory``."""
     engine = TransformersEngine("bfloat16" if dtype == "bfloat16" else "float32")
     engine.load(directory)
     return engine
 
 
 def quantised(engine: TransformersEngine, rounded: Callable[[torch.Tensor], torch.Tensor]) -> TransformersEngine:
-    """The engine with every linear layer's weights but the LM head's replaced by what ``rounded`` leaves of them."""
+    """Returns the engine with the weights of all linear layers except the LM head replaced by ``rounded`` ones."""
     for weight_OI in linear_weights(engine.model):
         weight_OI.copy_(rounded(weight_OI.float()))
     return engine
 
 
 def linear_weights(model: Model) -> list[torch.Tensor]:
-    """The weights that are quantised in practice: those of the layers, neither embeddings nor LM head."""
+    """Returns the weights that are quantised in practice: those of the layers, without embeddings and LM head."""
     head = model.network.get_output_embeddings()
     layers = [module for module in model.network.modules() if isinstance(module, torch.nn.Linear)]
     return [layer.weight.detach() for layer in layers if layer is not head]
