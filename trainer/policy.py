@@ -17,14 +17,13 @@ import torch
 from torch.func import functional_call
 
 from protocol.errors import Misconfigured
-from protocol.tensor.model import load_model
+from protocol.tensor.model import DTYPES, load_model
 from protocol.wire.rules import Rules
 from trainer import grpo
 from trainer.batch import MicroBatch
 from trainer.config import Recipe
 
 Weights = dict[str, torch.Tensor]
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 @dataclass(frozen=True, slots=True)

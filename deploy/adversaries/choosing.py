@@ -14,10 +14,10 @@ import torch
 from transformers import DynamicCache
 
 from protocol.tensor.completions import Completion, Request
-from protocol.tensor.model import Model
+from protocol.tensor.model import DTYPES, Model
 from protocol.tensor.noise import perturb
 from protocol.wire.rules import Rules
-from validator.judging.prefill import DTYPES, Completed, prefill
+from validator.judging.prefill import Completed, prefill
 
 ROWS = 512
 

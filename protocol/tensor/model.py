@@ -21,6 +21,9 @@ from transformers.utils import logging
 from protocol.errors import Misconfigured
 from protocol.tensor.directory import check_model_directory
 
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+"""Number formats by their name in a run's rules."""
+
 
 @dataclass(frozen=True, slots=True)
 class Model:

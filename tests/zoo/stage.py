@@ -20,14 +20,14 @@ from protocol.environments.environment import Environment
 from protocol.environments.registry import environment
 from protocol.errors import Rejected
 from protocol.tensor.completions import Completion, Request
-from protocol.tensor.model import Model
+from protocol.tensor.model import DTYPES, Model
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import Artifact, decode
 from protocol.wire.rules import Rules
 from protocol.wire.sampling import noise_key
 from validator.judging.claims import Claim
 from validator.judging.judge import FetchedJob, Judgement, PolicyVersion, judge
-from validator.judging.prefill import DTYPES, Completed, Prefill, prefill
+from validator.judging.prefill import Completed, Prefill, prefill
 from validator.judging.weights import load_policy
 from worker.engines.engine import Engine
 from worker.engines.transformers_engine import TransformersEngine

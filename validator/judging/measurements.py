@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from protocol.tensor.model import Model
+from protocol.tensor.model import DTYPES, Model
 from protocol.tensor.proofs import distances_batch
 from protocol.wire.evidence import F32, Measurements
 from protocol.wire.rollout import Artifact
@@ -20,7 +20,7 @@ from protocol.wire.sampling import noise_key
 from protocol.wire.toploc.codec import Distance
 from validator.judging.check import TokenMeasurements
 from validator.judging.numeric_checks import segment_max
-from validator.judging.prefill import DTYPES, Completed, Prefill, prefill
+from validator.judging.prefill import Completed, Prefill, prefill
 from validator.judging.statistics import log_likelihood_ratios
 
 

@@ -31,7 +31,6 @@ I64 = NDArray[np.int64]
 
 MAX_TOKENS = {"cpu": 1 << 11, "cuda": 1 << 16}
 MAX_LOGITS = {"cpu": 1 << 18, "cuda": 1 << 27}
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 @dataclass(frozen=True, slots=True)

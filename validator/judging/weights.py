@@ -10,12 +10,12 @@ from pathlib import Path
 import structlog
 
 from protocol.errors import Unavailable
-from protocol.tensor.model import Model, load_model
+from protocol.tensor.model import DTYPES, Model, load_model
 from protocol.transport.checkpoints import Checkpoints
 from protocol.wire.rules import Rules
 from protocol.wire.units import parse_shape
 from validator.judging.judge import PolicyVersion
-from validator.judging.prefill import DTYPES, probe
+from validator.judging.prefill import probe
 
 RETRY_SECONDS = 0.5
 """Pause after a failed fetch."""

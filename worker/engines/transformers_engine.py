@@ -12,16 +12,14 @@ import torch
 from protocol.errors import Misconfigured
 from protocol.tensor.completions import Completion, Request
 from protocol.tensor.decode import decode
-from protocol.tensor.model import Model, load_model
-
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+from protocol.tensor.model import DTYPES, Model, load_model
 
 
 class TransformersEngine:
     """Implements ``worker.engines.engine.Engine``. ``dtype`` is that of the run's rules."""
 
     def __init__(self, dtype: Literal["float32", "bfloat16"] = "float32", device: str = "cpu") -> None:
-        self._dtype, self._device = _DTYPES[dtype], torch.device(device)
+        self._dtype, self._device = DTYPES[dtype], torch.device(device)
         self._model: Model | None = None
 
     @property
