@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from typing_extensions import override
-
 from protocol.environments.registry import environment
 from protocol.wire.rollout import Artifact, Rollout
 from worker import prover
@@ -16,8 +14,8 @@ from worker.prover import Task, Work
 class InflatedUnits(Producer):
     """Claims a tenth more units than its tokens took."""
 
-    @override
     def claim(self, work: Work, artifact: Artifact) -> tuple[bytes, int]:
+        """Returns the root and the units to claim."""
         root, units = super().claim(work, artifact)
         return root, min(units + max(1, units // 10), work.max_units)
 
@@ -25,8 +23,8 @@ class InflatedUnits(Producer):
 class WrongEnvironment(Producer):
     """Takes its problems from an easier environment: sums of fewer digits."""
 
-    @override
     def tasks(self, work: Work) -> list[Task]:
+        """Returns the tasks to work on."""
         digits = int(self.rules.environment.params.get("digits", 3))
         easier = environment(self.rules.environment.name, {"digits": digits - 1 if digits > 1 else digits + 1})
         return prover.tasks_of(work, self.deployed, self.rules, easier, self.engine.model)
@@ -35,8 +33,8 @@ class WrongEnvironment(Producer):
 class OtherPrompts(Producer):
     """Takes the prompts of another round's seeds, with its own round's noise."""
 
-    @override
     def tasks(self, work: Work) -> list[Task]:
+        """Returns the tasks to work on."""
         others = super().tasks(replace(work, round=work.round + 1))
         return [
             Task(other.problem, replace(task.request, prompt_tokens=other.request.prompt_tokens))
@@ -47,15 +45,15 @@ class OtherPrompts(Producer):
 class OtherPolicy(Producer):
     """Names another checkpoint in its artifact than the one assigned."""
 
-    @override
     def artifact(self, work: Work, job: int, rollouts: tuple[Rollout, ...]) -> Artifact:
+        """Returns the artifact to hand in."""
         return super().artifact(replace(work, manifest_root=bytes(32)), job, rollouts)
 
 
 class WrongLogprobs(Producer):
     """Reports logprobs a tenth too high, which changes importance ratios."""
 
-    @override
     def artifact(self, work: Work, job: int, rollouts: tuple[Rollout, ...]) -> Artifact:
+        """Returns the artifact to hand in."""
         shifted = tuple(replace(rollout, logprobs=rollout.logprobs * 0.9) for rollout in rollouts)
         return super().artifact(work, job, shifted)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from typing_extensions import override
-
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
 from validator.daemon import Validator
@@ -23,8 +21,8 @@ class CondemningValidator(Validator):
 
     condemned: int | None = None
 
-    @override
     def findings(self, round_: JudgedRound) -> list[Judgement]:
+        """Returns the judgements to vote by."""
         found = super().findings(round_)
         if self.condemned is None:
             self.condemned = round_.followed.number

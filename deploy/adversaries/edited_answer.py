@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from typing_extensions import override
-
 from deploy.adversaries.models import arithmetic
 from protocol.environments.arithmetic import Arithmetic
 from protocol.environments.environment import Problem
@@ -27,8 +25,8 @@ class EditedAnswer(Producer):
 
     untouched: frozenset[int] = frozenset()
 
-    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
+        """Returns the completions to hand in."""
         honest, sums = super().complete(tasks), arithmetic(self.environment)
         found = [
             edited(self.engine.model, sums, task.problem, completion)

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from typing_extensions import override
 
 from protocol.wire.rollout import Artifact, Limits, encode
 from protocol.wire.thrift import I64, LIST, STRUCT, Field, Items, Value, read_struct, write_struct
@@ -30,8 +29,8 @@ class Breaking(Producer):
         super().__init__(*arguments)
         self.chance = random.Random(3)
 
-    @override
     def encode(self, artifact: Artifact) -> bytes:
+        """Returns the file to hand in."""
         return self.broken(artifact, super().encode(artifact))
 
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
@@ -42,16 +41,16 @@ class Breaking(Producer):
 class Truncated(Breaking):
     """Truncates its files at a random position."""
 
-    @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
+        """Returns the bytes to hand in."""
         return file[: self.chance.randrange(len(file))]
 
 
 class Flipped(Breaking):
     """Changes a few random bytes of its files."""
 
-    @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
+        """Returns the bytes to hand in."""
         changed = bytearray(file)
         for _ in range(4):
             changed[self.chance.randrange(len(changed))] ^= 1 << self.chance.randrange(8)
@@ -61,8 +60,8 @@ class Flipped(Breaking):
 class Oversized(Breaking):
     """Puts many megabytes of zeros before the footer."""
 
-    @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
+        """Returns the bytes to hand in."""
         footer = 8 + int(struct.unpack("<I", file[-8:-4])[0])
         return file[:-footer] + bytes(8 * MEBIBYTE) + file[-footer:]
 
@@ -70,40 +69,40 @@ class Oversized(Breaking):
 class TooManyRollouts(Breaking):
     """Hands in each rollout 16 times."""
 
-    @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
+        """Returns the bytes to hand in."""
         return encode(replace(artifact, rollouts=artifact.rollouts * 16))
 
 
 class ZstdBomb(Breaking):
     """Hands in prompts of zeros in the pinned layout: a small file that inflates to a hundred megabytes."""
 
-    @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
+        """Returns the bytes to hand in."""
         return swollen_file("zstd", artifact)
 
 
 class SnappyBomb(Breaking):
     """Hands in the same prompts compressed with snappy, whose declared sizes a reader must trust."""
 
-    @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
+        """Returns the bytes to hand in."""
         return swollen_file("snappy", artifact)
 
 
 class DictionaryBomb(Breaking):
     """Hands in the same prompts as a dictionary with run lengths: a few kilobytes without compression."""
 
-    @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
+        """Returns the bytes to hand in."""
         return swollen_file("dictionary", artifact)
 
 
 class ThriftBomb(Breaking):
     """Writes a footer whose lists claim a trillion elements, or that nests without end."""
 
-    @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
+        """Returns the bytes to hand in."""
         endless = b"\x19\xfc" + b"\xff" * 8 + b"\x7f" if self.chance.random() < 0.5 else b"\x1c" * 16_000
         return b"PAR1" + endless + struct.pack("<I", len(endless)) + b"PAR1"
 
@@ -111,8 +110,8 @@ class ThriftBomb(Breaking):
 class LyingFooter(Breaking):
     """Keeps its pages and claims in the footer that they hold a trillion values."""
 
-    @override
     def broken(self, artifact: Artifact, file: bytes) -> bytes:
+        """Returns the bytes to hand in."""
         size = int(struct.unpack("<I", file[-8:-4])[0])
         footer, _ = read_struct(file[-8 - size : -8])
         groups = _items(footer[4].value)

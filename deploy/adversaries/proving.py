@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from typing_extensions import override
 
 from protocol.tensor.completions import Completion
 from protocol.tensor.proofs import build_proofs, build_proofs_batch
@@ -36,8 +35,8 @@ class Forging(Producer):
         super().__init__(*arguments)
         self.chance = random.Random(2)
 
-    @override
     def prove(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[Rollout]:
+        """Returns the rollouts to hand in."""
         rollouts = super().prove(tasks, completions)
         self.learn(completions)
         return [
@@ -58,8 +57,8 @@ class Learned(Forging):
 
     seen_TH: torch.Tensor | None = None
 
-    @override
     def learn(self, completions: Sequence[Completion]) -> None:
+        """Records the activations of the first rollouts."""
         if self.seen_TH is None:
             self.seen_TH = torch.cat([completion.hidden_TH for completion in completions[:FIRST]]).float()
 
@@ -73,8 +72,8 @@ class Learned(Forging):
 class ConstantPolynomial(Learned):
     """Proves a constant: the median of the largest activations."""
 
-    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        """Returns the proofs to hand in."""
         largest_K = self.known_TH[:CHUNK_ROWS].abs().flatten().topk(ENTRIES).values
         constant = Proof(PRIME, (bits_of(largest_K.median()), *[0] * (ENTRIES - 1))).encode()
         return [constant] * len(rollout.proofs)
@@ -83,16 +82,16 @@ class ConstantPolynomial(Learned):
 class ChannelTemplate(Learned):
     """Proves the mean of each channel for every row, which nearly holds for outlier channels."""
 
-    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        """Returns the proofs to hand in."""
         return build_proofs(self.known_TH.mean(0).expand(len(rollout.output_tokens), -1).bfloat16())
 
 
 class OtherPromptsProof(Learned):
     """Proves the activations of another prompt's completion."""
 
-    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        """Returns the proofs to hand in."""
         rows = len(rollout.output_tokens)
         repeated_TH = self.known_TH.repeat(-(-rows // len(self.known_TH)), 1)
         return build_proofs(repeated_TH[:rows].bfloat16())
@@ -101,16 +100,16 @@ class OtherPromptsProof(Learned):
 class ChosenModulus(Learned):
     """Takes the hidden size as modulus: every position maps to its channel, and the polynomial gives its value."""
 
-    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        """Returns the proofs to hand in."""
         return [channel_proof(usual_largest(self.known_TH))] * len(rollout.proofs)
 
 
 class AnotherModulus(Forging):
     """Proves its true activations modulo a number of its own choice."""
 
-    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        """Returns the proofs to hand in."""
         spans = chunk_spans(len(completion.hidden_TH))
         return [proof_modulo(completion.hidden_TH[start:stop], CHOSEN_MODULUS) for start, stop in spans]
 
@@ -118,16 +117,16 @@ class AnotherModulus(Forging):
 class NegatedActivations(Forging):
     """Proves the negative of its activations, which the reference cannot tell from them."""
 
-    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        """Returns the proofs to hand in."""
         return build_proofs(-completion.hidden_TH)
 
 
 class RandomProofs(Forging):
     """Proves random activations."""
 
-    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        """Returns the proofs to hand in."""
         random_TH = torch.randn(completion.hidden_TH.shape, generator=_generator(self.chance))
         return build_proofs(random_TH.bfloat16())
 
@@ -135,60 +134,60 @@ class RandomProofs(Forging):
 class HalfPrecision(Forging):
     """Proves fp16 activations as if they were bf16, like an engine in fp16."""
 
-    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        """Returns the proofs to hand in."""
         return build_proofs(completion.hidden_TH.half().view(torch.bfloat16))
 
 
 class NullProofs(Forging):
     """Hands in the null proofs that the reference implementation returns after an exception."""
 
-    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        """Returns the proofs to hand in."""
         return [bytes(2 + 2 * ENTRIES)] * len(rollout.proofs)
 
 
 class NoProofs(Forging):
     """Hands in no proofs at all."""
 
-    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        """Returns the proofs to hand in."""
         return []
 
 
 class MissingProof(Forging):
     """Leaves out the last proof of each rollout."""
 
-    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        """Returns the proofs to hand in."""
         return rollout.proofs[:-1]
 
 
 class ExtraProof(Forging):
     """Hands in one proof too many for each rollout."""
 
-    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        """Returns the proofs to hand in."""
         return (*rollout.proofs, rollout.proofs[-1])
 
 
 class CoefficientFree(Forging):
     """Hands in proofs that consist of the modulus alone."""
 
-    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        """Returns the proofs to hand in."""
         return [proof[:2] for proof in rollout.proofs]
 
 
 class OversizedProof(Forging):
     """Hands in proofs with too many coefficients, beyond the prime."""
 
-    @override
     def forge(self, rollout: Rollout, completion: Completion) -> Sequence[bytes]:
+        """Returns the proofs to hand in."""
         return [proof + b"\xff" * 64 for proof in rollout.proofs]
 
-    @override
     def encode(self, artifact: Artifact) -> bytes:
+        """Returns the file to hand in."""
         return encode(artifact, Limits(proof_bytes=1 << 10))
 
 

@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from threading import Event
 
-from typing_extensions import override
-
 from deploy.adversaries.choosing import prefilled
 from protocol.environments.environment import Environment
 from protocol.tensor.completions import Completion
@@ -58,8 +56,8 @@ class Thief(Producer):
         self.overheard = overheard
         self.handed_in = 0
 
-    @override
     def make(self, work: Work, cancel: Event | None = None) -> list[Finished]:
+        """Returns the jobs to hand in."""
         self.booty = self.wait_for_booty(work)
         if not self.booty:
             return super().make(work, cancel)
@@ -83,8 +81,8 @@ class Thief(Producer):
 class AnothersArtifact(Thief):
     """Hands in another node's artifact as it is."""
 
-    @override
     def steal(self, work: Work, job: int, booty: Overheard) -> Finished:
+        """Returns what is handed in for ``job``."""
         artifact = decode(booty.file)
         _, units = self.claim(work, artifact)
         return Finished(job, booty.file, booty.root, units)
@@ -93,16 +91,16 @@ class AnothersArtifact(Thief):
 class AnothersRollouts(Thief):
     """Hands in another node's rollouts under its own name, round and job."""
 
-    @override
     def steal(self, work: Work, job: int, booty: Overheard) -> Finished:
+        """Returns what is handed in for ``job``."""
         return self.finish(work, job, decode(booty.file).rollouts)
 
 
 class AnothersAnswers(Thief):
     """Hands in another node's completions under its own prompts, with the true policy's proofs."""
 
-    @override
     def steal(self, work: Work, job: int, booty: Overheard) -> Finished:
+        """Returns what is handed in for ``job``."""
         tasks = self.tasks(replace(work, jobs=(job,)))
         outputs = [tuple(rollout.output_tokens.tolist()) for rollout in decode(booty.file).rollouts]
         completions = prefilled(self.engine.model, self.rules, [task.request for task in tasks], outputs)
@@ -114,14 +112,14 @@ class EarlierRound(Producer):
 
     kept: list[Rollout] | None = None
 
-    @override
     def prove(self, tasks: Sequence[Task], completions: Sequence[Completion]) -> list[Rollout]:
+        """Returns the rollouts to hand in."""
         if self.kept is None:
             self.kept = super().prove(tasks, completions)
         return [self.kept[n % len(self.kept)] for n in range(len(tasks))]
 
-    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
+        """Returns the completions to hand in."""
         return [] if self.kept is not None else super().complete(tasks)
 
 
@@ -130,8 +128,8 @@ class EarlierFile(Producer):
 
     kept: list[Finished] | None = None
 
-    @override
     def make(self, work: Work, cancel: Event | None = None) -> list[Finished]:
+        """Returns the jobs to hand in."""
         if self.kept is None:
             self.kept = super().make(work, cancel)
             return self.kept

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from typing_extensions import override
 
 from deploy.adversaries.choosing import ChoiceStep, decode_choosing, prefilled, with_key
 from deploy.adversaries.models import arithmetic, other_model
@@ -36,8 +35,8 @@ class Choosing(Producer):
         super().__init__(*arguments)
         self.chance = random.Random(1)
 
-    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
+        """Returns the completions to hand in."""
         self.current = tasks
         requests = [task.request for task in tasks]
         return self.reported(requests, decode_choosing(self.networks(), requests, self.choose))
@@ -62,8 +61,8 @@ class Choosing(Producer):
 class RandomTokens(Choosing):
     """Writes random characters without generating."""
 
-    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
+        """Returns the completions to hand in."""
         requests, vocabulary = [task.request for task in tasks], self.engine.model.network.config.vocab_size
         words = [token for token in range(vocabulary) if token != requests[0].stop_token]
         outputs = [(*self.chance.choices(words, k=r.max_tokens - 8), r.stop_token) for r in requests]
@@ -77,8 +76,8 @@ class CachedAnswers(Choosing):
         super().__init__(*arguments)
         self.known: dict[tuple[int, ...], tuple[int, ...]] = {}
 
-    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
+        """Returns the completions to hand in."""
         requests = [task.request for task in tasks]
         new = list({r.prompt_tokens: r for r in requests if r.prompt_tokens not in self.known}.values())
         for request, completion in zip(new, self.engine.generate(new, self.cancelled), strict=True):
@@ -91,8 +90,8 @@ class Temperature(Choosing):
 
     factor: float
 
-    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
+        """Returns the completions to hand in."""
         requests = [task.request for task in tasks]
         changed = [replace(request, temperature=request.temperature * self.factor) for request in requests]
         made = self.engine.generate(changed, self.cancelled)
@@ -114,8 +113,8 @@ class Hotter(Temperature):
 class TopP(Choosing):
     """Leaves out the least likely tokens, a tenth of the probability."""
 
-    @override
     def choose(self, step: ChoiceStep) -> torch.Tensor:
+        """Returns the tokens to take, int64 (B,)."""
         temperature = self.rules.temperature or 1.0
         sorted_BV, order_BV = (step.logits[0] / temperature).softmax(-1).sort(-1, descending=True)
         outside_BV = sorted_BV.cumsum(-1) - sorted_BV >= NUCLEUS
@@ -126,8 +125,8 @@ class TopP(Choosing):
 class BestOfN(Choosing):
     """Samples four times with its own noise, and hands in the first right completion."""
 
-    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
+        """Returns the completions to hand in."""
         model, requests = self.engine.model, [task.request for task in tasks]
         drawn = [with_key(request, self.own_key()) for request in requests for _ in range(TRIES)]
         made = self.engine.generate(drawn, self.cancelled)
@@ -142,8 +141,8 @@ class BestOfN(Choosing):
 class EarlyStop(Choosing):
     """Ends every completion at three fifths of its length, with an end-of-text."""
 
-    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
+        """Returns the completions to hand in."""
         requests = [task.request for task in tasks]
         outputs = []
         for request, completion in zip(requests, self.engine.generate(requests, self.cancelled), strict=True):
@@ -155,8 +154,8 @@ class EarlyStop(Choosing):
 class CutShort(Choosing):
     """Ends every completion at three fifths of its length, and reports that it stopped."""
 
-    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
+        """Returns the completions to hand in."""
         found = []
         for made in self.engine.generate([task.request for task in tasks], self.cancelled):
             kept = max(1, int(SHORT * len(made.output_tokens)))
@@ -168,8 +167,8 @@ class CutShort(Choosing):
 class RefusesToStop(Choosing):
     """Never takes the stop token: longer completions earn more units."""
 
-    @override
     def choose(self, step: ChoiceStep) -> torch.Tensor:
+        """Returns the tokens to take, int64 (B,)."""
         scores_BV = step.scores_BV.clone()
         scores_BV[:, self.engine.model.stop_token] = -torch.inf
         return scores_BV.argmax(-1)
@@ -180,17 +179,17 @@ class Speculative(Choosing):
 
     models = staticmethod(other_model)
 
-    @override
     def load(self, version: int, directory: Path) -> None:
+        """Loads a policy version."""
         super().load(version, directory)
         self.draft = loaded(self.rules.model.dtype, self.models("smaller", self.environment)).model
 
-    @override
     def networks(self) -> list[object]:
+        """Returns the networks that read every token."""
         return [self.engine.model.network, self.draft.network]
 
-    @override
     def choose(self, step: ChoiceStep) -> torch.Tensor:
+        """Returns the tokens to take, int64 (B,)."""
         noise_BV = step.scores_BV - step.logits[0]
         draft_B1 = (step.logits[1] + noise_BV).argmax(-1, keepdim=True)
         probability_BV = step.logits[0].softmax(-1)
@@ -201,16 +200,16 @@ class Speculative(Choosing):
 class EditedToken(Choosing):
     """Replaces one token in each job by the smallest margin that is fraud; all later tokens are seeded."""
 
-    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
+        """Returns the completions to hand in."""
         size = self.rules.rollouts_per_job
         self.edits = {first + self.chance.randrange(size): 0 for first in range(0, len(tasks), size)}
         lengths = [len(made.output_tokens) for made in self.engine.generate([task.request for task in tasks])]
         self.edits = {n: self.chance.randrange(lengths[n]) for n in self.edits}
         return super().complete(tasks)
 
-    @override
     def choose(self, step: ChoiceStep) -> torch.Tensor:
+        """Returns the tokens to take, int64 (B,)."""
         tokens_B = super().choose(step)
         limit = self.rules.thresholds.sampling_fraud or self.rules.thresholds.sampling_void
         for b, n in enumerate(step.rows):
@@ -223,8 +222,8 @@ class EditedToken(Choosing):
 class OneBadRollout(Choosing):
     """Works honestly except for one rollout of each job, sampled with its own noise."""
 
-    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
+        """Returns the completions to hand in."""
         requests, size = [task.request for task in tasks], self.rules.rollouts_per_job
         honest = self.engine.generate(requests, self.cancelled)
         bad = [first + self.chance.randrange(size) for first in range(0, len(tasks), size)]
@@ -248,13 +247,13 @@ class SteeringWorker(Choosing):
     It follows the right working only while all tokens so far are right.
     """
 
-    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
+        """Returns the completions to hand in."""
         self.wanted = [self.engine.model.prompt_tokens(right_working(self.environment, task)) for task in tasks]
         return super().complete(tasks)
 
-    @override
     def choose(self, step: ChoiceStep) -> torch.Tensor:
+        """Returns the tokens to take, int64 (B,)."""
         tokens_B = super().choose(step)
         room = MARGIN_ROOM * self.rules.thresholds.sampling_void
         for b, n in enumerate(step.rows):

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
-from typing_extensions import override
 
 from deploy.adversaries.choosing import prefilled
 from deploy.adversaries.models import other_model
@@ -33,8 +32,8 @@ class Swapped(Producer):
     other: TransformersEngine
     models = staticmethod(other_model)
 
-    @override
     def load(self, version: int, directory: Path) -> None:
+        """Loads a policy version."""
         if version == self.loaded:
             return
         super().load(version, directory)
@@ -44,16 +43,16 @@ class Swapped(Producer):
         """Returns the engine that generates in place of the policy in ``directory``."""
         raise NotImplementedError
 
-    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
+        """Returns the completions to hand in."""
         return self.other.generate([task.request for task in tasks], self.cancelled)
 
 
 class Prefilled(Producer):
     """Mixin, first in the bases: reports the true policy's logprobs and hidden states of the generated tokens."""
 
-    @override
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
+        """Returns the completions to hand in."""
         outputs = [completion.output_tokens for completion in super().complete(tasks)]
         return prefilled(self.engine.model, self.rules, [task.request for task in tasks], outputs)
 
@@ -63,8 +62,8 @@ class StalePolicy(Swapped):
 
     before: TransformersEngine | None = None
 
-    @override
     def prepare(self, directory: Path) -> TransformersEngine:
+        """Returns the engine that generates in place of the policy."""
         older = self.before
         self.before = loaded(self.rules.model.dtype, directory)
         return older or self.before
@@ -73,48 +72,48 @@ class StalePolicy(Swapped):
 class Sibling(Swapped):
     """Generates with a model of the same shape and teacher, made from another seed."""
 
-    @override
     def prepare(self, directory: Path) -> TransformersEngine:
+        """Returns the engine that generates in place of the policy."""
         return loaded(self.rules.model.dtype, self.models("sibling", self.environment))
 
 
 class Smaller(Swapped):
     """Generates with a model of half the width and one layer."""
 
-    @override
     def prepare(self, directory: Path) -> TransformersEngine:
+        """Returns the engine that generates in place of the policy."""
         return loaded(self.rules.model.dtype, self.models("smaller", self.environment))
 
 
 class OtherDtype(Swapped):
     """Generates in bf16 where the rules say fp32, and in fp32 where they say bf16."""
 
-    @override
     def prepare(self, directory: Path) -> TransformersEngine:
+        """Returns the engine that generates in place of the policy."""
         return loaded("bfloat16" if self.rules.model.dtype == "float32" else "float32", directory)
 
 
 class Int8(Swapped):
     """Generates with eight-bit weights, one scale for each output channel."""
 
-    @override
     def prepare(self, directory: Path) -> TransformersEngine:
+        """Returns the engine that generates in place of the policy."""
         return quantised(loaded(self.rules.model.dtype, directory), _int8)
 
 
 class Int4(Swapped):
     """Generates with four-bit weights, one scale for each 32."""
 
-    @override
     def prepare(self, directory: Path) -> TransformersEngine:
+        """Returns the engine that generates in place of the policy."""
         return quantised(loaded(self.rules.model.dtype, directory), _int4)
 
 
 class Fp8(Swapped):
     """Generates with fp8 weights (e4m3), one scale for each output channel."""
 
-    @override
     def prepare(self, directory: Path) -> TransformersEngine:
+        """Returns the engine that generates in place of the policy."""
         return quantised(loaded(self.rules.model.dtype, directory), _fp8)
 
 
