@@ -29,7 +29,7 @@ from ledger.facts.columns import Bitmap, Hex, Wide
 from ledger.store.database import read_position
 from ledger.store.state import (
     FORMAT,
-    State,
+    LedgerState,
     TableState,
     codecs,
     fact_from,
@@ -49,7 +49,7 @@ LONGEST_FIELD = 2**31 - 1
 TYPES: dict[Any, str] = {int: "integer", Wide: "integer", bool: "boolean", str: "text", Bitmap: "bitmap", Hex: "bytes"}
 
 
-def export(connection: Connection, deployment: Deployment, folder: Path, form: str) -> State:
+def export(connection: Connection, deployment: Deployment, folder: Path, form: str) -> LedgerState:
     """Writes every table into a new folder, the manifest last; returns the state that was written.
 
     Raises:
@@ -57,7 +57,7 @@ def export(connection: Connection, deployment: Deployment, folder: Path, form: s
     """
     position = read_position(connection)
     block_hash = "0x" + position.block_hash.hex()
-    state = State(deployment.chain_id, position.block_number, block_hash, tables_of_database(connection))
+    state = LedgerState(deployment.chain_id, position.block_number, block_hash, tables_of_database(connection))
     try:
         folder.mkdir(parents=True)
         for kind in KINDS:
@@ -72,7 +72,7 @@ def export(connection: Connection, deployment: Deployment, folder: Path, form: s
     return state
 
 
-def verify(folder: Path) -> State:
+def verify(folder: Path) -> LedgerState:
     """Reads an export back and returns its state, which is the one its manifest names.
 
     Raises:
@@ -100,13 +100,13 @@ def verify(folder: Path) -> State:
         chain_id, block_number = _number(manifest["chain_id"]), _number(manifest["block_number"])
     except ValueError as error:
         raise Rejected(f"{folder / MANIFEST} names no chain or no block: {error}") from error
-    state = State(chain_id, block_number, str(manifest["block_hash"]), found)
+    state = LedgerState(chain_id, block_number, str(manifest["block_hash"]), found)
     if state.digest != manifest["state_hash"]:
         raise Rejected(f"the export's state hash is {state.digest}, its manifest says {manifest['state_hash']}")
     return state
 
 
-def _manifest(state: State, deployment: Deployment, form: str) -> dict[str, Any]:
+def _manifest(state: LedgerState, deployment: Deployment, form: str) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "chain_id": state.chain_id,

@@ -19,8 +19,8 @@ from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from ledger.api.bodies import AuditAnswer, Error, Health, Page
-from ledger.api.service import Desk, View
+from ledger.api.bodies import AuditAnswer, Error, LedgerHealth, Page
+from ledger.api.service import LedgerService, Snapshot
 from ledger.facts import Appeal, Checkpoint, Credit, CreditEntry, Node, Round, Run, Service, Slash
 from ledger.queries import lookup
 from ledger.queries.fairness import Share
@@ -53,12 +53,12 @@ AsOf = Annotated[
 ]
 
 
-def _view(request: Request, as_of: AsOf = None) -> View:
-    desk: Desk = request.app.state.desk
-    return View(desk, None if as_of is None else bytes.fromhex(as_of[2:]))
+def _view(request: Request, as_of: AsOf = None) -> Snapshot:
+    desk: LedgerService = request.app.state.desk
+    return Snapshot(desk, None if as_of is None else bytes.fromhex(as_of[2:]))
 
 
-Asked = Annotated[View, Depends(_view)]
+Asked = Annotated[Snapshot, Depends(_view)]
 
 
 def create_app(chain: Chain, database: Database, follower: Follower) -> FastAPI:
@@ -73,7 +73,7 @@ def create_app(chain: Chain, database: Database, follower: Follower) -> FastAPI:
     refusals: dict[int | str, dict[str, Any]] = {code: {"model": Error} for code in (400, 404, 409, 410, 422, 503)}
     app = FastAPI(title="Assize ledger", version="1", lifespan=lifespan, responses=refusals)
     _say_errors(app)
-    desk = app.state.desk = Desk(chain, database, follower)
+    desk = app.state.desk = LedgerService(chain, database, follower)
     _lists(app)
     _stories(app)
     _checks(app, desk)
@@ -167,9 +167,9 @@ def _stories(app: FastAPI) -> None:
         return view.story("treasury", lookup.treasury_story)
 
 
-def _checks(app: FastAPI, desk: Desk) -> None:
+def _checks(app: FastAPI, desk: LedgerService) -> None:
     @app.get("/health", summary="How far the chain was read")
-    def health() -> Health:
+    def health() -> LedgerHealth:
         return desk.health()
 
     @app.get("/audit", summary="Recompute everything from the chain and compare")
@@ -194,7 +194,7 @@ def _say_errors(app: FastAPI) -> None:
         return JSONResponse({"error": str(error)}, code)
 
 
-def _tag_answers(app: FastAPI, desk: Desk) -> None:
+def _tag_answers(app: FastAPI, desk: LedgerService) -> None:
     @app.middleware("http")
     async def tagged(request: Request, answered: Callable[[Request], Awaitable[Response]]) -> Response:
         if request.url.path in UNTAGGED or "as_of" in request.query_params:

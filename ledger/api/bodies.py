@@ -15,13 +15,13 @@ Item = TypeVar("Item")
 MOST_CURSOR_CHARACTERS = 400
 
 
-class Body(BaseModel):
+class LedgerBody(BaseModel):
     """Frozen; unknown fields refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Page(Body, Generic[Item]):
+class Page(LedgerBody, Generic[Item]):
     """Some of a list, as of one block. ``next`` is the cursor of what follows, null at the end.
 
     What came about up to ``final_block`` can no longer be undone by a reorganisation; the rest is provisional.
@@ -34,7 +34,7 @@ class Page(Body, Generic[Item]):
     final_block: int
 
 
-class Health(Body):
+class LedgerHealth(LedgerBody):
     """Where the ledger stands.
 
     ``behind`` counts the blocks on the chain that are not in the database yet; null where no RPC answers.
@@ -49,14 +49,14 @@ class Health(Body):
     problem: str
 
 
-class AuditAnswer(Body):
+class AuditAnswer(LedgerBody):
     """An audit: ``audit`` is "ok" or "failed"."""
 
     audit: str
     report: Report
 
 
-class Error(Body):
+class Error(LedgerBody):
     """What went wrong, in one sentence."""
 
     error: str = Field(examples=["there is no round 7"])

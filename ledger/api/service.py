@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_type_hints
 from sqlalchemy import Connection
 from starlette.exceptions import HTTPException
 
-from ledger.api.bodies import Health, Page, pack_cursor, unpack_cursor
+from ledger.api.bodies import LedgerHealth, Page, pack_cursor, unpack_cursor
 from ledger.audit import audit
 from ledger.audit.report import Report
 from ledger.book import Kind
@@ -31,10 +31,10 @@ Story = TypeVar("Story")
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class Snapshot:
     """The database as of one block, or the newest: what lists and stories are answered from."""
 
-    desk: Desk
+    desk: LedgerService
     block_hash: bytes | None
 
     def _reading(self) -> AbstractContextManager[Connection]:
@@ -71,7 +71,7 @@ class View:
             return _paged(connection, self.desk.reckoning.shares(connection, place, limit + 1), limit)
 
 
-class Desk:
+class LedgerService:
     """What the routes answer from: the database, and audits that are not made more often than they are worth."""
 
     def __init__(self, chain: Chain, database: Database, follower: Follower) -> None:
@@ -99,7 +99,7 @@ class Desk:
                 self._made_at = time.monotonic()
             return self._report
 
-    def health(self) -> Health:
+    def health(self) -> LedgerHealth:
         """Where the ledger stands."""
         with self.database.reading() as connection:
             at = lookup.at(connection)
@@ -109,7 +109,7 @@ class Desk:
         except Unavailable as error:
             behind, problem = None, problem or str(error)
         status = "failing" if problem else "following"
-        return Health(status=status, chain_id=self.chain.chain_id, behind=behind, problem=problem, **_at(at))
+        return LedgerHealth(status=status, chain_id=self.chain.chain_id, behind=behind, problem=problem, **_at(at))
 
 
 def _paged(connection: Connection, items: tuple[Any, ...], limit: int) -> Page[Any]:

@@ -10,7 +10,7 @@ The database is read only for comparison, so a wrong row cannot excuse itself. `
 
 from __future__ import annotations
 
-from ledger.audit.audit_state import AuditState, Sources, read_terms
+from ledger.audit.audit_state import AuditSources, AuditState, read_terms
 from ledger.audit.checks import CHECKS, sentences
 from ledger.audit.comparison import RawRows
 from ledger.audit.history import history
@@ -36,7 +36,7 @@ def audit(chain: Chain, database: Database) -> Report:
             raise Unavailable(
                 f"the database stands at a block {block.number} that the chain no longer has; run the audit again"
             )
-        sources = Sources(chain, block, chain.pinned(block), connection)
+        sources = AuditSources(chain, block, chain.pinned(block), connection)
         state = AuditState(read_terms(sources.reader, chain.deployment), Findings())
         rows = RawRows(connection, state.findings)
         for news in history(chain, position.block_number, position.block_hash):

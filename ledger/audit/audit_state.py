@@ -119,7 +119,7 @@ Try = Callable[[AuditState, Log, Any], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class AuditSources:
     """Everything besides events that an audit compares: the database, and the chain pinned to the audited block."""
 
     chain: Chain
@@ -147,4 +147,4 @@ class AuditCheck:
     shows: str
     events: Mapping[type[Event], tuple[Try, ...]] = field(default_factory=dict)
     concludes: tuple[Callable[[AuditState], None], ...] = ()
-    compares: tuple[Callable[[AuditState, Sources], None], ...] = ()
+    compares: tuple[Callable[[AuditState, AuditSources], None], ...] = ()

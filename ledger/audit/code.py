@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ledger.audit.audit_state import AuditCheck, AuditState, Sources
+from ledger.audit.audit_state import AuditCheck, AuditSources, AuditState
 from protocol.chain import abi
 from protocol.chain.reading.client import Chain
 from protocol.chain.rpc import RpcFault, RpcRequest
@@ -19,7 +19,7 @@ BLOCKS_PER_REQUEST = 20
 """Blocks with all their transactions, which are large, sent in one answer."""
 
 
-def _compare_code(audit: AuditState, sources: Sources) -> None:
+def _compare_code(audit: AuditState, sources: AuditSources) -> None:
     """Finds the transactions that created the contracts, and compares their code with ``contracts/abi``.
 
     The contracts come right after the deployment's start block, so hardly more than those blocks are read; where one

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
-from ledger.audit.audit_state import AuditCheck, AuditState, Sources
+from ledger.audit.audit_state import AuditCheck, AuditSources, AuditState
 from ledger.audit.report import Findings
 from ledger.facts import KINDS, Fact, key_of
 from ledger.store.index import EVENT, event_row
@@ -61,7 +61,7 @@ def _compare_row(findings: Findings, kind: type[Fact], key: tuple[Any, ...], row
         findings.equal("tables", snake(kind), key, field.name, row._mapping[field.name], expected[field.name])
 
 
-def _compare_tables(audit: AuditState, sources: Sources) -> None:
+def _compare_tables(audit: AuditState, sources: AuditSources) -> None:
     """Compares every derived row, field by field, with the fact of the same key in the auditor's book."""
     for kind in KINDS:
         facts = {key_of(fact): fact for fact in audit.book.all(kind)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from eth_abi import encode
 from eth_utils import keccak
 
-from ledger.audit.audit_state import AuditCheck, AuditState, Sources
+from ledger.audit.audit_state import AuditCheck, AuditSources, AuditState
 from ledger.book import MemoryBook, known
 from ledger.facts import Membership, Node, Round, Seat, Slot
 from ledger.fold.rounds import eligible_slots, listed_jobs, serves
@@ -168,7 +168,7 @@ def _reasoned(audit: AuditState, log: Log, event: VoteRevealed) -> None:
     audit.findings.equal("commitments", "round/attempt/juror", key, "reasons", len(event.reasons), needed)
 
 
-def _seeds_of_later_blocks(audit: AuditState, sources: Sources) -> None:
+def _seeds_of_later_blocks(audit: AuditState, sources: AuditSources) -> None:
     for round_, number, seed in audit.seeds:
         audit.findings.equal("seeds", "round/block", (round_, number), "seed", seed, sources.chain.block(number).hash)
 

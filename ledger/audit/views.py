@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from ledger.audit.audit_state import AuditCheck, AuditState, Sources
+from ledger.audit.audit_state import AuditCheck, AuditSources, AuditState
 from ledger.audit.report import Findings
 from ledger.book import MemoryBook, known
 from ledger.facts import Appeal, Checkpoint, Credit, Holding, Job, Membership, Node, Round, Run, RunTerms, Slot
@@ -218,7 +218,7 @@ class Views:
         self._findings.equal("views", subject, key, field, stored, recomputed)
 
 
-def _compare_views(audit: AuditState, sources: Sources) -> None:
+def _compare_views(audit: AuditState, sources: AuditSources) -> None:
     Views(sources.reader, sources.block.timestamp, audit.book, audit.findings).compare()
 
 

@@ -23,7 +23,7 @@ from ledger.queries.lineage import Lineage
 from ledger.queries.lineage import lineage as trace
 from ledger.queries.lookup import every
 from ledger.queries.why import Explanation, why_entry, why_job
-from ledger.store.state import State, tables_of_book
+from ledger.store.state import LedgerState, tables_of_book
 from protocol.chain.reading.client import Chain
 from protocol.errors import Misconfigured, Rejected
 from protocol.node.console import guard
@@ -152,7 +152,7 @@ def verify_export(folder: Annotated[Path, typer.Argument()], as_json: AsJson = F
     _say_state(folder, _exported(folder), as_json)
 
 
-def replayed(chain: Chain, block: int | None) -> State:
+def replayed(chain: Chain, block: int | None) -> LedgerState:
     """The state at a block, from nothing but events.
 
     Raises:
@@ -168,16 +168,16 @@ def replayed(chain: Chain, block: int | None) -> State:
     book = MemoryBook()
     for news in history(chain, at.number, at.hash):
         fold_all(book, news.logs)
-    return State(chain.chain_id, at.number, "0x" + at.hash.hex(), tables_of_book(book))
+    return LedgerState(chain.chain_id, at.number, "0x" + at.hash.hex(), tables_of_book(book))
 
 
-def _exported(folder: Path) -> State:
+def _exported(folder: Path) -> LedgerState:
     from ledger.export import verify
 
     return verify(folder)
 
 
-def _apart(state: State, told: State | None, wanted: str) -> str:
+def _apart(state: LedgerState, told: LedgerState | None, wanted: str) -> str:
     if told is None:
         return f"the state is {state.digest}, not {wanted}"
     if told.block_hash != state.block_hash:
@@ -186,7 +186,7 @@ def _apart(state: State, told: State | None, wanted: str) -> str:
     return f"the export says something else than the chain of: {', '.join(names)}"
 
 
-def _say_state(folder: Path, state: State, as_json: bool) -> None:
+def _say_state(folder: Path, state: LedgerState, as_json: bool) -> None:
     rows = sum(table.rows for table in state.tables.values())
     if as_json:
         place = {"block_number": state.block_number, "block_hash": state.block_hash}

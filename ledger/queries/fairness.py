@@ -82,7 +82,7 @@ class _Sums(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Run:
+class _RunSums:
     """Its sums so far, the capacity of all able nodes, and for each of them the sums when it became able."""
 
     sums: _Sums = field(default_factory=_Sums)
@@ -106,7 +106,7 @@ class Count:
     """What the events so far, which must be all from the first on, say of each node's share."""
 
     roster: Roster = field(default_factory=Roster)
-    runs: dict[int, _Run] = field(default_factory=lambda: defaultdict(_Run))
+    runs: dict[int, _RunSums] = field(default_factory=lambda: defaultdict(_RunSums))
     past: dict[int, Tally] = field(default_factory=lambda: defaultdict(Tally))
     """By node: its jobs, and what was due to it while it was able and no longer is."""
 
@@ -114,7 +114,7 @@ class Count:
         """Another that goes on from here."""
         runs = {number: replace(run, able=dict(run.able)) for number, run in self.runs.items()}
         past = {node: replace(tally) for node, tally in self.past.items()}
-        return Count(self.roster.copied(), defaultdict(_Run, runs), defaultdict(Tally, past))
+        return Count(self.roster.copied(), defaultdict(_RunSums, runs), defaultdict(Tally, past))
 
     def take(self, logs: Iterable[Log]) -> None:
         """Counts what follows."""
@@ -149,7 +149,7 @@ class Count:
                 run.whole -= self.roster.capacity[node]
                 self.past[node].add(run.since(run.able.pop(node), self.roster.capacity[node]))
 
-    def _opened(self, run: _Run, listed: dict[int, int]) -> None:
+    def _opened(self, run: _RunSums, listed: dict[int, int]) -> None:
         """A round's jobs were to be had by everybody who was able, and by whoever was listed all the same."""
         run.opened(sum(listed.values()))
         for node, jobs in listed.items():
@@ -170,7 +170,7 @@ def fairness(connection: Connection) -> tuple[Share, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Scores:
+class _ShareScores:
     """Of every worker, in the order of nodes, as of a block."""
 
     block_hash: str
@@ -180,7 +180,7 @@ class _Scores:
     significant: set[int]
 
     @classmethod
-    def of(cls, block_hash: str, tallies: dict[int, Tally]) -> _Scores:
+    def of(cls, block_hash: str, tallies: dict[int, Tally]) -> _ShareScores:
         """From what was counted."""
         z = {node: _score(tally) for node, tally in tallies.items()}
         chances = {node: math.erfc(abs(score) / math.sqrt(2)) for node, score in z.items()}
@@ -194,7 +194,7 @@ class Reckoning:
         self._lock = threading.Lock()
         self._final = Count()
         self._counted_to = -1
-        self._scores = _Scores.of("", {})
+        self._scores = _ShareScores.of("", {})
 
     def shares(self, connection: Connection, after: int = -1, limit: int | None = None) -> tuple[Share, ...]:
         """Shares of the work against their due, in the order of nodes: at most ``limit`` of the workers after one."""
@@ -205,7 +205,7 @@ class Reckoning:
         owners = _owners(connection, shown)
         return tuple(_share(scores, node, owners.get(node, "")) for node in shown)
 
-    def _scores_at(self, connection: Connection) -> _Scores:
+    def _scores_at(self, connection: Connection) -> _ShareScores:
         here = at(connection)
         if here.block_hash == self._scores.block_hash:
             return self._scores
@@ -218,7 +218,7 @@ class Reckoning:
         else:  # another was answered from a later block meanwhile
             count, counted_to = Count(), -1
         count.take(stored_logs(connection, COUNTED, counted_to))
-        self._scores = _Scores.of(here.block_hash, count.tallies())
+        self._scores = _ShareScores.of(here.block_hash, count.tallies())
         return self._scores
 
 
@@ -231,7 +231,7 @@ def _owners(connection: Connection, nodes: list[int]) -> dict[int, str]:
     return {row.node: row.owner for row in connection.execute(wanted)}
 
 
-def _share(scores: _Scores, node: int, owner: str) -> Share:
+def _share(scores: _ShareScores, node: int, owner: str) -> Share:
     tally = scores.tallies[node]
     return Share(
         node=node,

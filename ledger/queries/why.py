@@ -46,7 +46,7 @@ class Explanation:
 
 
 @dataclass(frozen=True, slots=True)
-class _Case:
+class _Subject:
     """What the lines are about: jobs of one round, the node that did them, and a juror where its seat is meant.
 
     ``trials`` are appeals to be told as well, each with the job that it tries.
@@ -79,7 +79,7 @@ def why_job(connection: Connection, round_: int, job: int) -> Explanation | None
     else:
         became = {"submitted": "is not judged yet"}.get(held.verdict, f"is {held.verdict}")
         became += f", and {held.credited} wei were credited for it" if held.credited else ""
-    case = _Case(fact, frozenset({job}), node, trials=_trials(connection, fact, {job}))
+    case = _Subject(fact, frozenset({job}), node, trials=_trials(connection, fact, {job}))
     return Explanation(
         f"job {job} of round {round_}, assigned to node {node}, {became}", at(connection), _told(connection, case)
     )
@@ -121,16 +121,16 @@ def _why_slash(connection: Connection, slash: Slash) -> Explanation:
     return Explanation(subject, at(connection), _told(connection, case))
 
 
-def _case_of(connection: Connection, round_: Round, node: int) -> _Case:
+def _case_of(connection: Connection, round_: Round, node: int) -> _Subject:
     """A node's part in a round: the jobs it was assigned, or its seat."""
     held = find_fact(connection, Node, node)
     if held is not None and held.role == "validator":
-        return _Case(round_, frozenset(jobs_in(round_.submitted)), 0, juror=node)
+        return _Subject(round_, frozenset(jobs_in(round_.submitted)), 0, juror=node)
     jobs = set() if round_.parent else set(jobs_of(round_.assignments, node))
-    return _Case(round_, frozenset(jobs), node, trials=_trials(connection, round_, jobs))
+    return _Subject(round_, frozenset(jobs), node, trials=_trials(connection, round_, jobs))
 
 
-def _case_tried(connection: Connection, round_: Round, entry: CreditEntry | Slash, juror: int = 0) -> _Case:
+def _case_tried(connection: Connection, round_: Round, entry: CreditEntry | Slash, juror: int = 0) -> _Subject:
     """The job whose appeal a grant, or the slash of an overturned juror, is part of: it is decided right after."""
     later = select(EVENT).where(
         EVENT.c.block_number == entry.block_number,
@@ -141,7 +141,7 @@ def _case_tried(connection: Connection, round_: Round, entry: CreditEntry | Slas
     decided = decode_event(row.name, row.payload)
     assert isinstance(decided, on_chain.AppealDecided)
     node = 0 if juror else assignee_of(round_.assignments, decided.job)
-    return _Case(round_, frozenset({decided.job}), node, juror, {decided.appeal: decided.job})
+    return _Subject(round_, frozenset({decided.job}), node, juror, {decided.appeal: decided.job})
 
 
 def _trials(connection: Connection, round_: Round, jobs: set[int]) -> dict[int, int]:
@@ -150,7 +150,7 @@ def _trials(connection: Connection, round_: Round, jobs: set[int]) -> dict[int, 
     return {job.appeal: job.job for job in held if job is not None}
 
 
-def _told(connection: Connection, case: _Case) -> tuple[Line, ...]:
+def _told(connection: Connection, case: _Subject) -> tuple[Line, ...]:
     """The lines of the round, and of the trials that are part of the case."""
     numbers = [case.round.round, *case.trials]
     rows = connection.execute(
@@ -159,7 +159,7 @@ def _told(connection: Connection, case: _Case) -> tuple[Line, ...]:
     return tuple(_lines(rows, case))
 
 
-def _lines(rows: Iterable[Any], case: _Case) -> Iterator[Line]:
+def _lines(rows: Iterable[Any], case: _Subject) -> Iterator[Line]:
     told = [(row, decode_event(row.name, row.payload)) for row in rows]
     judged: set[int] = set()
     for (row, event), job in zip(told, _jobs_decided([event for _, event in told]), strict=True):
@@ -173,7 +173,7 @@ def _lines(rows: Iterable[Any], case: _Case) -> Iterator[Line]:
             yield Line(row.block_number, row.log_index, row.timestamp, row.tx_hash, trial + said)
 
 
-def _says(case: _Case, event: Event, judged: bool) -> str:
+def _says(case: _Subject, event: Event, judged: bool) -> str:
     """What an event says of a case; ``judged`` where its round has come to a verdict."""
     if isinstance(event, on_chain.JurorSettled) and not judged:
         return _juror_without_quorum(case, event)
@@ -204,7 +204,7 @@ def _plain(row: Any) -> Line:
 # What each event says of a case; nothing where it does not concern it
 
 
-def _opened(case: _Case, event: on_chain.RoundOpened) -> str:
+def _opened(case: _Subject, event: on_chain.RoundOpened) -> str:
     beacon = f"the hash of this block, 0x{case.round.beacon.hex()}, is its beacon: prompts and noise follow from it"
     what = (
         f"round {event.round} of run {event.run} opens for step {event.step}, on policy version {event.policy_version}"
@@ -213,7 +213,7 @@ def _opened(case: _Case, event: on_chain.RoundOpened) -> str:
     return f"{what}{assigned}; {beacon}"
 
 
-def _submitted(case: _Case, event: on_chain.Submitted) -> str:
+def _submitted(case: _Subject, event: on_chain.Submitted) -> str:
     leaves = [leaf for leaf in unpack_leaves(event.leaves) if leaf.job in case.jobs]
     if not leaves or case.juror:
         return ""
@@ -221,20 +221,20 @@ def _submitted(case: _Case, event: on_chain.Submitted) -> str:
     return f"node {event.node} submits, signed with its key: {told}; the files are at {event.uri!r}"
 
 
-def _drawn(case: _Case, event: on_chain.CommitteeDrawn) -> str:
+def _drawn(case: _Subject, event: on_chain.CommitteeDrawn) -> str:
     if not any(case.has_seat(event.round, juror) for juror in event.jurors):
         return ""
     seats = ", ".join(map(str, event.jurors))
     return f"validators {seats} are drawn by the hash of block {event.seed_block}, 0x{event.seed.hex()}"
 
 
-def _committed(case: _Case, event: on_chain.VoteCommitted) -> str:
+def _committed(case: _Subject, event: on_chain.VoteCommitted) -> str:
     if not case.has_seat(event.round, event.juror):
         return ""
     return f"validator {event.juror} commits to a vote that nobody can read yet: 0x{event.commitment.hex()}"
 
 
-def _revealed(case: _Case, event: on_chain.VoteRevealed) -> str:
+def _revealed(case: _Subject, event: on_chain.VoteRevealed) -> str:
     if not case.has_seat(event.round, event.juror):
         return ""
     vote = Vote(event.accept, event.fraud, event.reasons, event.evidence_root)
@@ -250,7 +250,7 @@ def _revealed(case: _Case, event: on_chain.VoteRevealed) -> str:
     return f"validator {event.juror} says {said}; {evidence}" if said else ""
 
 
-def _votes(case: _Case, vote: Vote) -> str:
+def _votes(case: _Subject, vote: Vote) -> str:
     """What a vote says of the case's jobs, those with one reason together."""
     try:
         reasons = reasons_of(vote, case.round.submitted)
@@ -277,7 +277,7 @@ def _reason(code: int) -> str:
         return f"reason {code}, which has no meaning"
 
 
-def _tallied(case: _Case, event: on_chain.RoundTallied) -> str:
+def _tallied(case: _Subject, event: on_chain.RoundTallied) -> str:
     if event.round != case.round.round:
         return f"the committee decides: {'accepted' if event.accepted else 'fraud' if event.fraud else 'void'}"
     void = case.round.submitted & ~event.accepted & ~event.fraud
@@ -287,7 +287,7 @@ def _tallied(case: _Case, event: on_chain.RoundTallied) -> str:
     return f"the majority's verdict: {said or 'of other jobs'}; {final}"
 
 
-def _appealed(case: _Case, event: on_chain.AppealOpened) -> str:
+def _appealed(case: _Subject, event: on_chain.AppealOpened) -> str:
     if event.job not in case.jobs:
         return ""
     against = Verdict(event.against).name.lower()
@@ -295,7 +295,7 @@ def _appealed(case: _Case, event: on_chain.AppealOpened) -> str:
     return f"{event.appellant} appeals against {against} for job {event.job}, {deposit}: appeal {event.appeal}"
 
 
-def _decided(case: _Case, event: on_chain.AppealDecided) -> str:
+def _decided(case: _Subject, event: on_chain.AppealDecided) -> str:
     if event.job not in case.jobs:
         return ""
     if not event.decided:
@@ -303,17 +303,17 @@ def _decided(case: _Case, event: on_chain.AppealDecided) -> str:
     return f"appeal {event.appeal} ends: job {event.job} is {Verdict(event.verdict).name.lower()}"
 
 
-def _consumed(case: _Case, event: on_chain.JobsConsumed) -> str:
+def _consumed(case: _Subject, event: on_chain.JobsConsumed) -> str:
     jobs = case.of_jobs(event.jobs)
     return f"a checkpoint of run {event.run} is trained on {jobs}" if jobs and not case.juror else ""
 
 
-def _tainted(case: _Case, event: on_chain.JobsTainted) -> str:
+def _tainted(case: _Subject, event: on_chain.JobsTainted) -> str:
     jobs = case.of_jobs(event.jobs)
     return f"{jobs}, already trained on, no longer accepted: checkpoints of run {event.run} stand on it" if jobs else ""
 
 
-def _settled(case: _Case, event: on_chain.SubmissionSettled) -> str:
+def _settled(case: _Subject, event: on_chain.SubmissionSettled) -> str:
     if event.node != case.node:
         return ""
     parts = {"accepted": event.accepted, "fraud": event.fraud, "void": event.void_jobs}
@@ -322,26 +322,26 @@ def _settled(case: _Case, event: on_chain.SubmissionSettled) -> str:
     return f"node {event.node}'s submission is settled: {said}; {price}" if said else ""
 
 
-def _job_settled(case: _Case, event: on_chain.AppealedJobSettled) -> str:
+def _job_settled(case: _Subject, event: on_chain.AppealedJobSettled) -> str:
     if event.job not in case.jobs:
         return ""
     word = Verdict(event.verdict).name.lower()
     return f"job {event.job}, appealed, is settled as {word}: {event.paid} wei for {event.units} units"
 
 
-def _juror_settled(case: _Case, event: on_chain.JurorSettled) -> str:
+def _juror_settled(case: _Subject, event: on_chain.JurorSettled) -> str:
     if event.juror != case.juror:
         return ""
     return f"validator {event.juror} agreed with the verdict on {event.bits} jobs: {event.paid} wei"
 
 
-def _juror_without_quorum(case: _Case, event: on_chain.JurorSettled) -> str:
+def _juror_without_quorum(case: _Subject, event: on_chain.JurorSettled) -> str:
     if event.juror != case.juror:
         return ""
     return f"validator {event.juror} did its part though there was no quorum, and is paid in full: {event.paid} wei"
 
 
-def _earned(case: _Case, event: on_chain.CreditsEarned) -> str:
+def _earned(case: _Subject, event: on_chain.CreditsEarned) -> str:
     if event.node not in (case.node, case.juror):
         return ""
     return (
@@ -349,7 +349,7 @@ def _earned(case: _Case, event: on_chain.CreditsEarned) -> str:
     )
 
 
-def _slashed(case: _Case, event: on_chain.NodeSlashed) -> str:
+def _slashed(case: _Subject, event: on_chain.NodeSlashed) -> str:
     overturned = event.cause is Cause.OVERTURNED
     if event.node not in (case.node, case.juror) and (case.juror or not overturned):
         return ""
@@ -363,7 +363,7 @@ def _jobs(jobs: list[int]) -> str:
     return f"job {jobs[0]}" if len(jobs) == 1 else f"jobs {', '.join(map(str, jobs))}"
 
 
-_SAYINGS: dict[type[Event], Callable[[_Case, Any], str]] = {
+_SAYINGS: dict[type[Event], Callable[[_Subject, Any], str]] = {
     on_chain.RoundOpened: _opened,
     on_chain.Submitted: _submitted,
     on_chain.RoundClosed: lambda case, event: f"work ends; a committee may be drawn until {event.deadline}",

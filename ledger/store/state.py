@@ -36,7 +36,7 @@ class TableState:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class LedgerState:
     """Everything the ledger says of the chain up to a block. ``digest`` is 0x-hexadecimal, as are those of tables."""
 
     chain_id: int

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from ledger.audit import audit
-from ledger.audit.audit_state import AuditCheck, AuditState, Sources
+from ledger.audit.audit_state import AuditCheck, AuditSources, AuditState
 from ledger.audit.checks import CHECKS
 from ledger.store.database import Database
 from protocol.chain.events import Log, RoundOpened
@@ -28,7 +28,7 @@ def registered(most_jobs: int) -> Iterator[AuditCheck]:
     def some(state: AuditState) -> None:
         state.findings.holds("toy", "chain", "", "opened rounds", bool(opened))
 
-    def counted(state: AuditState, sources: Sources) -> None:
+    def counted(state: AuditState, sources: AuditSources) -> None:
         (stored,) = sources.connection.exec_driver_sql("SELECT count(*) FROM round WHERE parent = 0").one()
         state.findings.equal("toy", "database", "round", "rows", stored, len(opened))
 
