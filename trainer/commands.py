@@ -44,7 +44,7 @@ def run(
 @guard
 def doctor(
     settings: Annotated[
-        Path | None, typer.Option(help="File of ASSIZE_TRAINER_… settings, one NAME=value a line.")
+        Path | None, typer.Option(help="File of ASSIZE_TRAINER_… settings, one NAME=value per line.")
     ] = None,
     json: AsJson = False,
 ) -> None:

@@ -1,1 +1,1 @@
-"""What a task is and what an answer is worth: validators, workers and the trainer must agree on both."""
+"""Tasks and their rewards, on which validators, workers and the trainer must agree."""

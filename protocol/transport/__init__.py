@@ -1,1 +1,1 @@
-"""How bytes move between parties: blobs, weights (SHARDCAST) and the coordinator's typed client."""
+"""Transport between parties: blobs, weights (SHARDCAST) and the coordinator's typed client."""
