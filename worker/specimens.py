@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import platform
 from collections.abc import Callable, Sequence
@@ -14,7 +13,7 @@ import torch
 from protocol.environments.registry import environment as environment_of
 from protocol.errors import Misconfigured, Rejected
 from protocol.tensor.completions import Completion, Request
-from protocol.tensor.directory import check_model_directory
+from protocol.tensor.directory import check_model_directory, weights_hash
 from protocol.tensor.model import Model
 from protocol.wire.rules import Rules, decode_rules, encode_rules, rules_hash
 from protocol.wire.specimens import INDEX, ROUNDS, Batch, Specimens, beacon_of, encode_index, file_of
@@ -97,14 +96,6 @@ def make_specimens(
     specimens = Specimens(maker, model.name, weights, digest, seed, machine(), tuple(made))
     (out / INDEX).write_text(encode_index(specimens))
     return specimens
-
-
-def weights_hash(directory: Path) -> bytes:
-    """Returns SHA-256 over the directory's weights, file after file by name."""
-    digest = hashlib.sha256()
-    for path in sorted(directory.glob("*.safetensors")):
-        digest.update(path.read_bytes())
-    return digest.digest()
 
 
 def machine() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from protocol.errors import Misconfigured
@@ -19,3 +20,11 @@ def check_model_directory(directory: Path) -> None:
         raise Misconfigured(f"{directory} has no tokenizer: put its tokenizer.json beside the weights")
     if not any(directory.glob("*.safetensors")):
         raise Misconfigured(f"{directory} has no weights: put its *.safetensors beside config.json")
+
+
+def weights_hash(directory: Path) -> bytes:
+    """Returns SHA-256 over the directory's weights, file after file by name: 32 bytes."""
+    digest = hashlib.sha256()
+    for path in sorted(directory.glob("*.safetensors")):
+        digest.update(path.read_bytes())
+    return digest.digest()

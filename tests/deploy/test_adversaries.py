@@ -57,7 +57,7 @@ def test_a_faulty_validator_votes_fraud_and_says_so_in_its_evidence() -> None:
 
 def test_every_adversary_is_a_producer_and_an_unknown_one_is_told_the_names() -> None:
     assert all(issubclass(adversary(name), Producer) for name in ADVERSARIES)
-    with pytest.raises(Misconfigured, match=r"choose from .*edited-answer"):
+    with pytest.raises(Misconfigured, match=r"unknown adversary .* expected one of .*edited-answer"):
         adversary("honest")
 
 

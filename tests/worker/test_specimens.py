@@ -8,12 +8,13 @@ import pytest
 from typer.testing import CliRunner
 
 from protocol.errors import Misconfigured, Rejected
+from protocol.tensor.directory import weights_hash
 from protocol.wire.rollout import decode
 from protocol.wire.rules import encode_rules
 from protocol.wire.specimens import INDEX, Specimens, decode_index, encode_index, file_of
 from tests.coordinator.swarm import RULES
 from worker.commands import app
-from worker.specimens import NOWHERE, generate_specimens, sizes, weights_hash
+from worker.specimens import NOWHERE, generate_specimens, sizes
 
 SMALL = RULES.model_copy(update={"groups_per_job": 2, "samples_per_group": 2, "max_tokens": 12})
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from threading import Event
 
-from protocol.tensor.completions import Completion, Request
-from protocol.tensor.model import Model
 from tests.zoo.rows import ratios_of_job
 from tests.zoo.stage import JOBS_AT_ONCE, Stage, passed
 from validator.records.record import EvidenceState
 from worker.engines.engine import Engine
+from worker.specimens import InBatches
 
 FIRST_ROUND = 1 << 20
 """Honest work is of other rounds than the cheats'."""
@@ -34,27 +31,9 @@ class Honest:
     bound: float
 
 
-class Batched:
-    """An engine that is asked for a batch at a time."""
-
-    def __init__(self, engine: Engine, batch: int) -> None:
-        self._engine, self._batch = engine, batch
-        self.load, self.swap = engine.load, engine.swap
-
-    @property
-    def model(self) -> Model:
-        """The model that is loaded."""
-        return self._engine.model
-
-    def generate(self, requests: Sequence[Request], cancel: Event | None = None) -> list[Completion]:
-        """The completions of ``requests``."""
-        parts = [requests[start : start + self._batch] for start in range(0, len(requests), self._batch)]
-        return [completion for part in parts for completion in self._engine.generate(part, cancel)]
-
-
 def honest(stage: Stage, name: str, engine: Engine, batch: int, rollouts: int) -> Honest:
     """Judges so many rollouts of an honest worker that decodes ``batch`` at a time."""
-    producer = stage.honest(Batched(engine, batch))
+    producer = stage.honest(InBatches(engine, batch))
     jobs = -(-rollouts // stage.rules.rollouts_per_job)
     judged, state, highest = [], EvidenceState(), 0.0
     for start in range(0, jobs, JOBS_AT_ONCE):

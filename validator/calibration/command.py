@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from protocol.errors import Misconfigured
-from protocol.tensor.directory import check_model_directory
+from protocol.tensor.directory import check_model_directory, weights_hash
 from protocol.wire.rules import Rules, encode_rules, rules_hash
 from protocol.wire.specimens import INDEX, Specimens
 from validator.calibration.draft import draft
@@ -25,7 +25,7 @@ from validator.calibration.fitting import fit
 from validator.calibration.measuring import MeasuredJob, measure, read_specimens
 from validator.calibration.picture import draw
 from validator.calibration.power import steering
-from validator.calibration.report import Calibration, weights_hash
+from validator.calibration.report import Calibration
 from validator.judging.judge import PolicyVersion
 from validator.judging.weights import load_policy
 
@@ -72,7 +72,7 @@ class _Policies:
 
     def add(self, directory: Path) -> None:
         check_model_directory(directory)
-        self.directories[weights_hash(sorted(directory.glob("*.safetensors")))] = directory
+        self.directories[weights_hash(directory)] = directory
 
     def measure(self, folder: Path, name: str | None = None) -> list[MeasuredJob]:
         """Measures a folder with the policy it names."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -190,14 +189,6 @@ def machine() -> dict[str, str]:
         "torch": torch.__version__,
         "transformers": transformers.__version__,
     }
-
-
-def weights_hash(paths: Iterable[Any]) -> bytes:
-    """SHA-256 over files of weights, one after another: what specimens name."""
-    digest = hashlib.sha256()
-    for path in paths:
-        digest.update(path.read_bytes())
-    return digest.digest()
 
 
 def _flips(jobs: Sequence[MeasuredJob]) -> tuple[int, int]:
