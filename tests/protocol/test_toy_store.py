@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,10 @@ from starlette.routing import Route
 
 from protocol.errors import Rejected, Unavailable
 from protocol.transport.blobs import SCHEMES, Blobs, BlobStores, Scheme
+from protocol.wire.evidence import Finding
+from protocol.wire.reasons import Reason
+from validator.judging.claims import Claim
+from validator.judging.fetching import fetch_once
 
 ROOT, OTHER = bytes(range(32)), bytes(32)
 
@@ -126,3 +131,17 @@ def test_others_may_name_a_public_store_and_no_local_one(stores: BlobStores, url
         stores.fetch(url, ROOT, 4)
     with pytest.raises(Unavailable):
         stores.fetch(url, OTHER, 100)
+
+
+def test_a_validator_fetches_artifacts_from_a_public_store_and_from_no_local_one(stores: BlobStores, url: str) -> None:
+    stores.open(url).put(ROOT, b"bytes")
+    here = Claim(31337, "0x", 1, 0, 7, ROOT, ROOT, ROOT, 1, 1, ROOT, url, False)
+    found, too_large = (fetch_once(stores, here, limit) for limit in (5, 4))
+    assert isinstance(too_large, Finding)
+    if url.startswith("file:"):
+        assert isinstance(found, Finding)
+        assert found.reason is too_large.reason is Reason.UNAVAILABLE
+        return
+    assert found == b"bytes"
+    assert too_large.reason is Reason.SHAPE
+    assert fetch_once(stores, replace(here, root=OTHER), 5) is None, "it may come yet"
