@@ -39,8 +39,8 @@ def run(settings: EnvFile = None) -> None:
 def background(settings: EnvFile = None) -> None:
     """Judge for a daemon on this machine's device, taking jobs from its queue (ASSIZE_VALIDATOR_QUEUE_URL).
 
-    Run one for each GPU, with a state folder of its own. It needs the queue, the coordinator and sources of weights,
-    and no key: commitments, deadlines and votes stay with the daemon. Start and stop as many as you like at any time.
+    Run one per GPU, each with its own state folder. It needs the queue, the coordinator and sources of weights, but no
+    key: commitments, deadlines and votes stay with the daemon. Workers may be started and stopped at any time.
     """
     from validator.settings import BackgroundSettings
 
@@ -56,19 +56,21 @@ def background(settings: EnvFile = None) -> None:
 def check(
     artifact: Annotated[Path, typer.Argument(help="The artifact's file.")],
     round_: Annotated[int, typer.Option("--round", help="The round it was submitted in.")],
-    job: Annotated[int | None, typer.Option("--job", help="The job; else the one the artifact names.")] = None,
-    model: Annotated[Path | None, typer.Option("--model", help="The round's weights; else they are fetched.")] = None,
+    job: Annotated[int | None, typer.Option("--job", help="The job; default: the one the artifact names.")] = None,
+    model: Annotated[
+        Path | None, typer.Option("--model", help="Directory of the round's weights; default: fetch them.")
+    ] = None,
     settings: EnvFile = None,
     json: Json = False,
 ) -> None:
-    """Judge one artifact by hand and print the evidence, check by check; exit 1 where it is not accepted."""
+    """Judge one artifact by hand and print the evidence, check by check; exit 1 if it is not accepted."""
     from protocol.errors import Misconfigured
     from validator.review.display import show_inspection
     from validator.review.inspection import inspect
     from validator.settings import ValidatorSettings
 
     if not artifact.is_file():
-        raise Misconfigured(f"there is no file {artifact}")
+        raise Misconfigured(f"file not found: {artifact}")
     inspection = inspect(ValidatorSettings.read(settings), artifact.read_bytes(), round_, job, model)
     show_inspection(inspection, json)
     if inspection.reason:
@@ -80,20 +82,22 @@ def check(
 def replay(
     bundle: Annotated[Path, typer.Argument(help="A juror's signed evidence, as the coordinator serves it.")],
     artifacts: Annotated[
-        Path | None, typer.Option("--artifacts", help="A folder of artifacts by root; else they are fetched.")
+        Path | None, typer.Option("--artifacts", help="Folder of artifacts named by root; default: fetch them.")
     ] = None,
-    model: Annotated[Path | None, typer.Option("--model", help="The round's weights; else they are fetched.")] = None,
+    model: Annotated[
+        Path | None, typer.Option("--model", help="Directory of the round's weights; default: fetch them.")
+    ] = None,
     settings: EnvFile = None,
     json: Json = False,
 ) -> None:
-    """Judge again what a juror judged and compare; exit 1 where verdicts differ or the bundle is contradicted."""
+    """Repeat a juror's judgement and compare; exit 1 if verdicts differ or the bundle is contradicted."""
     from protocol.errors import Misconfigured
     from validator.review.display import show_replay
     from validator.review.replay import replay as replay_bundle
     from validator.settings import ValidatorSettings
 
     if not bundle.is_file():
-        raise Misconfigured(f"there is no file {bundle}")
+        raise Misconfigured(f"file not found: {bundle}")
     replayed = replay_bundle(ValidatorSettings.read(settings), bundle.read_bytes(), artifacts, model)
     show_replay(replayed, json)
     if not replayed.confirmed:
@@ -115,34 +119,37 @@ def doctor(settings: EnvFile = None, json: Json = False) -> None:
 @app.command()
 @guard
 def calibrate(
-    out: Annotated[Path, typer.Option("--out", help="Where the rules go; the report is written beside them.")],
-    model: Annotated[list[Path], typer.Option("--model", help="A model directory; repeat it for later versions.")],
-    rollouts: Annotated[int, typer.Option("--rollouts", min=0, help="Honest rollouts of each model by each engine.")],
+    out: Annotated[Path, typer.Option("--out", help="File for the rules; the report is written beside it.")],
+    model: Annotated[list[Path], typer.Option("--model", help="Model directory; repeat for later versions.")],
+    rollouts: Annotated[int, typer.Option("--rollouts", min=0, help="Honest rollouts per model and engine.")],
     engines: Annotated[str, typer.Option("--engines", help="Worker engines, comma-separated.")] = DEFAULT_ENGINE,
     run_file: Annotated[
-        Path | None, typer.Option("--run-file", help="Whose rules to calibrate; the built-in run's if left out.")
+        Path | None, typer.Option("--run-file", help="Run file whose rules to calibrate; default: the built-in run.")
     ] = None,
-    batches: Annotated[str, typer.Option("--batches", help="Rollouts decoded at a time.")] = "1,8,64,512",
-    dtype: Annotated[str | None, typer.Option("--dtype", help="float32 or bfloat16, of model and head.")] = None,
-    max_tokens: Annotated[int | None, typer.Option("--max-tokens", min=1, help="In place of the run file's.")] = None,
+    batches: Annotated[str, typer.Option("--batches", help="Batch sizes, comma-separated.")] = "1,8,64,512",
+    dtype: Annotated[str | None, typer.Option("--dtype", help="Dtype of model and head: float32 or bfloat16.")] = None,
+    max_tokens: Annotated[int | None, typer.Option("--max-tokens", min=1, help="Overrides the run file's.")] = None,
     made: Annotated[
         list[Path] | None, typer.Option("--made", help="Honest specimens from elsewhere (`assize worker generate`).")
     ] = None,
     against: Annotated[
-        list[str] | None, typer.Option("--against", help="NAME=FOLDER: specimens of a cheat, to see how it shows.")
+        list[str] | None,
+        typer.Option("--against", help="NAME=FOLDER: specimens of a cheat, to report how soon it is detected."),
     ] = None,
-    void_rate: Annotated[float, typer.Option("--void-rate", help="Share of honest jobs that may be void.")] = 1e-3,
+    void_rate: Annotated[
+        float, typer.Option("--void-rate", help="Largest share of honest jobs that may be void.")
+    ] = 1e-3,
     headroom: Annotated[
-        float, typer.Option("--headroom", help="Factor for processors and weights that were not measured.")
+        float, typer.Option("--headroom", help="Factor that allows for processors and weights that were not measured.")
     ] = 2.0,
     picture: Annotated[
-        Path | None, typer.Option("--picture", help="Draw honest and cheating jobs there (PNG).")
+        Path | None, typer.Option("--picture", help="File for a picture of honest and cheating jobs (PNG).")
     ] = None,
-    raw: Annotated[Path | None, typer.Option("--raw", help="Keep every token's numbers there (npz).")] = None,
+    raw: Annotated[Path | None, typer.Option("--raw", help="File for every token's numbers (npz).")] = None,
     keep: Annotated[
-        Path | None, typer.Option("--keep", help="Make specimens there, and take those that are there already.")
+        Path | None, typer.Option("--keep", help="Folder for specimens; those already there are reused.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="What prompts and noise follow from.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of prompts and noise.")] = 1,
     json: Json = False,
 ) -> None:
     """Measure honest rollouts and write the rules that follow: thresholds at stated error rates."""
@@ -158,4 +165,4 @@ def calibrate(
     result = calibration.calibrate(options, lambda line: print(line, file=sys.stderr, flush=True))
     show(calibration.summary(result, options), json, "calibration")
     if not json:
-        show(calibration.table(result), False, "how jobs look under these rules")
+        show(calibration.table(result), False, "jobs under these rules")

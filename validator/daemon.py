@@ -1,11 +1,11 @@
-"""The validator: follows rounds, judges them as soon as their artifacts are there, votes when it sits.
+"""The validator: follows rounds, judges them as artifacts arrive, and votes when it has a seat.
 
     follow ──> prepare (fetch artifacts and weights, judge) ──> commit (journal first) ──> reveal ──> publish evidence
-      └──> what settled rounds say of the nodes ─────────────────┘
+      └──> nodes' records from settled rounds ───────────────────┘
 
-Each tick does all of it for every round in progress. With as many seats as validators a seat is certain, so judging
-begins when the first submission stands on chain, and the vote is ready by the draw. An appeal is one more round, under
-its own number, of one job: what is judged is the submission to the round appealed against.
+Each tick does all of this for every round in progress. With as many seats as validators a seat is certain, so judging
+begins with the first submission on chain, and the vote is ready by the draw. An appeal is a round of one job under its
+own number; it judges the submission to the appealed round.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from validator.schedule import Step, must_decide, next_step, overdue_step
 log = structlog.get_logger()
 
 RETRY_SECONDS = 1.0
-"""Pause before a vote is sent again that the contract refused."""
+"""Pause before a vote that the contract refused is sent again."""
 
 
 class Validator:
-    """One validator node. ``tick`` is what the daemon's loop calls.
+    """One validator node; the daemon's loop calls ``tick``.
 
     Args:
         node: the validator's id.
-        signer: the node key; signs evidence.
+        signer: the node key, which signs evidence.
         sender: sends this key's transactions.
-        reserve_seconds: kept back from the commit deadline.
-        patience_seconds: how long after the close a silent store is waited for, while others have answered.
-        nudge_seconds: how long a step that anyone may take is left to others.
+        reserve_seconds: time before the commit deadline at which to stop waiting for judgements.
+        patience_seconds: time after the close during which a silent store is waited for, if others have answered.
+        nudge_seconds: time for which an overdue step that anyone may take is left to others.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Validator:
         self._overdue_since: dict[tuple[int, Step], float] = {}
 
     def tick(self) -> bool:
-        """One pass over everything; returns whether there may be more to do at once."""
+        """Runs one pass over all rounds; returns whether there may be more to do at once."""
         self._sender.tend()
         followed = self._follow()
         live = list(self._rounds.live.values())
@@ -108,9 +108,9 @@ class Validator:
         self._judge.keep(live)
 
     def _follow(self) -> bool:
-        """Folds all that is new on chain, so that nothing is decided on a past state; returns whether there was any.
+        """Folds all new events, so that nothing is decided on an old state; returns whether there were any.
 
-        After a reorganisation everything is folded anew, from the start.
+        After a reorganisation everything is folded again from the start.
         """
         news = False
         while answer := self._tail.poll():
@@ -125,11 +125,11 @@ class Validator:
         return news
 
     def _now(self) -> float:
-        """The chain's time: that of the newest block, and what has passed since; this machine's clock may be wrong."""
+        """The newest block's time plus the time since it was read, as this machine's clock may be wrong."""
         return self._block_time + (time.monotonic() - self._seen_at)
 
     def _judged_round(self, followed: FollowedRound) -> JudgedRound | None:
-        """The round with all that judging needs; None while that cannot be learnt."""
+        """The round with everything that judging needs, or None while its run is not known."""
         run, version = followed.run, followed.policy_version
         try:
             context = self._runs.context(run, followed.terms)
@@ -141,7 +141,7 @@ class Validator:
         return JudgedRound(followed, context, self._rounds.manifest_roots[run, version], progress)
 
     def _commit(self, followed: FollowedRound) -> None:
-        """Commits to the vote that stands in the journal, writing it there first if there is none yet."""
+        """Commits to the vote in the journal, writing it there first if there is none."""
         written = self._journal.find(_vote_key(followed)) or self._decide(followed)
         if written is None:
             return
@@ -160,10 +160,10 @@ class Validator:
             followed.seats[followed.attempt, self._node].committed = True
 
     def _decide(self, followed: FollowedRound) -> JournalledVote | None:
-        """Journals the vote once every job is judged; an abstention once that cannot be any more."""
+        """Journals the vote once every job is judged, or an abstention once that is no longer possible."""
         round_ = self._judged_round(followed)
         late = must_decide(followed, self._now(), min(self._reserve_seconds, followed.terms.commit_seconds / 3))
-        # One silent store must not hold up everybody's verdict until the deadline.
+        # One silent store must not delay the verdict until the deadline.
         impatient = late or self._now() > followed.closed_at + self._patience_seconds
         if round_ is not None and (round_.judged or (impatient and settle_missing(self._judge, round_))):
             if not (impatient or self._history.complete(round_.record_point)):
@@ -174,7 +174,7 @@ class Validator:
         return None
 
     def findings(self, round_: JudgedRound) -> list[Judgement]:
-        """What is found of each submitted job, ascending."""
+        """Returns the judgements of the submitted jobs, ascending by job."""
         return round_.with_records(self._history, round_.judgements)
 
     def _vote(self, round_: JudgedRound, judgements: Sequence[Judgement]) -> JournalledVote:
@@ -226,7 +226,7 @@ class Validator:
             followed.seats[followed.attempt, self._node].revealed = True
 
     def _nudge(self, live: Sequence[FollowedRound]) -> None:
-        """Takes the steps that anyone may take, where nobody has for a while: a silent coordinator stops no round."""
+        """Takes overdue steps that anyone may take, so that rounds go on without the coordinator."""
         now, due = time.monotonic(), {(one.number, overdue_step(one, self._now())) for one in live}
         due = {(number, step) for number, step in due if step is not Step.NOTHING}
         self._overdue_since = {key: self._overdue_since.get(key, now) for key in due}
@@ -239,7 +239,7 @@ class Validator:
                 )
 
     def _take(self, key: str, call: calls.Call) -> None:
-        """Sends a step that another may take first, or that it is too early for: a refusal is no news."""
+        """Sends a step that others may take first, or for which it may be too early; a refusal is expected."""
         try:
             self._sender.send(key, call)
         except Reverted as error:
@@ -248,10 +248,10 @@ class Validator:
             log.info("sent", call=call.description)
 
     def _send(self, key: str, call: calls.Call) -> bool:
-        """Sends, unless it was refused a moment ago; returns whether it is mined.
+        """Sends ``call`` unless it was refused a moment ago; returns whether it is mined.
 
-        A refusal is not the last word: the RPC that simulates may be behind the one that told of the phase, and whoever
-        stays away is slashed. To ask again costs little, and ``next_step`` ends it at the deadline.
+        A refused call is sent again: the RPC that simulates may be behind the one that reported the phase, and a
+        missing vote is slashed. Repeating costs little, and ``next_step`` ends it at the deadline.
         """
         if time.monotonic() < self._not_before.get(key, 0.0):
             return False
@@ -266,7 +266,7 @@ class Validator:
         return True
 
     def _is_news(self, what: str) -> bool:
-        """Whether ``what`` was not said before: each is logged once."""
+        """Returns whether ``what`` is logged for the first time."""
         news = what not in self._told
         self._told.add(what)
         return news
@@ -277,5 +277,5 @@ def _vote_key(followed: FollowedRound) -> VoteKey:
 
 
 def _takes_commitments(followed: FollowedRound) -> bool:
-    """Until committing has ended the evidence stays here: whoever read it could copy the verdict."""
+    """Evidence is published only after committing has ended, since readers could copy the verdict."""
     return not (followed.revealing or followed.over)

@@ -1,4 +1,4 @@
-"""What may take its time and must not hold up a vote: heartbeats, and evidence on its way to the coordinator."""
+"""Deliveries to the coordinator that must not delay a vote: heartbeats and evidence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = structlog.get_logger()
 
 
 class Deliveries:
-    """Runs in one thread of its own; the journal stays with the caller's."""
+    """Sends heartbeats and evidence from one thread of its own; the journal is used from the caller's thread only."""
 
     def __init__(self, client: CoordinatorClient, journal: VoteJournal, node: int, heartbeat_seconds: float) -> None:
         self._client, self._journal, self._node = client, journal, node
@@ -31,7 +31,7 @@ class Deliveries:
         self._said = ""
 
     def beat(self, version: int | None) -> None:
-        """Says that the node is up, once in a while; ``version`` is the newest whose weights it holds."""
+        """Sends a heartbeat if one is due; ``version`` is the newest one loaded."""
         now = time.monotonic()
         if now < self._heartbeat_at or (self._heartbeat is not None and not self._heartbeat.done()):
             return
@@ -39,7 +39,7 @@ class Deliveries:
         self._heartbeat = self._pool.submit(self._beat, api.Heartbeat(node=self._node, version=version))
 
     def publish(self, open_to_commit: set[VoteKey]) -> None:
-        """Sends the evidence of every vote not yet published, except those whose round still takes commitments."""
+        """Sends the evidence of unpublished votes, except in rounds that still take commitments."""
         self._collect()
         now = time.monotonic()
         if now < self._publish_at:
@@ -55,7 +55,7 @@ class Deliveries:
                 self._publishing[key] = self._pool.submit(self._client.put_evidence, root, data)
 
     def close(self) -> None:
-        """Ends what is under way."""
+        """Ends the deliveries in progress."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _collect(self) -> None:

@@ -80,4 +80,4 @@ def _run(settings: ValidatorSettings, chain: Chain, run: int) -> str:
     with closing(Sources(urls)) as sources:
         path = f"/runs/{run}/checkpoints/latest"
         answering = sum(sources.get(url, path, LARGEST_ANSWER_BYTES) is not None for url in sources.urls)
-    return f"rules of {rules.environment.name} match the chain, {answering} sources of weights answer"
+    return f"rules of {rules.environment.name} match the chain, sources of weights that answer: {answering}"

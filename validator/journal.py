@@ -1,10 +1,10 @@
-"""Votes on disk before they are on chain, so that a kill at any point neither loses nor doubles one.
+"""Journal of votes, written before they are sent, so that a kill at any point neither loses nor doubles a vote.
 
     judge ──> journal (vote, salt; evidence on disk) ──> commit ──> reveal ──> publish evidence
 
-The first vote written for a round, attempt and beacon stands for ever: whoever judges again after a crash gets that one
-back, so no second commitment to another vote can exist, and a commitment that was sent can always be revealed. The
-beacon is part of the key because a reorganised round is another round.
+The first vote written for a round, attempt and beacon is final: judging again after a crash returns it, so there is
+never a commitment to a second vote, and a commitment that was sent can always be revealed. The beacon is part of the
+key because a reorganised round is another round.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CREATE TABLE IF NOT EXISTS votes (
 
 @dataclass(frozen=True, slots=True)
 class VoteKey:
-    """Which vote is meant: the round, the attempt at it, and the beacon it was opened under."""
+    """Key of a vote: round, attempt, and the beacon under which the round was opened."""
 
     round: int
     attempt: int
@@ -38,13 +38,13 @@ class VoteKey:
 
     @property
     def name(self) -> str:
-        """A short unique name, for idempotency keys."""
+        """Short unique name for idempotency keys."""
         return f"{self.round}/{self.attempt}/{self.beacon[:8].hex()}"
 
 
 @dataclass(frozen=True, slots=True)
 class JournalledVote:
-    """A vote and the 32-byte salt of its commitment, as they were first written."""
+    """A vote and the 32-byte salt of its commitment, as first written."""
 
     key: VoteKey
     vote: Vote
@@ -53,10 +53,10 @@ class JournalledVote:
 
 
 class VoteJournal:
-    """The votes of one node, in one directory. Not safe to share between threads."""
+    """Votes of one node, in one directory. Not thread-safe."""
 
     def __init__(self, directory: Path) -> None:
-        """Opens or creates the journal; raises ``Misconfigured`` where the directory cannot be written."""
+        """Opens or creates the journal; raises ``Misconfigured`` if the directory cannot be written."""
         self._evidence = directory / "evidence"
         try:
             self._evidence.mkdir(parents=True, exist_ok=True)
@@ -68,9 +68,10 @@ class VoteJournal:
             raise Misconfigured(f"the vote journal in {directory} cannot be written: {error}") from error
 
     def record(self, key: VoteKey, vote: Vote, evidence: bytes) -> JournalledVote:
-        """Writes ``vote`` with a fresh salt and its evidence, durably, and returns what stands: the first one written.
+        """Writes ``vote`` with a fresh salt and its evidence durably, and returns the first vote written for ``key``.
 
-        Raises ``Unavailable`` where the disk refuses; nothing may be sent then.
+        Raises:
+            Unavailable: the disk failed; the vote must not be sent.
         """
         if (written := self.find(key)) is not None:
             return written
@@ -86,7 +87,7 @@ class VoteJournal:
         return written
 
     def find(self, key: VoteKey) -> JournalledVote | None:
-        """Returns the vote that stands for ``key``, if one was ever written."""
+        """Returns the vote written for ``key``, or None."""
         row = self._db.execute(
             "SELECT accept, fraud, reasons, evidence_root, salt, published FROM votes"
             " WHERE round = ? AND attempt = ? AND beacon = ?",
@@ -98,7 +99,7 @@ class VoteJournal:
         return JournalledVote(key, Vote(int(accept), int(fraud), reasons, evidence_root), salt, bool(published))
 
     def unpublished(self) -> list[JournalledVote]:
-        """Returns the votes whose evidence has not reached the coordinator yet, oldest first."""
+        """Returns the votes whose evidence has not reached the coordinator, oldest first."""
         rows = self._db.execute(
             "SELECT round, attempt, beacon FROM votes WHERE published = 0 ORDER BY rowid"
         ).fetchall()
@@ -106,11 +107,11 @@ class VoteJournal:
         return [vote for vote in found if vote is not None]
 
     def mark_published(self, key: VoteKey) -> None:
-        """Notes that the evidence has reached the coordinator."""
+        """Marks the evidence as received by the coordinator."""
         self._db.execute("UPDATE votes SET published = 1 WHERE round = ? AND attempt = ? AND beacon = ?", _row(key))
 
     def evidence(self, root: bytes) -> bytes | None:
-        """Returns the signed bundle with this root, if it was written."""
+        """Returns the signed bundle with this root, or None."""
         path = self._evidence / f"{root.hex()}.json"
         return path.read_bytes() if path.is_file() else None
 

@@ -107,7 +107,7 @@ class Rounds:
         self._claims: dict[bytes, tuple[int, int]] = {}
 
     def fold(self, logs: Iterable[Log]) -> None:
-        """Takes in events, in chain order."""
+        """Folds events in chain order."""
         for log in logs:
             self._fold_parties(log)
             self._fold_round(log)

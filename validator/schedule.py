@@ -1,4 +1,4 @@
-"""What a juror has to do for a round now. PURE: the round as folded, the clock and the journal's answer come in."""
+"""A juror's next step in a round. PURE: round and clock are arguments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from validator.rounds import FollowedRound
 
 
 class Step(Enum):
-    """At most one step at a time."""
+    """Steps of a juror in a round, one at a time."""
 
     NOTHING = "nothing"
     PREPARE = "prepare"
@@ -20,10 +20,10 @@ class Step(Enum):
 
 
 def next_step(followed: FollowedRound, node: int, certain: bool, now: float) -> Step:
-    """Returns what ``node`` has to do.
+    """Returns the next step of ``node``.
 
-    ``certain``: every eligible validator gets a seat, so judging may begin before the draw. ``now`` is the chain's time
-    in unix seconds.
+    ``certain`` means that every eligible validator gets a seat, so that judging may begin before the draw. ``now`` is
+    the chain's time in unix seconds.
     """
     if followed.over:
         return Step.NOTHING
@@ -35,12 +35,14 @@ def next_step(followed: FollowedRound, node: int, certain: bool, now: float) -> 
         return Step.COMMIT if not followed.revealing and now <= followed.deadline else Step.NOTHING
     if followed.revealing:
         return Step.REVEAL if now <= followed.deadline else Step.NOTHING
-    ends = followed.deadline + followed.terms.reveal_seconds  # counted from the commit deadline, however late the first
+    ends = (
+        followed.deadline + followed.terms.reveal_seconds
+    )  # counted from the commit deadline, even if the first reveal is late
     return Step.REVEAL if followed.deadline < now <= ends else Step.NOTHING
 
 
 def overdue_step(followed: FollowedRound, now: float) -> Step:
-    """Returns the step that anyone may take now and that the round waits for, whoever should have taken it."""
+    """Returns the step that the round waits for and that anyone may take now."""
     if followed.over or followed.state is State.OPEN:
         return Step.NOTHING
     if not followed.jurors:
@@ -53,5 +55,5 @@ def overdue_step(followed: FollowedRound, now: float) -> Step:
 
 
 def must_decide(followed: FollowedRound, now: float, reserve_seconds: float) -> bool:
-    """Whether the commit deadline is so near that what is not judged by now cannot be waited for."""
+    """Returns whether the commit deadline is too near to wait for further judgements."""
     return bool(followed.jurors) and now > followed.deadline - reserve_seconds

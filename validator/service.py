@@ -1,4 +1,4 @@
-"""Putting a validator together from its settings."""
+"""Builds and runs a validator, or a background worker, from its settings."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ Announce = Callable[[RunContext, int, bytes], None]
 
 
 def node_of(chain: Chain, wallet: Wallet) -> int:
-    """Returns the validator whose node key this is; raises ``Misconfigured`` where it is none."""
+    """Returns the validator of the wallet's node key; raises ``Misconfigured`` if there is none."""
     reader = chain.latest()
     node = reader.node_by_key(wallet.address)
     if node == 0:
         raise Misconfigured(
-            f"key {wallet.address} belongs to no node: `assize node register --role validator` binds it"
+            f"key {wallet.address} has no node: register one with `assize node register --role validator`"
         )
     if reader.node(node).role is not Role.VALIDATOR:
         raise Misconfigured(f"node {node} of key {wallet.address} is a worker, not a validator: use another key")
@@ -51,7 +51,7 @@ def node_of(chain: Chain, wallet: Wallet) -> int:
 
 
 def history_of(client: CoordinatorClient, journal: VoteJournal, deployment: Deployment, directory: Path) -> History:
-    """Returns the record of all nodes; its own bundles a juror has in its journal, the others' lie with the run."""
+    """Returns the records of all nodes; bundles come from the journal, or else from the coordinator."""
 
     def bundle(root: bytes) -> bytes:
         return journal.evidence(root) or client.evidence(root)
@@ -73,7 +73,9 @@ def judge_of(queue_url: str, jobs_per_order: int = JOBS_PER_ORDER) -> tuple[Judg
 def serve_background(settings: BackgroundSettings) -> int:
     """Takes orders from the queue until stopped; returns the exit code.
 
-    Raises ``Misconfigured`` where another worker holds the state folder; ``Unavailable`` where Redis does not answer.
+    Raises:
+        Misconfigured: another worker uses the state folder.
+        Unavailable: Redis does not answer.
     """
     configure("validator-background", settings.log_level)
     serve_metrics(settings.metrics_port)
@@ -113,7 +115,7 @@ def serve(settings: ValidatorSettings, kind: type[Validator] = Validator) -> int
 
 
 def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Daemon:
-    """Returns the daemon, ready to run. Raises ``Misconfigured`` or ``Unavailable`` with what is missing."""
+    """Returns the daemon, ready to run; raises ``Misconfigured`` or ``Unavailable``, naming what is missing."""
     torch.set_num_threads(1)
     wallet = settings.wallet()
     chain = Chain.connect(settings.rpc_url, settings.addresses)

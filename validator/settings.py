@@ -1,4 +1,4 @@
-"""What a validator is told at start."""
+"""Settings of a validator and of its background workers."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from protocol.node.settings import NodeSettings, settings_config
 
 
 class ValidatorSettings(NodeSettings):
-    """``ASSIZE_VALIDATOR_…``; the shared ones are those of ``NodeSettings``.
+    """``ASSIZE_VALIDATOR_…`` settings, on top of the shared ``NodeSettings``.
 
     Args:
-        coordinator_url: base URL of the coordinator, which names rules and relays and keeps evidence.
-        sources: base URLs to fetch weights from; empty takes the relays that the coordinator names.
-        device: where the prefill runs.
-        queue_url: Redis through which background workers take the judging off this process; empty judges here. Whoever
-            can write there decides this validator's votes: a Redis of one's own, behind a password.
-        interval_seconds: pause between looks at the chain.
-        reserve_seconds: kept back from the commit deadline: what is not judged by then is not waited for.
-        patience_seconds: how long after the close a silent store is asked again, while others have answered.
-        nudge_seconds: a step anyone may take and nobody has taken for this long, this validator takes.
+        coordinator_url: base URL of the coordinator, which serves rules, relays and evidence.
+        sources: base URLs to fetch weights from; empty uses the relays that the coordinator names.
+        device: device of the prefill.
+        queue_url: Redis of the background workers; empty judges in this process. Write access to it decides this
+            validator's votes: use a Redis of your own, behind a password.
+        interval_seconds: pause between polls of the chain.
+        reserve_seconds: time before the commit deadline at which to stop waiting for judgements.
+        patience_seconds: time after the close during which a silent store is asked again, if others have answered.
+        nudge_seconds: time after which this validator takes an overdue step that anyone may take.
         heartbeat_seconds: time between heartbeats.
     """
 
@@ -40,12 +40,12 @@ class ValidatorSettings(NodeSettings):
 
 
 class BackgroundSettings(ValidatorSettings):
-    """The same names, so that one file serves both; a background worker asks for neither key nor chain.
+    """Settings of a background worker: the same names, so that one file serves both, without key and chain.
 
     Args:
-        queue_url: the daemon's; without it there is nothing to do.
-        state_dir: this worker's own: a second one on the same machine has another.
-        device: this machine's.
+        queue_url: the daemon's queue; required.
+        state_dir: state folder of this worker alone; each worker on a machine needs its own.
+        device: device of this worker's prefill.
     """
 
     queue_url: str = Field(min_length=1)

@@ -1,7 +1,7 @@
-"""What a juror measured in one round: its bundle, under its own hash, signed.
+"""Evidence: a signed bundle of one juror's measurements in one round, named by its hash.
 
-The vote names the bundle's root before anyone can read it; the bundle is published once committing has ended. With the
-artifacts, the weights and the rules at hand, whoever doubts a verdict measures again and compares.
+The vote names the bundle's root before the bundle can be read; it is published once committing has ended. A verdict can
+be checked by measuring again from the artifacts, the weights and the rules, and comparing with the bundle.
 
     bundle   = canonical JSON (sorted keys, no spaces, ASCII), roots and hashes in lower-case 0x-hex
     column   = base64 of little-endian numbers: "<f4" measurements, "<u4" counts
@@ -42,7 +42,7 @@ U32 = NDArray[np.uint32]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing found wrong: ``observed`` broke ``limit`` in ``rollout`` (None: in the job as a whole)."""
+    """One fault: ``observed`` breaks ``limit`` in ``rollout``, or in the job as a whole if that is None."""
 
     reason: Reason
     detail: str
@@ -53,20 +53,20 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measurements:
-    """What was measured for each of N rollouts with C chunks in all.
+    """Measurements of N rollouts with C chunks in all.
 
     tokens_N          sampled tokens
     rewards_N         recomputed rewards
-    flips_N           tokens that were not the seeded choice
-    up_N              those of them that are likelier than the seeded choice
+    flips_N           tokens that differ from the seeded choice
+    up_N              flips that are likelier than the seeded choice
     margin_max_N      largest margin, in logits
     margin_sum_N      sum of the margins
-    gap_min_N         least gap of a seeded choice to its runner-up
+    gap_min_N         smallest gap between a seeded choice and its runner-up
     llr_N             log-likelihood ratio of the choices: a noisier engine over an honest one, in nats
     logprob_median_N  median of |reported − recomputed|, in nats
-    logprob_max_N     largest of them
+    logprob_max_N     largest |reported − recomputed|, in nats
     chunks_N          chunks
-    rel_C, null_C     activation distances, and the best a forgery reaches
+    rel_C, null_C     activation distances, and the least that a forgery reaches
     """
 
     tokens_N: U32
@@ -89,7 +89,7 @@ COUNTS = ("tokens_N", "flips_N", "up_N", "chunks_N")
 
 @dataclass(frozen=True, slots=True)
 class JobEvidence:
-    """One job: who claimed what, what was found, and what was measured (None where the artifact could not be read)."""
+    """One job: claim, verdict, findings, and measurements (None if the artifact could not be read)."""
 
     job: int
     node: int
@@ -103,7 +103,7 @@ class JobEvidence:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A juror's bundle for one attempt at one round; ``thresholds`` are those of the run's rules, by name."""
+    """A juror's bundle for one attempt at one round; ``thresholds`` are the bounds of the run's rules, by name."""
 
     chain_id: int
     rounds: str
@@ -119,12 +119,12 @@ class Evidence:
 
     @property
     def canonical(self) -> bytes:
-        """The JSON bytes whose keccak is the root."""
+        """Canonical JSON bytes; their keccak is the root."""
         return _dump(_evidence_json(self))
 
     @property
     def root(self) -> bytes:
-        """The 32 bytes that stand in the vote."""
+        """The 32-byte root that the vote names."""
         return keccak(self.canonical)
 
 
@@ -137,7 +137,7 @@ class SignedEvidence:
 
     @property
     def canonical(self) -> bytes:
-        """The envelope that is published."""
+        """Canonical bytes of the published envelope."""
         return _dump({"bundle": _evidence_json(self.evidence), "signature": "0x" + self.signature.hex()})
 
     def verify(self, key: str) -> None:
@@ -153,7 +153,7 @@ def sign(evidence: Evidence, signer: Signer) -> SignedEvidence:
 
 
 def typed_data(evidence: Evidence) -> TypedData:
-    """The message that a juror signs."""
+    """Returns the EIP-712 message that the juror signs."""
     fields = (("round", "uint256"), ("attempt", "uint8"), ("juror", "uint32"), ("root", "bytes32"))
     domain = (("name", "string"), ("version", "string"), ("chainId", "uint256"), ("verifyingContract", "address"))
     values = ("Assize Evidence", "1", evidence.chain_id, evidence.rounds)
@@ -169,9 +169,10 @@ def typed_data(evidence: Evidence) -> TypedData:
 
 
 def parse_signed(data: bytes, root: bytes | None = None) -> SignedEvidence:
-    """Returns the envelope in ``data``, its signature not yet verified.
+    """Returns the envelope in ``data`` without verifying its signature.
 
-    Raises ``Rejected`` for any bytes that are not canonical, or whose bundle does not hash to ``root`` where given.
+    Raises:
+        Rejected: the bytes are not canonical, or the bundle does not hash to ``root``.
     """
     try:
         signed = _signed(_load(data))
@@ -186,12 +187,12 @@ def parse_signed(data: bytes, root: bytes | None = None) -> SignedEvidence:
 
 
 def encode_job(job: JobEvidence) -> bytes:
-    """Returns one job's part of a bundle, canonical as the bundle is."""
+    """Returns the canonical bytes of one job's part of a bundle."""
     return _dump(_job_json(job))
 
 
 def decode_job(data: bytes) -> JobEvidence:
-    """Returns the job's part in ``data``; raises ``Rejected`` for any bytes that are not its canonical form."""
+    """Returns one job's part of a bundle from its canonical bytes; raises ``Rejected`` for any other bytes."""
     try:
         job = _job(_load(data))
         canonical = encode_job(job)
@@ -208,7 +209,7 @@ def _dump(value: dict[str, Any]) -> bytes:
 
 def _load(data: bytes) -> dict[str, Any]:
     if len(data) > MAX_EVIDENCE_BYTES:
-        raise Rejected(f"evidence may take {MAX_EVIDENCE_BYTES} bytes, not {len(data)}")
+        raise Rejected(f"evidence of {len(data)} bytes exceeds the limit of {MAX_EVIDENCE_BYTES} bytes")
     try:
         value = json.loads(data.decode("ascii"))
     except (ValueError, RecursionError) as error:
@@ -259,7 +260,7 @@ def _columns_json(measurements: Measurements) -> dict[str, str]:
 
 def _signed(value: dict[str, Any]) -> SignedEvidence:
     if set(value) != {"bundle", "signature"} or not _SIGNATURE.fullmatch(value["signature"]):
-        raise Rejected("signed evidence has a bundle and a signature of 0x and 130 hex digits")
+        raise Rejected("invalid signed evidence: expected a bundle and a signature of 0x and 130 hex digits")
     bundle = value["bundle"]
     if bundle["format"] != FORMAT:
         raise Rejected(f"the evidence is not of format {FORMAT}")
@@ -298,7 +299,7 @@ def _job(value: dict[str, Any]) -> JobEvidence:
 
 def _columns(value: dict[str, str]) -> Measurements:
     if set(value) != set(Measurements.__slots__):
-        raise Rejected("the evidence lacks a column, or has one too many")
+        raise Rejected("the evidence has missing or unknown columns")
     try:
         measurements = Measurements(
             **{
@@ -313,7 +314,7 @@ def _columns(value: dict[str, str]) -> Measurements:
 
 
 def _check_columns(measurements: Measurements) -> None:
-    """Columns of one axis are of one length and finite, so that whoever reads a bundle may compute with it."""
+    """Checks that columns of one axis have one length and finite values, so that readers may compute with them."""
     chunks = int(measurements.chunks_N.sum(dtype=np.uint64))
     for name in Measurements.__slots__:
         column, wanted = getattr(measurements, name), len(measurements.tokens_N) if name.endswith("_N") else chunks
@@ -333,5 +334,5 @@ def _hex(value: bytes) -> str:
 
 def _root(text: str) -> bytes:
     if not _ROOT.fullmatch(text):
-        raise Rejected("a root in the evidence is not 0x and 64 hex digits")
+        raise Rejected(f"invalid root {text!r} in the evidence: expected 0x and 64 hex digits")
     return bytes.fromhex(text[2:])

@@ -16,6 +16,7 @@ class Reason(IntEnum):
     fraud: bool
 
     def __new__(cls, code: int, sentence: str = "", fraud: bool = False) -> Reason:
+        """Makes one row of the table below; ``Reason(code)`` looks a code up in it."""
         reason = int.__new__(cls, code)
         reason._value_, reason.sentence, reason.fraud = code, sentence, fraud
         return reason

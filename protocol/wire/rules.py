@@ -38,9 +38,9 @@ class _Frozen(BaseModel):
 
 
 class ModelRules(_Frozen):
-    """The policy's number formats, and the engines whose honest noise the thresholds leave room for.
+    """Number formats of the policy, and the engines whose honest noise the thresholds allow for.
 
-    ``head_dtype`` is that of the raw logits before they are widened to float32.
+    ``head_dtype`` is the dtype of the raw logits before they are widened to float32.
     """
 
     dtype: Literal["float32", "bfloat16"]
@@ -104,15 +104,15 @@ class Thresholds(_Frozen):
 
 
 class Sequential(_Frozen):
-    """The test over all of a node's jobs, for cheats too slight to show in one.
+    """The sequential test over all of a node's jobs, for cheats too small to detect in one job.
 
-    sigma, ratio     standard deviation in logits of the noise on a choice, between honest engines, and how many times
-                     that the alternative assumes
-    floor, outlier   least probability that a choice is carried over, however clear it was: for an honest engine, and
-                     under the alternative
-    false_alarm      highest probability that an honest node is condemned within ``horizon_jobs`` of its jobs
-    void_budget      share of an honest node's jobs that are void or missing, at most
-    outage_budget    share of its rounds that are spoilt whole besides: a restart, a reorganisation, a late machine
+    sigma, ratio     standard deviation in logits of the noise on a choice between honest engines, and the factor by
+                     which the alternative exceeds it
+    floor, outlier   least probability that a choice flips, however clear it is: for an honest engine, and under the
+                     alternative
+    false_alarm      largest probability that an honest node is found fraudulent within ``horizon_jobs`` of its jobs
+    void_budget      largest share of an honest node's jobs that are void or missing
+    outage_budget    largest share of its rounds that are lost as a whole: a restart, a reorganisation, a late machine
     """
 
     sigma: float = Field(gt=0)
@@ -136,7 +136,7 @@ class Sequential(_Frozen):
 
 
 class Rules(_Frozen):
-    """Everything a worker and a validator must agree on. ``temperature`` 0 is greedy; at most 1.5."""
+    """Parameters that a worker and a validator must agree on. ``temperature`` is 0 (greedy) to 1.5."""
 
     version: Literal[1] = 1
     model: ModelRules

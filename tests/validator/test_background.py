@@ -285,7 +285,7 @@ def test_without_workers_or_without_redis_validators_abstain_in_time(
     [
         ({"QUEUE_URL": ""}, 2, "ASSIZE_VALIDATOR_QUEUE_URL"),
         ({"QUEUE_URL": "redis://127.0.0.1:1/0"}, 3, "the queue's Redis does not answer"),
-        ({"QUEUE_URL": "http://127.0.0.1:1"}, 2, "cannot be used"),
+        ({"QUEUE_URL": "http://127.0.0.1:1"}, 2, "invalid queue_url"),
         ({"NO_SUCH": "1"}, 2, "unknown setting"),
     ],
 )

@@ -80,17 +80,17 @@ def test_what_will_not_do_is_told_before_anything_is_made(
     (tmp_path / "named.toml").write_text('rules = "none.json"\n')
     (tmp_path / "wrong.toml").write_text(RUN_FILE.replace("temperature = 1.0", "temperature = 9"))
     for changed, words in (
-        ({"--model": tmp_path}, "no model directory"),
+        ({"--model": tmp_path}, "invalid model directory"),
         ({"--engines": "steam"}, "unknown engine 'steam': expected transformers, vllm"),
         ({"--rollouts": 0}, "nothing to measure"),
         ({"--headroom": 0.5}, "1 or more"),
         ({"--void-rate": 2}, "between 0 and 1"),
         ({"--out": tmp_path / "nowhere" / "rules.json"}, "there is no folder"),
         ({"--against": "elephant"}, "NAME=FOLDER"),
-        ({"--against": f"x={tmp_path}"}, "holds no specimens"),
-        ({"--made": tmp_path}, "holds no specimens"),
+        ({"--against": f"x={tmp_path}"}, "no specimens in"),
+        ({"--made": tmp_path}, "no specimens in"),
         ({"--run-file": tmp_path / "no.toml"}, "cannot read the run file"),
-        ({"--run-file": tmp_path / "bare.toml"}, "names no file of them"),
+        ({"--run-file": tmp_path / "bare.toml"}, "expected a [rules] table or the path of a rules file"),
         ({"--run-file": tmp_path / "named.toml"}, "none.json"),
         ({"--run-file": tmp_path / "wrong.toml"}, "rules.temperature"),
         ({"--dtype": "int3"}, "rules.model.dtype"),

@@ -79,7 +79,7 @@ def test_checking_by_hand_finds_what_the_daemon_finds(make_scene: Callable[..., 
     assert inspect(settings, edited.file, opened.round).reason is Reason.WRONG_ROOT
     with pytest.raises(Rejected, match="no round 99"):
         inspect(settings, honest.file, 99)
-    with pytest.raises(Rejected, match="nobody submitted job 7"):
+    with pytest.raises(Rejected, match="job 7 of round 1 was not submitted"):
         inspect(settings, honest.file, opened.round, job=7)
 
 

@@ -1,4 +1,4 @@
-"""``assize validator calibrate``: has specimens made, measures them, fits, judges, and writes what came of it."""
+"""``assize validator calibrate``: makes specimens, measures them, fits thresholds, and writes rules and report."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from validator.judging.judge import PolicyVersion
 from validator.judging.weights import load_policy
 
 HELD_OUT = 4
-"""One job in so many is judged by the rules without having been fitted to."""
+"""One honest job in this many is held out from fitting and only judged."""
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrationOptions:
-    """What a person may choose; see ``assize validator calibrate --help``."""
+    """Options of the command; see ``assize validator calibrate --help``."""
 
     models: tuple[Path, ...]
     engines: tuple[str, ...]
@@ -57,13 +57,13 @@ class CalibrationOptions:
 
     @property
     def report(self) -> Path:
-        """Where the report goes: beside the rules."""
+        """File of the report, beside the rules."""
         return self.out.with_name(self.out.stem.removesuffix("-rules") + "-calibration.json")
 
 
 @dataclass
 class _Policies:
-    """The policies that specimens may be of, by the hash of their weights; one is loaded at a time."""
+    """Policies by the hash of their weights; one is loaded at a time."""
 
     rules: Rules
     say: Callable[[str], None]
@@ -75,10 +75,10 @@ class _Policies:
         self.directories[weights_hash(directory)] = directory
 
     def measure(self, folder: Path, name: str | None = None) -> list[MeasuredJob]:
-        """Measures a folder with the policy it names."""
+        """Measures a folder of specimens with the policy it names."""
         specimens = read_specimens(folder)
         if specimens.weights not in self.directories:
-            raise Misconfigured(f"{folder} was made for other weights: give their directory too, with --model")
+            raise Misconfigured(f"the specimens in {folder} are of other weights: add their directory with --model")
         if self.loaded is None or self.loaded[0] != specimens.weights:
             policy = load_policy(self.directories[specimens.weights], self.rules)
             self.loaded = specimens.weights, policy
@@ -95,7 +95,7 @@ class _Policies:
 
 @torch.no_grad()
 def calibrate(options: CalibrationOptions, say: Callable[[str], None]) -> Calibration:
-    """Does all of it, and writes rules, report and what else was asked for. ``Misconfigured`` says what will not do."""
+    """Calibrates and writes rules, report and the other outputs; raises ``Misconfigured`` for invalid options."""
     torch.set_num_threads(1)
     _check(options)
     rules = draft(options.run_file, options.dtype, options.max_tokens, options.engines)
@@ -121,20 +121,18 @@ def calibrate(options: CalibrationOptions, say: Callable[[str], None]) -> Calibr
 
 
 def _check(options: CalibrationOptions) -> None:
-    """Refuses what would only fail after an hour."""
+    """Checks options that would otherwise fail only after an hour."""
     if not options.models:
         raise Misconfigured("give at least one model directory, with --model")
     if not 0 < options.void_rate < 1:
-        raise Misconfigured(
-            f"the share of honest jobs that may be void lies between 0 and 1, not at {options.void_rate}"
-        )
+        raise Misconfigured(f"invalid --void-rate {options.void_rate}: expected a number between 0 and 1")
     if options.headroom < 1:
-        raise Misconfigured(f"headroom widens what was measured: it is 1 or more, not {options.headroom}")
+        raise Misconfigured(f"invalid --headroom {options.headroom}: expected 1 or more")
     if options.rollouts == 0 and not options.made:
-        raise Misconfigured("there is nothing to measure: give --rollouts, or --made with specimens from elsewhere")
+        raise Misconfigured("nothing to measure: give --rollouts, or specimens with --made")
     for path in (options.out, options.picture, options.raw):
         if path is not None and not path.absolute().parent.is_dir():
-            raise Misconfigured(f"{path} cannot be written: there is no folder {path.parent}")
+            raise Misconfigured(f"cannot write {path}: there is no folder {path.parent}")
     for text in options.against:
         read_specimens(_named(text)[1])
     _check_engines(options.engines)
@@ -152,14 +150,14 @@ def _check_engines(engines: Sequence[str]) -> None:
 def _named(text: str) -> tuple[str, Path]:
     name, separator, folder = text.partition("=")
     if not separator or not name:
-        raise Misconfigured(f"--against takes a name and a folder of specimens, NAME=FOLDER, not {text!r}")
+        raise Misconfigured(f"invalid --against {text!r}: expected NAME=FOLDER")
     return name, Path(folder)
 
 
 def _make(options: CalibrationOptions, rules: Rules, root: Path, say: Callable[[str], None]) -> Iterator[Path]:
-    """Has each engine make specimens of each model, one folder each, and yields it once it is full.
+    """Makes specimens of each model with each engine, and yields each folder once it is complete.
 
-    A folder kept from before is taken as it is where it was made under the same rules.
+    A folder kept from an earlier run under the same rules is reused.
     """
     if options.rollouts == 0:
         return
@@ -170,7 +168,7 @@ def _make(options: CalibrationOptions, rules: Rules, root: Path, say: Callable[[
         for engine in options.engines:
             folder = root / f"{model.name}-{engine}"
             if (folder / INDEX).is_file() and read_specimens(folder).rules_hash == rules_hash(encode_rules(rules)):
-                say(f"{folder} is there from before")
+                say(f"reusing {folder}")
                 yield folder
                 continue
             shutil.rmtree(folder, ignore_errors=True)
@@ -184,7 +182,7 @@ def _make(options: CalibrationOptions, rules: Rules, root: Path, say: Callable[[
 
 
 def _worker(words: Sequence[str], say: Callable[[str], None]) -> None:
-    """Runs a worker's command: services meet through files, and an engine belongs in a process of its own."""
+    """Runs a command of the worker in a process of its own; services exchange files, not imports."""
     with tempfile.TemporaryFile("w+") as complaints:
         line = [sys.executable, "-m", "assize", *words]
         with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=complaints, text=True) as child:
@@ -207,7 +205,7 @@ def _write(options: CalibrationOptions, result: Calibration) -> None:
 
 
 def _columns(result: Calibration) -> dict[str, Any]:
-    """Every number behind the report: by token, by chunk, and which job each belongs to."""
+    """Every number behind the report by token and by chunk, with the job that each belongs to."""
     jobs = [*result.everything, *(job for each in result.against.values() for job in each)]
     tokens, chunks = ("margins_S", "gaps_S", "leads_S", "reported_S", "recomputed_S"), ("rel_C", "null_C")
     columns = {name: np.concatenate([getattr(job, name) for job in jobs]) for name in (*tokens, *chunks)}
@@ -217,7 +215,7 @@ def _columns(result: Calibration) -> dict[str, Any]:
 
 
 def summary(result: Calibration, options: CalibrationOptions) -> dict[str, Any]:
-    """What a person reads first."""
+    """Returns the main results for display."""
     everything, held_out = result.verdicts()
     low, high = everything.void_interval
     sequential, room = result.sequential(), asdict(steering(result.everything, result.rules))
@@ -239,7 +237,7 @@ def summary(result: Calibration, options: CalibrationOptions) -> dict[str, Any]:
 
 
 def table(result: Calibration) -> list[dict[str, str]]:
-    """How honest and cheating jobs look under the rules, a row each, for a terminal."""
+    """Returns one row per maker: how honest and cheating jobs look under the rules."""
     return [
         {
             "jobs": each.maker,
@@ -256,7 +254,7 @@ def table(result: Calibration) -> list[dict[str, str]]:
 
 
 def typed(words: Sequence[str]) -> str:
-    """Returns a command as the report states it: of paths, their last part, wherever files happen to lie."""
+    """Returns the command line for the report, with every path reduced to its last part."""
     shown = []
     for word in words:
         name, equals, path = word.partition("=") if "=" in word and not word.startswith("-") else ("", "", word)

@@ -1,4 +1,4 @@
-"""The rules that are to be calibrated: everything but thresholds, from a run file or the built-in run's."""
+"""Draft rules for calibration: everything but the thresholds, from a run file or the built-in run."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNKNOWN = Thresholds(
 
 
 def draft(run_file: Path | None, dtype: str | None, max_tokens: int | None, engines: tuple[str, ...]) -> Rules:
-    """Returns rules without meaning in their thresholds. ``Misconfigured`` names the field that will not do."""
+    """Returns rules with placeholder thresholds; raises ``Misconfigured`` for an invalid field, by name."""
     table = dict(BUILTIN) if run_file is None else _table(run_file)
     table |= {} if max_tokens is None else {"max_tokens": max_tokens}
     model = dict(table.get("model", {}))
@@ -52,7 +52,7 @@ def _placeholders() -> Thresholds:
 
 
 def _table(run_file: Path) -> dict[str, Any]:
-    """[rules] of a run file, or the rules it names."""
+    """The [rules] table of a run file, or of the rules file that it names."""
     try:
         rules = tomllib.loads(run_file.read_text()).get("rules")
     except (OSError, ValueError) as error:
@@ -60,7 +60,7 @@ def _table(run_file: Path) -> dict[str, Any]:
     if isinstance(rules, dict):
         return rules
     if not isinstance(rules, str):
-        raise Misconfigured(f"{run_file} has no [rules], and names no file of them")
+        raise Misconfigured(f"invalid run file {run_file}: expected a [rules] table or the path of a rules file")
     try:
         return decode_rules((run_file.parent / rules).read_bytes()).model_dump(mode="json")
     except (OSError, Rejected) as error:

@@ -1,8 +1,8 @@
-"""Thresholds from honest jobs: each lies where a fitted tail says honest work goes at the stated rate. PURE.
+"""Thresholds from honest jobs: quantiles of fitted tails at the stated error rate. PURE.
 
-A job has six ways to be void (margin, logprobs' median and tail, distance of a chunk, its share of the best forgery's,
-mean distance); each gets a sixth of the stated rate. Makers are fitted apart, the widest law holds for all. What
-rollouts of one prompt do is alike, so a prompt is a unit, and a job as many of them as it has groups.
+The stated rate of void jobs is divided equally among the bounds that may void a job. Makers are fitted separately, and
+the widest law applies to all. Rollouts of one prompt resemble each other, so the prompt is the statistical unit: a job
+has as many units as groups.
 
 Axes: U units, J jobs, P prompts.
 """
@@ -28,18 +28,24 @@ from validator.judging.registry import CHECKS
 F64 = NDArray[np.float64]
 
 FRAUD_RATE = 1e-6
-"""Honest jobs found fraudulent, at most."""
+"""Largest rate of honest jobs found fraudulent."""
 
 ENOUGH_TOKENS = 1_000_000
-"""Honest tokens, without which nothing is fraud."""
+"""Honest tokens needed before a bound on fraud is set."""
 
 RARE = 0.05
+"""Share of prompts with a swapped entry below which swaps are counted, with half a swap of room, instead of fitted."""
+
 STEPS = {"float32": 2.0**-19, "bfloat16": 2.0**-3}
+"""Rounding step of a logit between 16 and 32, which two float32 engines may differ by even if none was measured.
+
+bfloat16 shows its step on every token, although logprobs are float32 there too.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """One law: of ``what``, for ``maker``; ``lead`` is what counting swaps adds to its bound, or takes from it."""
+    """One law of ``what`` for ``maker``; ``lead`` is the correction of its bound by counted swaps."""
 
     what: str
     maker: str
@@ -48,13 +54,13 @@ class Fit:
 
     @property
     def value(self) -> float:
-        """Where a threshold lies before headroom."""
+        """The threshold before headroom."""
         return self.tail.bound + self.lead
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """The rules' numbers, what they follow from, and why nothing is fraud where that is so."""
+    """Calibrated rules, the laws behind them, and the reason for having no bound on fraud, if any."""
 
     rules: Rules
     fits: tuple[Fit, ...]
@@ -66,9 +72,9 @@ class Fitted:
 def fit(jobs: Sequence[MeasuredJob], rules: Rules, void_rate: float, headroom: float) -> Fitted:
     """Fits every threshold to honest ``jobs``.
 
-    ``void_rate`` is the share of honest jobs that may be void. Every bound is multiplied by ``headroom`` (the one on
-    fraud twice) for processors and weights that were not measured; so is how often entries are swapped, but distances
-    themselves are not.
+    ``void_rate`` is the largest share of honest jobs that may be void. Bounds are multiplied by ``headroom``, the one
+    on fraud twice, to allow for processors and weights that were not measured; for distances, the frequency of swapped
+    entries is multiplied instead.
     """
     bounds = [bound for check in CHECKS if check.applies(rules.thresholds) for bound in check.bounds]
     rate = void_rate / sum(bound.fitting is not Fitting.NOISE_FRAUD for bound in bounds)
@@ -97,9 +103,9 @@ def fit(jobs: Sequence[MeasuredJob], rules: Rules, void_rate: float, headroom: f
 def _no_fraud(jobs: Sequence[MeasuredJob], fits: Sequence[Fit]) -> str | None:
     tokens = sum(len(job.margins_S) for job in jobs)
     if tokens < ENOUGH_TOKENS:
-        return f"{tokens:,} honest tokens were measured, fraud takes {ENOUGH_TOKENS:,}"
+        return f"{tokens:,} honest tokens were measured; a bound on fraud needs {ENOUGH_TOKENS:,}"
     poor = [one.maker for one in fits if not one.tail.reliable]
-    return f"the noise of {poor[0]} has too heavy a tail, or too few values in it, to bound" if poor else None
+    return f"the noise of {poor[0]} has too heavy a tail, or too few values, to be bounded" if poor else None
 
 
 def _law_of(bound: Bound) -> str:
@@ -172,7 +178,7 @@ def _counted_swaps(jobs: Sequence[MeasuredJob], rules: Rules, rate: float, headr
 
 
 def _swaps(mean: float, rate: float) -> int:
-    """Returns how many swaps are exceeded with a probability of at most ``rate``."""
+    """Returns the number of swaps exceeded with a probability of at most ``rate``."""
     allowed = 0
     while beyond(allowed, mean) > rate:
         allowed += 1
@@ -180,7 +186,7 @@ def _swaps(mean: float, rate: float) -> int:
 
 
 def _sigma(jobs: Sequence[MeasuredJob], rules: Rules) -> float:
-    """By the noise on scores, or by the choices it carried over where they are enough: they are what is judged."""
+    """Sigma from the noise of scores, or from the flipped choices, which are what is judged, if they are enough."""
     samples, floor = rules.samples_per_group, rules.sequential.floor
     values = [distinct(job, noise(job, rules.temperature), samples) for job in jobs]
     above = sigma_above(np.concatenate(values), floor, _noise_step(rules))
@@ -189,18 +195,13 @@ def _sigma(jobs: Sequence[MeasuredJob], rules: Rules) -> float:
 
 
 def _noise_step(rules: Rules) -> float:
-    """Step in which the noise on a choice, in logits, comes at most."""
+    """Largest step in which the noise on a choice comes, in logits."""
     return math.sqrt(2.0) * STEPS[rules.model.head_dtype]
 
 
 def _rounded(value: float) -> float:
-    """Two digits, upwards: nobody reads more of a bound."""
+    """Rounds up to two digits."""
     if value <= 0:
         return float(np.finfo(np.float32).tiny)
     digits = 1 - int(np.floor(np.log10(value)))
     return float(f"{np.ceil(value * 10.0**digits - 1e-9) / 10.0**digits:.2g}")
-
-
-# RARE: share of prompts with a swap below which swaps are counted, with half a swap of room, not fitted.
-# STEPS: the rounding step of a logit between 16 and 32. In float32 so much may lie between two engines of which these
-# measurements happen to see nothing; bfloat16 shows its own on every token, though logprobs are float32 there too.

@@ -1,4 +1,4 @@
-"""Exact bounds on a share of which some were seen. PURE."""
+"""Exact confidence bounds on proportions and Poisson means. PURE."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import math
 import numpy as np
 
 CONFIDENCE = 0.95
-"""Of every bound that is stated, where nothing else is said."""
+"""Default confidence of stated bounds."""
 
 BISECTIONS = 60
 
 
 def most(seen: int, of: int, doubt: float = 1 - CONFIDENCE) -> float:
-    """Returns the Clopper-Pearson upper bound: a share larger than it gives so few with probability below ``doubt``."""
+    """Returns the Clopper-Pearson upper bound: a larger share gives so few with probability below ``doubt``."""
     if seen >= of:
         return 1.0
     low, high = seen / of, 1.0
@@ -29,7 +29,7 @@ def least(seen: int, of: int, doubt: float = 1 - CONFIDENCE) -> float:
 
 
 def most_events(seen: int, doubt: float = 1 - CONFIDENCE) -> float:
-    """Returns the upper bound of a Poisson law's mean of which ``seen`` events came."""
+    """Returns the upper bound of a Poisson mean after ``seen`` events."""
     low, high = float(seen), 2.0 * seen + 20.0
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
@@ -38,7 +38,7 @@ def most_events(seen: int, doubt: float = 1 - CONFIDENCE) -> float:
 
 
 def beyond(events: int, mean: float) -> float:
-    """Probability of more than ``events`` under a Poisson law of ``mean``."""
+    """Returns the probability of more than ``events`` events under a Poisson law of ``mean``."""
     i = np.arange(events + 1, events + 60 + int(10 * mean), dtype=np.float64)
     first = -mean + (events + 1) * math.log(mean) - math.lgamma(events + 2) if mean > 0 else -math.inf
     logs = first + np.concatenate([[0.0], np.cumsum(np.log(mean / i[1:]))]) if mean > 0 else np.array([-math.inf])

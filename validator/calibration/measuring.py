@@ -28,11 +28,11 @@ class MeasuredJob(TokenMeasurements):
 
 
 def read_specimens(folder: Path) -> Specimens:
-    """Returns a folder's index. ``Misconfigured`` where there is none."""
+    """Returns a folder's index; raises ``Misconfigured`` if there is none."""
     try:
         return decode_index((folder / INDEX).read_text())
     except (OSError, UnicodeDecodeError, Rejected) as error:
-        raise Misconfigured(f"{folder} holds no specimens (see `assize worker generate`): {error}") from error
+        raise Misconfigured(f"no specimens in {folder} (make them with `assize worker generate`): {error}") from error
 
 
 def measure(
@@ -42,9 +42,12 @@ def measure(
     name: str | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[MeasuredJob]:
-    """Measures every job in ``folder`` with ``policy``; ``progress`` is told the tokens of each pass.
+    """Measures every job in ``folder`` with ``policy``; ``progress`` is called with the tokens of each pass.
 
-    ``name`` replaces the maker's. ``Misconfigured`` where an artifact is not there or not of these rules.
+    ``name`` replaces the maker's.
+
+    Raises:
+        Misconfigured: an artifact is missing, or was made under other rules or weights.
     """
     specimens = read_specimens(folder)
     jobs = [(batch.size, job) for batch in specimens.batches for job in batch.jobs]
@@ -67,7 +70,7 @@ def _read(folder: Path, specimens: Specimens, rules: Rules, job: int) -> Artifac
     try:
         artifact = decode((folder / file_of(job)).read_bytes())
     except (OSError, Rejected) as error:
-        raise Misconfigured(f"{folder / file_of(job)} is no artifact: {error}; make the specimens again") from error
+        raise Misconfigured(f"invalid artifact {folder / file_of(job)}: {error}; make the specimens again") from error
     if len(artifact.rollouts) != rules.rollouts_per_job or artifact.manifest_root != specimens.weights:
         raise Misconfigured(f"{folder / file_of(job)} was made under other rules or weights: make the specimens again")
     return artifact

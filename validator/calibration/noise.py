@@ -1,9 +1,8 @@
-"""How far two honest engines' scores of one choice lie apart, read off the logprobs they report. PURE.
+"""Noise between two honest engines' scores of one choice, estimated from the logprobs they report. PURE.
 
-log p = l/T − log Σ exp(l/T). Where the chosen token's logit moves by d against the (weighted) mean of all others,
-log p moves by (1 − p) d/T: so T |reported − recomputed| / (1 − p) is how far choice and competitors came apart, on
-every token that is not all but certain. Of two single tokens the noise is at most √2 times as large, if theirs is
-alike.
+log p = l/T − log Σ exp(l/T). If the chosen token's logit moves by d against the (weighted) mean of all others, log p
+moves by (1 − p) d/T. So T |reported − recomputed| / (1 − p) estimates how far choice and competitors moved apart, on
+every token that is not almost certain. Between two single tokens of equal noise it is at most √2 times as large.
 
 Axes: S sampled tokens, N rollouts, P groups of one prompt, D distinct values, U units.
 """
@@ -26,18 +25,26 @@ from validator.judging.statistics import log_likelihood_ratios
 F64 = NDArray[np.float64]
 
 CERTAIN = 0.9
-"""Above this probability the logprob hardly moves, whatever the logits do."""
+"""Probability above which the logprob hardly depends on the logits."""
 
 LEVELS = 60
+"""Quantiles at which the observed and the normal law are compared."""
+
 ONE_SIGMA = 0.16
+"""Tail probability up to which they are compared; nearer the middle a law fitted to the flank is wide enough."""
+
 SEEN_TO = 10.0
+"""Multiple of the largest margin beyond which no choice flips."""
+
 BISECTIONS, GROUPS = 40, 200
+"""Bisection steps, and groups of choices of similar distance, each counted as its farthest."""
+
 WIDER = 1.1
 WIDENINGS = 120
 
 
 def noise(job: MeasuredJob, temperature: float) -> F64:
-    """Returns the noise on each choice, in logits (S,); 0 where the token is too certain to tell."""
+    """Returns the noise on each choice, in logits (S,); 0 for tokens above ``CERTAIN``."""
     p_S = np.exp(np.minimum(job.recomputed_S.astype(np.float64), 0.0))
     scale = math.sqrt(2.0) * (temperature if temperature > 0 else 1.0)
     return np.where(p_S <= CERTAIN, scale * job.apart_S / np.maximum(1.0 - p_S, 1.0 - CERTAIN), 0.0)
@@ -54,7 +61,7 @@ def by_prompt(values: NDArray[np.floating], counts_N: NDArray[np.int64], samples
 
 
 def distinct(job: MeasuredJob, values_S: F64, samples: int) -> F64:
-    """Returns the values above 0 (D,), once where rollouts of one prompt went the same way."""
+    """Returns the values of uncertain tokens (D,), once for rollouts of one prompt that agree."""
     starts_N = np.cumsum(job.lengths_N) - job.lengths_N
     prompts_S = np.repeat(np.arange(len(starts_N)) // samples, job.lengths_N)
     same_S3 = np.stack([prompts_S, job.reported_S, job.recomputed_S], axis=1)
@@ -64,10 +71,10 @@ def distinct(job: MeasuredJob, values_S: F64, samples: int) -> F64:
 
 
 def sigma_above(noise_D: F64, floor: float, step: float = 0.0) -> float:
-    """Returns the least sigma whose normal law carries choices over at least as often as noise does, anywhere.
+    """Returns the least sigma whose normal law flips choices at least as often as the noise does, at any distance.
 
-    Where the law falls below ``floor`` nothing is asked; where data end, the bound of the tail is, of noise in steps of
-    ``step``. Noise carries a choice one way, so half of it counts.
+    Below ``floor`` the law need not hold; beyond the data it must hold at the bound of the tail, fitted to noise in
+    steps of ``step``. Noise flips a choice in one direction only, so half of it counts.
     """
     ordered_D = np.sort(noise_D)[::-1]
     count, normal = len(ordered_D), NormalDist()
@@ -84,10 +91,10 @@ def sigma_above(noise_D: F64, floor: float, step: float = 0.0) -> float:
 
 
 def sigma_of_carried(jobs: Sequence[MeasuredJob], samples: int, floor: float) -> float | None:
-    """Returns the least sigma whose normal law carries choices over at least as often as was seen, at any distance.
+    """Returns the least sigma whose normal law flips choices at least as often as observed, at any distance.
 
-    None where too few were for a law of them. Where data end, what ``floor`` of the choices that are not certain go
-    beyond is asked.
+    None if too few choices flipped to fit a tail. Beyond the data the law must hold at the tail's quantile of ``floor``
+    of the uncertain choices.
     """
     margins_S = np.concatenate([job.margins_S for job in jobs]).astype(np.float64)
     gaps_S = np.concatenate([job.gaps_S for job in jobs]).astype(np.float64)
@@ -108,7 +115,7 @@ def sigma_of_carried(jobs: Sequence[MeasuredJob], samples: int, floor: float) ->
 
 
 def _sigma_that_carries(ordered_S: F64, events: float) -> float:
-    """The sigma with which that many of the choices, fewer than half, are carried over in the mean."""
+    """The sigma with which ``events`` of the choices, fewer than half, flip on average."""
     ends = np.linspace(0, len(ordered_S), min(GROUPS, len(ordered_S)) + 1).astype(int)[1:]
     farthest, sizes = ordered_S[ends - 1].tolist(), np.diff(ends, prepend=0).tolist()
     low, high, normal = 0.0, 1e3 * float(farthest[-1]), NormalDist()
@@ -120,19 +127,19 @@ def _sigma_that_carries(ordered_S: F64, events: float) -> float:
 
 
 def evidence_of(jobs: Sequence[MeasuredJob], sequential: Sequential) -> F64:
-    """Returns x of each job: the sum of its tokens' log-likelihood ratios."""
+    """Returns each job's sum of log-likelihood ratios (J,), in nats."""
     return np.array([log_likelihood_ratios(job.margins_S, job.gaps_S, sequential).sum() for job in jobs])
 
 
 def mean_upper(evidence_J: F64) -> tuple[float, float]:
-    """Returns the mean of exp(x) and its upper 95% bound (normal: many jobs are behind it)."""
+    """Returns the mean of exp(x) and its upper 95% bound, by the normal approximation."""
     weights_J = np.exp(evidence_J)
     error = float(weights_J.std(ddof=1)) / math.sqrt(len(weights_J)) if len(weights_J) > 1 else math.inf
     return float(weights_J.mean()), float(weights_J.mean()) + 1.645 * error
 
 
 def widened(jobs: Sequence[MeasuredJob], rules: Rules, sigma: float) -> tuple[Sequential, bool]:
-    """Returns the test with ``sigma``, widened until honest jobs give mean exp(x) of at most 1, and whether they do."""
+    """Widens ``sigma`` until honest jobs have mean exp(x) of at most 1; returns the test, and whether they do."""
     for _ in range(WIDENINGS):
         sequential = rules.sequential.model_copy(update={"sigma": sigma})
         if mean_upper(evidence_of(jobs, sequential))[1] <= 1.0:
@@ -142,7 +149,7 @@ def widened(jobs: Sequence[MeasuredJob], rules: Rules, sigma: float) -> tuple[Se
 
 
 def carried(jobs: Sequence[MeasuredJob], sigma: float) -> list[dict[str, float]]:
-    """Returns, by distance in sigmas, how many choices were carried over and how many the normal law expects."""
+    """Returns observed and expected numbers of flipped choices, by distance in sigmas."""
     margins_S = np.concatenate([job.margins_S for job in jobs]).astype(np.float64)
     gaps_S = np.concatenate([job.gaps_S for job in jobs]).astype(np.float64)
     distance_S = np.where(margins_S > 0, margins_S, gaps_S) / sigma
@@ -155,8 +162,3 @@ def carried(jobs: Sequence[MeasuredJob], sigma: float) -> list[dict[str, float]]
         seen = int((margins_S[inside_S] > 0).sum())
         rows.append({"from": low, "choices": int(inside_S.sum()), "carried": seen, "expected": expected})
     return rows
-
-
-# LEVELS: quantiles at which the two laws are compared. ONE_SIGMA: nearer to the middle the normal law is beyond doubt
-# wide enough, as sigma follows from its flank. SEEN_TO: so many times the largest margin away nothing is carried over.
-# GROUPS: so many of like distance are counted together, each as the farthest of its group.

@@ -1,4 +1,4 @@
-"""Honest and cheating jobs with the threshold between them, in one picture."""
+"""Picture of honest and cheating jobs with the bounds between them, one panel per drawn bound."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ TITLE, ROOM = 11, 3.0
 
 
 def draw(calibration: Calibration, path: Path) -> None:
-    """Writes the picture as PNG. ``Misconfigured`` where there is no matplotlib."""
+    """Writes the picture as PNG; raises ``Misconfigured`` if matplotlib is not installed."""
     try:
         import matplotlib
     except ImportError as error:
         raise Misconfigured(
-            "a picture takes matplotlib: pip install 'assize[localnet]', or leave --picture out"
+            "--picture needs matplotlib: pip install 'assize[localnet]', or leave the option out"
         ) from error
     matplotlib.use("Agg")
     from matplotlib import pyplot
@@ -74,7 +74,7 @@ def _noise(axis: Any, calibration: Calibration) -> None:
 
 
 def _panel(axis: Any, calibration: Calibration, values: Callable[[list[MeasuredJob]], F64], unit: str) -> None:
-    """One statistic of everyone: the share of ``unit`` that lie beyond each value, both on a logarithmic scale."""
+    """Draws the share of ``unit`` beyond each value, per maker, on logarithmic scales."""
     _curve(axis, values(calibration.everything), HONEST, "honest", "-", 2.6)
     for (name, jobs), colour in zip(calibration.against.items(), CHEATS * 3, strict=False):
         _curve(axis, values(jobs), colour, name)
@@ -84,7 +84,7 @@ def _panel(axis: Any, calibration: Calibration, values: Callable[[list[MeasuredJ
 
 
 def _curve(axis: Any, values: F64, colour: str, name: str, style: str = "-", width: float = 1.5) -> None:
-    """Share of values beyond x, for x above 0; a curve of nothing still has its name in the legend."""
+    """Draws the share of values beyond x, for x above 0; an empty curve still appears in the legend."""
     ordered = np.sort(values[values > 0])[::-1]
     shares = np.arange(1, len(ordered) + 1) / max(1, len(values))
     kept = np.unique(np.geomspace(1, max(1, len(ordered)), POINTS).astype(int)) - 1
@@ -103,7 +103,7 @@ def _curve(axis: Any, values: F64, colour: str, name: str, style: str = "-", wid
 
 
 def _describe(axis: Any, title: str, label: str) -> None:
-    """Title and label, and no more of the axis than curves take, with room for the limits."""
+    """Sets title and label, and limits the axis to the curves, with room for the bounds."""
     reach = [float(x) for line in axis.get_lines() for x in np.atleast_1d(line.get_xdata()) if x > 0]
     axis.set_xlim(min(reach) / ROOM, max(reach) * ROOM)
     axis.set_title(title, fontsize=TITLE)

@@ -1,4 +1,4 @@
-"""What the rules let pass, and how soon a cheat shows. PURE.
+"""Power of the rules: the cheating they tolerate, and how soon they detect more. PURE.
 
 Axes: S sampled tokens.
 """
@@ -22,12 +22,12 @@ from validator.judging.statistics import log_likelihood_ratios
 from validator.judging.verdict import reason_of
 
 SURE = math.log(100.0)
-"""Expected events after which at least one has happened, 99 times of 100."""
+"""Expected number of events with which at least one happens with probability 99%."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """What the validator's checks make of honest jobs; ``void_interval`` is Clopper and Pearson's, 95%."""
+    """Verdicts of the validator's checks on honest jobs; ``void_interval`` is Clopper and Pearson's, 95%."""
 
     jobs: int
     rollouts: int
@@ -41,10 +41,10 @@ class Verdicts:
 
 @dataclass(frozen=True, slots=True)
 class SteeringBudget:
-    """Choices of 1,000 that somebody may make otherwise.
+    """Choices per 1,000 that a worker may change unnoticed.
 
-    within_void     runner-up no further than a token may fall short before its job is void
-    within_sequence of those, the nearest ones, as long as evidence does not grow on the average
+    within_void      choices whose runner-up is within the bound on void
+    within_sequence  the nearest of those, as many as leave the mean evidence of a job at 0 or below
     """
 
     within_void: float
@@ -53,15 +53,15 @@ class SteeringBudget:
 
 @dataclass(frozen=True, slots=True)
 class Power:
-    """How one maker's jobs look under the rules.
+    """One maker's jobs under the rules.
 
     flips_per_1000, upwards     tokens off the seeded choice, and the share of them that are likelier than it
-    rate                        share of tokens that alone void a job
-    tokens_to_99                ln 100 / rate; None where none was seen
-    jobs_to_99                  by the sequential test: its bound over the mean evidence of a job; None where that falls
+    rate                        share of tokens that each void a job
+    tokens_to_99                ln 100 / rate; None if the rate is 0
+    jobs_to_99                  bound of the sequential test over the mean evidence of a job; None if that is negative
     condemned                   share of jobs that are void or fraud
-    entropy, total_variation    nats a token, and mean distance of the maker's distribution from the policy's, read off
-                                the logprobs it reports
+    entropy, total_variation    nats per token, and mean distance of the maker's distribution from the policy's, by the
+                                logprobs it reports
     """
 
     maker: str
@@ -99,7 +99,7 @@ def reason_under(job: MeasuredJob, rules: Rules) -> Reason:
 
 
 def steering(jobs: Sequence[MeasuredJob], rules: Rules) -> SteeringBudget:
-    """Measures the room that the rules leave on honest jobs."""
+    """Returns the steering budget that the rules leave on honest jobs."""
     gaps_S = np.concatenate([job.gaps_S for job in jobs])
     order_S = np.argsort(gaps_S)
     gaps_S = gaps_S[order_S]
@@ -112,7 +112,7 @@ def steering(jobs: Sequence[MeasuredJob], rules: Rules) -> SteeringBudget:
 
 
 def power(maker: str, jobs: Sequence[MeasuredJob], rules: Rules) -> Power:
-    """Measures one maker's jobs."""
+    """Returns the power of the rules against one maker's jobs."""
     margins_S = np.concatenate([job.margins_S for job in jobs])
     leads_S = np.concatenate([job.leads_S for job in jobs])
     reported_S = np.concatenate([job.reported_S for job in jobs]).astype(np.float64)

@@ -1,4 +1,4 @@
-"""What a calibration leaves beside the rules: bands, laws, intervals, machine, command."""
+"""Report of a calibration: bands, laws, intervals, power, machine and command."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DIGITS = 6
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """What honest rollouts of one kind measured; ``kind`` says of which."""
+    """Measurements of honest rollouts of one ``kind``: maker, model and batch, or maker and length."""
 
     kind: dict[str, str | int]
     rollouts: int
@@ -47,7 +47,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Everything there is to say: the honest jobs, those held out from the fits, and cheating ones by name."""
+    """A calibration: fitted rules, honest jobs, held-out honest jobs, and cheating jobs by name."""
 
     fitted: Fitted
     honest: list[MeasuredJob]
@@ -65,19 +65,19 @@ class Calibration:
 
     @property
     def everything(self) -> list[MeasuredJob]:
-        """Honest jobs, fitted to or held out."""
+        """All honest jobs, fitted and held out."""
         return [*self.honest, *self.held_out]
 
     def verdicts(self) -> tuple[Verdicts, Verdicts]:
-        """Of all honest jobs, and of those held out."""
+        """Returns the verdicts on all honest jobs, and on those held out."""
         return verdicts(self.everything, self.rules), verdicts(self.held_out, self.rules)
 
     def powers(self) -> list[Power]:
-        """Honest jobs, then the cheating ones."""
+        """Returns the power of the rules on honest jobs, then on each cheat's."""
         return [power(name, jobs, self.rules) for name, jobs in {"honest": self.everything, **self.against}.items()]
 
     def to_json(self) -> dict[str, Any]:
-        """The report, rounded to what is meant."""
+        """Returns the report, with numbers rounded to ``DIGITS`` digits."""
         everything, held_out = self.verdicts()
         document: dict[str, Any] = {
             "format": FORMAT,
@@ -107,7 +107,7 @@ class Calibration:
         return rounded
 
     def sequential(self) -> dict[str, Any]:
-        """What the test over many jobs rests on."""
+        """Returns the statistics behind the sequential test."""
         mean, upper = mean_upper(evidence_of(self.everything, self.rules.sequential))
         flips, up = _flips(self.everything)
         return {
@@ -181,7 +181,7 @@ def _band(
 
 
 def machine() -> dict[str, str]:
-    """What the verifier ran on."""
+    """Returns processor and library versions of the verifier."""
     return {
         "processor": platform.machine(),
         "kernels": torch.backends.cpu.get_cpu_capability(),
@@ -196,7 +196,7 @@ def _flips(jobs: Sequence[MeasuredJob]) -> tuple[int, int]:
 
 
 def _described(specimens: Specimens) -> dict[str, Any]:
-    """Specimens without the jobs' numbers."""
+    """Describes specimens without their jobs."""
     batches = {str(batch.size): len(batch.jobs) for batch in specimens.batches}
     weights = specimens.weights.hex()
     return {
@@ -210,7 +210,7 @@ def _described(specimens: Specimens) -> dict[str, Any]:
 
 
 def _rounded(value: Any) -> Any:
-    """Numbers to ``DIGITS`` digits; what is not finite has no place in JSON."""
+    """Rounds numbers to ``DIGITS`` digits; values that are not finite become null."""
     if isinstance(value, dict):
         return {str(key): _rounded(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -1,9 +1,9 @@
-"""How far an honest tail reaches: a generalised Pareto law through the largest values, and the bound of it. PURE.
+"""Upper bounds on extreme values: a generalised Pareto law fitted to the largest values. PURE.
 
-What exceeds a high threshold u is nearly generalised Pareto (Balkema & de Haan 1974, Pickands 1975):
-P(X - u > y | X > u) = (1 + shape * y / scale)^(-1/shape). The shape is kept at 0 or above: an honest tail is never
-taken to end. The bound is the largest quantile of any (shape, scale) that the likelihood does not rule out; units must
-be independent of one another, so they are rollouts or jobs, never tokens.
+Excesses over a high threshold u are nearly generalised Pareto (Balkema & de Haan 1974, Pickands 1975):
+P(X - u > y | X > u) = (1 + shape * y / scale)^(-1/shape). The shape is kept at 0 or above, so that a tail is never
+assumed to end. The bound is the largest quantile of any (shape, scale) that the likelihood does not rule out. Units
+must be independent of each other, so they are prompts or jobs, never tokens.
 
 Axes: U units, E exceedances, G shapes, L scales.
 """
@@ -22,20 +22,30 @@ F64 = NDArray[np.float64]
 SHAPES: F64 = np.concatenate([[1e-6], np.arange(0.02, 1.001, 0.02)])
 GOLDEN = (5**0.5 - 1) / 2
 SCALES: F64 = np.exp(np.linspace(np.log(0.15), np.log(2.5), 240))
+"""In means of the excess. A law's scale is its mean times (1 - shape); shapes above 0.85 have no scale here."""
+
 MOST_EXCEEDANCES, LEAST_EXCEEDANCES, LEAST_LEFT = 500, 20, 4
+"""500 exceedances determine the law well; more than a quarter of all values is not a tail."""
+
 DEVIANCE = 5.02
+"""97.5% quantile of chi-squared with one degree of freedom.
+
+With the same doubt about the share of exceedances, the bound holds at 95%.
+"""
+
 TOO_HEAVY = 0.8
+"""Shape beyond which the mean itself hardly exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class TailFit:
-    """A law through the largest of ``units`` values, and where it is exceeded at ``rate``.
+    """A law fitted to the largest of ``units`` values, and its quantile at ``rate``.
 
-    threshold, exceedances  above it lie so many
-    shape, scale            of the likeliest law
-    estimate, bound         value exceeded at ``rate``: of the likeliest law, and the 95% upper bound
-    largest                 value seen
-    reliable                whether there were enough values, and the tail is not too heavy to say anything
+    threshold, exceedances  start of the tail, and the number of values above it
+    shape, scale            parameters of the likeliest law
+    estimate, bound         value exceeded at ``rate``: by the likeliest law, and its 95% upper bound
+    largest                 largest observed value
+    reliable                whether there are enough values, and the tail is not too heavy
     """
 
     rate: float
@@ -51,10 +61,10 @@ class TailFit:
 
 
 def tail(values_U: F64, rate: float, step: float = 0.0) -> TailFit:
-    """Fits the law to ``values_U`` (not negative) and bounds what a unit exceeds with probability ``rate``.
+    """Fits the law to ``values_U`` (not negative) and bounds the value that a unit exceeds with probability ``rate``.
 
-    Values that come in steps of about ``step`` are spread over one, upwards: many that are almost equal and the next a
-    step away would pass for a heavy tail.
+    Values in steps of about ``step`` are spread upwards over one step: many nearly equal values with a gap before the
+    next would look like a heavy tail.
     """
     ordered_U = np.sort(spread(np.asarray(values_U, dtype=np.float64), step))[::-1]
     threshold = _threshold(ordered_U)
@@ -77,14 +87,14 @@ def tail(values_U: F64, rate: float, step: float = 0.0) -> TailFit:
 
 
 def spread(values_U: F64, step: float) -> F64:
-    """Returns values that lie evenly over ``step`` above what they were, those above 0 at least; the same each time."""
+    """Returns values with those above 0 spread evenly over one ``step`` upwards, deterministically."""
     ranks_U = np.argsort(np.argsort(values_U, kind="stable"), kind="stable")
     spread_U: F64 = values_U + step * np.where(values_U > 0, ranks_U * GOLDEN % 1.0, 0.0)
     return spread_U
 
 
 def _threshold(ordered_U: F64) -> float:
-    """The highest value (of falling ones) with as many above it as fix a law, where so many differ from it; else 0."""
+    """The highest of descending values with enough different values above it to fit a law; else 0."""
     count = min(MOST_EXCEEDANCES, len(ordered_U) // LEAST_LEFT)
     for value in np.unique(ordered_U[count:])[::-1]:
         if np.count_nonzero(ordered_U > value) >= LEAST_EXCEEDANCES:
@@ -93,7 +103,7 @@ def _threshold(ordered_U: F64) -> float:
 
 
 def _likelihood(excess_E: F64) -> tuple[F64, F64]:
-    """Log-likelihood (G, L) and the scales it was taken at (L,)."""
+    """Log-likelihood (G, L) and its scales (L,)."""
     scales_L = SCALES * excess_E.mean()
     likelihood_GL = np.empty((len(SHAPES), len(scales_L)))
     for g, shape in enumerate(SHAPES):
@@ -103,12 +113,6 @@ def _likelihood(excess_E: F64) -> tuple[F64, F64]:
 
 
 def _quantile(shape: F64, scale: F64, share: float, rate: float) -> F64:
-    """Excess over the threshold that ``rate`` of all units go beyond, where ``share`` of them exceed the threshold."""
+    """Excess over the threshold that ``rate`` of all units exceed, if ``share`` of them exceed the threshold."""
     reach: F64 = scale * np.expm1(shape * max(0.0, np.log(share / rate))) / shape
     return reach
-
-
-# SCALES: in means of the excess; the scale of a law is its mean times (1 - shape), and shapes above 0.85 have none.
-# MOST_EXCEEDANCES, LEAST_LEFT: 500 fix the law well; more than a quarter of all values are no tail.
-# DEVIANCE: 97.5% of a chi-squared of one degree, two-sided; with as much doubt about the share of exceedances, the
-# bound holds at 95%. TOO_HEAVY: beyond it the mean itself hardly exists.

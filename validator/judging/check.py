@@ -78,7 +78,7 @@ class TokenMeasurements:
 
 
 class Fitting(Enum):
-    """How calibration derives a bound from honest jobs.
+    """Method by which calibration derives a bound from honest jobs.
 
     TAIL         from the tail of the values, times the headroom
     NOISE        as TAIL; from the noise of scores if the values have no tail to fit

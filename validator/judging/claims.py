@@ -1,4 +1,4 @@
-"""What a node claimed for one job, as it stands on chain. PURE."""
+"""A node's claim for one job, as it stands on chain. PURE."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ class Claim:
     """One submitted job.
 
     beacon          hash of the opening block on the canonical chain
-    signed_beacon   the hash the node signed
-    manifest_root   of the round's policy version, from the chain
+    signed_beacon   hash that the node signed
+    manifest_root   manifest root of the round's policy version, from the chain
     units           claimed floating-point operations; ``max_units`` is the most the run pays for a job
     root            signed artifact root
-    uri             where the node says its artifacts lie; the root in hex follows it
-    claimed_before  the same root stood on chain earlier, for another job
+    uri             submitted base URI of the node's artifacts, to be followed by the root in hex
+    claimed_before  whether the same root was submitted earlier for another job
     """
 
     chain_id: int
@@ -36,5 +36,5 @@ class Claim:
 
     @property
     def seed(self) -> bytes:
-        """The job's seed, of which its prompts and all its noise follow."""
+        """The job's seed, from which its prompts and noise are derived."""
         return job_seed(self.chain_id, self.rounds, self.round, self.beacon, self.job)

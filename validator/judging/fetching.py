@@ -1,4 +1,4 @@
-"""Artifacts on their way from where the submissions say they lie: several at once, and again until told to stop."""
+"""Artifacts fetched from the submitted URIs: several at once, and repeatedly until the round is dropped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONGEST_PAUSE_SECONDS = 3.0
 
 
 class Fetching:
-    """What was fetched for the claims of rounds in progress. Used from one thread; fetches run in their own."""
+    """Fetches artifacts of rounds in progress. Used from one thread; fetches run in threads of their own."""
 
     def __init__(self, stores: BlobStores | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._stores, self._clock = stores or BlobStores(), clock
@@ -26,10 +26,10 @@ class Fetching:
         self._fetches: dict[tuple[int, int, bytes], RetriedFetch[bytes | Finding | None]] = {}
 
     def look(self, claim: Claim, limit: int) -> bytes | Finding | None:
-        """Returns what has come for ``claim``, starting the fetch where none is under way; None: nothing yet.
+        """Returns the artifact of ``claim``, or None if it has not arrived; starts the fetch if needed.
 
-        More than ``limit`` bytes, or a place that is no URI, are findings. A place that does not answer is asked again:
-        that proves nothing, until whoever waits decides it does.
+        More than ``limit`` bytes and an invalid URI are findings. A store that does not answer is asked again; the
+        caller decides when its silence counts.
         """
         key = (claim.round, claim.job, claim.root)
         fetch = self._fetches.get(key)
@@ -44,11 +44,11 @@ class Fetching:
         return found
 
     def keep(self, rounds: Collection[int]) -> None:
-        """Lets go of everything fetched for other rounds than these."""
+        """Forgets what was fetched for other rounds."""
         self._fetches = {key: fetch for key, fetch in self._fetches.items() if key[0] in rounds}
 
     def close(self) -> None:
-        """Ends the fetches; those under way run into their closed client."""
+        """Ends the fetches; those in progress fail on their closed client."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._stores.close()
 
@@ -61,7 +61,7 @@ def fetch_once(stores: BlobStores, claim: Claim, limit: int) -> bytes | Finding 
     try:
         store = stores.open_public(claim.uri)
     except Rejected:
-        return Finding(Reason.UNAVAILABLE, "the submission names no place to fetch from")
+        return Finding(Reason.UNAVAILABLE, "the submission has an invalid URI: expected http(s)://host")
     try:
         return store.get(claim.root, limit)
     except Unavailable:

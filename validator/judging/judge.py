@@ -32,20 +32,20 @@ from validator.judging.verdict import reason_of, with_finding
 
 @dataclass(frozen=True, slots=True)
 class PolicyVersion:
-    """The model of one version, in evaluation mode, and the sizes its work is counted by."""
+    """The model of one version, in evaluation mode, and its shape for counting work units."""
 
     model: Model
     shape: ModelShape
 
     @property
     def vocabulary(self) -> int:
-        """Number of tokens the model knows."""
+        """Size of the model's vocabulary."""
         return int(self.model.network.config.vocab_size)
 
 
 @dataclass(frozen=True, slots=True)
 class FetchedJob:
-    """A claim and what was fetched for it: the bytes, or the finding that stands in their place."""
+    """A claim and its artifact: the fetched bytes, or the finding that explains their absence."""
 
     claim: Claim
     data: bytes | Finding
@@ -53,19 +53,19 @@ class FetchedJob:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What came of one job. ``evidence.reason`` is the verdict."""
+    """The evidence of one job; ``evidence.reason`` is the verdict."""
 
     claim: Claim
     evidence: JobEvidence
 
     @property
     def reason(self) -> Reason:
-        """Why the job is not accepted, or ``ACCEPTED``."""
+        """The verdict: ``ACCEPTED``, or the most serious reason found."""
         return self.evidence.reason
 
 
 @dataclass(frozen=True, slots=True)
-class Examination:
+class ExaminedJob:
     """A judgement and everything it rests on.
 
     read      None: the artifact is not the one that was signed, or could not be fetched
@@ -101,7 +101,7 @@ def judge(policy: PolicyVersion, rules: Rules, environment: Environment, jobs: S
 
 def examine(
     policy: PolicyVersion, rules: Rules, environment: Environment, jobs: Sequence[FetchedJob]
-) -> list[Examination]:
+) -> list[ExaminedJob]:
     """Judges as ``judge`` does, and returns what each judgement rests on as well."""
     checks = [check for check in CHECKS if check.applies(rules.thresholds)]
     readings = [_read(policy, rules, environment, job, checks) for job in jobs]
@@ -176,16 +176,16 @@ def _conclude(
     reading: _Reading,
     seen: tuple[Prefill, TokenMeasurements] | None,
     checks: Sequence[Check],
-) -> Examination:
+) -> ExaminedJob:
     claim, read = reading.claim, reading.job
     if read is None or seen is None:
-        return Examination(Judgement(claim, _evidence(claim, reading.findings, None, None)), read)
+        return ExaminedJob(Judgement(claim, _evidence(claim, reading.findings, None, None)), read)
     part, measured = seen
     findings = [finding for check in checks for finding in check.after_prefill(read, measured)]
     rewards_N = _rewards(policy, rules, environment, reading.problems, read.artifact)
     columns = columns_of(measured, rewards_N, rules.sequential)
     evidence = _evidence(claim, findings, columns, job_units(read.artifact, policy.shape))
-    return Examination(Judgement(claim, evidence), read, part, measured)
+    return ExaminedJob(Judgement(claim, evidence), read, part, measured)
 
 
 def _rewards(

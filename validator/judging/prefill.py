@@ -1,12 +1,11 @@
-"""One forward pass over whole sequences: what the policy says of every token a worker sampled.
+"""One forward pass over whole sequences: margin, gap and logprob of every sampled token.
 
-Nothing is padded, and what sequences begin with in common, a group's prompt first of all, is run once (see
-``protocol.tensor.packing``). The LM head sees only the tokens that were followed by a sampled one, each once. The
-logits of a few of them at a time are scored as ``protocol.wire.sampling`` says, z = l + T·G, so margins compare with
-what any honest engine would have chosen.
+Nothing is padded, and prefixes that sequences share, above all a group's prompt, are run once (see
+``protocol.tensor.packing``). The LM head runs once on each position followed by a sampled token. Logits are scored in
+blocks as ``protocol.wire.sampling`` defines, z = l + T·G, so that margins are relative to an honest engine's choice.
 
-Axes: S sampled tokens of all sequences one after another, N nodes of a pack, Q sampled tokens of a pack, R of a part of
-it, U different nodes they follow, V vocabulary, H hidden size.
+Axes: S sampled tokens of all sequences one after another, N nodes of a pack, Q sampled tokens of a pack, R sampled
+tokens of one block, U distinct nodes they follow, V vocabulary, H hidden size.
 """
 
 from __future__ import annotations
@@ -30,12 +29,15 @@ I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
 
 MAX_TOKENS = {"cpu": 1 << 11, "cuda": 1 << 16}
+"""Nodes of one forward pass; beyond that its activations leave a CPU's cache."""
+
 MAX_LOGITS = {"cpu": 1 << 18, "cuda": 1 << 27}
+"""Logits scored at once in fp32: 1 MiB on a CPU, 512 MiB on a GPU. Scoring holds about three times as much."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """One sequence to check: prompt (P,) and output (T,) token ids, and the Philox key its noise must come from."""
+    """One sequence to check: prompt (P,) and output (T,) token ids, and the Philox key of its noise."""
 
     prompt_tokens: I32
     output_tokens: I32
@@ -44,14 +46,14 @@ class Completed:
 
 @dataclass(frozen=True, slots=True)
 class Prefill:
-    """What the policy says of S sampled tokens, in the order of the N sequences, ``lengths_N`` tokens each.
+    """Scores of S sampled tokens, in the order of the N sequences, ``lengths_N`` tokens each.
 
-    margins_S   logits by which each token fell short of the seeded choice, 0 where it is that choice
+    margins_S   logits by which each token is behind the seeded choice, 0 if it is that choice
     gaps_S      logits between the seeded choice and the runner-up
     logprobs_S  natural log of each token's probability at the rules' temperature
     chosen_S    the seeded choice
-    leads_S     raw logits by which each token is likelier than the seeded choice, 0 where it is that choice
-    hidden_SH   bf16, what the LM head saw
+    leads_S     raw logits by which each token is likelier than the seeded choice, 0 if it is that choice
+    hidden_SH   inputs of the LM head, bf16
     """
 
     lengths_N: NDArray[np.int64]
@@ -63,7 +65,7 @@ class Prefill:
     hidden_SH: torch.Tensor
 
     def slice(self, start: int, stop: int) -> Prefill:
-        """Returns the part that belongs to sequences ``start`` to ``stop``."""
+        """Returns the scores of sequences ``start`` to ``stop``."""
         first, last = int(self.lengths_N[:start].sum()), int(self.lengths_N[:stop].sum())
         rows = slice(first, last)
         return Prefill(
@@ -78,9 +80,9 @@ class Prefill:
 
 
 def prefill(model: Model, sequences: Sequence[Completed], temperature: float, head_dtype: torch.dtype) -> Prefill:
-    """Runs the policy over every sequence. Raises ``Unavailable`` where it gives numbers that are not finite."""
+    """Runs the policy over every sequence; raises ``Unavailable`` if its scores are not finite."""
     lengths_N = np.array([len(sequence.output_tokens) for sequence in sequences], dtype=np.int64)
-    # The last token is never fed: it sampled nothing.
+    # The last token is not an input: nothing was sampled after it.
     fed = [np.concatenate([one.prompt_tokens, one.output_tokens[:-1]]) for one in sequences]
     scores = _Scores(model, sequences, lengths_N, temperature, head_dtype)
     with torch.inference_mode():
@@ -98,7 +100,7 @@ def score(
     temperature: float,
     head_dtype: torch.dtype,
 ) -> Prefill:
-    """As ``prefill``, from what another engine says the LM head saw of every sampled token, in the model's dtype."""
+    """Scores as ``prefill`` does, from another engine's LM head inputs of every sampled token, in the model's dtype."""
     lengths_N = np.array([len(sequence.output_tokens) for sequence in sequences], dtype=np.int64)
     scores = _Scores(model, sequences, lengths_N, temperature, head_dtype)
     with torch.inference_mode():
@@ -107,10 +109,11 @@ def score(
 
 
 def probe(model: Model) -> None:
-    """Raises ``Misconfigured`` where the policy cannot be prefilled as it would run by itself.
+    """Checks that packed sequences get the logits that the model gives each of them alone.
 
-    That is where it does more to logits than its LM head, for version 1 rules mean raw ones; and where it gives other
-    numbers for sequences that share what they begin with than for each alone.
+    Raises:
+        Misconfigured: the model changes logits after its LM head, which version 1 rules exclude, or its logits depend
+            on the other sequences of a pack.
     """
     check_attention(model.network)
     vocabulary = model.network.config.vocab_size
@@ -127,8 +130,8 @@ def probe(model: Model) -> None:
             ours_TV = ours_NV[torch.from_numpy(nodes_T[nodes_T >= 0]).to(device)]
             if not torch.allclose(ours_TV.float(), theirs_TV.float(), atol=2e-2, rtol=2e-2):
                 raise Misconfigured(
-                    "this model gives other logits than its LM head, or others in company than alone, which rules of "
-                    "version 1 do not cover"
+                    "unsupported model: its logits differ from its LM head's output, or change with batching; "
+                    "rules of version 1 need raw logits"
                 )
 
 
@@ -138,7 +141,7 @@ def _device(model: Model) -> torch.device:
 
 
 class _Scores:
-    """What is known of S sampled tokens, filled in pack by pack. Numbers: margin, gap, logprob, lead; see Prefill."""
+    """Scores of S sampled tokens, filled pack by pack; the four numbers are margin, gap, logprob and lead."""
 
     def __init__(
         self,
@@ -161,10 +164,10 @@ class _Scores:
         self.hidden_SH = torch.empty(total, self.head.weight.shape[1], dtype=torch.bfloat16)
 
     def add(self, part: Pack, hidden_NH: torch.Tensor) -> None:
-        """Scores the sampled tokens of a pack's sequences, ``hidden_NH`` what the LM head sees of its nodes."""
+        """Scores the sampled tokens of a pack's sequences; ``hidden_NH`` are the LM head inputs of its nodes."""
         places, nodes = self._sampled(part)
         self.hidden_SH[torch.from_numpy(places)] = hidden_NH[self._there(nodes)].to("cpu", torch.bfloat16)
-        # In order of the nodes they follow, so that those which follow the same one are scored from the same logits.
+        # Sorted by the node they follow: tokens after the same node are scored from the same logits.
         order = np.argsort(nodes, kind="stable")
         step = max(1, MAX_LOGITS[self.device.type] // self.head.weight.shape[0])
         for start in range(0, len(order), step):
@@ -174,21 +177,21 @@ class _Scores:
             self._score(places[chosen], logits_UV, self._there(row_R) if len(different_U) < len(chosen) else None)
 
     def add_rows(self, hidden_SH: torch.Tensor) -> None:
-        """Scores every sampled token, ``hidden_SH`` what the LM head saw before each."""
+        """Scores every sampled token; ``hidden_SH`` is the LM head input before each."""
         self.hidden_SH.copy_(hidden_SH)
         step = max(1, MAX_LOGITS[self.device.type] // self.head.weight.shape[0])
         for places in np.split(np.arange(len(hidden_SH)), range(step, len(hidden_SH), step)):
             self._score(places, _logits(self.head, hidden_SH[self._there(places)], self.head_dtype), None)
 
     def result(self) -> Prefill:
-        """What was found. Raises ``Unavailable`` where it is not finite."""
+        """Returns the scores; raises ``Unavailable`` if they are not finite."""
         if not np.isfinite(self.numbers_4S).all():
-            raise Unavailable("the policy gives logits that are not finite: abstain")
+            raise Unavailable("the policy's logits are not finite: the juror abstains")
         margins_S, gaps_S, logprobs_S, leads_S = self.numbers_4S
         return Prefill(self.lengths, margins_S, gaps_S, logprobs_S, self.chosen_S, leads_S, self.hidden_SH)
 
     def _sampled(self, part: Pack) -> tuple[I64, I64]:
-        """Which sampled tokens (Q,) a pack's sequences have, and the node that each of them follows."""
+        """Indices (Q,) of the sampled tokens of a pack's sequences, and the node that each follows."""
         places, nodes = [], []
         for member, nodes_T in zip(part.members_S.tolist(), part.nodes_ST, strict=True):
             length, last = self.lengths[member], self.prompts[member] - 1
@@ -200,7 +203,7 @@ class _Scores:
         return torch.from_numpy(array).to(self.device)
 
     def _score(self, places_R: I64, logits_UV: torch.Tensor, row_R: torch.Tensor | None) -> None:
-        """``row_R`` says which of the logits each token was chosen from, where it is not one each."""
+        """Scores one block; ``row_R`` maps each token to its row of logits, None if row i belongs to token i."""
         tokens_R = self._there(self.tokens_S[places_R])
         scale = self.temperature or 1.0
         logprobs_UV = (logits_UV / scale).log_softmax(-1)
@@ -227,8 +230,3 @@ def _logits(head: Any, hidden_RH: torch.Tensor, head_dtype: torch.dtype) -> torc
         bias = None if getattr(head, "bias", None) is None else head.bias.to(head_dtype)
         logits = torch.nn.functional.linear(hidden_RH.to(head_dtype), head.weight.to(head_dtype), bias)
     return logits.float()
-
-
-# MAX_TOKENS: nodes a forward pass takes; beyond that its activations leave a processor's cache.
-# MAX_LOGITS: fp32 numbers scored at once, 1 MiB on a processor, 512 MiB on an accelerator; scoring holds about three
-# times as much.

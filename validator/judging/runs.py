@@ -1,4 +1,4 @@
-"""What a validator needs to know of a run: its rules, its environment and its weights."""
+"""Runs as a validator needs them: rules, environment and weights."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from validator.judging.registry import require_known
 from validator.judging.weights import Weights
 
 RETRY_SECONDS = 0.5
-"""Pause after a question to the coordinator that failed."""
+"""Pause after a failed request to the coordinator."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgingContext:
-    """What judging rests on: rules with the hash that stands on chain, the environment they name, weights."""
+    """Rules whose hash is on chain, the environment they name, and the weights."""
 
     rules: Rules
     environment: Environment
@@ -42,10 +42,12 @@ def learn_context(
     sources: tuple[str, ...],
     device: str,
 ) -> JudgingContext:
-    """Learns the context of ``run`` from the coordinator; ``sources`` win over the relays it names.
+    """Fetches the rules of ``run`` from the coordinator; ``sources`` take precedence over the relays it names.
 
-    Raises ``Unavailable``; ``Rejected`` for rules of another hash; ``Misconfigured`` for an environment this version
-    does not know.
+    Raises:
+        Unavailable: the coordinator does not answer.
+        Rejected: the rules have another hash than ``rules_hash``.
+        Misconfigured: this version lacks the environment or a check that the rules name.
     """
     rules = decode_rules(client.rules(rules_hash), rules_hash)
     require_known(rules.thresholds)
@@ -57,7 +59,7 @@ def learn_context(
 
 @dataclass(frozen=True, slots=True)
 class RunContext(JudgingContext):
-    """A run under its rules; ``rules_hash`` is what stands on chain, ``max_units`` the most it pays for a job."""
+    """A run under its rules; ``rules_hash`` is the one on chain, ``max_units`` the most it pays for a job."""
 
     chain_id: int
     rounds_address: str
@@ -68,7 +70,7 @@ class RunContext(JudgingContext):
 
 
 class Runs:
-    """The runs met so far; each is learnt once. ``sources`` wins over the relays that the coordinator names."""
+    """The runs seen so far; each is fetched once. ``sources`` take precedence over the coordinator's relays."""
 
     def __init__(
         self,
@@ -79,7 +81,7 @@ class Runs:
         device: str = "cpu",
         announce: Callable[[RunContext, int, bytes], None] | None = None,
     ) -> None:
-        """``announce`` is told of the newest version of a run where others than this process will need its weights."""
+        """``announce`` is called with the newest version of a run if other processes need its weights."""
         self._announce = announce
         self._client, self._deployment, self._directory = client, deployment, directory
         self._sources, self._device = sources, device
@@ -87,27 +89,23 @@ class Runs:
         self._known: dict[tuple[int, bytes], RunContext] = {}
 
     def context(self, run: int, terms: RunTerms) -> RunContext:
-        """Returns what is known of ``run`` under ``terms``, asking the coordinator the first time.
-
-        Raises ``Unavailable``; ``Rejected`` for rules that are not those on chain; ``Misconfigured`` for an environment
-        this version does not know.
-        """
+        """Returns ``run`` under ``terms``, fetched from the coordinator the first time; raises as ``learn_context``."""
         known = self._known.get((run, terms.rules_hash))
         if known is None:
             if time.monotonic() < self._again_at:
-                raise Unavailable(f"run {run} is not known yet")
+                raise Unavailable(f"the rules of run {run} have not been fetched yet")
             self._again_at = time.monotonic() + RETRY_SECONDS
             known = self._known[run, terms.rules_hash] = self._learn(run, terms)
         return known
 
     @property
     def loaded_version(self) -> int | None:
-        """The newest version in any network."""
+        """The newest version loaded for any run."""
         versions = [known.weights.loaded for known in self._known.values() if known.weights.loaded is not None]
         return max(versions, default=None)
 
     def prefetch(self, manifest_roots: Mapping[tuple[int, int], bytes]) -> None:
-        """Starts fetching the newest version of each run that is known, so that it is there before its first round."""
+        """Starts fetching the newest version of each run, so that it is there before its first round."""
         for (run, _), known in self._known.items():
             newest = max(version for of_run, version in manifest_roots if of_run == run)
             if self._announce is not None:
@@ -116,7 +114,7 @@ class Runs:
                 known.weights.prepare(newest, manifest_roots[run, newest])
 
     def close(self) -> None:
-        """Ends every fetch of weights."""
+        """Ends the fetches of weights."""
         for known in self._known.values():
             known.weights.close()
 
@@ -140,6 +138,6 @@ class Runs:
 
 
 def _named_sources(client: CoordinatorClient, run: int) -> tuple[str, ...]:
-    """The relays; the origin only where there are none, since it has to serve the relays."""
+    """Relays of a run; its origin only if there are none, since it has to serve the relays."""
     described = client.run(run)
     return tuple(described.sources) or ((described.origin,) if described.origin else ())

@@ -1,8 +1,8 @@
-"""How much a job's choices speak for a noisier engine than an honest one. PURE.
+"""Likelihood ratio of a job's choices: an engine noisier than an honest one, over an honest one. PURE.
 
-An honest engine differs from the verifier by small numerical noise on every score. A choice that led by a gap g is
-carried over to another token with probability Phi(-g / sigma); one that was carried over fell short by a margin m. The
-alternative has ``ratio`` times the noise, and now and then an outlier of any size.
+An honest engine differs from the verifier by small numerical noise on every score. A choice that leads by a gap g flips
+to another token with probability Phi(-g / sigma); a flipped token is behind by a margin m. The alternative has
+``ratio`` times the noise, and occasional outliers of any size.
 
 Axes: S sampled tokens.
 """
@@ -20,7 +20,7 @@ F64 = NDArray[np.float64]
 
 
 def log_likelihood_ratios(margins_S: F32, gaps_S: F32, sequential: Sequential) -> F64:
-    """Returns log p1/p0 of each token's choice, in nats; ``margins_S`` is 0 where the token is the seeded choice."""
+    """Returns log p1/p0 of each token's choice, in nats; ``margins_S`` is 0 if the token is the seeded choice."""
     flipped_S = margins_S > 0
     distance_S = np.where(flipped_S, margins_S, gaps_S).astype(np.float64)
     honest_S = _carried(distance_S, sequential.sigma, sequential.floor)
@@ -30,6 +30,6 @@ def log_likelihood_ratios(margins_S: F32, gaps_S: F32, sequential: Sequential) -
 
 
 def _carried(distance_S: F64, sigma: float, least: float) -> F64:
-    """Probability that noise carries a choice over ``distance_S``; at most a half, as sigma is never infinite."""
+    """Probability that noise flips a choice over ``distance_S``; at most a half, as sigma is finite."""
     normal: F64 = torch.special.ndtr(torch.from_numpy(-distance_S / sigma)).numpy()
     return np.maximum(normal, least)

@@ -1,4 +1,4 @@
-"""From findings to a reason for each job, and from reasons to a vote. PURE."""
+"""Reasons from findings, and votes from reasons. PURE."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def with_finding(evidence: JobEvidence, finding: Finding) -> JobEvidence:
 
 
 def vote_of(reasons: Mapping[int, Reason], evidence_root: bytes, appeal: bool = False) -> Vote:
-    """Returns the vote that says ``reasons`` (by job); an abstention as soon as one job could not be judged.
+    """Returns the vote for ``reasons`` (by job), or an abstention if one job could not be judged.
 
-    On appeal an artifact that cannot be fetched says nothing about the verdict appealed against: nothing is decided.
+    On appeal an artifact that cannot be fetched proves nothing about the appealed verdict, so it makes an abstention.
     """
     unjudged = (Reason.ABSTAIN, Reason.UNAVAILABLE) if appeal else (Reason.ABSTAIN,)
     if any(reason in unjudged for reason in reasons.values()):

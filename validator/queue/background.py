@@ -1,10 +1,10 @@
-"""Celery: validators' judging, spread over the owner's GPUs and machines. The task's body is one line.
+"""Celery workers that judge on the owner's other GPUs and machines. The task's body is one line.
 
     daemon ──order──> Redis ──> one worker a GPU, pool "solo": fetches, judges ──answer──> Redis ──> daemon, which votes
 
-Orders are acknowledged when they are taken, and Celery keeps no results: which orders were lost the daemon alone
-decides, by leases (``validator.queue.exchange``). Redis may forget everything at any moment. JSON only: a pickle from a
-queue would run whatever somebody put there.
+Orders are acknowledged when taken, and Celery keeps no results: the daemon alone detects lost orders, by leases
+(``validator.queue.exchange``). Redis may lose everything at any moment. Only JSON is accepted, since a pickle from the
+queue could run arbitrary code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from validator.queue.exchange import ANSWERING_SECONDS, QUEUE
 log = structlog.get_logger()
 
 EXPIRE_SECONDS = 600.0
-"""An order that nobody took for so long is dropped unread; the daemon orders anew what it still wants."""
+"""Age at which an order in the queue is dropped; the daemon repeats those it still needs."""
 
 celery = Celery("assize-validator")
 celery.conf.update(
@@ -46,17 +46,17 @@ celery.conf.update(
 )
 
 _checker: list[Checker] = []
-"""The one of this process, once ``work`` has it; Celery's tasks are found by name and take no objects."""
+"""This process's checker, set by ``work``; Celery finds tasks by name and cannot pass them objects."""
 
 
 @celery.task(name="check")  # type: ignore[untyped-decorator]
 def check(order: str) -> None:
-    """Judges a few jobs and leaves an answer for each."""
+    """Judges the jobs of one order and stores their answers."""
     _checker[0].take(order)
 
 
 def sender(queue_url: str) -> Callable[[str], None]:
-    """Returns what a daemon puts orders into the queue with."""
+    """Returns the function with which a daemon queues orders."""
     _configure(queue_url)
 
     def send(order: str) -> None:
@@ -69,7 +69,7 @@ def sender(queue_url: str) -> Callable[[str], None]:
 
 
 def work(queue_url: str, checker: Checker) -> int:
-    """Takes orders until told to stop; finishes the one under way. Returns the exit code."""
+    """Takes orders until stopped, finishing the current one; returns the exit code."""
     _configure(queue_url)
     _checker[:] = [checker]
     worker_ready.connect(lambda **_: log.info("started", pid=os.getpid()), weak=False)

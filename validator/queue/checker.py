@@ -1,6 +1,6 @@
-"""What a background worker does with an order: it holds the jobs' leases, fetches all it needs, judges, answers.
+"""The background worker's side of an order: leases the jobs, fetches artifacts and weights, judges, answers.
 
-Like the daemon in whose place it judges, it blames nobody for what breaks here: such jobs are answered for as failed.
+Failures of the worker itself never count against a node: such jobs are answered as failed.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from validator.queue.exchange import Exchange
 from validator.queue.orders import Answer, Kind, Order, decode_order
 
 WEIGHTS_SECONDS = 120.0
-"""How long an order waits for its weights before it is put off."""
+"""Time that an order waits for its weights before it is answered as later."""
 PREFETCH_SECONDS = 2.0
 
 log = structlog.get_logger()
 
 
 class Checker:
-    """One background worker's share of the judging. ``take`` is called by one thread at a time."""
+    """Judges orders in a background worker. ``take`` is called by one thread at a time."""
 
     def __init__(
         self,
@@ -54,11 +54,11 @@ class Checker:
         self._prefetching = threading.Thread(target=self._prefetch, name="prefetch", daemon=True)
 
     def start(self) -> None:
-        """Begins to fetch the weights that are announced."""
+        """Starts fetching announced weights."""
         self._prefetching.start()
 
     def take(self, text: str) -> None:
-        """Judges those jobs of an order that nobody else is at, and leaves an answer for each."""
+        """Judges the jobs of an order that no other worker has leased, and stores their answers."""
         order = decode_order(text)
         taken = set(self._exchange.lease(order.keys))
         claims = [claim for claim in order.claims if order.key(claim) in taken]
@@ -71,7 +71,7 @@ class Checker:
         )
 
     def answers(self, order: Order, claims: Sequence[Claim]) -> list[Answer]:
-        """Returns what comes of each claim."""
+        """Returns an answer for each claim."""
         try:
             return self._judge(order, claims)
         except Unavailable as error:
@@ -82,7 +82,7 @@ class Checker:
             return [Answer(Kind.FAILED, repr(error))] * len(claims)
 
     def close(self) -> None:
-        """Ends every fetch."""
+        """Ends the fetches and closes the connections."""
         self._over.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
         for context in self._known.values():
@@ -117,7 +117,7 @@ class Checker:
             return self._known[key]
 
     def _policy(self, order: Order, context: JudgingContext) -> PolicyVersion:
-        """Returns the policy once its weights have come; raises ``Unavailable`` where they do not."""
+        """Returns the policy once its weights have arrived; raises ``Unavailable`` after ``WEIGHTS_SECONDS``."""
         give_up = time.monotonic() + WEIGHTS_SECONDS
         while not self._prepare(order, context):
             if time.monotonic() > give_up:
@@ -130,10 +130,10 @@ class Checker:
             return context.weights.prepare(order.version, order.manifest_root)
 
     def _prefetch(self) -> None:
-        """Fetches what is announced, so that an order need not wait for it."""
+        """Fetches announced weights, so that orders need not wait for them."""
         while not self._over.wait(PREFETCH_SECONDS):
             try:
                 for order in map(decode_order, self._exchange.announced()):
                     self._prepare(order, self._context(order))
-            except Exception as error:  # an order that needs them says so where somebody looks
+            except Exception as error:  # an order that needs them reports the problem
                 log.debug("not_prefetched", error=str(error))

@@ -1,11 +1,11 @@
-"""Where orders and answers meet: a few keys in the owner's Redis, which may forget them at any moment.
+"""Orders and answers in the owner's Redis, which may lose them at any moment.
 
-    assize:validator:answer:KEY    what came of a job, for an hour
-    assize:validator:lease:KEY     somebody is at this job now; a worker that is killed stops renewing its lease
-    assize:validator:newest:RUN    the newest version of a run, so that weights are there before they are needed
+    assize:validator:answer:KEY    answer for a job, kept for an hour
+    assize:validator:lease:KEY     a worker is judging this job; a killed worker stops renewing its lease
+    assize:validator:newest:RUN    newest version of a run, so that weights are fetched before they are needed
     assize-validator               the queue itself (Celery's list)
 
-What is in here is believed by the daemon that votes on it: a Redis of the owner's own, behind a password.
+The daemon votes on what it finds here: the Redis must be the owner's own, behind a password.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from protocol.errors import Misconfigured, Unavailable
 QUEUE = "assize-validator"
 ANSWER_SECONDS, NEWEST_SECONDS = 3600, 120
 LEASE_SECONDS = 15.0
-"""How long after its last breath a worker's jobs are given to another."""
+"""Time after a worker's last renewal until its jobs go to another."""
 ANSWERING_SECONDS = 2.0
-"""A Redis that takes longer is as good as none: votes have deadlines."""
+"""Timeout of each request to Redis, since votes have deadlines."""
 _PREFIX = "assize:validator"
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What there is at one moment: answers by key, keys somebody is at, and how many orders wait in the queue."""
+    """Snapshot of answers by key, leased keys, and the number of orders in the queue."""
 
     answers: Mapping[str, bytes]
     leased: frozenset[str]
@@ -39,7 +39,7 @@ class Look:
 
 
 class Exchange:
-    """The keys drawn above. Every method raises ``Unavailable`` where Redis does not answer. Threads may share it."""
+    """The keys drawn above. Thread-safe; every method raises ``Unavailable`` if Redis does not answer."""
 
     def __init__(self, url: str, queue: str = QUEUE) -> None:
         try:
@@ -47,16 +47,16 @@ class Exchange:
                 url, socket_timeout=ANSWERING_SECONDS, socket_connect_timeout=ANSWERING_SECONDS
             )
         except ValueError as error:
-            raise Misconfigured(f"queue_url {url!r} cannot be used: {error}") from error
+            raise Misconfigured(f"invalid queue_url {url!r}: {error}") from error
         self._queue = queue
 
     def check(self) -> None:
-        """Asks whether Redis is there."""
+        """Checks that Redis answers."""
         with _answering():
             self._redis.ping()
 
     def look(self, keys: Sequence[str]) -> Look:
-        """Returns what there is of ``keys``, all of one moment."""
+        """Returns a snapshot of ``keys``."""
         with _answering():
             pipeline = self._redis.pipeline()
             pipeline.mget([_answer(key) for key in keys])
@@ -67,12 +67,12 @@ class Exchange:
         return Look(found, frozenset(key for key, held in zip(keys, leases, strict=True) if held is not None), queued)
 
     def forget(self, keys: Sequence[str]) -> None:
-        """Drops answers, so that the jobs can be ordered again."""
+        """Deletes answers, so that the jobs can be ordered again."""
         with _answering():
             self._redis.delete(*map(_answer, keys))
 
     def lease(self, keys: Sequence[str]) -> list[str]:
-        """Takes the leases of those ``keys`` that nobody is at and that have no answer; returns which."""
+        """Takes the leases of those ``keys`` that have neither a lease nor an answer; returns them."""
         with _answering():
             taken = [key for key in keys if self._redis.set(_lease(key), 1, nx=True, px=int(LEASE_SECONDS * 1000))]
             if not taken:
@@ -85,7 +85,7 @@ class Exchange:
 
     @contextmanager
     def renewing(self, keys: Sequence[str]) -> Iterator[None]:
-        """Keeps leases alive for as long as the block lasts, from a thread of its own."""
+        """Renews leases from a thread of its own for the duration of the block."""
         over = threading.Event()
         thread = threading.Thread(target=self._renew, args=(keys, over), name="leases", daemon=True)
         thread.start()
@@ -96,7 +96,7 @@ class Exchange:
             thread.join()
 
     def answer(self, answers: Mapping[str, bytes]) -> None:
-        """Leaves answers and gives up their leases, at one moment."""
+        """Stores answers and releases their leases in one transaction."""
         with _answering():
             pipeline = self._redis.pipeline()
             for key, data in answers.items():
@@ -105,12 +105,12 @@ class Exchange:
             pipeline.execute()
 
     def announce(self, run: int, order: str) -> None:
-        """Says which version of ``run`` will be needed soon."""
+        """Announces the version of ``run`` that will be needed soon."""
         with _answering():
             self._redis.set(f"{_PREFIX}:newest:{run}", order, ex=NEWEST_SECONDS)
 
     def announced(self) -> list[str]:
-        """Returns the newest version of each run, as it was announced."""
+        """Returns the announced orders, one per run."""
         with _answering():
             names = sorted(self._redis.scan_iter(f"{_PREFIX}:newest:*"))
             return [order.decode() for order in self._redis.mget(names) if isinstance(order, bytes)] if names else []
@@ -128,7 +128,7 @@ class Exchange:
                         pipeline.set(_lease(key), 1, px=int(LEASE_SECONDS * 1000))
                     pipeline.execute()
             except Unavailable:
-                continue  # a lease that runs out costs work done twice, nothing else
+                continue  # an expired lease only costs duplicate work
 
 
 def _answer(key: str) -> str:

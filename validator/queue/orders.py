@@ -1,14 +1,14 @@
-"""What passes between a validator's daemon and its background workers. PURE.
+"""Messages between a validator's daemon and its background workers. PURE.
 
     order     {"run":…,"version":…,"manifest_root":…,"rules_hash":…,"chain_id":…,"market":…,"trainer":…,"claims":[…]}
               a few jobs of one policy version; bytes in hex; the worker fetches rules, weights and artifacts itself
     answer    judged:{…}   the job's part of the evidence, as in ``protocol.wire.evidence``
-              silent:      where the artifact should lie nothing answers: asked again, until whoever waits gives up
-              later:…      rules or weights could not be had: no fault of the job, and tried again
-              failed:…     judging broke: counted, and held against nobody
+              silent:      the artifact's store does not answer: asked again, until the daemon stops waiting
+              later:…      rules or weights could not be fetched: tried again
+              failed:…     judging failed: counted, and never blamed on the node
 
-An answer lies under the key of its job, whoever ordered it and in whichever company: a daemon that starts again finds
-what was ordered before.
+An answer is stored under its job's key, independent of the order: a restarted daemon finds the answers to earlier
+orders.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from validator.judging.claims import Claim
 
 
 class Order(BaseModel):
-    """Jobs to judge, or with no claims: weights that will soon be needed."""
+    """Jobs to judge; an order without claims announces weights that will be needed soon."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="hex", val_json_bytes="hex")
 
@@ -39,17 +39,17 @@ class Order(BaseModel):
     claims: tuple[Claim, ...] = ()
 
     def key(self, claim: Claim) -> str:
-        """The name of one job's answer: of all that decides what the answer is."""
+        """Returns the key of one job's answer, a hash of everything that determines it."""
         return keccak((self.model_dump_json(exclude={"claims"}) + repr(claim)).encode())[:16].hex()
 
     @property
     def keys(self) -> list[str]:
-        """The names of its jobs' answers."""
+        """Keys of the answers to its jobs."""
         return [self.key(claim) for claim in self.claims]
 
 
 class Kind(StrEnum):
-    """How an answer ends."""
+    """Outcome of one ordered job."""
 
     JUDGED = "judged"
     SILENT = "silent"
@@ -59,32 +59,32 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of one job: ``evidence`` where it was judged, else ``detail`` says why not."""
+    """Answer for one job: ``evidence`` if it was judged, otherwise ``detail`` says why not."""
 
     kind: Kind
     detail: str = ""
     evidence: JobEvidence | None = None
 
     def encode(self) -> bytes:
-        """Returns the bytes drawn above: a word of the kind, a colon, the rest."""
+        """Returns the bytes drawn above: kind, colon, rest."""
         rest = self.detail.encode() if self.evidence is None else encode_job(self.evidence)
         return self.kind.encode() + b":" + rest
 
     @classmethod
     def decode(cls, data: bytes) -> Answer:
-        """Reads an answer; raises ``Rejected`` for anything else."""
+        """Reads an answer; raises ``Rejected`` for invalid bytes."""
         kind, _, rest = data.partition(b":")
         if kind == Kind.JUDGED.encode():
             return cls(Kind.JUDGED, evidence=decode_job(rest))
         try:
             return cls(Kind(kind.decode()), rest.decode())
         except ValueError as error:
-            raise Rejected("the queue holds an answer of no known kind") from error
+            raise Rejected(f"invalid answer in the queue: unknown kind {kind[:16]!r}") from error
 
 
 def decode_order(text: str) -> Order:
-    """Reads an order; raises ``Rejected`` with what is wrong."""
+    """Reads an order; raises ``Rejected`` for an invalid one."""
     try:
         return Order.model_validate_json(text)
     except ValidationError as error:
-        raise Rejected(f"the queue holds an order that is none: {error.errors()[0]['msg']}") from error
+        raise Rejected(f"invalid order in the queue: {error.errors()[0]['msg']}") from error

@@ -1,11 +1,11 @@
-"""The desk of a validator whose judging is done by background workers: it orders, collects, and orders again.
+"""The judge with a queue: orders judgements from background workers, collects them, and repeats lost orders.
 
     job   ── order ──> queued ── a worker takes it ──> leased ──> answered
-                         └─ the queue is empty: Redis forgot ─┐   ├─ the lease ran out: the worker was killed
-                                    ordered again <───────────┴───┴─ silent, later, failed
+                         └─ the queue is empty: Redis lost it ─┐  ├─ the lease expired: the worker was killed
+                                    ordered again <────────────┴──┴─ silent, later, failed
 
-Whatever is lost, here or in Redis, is ordered again; what comes too late is not waited for, and the juror abstains. The
-order of things lost is told from Redis alone, so a daemon that starts again goes on where it was.
+Whatever is lost, here or in Redis, is ordered again; the juror abstains if answers come too late. Lost orders are
+detected from Redis alone, so a restarted daemon continues where it was.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from validator.queue.orders import Answer, Kind, Order
 from validator.rounds import FollowedRound
 
 JOBS_PER_ORDER = 4
-"""Enough for a prefill worth its while, few enough to spread."""
+"""Enough jobs for an efficient prefill, few enough to spread over workers."""
 GRACE_SECONDS = 2.0
-"""How long an order may be neither queued nor taken before it counts as lost, and how long a silent store rests."""
+"""Time after which an order that is neither queued nor leased counts as lost, and a silent store is asked again."""
 WORKERS_LOST = 5
-"""So many workers lost at one job, and judging it counts as impossible."""
+"""Workers lost at one job after which its round counts as impossible to judge."""
 RETRY_SECONDS = 1.0
 ANNOUNCE_SECONDS = 10.0
 
@@ -39,7 +39,7 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class _Ordered:
-    """What became of one job: when it may be ordered again (monotonic seconds), and what was last seen of it."""
+    """State of one ordered job; ``again_at`` is when it may be ordered again (monotonic seconds)."""
 
     round: int
     again_at: float
@@ -51,7 +51,7 @@ class _Ordered:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A job that waits for its judgement."""
+    """A job without a judgement."""
 
     round_: JudgedRound
     order: Order
@@ -59,7 +59,7 @@ class _Job:
 
 
 class QueuedJudge:
-    """Spreads the judging over whoever takes orders. ``send`` puts one into the queue, or raises ``Unavailable``."""
+    """Spreads judging over background workers. ``send`` queues one order, or raises ``Unavailable``."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class QueuedJudge:
         self._down_until, self._problem = 0.0, ""
 
     def work(self, rounds: Sequence[JudgedRound]) -> bool:
-        """Collects answers, and orders what is not ordered or was lost; returns whether an answer came."""
+        """Collects answers and orders jobs that are new or were lost; returns whether an answer came."""
         jobs = {key: job for round_ in rounds if not round_.progress.impossible for key, job in _jobs(round_)}
         if not jobs or self._clock() < self._down_until:
             return False
@@ -95,12 +95,12 @@ class QueuedJudge:
         return all(key in self._ordered and self._ordered[key].silent for key, _ in _jobs(round_))
 
     def keep(self, rounds: Sequence[FollowedRound]) -> None:
-        """Forgets every round but these."""
+        """Forgets the orders of other rounds."""
         kept = {followed.judged_round for followed in rounds}
         self._ordered = {key: ordered for key, ordered in self._ordered.items() if ordered.round in kept}
 
     def close(self) -> None:
-        """Closes the connection to the queue; orders stay in it."""
+        """Closes the connection to the queue; orders remain in it."""
         self._exchange.close()
 
     def announce(self, context: RunContext, version: int, manifest_root: bytes) -> None:
@@ -136,7 +136,7 @@ class QueuedJudge:
             self._exchange.forget(unjudged)
 
     def _due(self, key: str, job: _Job, look: Look) -> bool:
-        """Whether to order a job that has no answer: never ordered, lost, or to be tried again."""
+        """Whether to order a job without an answer: it is new, was lost, or is to be tried again."""
         ordered = self._ordered.get(key)
         if key in look.leased:
             self._ordered.setdefault(key, _Ordered(job.claim.round, 0.0)).running = True
@@ -149,7 +149,7 @@ class QueuedJudge:
         return self._clock() >= ordered.again_at and (ordered.answered or look.queued == 0)
 
     def _lose(self, ordered: _Ordered, job: _Job) -> None:
-        """Counts workers that died at a job: one that kills every worker must not be tried for ever."""
+        """Counts workers that died at a job, so that a job that kills workers is not repeated forever."""
         ordered.losses += 1
         log.warning("worker_lost", round=job.claim.round, job=job.claim.job, losses=ordered.losses)
         if ordered.losses >= WORKERS_LOST:
@@ -170,7 +170,7 @@ class QueuedJudge:
                     self._ordered[key] = replace(before, again_at=again_at, running=False, answered=False)
 
     def _rest(self, error: Unavailable) -> None:
-        """Leaves Redis alone for a moment, and says so once."""
+        """Pauses requests to Redis, and logs each problem once."""
         self._down_until = self._clock() + RETRY_SECONDS
         if str(error) != self._problem:
             log.warning("queue_not_there", error=str(error))
@@ -178,7 +178,7 @@ class QueuedJudge:
 
 
 def _jobs(round_: JudgedRound) -> Iterator[tuple[str, _Job]]:
-    """The round_'s jobs that are not judged yet, by the keys of their answers."""
+    """The round's jobs without a judgement, by the keys of their answers."""
     order = _order(round_.context, round_.followed.policy_version, round_.manifest_root, ())
     for claim in round_.waiting:
         yield order.key(claim), _Job(round_, order, claim)
@@ -198,7 +198,7 @@ def _order(context: RunContext, version: int, manifest_root: bytes, claims: tupl
 
 
 def _read(job: _Job, data: bytes) -> Answer:
-    """Reads an answer; one that is none, or another job's, is a failure to judge this one."""
+    """Reads an answer; an invalid one, or one of another job, counts as a failure to judge."""
     try:
         answer = Answer.decode(data)
     except Rejected as error:

@@ -1,8 +1,7 @@
-"""The bundles that revealed votes name: fetched in the background, verified, and what they say kept on disk.
+"""Bundles named by revealed votes: fetched in the background and verified; their ratios are kept on disk.
 
-What a bundle says is keyed by round, beacon, juror and root: a reorganised round is another round, and after a restart
-nothing is fetched again. Whatever is wrong with a bundle, it only counts as one that is not there: asked for again for
-a while, and then for nothing.
+Ratios are keyed by round, beacon, juror and root: a reorganised round is another round, and after a restart nothing is
+fetched again. An invalid bundle is treated as a missing one: asked for repeatedly, then given up.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ PARALLEL_FETCHES = 4
 LONGEST_PAUSE_SECONDS = 10.0
 
 WAIT_SECONDS = 30.0
-"""How long a vote may wait for a bundle, from when it was first asked for. Jurors publish before they are paid."""
+"""Longest that a vote waits for a bundle, from the first attempt. Jurors publish before they are paid."""
 
 GIVE_UP_SECONDS = 600.0
-"""How long it is asked for at all; what comes after a vote counts from the next one on."""
+"""Time after which a bundle is given up. One that arrives after a vote counts from the next vote on."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS bundles (
@@ -41,7 +40,7 @@ CREATE TABLE IF NOT EXISTS bundles (
 log = structlog.get_logger()
 
 Key = tuple[str, bytes, int, bytes]
-"""Round, beacon, juror, root, as in the table. A juror that names another's bundle has none."""
+"""Round, beacon, juror and root, as in the table. Another juror's bundle does not count for the juror naming it."""
 
 
 @dataclass(slots=True)
@@ -52,11 +51,11 @@ class _BundleFetch(RetriedFetch[Bundle]):
 
 
 class Bundles:
-    """Used from one thread; fetches run in their own.
+    """Ratios of bundles. Used from one thread; fetches run in threads of their own.
 
     Args:
-        fetch: returns the envelope kept under a root, unverified; raises ``AssizeError`` where it cannot be had.
-        directory: where what was learnt is kept.
+        fetch: returns the unverified envelope of a root; raises ``AssizeError`` if it cannot be fetched.
+        directory: holds the database of ratios.
     """
 
     def __init__(
@@ -77,10 +76,10 @@ class Bundles:
             self._db.execute("PRAGMA journal_mode=WAL")
             self._db.execute(_SCHEMA)
         except (OSError, sqlite3.Error) as error:
-            raise Misconfigured(f"what was learnt of settled rounds cannot be kept in {directory}: {error}") from error
+            raise Misconfigured(f"cannot write the evidence of settled rounds to {directory}: {error}") from error
 
     def look(self, settled: SettledRound, named: NamedBundle) -> Bundle | None:
-        """Returns what the bundle says, starting a fetch where none is under way; None while it is not there."""
+        """Returns the bundle's ratios, or None while they are not there; starts the fetch if needed."""
         key = _key(settled, named)
         if key not in self._had and key not in self._fetches and (kept := self._kept(key)) is not None:
             self._had[key] = kept
@@ -89,22 +88,22 @@ class Bundles:
         return self._had.get(key)
 
     def awaited(self, settled: SettledRound, named: NamedBundle) -> bool:
-        """Whether a vote should still wait for this bundle."""
+        """Returns whether a vote should still wait for this bundle."""
         fetch = self._fetches.get(_key(settled, named))
         return fetch is None or self._clock() - fetch.since < WAIT_SECONDS
 
     def given_up(self, settled: SettledRound, named: NamedBundle) -> bool:
-        """Whether it is not asked for any more."""
+        """Returns whether the bundle was given up."""
         fetch = self._fetches.get(_key(settled, named))
         return fetch is not None and fetch.given_up
 
     def forget(self, settled: SettledRound) -> None:
-        """Lets go of a round's bundles; what they said stays on disk."""
+        """Drops a round's ratios from memory; they stay on disk."""
         for named in settled.bundles:
             self._had.pop(_key(settled, named), None)
 
     def close(self) -> None:
-        """Ends what is under way."""
+        """Ends the fetches and closes the database."""
         self._pool.shutdown(wait=False, cancel_futures=True)
         self._db.close()
 
@@ -125,19 +124,19 @@ class Bundles:
             fetch.retry(now, LONGEST_PAUSE_SECONDS, lambda: self._pool.submit(self._learn, settled, named))
 
     def _learn(self, settled: SettledRound, named: NamedBundle) -> Bundle:
-        """What the bundle says; ``Rejected`` where it is not the one that the vote named, or of another round."""
+        """Fetches one bundle; raises ``Rejected`` if it is not the named one, or of another round."""
         try:
             signed = parse_signed(self._fetch(named.root), named.root)
             signed.verify(named.key)
         except AssizeError:
             raise
-        except Exception as error:  # whatever a stranger's bytes do to a parser, they end no daemon
+        except Exception as error:  # untrusted bytes may break a parser, but must not end the daemon
             raise Unavailable(f"the bundle cannot be read: {error!r}") from error
         of = signed.evidence
         stated = (of.chain_id, of.rounds.lower(), of.run, of.round, of.attempt, of.juror, of.rules_hash)
         place = (self._chain_id, self._rounds.lower(), settled.run, settled.round, settled.attempt)
         if stated != (*place, named.juror, settled.rules_hash):
-            raise Rejected(f"the bundle is of round {of.round}, attempt {of.attempt}, juror {of.juror}")
+            raise Rejected(f"the bundle names round {of.round}, attempt {of.attempt}, juror {of.juror}")
         return {
             job.job: ratios_of(job.measurements)
             for job in of.jobs
@@ -148,7 +147,7 @@ class Bundles:
         query = "SELECT jobs FROM bundles WHERE round = ? AND beacon = ? AND juror = ? AND root = ?"
         try:
             row = self._db.execute(query, key).fetchone()
-        except sqlite3.Error as error:  # then it is fetched
+        except sqlite3.Error as error:  # the bundle is fetched again instead
             log.warning("history_not_read", error=str(error))
             return None
         return None if row is None else {int(job): Ratios(*ratios) for job, ratios in json.loads(row[0]).items()}
@@ -157,7 +156,7 @@ class Bundles:
         jobs = json.dumps({job: astuple(ratios) for job, ratios in bundle.items()})
         try:
             self._db.execute("INSERT OR IGNORE INTO bundles VALUES (?, ?, ?, ?, ?)", (*key, jobs))
-        except sqlite3.Error as error:  # it is still in memory; after a restart it is fetched again
+        except sqlite3.Error as error:  # the ratios stay in memory, and are fetched again after a restart
             log.warning("history_not_kept", error=str(error))
 
 

@@ -1,13 +1,13 @@
-"""A node's record: what its settled jobs say of it together, for cheats too slight to show in one. PURE.
+"""Records: evidence accumulated over a node's settled jobs, for cheats too small to detect in one job. PURE.
 
-    job      of each juror's bundle three numbers, x = log p1/p0 in nats; of each the median over the committee
-    test     s = max(0, s + x), job after job: a CUSUM, in which honest work before a cheat is no credit to it
-    verdict  where s reaches ``Sequential.bound`` as a round opens, the node's jobs in that round are fraud
+    job      three numbers from each juror's bundle, x = log p1/p0 in nats; the committee's median of each counts
+    test     s = max(0, s + x), job after job: a CUSUM, in which earlier honest work does not offset a cheat
+    verdict  if s has reached ``Sequential.bound`` when a round opens, the node's jobs in that round are fraud
 
-The tests: a noisier engine than an honest one; flips that go to the likelier token (a lower temperature); flips that go
-to the less likely one (a higher temperature, answers chosen for their reward). As long as an honest job has
-E[exp x] <= 1 in each, a test started at any one job reaches h with probability exp(-h) at most, so that all three,
-started at any of ``horizon_jobs``, condemn an honest node with probability ``false_alarm`` at most.
+The tests detect an engine noisier than an honest one; flips toward the likelier token (a lower temperature); and flips
+toward the less likely token (a higher temperature, or answers chosen for their reward). If an honest job has
+E[exp x] <= 1 in each test, a test started at a given job reaches h with probability at most exp(-h). The three tests,
+started at any of ``horizon_jobs`` jobs, then find an honest node fraudulent with probability at most ``false_alarm``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from protocol.wire.evidence import Finding, Measurements
 from protocol.wire.reasons import Reason
 
 EVEN, LOPSIDED = 0.5, 0.9
-"""Probability that a flip goes one way: for an honest engine, and under the alternative."""
+"""Probability that a flip goes in one direction: for an honest engine, and under the alternative."""
 
 TESTS = {
     "choices": "its choices fit a noisier engine",
@@ -43,7 +43,7 @@ class Ratios:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceState:
-    """The state of a node's three tests, in nats, none below 0."""
+    """State of a node's three tests, in nats, each at least 0."""
 
     choices: float = 0.0
     upward: float = 0.0
@@ -59,18 +59,18 @@ class EvidenceState:
 
     @property
     def foremost(self) -> tuple[str, float]:
-        """The test that stands highest, and where."""
+        """Name and value of the highest test."""
         name = max(TESTS, key=lambda test: float(getattr(self, test)))
         return name, getattr(self, name)
 
 
 Bundle = Mapping[int, Ratios]
-"""What one juror's bundle says, by job; jobs it could not measure are left out."""
+"""Ratios from one juror's bundle by job, without the jobs that it could not measure."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedBundle:
-    """A bundle that a juror's revealed vote names, and the key that revealed it."""
+    """A bundle named by a juror's revealed vote, and the juror's key."""
 
     juror: int
     key: str
@@ -79,11 +79,11 @@ class NamedBundle:
 
 @dataclass(frozen=True, slots=True)
 class SettledRound:
-    """A round that has ended, as the chain has it.
+    """A settled round, from the chain.
 
-    bundles  of the jurors that voted in the last attempt, abstentions aside
-    nodes        by submitted job
-    condemned    nodes of which a majority found the record guilty here
+    bundles    bundles of the jurors that voted in the last attempt, without abstentions
+    nodes      node of each submitted job
+    condemned  nodes that a majority found fraudulent by their record in this round
     """
 
     round: int
@@ -107,21 +107,21 @@ class RecordPoint:
 
 
 def ratios_of(measurements: Measurements) -> Ratios:
-    """Returns what one juror's measurements of a job say."""
+    """Returns the ratios of one job by one juror's measurements."""
     flips, up = (int(column.sum(dtype=np.int64)) for column in (measurements.flips_N, measurements.up_N))
     choices = float(measurements.llr_N.sum(dtype=np.float64))
     return Ratios(choices, lopsidedness(up, flips - up), lopsidedness(flips - up, up))
 
 
 def lopsidedness(towards: int, away: int) -> float:
-    """Returns log p1/p0 of that many flips one way and the other, in nats."""
+    """Returns log p1/p0 of the given numbers of flips toward and away, in nats."""
     return towards * math.log(LOPSIDED / EVEN) + away * math.log((1 - LOPSIDED) / (1 - EVEN))
 
 
 def median_of(said: Sequence[Ratios], voters: int) -> Ratios | None:
-    """Returns the median in each test; None where not a majority of the ``voters`` said anything.
+    """Returns the median in each test; None unless a majority of the ``voters`` measured the job.
 
-    Of an even number the lower one in the middle: who is in doubt is not accused.
+    An even number of values gives the lower of the two in the middle, in favour of the node.
     """
     if 2 * len(said) <= voters:
         return None
@@ -129,9 +129,9 @@ def median_of(said: Sequence[Ratios], voters: int) -> Ratios | None:
 
 
 def state_after(state: EvidenceState, node: int, settled: SettledRound, bundles: Mapping[int, Bundle]) -> EvidenceState:
-    """Returns where ``node`` stands after a round; ``bundles`` by juror: one that is not there counts nothing."""
+    """Returns the state of ``node`` after a round; ``bundles`` are by juror, and a missing one counts nothing."""
     if node in settled.condemned:
-        return EvidenceState()  # what it was condemned for is paid for
+        return EvidenceState()  # the round has already been punished for this evidence
     there = [bundles[named.juror] for named in settled.bundles if named.juror in bundles]
     for job in sorted(job for job, of in settled.nodes.items() if of == node):
         ratios = median_of([bundle[job] for bundle in there if job in bundle], len(settled.bundles))
@@ -140,20 +140,20 @@ def state_after(state: EvidenceState, node: int, settled: SettledRound, bundles:
 
 
 class Records:
-    """Where every node stood after each settled round of one run under one set of rules; rounds come in chain order."""
+    """Every node's state after each settled round of one run under one set of rules, in chain order."""
 
     def __init__(self) -> None:
         self._after: dict[int, list[tuple[int, EvidenceState]]] = {}
 
     def settle(self, settled: SettledRound, bundles: Mapping[int, Bundle]) -> None:
-        """Takes in the next round."""
+        """Folds the next round."""
         for node in set(settled.nodes.values()):
             after = self._after.setdefault(node, [])
             before = after[-1][1] if after else EvidenceState()
             after.append((settled.settled_in, state_after(before, node, settled, bundles)))
 
     def before(self, node: int, block: int) -> EvidenceState:
-        """Returns where ``node`` stood when ``block`` began: rounds that settled in it or later do not count."""
+        """Returns the state of ``node`` before ``block``; rounds that settled in it or later do not count."""
         for settled_in, state in reversed(self._after.get(node, ())):
             if settled_in < block:
                 return state
@@ -161,7 +161,7 @@ class Records:
 
 
 def finding_on(state: EvidenceState, bound: float) -> Finding | None:
-    """Returns what is held against each job of a node that stands at or over the bound."""
+    """Returns the finding against every job of a node whose state reaches ``bound``, or None."""
     test, reached = state.foremost
     if reached < bound:
         return None

@@ -1,4 +1,4 @@
-"""What judging by hand needs: every round there was, the rules, weights and records that go with it."""
+"""Every round of a deployment, with the rules, weights and records for judging it by hand."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ from validator.rounds import Rounds
 from validator.settings import ValidatorSettings
 
 WEIGHTS_SECONDS, RECORD_SECONDS = 120.0, 120.0
-"""How long weights, and the bundles of earlier rounds, are waited for at most."""
+"""Longest wait for weights, and for the bundles of earlier rounds."""
 
 
 class Archive:
-    """A deployment from its first block to its last, read once. Close it."""
+    """A deployment read once from its first block to its last; must be closed."""
 
     def __init__(self, settings: ValidatorSettings, model: Path | None = None) -> None:
-        """``model`` is a directory that holds the weights asked for; None fetches them as the daemon does.
+        """Reads the chain. ``model`` is a directory of weights; None fetches them as the daemon does.
 
-        Raises ``Unavailable`` where chain or coordinator do not answer, ``Misconfigured`` for settings that are wrong.
+        Raises:
+            Unavailable: chain or coordinator do not answer.
+            Misconfigured: the settings are invalid.
         """
         self._settings, self._model = settings, model
         self._chain = Chain.connect(settings.rpc_url, settings.addresses)
@@ -40,23 +42,23 @@ class Archive:
         self._history = History(Bundles(self._client.evidence, deployment.chain_id, deployment.rounds, directory))
 
     def judged_round(self, number: int) -> JudgedRound:
-        """Returns a round, or an appeal, as a juror would try it; raises ``Rejected`` where there is none."""
+        """Returns a round or an appeal as a juror sees it; raises ``Rejected`` if it does not exist."""
         followed = self.rounds.live.get(number)
         if followed is None:
-            raise Rejected(f"the chain has no round {number}")
+            raise Rejected(f"there is no round {number} on chain")
         run, version = followed.run, followed.policy_version
         context = self._runs.context(run, followed.terms)
         return JudgedRound(followed, context, self.rounds.manifest_roots[run, version], JudgingProgress())
 
     def policy(self, round_: JudgedRound) -> PolicyVersion:
-        """Returns the weights of the round's version; raises ``Unavailable`` where they cannot be had."""
+        """Returns the policy of the round; raises ``Unavailable`` if its weights cannot be fetched."""
         if self._model is not None:
             return load_policy(self._model, round_.context.rules, self._settings.device)
         version = round_.followed.policy_version
         return round_.context.weights.wait_for(version, round_.manifest_root, WEIGHTS_SECONDS)
 
     def history(self, point: RecordPoint) -> tuple[History, bool]:
-        """Returns the records of all nodes up to a round's opening, and whether every bundle they rest on was had."""
+        """Returns the records up to ``point``, and whether every bundle that counts was fetched."""
         give_up = time.monotonic() + RECORD_SECONDS
         self._history.follow(self.rounds.settled)
         while not self._history.complete(point) and time.monotonic() < give_up:
@@ -65,7 +67,7 @@ class Archive:
         return self._history, self._history.whole(point)
 
     def close(self) -> None:
-        """Ends what is under way."""
+        """Ends the fetches and closes the connections."""
         for part in (self._history, self._runs, self._client, self._chain):
             part.close()
 
@@ -74,7 +76,7 @@ def _all_rounds(chain: Chain) -> Rounds:
     tail, rounds = Tail(chain), Rounds(keep_ended=True)
     while answer := tail.poll():
         if isinstance(answer, Rollback):
-            raise Unavailable("the chain was reorganised meanwhile: try again")
+            raise Unavailable("the chain was reorganised while it was read: try again")
         for found in answer:
             rounds.fold(found.logs)
     return rounds

@@ -1,4 +1,4 @@
-"""Where a bundle contradicts itself, or what stands on chain: seen without artifacts or weights. PURE."""
+"""Contradictions within a bundle, or between bundle and chain, found without artifacts or weights. PURE."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from validator.queue.judged_round import JudgedRound
 
 
 def contradictions(signed: SignedEvidence, round_: JudgedRound, key: str) -> Iterator[str]:
-    """Yields a sentence for each; ``key`` is the juror's where the chain tells of no reveal."""
+    """Yields a sentence per contradiction; ``key`` is the juror's key, used if it revealed no vote."""
     evidence = signed.evidence
     yield from _place(evidence, round_)
     yield from _vote(signed, round_, key)
@@ -55,7 +55,7 @@ def _vote(signed: SignedEvidence, round_: JudgedRound, key: str) -> Iterator[str
         return
     said = vote_of({job.job: job.reason for job in evidence.jobs}, evidence.root, round_.followed.appeal)
     if said != revealed:
-        yield f"the vote of {place} is not the one that follows from its bundle"
+        yield f"the vote of {place} does not follow from its bundle"
 
 
 def _jobs(evidence: Evidence, round_: JudgedRound) -> Iterator[str]:

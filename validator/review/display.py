@@ -1,4 +1,4 @@
-"""Inspections and replays on the screen, for a person or as JSON."""
+"""Terminal and JSON output of inspections and replays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PASSED = {True: "passed", False: "FAILED", None: "-"}
 
 
 def show_inspection(inspection: Inspection, as_json: bool) -> None:
-    """Verdict, checks, findings, and the worst rollout with the tokens around its largest margin."""
+    """Shows verdict, checks, findings, and the worst rollout with the tokens around its largest margin."""
     judgement, rollout = inspection.judgement, worst(inspection)
     shown = summary(judgement)
     if as_json:
@@ -26,13 +26,13 @@ def show_inspection(inspection: Inspection, as_json: bool) -> None:
         show([_plain(row) for row in rows(judgement)], False, "findings")
     if rollout is not None:
         tokens = rollout.pop("tokens")
-        show(_plain(rollout), False, "the rollout that looks worst")
-        show([_plain(token) for token in tokens], False, "its tokens around the largest margin")
+        show(_plain(rollout), False, "worst rollout")
+        show([_plain(token) for token in tokens], False, "tokens around its largest margin")
     show(_plain(shown), False, f"job {judgement.claim.job} of round {judgement.claim.round}")
 
 
 def show_replay(replayed: Replay, as_json: bool) -> None:
-    """What came of it: sentences, then each job and each column."""
+    """Shows verdicts, differences by column, and the conclusions as sentences."""
     jobs = [{"job": job, "bundle": said, "here": found} for job, said, found in replayed.reasons]
     differences = [
         {
@@ -55,7 +55,7 @@ def show_replay(replayed: Replay, as_json: bool) -> None:
 
 
 def _plain(values: dict[str, Any]) -> dict[str, str]:
-    """As one reads numbers and texts: four digits, line ends shown as such."""
+    """Formats numbers to four digits, and shows line ends as such."""
     return {name: _text(value) for name, value in values.items()}
 
 

@@ -1,4 +1,4 @@
-"""What ``assize validator check`` does: one artifact, by hand, as the daemon would, and then token by token."""
+"""Inspection of one artifact, behind ``assize validator check``: judged as the daemon does, and kept for display."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from protocol.errors import Rejected
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import DEFAULT_LIMITS, decode
 from protocol.wire.rules import Rules
-from validator.judging.judge import Examination, FetchedJob, Judgement, PolicyVersion, examine
+from validator.judging.judge import ExaminedJob, FetchedJob, Judgement, PolicyVersion, examine
 from validator.records.record import EvidenceState
 from validator.review.archive import Archive
 from validator.rounds import FollowedRound
@@ -30,7 +30,7 @@ class Inspection:
     judgement: Judgement
     rules: Rules
     policy: PolicyVersion
-    examination: Examination
+    examination: ExaminedJob
     state: EvidenceState
     whole: bool
 
@@ -43,10 +43,13 @@ class Inspection:
 def inspect(
     settings: ValidatorSettings, data: bytes, round_: int, job: int | None = None, model: Path | None = None
 ) -> Inspection:
-    """Judges ``data`` as the artifact of ``job`` (None: the one it names) of a round, whatever state that is in.
+    """Judges ``data`` as the artifact of ``job`` (None: the one it names) of a round in any state.
 
-    ``model`` is a directory that holds the round's weights; None fetches them as the daemon does. Raises ``Rejected``
-    where the round or the job was never submitted, ``Unavailable`` where something is out of reach.
+    ``model`` is a directory of the round's weights; None fetches them as the daemon does.
+
+    Raises:
+        Rejected: there is no such round, or the job was not submitted.
+        Unavailable: chain, coordinator or weights cannot be reached.
     """
     with closing(Archive(settings, model)) as archive:
         judged = archive.judged_round(round_)
@@ -60,7 +63,7 @@ def inspect(
 
 
 def _job(followed: FollowedRound, data: bytes, job: int | None) -> int:
-    """The job that was asked for, or else the one the artifact names, or else the only one there is."""
+    """The requested job, or the one that the artifact names, or the only one of the round."""
     if job is None:
         try:
             job = decode(data, DEFAULT_LIMITS).job
@@ -69,5 +72,5 @@ def _job(followed: FollowedRound, data: bytes, job: int | None) -> int:
                 raise
             (job,) = followed.leaves
     if job not in followed.leaves:
-        raise Rejected(f"nobody submitted job {job} of round {followed.judged_round}; name one with --job")
+        raise Rejected(f"job {job} of round {followed.judged_round} was not submitted: choose another with --job")
     return job

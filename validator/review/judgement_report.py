@@ -1,4 +1,4 @@
-"""A judgement as a person reads it: the verdict, a line for each check, and the worst rollout token by token."""
+"""Report of a judgement for people: the verdict, a line per check, and the worst rollout token by token."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AROUND = 4
 
 
 def summary(judgement: Judgement) -> dict[str, Any]:
-    """Returns the verdict, its sentence and what the job comes to, in order of display."""
+    """Returns the verdict, its sentence and the job's totals, in order of display."""
     evidence = judgement.evidence
     shown: dict[str, Any] = {
         "verdict": evidence.reason.name.lower(),
@@ -65,7 +65,7 @@ def lines(inspection: Inspection) -> list[dict[str, Any]]:
 
 
 def rows(judgement: Judgement) -> list[dict[str, Any]]:
-    """Returns one row for each finding."""
+    """Returns one row per finding."""
     return [
         {
             "reason": finding.reason.name.lower(),
@@ -79,7 +79,7 @@ def rows(judgement: Judgement) -> list[dict[str, Any]]:
 
 
 def worst(inspection: Inspection) -> dict[str, Any] | None:
-    """Returns the rollout that looks worst and, under ``tokens``, those around its largest margin."""
+    """Returns the worst rollout and, under ``tokens``, the tokens around its largest margin."""
     seen, measured = inspection.examination, inspection.judgement.evidence.measurements
     if seen.read is None or seen.prefill is None or measured is None:
         return None
@@ -107,14 +107,14 @@ def worst(inspection: Inspection) -> dict[str, Any] | None:
 
 
 def columns(measurements: Measurements | None) -> dict[str, list[float | int]] | None:
-    """Returns every number measured, by column."""
+    """Returns all measurements by column."""
     if measurements is None:
         return None
     return {name: getattr(measurements, name).tolist() for name in Measurements.__slots__}
 
 
 def _worst_rollout(judgement: Judgement, measured: Measurements) -> int:
-    """That of the finding that decided; else the one with the largest margin, and of those the largest difference."""
+    """Rollout of the deciding finding, or the one with the largest margin, then the largest logprob difference."""
     for finding in judgement.evidence.findings:
         if finding.reason is judgement.reason and finding.rollout is not None:
             return finding.rollout

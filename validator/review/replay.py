@@ -1,7 +1,7 @@
-"""What ``assize validator replay`` does: a signed bundle's judgement once more, from the artifacts on, and compared.
+"""Replay of a signed bundle, behind ``assize validator replay``: judges its artifacts again and compares.
 
-Verdicts must be the same. Measurements must agree as far as the rules say that honest engines do: another processor
-adds in another order. What is counted exactly must be equal.
+Verdicts must be the same. Measurements must agree within the rules' bounds on honest engines, since another processor
+adds in another order. Counts must be equal.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from validator.settings import ValidatorSettings
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """The largest in one column, over all jobs; ``tolerance`` None where others bound what it is made of."""
+    """Largest difference in one column over all jobs; ``tolerance`` is None if other columns bound this one."""
 
     column: str
     largest: float
@@ -38,17 +38,17 @@ class Difference:
 
     @property
     def tolerable(self) -> bool:
-        """Whether it is within what the rules call honest."""
+        """Whether two honest verifiers may differ by this much."""
         return self.tolerance is None or self.largest <= self.tolerance
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """A bundle beside the same judgement made here.
+    """A bundle compared with the same judgement made here.
 
-    contradictions  of the bundle with itself or the chain; where there are any, no more is done
-    reasons         of each job: the bundle's, and this machine's
-    notes           what could not be done again
+    contradictions  sentences on contradictions within the bundle or with the chain; with any, nothing is judged again
+    reasons         job, the bundle's reason, and this machine's
+    notes           sentences on what could not be repeated
     """
 
     juror: int
@@ -60,7 +60,7 @@ class Replay:
 
     @property
     def confirmed(self) -> bool:
-        """Whether nothing speaks against the bundle."""
+        """Whether the bundle is consistent and agrees with this machine."""
         same = all(said is found for _, said, found in self.reasons)
         return not self.contradictions and same and all(one.tolerable for one in self.differences)
 
@@ -81,11 +81,14 @@ def tolerances(thresholds: Thresholds) -> dict[str, float | None]:
 def replay(
     settings: ValidatorSettings, data: bytes, artifacts: Path | None = None, model: Path | None = None
 ) -> Replay:
-    """Judges again what the bundle in ``data`` judges.
+    """Judges the jobs of the bundle in ``data`` again and compares.
 
-    ``artifacts`` is a directory that holds them by root, None fetches them from where the submissions say; ``model``
-    one that holds the round's weights. Raises ``Rejected`` for bytes that are no bundle, or of no round, and
-    ``Unavailable`` where an artifact or the weights cannot be had.
+    ``artifacts`` is a directory of artifacts named by root; None fetches them from the submitted URIs. ``model`` is a
+    directory of the round's weights; None fetches them.
+
+    Raises:
+        Rejected: ``data`` is not a bundle, or names a round that does not exist.
+        Unavailable: an artifact or the weights cannot be fetched.
     """
     signed = parse_signed(data)
     evidence = signed.evidence
@@ -112,7 +115,7 @@ def replay(
 
 
 def sentences(replay: Replay) -> Iterator[str]:
-    """Yields what came of it, a sentence each."""
+    """Yields the conclusions as sentences."""
     place = f"juror {replay.juror}'s bundle on round {replay.round}"
     if replay.contradictions:
         yield from (f"{place} is contradicted: {sentence}" for sentence in replay.contradictions)
@@ -122,7 +125,7 @@ def sentences(replay: Replay) -> Iterator[str]:
     for job, said, found in other:
         yield f"job {job}: the bundle says {said.name.lower()}, this machine finds {found.name.lower()}"
     yield from (
-        f"{one.column} differs by {one.largest:g}, honest verifiers by {one.tolerance:g} at most"
+        f"{one.column} differs by {one.largest:g}; honest verifiers differ by at most {one.tolerance:g}"
         for one in replay.differences
         if not one.tolerable
     )
@@ -134,14 +137,14 @@ def sentences(replay: Replay) -> Iterator[str]:
 
 
 def _submitted(round_: JudgedRound, job: JobEvidence, artifacts: Path | None, stores: BlobStores) -> FetchedJob:
-    """The job's bytes, wherever they are; what the juror could not fetch stays unfetched."""
+    """The job's artifact; one that the juror could not fetch stays unavailable."""
     claim = round_.claim(job.job)
     found = _kept(artifacts, claim) if artifacts is not None else _fetched(round_, claim, stores)
     missing = [finding for finding in job.findings if finding.reason is Reason.UNAVAILABLE]
     if missing:
         return FetchedJob(claim, missing[0])
     if found is None:
-        place = f"in {artifacts}" if artifacts is not None else f"at {claim.uri}: give --artifacts DIR"
+        place = f"in {artifacts}" if artifacts is not None else f"at {claim.uri}: give its folder with --artifacts"
         raise Unavailable(f"the artifact of job {claim.job}, 0x{claim.root.hex()}, is not {place}")
     return FetchedJob(claim, found)
 
@@ -162,9 +165,9 @@ def _fetched(round_: JudgedRound, claim: Claim, stores: BlobStores) -> bytes | F
 def _notes(jobs: Sequence[JobEvidence], whole: bool) -> Iterator[str]:
     for job in jobs:
         if any(finding.reason is Reason.UNAVAILABLE for finding in job.findings):
-            yield f"job {job.job}: that its artifact could not be fetched then cannot be tried again now"
+            yield f"job {job.job}: the juror could not fetch its artifact, which cannot be repeated now"
     if not whole:
-        yield "not every bundle of earlier rounds could be had: the nodes' records are those of the others"
+        yield "some bundles of earlier rounds could not be fetched: the nodes' records lack them"
 
 
 def _differences(said: Sequence[JobEvidence], found: Sequence[JobEvidence], rules: Rules) -> Iterator[Difference]:
