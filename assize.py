@@ -1,4 +1,4 @@
-"""The front door: ``assize``, one command whose parts are loaded only when they are called."""
+"""The ``assize`` command. Each part is imported only when it is called."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from collections.abc import Sequence
 
 import typer
 
-# name -> (module, attribute, one line). A module is imported only when its part is called.
 PARTS: dict[str, tuple[str, str, str]] = {
     "localnet": ("deploy.localnet.commands", "localnet", "The whole market on this machine: run, up, status, down."),
-    "wallet": ("protocol.node.commands.wallet", "app", "Keystores: new, import, list, balance."),
-    "node": ("protocol.node.commands.node", "app", "Register, list, retire nodes; rotate and revoke their keys."),
-    "stake": ("protocol.node.commands.stake", "app", "Add to a node's bond, or take it back."),
+    "wallet": ("protocol.node.commands.wallet", "app", "Make, import and list keys; show balances; take test tokens."),
+    "node": ("protocol.node.commands.node", "app", "Register, list and retire nodes; rotate and revoke their keys."),
+    "stake": ("protocol.node.commands.stake", "app", "Add to a node's bond, or withdraw it."),
     "run": ("protocol.node.commands.run", "app", "Open, fund, change, close and show runs; join them."),
-    "appeal": ("protocol.node.commands.appeal", "app", "Have a verdict tried again: open, list, show."),
+    "appeal": ("protocol.node.commands.appeal", "app", "Appeal against verdicts, list and show appeals."),
     "credits": ("protocol.node.commands.credits", "app", "Buy, show and redeem credits."),
     "coordinator": ("coordinator.commands", "app", "Assign jobs, take uploads, drive rounds."),
     "worker": ("worker.commands", "app", "Generate rollouts and earn credits."),
@@ -24,10 +23,11 @@ PARTS: dict[str, tuple[str, str, str]] = {
     "relay": ("protocol.node.commands.relay", "app", "Relay verified weights."),
     "ledger": ("ledger.commands.app", "app", "Rebuild and audit everything from the chain alone."),
 }
+"""Name to (module, attribute, summary)."""
 
 
 def front_door(arguments: Sequence[str]) -> typer.Typer:
-    """Returns the app with every part listed, and the one that ``arguments`` call loaded."""
+    """Returns the app with every part listed, and only the called part loaded."""
     app = typer.Typer(
         name="assize",
         no_args_is_help=True,
@@ -48,7 +48,7 @@ def front_door(arguments: Sequence[str]) -> typer.Typer:
 
 
 def main() -> None:
-    """Runs the command that was typed."""
+    """Runs the command line."""
     front_door(sys.argv[1:])()
 
 

@@ -1,28 +1,30 @@
-"""Every error Assize raises on purpose, and what whoever catches it should do.
+"""The errors that Assize raises on purpose, and how to handle them.
 
     AssizeError
-    ├── Unavailable      something we need is out of reach: wait, then retry
-    ├── Rejected         the counterparty's bytes are bad: refuse them, they become evidence
-    └── Misconfigured    this process cannot work as set up: exit, saying how to mend it
+    ├── Unavailable      a dependency does not answer: wait, then retry
+    ├── Rejected         a party, a contract or a person asks for something invalid: refuse it
+    └── Misconfigured    this process is set up wrongly: exit with a message that says how to mend it
 
-Only the loop in ``protocol.node.daemon`` and the front door catch ``AssizeError`` as a whole.
+The loop in ``protocol.node.daemon`` retries after the first two and ends after the third. Commands turn any of them
+into one sentence and an exit code (``protocol.node.console``).
 """
 
 from __future__ import annotations
 
 
 class AssizeError(Exception):
-    """Root of the tree. ``str(error)`` is one sentence a person can act on."""
+    """Base of all errors. ``str(error)`` is one sentence that a person can act on."""
 
 
 class Unavailable(AssizeError):
-    """A peer, chain, store or device did not answer; the same call may succeed later."""
+    """A peer, chain, store or device does not answer; the same call may succeed later."""
 
 
 class Rejected(AssizeError):
-    """Bytes from another party break a rule of the protocol.
+    """Input breaks a rule of the protocol: bytes from another party, a call that a contract refuses, or a person's
+    request.
 
-    ``reason`` is the protocol's reason code where one applies (see ``protocol.wire.reasons``), else 0.
+    ``reason`` is the protocol's reason code for evidence (see ``protocol.wire.reasons``), or 0 if none applies.
     """
 
     def __init__(self, message: str, reason: int = 0) -> None:

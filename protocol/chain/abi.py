@@ -1,7 +1,7 @@
-"""The committed compiler output, turned into encoders and decoders once and kept.
+"""Encoders and decoders from the committed compiler output, built once and cached.
 
 ``contracts/abi/<Contract>.json`` = ``{"abi": [...], "bytecode": "0x..."}`` is all that Python reads of the contracts.
-Solidity structs and enums become the dataclasses of ``structs``, addresses checksummed strings, ``bytes32`` bytes.
+Solidity structs and enums become the types in ``structs``, addresses checksummed strings, ``bytes32`` bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from protocol.chain.structs import ENUMS, STRUCTS
 from protocol.errors import Misconfigured, Rejected
 
 ABI_DIRECTORY = Path(__file__).parents[2] / "contracts" / "abi"
-"""Committed compiler output, beside this package in the checkout."""
+"""Directory of the compiler output, in the same checkout as this package."""
 
 CONTRACTS = ("Token", "Admin", "Registry", "Market", "Rounds", "Credits")
 """The contracts of a deployment."""
@@ -33,7 +33,7 @@ checksummed = functools.lru_cache(maxsize=65536)(to_checksum_address)
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One contract function: its selector and the types of what goes in and comes out."""
+    """One contract function: its selector, and the types of its inputs and outputs."""
 
     contract: str
     name: str
@@ -44,19 +44,21 @@ class Function:
     converts: tuple[Convert, ...]
 
     def encode(self, *arguments: Any) -> bytes:
-        """Calldata for these arguments; dataclasses stand for structs.
+        """Returns the calldata for these arguments, with dataclasses for structs.
 
         Raises:
-            Rejected: one of them does not fit its type, as a node number of 40 bits.
+            Rejected: an argument does not fit its type, such as a node number of 40 bits.
         """
         try:
             return self.selector + encode(self.input_types, [plain(argument) for argument in arguments])
         except EncodingError as error:
             shown = ", ".join(f"{name}={given}" for name, given in zip(self.parameters, arguments, strict=False))
-            raise Rejected(f"{self.contract}.{self.name} cannot take {shown}: a value is out of range") from error
+            raise Rejected(
+                f"invalid arguments of {self.contract}.{self.name}({shown}): a value is out of range"
+            ) from error
 
     def decode_output(self, payload: bytes) -> Any:
-        """The returned value, or a tuple where there are several."""
+        """Returns the decoded value, or a tuple if there are several."""
         return _one_or_tuple(_converted(self.output_types, self.converts, payload))
 
 
@@ -71,7 +73,7 @@ class CustomError:
     converts: tuple[Convert, ...]
 
     def decode(self, payload: bytes) -> dict[str, Any]:
-        """Arguments by name from revert data (selector included)."""
+        """Returns the arguments by name from revert data (selector included)."""
         values = _converted(self.types, self.converts, payload[4:])
         return dict(zip(self.parameters, values, strict=True))
 
@@ -86,7 +88,7 @@ def _one_or_tuple(values: Sequence[Any]) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses to tuples, all the way down: what the ABI encoder takes."""
+    """Turns dataclasses into tuples recursively, as the ABI encoder takes them."""
     if is_dataclass(value) and not isinstance(value, type):
         return tuple(plain(getattr(value, field.name)) for field in fields(value))
     if isinstance(value, (list, tuple)):
@@ -95,7 +97,7 @@ def plain(value: Any) -> Any:
 
 
 def canonical_type(component: dict[str, Any]) -> str:
-    """The type as it enters a signature: a tuple is written out."""
+    """Returns the type as written in a signature, with tuples expanded."""
     kind: str = component["type"]
     if not kind.startswith("tuple"):
         return kind
@@ -104,12 +106,12 @@ def canonical_type(component: dict[str, Any]) -> str:
 
 
 def decoded_type(component: dict[str, Any]) -> str:
-    """The type to decode as: a string as bytes, as a contract takes any bytes for one and nobody may stop a reader."""
+    """Returns the type to decode as. Strings are decoded as bytes: a contract accepts any bytes as a string."""
     return canonical_type(component).replace("string", "bytes")
 
 
 def converter(component: dict[str, Any]) -> Convert:
-    """What turns a decoded ABI value of this type into the value the rest of Assize sees."""
+    """Returns the function that converts a decoded ABI value of this type into our type."""
     kind: str = component["type"]
     if kind.endswith("]"):
         item = converter({**component, "type": kind[: kind.rindex("[")]})
@@ -131,7 +133,7 @@ def _struct_converter(component: dict[str, Any]) -> Convert:
 
 
 def _text(value: bytes) -> str:
-    """Text; what is no UTF-8 reads as U+FFFD."""
+    """Decodes text, with U+FFFD for invalid UTF-8."""
     return value.decode("utf-8", "replace")
 
 
@@ -145,10 +147,10 @@ def _same(value: Any) -> Any:
 
 @functools.cache
 def artifact(contract: str) -> dict[str, Any]:
-    """The committed compiler output of one contract.
+    """Returns the committed compiler output of one contract.
 
     Raises:
-        Misconfigured: it is not there.
+        Misconfigured: the file is missing or unreadable.
     """
     path = ABI_DIRECTORY / f"{contract}.json"
     try:
@@ -161,13 +163,13 @@ def artifact(contract: str) -> dict[str, Any]:
 
 
 def bytecode(contract: str) -> bytes:
-    """Creation bytecode."""
+    """Returns the creation bytecode of a contract."""
     return bytes.fromhex(str(artifact(contract)["bytecode"]).removeprefix("0x"))
 
 
 @functools.cache
 def functions(contract: str) -> dict[str, Function]:
-    """The contract's functions by name (none of ours is overloaded)."""
+    """Returns the contract's functions by name (none is overloaded)."""
     entries = (entry for entry in artifact(contract)["abi"] if entry["type"] == "function")
     return {entry["name"]: _function(contract, entry) for entry in entries}
 
@@ -187,7 +189,7 @@ def _function(contract: str, entry: dict[str, Any]) -> Function:
 
 @functools.cache
 def custom_errors() -> dict[bytes, CustomError]:
-    """Every custom error of the contracts, by selector."""
+    """Returns every custom error of the contracts, by selector."""
     entries = (entry for name in CONTRACTS for entry in artifact(name)["abi"] if entry["type"] == "error")
     return {error.selector: error for error in map(_custom_error, entries)}
 

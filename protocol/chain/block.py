@@ -1,4 +1,4 @@
-"""A block as the readers need it."""
+"""The fields of a block that readers need."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 class Block:
     """A block's place in the chain.
 
-    ``parent`` is None where only a log named the block (history older than finality); ``base_fee`` is in wei per gas.
+    ``parent`` is None if the block is known from a log only (older than finality); ``base_fee`` is in wei per gas.
     """
 
     number: int
@@ -21,7 +21,7 @@ class Block:
 
 
 def block_of(header: dict[str, Any]) -> Block:
-    """A block from the RPC's header."""
+    """Returns a block from the RPC's header."""
     return Block(
         number=int(header["number"], 16),
         hash=bytes.fromhex(header["hash"][2:]),

@@ -1,10 +1,10 @@
-"""Where one set of contracts lives: the address file, how it is checked against a chain, and how it is made.
+"""The address file of one set of contracts, and its checks against a chain.
 
     {"chainId": 31337, "startBlock": 2, "startHash": "0x...", "contracts": {"Token": "0x...", ...}}
 
-``startBlock`` is the newest block before the contracts came: there is nothing to read up to it, and its hash tells two
-chains of the same id apart. ``"finality"`` may say when a block counts as final on this chain: after so many blocks (a
-number; 64 where nothing is said), or by the node's own ``"finalized"`` tag.
+``startBlock`` is the newest block before the contracts were created: reading starts after it, and its hash tells chains
+of the same id apart. The optional ``"finality"`` defines when a block is final on this chain: after this many blocks
+(64 by default), or by the node's own ``"finalized"`` tag.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from protocol.chain.rpc import Rpc, RpcFault, RpcRequest
 from protocol.errors import Misconfigured
 
 FINALITY_DEPTH = 64
-"""Blocks after which a block is taken not to be reorganised away: two epochs of the beacon chain."""
+"""Blocks after which a block counts as final by default: two epochs of the beacon chain."""
 
 FINALIZED = "finalized"
 
@@ -40,14 +40,14 @@ REFERENCES = (
     ("Credits", "token", "Token"),
     ("Credits", "registry", "Registry"),
 )
-"""(contract, getter, contract it must name): checked for each getter the contract has."""
+"""(contract, getter, contract that it must return): checked for each getter that exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
     """Addresses of the contracts on one chain; ``start_hash`` is the hash of block ``start_block``.
 
-    ``finality_depth`` is None where the node's ``finalized`` tag says what is final.
+    ``finality_depth`` is None if the node's ``finalized`` tag defines finality.
     """
 
     chain_id: int
@@ -62,16 +62,16 @@ class Deployment:
     finality_depth: int | None = FINALITY_DEPTH
 
     def address_of(self, contract: str) -> str:
-        """Address of the contract of this name."""
+        """Returns the address of the contract of this name."""
         return str(getattr(self, contract.lower()))
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """All, in the order of ``CONTRACTS``."""
+        """All addresses, in the order of ``CONTRACTS``."""
         return tuple(self.address_of(contract) for contract in CONTRACTS)
 
     def contract_names(self) -> dict[str, str]:
-        """Contract name by address in lower case, as RPCs write it."""
+        """Returns contract names by lower-case address, as RPCs write addresses."""
         return {self.address_of(contract).lower(): contract for contract in CONTRACTS}
 
     @classmethod
@@ -79,30 +79,30 @@ class Deployment:
         """Reads an address file.
 
         Raises:
-            Misconfigured: it is missing, no JSON, or lacks something.
+            Misconfigured: the file is missing, is not JSON, or lacks a field.
         """
         try:
             return cls.from_json(json.loads(Path(path).read_text()))
         except OSError as error:
             raise Misconfigured(f"cannot read the address file {path}: {error.strerror}; give --addresses") from error
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise Misconfigured(f"{path} is not an address file: {error!r}") from error
+            raise Misconfigured(f"invalid address file {path}: {error!r}") from error
 
     @classmethod
     def from_json(cls, loaded: dict[str, Any]) -> Deployment:
-        """The deployment an address file's JSON describes."""
+        """Returns the deployment that an address file's JSON describes."""
         contracts = {name.lower(): checksummed(loaded["contracts"][name]) for name in CONTRACTS}
         start_hash = bytes.fromhex(loaded["startHash"].removeprefix("0x"))
         depth = _finality(loaded.get("finality", FINALITY_DEPTH))
         return cls(int(loaded["chainId"]), int(loaded["startBlock"]), start_hash, **contracts, finality_depth=depth)
 
     def to_json(self) -> dict[str, Any]:
-        """What the address file holds."""
+        """Returns the content of the address file."""
         finality = FINALIZED if self.finality_depth is None else self.finality_depth
         return self.identity() | ({} if finality == FINALITY_DEPTH else {"finality": finality})
 
     def identity(self) -> dict[str, Any]:
-        """What tells this deployment from every other."""
+        """Returns the fields that tell this deployment from every other."""
         return {
             "chainId": self.chain_id,
             "startBlock": self.start_block,
@@ -111,17 +111,17 @@ class Deployment:
         }
 
     def save(self, path: Path) -> None:
-        """Writes the address file in one step (a temporary name, then a rename)."""
+        """Writes the address file atomically (a temporary name, then a rename)."""
         temporary = path.with_suffix(f".{os.getpid()}.part")
         temporary.write_text(json.dumps(self.to_json(), indent=2) + "\n")
         temporary.replace(path)
 
     def verify(self, rpc: Rpc) -> None:
-        """Checks that these contracts are what this RPC's chain holds.
+        """Checks that this RPC's chain holds these contracts.
 
         Raises:
             Unavailable: no RPC answers.
-            Misconfigured: another chain (by id or by history), no code, or contracts that do not belong together.
+            Misconfigured: another chain (by id or by history), missing code, or contracts that do not belong together.
         """
         chain_id = int(rpc.call("eth_chainId"), 16)
         if chain_id != self.chain_id:
@@ -141,7 +141,7 @@ class Deployment:
             if code in ("0x", None):
                 raise Misconfigured(
                     f"no contract at {address}, where the address file puts {name}: "
-                    f"it belongs to another deployment, or the chain at {rpc.url} was started anew"
+                    f"it belongs to another deployment, or the chain at {rpc.url} was restarted"
                 )
 
     def _verify_start(self, rpc: Rpc) -> None:
@@ -149,7 +149,7 @@ class Deployment:
         if not header or bytes.fromhex(header["hash"][2:]) != self.start_hash:
             raise Misconfigured(
                 f"the address file is of another chain: its block {self.start_block} is 0x{self.start_hash.hex()}, "
-                f"that of the RPC at {rpc.url} is {header['hash'] if header else 'not there'}"
+                f"that of the RPC at {rpc.url} is {header['hash'] if header else 'missing'}"
             )
 
     def _verify_references(self, rpc: Rpc) -> None:
@@ -174,5 +174,5 @@ def _finality(said: Any) -> int | None:
     if said == FINALIZED:
         return None
     if not isinstance(said, int) or isinstance(said, bool) or said < 0:
-        raise ValueError(f'finality is a number of blocks or "{FINALIZED}", not {said!r}')
+        raise ValueError(f'invalid finality {said!r}: expected a number of blocks or "{FINALIZED}"')
     return said

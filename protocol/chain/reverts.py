@@ -1,4 +1,4 @@
-"""Why a contract refused, in its own words: custom errors with their arguments."""
+"""Decodes why a contract refused a call: custom errors with their arguments."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from protocol.chain.rpc import RpcFault
 from protocol.errors import Rejected
 
 REVERT_CODE = 3
-"""JSON-RPC error code of an execution that reverted (geth's choice, followed by others)."""
+"""JSON-RPC error code of an execution that reverted, as in geth and its followers."""
 
 ERROR_STRING = bytes.fromhex("08c379a0")
 PANIC = bytes.fromhex("4e487b71")
 
 
 class Reverted(Rejected):
-    """A contract refused the call. ``name`` is the custom error's ("" where it gave none), ``arguments`` its values."""
+    """A contract refused the call: the custom error's ``name`` ("" if it has none) and ``arguments``."""
 
     def __init__(self, name: str, arguments: dict[str, Any], sentence: str) -> None:
         super().__init__(sentence)
@@ -28,7 +28,7 @@ class Reverted(Rejected):
 
 
 def reverted(fault: RpcFault) -> Reverted | None:
-    """The revert behind an RPC error; None where the error is something else."""
+    """Returns the revert behind an RPC error, or None if the error is another one."""
     if fault.data:
         return decode_revert(fault.data)
     if fault.code == REVERT_CODE or "revert" in fault.message.lower():
@@ -37,7 +37,7 @@ def reverted(fault: RpcFault) -> Reverted | None:
 
 
 def decode_revert(payload: bytes) -> Reverted:
-    """The custom error, ``require`` string or panic in revert data."""
+    """Decodes the custom error, ``require`` string or panic in revert data."""
     error = custom_errors().get(payload[:4])
     try:
         if error is not None:
@@ -51,7 +51,7 @@ def decode_revert(payload: bytes) -> Reverted:
             return Reverted("Panic", {"code": code}, f"reverted: Panic({code:#x})")
     except DecodingError:
         pass
-    return Reverted("", {}, f"reverted with data Assize cannot read: 0x{payload.hex()}")
+    return Reverted("", {}, f"reverted with unknown data 0x{payload.hex()}")
 
 
 def _listed(arguments: dict[str, Any]) -> str:

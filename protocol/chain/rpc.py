@@ -1,7 +1,7 @@
 """JSON-RPC over HTTP: one request, or many in one round trip.
 
-Answers come back as plain JSON values; turning them into typed ones is the caller's part. Every failure is
-``Unavailable``: nobody answered, or the node answered with an error (``RpcFault``, which keeps its code and data).
+Answers are plain JSON values, which the caller converts. Every failure is ``Unavailable``: the endpoint did not answer,
+or it answered with a JSON-RPC error (``RpcFault``, with its code and data).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pydantic_core import from_json
 from protocol.errors import Misconfigured, Unavailable
 
 TIMEOUT_SECONDS = 10.0
-"""Longest wait for one answer; a node that is slower counts as out of reach."""
+"""Longest wait for one answer; a slower endpoint counts as unavailable."""
 
 MOST_IN_BATCH = 200
-"""Requests in one round trip; more are split. Providers allow from a hundred to a thousand."""
+"""Most requests in one round trip. Providers allow between a hundred and a thousand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class RpcRequest:
 
 
 class RpcFault(Unavailable):
-    """The node answered with a JSON-RPC error. ``data`` is the revert payload where there is one."""
+    """The endpoint answered with a JSON-RPC error. ``data`` is the revert payload, if any."""
 
     def __init__(self, method: str, code: int, message: str, data: bytes | None) -> None:
         super().__init__(f"the RPC refused {method}: {message} (code {code})")
@@ -43,7 +43,7 @@ class RpcFault(Unavailable):
 
 
 class Rpc:
-    """A connection to one RPC endpoint; ``round_trips`` counts what it cost. Safe to share between threads."""
+    """A connection to one RPC endpoint; ``round_trips`` counts HTTP requests. Safe to share between threads."""
 
     def __init__(
         self, url: str, timeout_seconds: float = TIMEOUT_SECONDS, transport: httpx.BaseTransport | None = None
@@ -57,17 +57,18 @@ class Rpc:
         """Sends one request and returns its result.
 
         Raises:
-            Unavailable: nobody answered, or not in JSON.
-            RpcFault: the node answered with an error.
+            Unavailable: the endpoint did not answer, or not in JSON.
+            RpcFault: the endpoint answered with an error.
+            Misconfigured: the URL is invalid.
         """
         answer = self._post(self._body(RpcRequest(method, params)))
         return _result(method, answer)
 
     def batch(self, requests: Sequence[RpcRequest]) -> list[Any]:
-        """Sends the requests together; results in their order, errors as ``RpcFault`` values in their place.
+        """Sends the requests together and returns their results in order, with errors as ``RpcFault`` values.
 
         Raises:
-            Unavailable: nobody answered, or some answer is missing.
+            Unavailable: the endpoint did not answer, or left a request unanswered.
         """
         parts = [requests[start : start + MOST_IN_BATCH] for start in range(0, len(requests), MOST_IN_BATCH)]
         return [answer for part in parts for answer in self._batch(part)]
@@ -76,8 +77,8 @@ class Rpc:
         bodies = [self._body(request) for request in requests]
         answers = self._post(bodies)
         if not isinstance(answers, list):
-            _result(requests[0].method, answers)  # one error for all of them, as a rule
-            raise Unavailable(f"the RPC at {self.url} gave one answer to {len(requests)} requests")
+            _result(requests[0].method, answers)  # usually one error for the whole batch
+            raise Unavailable(f"the RPC at {self.url} returned one answer to {len(requests)} requests")
         by_id = {answer.get("id"): answer for answer in answers if isinstance(answer, dict)}
         missing = [request.method for request, body in zip(requests, bodies, strict=True) if body["id"] not in by_id]
         if missing:
@@ -98,15 +99,17 @@ class Rpc:
         try:
             response = self._http.post(self.url, json=body)
         except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
-            raise Misconfigured(f"{self.url!r} is no RPC's URL; give http:// or https:// and a host") from error
+            raise Misconfigured(f"invalid RPC URL {self.url!r}: expected http(s)://host") from error
         except httpx.HTTPError as error:
             raise Unavailable(f"no RPC answers at {self.url}: {_cause(error)}; is the node running?") from error
         if response.status_code == httpx.codes.TOO_MANY_REQUESTS:
             raise Unavailable(f"the RPC at {self.url} asks to slow down (HTTP 429)")
         try:
-            return from_json(response.content)  # parses logs in two thirds of the standard library's time
+            return from_json(response.content)  # takes two thirds of the time of the standard library
         except ValueError as error:
-            raise Unavailable(f"what answers at {self.url} is no RPC (HTTP {response.status_code})") from error
+            raise Unavailable(
+                f"invalid answer from {self.url}: expected JSON-RPC, got HTTP {response.status_code}"
+            ) from error
 
 
 def _cause(error: Exception) -> str:
@@ -122,19 +125,19 @@ def _result(method: str, answer: Any) -> Any:
 
 def _result_or_fault(method: str, answer: Any) -> Any:
     if not isinstance(answer, dict) or ("error" not in answer and "result" not in answer):
-        raise Unavailable(f"the RPC answered {method} with something that is not JSON-RPC")
+        raise Unavailable(f"invalid answer to {method}: expected a JSON-RPC result or error")
     error = answer.get("error")
     if error is None:
         return answer.get("result")
     if not isinstance(error, dict):
-        raise Unavailable(f"the RPC refused {method} without saying why in JSON-RPC: {error!r:.80}")
+        raise Unavailable(f"the RPC refused {method} with an error that is not JSON-RPC: {error!r:.80}")
     code = error.get("code")
     number = code if isinstance(code, int) else 0
     return RpcFault(method, number, str(error.get("message", "")), _revert_data(error.get("data")))
 
 
 def _revert_data(data: Any) -> bytes | None:
-    """The revert payload; some nodes nest it one level down."""
+    """Returns the revert payload, which some nodes nest one level deeper."""
     if isinstance(data, dict):
         data = data.get("data")
     if isinstance(data, str) and data.startswith("0x"):

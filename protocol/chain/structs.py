@@ -19,7 +19,7 @@ MAX_URI_BYTES = 2**16 - 1
 
 
 class Role(IntEnum):
-    """What a node does."""
+    """Role of a node."""
 
     NONE = 0
     WORKER = 1
@@ -27,7 +27,7 @@ class Role(IntEnum):
 
 
 class Cause(IntEnum):
-    """Why a bond was slashed."""
+    """Cause of a slash."""
 
     FRAUD = 0
     ABSENCE = 1
@@ -35,7 +35,7 @@ class Cause(IntEnum):
 
 
 class State(IntEnum):
-    """Where a round stands."""
+    """State of a round."""
 
     NONE = 0
     OPEN = 1
@@ -47,7 +47,7 @@ class State(IntEnum):
 
 
 class Refusal(IntEnum):
-    """Why a part of a batch was left out."""
+    """Reason for which a submission was left out of a batch."""
 
     NONE = 0
     MALFORMED = 1
@@ -57,7 +57,7 @@ class Refusal(IntEnum):
 
 
 class Verdict(IntEnum):
-    """What a committee found about one job."""
+    """A committee's verdict on one job."""
 
     VOID = 0
     ACCEPTED = 1
@@ -65,14 +65,14 @@ class Verdict(IntEnum):
 
 
 def verdict_in(accepted: int, fraud: int, job: int) -> Verdict:
-    """What the two bitmaps of a round say of one job."""
+    """Returns the verdict on one job in the two bitmaps of a round."""
     if accepted >> job & 1:
         return Verdict.ACCEPTED
     return Verdict.FRAUD if fraud >> job & 1 else Verdict.VOID
 
 
 def with_verdict(accepted: int, fraud: int, job: int, verdict: Verdict) -> tuple[int, int]:
-    """The two bitmaps of a round once an appeal has given ``job`` this verdict."""
+    """Returns the two bitmaps of a round after an appeal has given ``job`` this verdict."""
     bit = 1 << job
     return (
         accepted & ~bit | (bit if verdict is Verdict.ACCEPTED else 0),
@@ -82,7 +82,7 @@ def with_verdict(accepted: int, fraud: int, job: int, verdict: Verdict) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class RunTerms:
-    """What a requester fixes when it opens a run."""
+    """Terms that a requester sets when it opens a run."""
 
     coordinator: str
     trainer: str
@@ -113,7 +113,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Consumption:
-    """Jobs of one round that went into a checkpoint."""
+    """Jobs of one round that a checkpoint was trained on, as a bitmap."""
 
     round: int
     jobs: int
@@ -167,7 +167,7 @@ class RoundsTerms:
 
 @dataclass(frozen=True, slots=True)
 class ProtocolTerms:
-    """All that is fixed at deployment; ``admin_delay`` is in seconds."""
+    """All terms fixed at deployment; ``admin_delay`` is in seconds."""
 
     registry: RegistryTerms
     market: MarketTerms
@@ -177,7 +177,7 @@ class ProtocolTerms:
 
 @dataclass(frozen=True, slots=True)
 class Appeal:
-    """An appeal: what is disputed, and by whom; zeros where there is none under a number."""
+    """An appeal: the disputed verdict and the appellant; all zeros if there is no appeal of a number."""
 
     round: int
     job: int
@@ -190,7 +190,7 @@ class Appeal:
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One worker's signed part of a batch. No struct of the contracts: they read parts packed."""
+    """One worker's signed part of a batch, which the contracts read packed (``pack_submissions``)."""
 
     node: int
     beacon: bytes
@@ -201,18 +201,21 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class SettledLeaves:
-    """One part of a batch as it was taken: the node and its leaves. No struct of the contracts either."""
+    """One part of a batch as accepted: the node and its leaves. The contracts read it packed (``pack_parts``)."""
 
     node: int
     leaves: bytes
 
 
 def pack_submissions(submissions: Iterable[Submission]) -> bytes:
-    """A batch as it is submitted, for each part, big-endian:
+    """Packs a batch for submission.
+
+    Each part, big-endian::
 
         uint32 node ‖ uint8 count ‖ leaves ‖ bytes32 beacon ‖ uint16 length ‖ uri of that length ‖ signature of 65 bytes
 
-    Raises ``Rejected`` for what does not fit that: no chain would take it.
+    Raises:
+        Rejected: leaves, URI or signature have a length that the format cannot hold.
     """
     return b"".join(_pack_submission(submission) for submission in submissions)
 
@@ -221,13 +224,15 @@ def _pack_submission(submission: Submission) -> bytes:
     uri = submission.uri.encode()
     whole = len(submission.leaves) % LEAF_BYTES == 0 and len(submission.leaves) // LEAF_BYTES <= MAX_COUNT
     if not whole or len(uri) > MAX_URI_BYTES or len(submission.signature) != SIGNATURE_BYTES:
-        raise Rejected(f"a part of node {submission.node} cannot be packed: leaves, uri or signature of a wrong length")
+        raise Rejected(
+            f"the submission of node {submission.node} cannot be packed: wrong length of leaves, uri or signature"
+        )
     taken = pack_parts([SettledLeaves(submission.node, submission.leaves)])
     return taken + submission.beacon + len(uri).to_bytes(2, "big") + uri + submission.signature
 
 
 def pack_parts(parts: Iterable[SettledLeaves]) -> bytes:
-    """A batch as settling and appealing resupply it: ``uint32 node ‖ uint8 count ‖ leaves`` for each part."""
+    """Packs a batch for settling and appealing: ``uint32 node ‖ uint8 count ‖ leaves`` for each part."""
     return b"".join(
         part.node.to_bytes(4, "big") + bytes([len(part.leaves) // LEAF_BYTES]) + part.leaves for part in parts
     )

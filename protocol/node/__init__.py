@@ -1,1 +1,1 @@
-"""What every process needs to be a node: settings, keys, the loop, logs, and the commands a person types."""
+"""The parts of every node process: settings, keys, the daemon's loop, logs and metrics, and commands."""

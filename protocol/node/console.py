@@ -1,6 +1,6 @@
-"""What every command shares: errors as one sentence and a stable exit code, values as a table or JSON.
+"""Output of commands: errors as one sentence with a stable exit code, values as a table or JSON.
 
-0  done        1  refused, or a check failed        2  misconfigured        3  out of reach
+0  done        1  refused, or a check failed        2  misconfigured        3  unavailable
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ R = TypeVar("R")
 EXIT_OK, EXIT_REFUSED, EXIT_MISCONFIGURED, EXIT_UNAVAILABLE = 0, 1, 2, 3
 
 LARGEST_PLAIN_INTEGER = 2**53
-"""Larger integers are strings in JSON: other languages read numbers as doubles. Amounts of wei always are."""
+"""Larger integers, and all amounts of wei, are strings in JSON, since other languages read numbers as doubles."""
 
 
 def guard(command: Callable[P, R]) -> Callable[P, R]:
-    """Wraps a command: an ``AssizeError`` becomes one sentence on stderr and an exit code, never a traceback."""
+    """Wraps a command so that an ``AssizeError`` ends it with one sentence on stderr and an exit code."""
 
     @functools.wraps(command)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -38,13 +38,13 @@ def guard(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def leave(error: AssizeError) -> NoReturn:
-    """Says why on stderr and exits."""
+    """Prints the error on stderr and exits."""
     print(f"assize: {error}", file=sys.stderr)
     raise SystemExit(exit_code(error)) from None
 
 
 def exit_code(error: AssizeError) -> int:
-    """The exit code that tells this kind of error."""
+    """Returns the exit code for this kind of error."""
     if isinstance(error, Misconfigured):
         return EXIT_MISCONFIGURED
     if isinstance(error, Unavailable):
@@ -53,7 +53,7 @@ def exit_code(error: AssizeError) -> int:
 
 
 def show(values: Sequence[Mapping[str, Any]] | Mapping[str, Any], as_json: bool, title: str = "") -> None:
-    """Prints one value (a mapping) or several (a table), for a person or as JSON on one line."""
+    """Prints one row or several, as a table or as JSON on one line."""
     if as_json:
         print(json.dumps(jsonable(values)))
         return
@@ -66,14 +66,14 @@ def show(values: Sequence[Mapping[str, Any]] | Mapping[str, Any], as_json: bool,
         for name, value in values.items():
             table.add_row(name, text_of(value))
     else:
-        table = Table(*(rows[0] if rows else ("nothing there",)), title=title or None)
+        table = Table(*(rows[0] if rows else ("no rows",)), title=title or None)
         for row in rows:
             table.add_row(*(text_of(value) for value in row.values()))
     Console().print(table)
 
 
 def jsonable(value: Any, name: str = "") -> Any:
-    """The value as JSON has it: bytes 0x-hex, wei and large integers strings, enums their names."""
+    """Returns a value for JSON: bytes as 0x-hex, wei and large integers as strings, enums as names."""
     if isinstance(value, IntEnum):
         return value.name.lower()
     if isinstance(value, bool) or value is None:
@@ -92,6 +92,6 @@ def jsonable(value: Any, name: str = "") -> Any:
 
 
 def text_of(value: Any) -> str:
-    """The value as a table cell."""
+    """Returns the text of a table cell."""
     shown = jsonable(value)
     return shown if isinstance(shown, str) else json.dumps(shown)

@@ -1,12 +1,12 @@
-"""The loop every daemon runs: tick, wait, tick; back off when something is out of reach; end when told to.
+"""The loop of every daemon: tick, wait, tick, with backoff after errors, until it is stopped.
 
     tick returns True      there may be more to do: the next tick follows at once
-    tick returns otherwise the next follows after ``interval_seconds``, or as soon as ``wake`` is set
-    Unavailable            logged once a spell, retried after a growing, jittered pause
-    Misconfigured          the loop ends with exit code 2 and its sentence
-    any other exception    logged with its traceback and counted, retried like Unavailable
+    tick returns otherwise the next tick follows after ``interval_seconds``, or as soon as ``wake`` is set
+    Unavailable, Rejected  logged once per message, retried after a growing, jittered pause
+    Misconfigured          logged, and the loop ends with exit code 2
+    any other exception    logged with its traceback, retried like Unavailable
 
-This is the only place that catches broadly: one bad round must not end a node, and must not pass unseen.
+This is the only place that catches all exceptions: one bad round must neither end a node nor go unnoticed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TICKS = Counter("assize_ticks", "Ticks of the loop", ["daemon", "outcome"])
 LAST_TICK = Gauge("assize_last_tick_timestamp_seconds", "When the last tick ended without error", ["daemon"])
 
 HEALTH_SECONDS = 1.0
-"""The health file is written at most this often."""
+"""Shortest time between writes of the health file."""
 
 EXIT_OK, EXIT_MISCONFIGURED = 0, 2
 
@@ -39,15 +39,15 @@ Tick = Callable[[], object]
 
 
 class Daemon:
-    """One loop.
+    """One loop of one service.
 
     Args:
-        name: of the service, in logs, metrics and the health file.
-        tick: one pass: schedule, run, postprocess; returns True where more may wait.
+        name: the service's name in logs, metrics and the health file.
+        tick: one pass: schedule, run, postprocess; returns True if there may be more to do.
         interval_seconds: pause between ticks when idle.
-        health_file: rewritten while the loop lives; None for none.
-        longest_backoff_seconds: most to wait after errors.
-        close: called once at the end, however the loop ends.
+        health_file: rewritten while the loop runs, if given.
+        longest_backoff_seconds: longest pause after errors.
+        close: called once when the loop ends, also after an error.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Daemon:
         self._log = structlog.get_logger().bind(daemon=name)
 
     def run(self) -> int:
-        """Ticks until stopped. Returns the exit code: 0 when asked to stop, 2 after ``Misconfigured``."""
+        """Ticks until stopped and returns the exit code: 0 when stopped, 2 after ``Misconfigured``."""
         self._listen()
         self._log.info("started", pid=os.getpid())
         try:
@@ -84,13 +84,13 @@ class Daemon:
             self._log.info("stopped")
 
     def stop(self) -> None:
-        """Ends the loop after the present tick. Safe from any thread and from signal handlers."""
+        """Ends the loop after the current tick. Safe to call from any thread and from signal handlers."""
         self._stopping = True
         self.wake.set()
 
     @property
     def stopping(self) -> bool:
-        """True once asked to stop: a long tick looks here between its parts."""
+        """True after ``stop``; a long tick checks this between its parts."""
         return self._stopping
 
     def _loop(self) -> int:
@@ -138,12 +138,12 @@ class Daemon:
         self._health_written = now
         state = {"daemon": self.name, "pid": os.getpid(), "at": int(time.time()), "failures": self._failures}
         temporary = self._health_file.with_suffix(".part")
-        with contextlib.suppress(OSError):  # a file that grows old tells as much
+        with contextlib.suppress(OSError):  # an outdated file shows the same
             temporary.write_text(json.dumps(state | {"problem": problem}) + "\n")
             temporary.replace(self._health_file)
 
     def _listen(self) -> None:
-        """Signals reach the main thread only; a daemon in another thread is stopped by its owner."""
+        """Installs signal handlers in the main thread; the owner stops a daemon in another thread."""
         if threading.current_thread() is not threading.main_thread():
             return
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -154,10 +154,10 @@ class Daemon:
 
 
 def backoff_seconds(failures: int, interval: float, longest: float, draw: float) -> float:
-    """Pause after so many failures in a row: doubling from the interval, capped, then jittered by ``draw`` in [0, 1).
+    """Returns the pause after consecutive failures: doubled from the interval, capped, jittered by ``draw`` in [0, 1).
 
-    Half of it is kept and half drawn, so that many nodes which lost the same peer do not come back at once
-    (equal jitter).
+    Half of the pause is fixed and half random (equal jitter), so that nodes that lost the same peer do not all return
+    at the same time.
     """
     ceiling = min(longest, max(interval, 0.05) * 2.0 ** min(failures - 1, 30))
     return ceiling * (0.5 + 0.5 * draw)

@@ -1,4 +1,4 @@
-"""Logs and metrics: structlog on stderr, JSON unless a person is watching; Prometheus on a port of its own.
+"""Logs and metrics: structlog on stderr, as JSON unless it is a terminal; Prometheus on its own port.
 
 Metrics are declared beside their use; this module only serves them.
 """
@@ -18,19 +18,19 @@ from protocol.errors import Misconfigured
 
 
 def configure(daemon: str = "", level: str = "info", as_json: bool | None = None) -> None:
-    """Sets logging up, once, at start.
+    """Configures logging; called once at start.
 
     Args:
-        daemon: bound to every line.
-        level: least level logged: debug, info, warning, error.
-        as_json: one JSON object a line; None: unless stderr is a terminal.
+        daemon: name bound to every line.
+        level: lowest level that is logged: debug, info, warning or error.
+        as_json: one JSON object per line; None decides by whether stderr is a terminal.
 
     Raises:
-        Misconfigured: there is no such level.
+        Misconfigured: the level is unknown.
     """
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
-        raise Misconfigured(f"there is no log level {level!r}; choose debug, info, warning or error")
+        raise Misconfigured(f"invalid log level {level!r}: expected debug, info, warning or error")
     plain = not sys.stderr.isatty() if as_json is None else as_json
     structlog.configure(
         processors=[
@@ -49,16 +49,16 @@ def configure(daemon: str = "", level: str = "info", as_json: bool | None = None
 
 
 class _Unfailing(io.TextIOBase):
-    """Standard error, which may be a file on a full disk: a line that cannot be written is lost, and stops nobody."""
+    """Standard error that drops lines it cannot write, for example to a file on a full disk."""
 
     def write(self, text: str) -> int:
-        """Writes what can be written."""
+        """Writes the text, unless writing fails."""
         with contextlib.suppress(OSError):
             sys.stderr.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Likewise."""
+        """Flushes, unless that fails."""
         with contextlib.suppress(OSError):
             sys.stderr.flush()
 
@@ -70,19 +70,21 @@ def _renderers(as_json: bool) -> list[structlog.typing.Processor]:
 
 
 def _shown(value: object) -> str:
-    """Bytes as hex, everything else as it prints."""
+    """Returns bytes as hex, other values as text."""
     return "0x" + value.hex() if isinstance(value, bytes) else str(value)
 
 
 def serve_metrics(port: int, host: str = "127.0.0.1") -> None:
-    """Serves Prometheus metrics in a thread; port 0 serves none.
+    """Serves Prometheus metrics in a thread; port 0 disables them.
 
     Raises:
-        Misconfigured: the port is taken.
+        Misconfigured: the port is not available.
     """
     if not port:
         return
     try:
         start_http_server(port, addr=host)
     except OSError as error:
-        raise Misconfigured(f"port {port} for metrics is taken ({error.strerror}); set another metrics_port") from error
+        raise Misconfigured(
+            f"cannot serve metrics on port {port} ({error.strerror}); set another metrics_port"
+        ) from error

@@ -1,6 +1,6 @@
-"""Keys on disk and what they sign. The only reader of private keys.
+"""Keys on disk, and their signatures. The only module that reads private keys.
 
-Keystores are Ethereum's version 3 (scrypt), one file a name, in a directory nobody else may enter:
+Keystores are Ethereum's version 3 (scrypt), one file per name, in a directory with mode 0700:
 
     ~/.assize/keystores/          0700
         alice.json                0600, {"address": ..., "crypto": {...}, "id": ..., "version": 3}
@@ -25,13 +25,13 @@ from protocol.errors import Misconfigured, Rejected
 KEYSTORE_DIRECTORY_VARIABLE = "ASSIZE_KEYSTORE_DIR"
 
 SCRYPT_N = 2**17
-"""Cost of one guess at a password: 0.4 s and 128 MiB, OWASP's first choice for scrypt."""
+"""Cost of one password guess: 0.4 s and 128 MiB, as OWASP recommends for scrypt."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 class Wallet:
-    """One opened key: signs EIP-712 messages and transactions, and tells nothing else."""
+    """One opened key, which signs EIP-712 messages and transactions."""
 
     def __init__(self, name: str, private_key: bytes) -> None:
         from eth_account import Account
@@ -45,13 +45,13 @@ class Wallet:
         return str(self._account.address)
 
     def sign_typed(self, message: dict[str, Any]) -> bytes:
-        """The 65-byte signature r ‖ s ‖ v of a full EIP-712 message."""
+        """Returns the 65-byte signature r ‖ s ‖ v of a full EIP-712 message."""
         from eth_account.messages import encode_typed_data
 
         return bytes(self._account.sign_message(encode_typed_data(full_message=message)).signature)
 
     def sign_transaction(self, transaction: dict[str, Any]) -> bytes:
-        """The raw signed transaction, ready to broadcast."""
+        """Returns the raw signed transaction."""
         return bytes(self._account.sign_transaction(transaction).raw_transaction)
 
     def __repr__(self) -> str:
@@ -62,25 +62,26 @@ class Keystores:
     """A directory of keystores.
 
     Args:
-        directory: where; None takes ``ASSIZE_KEYSTORE_DIR``, else ``~/.assize/keystores``.
+        directory: None takes ``ASSIZE_KEYSTORE_DIR``, else ``~/.assize/keystores``.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
         self.directory = directory or default_directory()
 
     def create(self, name: str, password: str, scrypt_n: int = SCRYPT_N) -> Wallet:
-        """Makes a new key and keeps it under ``name``.
+        """Makes a new key and stores it under ``name``.
 
         Raises:
-            Misconfigured: the name is taken or no file name, or the directory cannot be written.
+            Misconfigured: the name is taken or invalid, or the directory cannot be written.
         """
         return self.keep(name, secrets.token_bytes(32), password, scrypt_n)
 
     def keep(self, name: str, private_key: bytes, password: str, scrypt_n: int = SCRYPT_N) -> Wallet:
-        """Keeps an existing 32-byte key under ``name``; as ``create`` otherwise.
+        """Stores an existing 32-byte key under ``name``.
 
         Raises:
-            Rejected: the key is not on the curve.
+            Rejected: the key is invalid.
+            Misconfigured: see ``create``.
         """
         from eth_account import Account
 
@@ -89,17 +90,17 @@ class Keystores:
             wallet = Wallet(name, private_key)
         except Exception as error:  # eth_account raises many kinds, some with the key in their text
             raise Rejected(
-                f"that is not a private key: want 32 bytes, have {len(private_key)}"
+                f"invalid private key of {len(private_key)} bytes: expected 32 bytes below the curve order"
             ) from error.with_traceback(None)
         encrypted = Account.encrypt(private_key, password, kdf="scrypt", iterations=scrypt_n)
         _write_private(path, json.dumps(encrypted))
         return wallet
 
     def open(self, name: str, password: str) -> Wallet:
-        """Opens the key kept under ``name``.
+        """Opens the key stored under ``name``.
 
         Raises:
-            Misconfigured: there is none, it is no keystore, or the password is wrong.
+            Misconfigured: the keystore is missing or invalid, or the password is wrong.
         """
         from eth_account import Account
 
@@ -116,14 +117,14 @@ class Keystores:
             raise Misconfigured(f"{self._path(name)} is not a version 3 keystore: {error!r}") from None
 
     def names(self) -> list[str]:
-        """Names kept, sorted."""
+        """Returns the names of all keystores, sorted."""
         return sorted(path.stem for path in self.directory.glob("*.json"))
 
     def address_of(self, name: str) -> str:
-        """The key's address, read without its password.
+        """Returns the address of a key, which needs no password.
 
         Raises:
-            Misconfigured: there is no such keystore.
+            Misconfigured: the keystore is missing or invalid.
         """
         try:
             return str(to_checksum_address(self._load(name)["address"]))
@@ -132,7 +133,9 @@ class Keystores:
 
     def _path(self, name: str) -> Path:
         if not _NAME.fullmatch(name):
-            raise Misconfigured(f"{name!r} cannot name a keystore: use letters, digits, dot, dash and underscore")
+            raise Misconfigured(
+                f"invalid keystore name {name!r}: expected letters, digits, dots, dashes and underscores"
+            )
         return self.directory / f"{name}.json"
 
     def _load(self, name: str) -> dict[str, Any]:
@@ -152,16 +155,16 @@ class Keystores:
 
 
 def default_directory() -> Path:
-    """Where keystores are kept unless told otherwise."""
+    """Returns the default directory of keystores."""
     told = os.environ.get(KEYSTORE_DIRECTORY_VARIABLE)
     return Path(told) if told else Path.home() / ".assize" / "keystores"
 
 
 def read_password(password_file: Path | None, prompt: str = "password") -> str:
-    """The password: the file's first line, else asked for at the terminal.
+    """Reads the password from the file's first line, else from the terminal.
 
     Raises:
-        Misconfigured: the file cannot be read or is empty, or there is no terminal to ask at.
+        Misconfigured: the file cannot be read or is empty, or there is no terminal.
     """
     if password_file is None:
         return _ask_password(prompt)
@@ -176,12 +179,12 @@ def read_password(password_file: Path | None, prompt: str = "password") -> str:
 
 def _ask_password(prompt: str) -> str:
     if not os.isatty(0):
-        raise Misconfigured("no terminal to ask for the password at; give --password-file")
+        raise Misconfigured("cannot ask for the password without a terminal; give --password-file")
     return getpass.getpass(f"{prompt}: ")
 
 
 def _write_private(path: Path, text: str) -> None:
-    """Creates the file, readable by its owner alone; refuses to replace one, since that would lose a key."""
+    """Creates a file that only its owner can read; never replaces a file, since that would lose a key."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.parent.chmod(0o700)

@@ -48,7 +48,7 @@ def test_finality_that_is_neither_a_number_nor_the_tag_is_refused(
     deployment: Deployment, tmp_path: Path, said: object
 ) -> None:
     (tmp_path / "addresses.json").write_text(json.dumps(deployment.to_json() | {"finality": said}))
-    with pytest.raises(Misconfigured, match='finality is a number of blocks or "finalized"'):
+    with pytest.raises(Misconfigured, match='expected a number of blocks or "finalized"'):
         Deployment.load(tmp_path / "addresses.json")
 
 
@@ -62,7 +62,7 @@ def test_a_missing_address_file_is_one_sentence(tmp_path: Path) -> None:
 )
 def test_garbage_is_no_address_file(text: str, tmp_path: Path) -> None:
     (tmp_path / "addresses.json").write_text(text)
-    with pytest.raises(Misconfigured, match="is not an address file"):
+    with pytest.raises(Misconfigured, match="invalid address file"):
         Deployment.load(tmp_path / "addresses.json")
 
 
@@ -141,7 +141,7 @@ def test_a_web_server_is_no_rpc() -> None:
     with HTTPServer(("127.0.0.1", 0), Page) as server:
         threading.Thread(target=server.handle_request, daemon=True).start()
         rpc = Rpc(f"http://127.0.0.1:{server.server_port}")
-        with pytest.raises(Unavailable, match=r"is no RPC \(HTTP 404\)"):
+        with pytest.raises(Unavailable, match=r"expected JSON-RPC, got HTTP 404"):
             rpc.call("eth_chainId")
         rpc.close()
 

@@ -297,7 +297,7 @@ def test_a_nonce_that_a_reorganisation_set_free_is_filled(
 def test_a_journal_that_another_program_locks_is_waited_for(sender: Sender, chain: Chain, tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "journal.sqlite", isolation_level=None)) as other:
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(Unavailable, match="the journal of sent transactions does not answer: database is locked"):
+        with pytest.raises(Unavailable, match="cannot use the journal of sent transactions: database is locked"):
             sender.send("pay", calls.pay_native(NOBODY, 1))
         other.execute("ROLLBACK")
     assert sender.send("pay", calls.pay_native(NOBODY, 1)).status == 1

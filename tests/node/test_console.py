@@ -42,7 +42,7 @@ def test_a_table_holds_every_value(capsys: pytest.CaptureFixture[str]) -> None:
     assert "bond_wei" in printed
     assert str(10**18) in printed
     show([], as_json=False)
-    assert "nothing there" in capsys.readouterr().out
+    assert "no rows" in capsys.readouterr().out
 
 
 def test_a_value_of_the_chain_is_shown_by_its_fields() -> None:
@@ -63,10 +63,10 @@ def test_a_taken_metrics_port_is_one_sentence() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        with pytest.raises(Misconfigured, match="for metrics is taken"):
+        with pytest.raises(Misconfigured, match="cannot serve metrics on port"):
             serve_metrics(taken.getsockname()[1])
 
 
 def test_an_unknown_log_level_is_one_sentence() -> None:
-    with pytest.raises(Misconfigured, match="there is no log level 'loud'"):
+    with pytest.raises(Misconfigured, match="invalid log level 'loud'"):
         configure(level="loud")

@@ -44,7 +44,7 @@ def test_a_missing_one_is_named_as_it_would_be_set() -> None:
 
 def test_a_misspelt_one_is_refused_in_the_environment(needed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASSIZE_PLOUGH_FURROWZ", "7")
-    with pytest.raises(Misconfigured, match="unknown setting ASSIZE_PLOUGH_FURROWZ; known ones: "):
+    with pytest.raises(Misconfigured, match="unknown setting ASSIZE_PLOUGH_FURROWZ: expected one of "):
         PloughSettings.read()
 
 

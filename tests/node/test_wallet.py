@@ -53,7 +53,7 @@ def test_a_name_is_never_overwritten(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", "../alice", "a/b", ".hidden", "a" * 65])
 def test_a_name_cannot_leave_the_directory(name: str, tmp_path: Path) -> None:
-    with pytest.raises(Misconfigured, match="cannot name a keystore"):
+    with pytest.raises(Misconfigured, match="invalid keystore name"):
         Keystores(tmp_path).create(name, "pw", CHEAP)
 
 

@@ -1,4 +1,4 @@
-"""Events of ``Admin``, less those of its roles."""
+"""Events of ``Admin``, except those of its roles."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from protocol.chain.events.base import Event
 
 @dataclass(frozen=True, slots=True)
 class Paused(Event):
-    """No new rounds."""
+    """New rounds are paused."""
 
     pauser: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unpaused(Event):
-    """New rounds again."""
+    """New rounds are possible again."""
 
     pauser: str
 

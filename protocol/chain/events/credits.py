@@ -54,7 +54,7 @@ class CreditsEarned(Event):
 
 @dataclass(frozen=True, slots=True)
 class CreditsGranted(Event):
-    """Slashed tokens became credits of one who had a verdict in ``round`` overturned."""
+    """Slashed tokens became credits of an appellant whose verdict in ``round`` was overturned."""
 
     owner: str
     round: int

@@ -31,7 +31,7 @@ class RunFunded(Event):
 
 @dataclass(frozen=True, slots=True)
 class RunClosed(Event):
-    """No new rounds of this run."""
+    """A run was closed: it opens no new rounds."""
 
     run: int
     requester: str
@@ -66,7 +66,7 @@ class NodeLeft(Event):
 
 @dataclass(frozen=True, slots=True)
 class EscrowReserved(Event):
-    """Escrow was promised to a round."""
+    """Escrow was reserved for a round."""
 
     run: int
     round: int
@@ -75,7 +75,7 @@ class EscrowReserved(Event):
 
 @dataclass(frozen=True, slots=True)
 class EscrowReleased(Event):
-    """What a round did not need went back to free escrow."""
+    """Unused reserved escrow went back to free escrow."""
 
     run: int
     round: int
@@ -84,7 +84,7 @@ class EscrowReleased(Event):
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPublished(Event):
-    """New weights, and the jobs they were trained on."""
+    """A new checkpoint, and the jobs it was trained on."""
 
     run: int
     version: int
@@ -94,7 +94,7 @@ class CheckpointPublished(Event):
 
 @dataclass(frozen=True, slots=True)
 class TermsAnnounced(Event):
-    """``terms`` replace the present ones from ``effective_at`` on, and an earlier announcement not yet in effect."""
+    """New terms from ``effective_at`` on; they also replace an earlier announcement that is not in effect yet."""
 
     run: int
     requester: str
@@ -104,7 +104,7 @@ class TermsAnnounced(Event):
 
 @dataclass(frozen=True, slots=True)
 class DepositLocked(Event):
-    """Credits stand as a deposit on the appeal ``round``."""
+    """Credits were locked as the deposit on the appeal ``round``."""
 
     run: int
     round: int

@@ -44,7 +44,7 @@ class NodeRetired(Event):
 
 @dataclass(frozen=True, slots=True)
 class BondWithdrawn(Event):
-    """What was left of a bond went back to its owner."""
+    """The rest of a bond went back to its owner."""
 
     node: int
     owner: str
@@ -74,7 +74,7 @@ class KeyRotated(Event):
 
 @dataclass(frozen=True, slots=True)
 class KeyRevoked(Event):
-    """A session key was ended; the node has none."""
+    """A session key was revoked; the node has none."""
 
     node: int
     owner: str
@@ -83,7 +83,7 @@ class KeyRevoked(Event):
 
 @dataclass(frozen=True, slots=True)
 class TreasurySwept(Event):
-    """Slashed bonds left for the treasury."""
+    """Slashed bonds went to the treasury."""
 
     treasury: str
     amount: int
@@ -91,7 +91,7 @@ class TreasurySwept(Event):
 
 @dataclass(frozen=True, slots=True)
 class SlashesAwarded(Event):
-    """Slashed bonds became credits of one who had a verdict in ``round`` overturned."""
+    """Slashed bonds became credits of an appellant whose verdict in ``round`` was overturned."""
 
     owner: str
     round: int

@@ -1,4 +1,4 @@
-"""Events of ``Rounds``; ``void_`` reads ``void_jobs`` here."""
+"""Events of ``Rounds``. The field ``void_`` is named ``void_jobs`` here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from protocol.chain.structs import Refusal, Verdict
 
 @dataclass(frozen=True, slots=True)
 class RoundOpened(Event):
-    """Nodes were listed for a round."""
+    """A round was opened, with its list of nodes."""
 
     round: int
     run: int
@@ -25,7 +25,7 @@ class RoundOpened(Event):
 
 @dataclass(frozen=True, slots=True)
 class Submitted(Event):
-    """One node's leaves in one batch."""
+    """A node submitted leaves in a batch."""
 
     round: int
     node: int
@@ -38,7 +38,7 @@ class Submitted(Event):
 
 @dataclass(frozen=True, slots=True)
 class RoundClosed(Event):
-    """Work ended; a committee must be drawn by ``deadline``."""
+    """The work phase ended; a committee must be drawn by ``deadline``."""
 
     round: int
     submitted: int
@@ -47,7 +47,7 @@ class RoundClosed(Event):
 
 @dataclass(frozen=True, slots=True)
 class CommitteeDrawn(Event):
-    """Validators were seated."""
+    """A committee was drawn."""
 
     round: int
     attempt: int
@@ -59,7 +59,7 @@ class CommitteeDrawn(Event):
 
 @dataclass(frozen=True, slots=True)
 class VoteCommitted(Event):
-    """A juror's commitment."""
+    """A juror committed to a vote."""
 
     round: int
     juror: int
@@ -69,7 +69,7 @@ class VoteCommitted(Event):
 
 @dataclass(frozen=True, slots=True)
 class RevealStarted(Event):
-    """Committing has ended; reveals until ``deadline``."""
+    """The commit phase ended; votes are revealed until ``deadline``."""
 
     round: int
     attempt: int
@@ -78,7 +78,7 @@ class RevealStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class VoteRevealed(Event):
-    """A juror's vote."""
+    """A juror revealed its vote."""
 
     round: int
     juror: int
@@ -92,7 +92,7 @@ class VoteRevealed(Event):
 
 @dataclass(frozen=True, slots=True)
 class RoundTallied(Event):
-    """The verdict; it may be challenged until ``deadline``."""
+    """A round has its verdict, which can be appealed until ``deadline``."""
 
     round: int
     attempt: int
@@ -103,7 +103,7 @@ class RoundTallied(Event):
 
 @dataclass(frozen=True, slots=True)
 class CommitteeRedrawn(Event):
-    """No quorum: every seat is drawn again."""
+    """There was no quorum: every seat is drawn again."""
 
     round: int
     attempt: int
@@ -121,7 +121,7 @@ class JobsConsumed(Event):
 
 @dataclass(frozen=True, slots=True)
 class SubmissionSettled(Event):
-    """What one submission came to."""
+    """A submission was settled."""
 
     round: int
     node: int
@@ -135,7 +135,7 @@ class SubmissionSettled(Event):
 
 @dataclass(frozen=True, slots=True)
 class JurorSettled(Event):
-    """What one juror's vote came to."""
+    """A juror was settled."""
 
     round: int
     juror: int
@@ -169,7 +169,7 @@ class JobsFreed(Event):
 
 @dataclass(frozen=True, slots=True)
 class SubmissionRefused(Event):
-    """The part of a batch at ``index`` was left out."""
+    """The submission at ``index`` of a batch was left out."""
 
     round: int
     node: int
@@ -179,7 +179,7 @@ class SubmissionRefused(Event):
 
 @dataclass(frozen=True, slots=True)
 class JobsTainted(Event):
-    """Jobs that went into a checkpoint are no longer accepted."""
+    """Jobs that a checkpoint was trained on are no longer accepted."""
 
     round: int
     run: int
@@ -188,7 +188,7 @@ class JobsTainted(Event):
 
 @dataclass(frozen=True, slots=True)
 class AppealOpened(Event):
-    """One job of ``round`` is tried again, as a round under the number ``appeal``, drawn until ``deadline``."""
+    """A job of ``round`` was appealed: the round ``appeal`` judges it again, with a draw by ``deadline``."""
 
     appeal: int
     round: int
@@ -203,7 +203,7 @@ class AppealOpened(Event):
 
 @dataclass(frozen=True, slots=True)
 class AppealDecided(Event):
-    """What an appeal came to: the job is void where it was not ``decided``. Amounts are credits."""
+    """An appeal ended; the job is void unless it was ``decided``. Amounts are credits."""
 
     appeal: int
     round: int
@@ -218,7 +218,7 @@ class AppealDecided(Event):
 
 @dataclass(frozen=True, slots=True)
 class AppealedJobSettled(Event):
-    """What an appealed job came to in the end."""
+    """An appealed job was settled."""
 
     round: int
     node: int

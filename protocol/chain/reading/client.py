@@ -1,4 +1,4 @@
-"""One connection to one deployment: blocks, what of them is final, and views pinned to a block."""
+"""A connection to one deployment: blocks, finality, and views pinned to a block."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from protocol.errors import Unavailable
 
 
 class Chain:
-    """A deployment seen through an RPC endpoint, or several: URLs with commas between them, or connections.
+    """A deployment seen through one or several RPC endpoints: comma-separated URLs, or connections.
 
-    Where there are several, one is asked until it is out of reach, and the others confirm what events it tells of.
+    With several endpoints, one is used while it is available, and the others confirm its events.
 
-    Building one checks that the endpoint serves the chain that the address file names, and that these contracts are
-    there and belong together: everything after it may trust the addresses.
+    The constructor checks that the endpoint serves the chain of the address file, and that its contracts exist and
+    belong together.
 
     Raises:
         Unavailable: no RPC answers.
-        Misconfigured: another chain, no contracts there, or contracts of different deployments.
+        Misconfigured: another chain, missing contracts, or contracts of different deployments.
     """
 
     def __init__(
@@ -34,14 +34,14 @@ class Chain:
         self.rpc: Rpc = self._endpoints
         self.deployment = deployment
         try:
-            self.rpc.call("eth_chainId")  # whatever is asked first has the endpoint checked
+            self.rpc.call("eth_chainId")  # the first request has the endpoint checked
         except BaseException:
             self.rpc.close()
             raise
 
     @property
     def witnesses(self) -> tuple[Rpc, ...]:
-        """Endpoints that can be asked for a second opinion."""
+        """The endpoints that confirm events."""
         return self._endpoints.others
 
     @classmethod
@@ -55,23 +55,23 @@ class Chain:
         return self.deployment.chain_id
 
     def head(self) -> Block:
-        """The newest block the endpoint knows."""
+        """Returns the newest block that the endpoint knows."""
         return self._block("latest")
 
     def head_and_final(self) -> tuple[Block, int]:
-        """The newest block, and the height up to which blocks are final, in one round trip."""
+        """Returns the newest block and the height of the newest final one, in one round trip."""
         depth = self.deployment.finality_depth
         if depth is not None:
             head = self.head()
             return head, head.number - depth
         headers = self.rpc.batch([RpcRequest("eth_getBlockByNumber", (tag, False)) for tag in ("latest", FINALIZED)])
         if any(isinstance(header, RpcFault) or not header for header in headers):
-            raise Unavailable(f"the RPC at {self.rpc.url} does not say which block is {FINALIZED}")
+            raise Unavailable(f"the RPC at {self.rpc.url} does not serve the {FINALIZED!r} tag")
         newest, final = (block_of(header) for header in headers)
         return newest, final.number
 
     def block(self, number: int) -> Block:
-        """The canonical block at this height.
+        """Returns the canonical block at this height.
 
         Raises:
             Unavailable: the endpoint does not know it (yet).
@@ -79,7 +79,7 @@ class Chain:
         return self._block(hex(number))
 
     def blocks(self, numbers: Sequence[int]) -> list[Block]:
-        """Many headers in one round trip; shorter than asked where the endpoint does not know the last ones."""
+        """Returns many blocks in one round trip, leaving out those that the endpoint does not know."""
         answers = self.rpc.batch([RpcRequest("eth_getBlockByNumber", (hex(number), False)) for number in numbers])
         for answer in answers:
             if isinstance(answer, RpcFault):
@@ -87,11 +87,11 @@ class Chain:
         return [block_of(answer) for answer in answers if answer]
 
     def pinned(self, block: Block) -> Reader:
-        """Views as of this block, by hash: a reorg makes them fail rather than silently change."""
+        """Returns views as of this block, by hash: a reorganisation makes them fail rather than silently change."""
         return Reader(self.rpc, self.deployment, {"blockHash": "0x" + block.hash.hex(), "requireCanonical": True})
 
     def latest(self) -> Reader:
-        """Views of the newest state, for showing to people; a decision takes ``pinned``."""
+        """Returns views of the newest state, for display; decisions use ``pinned``."""
         return Reader(self.rpc, self.deployment, "latest")
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""Typed views of the contracts, all at one block.
+"""Typed views of the contracts at one block.
 
-A ``Reader`` is pinned: every answer it gives is of the same block, by hash, so a decision never mixes two states.
+A pinned ``Reader`` answers for one block, by hash, so that a decision never mixes two states.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ BlockTag = str | dict[str, Any]
 class Reader:
     """Views of one deployment at one block.
 
-    Every method raises ``Unavailable`` where the RPC does not answer (or no longer knows the block) and ``Reverted``
-    where the contract refuses (``UnknownRun``, ``UnknownNode``).
+    Every method raises ``Unavailable`` if the RPC does not answer (or no longer knows the block) and ``Reverted`` if
+    the contract refuses (``UnknownRun``, ``UnknownNode``).
     """
 
     def __init__(self, rpc: Rpc, deployment: Deployment, block: BlockTag = "latest") -> None:
@@ -47,11 +47,11 @@ class Reader:
         self._block = block
 
     def view(self, contract: str, function: str, *arguments: Any) -> Any:
-        """Any view function of any of the contracts."""
+        """Calls any view function of any of the contracts."""
         return self.views(contract, function, [arguments])[0]
 
     def views(self, contract: str, function: str, arguments: Iterable[Sequence[Any]]) -> list[Any]:
-        """The same view for many arguments in one round trip."""
+        """Calls the same view for many arguments in one round trip."""
         shape = abi.functions(contract)[function]
         to = self._deployment.address_of(contract)
         calls = [
@@ -67,8 +67,8 @@ class Reader:
             return shape.decode_output(bytes.fromhex(answer[2:]))
         except (TypeError, ValueError, DecodingError) as error:
             raise Unavailable(
-                f"the RPC at {self._rpc.url} answered {shape.contract}.{shape.name} with {str(answer)[:40]!r}: "
-                "it does not have the contract at that block, or does not speak to one of ours"
+                f"invalid answer to {shape.contract}.{shape.name} from {self._rpc.url}: {str(answer)[:40]!r}; "
+                "the endpoint does not have the contract at that block, or another one has its address"
             ) from error
 
     # Token
@@ -78,7 +78,7 @@ class Reader:
         return cast(int, self.view("Token", "balanceOf", address))
 
     def allowance(self, owner: str, spender: str) -> int:
-        """Token wei that ``spender`` may take from ``owner``."""
+        """Token wei that ``spender`` can take from ``owner``."""
         return cast(int, self.view("Token", "allowance", owner, spender))
 
     def token_supply(self) -> int:
@@ -104,7 +104,7 @@ class Reader:
         return self.views("Registry", "nodeOf", [(node,) for node in nodes])
 
     def node_by_key(self, key: str) -> int:
-        """The node bound to this key; 0 where there is none."""
+        """The node bound to this key; 0 if there is none."""
         return cast(int, self.view("Registry", "nodeByKey", key))
 
     def required_bond(self, role: Role, capacity: int) -> int:
@@ -112,11 +112,11 @@ class Reader:
         return cast(int, self.view("Registry", "requiredBond", role, capacity))
 
     def is_listable(self, node: int) -> bool:
-        """In service, active by now, and holding its bond."""
+        """True if the node is in service, active, and holds its bond."""
         return cast(bool, self.view("Registry", "isListable", node))
 
     def eligible(self) -> int:
-        """Bitmap of the slots whose validator may be drawn now."""
+        """Bitmap of the slots of validators that can be drawn now."""
         return cast(int, self.view("Registry", "eligible"))
 
     def slot_count(self) -> int:
@@ -128,15 +128,15 @@ class Reader:
         return cast(RegistryTerms, self.view("Registry", "terms"))
 
     def treasury(self) -> str:
-        """Where slashed bonds go."""
+        """Receiver of slashed bonds."""
         return cast(str, self.view("Admin", "treasury"))
 
     def treasury_balance(self) -> int:
-        """Token wei slashed and neither swept to the treasury nor awarded."""
+        """Slashed token wei not yet swept to the treasury or awarded."""
         return cast(int, self.view("Registry", "treasuryBalance"))
 
     def paused(self) -> bool:
-        """No new rounds for now."""
+        """True while new rounds are paused."""
         return cast(bool, self.view("Admin", "paused"))
 
     def total_bonded(self) -> int:
@@ -158,19 +158,19 @@ class Reader:
         return self.views("Market", "runOf", [(run,) for run in runs])
 
     def announced(self, run: int) -> tuple[RunTerms, int]:
-        """The terms announced last and from when they count (unix seconds); 0 where none were."""
+        """The terms announced last, and the unix second from which they are in effect; 0 if none were announced."""
         return cast(tuple[RunTerms, int], self.view("Market", "announcedOf", run))
 
     def market_terms(self) -> MarketTerms:
-        """Notice, and the longest a round may take."""
+        """Notice period, and the longest duration of a round."""
         return cast(MarketTerms, self.view("Market", "terms"))
 
     def joined_at(self, run: int, node: int) -> bytes:
-        """The rules hash at which the node joined; 32 zero bytes where it has not."""
+        """The rules hash at which the node joined; 32 zero bytes if it has not."""
         return cast(bytes, self.view("Market", "joinedAt", run, node))
 
     def manifest_root(self, run: int, version: int) -> bytes:
-        """The root of a checkpoint's manifest; 32 zero bytes where it was never published."""
+        """The root of a checkpoint's manifest; 32 zero bytes if it was never published."""
         return cast(bytes, self.view("Market", "manifestRootOf", run, version))
 
     # Rounds
@@ -192,15 +192,15 @@ class Reader:
         return cast(tuple[Seat, ...], self.view("Rounds", "seatsOf", round))
 
     def appeal_of(self, round: int, job: int) -> int:
-        """The number under which a job's appeal is tried; 0 where it was not appealed."""
+        """The number of a job's appeal; 0 if it was not appealed."""
         return cast(int, self.view("Rounds", "appealOf", round, job))
 
     def appeal(self, appealed: int) -> Appeal:
-        """The appeal tried under this number."""
+        """The appeal of this number."""
         return cast(Appeal, self.view("Rounds", "appealAt", appealed))
 
     def rounds_terms(self) -> RoundsTerms:
-        """Penalties and what an appeal costs."""
+        """Penalties and the cost of an appeal."""
         return cast(RoundsTerms, self.view("Rounds", "terms"))
 
     # Credits

@@ -1,4 +1,4 @@
-"""Several RPC endpoints of one chain: the one in use, and the others in its stead when it is out of reach."""
+"""Several RPC endpoints of one chain, with failover."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Answer = TypeVar("Answer")
 
 
 class Endpoints(Rpc):
-    """Asks the first endpoint that answers, and stays with it.
+    """Asks the first endpoint that answers, and keeps using it.
 
-    ``check`` is made once of each endpoint before its first use: that it serves the right chain. Where another has
-    passed it, one that does not counts as silent: it may not have read so far. An endpoint's error in JSON-RPC is an
-    answer; only silence moves on to the next.
+    ``check`` verifies each endpoint before its first use, for example that it serves the right chain. If another
+    endpoint has passed, a failing one is treated as unavailable: it may only be behind. A JSON-RPC error is an answer;
+    only an unavailable endpoint makes the next one take over.
     """
 
     def __init__(self, endpoints: Sequence[Rpc], check: Callable[[Rpc], None]) -> None:
@@ -28,31 +28,31 @@ class Endpoints(Rpc):
         self._answered = threading.local()
 
     @property
-    def url(self) -> str:  # type: ignore[override]  # of whichever is in use
+    def url(self) -> str:  # type: ignore[override]
         """URL of the endpoint in use."""
         return self._endpoints[0].url
 
     @property
     def round_trips(self) -> int:  # type: ignore[override]
-        """Over all endpoints."""
+        """HTTP requests to all endpoints."""
         return sum(endpoint.round_trips for endpoint in self._endpoints)
 
     @property
     def others(self) -> tuple[Rpc, ...]:
-        """All but the one that answered this thread last, for a second opinion."""
+        """The endpoints other than the one that answered this thread last."""
         answered = getattr(self._answered, "last", self._endpoints[0])
         return tuple(endpoint for endpoint in self._endpoints if endpoint is not answered)
 
     def call(self, method: str, *params: Any) -> Any:
-        """As ``Rpc.call``, of the first endpoint that answers."""
+        """Calls ``Rpc.call`` on the first endpoint that answers."""
         return self._first(lambda endpoint: endpoint.call(method, *params))
 
     def batch(self, requests: Sequence[RpcRequest]) -> list[Any]:
-        """As ``Rpc.batch``, all of it by one endpoint."""
+        """Calls ``Rpc.batch`` on the first endpoint that answers; all answers are from one endpoint."""
         return self._first(lambda endpoint: endpoint.batch(requests))
 
     def close(self) -> None:
-        """Closes the connections of all."""
+        """Closes the connections to all endpoints."""
         for endpoint in self._endpoints:
             endpoint.close()
 
@@ -69,7 +69,7 @@ class Endpoints(Rpc):
             except Unavailable as error:
                 failure = error
                 with self._turning:
-                    if self._endpoints[0] is endpoint:  # else another thread has moved on already
+                    if self._endpoints[0] is endpoint:  # else another thread moved on already
                         self._endpoints = [*self._endpoints[1:], endpoint]
         assert failure is not None
         raise failure
@@ -82,5 +82,5 @@ class Endpoints(Rpc):
         except Misconfigured as error:
             if not self._checked:
                 raise
-            raise Unavailable(f"the RPC at {endpoint.url} is of no use now: {error}") from error
+            raise Unavailable(f"cannot use the RPC at {endpoint.url}: {error}") from error
         self._checked.add(id(endpoint))

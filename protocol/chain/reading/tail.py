@@ -1,20 +1,20 @@
-"""The contracts' events in order, without gap or repeat, across reorganisations.
+"""Follows the contracts' events in order, without gap or repeat, across reorganisations.
 
     cursor ──joint──> cursor+1 ... head - confirmations
       │                 │
-      │                 └─ not final yet: every header is fetched, each names the one before it as its parent, and logs
-      │                    are asked for by block hash, so they cannot be of another fork
-      │                    final: logs come by range, as wide as the endpoint allows, in one round trip with the headers
-      │                    of both ends: whoever answers has the last block, and it follows what was read before
-      └─ remembers the hashes of the blocks before it, back to finality: after a reorganisation the newest one that is
-         still canonical is where the caller goes back to
+      │                 └─ not final: fetches every header, checks that each names its predecessor as parent, and
+      │                    requests logs by block hash, so that they cannot belong to another fork
+      │                    final: requests logs by range, as wide as the endpoint allows, in one round trip with the
+      │                    headers of both ends: the endpoint has the last block, and the range follows the cursor
+      └─ remembers the hashes of the blocks before it, back to finality: after a reorganisation the caller goes back to
+         the newest of them that is still canonical
 
-Where there are several endpoints, events are taken once a second one tells the same; one that says otherwise stops the
-reading until they agree. What is missing is never taken for what was undone: only another block in a final one's place
-halts the tail.
+With several endpoints, events are accepted once a second endpoint returns the same; a contradiction stops reading until
+they agree. A missing block is never taken for a reorganised one: the tail halts only if another block has replaced a
+final one.
 
-A caller with a database stores the cursor in the same transaction as what the events did, and passes the stored one to
-each ``poll``: if its transaction failed, it gets the same events again.
+A caller with a database stores the cursor in the same transaction as the effects of the events, and passes the stored
+cursor to each ``poll``: after a failed transaction it gets the same events again.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from protocol.errors import Misconfigured, Unavailable
 
 FIRST_RANGE = 100
 WIDEST_RANGE = 20_000
-"""Blocks asked for in one ``eth_getLogs`` during backfill: the first, and the most it grows to by doubling."""
+"""Blocks per ``eth_getLogs`` during backfill: at first, and at most after doubling."""
 
 UNCLEAR_POLLS = 20
-"""Polls in a row that may find blocks missing or of different forks, as they do while an endpoint catches up."""
+"""Consecutive polls that may find blocks missing or on different forks while an endpoint catches up."""
 
 FITTING_LOGS = 10_000
-"""Logs that one answer should hold: a wider range than these take is not asked for."""
+"""Most logs that one answer should hold; the range is narrowed to fit."""
 
 
 class FinalityMoved(Misconfigured):
-    """The chain dropped a block older than finality. Nothing read so far can be trusted: stop before paying anybody."""
+    """The chain replaced a final block: stop, since nothing read so far can be trusted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class BlockEvents:
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """The chain was reorganised: undo all effects of blocks above ``to_block``, and store ``cursor``."""
+    """A reorganisation: undo all effects of blocks above ``to_block``, and store ``cursor``."""
 
     to_block: int
     cursor: Cursor
@@ -70,7 +70,7 @@ class Rollback:
 
 @dataclass(frozen=True, slots=True)
 class _Fetched:
-    """A range of blocks asked for: headers of the first and the last, then logs."""
+    """A requested range of blocks: headers of the first and the last, then logs."""
 
     first: int
     last: int
@@ -79,18 +79,18 @@ class _Fetched:
 
 
 class _Moved(Exception):
-    """What was just fetched is of different forks; the next poll sees clearly."""
+    """The answers belong to different forks; the next poll tries again."""
 
 
 class Tail:
     """Follows one deployment's events. Not safe to share between threads.
 
     Args:
-        chain: the deployment; when a block is final is its affair.
+        chain: the deployment, which defines finality.
         start: the stored cursor; None reads from the deployment's first block.
-        confirmations: blocks a block must be behind the head before its events are handed out.
-        ahead: fetches the next range during backfill while the caller works on this one; only where there is one
-            endpoint, since of several each range must be told by two.
+        confirmations: depth below the head at which a block's events are returned.
+        ahead: fetches the next range during backfill while the caller works on this one; not used with several
+            endpoints, since each range must be confirmed.
     """
 
     def __init__(
@@ -108,18 +108,18 @@ class Tail:
         self._unclear = 0
 
     def poll(self, max_blocks: int = WIDEST_RANGE, cursor: Cursor | None = None) -> list[BlockEvents] | Rollback:
-        """The next blocks that have events, and always the last block looked at; or how far to go back.
+        """Returns the next blocks with events, plus the last block read, or a rollback.
 
-        Idle, it costs one RPC request. Empty where there is nothing new.
+        Returns an empty list, at the cost of one RPC request, if nothing is new.
 
         Args:
-            max_blocks: most blocks to look at.
-            cursor: where to go on from; None goes on after the last answer.
+            max_blocks: most blocks to read.
+            cursor: the place to continue from; None continues after the last answer.
 
         Raises:
-            Unavailable: the RPC does not answer, lacks blocks for long, or endpoints contradict each other; nothing was
-            skipped.
-            FinalityMoved: a block older than finality is gone.
+            Unavailable: the RPC does not answer or keeps missing blocks, or endpoints contradict each other; no block
+                was skipped.
+            FinalityMoved: the chain replaced a final block.
         """
         if cursor is not None:
             self.cursor = cursor
@@ -128,20 +128,18 @@ class Tail:
         except _Moved:
             return self._unclear_again()
         except (KeyError, IndexError, TypeError, ValueError, AttributeError, DecodingError) as error:
-            raise Unavailable(
-                f"the RPC at {self._chain.rpc.url} answered with something else than was asked: {error!r}"
-            ) from error
+            raise Unavailable(f"invalid answer from the RPC at {self._chain.rpc.url}: {error!r}") from error
         self._unclear = 0
         return found
 
     def _unclear_again(self) -> list[BlockEvents]:
-        """Nothing for now, while it may pass; ``Unavailable`` once it lasts."""
+        """Returns no blocks at first; raises ``Unavailable`` if polls keep failing."""
         self._unclear += 1
         if self._unclear < UNCLEAR_POLLS:
             return []
         raise Unavailable(
-            f"the RPC at {self._chain.rpc.url} has block {self.head_number}, and not, in one chain, those that lead "
-            f"there from block {self.cursor.number}: it lacks some; let it catch up, or use another"
+            f"the RPC at {self._chain.rpc.url} has block {self.head_number} but not all blocks between it and block "
+            f"{self.cursor.number}; let it catch up, or use another endpoint"
         )
 
     def _poll(self, max_blocks: int) -> list[BlockEvents] | Rollback:
@@ -191,7 +189,7 @@ class Tail:
             self._narrow(width, raw_logs)
             return self._backfill(last, final)
         if not joint or not end or isinstance(joint, RpcFault) or isinstance(end, RpcFault):
-            raise _Moved  # whoever answers now does not know the end of the range: its logs may be cut short
+            raise _Moved  # the endpoint does not know the end of the range: logs may be missing
         if block_of(joint).parent != self.cursor.hash:
             return self._roll_back()
         raws = _list_of(raw_logs)
@@ -204,9 +202,9 @@ class Tail:
         return found
 
     def _fetch(self, first: int, last: int, executor: Executor | None) -> _Fetched:
-        """Asks for a range, in ``executor`` or at once."""
+        """Requests a range, in ``executor`` if given."""
         logs = self._logs_request(fromBlock=hex(first), toBlock=hex(last))
-        # In this order: an endpoint that catches up meanwhile has the last block before it is asked for logs.
+        # In this order: an endpoint that is catching up has the last block before it reads the logs.
         requests = (_header_request(first), _header_request(last), logs)
         if executor is not None:
             return _Fetched(first, last, requests, executor.submit(self._chain.rpc.batch, requests))
@@ -215,7 +213,7 @@ class Tail:
         return _Fetched(first, last, requests, answers)
 
     def _narrow(self, width: int, fault: RpcFault) -> None:
-        """The range was too wide for the endpoint: the next is half as wide."""
+        """Halves the range, which was too wide for the endpoint."""
         if width == 1:
             raise fault
         self._range = width // 2
@@ -234,7 +232,7 @@ class Tail:
         ]
 
     def _timestamps(self, by_block: dict[int, list[dict[str, Any]]], end: Block) -> dict[int, int]:
-        """Block times, from the logs where the endpoint puts them there, else from headers in one round trip."""
+        """Returns block times, from the logs if the endpoint includes them, else from headers in one round trip."""
         times = {end.number: end.timestamp}
         missing = []
         for number, raws in by_block.items():
@@ -248,7 +246,7 @@ class Tail:
         return times
 
     def _block(self, block: Block, raws: list[dict[str, Any]]) -> BlockEvents:
-        """A block with its logs, which must be of that very block, in order."""
+        """Returns a block with its logs, after checking that they belong to it and are in order."""
         if any(bytes.fromhex(told[2:]) != block.hash for told in {raw["blockHash"] for raw in raws}):
             raise _Moved
         contract_of = self._contract_of
@@ -264,14 +262,14 @@ class Tail:
     # Blocks before it
 
     def _behind(self, head: Block) -> list[BlockEvents] | Rollback:
-        """The head is not above the cursor: an endpoint that lags, or a shorter chain that replaced ours."""
+        """Handles a head that is not above the cursor: a lagging endpoint, or a shorter chain that replaced ours."""
         known = dict(self.cursor.known)
         if known.get(head.number, head.hash) == head.hash:
             return []
         return self._roll_back()
 
     def _roll_back(self) -> Rollback:
-        """Goes back to the newest block we know that is still canonical."""
+        """Goes back to the newest known block that is still canonical."""
         ancestors = self.cursor.ancestors
         answers = self._chain.rpc.batch([_header_request(number) for number, _ in ancestors])
         for (number, block_hash), answer in reversed(list(zip(ancestors, answers, strict=True))):
@@ -283,17 +281,19 @@ class Tail:
         return self._halt()
 
     def _halt(self) -> Rollback:
-        """No block we know is canonical here: halts where every endpoint has another in the oldest's place."""
+        """Halts if every endpoint has another block in the place of the oldest known one."""
         oldest, known = self.cursor.known[0]
         for endpoint in (self._chain.rpc, *self._chain.witnesses):
             header = endpoint.call("eth_getBlockByNumber", hex(oldest), False)
             if not header:
-                raise Unavailable(f"the RPC at {endpoint.url} does not know block {oldest}, which was read before")
+                raise Unavailable(
+                    f"the RPC at {endpoint.url} does not know block {oldest}, which was read before; let it catch up"
+                )
             if block_of(header).hash == known:
                 raise Unavailable(f"RPC endpoints disagree about block {oldest}, which is final")
         raise FinalityMoved(
             f"the chain at {self._chain.rpc.url} no longer holds block {oldest}, which was final: "
-            "stop, compare with another RPC, and rebuild from the start block once the chain is settled"
+            "stop, compare with another RPC, and rebuild from the start block once the chain is stable"
         )
 
 
@@ -309,5 +309,5 @@ def _list_of(answer: Any) -> list[dict[str, Any]]:
     if isinstance(answer, RpcFault):
         raise answer
     if not isinstance(answer, list):
-        raise TypeError("logs are a list")
+        raise TypeError("logs are not a list")
     return answer

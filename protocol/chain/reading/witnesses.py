@@ -1,8 +1,8 @@
-"""A second opinion on logs: what other endpoints tell of the same blocks.
+"""Cross-checks logs between endpoints.
 
-Logs that an endpoint leaves out leave no trace in the others. So where there are several endpoints, events are taken
-when a second one tells the same. One that is out of reach, or does not know the block (yet), has no opinion; one that
-tells other logs of the very same block lies, or the first does: nothing can say which, so nothing is taken until they
+A log that an endpoint omits leaves no trace in its other logs. With several endpoints, events are therefore accepted
+only if a second endpoint returns the same. An endpoint that is unavailable, or does not know the block (yet), is
+ignored. If two endpoints return different logs of the same block, one of them is wrong, and reading stops until they
 agree.
 """
 
@@ -22,10 +22,10 @@ RawLogs = Sequence[dict[str, Any]]
 def confirm_blocks(
     chain: Chain, blocks: Sequence[Block], requests: Sequence[RpcRequest], answers: Sequence[RawLogs]
 ) -> None:
-    """Compares the logs of each block, asked for by its hash.
+    """Compares the logs of each block, requested by block hash.
 
     Raises:
-        Unavailable: another endpoint tells others, or there are others and none knows one of the blocks.
+        Unavailable: another endpoint returns other logs, or no other endpoint knows one of the blocks.
     """
     opinions = [(witness, _opinion(witness, requests)) for witness in chain.witnesses]
     for place, block in enumerate(blocks):
@@ -35,12 +35,16 @@ def confirm_blocks(
 
 
 def confirm_range(chain: Chain, requests: Sequence[RpcRequest], raws: RawLogs, end: dict[str, Any]) -> None:
-    """Compares the logs of a range with those of other endpoints that have the same block at its end.
+    """Compares the logs of a range with those of endpoints that have the same last block.
 
-    ``requests`` are for the headers of the first and the last block, and the logs.
+    Args:
+        chain: the endpoints.
+        requests: for the headers of the first and the last block, and for the logs.
+        raws: the logs to confirm.
+        end: the header of the last block.
 
     Raises:
-        Unavailable: another endpoint tells others, or there are others and none has that block.
+        Unavailable: another endpoint returns other logs, or no other endpoint has the last block.
     """
     told = []
     for witness in chain.witnesses:
@@ -57,15 +61,15 @@ def _compare(chain: Chain, where: str, mine: RawLogs, told: Sequence[tuple[Rpc, 
             confirmed = True
             if _named(theirs) != _named(mine):
                 raise Unavailable(
-                    f"RPC endpoints disagree: of {where}, {chain.rpc.url} tells {len(mine)} events, {witness.url} "
-                    f"tells {len(theirs)}, or others; nothing is read until they agree: leave out the one that is wrong"
+                    f"RPC endpoints disagree about {where}: {chain.rpc.url} returns {len(mine)} events, {witness.url} "
+                    f"returns {len(theirs)}, or different ones; reading waits until they agree: remove the wrong one"
                 )
     if not confirmed:
-        raise Unavailable(f"no second RPC endpoint confirms what {chain.rpc.url} tells of {where}")
+        raise Unavailable(f"no second RPC endpoint confirms the events that {chain.rpc.url} returns for {where}")
 
 
 def _opinion(witness: Rpc, requests: Sequence[RpcRequest]) -> list[Any]:
-    """What another endpoint answers; nothing at all where it is out of reach."""
+    """Returns another endpoint's answers, all None if it is unavailable."""
     try:
         return witness.batch(requests)
     except Unavailable:
@@ -73,5 +77,5 @@ def _opinion(witness: Rpc, requests: Sequence[RpcRequest]) -> list[Any]:
 
 
 def _named(raws: RawLogs) -> list[tuple[str, str, tuple[str, ...], str]]:
-    """What two endpoints must agree on."""
+    """Returns the fields on which two endpoints must agree."""
     return [(raw["blockHash"], raw["logIndex"], tuple(raw["topics"]), raw["data"]) for raw in raws]

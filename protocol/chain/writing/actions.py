@@ -67,12 +67,11 @@ def rotate_key(sender: Sender, node: int, key: Signer) -> Plan[KeyRotated]:
     """Replaces a node's session key, with the consent of the new one. The old key is never valid again.
 
     Raises:
-        Rejected: the sender does not own the node, or the key is its present one. The registry refuses a key that was
-            bound before.
+        Rejected: the sender does not own the node, or the key is its present one.
     """
     known = sender.chain.latest().node(node)
     if known.owner != sender.address:
-        raise Rejected(f"node {node} is {known.owner}'s: only its owner can change its key")
+        raise Rejected(f"node {node} belongs to {known.owner}: only its owner can change its key")
     if known.key == key.address:
         raise Rejected(f"{key.address} is the key of node {node} already")
     deadline, consent = _consent(sender, key, known.role, known.capacity)
@@ -92,7 +91,7 @@ def deposit(sender: Sender, node: int, amount: int) -> Plan[Receipt]:
 
 
 def withdraw(sender: Sender, node: int) -> Plan[BondWithdrawn]:
-    """Pays the rest of a retired node's bond back to its owner."""
+    """Withdraws the rest of a retired node's bond to its owner."""
     return Plan(sender, (calls.withdraw(sender.chain.deployment, node),), event_of(BondWithdrawn))
 
 
@@ -116,7 +115,7 @@ def redeem_credits(sender: Sender, amount: int) -> Plan[Receipt]:
     """
     have = sender.chain.latest().credits_of(sender.address)
     if have < amount:
-        raise Rejected(f"{sender.address} has {have} credits, not {amount}")
+        raise Rejected(f"too few credits: {sender.address} has {have} credits, not {amount}")
     return plan_of(sender, calls.redeem(sender.chain.deployment, amount))
 
 
@@ -144,11 +143,10 @@ def announce_terms(sender: Sender, run: int, terms: RunTerms) -> Plan[TermsAnnou
     """Announces new terms of a run, in effect after notice.
 
     Raises:
-        Rejected: the sender is not the run's requester, or the rules are the run's present ones: nodes consent again,
-            to rules that the run never had.
+        Rejected: the sender is not the run's requester, or the rules are the run's present ones.
     """
     if _own_run(sender, run, "change its terms").terms.rules_hash == terms.rules_hash:
-        raise Rejected(f"run {run} has these very rules: new terms take rules the run never had")
+        raise Rejected(f"run {run} has these rules already; new terms need rules that the run never had")
     return Plan(sender, (calls.announce(sender.chain.deployment, run, terms),), event_of(TermsAnnounced))
 
 
@@ -199,14 +197,14 @@ def buying(sender: Sender, amount: int) -> tuple[Call, ...]:
 
 
 def _approval(sender: Sender, contract: str, amount: int) -> tuple[Call, ...]:
-    """The approval of exactly ``amount`` token wei, unless the contract may already take that much."""
+    """Returns the approval of exactly ``amount`` token wei, unless the contract may already take that much."""
     deployment = sender.chain.deployment
     allowed = sender.chain.latest().allowance(sender.address, deployment.address_of(contract))
     return (calls.approve(deployment, contract, amount),) if allowed < amount else ()
 
 
 def _consent(sender: Sender, key: Signer, role: Role, capacity: int) -> tuple[int, bytes]:
-    """A session key's signed consent to serve the sender's node, and the unix second at which it lapses."""
+    """Returns the unix second at which a session key's consent to serve the sender expires, and its signature."""
     chain = sender.chain
     deadline = chain.head().timestamp + BINDING_SECONDS
     binding = node_binding(
@@ -218,11 +216,11 @@ def _consent(sender: Sender, key: Signer, role: Role, capacity: int) -> tuple[in
 def _check_tokens(sender: Sender, amount: int) -> None:
     have = sender.chain.latest().balance_of(sender.address)
     if have < amount:
-        raise Rejected(f"{sender.address} has {have} token wei, not {amount}; {GET_TOKENS}")
+        raise Rejected(f"too few tokens: {sender.address} has {have} token wei, not {amount}; {GET_TOKENS}")
 
 
 def _own_run(sender: Sender, run: int, verb: str) -> Run:
     present = sender.chain.latest().run(run)
     if present.requester != sender.address:
-        raise Rejected(f"run {run} is {present.requester}'s: only its requester can {verb}")
+        raise Rejected(f"run {run} belongs to {present.requester}: only its requester can {verb}")
     return present

@@ -1,4 +1,4 @@
-"""Every contract verb as a ``Call``: where it goes, its calldata, and in words what it will do."""
+"""Every contract function that is sent, as a ``Call``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from protocol.chain.deployment import Deployment
 from protocol.chain.structs import Consumption, Role, RunTerms, SettledLeaves, Submission, pack_parts, pack_submissions
 
 REVEAL_GAS = 1_000_000
-"""More than a reveal takes that tallies for fifteen seats: the absent slashed, the others paid, all drawn again."""
+"""More gas than the most expensive reveal takes: the last of fifteen seats, which tallies, slashes and redraws."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One transaction to be: receiver, calldata, what a person is shown, native wei sent along.
+    """A transaction before it is signed: receiver, calldata, description for people, native wei.
 
-    ``least_gas``: its gas limit is at least that, as it may do more when it is mined than when it was simulated.
+    ``least_gas`` is a lower bound of the gas limit, for a call that may do more when mined than when simulated.
     """
 
     to: str
@@ -29,7 +29,7 @@ class Call:
 
 
 def call(deployment: Deployment, contract: str, function: str, *arguments: Any) -> Call:
-    """A call of any function of the contracts."""
+    """Returns a call of any function of the contracts."""
     shape = abi.functions(contract)[function]
     shown = ", ".join(f"{name}={_shown(value)}" for name, value in zip(shape.parameters, arguments, strict=True))
     return Call(deployment.address_of(contract), shape.encode(*arguments), f"{contract}.{function}({shown})")
@@ -180,7 +180,7 @@ def commit(deployment: Deployment, round: int, commitment: bytes) -> Call:
 def reveal(
     deployment: Deployment, round: int, accept: int, fraud: int, reasons: bytes, evidence_root: bytes, salt: bytes
 ) -> Call:
-    """Reveals a vote. The last of a round tallies it, and nobody knows beforehand which that is."""
+    """Reveals a vote. The last reveal of a round tallies it, so each one gets gas for that."""
     made = call(deployment, "Rounds", "reveal", round, accept, fraud, reasons, evidence_root, salt)
     return replace(made, least_gas=REVEAL_GAS)
 
@@ -191,7 +191,7 @@ def tally(deployment: Deployment, round: int) -> Call:
 
 
 def appeal(deployment: Deployment, round: int, job: int, batch: int, submissions: Sequence[SettledLeaves]) -> Call:
-    """Tries one job again; the batch that holds it is resupplied as for ``settle``."""
+    """Appeals against the verdict on one job; its batch is supplied as for ``settle``."""
     return call(deployment, "Rounds", "appeal", round, job, batch, pack_parts(submissions))
 
 
@@ -203,12 +203,12 @@ def settle(
 
 
 def finish(deployment: Deployment, round: int, assignments: bytes) -> Call:
-    """Ends a round of which every batch is settled and every appeal decided."""
+    """Ends a round once every batch is settled and every appeal decided."""
     return call(deployment, "Rounds", "finish", round, assignments)
 
 
 def expire(deployment: Deployment, round: int) -> Call:
-    """Ends a round that has come to no verdict in the longest time a round may take."""
+    """Ends a round without a verdict after the longest time that a round may take."""
     return call(deployment, "Rounds", "expire", round)
 
 

@@ -1,7 +1,7 @@
-"""Puts a new set of contracts on a chain. Each names the others, so addresses are worked out before they exist.
+"""Deploys a new set of contracts. They refer to each other, so their addresses are computed in advance.
 
-Through web3's contract factory: this runs once in a network's life. What runs all the time speaks JSON-RPC directly
-(``rpc``), at half the cost a call and a tenth of the import.
+This uses web3's contract factory, since it runs once per network. Everything else uses JSON-RPC directly (``rpc``),
+which takes half the time per call and a tenth of the import time.
 """
 
 from __future__ import annotations
@@ -23,23 +23,27 @@ from protocol.chain.writing.pending import TransactionSigner
 from protocol.errors import Rejected, Unavailable
 
 ORDER = ("Token", "Admin", "Credits", "Registry", "Market", "Rounds")
-"""Rounds comes last: its constructor asks the others whether they name it."""
+"""Order of deployment. Rounds is last: its constructor checks that the others refer to it."""
 
 WAIT_SECONDS = 120.0
+"""Longest wait for each contract to be mined."""
 
 
 def deploy(
     rpc_url: str, account: TransactionSigner, terms: ProtocolTerms, treasury: str, admin: str | None = None
 ) -> Deployment:
-    """Deploys the contracts from ``account``, whose next nonces they take.
+    """Deploys the contracts from ``account``, using its next nonces.
 
     Args:
-        treasury: where slashed bonds go.
+        rpc_url: RPC endpoint of the chain.
+        account: signs and pays for the deployment.
+        terms: terms that are fixed at deployment.
+        treasury: receiver of slashed bonds.
         admin: the first admin and pauser; None for ``account``.
 
     Raises:
         Unavailable: no RPC answers, or a contract is not mined in time.
-        Rejected: the chain refuses one of them.
+        Rejected: the chain refuses a contract.
         Misconfigured: the contracts are not built.
     """
     try:

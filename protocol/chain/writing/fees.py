@@ -1,4 +1,4 @@
-"""What a sender bids: EIP-1559 fees under a cap, raised step by step for what stays pending. PURE."""
+"""EIP-1559 fees under a cap, raised step by step for pending transactions. PURE."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from protocol.errors import Unavailable
 
 BUMP_PERCENT = 15
-"""Added to both fees of a replacement; nodes ask for 10 at least."""
+"""Increase of both fees of a replacement; nodes require at least 10."""
 
 GWEI = 10**9
 
 
 @dataclass(frozen=True, slots=True)
 class Fees:
-    """How a sender bids, in wei per gas and seconds.
+    """Bidding rules of a sender, in wei per gas and seconds.
 
     Args:
-        cap: never bid more than this.
+        cap: highest bid.
         priority: tip to the block's producer.
-        resend_seconds: broadcast the same bytes again after this long without being mined.
+        resend_seconds: broadcast the same bytes again after this long without inclusion.
         replace_seconds: sign a replacement at higher fees after this long.
     """
 
@@ -34,10 +34,10 @@ class Fees:
         return cls() if gwei is None else cls(cap=gwei * GWEI)
 
     def bid(self, base_fee: int) -> int:
-        """Twice the base fee and the tip: enough for six full blocks in a row, within the cap.
+        """Returns twice the base fee plus the tip, within the cap: enough for six full blocks in a row.
 
         Raises:
-            Unavailable: even the next block costs more than the cap.
+            Unavailable: the next block already costs more than the cap.
         """
         if base_fee + self.priority > self.cap:
             raise Unavailable(
@@ -47,6 +47,6 @@ class Fees:
         return min(2 * base_fee + self.priority, self.cap)
 
     def raised(self, max_fee: int, priority_fee: int) -> tuple[int, int] | None:
-        """Both fees of a replacement; None where the cap allows none."""
+        """Returns both fees of a replacement, or None if they exceed the cap."""
         higher = max_fee * (100 + BUMP_PERCENT) // 100 + 1
         return None if higher > self.cap else (higher, priority_fee * (100 + BUMP_PERCENT) // 100 + 1)

@@ -1,11 +1,11 @@
-"""What a sender means to do and has done, on disk before the chain hears of it.
+"""The sender's intents and signed transactions, on disk before they are broadcast.
 
     planned ──> signed ──> broadcast <──> mined ──> final
        │           └───────────┴────────────┴─────> failed
-       └─ a refused simulation removes the intent: nothing was signed, the same key may be tried again
+       └─ a refused simulation removes the intent: nothing was signed, and the key can be used again
 
-An intent is one effect on chain, named by its key. It may take several signed transactions (attempts) of one nonce,
-of which at most one can be mined.
+An intent is one effect on chain, identified by its key. It may have several signed transactions (attempts) with one
+nonce, of which at most one can be mined.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ MINED, FINAL, FAILED = "mined", "final", "failed"
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """One effect meant to happen once. ``failure`` says why it will not, ``block_number`` where it did."""
+    """One effect that happens at most once: ``failure`` is why it cannot, ``block_number`` the block in which it
+    did."""
 
     key: str
     call: Call
@@ -61,26 +62,26 @@ class Attempt:
 
 
 class _Connection(sqlite3.Connection):
-    """One whose failures are ours."""
+    """A connection that raises ``Unavailable`` for operational errors."""
 
     def execute(self, *statement: Any) -> sqlite3.Cursor:
         try:
             return super().execute(*statement)
         except sqlite3.OperationalError as error:
-            raise Unavailable(f"the journal of sent transactions does not answer: {error}") from error
+            raise Unavailable(f"cannot use the journal of sent transactions: {error}") from error
 
 
 class Journal:
-    """The sqlite file behind a sender. Its caller keeps threads apart; every method is one transaction.
+    """The SQLite file of a sender. Callers must synchronise threads; every method is one transaction.
 
-    Each raises ``Unavailable`` where the file is locked or the disk is full; nothing was written then.
+    Every method raises ``Unavailable`` if the file is locked or the disk is full, and writes nothing then.
     """
 
     def __init__(self, path: Path, to_whom: str) -> None:
-        """Opens or creates the journal; ``to_whom`` names the key and the chain it is for.
+        """Opens or creates the journal of a key and chain, which ``to_whom`` names.
 
         Raises:
-            Misconfigured: it cannot be written, or is another key's or another chain's.
+            Misconfigured: the file cannot be written, or belongs to another key or chain.
         """
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,45 +94,47 @@ class Journal:
         except (OSError, sqlite3.Error, Unavailable) as error:
             raise Misconfigured(f"cannot write the journal {path}: {error}") from error
         if owner != to_whom:
-            raise Misconfigured(f"the journal {path} is of {owner}, not of {to_whom}; give another state directory")
+            raise Misconfigured(
+                f"the journal {path} belongs to {owner}, not to {to_whom}; give another state directory"
+            )
 
     def intent(self, key: str) -> Intent | None:
-        """The intent of this key."""
+        """Returns the intent of this key, or None."""
         rows = self._intents("WHERE key = ?", key)
         return rows[0] if rows else None
 
     def unfinished(self) -> list[Intent]:
-        """Intents signed or broadcast, by nonce."""
+        """Returns the intents signed or broadcast, by nonce."""
         return self._intents("WHERE state IN (?, ?) ORDER BY nonce", SIGNED, BROADCAST)
 
     def mined(self) -> list[Intent]:
-        """Intents mined and not known to be final, by nonce."""
+        """Returns the intents mined and not known to be final, by nonce."""
         return self._intents("WHERE state = ? ORDER BY nonce", MINED)
 
     def watched(self) -> bool:
-        """Whether any intent may still change: it is pending, or mined and not final."""
+        """Returns true if any intent may still change: it is pending, or mined and not final."""
         query = "SELECT 1 FROM intents WHERE state IN (?, ?, ?) LIMIT 1"
         return self._number(query, SIGNED, BROADCAST, MINED) is not None
 
     def highest_nonce(self) -> int | None:
-        """The highest nonce that was ever signed with."""
+        """Returns the highest nonce ever signed."""
         return self._number("SELECT max(nonce) FROM intents")
 
     def highest_final_nonce(self) -> int | None:
-        """The highest nonce of an intent that is final."""
+        """Returns the highest nonce of a final intent."""
         return self._number("SELECT max(nonce) FROM intents WHERE state = ?", FINAL)
 
     def has_mined(self, nonce: int) -> bool:
-        """Whether an intent with this nonce was mined."""
+        """Returns true if an intent with this nonce was mined."""
         query = "SELECT 1 FROM intents WHERE state IN (?, ?) AND nonce = ?"
         return self._number(query, MINED, FINAL, nonce) is not None
 
     def has_failed(self, key: str) -> bool:
-        """Whether the intent of this key failed for good."""
+        """Returns true if the intent of this key failed for good."""
         return self._number("SELECT 1 FROM intents WHERE state = ? AND key = ?", FAILED, key) is not None
 
     def attempts(self, key: str) -> list[Attempt]:
-        """The intent's signed transactions, oldest first."""
+        """Returns the intent's signed transactions, oldest first."""
         rows = self._db.execute(
             "SELECT tx_hash, key, raw, gas, max_fee, priority_fee, signed_at FROM attempts"
             " WHERE key = ? ORDER BY rowid",
@@ -140,20 +143,20 @@ class Journal:
         return [Attempt(*row) for row in rows]
 
     def plan(self, key: str, call: Call) -> None:
-        """Notes a new intent."""
+        """Records a new intent."""
         self._db.execute(
             "INSERT OR REPLACE INTO intents VALUES (?, ?, ?, ?, ?, ?, NULL, NULL, NULL, ?)",
             (key, call.to, call.data, str(call.value), call.description, PLANNED, time.time()),
         )
 
     def drop(self, key: str) -> None:
-        """Forgets an intent of which nothing was signed."""
+        """Deletes an intent for which nothing was signed."""
         self._db.execute("DELETE FROM intents WHERE key = ? AND state = ?", (key, PLANNED))
 
     def sign(self, nonce: int, attempt: Attempt) -> None:
-        """Notes a signed transaction, before anybody else sees it.
+        """Records a signed transaction before it is broadcast.
 
-        Only this write waits for the disk: what a power cut may take of the others, the chain itself can tell.
+        Only this write waits for the disk: whatever else a power cut loses can be read from the chain.
         """
         self._db.execute("PRAGMA synchronous=FULL")
         self._write_signed(nonce, attempt)
@@ -171,19 +174,19 @@ class Journal:
             raise
 
     def mark_broadcast(self, key: str) -> None:
-        """An RPC has taken the newest transaction."""
+        """Records that an RPC accepted the newest transaction."""
         self._db.execute("UPDATE intents SET state = ?, block_number = NULL WHERE key = ?", (BROADCAST, key))
 
     def mark_mined(self, key: str, block_number: int) -> None:
-        """It happened."""
+        """Records that a transaction of the intent was mined."""
         self._db.execute("UPDATE intents SET state = ?, block_number = ? WHERE key = ?", (MINED, block_number, key))
 
     def mark_final(self, key: str, block_number: int) -> None:
-        """It happened, and cannot be undone."""
+        """Records that the intent is final."""
         self._db.execute("UPDATE intents SET state = ?, block_number = ? WHERE key = ?", (FINAL, block_number, key))
 
     def mark_failed(self, key: str, failure: str) -> None:
-        """It will not happen, and why."""
+        """Records that the intent failed for good, and why."""
         self._db.execute("UPDATE intents SET state = ?, failure = ? WHERE key = ?", (FAILED, failure, key))
 
     def close(self) -> None:

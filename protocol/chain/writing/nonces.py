@@ -1,4 +1,4 @@
-"""Who used a nonce: the chain itself is asked, since a missing receipt proves nothing."""
+"""Finds the transaction that used a nonce on chain, since a missing receipt proves nothing."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from protocol.chain.rpc import Rpc, RpcFault
 
 
 def user_of_nonce(rpc: Rpc, address: str, nonce: int) -> str | None:
-    """Hash (0x-hex, lower case) of the mined transaction of ``address`` with this nonce.
+    """Returns the hash (0x-hex, lower case) of the mined transaction of ``address`` with this nonce.
 
-    None where there is none, or the endpoint cannot show it: no archive, or answers that do not fit together. That is
-    no proof of anything.
+    None proves nothing: there is no such transaction, or the endpoint cannot show it (no archive, inconsistent
+    answers).
     """
     oldest, newest = -1, int(rpc.call("eth_blockNumber"), 16)
     try:
@@ -28,5 +28,5 @@ def user_of_nonce(rpc: Rpc, address: str, nonce: int) -> str | None:
 
 
 def _count(rpc: Rpc, address: str, block: int) -> int:
-    """Transactions of ``address`` mined up to this block."""
+    """Counts the transactions of ``address`` mined up to this block."""
     return int(rpc.call("eth_getTransactionCount", address, hex(block)), 16)

@@ -1,4 +1,4 @@
-"""What was signed, until it is final: broadcast, watched, replaced, sent again, and its nonces kept without a gap."""
+"""Signed transactions until they are final: broadcast, watched, replaced, resent, with contiguous nonces."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from protocol.errors import Rejected, Unavailable
 
 
 class Clock(Protocol):
-    """Seconds that only go forward, and a way to let some pass. The ``time`` module is one."""
+    """A monotonic clock that can sleep, such as the ``time`` module."""
 
     def monotonic(self) -> float:
-        """Seconds since some moment."""
+        """Returns seconds since an arbitrary moment."""
         ...
 
     def sleep(self, seconds: float, /) -> None:
-        """Returns when so many have passed."""
+        """Returns after this many seconds."""
         ...
 
 
 class TransactionSigner(Protocol):
-    """Whoever holds the key. The wallet implements it."""
+    """Signs transactions with one key, as the wallet does."""
 
     @property
     def address(self) -> str:
@@ -42,12 +42,12 @@ class TransactionSigner(Protocol):
         ...
 
     def sign_transaction(self, transaction: dict[str, Any]) -> bytes:
-        """The raw signed transaction, ready to broadcast."""
+        """Returns the raw signed transaction."""
         ...
 
 
 class Pending:
-    """The transactions of one key between its journal and the chain. Its caller keeps threads apart."""
+    """The transactions of one key between its journal and the chain. Callers must synchronise threads."""
 
     def __init__(self, chain: Chain, signer: TransactionSigner, journal: Journal, fees: Fees, clock: Clock) -> None:
         self.chain, self.signer, self.journal, self.fees = chain, signer, journal, fees
@@ -56,7 +56,7 @@ class Pending:
         self._pending_since: dict[bytes, float] = {}
 
     def reconcile(self) -> None:
-        """Makes journal and chain agree: what a reorganisation undid is sent again, and what is pending is pressed.
+        """Makes journal and chain agree: resends transactions that a reorganisation dropped, and pending ones.
 
         Raises:
             Unavailable: the RPC does not answer; nothing is lost.
@@ -66,17 +66,17 @@ class Pending:
         self._fill_gaps()
 
     def missing(self) -> str:
-        """In a sentence, that the chain lacks what was final, so that nothing can be mined; empty where it does not."""
+        """Returns a sentence if the chain lacks final transactions, so that none can be mined; else an empty string."""
         final = self.journal.highest_final_nonce()
         if final is None or (used := self._mined_count()) > final:
             return ""
         return (
             f"the chain at {self.chain.rpc.url} has {used} transactions of {self.address}, of which {final + 1} were "
-            "final: that RPC is far behind, or the chain went back on finality"
+            "final: the RPC is far behind, or the chain dropped final blocks"
         )
 
     def _look_back(self) -> None:
-        """What is mined may be undone until it is final, however long nobody looked."""
+        """Checks mined intents, which a reorganisation may drop until they are final."""
         mined = self.journal.mined()
         if not mined:
             return
@@ -84,14 +84,14 @@ class Pending:
         for intent, receipt in zip(mined, self.receipts(mined), strict=True):
             if receipt is None:
                 self.journal.mark_broadcast(intent.key)
-            elif receipt.status != 1:  # in the block that took the place of the one it was mined in
+            elif receipt.status != 1:  # in the block that replaced the one it was mined in
                 with suppress(Rejected):
                     self.settle(intent, receipt)
             elif receipt.block_number <= final:
                 self.journal.mark_final(intent.key, receipt.block_number)
 
     def sign(self, key: str, call: Call, nonce: int, gas: int, max_fee: int, priority_fee: int) -> None:
-        """Signs a transaction of an intent, and has it in the journal before anybody sees it."""
+        """Signs a transaction of an intent and records it in the journal."""
         transaction = {
             "type": 2,
             "chainId": self.chain.chain_id,
@@ -106,17 +106,17 @@ class Pending:
         self.journal.sign(nonce, Attempt(keccak(raw), key, raw, gas, max_fee, priority_fee, time.time()))
 
     def broadcast(self, key: str) -> None:
-        """Hands the newest transaction of an intent to the RPC; ``Unavailable`` where it does not take it."""
+        """Sends the newest transaction of an intent to the RPC; raises ``Unavailable`` if the RPC refuses it."""
         raw = self.journal.attempts(key)[-1].raw
         try:
             self.chain.rpc.call("eth_sendRawTransaction", "0x" + raw.hex())
         except RpcFault as fault:
             if not _already_there(fault):
-                raise Unavailable(f"the RPC does not take the transaction: {fault.message}") from fault
+                raise Unavailable(f"the RPC refused the transaction: {fault.message}") from fault
         self.journal.mark_broadcast(key)
 
     def settle(self, intent: Intent, receipt: Receipt) -> Receipt:
-        """Notes that an intent is mined; raises where it reverted."""
+        """Records that an intent is mined; raises ``Reverted`` if it reverted."""
         if receipt.status != 1:
             error = self._why_reverted(intent, receipt)
             self.journal.mark_failed(intent.key, f"{intent.call.description} was mined but {error}")
@@ -126,7 +126,7 @@ class Pending:
         return receipt
 
     def receipts(self, intents: Sequence[Intent]) -> list[Receipt | None]:
-        """Of each intent, that of whichever of its transactions was mined."""
+        """Returns, per intent, the receipt of the attempt that was mined, or None."""
         attempts = [attempt for intent in intents for attempt in self.journal.attempts(intent.key)]
         answers = self.chain.rpc.batch(
             [RpcRequest("eth_getTransactionReceipt", ("0x" + attempt.tx_hash.hex(),)) for attempt in attempts]
@@ -140,9 +140,9 @@ class Pending:
         return [found.get(intent.key) for intent in intents]
 
     def _press_all(self, intents: Sequence[Intent]) -> None:
-        """Gets what is pending moving, oldest first: the same bytes again, or after a while a higher bid.
+        """Broadcasts pending transactions again, oldest first, after a while with a higher bid.
 
-        One intent's failure is in the journal for whoever asks for that intent, and must not stop the others.
+        A failed intent is recorded in the journal, for the caller that waits for it, and does not stop the others.
         """
         waiting = []
         for intent, receipt in zip(intents, self.receipts(intents), strict=True):
@@ -152,7 +152,7 @@ class Pending:
         pressed = [intent for intent in waiting if (intent.nonce or 0) >= used or not self._lost_nonce(intent)]
         for intent in pressed:
             self._replace_if_stuck(intent)
-        for intent in pressed:  # one by one: of many at once a node may take the later nonces first
+        for intent in pressed:  # one by one: in a batch a node may accept later nonces first
             raw = self.journal.attempts(intent.key)[-1].raw
             (answer,) = self.chain.rpc.batch([RpcRequest("eth_sendRawTransaction", ("0x" + raw.hex(),))])
             if not isinstance(answer, RpcFault) or _already_there(answer):
@@ -162,7 +162,7 @@ class Pending:
         return int(self.chain.rpc.call("eth_getTransactionCount", self.address, "latest"), 16)
 
     def _lost_nonce(self, intent: Intent) -> bool:
-        """Fails the intent where the chain shows a transaction that is not ours with its nonce."""
+        """Fails the intent if the chain shows a foreign transaction with its nonce."""
         assert intent.nonce is not None
         user = user_of_nonce(self.chain.rpc, self.address, intent.nonce)
         ours = {"0x" + attempt.tx_hash.hex() for attempt in self.journal.attempts(intent.key)}
@@ -182,7 +182,7 @@ class Pending:
             self.sign(intent.key, intent.call, intent.nonce, attempt.gas, *raised)
 
     def _fill_gaps(self) -> None:
-        """Uses nonces that nothing of ours holds: one another program took, in a block that was undone."""
+        """Fills nonces that no intent holds: another program took them in a block that a reorganisation dropped."""
         held = {intent.nonce for intent in self.journal.unfinished()}
         if not held:
             return
@@ -195,7 +195,7 @@ class Pending:
                 self.broadcast(key)
 
     def _why_reverted(self, intent: Intent, receipt: Receipt) -> Reverted:
-        """The same call on the block before says why, in most cases."""
+        """Returns the cause of a revert by calling on the block before, which reproduces most of them."""
         try:
             self.chain.rpc.call("eth_call", fields_of(intent.call, self.address), hex(receipt.block_number - 1))
         except RpcFault as fault:
@@ -204,6 +204,6 @@ class Pending:
 
 
 def _already_there(fault: RpcFault) -> bool:
-    """The node holds this transaction, or the chain has gone past its nonce: a receipt, or its lack, will tell."""
+    """Returns true if the node has the transaction, or the chain has passed its nonce; the receipt decides which."""
     message = fault.message.lower()
     return any(sign in message for sign in ("already known", "already imported", "nonce too low"))

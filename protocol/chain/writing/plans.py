@@ -1,4 +1,4 @@
-"""What a verb would send, checked before anything is sent: a plan is carried out, or simulated."""
+"""Plans: the checked calls of a verb, which are either sent or simulated."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Plan(Generic[A]):
 
     Args:
         sender: sends or simulates them.
-        calls: at least one; the last is the verb itself, those before it provide what it needs.
+        calls: at least one; the last is the verb itself, the earlier ones provide for it, such as an approval.
         answer: reads the outcome from the receipt of the last call.
         refusals: custom error of a contract to the error raised in its place.
     """

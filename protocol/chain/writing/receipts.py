@@ -1,4 +1,4 @@
-"""What became of a transaction, with the events our contracts emitted in it."""
+"""Receipts of mined transactions, with the decoded events of our contracts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from protocol.chain.reading.decoding import log_of
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """A mined transaction: ``status`` 1, its fee in wei, and the events our contracts emitted in it."""
+    """A mined transaction: ``status`` (1 for success), fee in wei, and events of our contracts."""
 
     tx_hash: bytes
     block_number: int
@@ -25,7 +25,7 @@ class Receipt:
 
 
 def receipt_of(answer: dict[str, Any], chain: Chain) -> Receipt:
-    """A receipt from the RPC's answer, its logs decoded."""
+    """Returns a receipt from the RPC's answer, with its logs decoded."""
     gas_used = int(answer["gasUsed"], 16)
     block_number, block_hash = int(answer["blockNumber"], 16), bytes.fromhex(answer["blockHash"][2:])
     return Receipt(

@@ -1,9 +1,10 @@
 """Transactions that are mined once or reported failed, whatever crashes in between.
 
-One sender owns the nonces of one key. For each intent: simulate on the pending state, sign, write the signed bytes to
-the journal, broadcast, wait. After a crash the same bytes are broadcast again: a transaction of the same hash and nonce
-cannot take effect twice. What stays pending is replaced at a higher fee; what a reorganisation undoes is sent again,
-until it is final; a nonce that nothing of ours holds any more is filled, since those after it wait for it.
+One sender owns the nonces of one key. For each intent it simulates on the pending state, signs, writes the signed bytes
+to the journal, broadcasts and waits. After a crash the same bytes are broadcast again: a transaction of the same hash
+and nonce cannot take effect twice. Stuck transactions are replaced at a higher fee, transactions that a reorganisation
+dropped are sent again until they are final, and a nonce that no intent holds any more is filled, since later ones wait
+for it.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ class Sender:
     """Sends the transactions of one key, in one process at a time. Safe to share between threads.
 
     Args:
-        chain: where to.
-        signer: whose.
-        journal_path: the sqlite journal.
-        fees: how to bid.
-        poll_seconds: pause between looks for a receipt.
-        wait_seconds: after this long without a receipt ``Unavailable`` is raised; the intent stays in the journal.
-        clock: what time goes by.
+        chain: the deployment to send to.
+        signer: the key to send with.
+        journal_path: the SQLite journal.
+        fees: the bidding rules; None takes the defaults.
+        poll_seconds: pause between requests for a receipt.
+        wait_seconds: longest wait for a receipt before ``Unavailable``; the intent stays in the journal.
+        clock: the source of time.
 
     Raises:
         Misconfigured: another process sends for this key, or the journal cannot be written.
@@ -88,7 +89,7 @@ class Sender:
 
     @property
     def address(self) -> str:
-        """Whose transactions these are."""
+        """Checksummed address of the key."""
         return self.signer.address
 
     def send(self, name: str, call: Call) -> Receipt:
@@ -124,19 +125,19 @@ class Sender:
         return self._wait([key for key, _ in intents])
 
     def simulate(self, call: Call) -> Simulation:
-        """Simulates the call on the pending state. Raises as ``protocol.chain.writing.simulation`` does."""
+        """Simulates the call on the pending state; raises as ``simulation.simulate`` does."""
         return simulate(self.chain, self.address, self.fees, call)
 
     def reconcile(self) -> None:
-        """Makes journal and chain agree; ``Unavailable`` where the RPC does not answer, and then nothing is lost."""
+        """Makes journal and chain agree; raises ``Unavailable`` if the RPC does not answer, and nothing is lost."""
         with self._guard:
             self._tended = self._clock.monotonic()
             self._pending.reconcile()
 
     def tend(self) -> None:
-        """``reconcile``, where anything is pending or may yet be undone, and some seconds have passed since the last.
+        """Reconciles every few seconds while any intent is pending or not final.
 
-        A daemon calls this in every tick: what it has sent is watched until it is final.
+        A daemon calls this in every tick, so that its transactions are watched until they are final.
         """
         with self._guard:
             due = self._clock.monotonic() - self._tended > self.fees.resend_seconds
@@ -144,12 +145,12 @@ class Sender:
                 self.reconcile()
 
     def unfinished(self) -> list[Intent]:
-        """Intents signed or broadcast and not mined."""
+        """Returns the intents signed or broadcast and not mined."""
         with self._guard:
             return self._journal.unfinished()
 
     def close(self) -> None:
-        """Closes the journal and lets another process send for this key."""
+        """Closes the journal and releases the lock on the key."""
         self._journal.close()
         self._lock.close()
 
@@ -180,17 +181,17 @@ class Sender:
         self._pending.broadcast(key)
 
     def _next_nonce(self, mined: int) -> int:
-        """Contiguous: one after the newest of ours, or the first the chain has not seen.
+        """Returns the nonce after our newest, or the first that the chain has not seen.
 
-        The chain may show fewer than ours: an endpoint lags, or a reorganisation undid some, which are sent again.
+        The chain may show fewer than ours if an endpoint lags, or a reorganisation dropped some, which are sent again.
         """
         newest = self._journal.highest_nonce()
         return mined if newest is None else max(mined, newest + 1)
 
-    # After
+    # After the broadcast
 
     def _wait(self, keys: Sequence[str]) -> list[Receipt]:
-        """All receipts. An RPC that fails now and then is asked again; one that fails for long ends the wait."""
+        """Returns all receipts. Short RPC failures are retried; a longer outage ends the wait."""
         started = heard = self._clock.monotonic()
         found: dict[str, Receipt] = {}
         missing = ""
@@ -221,7 +222,7 @@ class Sender:
         return f"{intent.call.description} is not mined after {self._wait_seconds:.0f} s; it stays pending{why}"
 
     def _settle_all(self, keys: Sequence[str]) -> dict[str, Receipt]:
-        """The receipts there are; raises where an intent has failed."""
+        """Returns the receipts that exist by key; raises if an intent has failed."""
         intents = [intent for key in keys if (intent := self._journal.intent(key)) is not None]
         for intent in intents:
             if intent.state == FAILED:
@@ -231,5 +232,5 @@ class Sender:
 
 
 def _identity(chain: Chain, address: str) -> str:
-    """Whose journal it is: a chain started anew under the same id must not inherit the old one's."""
+    """Identifies key and chain by the start hash too: a restarted chain with the same id needs another journal."""
     return f"{address} on chain {chain.chain_id} from 0x{chain.deployment.start_hash.hex()[:16]}"

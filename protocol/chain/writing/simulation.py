@@ -1,4 +1,4 @@
-"""What a call would do now: asked of the node before anything is signed."""
+"""Simulates a call on the node before it is signed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,20 @@ from protocol.chain.writing.fees import Fees
 from protocol.errors import Misconfigured, Unavailable
 
 GAS_MARGIN_PERCENT = 25
-"""Added to the estimate: state may move between estimate and inclusion."""
+"""Margin on the estimate, since state may change between estimate and inclusion."""
 
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """What a call would do now: the call in words, the gas limit it would get, its bid in wei per gas, what it returns,
-    and how many transactions of the sender are mined."""
+    """A simulated call.
+
+    Args:
+        description: the call in words.
+        gas: gas limit.
+        max_fee_per_gas: bid in wei per gas.
+        returned: return data.
+        mined: number of the sender's mined transactions.
+    """
 
     description: str
     gas: int
@@ -30,7 +37,7 @@ class Simulation:
 
     @property
     def max_cost(self) -> int:
-        """Wei the transaction can cost at most."""
+        """Most wei that the transaction can cost."""
         return self.gas * self.max_fee_per_gas
 
 
@@ -65,11 +72,11 @@ def simulate(chain: Chain, address: str, fees: Fees, call: Call) -> Simulation:
 
 
 def fields_of(call: Call, address: str) -> dict[str, Any]:
-    """The call as ``eth_call`` takes it."""
+    """Returns the call in the form that ``eth_call`` takes."""
     fields = {"from": address, "data": "0x" + call.data.hex(), "value": hex(call.value)}
     return fields | ({"to": call.to} if call.to else {})
 
 
 def _afford(address: str, need: int, have: int) -> None:
     if have < need:
-        raise Misconfigured(f"{address} has {have} wei of the chain's coin and may need {need} for gas: send it some")
+        raise Misconfigured(f"{address} has {have} wei of the chain's coin and may need {need}: send it some")

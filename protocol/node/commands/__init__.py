@@ -1,7 +1,7 @@
-"""What a person types: ``assize wallet | node | stake | run | appeal | credits``.
+"""Commands: ``assize wallet | node | stake | run | appeal | credits | relay``.
 
-These modules put keys and chain together, so they alone in ``protocol.node`` import ``protocol.chain``, and that only
-when a command runs. The actions themselves are in ``protocol.chain.writing.actions``, which the local network uses too.
+These modules combine keys and chain: only they import ``protocol.chain`` within ``protocol.node``, and only when a
+command runs. The verbs are in ``protocol.chain.writing.actions``, which the local network shares.
 """
 
 from protocol.node.commands.appeal import app as appeal

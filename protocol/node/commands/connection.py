@@ -19,17 +19,19 @@ if TYPE_CHECKING:
 
 STATE_DIRECTORY_VARIABLE = "ASSIZE_STATE_DIR"
 
-RpcUrl = Annotated[str, typer.Option("--rpc", envvar="ASSIZE_RPC_URL", help="JSON-RPC endpoint of the chain.")]
-Addresses = Annotated[Path, typer.Option("--addresses", envvar="ASSIZE_ADDRESSES", help="Address file of the network.")]
-KeystoreName = Annotated[
-    str, typer.Option("--keystore", envvar="ASSIZE_KEYSTORE", help="Name of the key to sign with.")
+RpcUrl = Annotated[
+    str, typer.Option("--rpc", envvar="ASSIZE_RPC_URL", help="RPC endpoint; comma-separated ones are cross-checked.")
 ]
+Addresses = Annotated[
+    Path, typer.Option("--addresses", envvar="ASSIZE_ADDRESSES", help="Address file of the deployment.")
+]
+KeystoreName = Annotated[str, typer.Option("--keystore", envvar="ASSIZE_KEYSTORE", help="Keystore to sign with.")]
 PasswordFile = Annotated[
     Path | None,
     typer.Option("--password-file", envvar="ASSIZE_PASSWORD_FILE", help="File whose first line opens the keystore."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one line.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Simulate and show the call; send nothing.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on one line.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Simulate the first call and send nothing.")]
 FeeCap = Annotated[
     int | None,
     typer.Option(

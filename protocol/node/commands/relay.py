@@ -26,8 +26,8 @@ def serve(
     addresses: Annotated[Path, typer.Option(envvar="ASSIZE_RELAY_ADDRESSES", help="Address file of the deployment.")],
     run: Annotated[int, typer.Option(envvar="ASSIZE_RELAY_RUN", help="Run whose weights to relay.")],
     state_dir: Annotated[Path, typer.Option(envvar="ASSIZE_RELAY_STATE_DIR", help="Directory of verified chunks.")],
-    host: Annotated[str, typer.Option(envvar="ASSIZE_RELAY_HOST")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(envvar="ASSIZE_RELAY_PORT", help="0 takes any free port.")] = 8700,
+    host: Annotated[str, typer.Option(envvar="ASSIZE_RELAY_HOST", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(envvar="ASSIZE_RELAY_PORT", help="Port; 0 takes any free one.")] = 8700,
     keep: Annotated[
         int, typer.Option(envvar="ASSIZE_RELAY_KEEP", min=1, help="Versions kept.")
     ] = DEFAULT_VERSIONS_KEPT,

@@ -18,23 +18,23 @@ if TYPE_CHECKING:
     from protocol.chain.structs import Run, RunTerms
     from protocol.chain.writing.sender import Sender
 
-app = typer.Typer(no_args_is_help=True, help="Open, fund and show runs; join them.")
+app = typer.Typer(no_args_is_help=True, help="Open, fund, change, close and show runs; join them.")
 
-Seconds = Annotated[int, typer.Option(min=1)]
+Seconds = Annotated[int, typer.Option(min=1, help="Length of this phase of a round.")]
 
 
 def hash_of(text: str) -> bytes:
-    """The 32 bytes of a hash as typed.
+    """Returns the 32 bytes of a hash as typed.
 
     Raises:
-        Misconfigured: it is not 64 hex digits.
+        Misconfigured: the text is not 64 hex digits.
     """
     try:
         value = bytes.fromhex(text.removeprefix("0x"))
     except ValueError:
         value = b""
     if len(value) != 32:
-        raise Misconfigured(f"{text!r} is not a hash: want 0x and 64 hex digits")
+        raise Misconfigured(f"invalid hash {text!r}: expected 0x and 64 hex digits")
     return value
 
 
@@ -42,10 +42,10 @@ def hash_of(text: str) -> bytes:
 @guard
 def rules(
     source: Annotated[Path, typer.Argument(help="Rules as JSON, in any layout.")],
-    out: Annotated[Path, typer.Argument(help="Where the canonical form goes.")],
+    out: Annotated[Path, typer.Argument(help="File to write the canonical rules to.")],
     as_json: AsJson = False,
 ) -> None:
-    """Write rules in canonical form, whose hash stands on chain."""
+    """Write rules in canonical form. The chain holds their hash."""
     import json
 
     from pydantic import ValidationError
@@ -69,23 +69,25 @@ def rules(
 @transaction("open-run")
 def open_run(
     sender: Sender,
-    rules_file: Annotated[Path, typer.Option("--rules", help="Canonical rules (assize run rules).")],
+    rules_file: Annotated[Path, typer.Option("--rules", help="File of canonical rules (see: assize run rules).")],
     model_root: Annotated[str, typer.Option(help="Manifest root of version 0, the model the run starts from.")],
     coordinator: Annotated[str, typer.Option(help="Address that may open rounds.")],
     trainer: Annotated[str, typer.Option(help="Address that may publish checkpoints.")],
     price_per_unit: Annotated[int, typer.Option(min=0, help="Credits for one verified unit.")],
     juror_fee: Annotated[int, typer.Option(min=0, help="Most credits a juror earns in a round.")],
     max_units: Annotated[int, typer.Option(min=1, help="Most units one job is paid for.")],
-    uri: Annotated[str, typer.Option(help="Where rules and manifest are served.")],
-    committee: Annotated[int, typer.Option(min=1, max=15, help="Seats, odd.")] = 3,
-    appeal_seats: Annotated[int, typer.Option(min=0, max=15, help="0 offers no appeals.")] = 0,
+    uri: Annotated[str, typer.Option(help="URL at which rules and manifest are served.")],
+    committee: Annotated[int, typer.Option(min=1, max=15, help="Seats of a committee, an odd number.")] = 3,
+    appeal_seats: Annotated[
+        int, typer.Option(min=0, max=15, help="Seats of an appeal's committee; 0 offers no appeals.")
+    ] = 0,
     work_seconds: Seconds = 600,
     draw_seconds: Seconds = 600,
     commit_seconds: Seconds = 600,
     reveal_seconds: Seconds = 600,
-    challenge_seconds: Annotated[int, typer.Option(min=0)] = 0,
+    challenge_seconds: Annotated[int, typer.Option(min=0, help="Time to appeal against a verdict.")] = 0,
 ) -> Planned:
-    """Open a run."""
+    """Open a run with its terms and first model."""
     from protocol.chain.structs import RunTerms
     from protocol.chain.writing import actions
 

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def checked_rules_hash(rules_file: Path) -> bytes:
-    """The hash of rules in canonical form.
+    """Returns the hash of rules in canonical form.
 
     Raises:
         Misconfigured: the file cannot be read.
-        Rejected: it holds no canonical rules.
+        Rejected: the file does not hold canonical rules.
     """
     from protocol.wire.rules import decode_rules, rules_hash
 
@@ -39,15 +39,17 @@ RunId = Annotated[int, typer.Argument(help="Id of the run.")]
 def announce(
     sender: Sender,
     run: RunId,
-    rules_file: Annotated[Path, typer.Option("--rules", help="Canonical rules that the run never had.")],
+    rules_file: Annotated[Path, typer.Option("--rules", help="File of canonical rules that the run never had.")],
     coordinator: Annotated[str | None, typer.Option(help="Address that may open rounds.")] = None,
     trainer: Annotated[str | None, typer.Option(help="Address that may publish checkpoints.")] = None,
     price_per_unit: Annotated[int | None, typer.Option(min=0, help="Credits for one verified unit.")] = None,
     juror_fee: Annotated[int | None, typer.Option(min=0, help="Most credits a juror earns in a round.")] = None,
     max_units: Annotated[int | None, typer.Option(min=1, help="Most units one job is paid for.")] = None,
-    committee: Annotated[int | None, typer.Option(min=1, max=15, help="Seats, odd.")] = None,
-    appeal_seats: Annotated[int | None, typer.Option(min=0, max=15, help="0 offers no appeals.")] = None,
-    challenge_seconds: Annotated[int | None, typer.Option(min=0)] = None,
+    committee: Annotated[int | None, typer.Option(min=1, max=15, help="Seats of a committee, an odd number.")] = None,
+    appeal_seats: Annotated[
+        int | None, typer.Option(min=0, max=15, help="Seats of an appeal's committee; 0 offers no appeals.")
+    ] = None,
+    challenge_seconds: Annotated[int | None, typer.Option(min=0, help="Time to appeal against a verdict.")] = None,
 ) -> Planned:
     """Announce new terms, in effect after notice. Omitted terms stay, and every node has to join again."""
     from dataclasses import replace

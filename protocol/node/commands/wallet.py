@@ -34,11 +34,11 @@ def new(name: Name, password_file: PasswordFile = None, as_json: AsJson = False)
 @guard
 def import_key(
     name: Name,
-    key_file: Annotated[Path, typer.Option("--key-file", help="File that holds the private key in hex.")],
+    key_file: Annotated[Path, typer.Option("--key-file", help="File with the private key in hex.")],
     password_file: PasswordFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Keep an existing private key."""
+    """Store an existing private key."""
     try:
         private_key = bytes.fromhex(key_file.read_text().strip().removeprefix("0x"))
     except (OSError, ValueError):  # the error's text might hold the key
@@ -50,7 +50,7 @@ def import_key(
 @app.command("list")
 @guard
 def list_keys(as_json: AsJson = False) -> None:
-    """List the keys kept here."""
+    """List the keystores."""
     keystores = Keystores()
     show([{"name": name, "address": keystores.address_of(name)} for name in keystores.names()], as_json)
 
@@ -62,7 +62,7 @@ def balance(
     keystore: Annotated[str | None, typer.Option(help="Only the key with this name.")] = None,
     address: Annotated[str | None, typer.Option(help="Only this address.")] = None,
 ) -> list[dict[str, object]]:
-    """Show the coin for gas, the tokens and the credits of a key, of an address, or of every key kept here."""
+    """Show the coin for gas, the tokens and the credits of a key, of an address, or of every keystore."""
     keystores, reader = Keystores(), chain.pinned(chain.head())
     names = [keystore] if keystore else [] if address else keystores.names()
     owners = {name: keystores.address_of(name) for name in names} | ({address: address_of(address)} if address else {})
