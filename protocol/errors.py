@@ -21,8 +21,7 @@ class Unavailable(AssizeError):
 
 
 class Rejected(AssizeError):
-    """Input breaks a rule of the protocol: bytes from another party, a call that a contract refuses, or a person's
-    request.
+    """Input is invalid: another party's bytes, a call that a contract refuses, or a person's request.
 
     ``reason`` is the protocol's reason code for evidence (see ``protocol.wire.reasons``), or 0 if none applies.
     """

@@ -108,6 +108,14 @@ def test_a_run_is_not_joined_at_other_rules(owner: Sender, make_wallet: Callable
         actions.join_run(owner, opened.run, node.node, b"\5" * 32).carry_out("join")
 
 
+def test_a_dry_run_names_every_call_that_is_sent(owner: Sender, chain: Chain) -> None:
+    opened = actions.open_run(owner, terms_of(owner.address), b"\1" * 32, "http://here").carry_out("open")
+    dry = actions.fund_run(owner, opened.run, 5 * TOKEN).dry_run()
+    named = [call.description.split("(")[0] for call in (dry.first, *dry.then)]
+    assert named == ["Token.approve", "Credits.buy", "Market.fund"]
+    assert chain.latest().run(opened.run).escrow == 0
+
+
 def test_an_unfunded_run_opens_no_round(owner: Sender, chain: Chain) -> None:
     opened = actions.open_run(owner, terms_of(owner.address), b"\1" * 32, "http://here").carry_out("open")
     with pytest.raises(Reverted, match="reverted: "):

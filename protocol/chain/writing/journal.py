@@ -37,8 +37,7 @@ MINED, FINAL, FAILED = "mined", "final", "failed"
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """One effect that happens at most once: ``failure`` is why it cannot, ``block_number`` the block in which it
-    did."""
+    """An effect that happens at most once: ``failure`` says why it cannot, ``block_number`` where it did."""
 
     key: str
     call: Call
