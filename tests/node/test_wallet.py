@@ -73,7 +73,7 @@ def test_a_missing_keystore_names_those_there_are(tmp_path: Path) -> None:
 def test_an_imported_key_keeps_its_address(tmp_path: Path) -> None:
     key = secrets.token_bytes(32)
     assert Keystores(tmp_path).keep("alice", key, "pw", CHEAP).address == Account.from_key(key).address
-    with pytest.raises(Rejected, match="not a private key"):
+    with pytest.raises(Rejected, match="invalid private key of"):
         Keystores(tmp_path).keep("zero", bytes(32), "pw", CHEAP)
 
 
