@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocol.tensor.decode import Completion
+from protocol.tensor.completions import Completion
 from protocol.wire.rollout import Artifact, encode
 from protocol.wire.units import ModelShape
 from worker.prover import Deployed, Finished, Task, Work, claim, prove
