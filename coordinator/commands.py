@@ -10,7 +10,7 @@ import typer
 from protocol.node.console import guard, show
 from protocol.node.doctor import AsJson, report
 
-app = typer.Typer(help="Assign jobs, take uploads, drive rounds.", no_args_is_help=True)
+app = typer.Typer(help="Assign jobs, store uploads, drive rounds.", no_args_is_help=True)
 EnvFile = Annotated[
     Path | None, typer.Option("--settings", help="File of ASSIZE_COORDINATOR_… settings, one NAME=value a line.")
 ]

@@ -13,22 +13,26 @@ class CoordinatorSettings(NodeSettings):
     """Settings beyond those of every node.
 
     Args:
-        run: the run this coordinator drives.
-        rules: file with the run's rules, whose canonical bytes hash to what is on chain.
+        run: the run that this coordinator drives.
+        rules: file with the run's rules; the hash of their canonical bytes is on chain.
         database_url: empty for SQLite under ``state_dir``.
-        redis_url: broker, leases.
-        host, port: where the API listens.
-        relays: URLs from which checkpoints can be fetched, besides ``origin``, the trainer's own.
-        jobs_per_round: jobs of a round, as far as capacities allow.
-        first_round_nodes: workers that must be ready before the first round is opened.
-        max_rounds, last_version: where to stop opening rounds; none by default.
-        tick_seconds: pause between looks at the chain, which leaves that come in cut short.
-        lease_seconds: how long a heartbeat keeps a node listable.
+        redis_url: Redis for leases and notifications.
+        host: address at which the API listens.
+        port: port at which the API listens.
+        relays: URLs of relays that serve checkpoints.
+        origin: URL of the trainer, which serves them too.
+        jobs_per_round: most jobs of a round; free capacities may allow fewer.
+        first_round_nodes: workers that must be ready before the first round opens.
+        max_rounds: number of rounds after which to stop; None for no limit.
+        last_version: version at which to stop; None for no limit.
+        tick_seconds: pause between ticks of the driver; a submission ends it early.
+        lease_seconds: time for which a heartbeat keeps a node eligible for listing.
         version_lag: versions a listed node's checkpoint may be behind the newest.
         relay_wait_seconds: longest wait of a claim for the other claims of its round.
         relay_margin_seconds: time before the work deadline at which that wait ends.
-        confirmations: blocks before an event is believed.
-        max_artifact_bytes, max_evidence_bytes: most bytes of one upload.
+        confirmations: blocks on top of an event before it is mirrored.
+        max_artifact_bytes: largest artifact.
+        max_evidence_bytes: largest evidence.
     """
 
     model_config = settings_config("ASSIZE_COORDINATOR_")

@@ -1,8 +1,8 @@
-"""What the coordinator keeps in SQL. Private to this package.
+"""SQL tables of the coordinator. Private to this package.
 
-    mirror   (rebuilt from events at any time)  Cursor Admin Run Announcement Node Member Earning
-                                                Round Listing Submitted Seat Checkpoint; Undo
-    own      (nowhere else, so never dropped)   Upload Claim Heartbeat Nonce Rules Evidence Ban Standing
+    mirror   rebuilt from events at any time   cursor admin runs announcements nodes members earnings
+                                               rounds listings submitted seats checkpoints; undo
+    own      exists only here                  uploads claims heartbeats nonces rules evidence standing
 
 Ids are those of the contracts. Addresses are checksummed, roots and hashes 32 bytes, bitmaps and wei are ``Uint256``.
 """
@@ -18,17 +18,17 @@ from sqlmodel import Field, SQLModel
 
 
 class Uint256(TypeDecorator[int]):
-    """An unsigned integer of 256 bits, stored as 32 big-endian bytes: SQL has none that wide, and bytes sort alike."""
+    """An unsigned integer of 256 bits, stored as 32 big-endian bytes, which sort in the same order."""
 
     impl = LargeBinary(32)
     cache_ok = True
 
     def process_bind_param(self, value: int | None, dialect: Dialect) -> bytes | None:
-        """To the database."""
+        """Converts a value for the database."""
         return None if value is None else value.to_bytes(32, "big")
 
     def process_result_value(self, value: Any, dialect: Dialect) -> int | None:
-        """From the database."""
+        """Converts a value from the database."""
         return None if value is None else int.from_bytes(value, "big")
 
 
@@ -37,7 +37,7 @@ def _uint256(default: int = 0) -> Any:
 
 
 def _id() -> Any:
-    """Part of a primary key that the chain gives."""
+    """Returns a column of the primary key whose values come from the chain."""
     return Field(primary_key=True, sa_type=BigInteger)
 
 
@@ -54,7 +54,7 @@ class CursorRow(SQLModel, table=True):
 
 
 class AdminRow(SQLModel, table=True):
-    """What the deployment's admin has set. One row, ``id`` 1."""
+    """Settings of the deployment's admin. One row, ``id`` 1."""
 
     __tablename__ = "admin"
     id: int = Field(default=1, primary_key=True)
@@ -64,7 +64,7 @@ class AdminRow(SQLModel, table=True):
 class RunRow(SQLModel, table=True):
     """A run, its terms in effect, its escrow, and totals of its rounds.
 
-    ``jobs_void`` counts jobs never handed in as well.
+    ``jobs_void`` includes jobs never submitted.
     """
 
     __tablename__ = "runs"
@@ -93,9 +93,9 @@ class RunRow(SQLModel, table=True):
 
 
 class AnnouncementRow(SQLModel, table=True):
-    """The terms a run was last announced to get, from ``effective_at`` on; gone once they are in effect.
+    """The latest announced terms of a run, which apply from ``effective_at``; deleted once in effect.
 
-    ``terms`` is JSON: the columns of ``Run`` that follow from them.
+    ``terms`` is JSON of the columns of ``RunRow`` that they set.
     """
 
     __tablename__ = "announcements"
@@ -105,7 +105,7 @@ class AnnouncementRow(SQLModel, table=True):
 
 
 class NodeRow(SQLModel, table=True):
-    """A node and its record. ``required`` is the bond it must hold to be listed.
+    """A node and its record. ``required`` is the bond that it needs to be listed.
 
     Record: ``given`` jobs ever listed; ``fraudulent`` ever; ``neglect`` and ``absent`` as in ``neglect.Neglect``.
     """
@@ -131,7 +131,7 @@ class NodeRow(SQLModel, table=True):
 
 
 class MemberRow(SQLModel, table=True):
-    """A node that joined a run, and the rules hash at which it did."""
+    """A node that joined a run, and the hash of the rules that it joined."""
 
     __tablename__ = "members"
     run: int = _id()
@@ -140,7 +140,7 @@ class MemberRow(SQLModel, table=True):
 
 
 class EarningRow(SQLModel, table=True):
-    """Credits an owner earned in a run, in all."""
+    """Total credits that an owner earned in a run."""
 
     __tablename__ = "earnings"
     run: int = _id()
@@ -149,14 +149,7 @@ class EarningRow(SQLModel, table=True):
 
 
 class RoundRow(SQLModel, table=True):
-    """A round. ``beacon`` is the hash of its opening block; ``revealing`` once committing has ended.
-
-    ``holding`` while it is void and its jobs are still counted in flight. ``appealed`` are the jobs ever appealed,
-    ``appeals`` counts those not decided yet.
-
-    The trial of an appeal is a round as well: ``parent`` is the round appealed against (0 for other rounds), whose
-    step, version and beacon it has; it lists no jobs, and the one tried is submitted.
-    """
+    """A round, or the round that tries an appeal; the fields are those of ``round_state.RoundState``."""
 
     __tablename__ = "rounds"
     id: int = _id()
@@ -185,7 +178,7 @@ class RoundRow(SQLModel, table=True):
 
 
 class ListingRow(SQLModel, table=True):
-    """``count`` jobs of a round from ``first`` on, given to ``node``; a node may be listed more than once."""
+    """``count`` jobs of a round from ``first`` on, assigned to ``node``; a node may be listed more than once."""
 
     __tablename__ = "listings"
     round: int = _id()
@@ -195,7 +188,7 @@ class ListingRow(SQLModel, table=True):
 
 
 class SubmittedRow(SQLModel, table=True):
-    """One node's leaves as they stand on chain: the ``position``-th of its batch."""
+    """One node's leaves on chain: part ``position`` of its batch."""
 
     __tablename__ = "submitted"
     round: int = _id()
@@ -246,9 +239,9 @@ MIRROR: tuple[type[SQLModel], ...] = (
 
 
 class UndoRow(SQLModel, table=True):
-    """What one step of the mirror to block ``number`` replaced; ``position`` is that before it.
+    """The rows that one step of the mirror to block ``number`` replaced; ``position`` is the tail's cursor before it.
 
-    ``rows`` as in ``coordinator.mirror.undoing``. Steps are undone newest ``id`` first.
+    ``rows`` is described in ``coordinator.mirror.undoing``. Steps are undone newest ``id`` first.
     """
 
     __tablename__ = "undo"
@@ -259,7 +252,7 @@ class UndoRow(SQLModel, table=True):
 
 
 class UploadRow(SQLModel, table=True):
-    """An artifact taken from a node; its bytes lie in the artifact directory under ``root``."""
+    """An uploaded artifact; its bytes are in the artifact directory under ``root``."""
 
     __tablename__ = "uploads"
     round: int = _id()
@@ -270,7 +263,7 @@ class UploadRow(SQLModel, table=True):
 
 
 class ClaimRow(SQLModel, table=True):
-    """Leaves a node signed and handed in for relaying. ``state``: pending, relayed, refused or late (then ``why``)."""
+    """Signed leaves to relay. ``state`` is pending, relayed, refused or late; ``why`` explains the last two."""
 
     __tablename__ = "claims"
     round: int = _id()
@@ -285,7 +278,7 @@ class ClaimRow(SQLModel, table=True):
 
 
 class HeartbeatRow(SQLModel, table=True):
-    """The last thing a node said of itself. ``version`` is the checkpoint it has loaded, -1 where none."""
+    """A node's last heartbeat. ``version`` is the checkpoint that it has loaded; -1 for none."""
 
     __tablename__ = "heartbeats"
     node: int = _id()
@@ -295,7 +288,7 @@ class HeartbeatRow(SQLModel, table=True):
 
 
 class NonceRow(SQLModel, table=True):
-    """A nonce that was used, kept until its request's ``deadline``. ``nonce`` in hex."""
+    """A used nonce in hex, kept until the ``deadline`` of its request."""
 
     __tablename__ = "nonces"
     address: str = Field(primary_key=True)
@@ -312,7 +305,7 @@ class RulesRow(SQLModel, table=True):
 
 
 class EvidenceRow(SQLModel, table=True):
-    """A juror's evidence; its bytes lie in the evidence directory under ``root``."""
+    """A juror's evidence; its bytes are in the evidence directory under ``root``."""
 
     __tablename__ = "evidence"
     root: bytes = Field(primary_key=True)

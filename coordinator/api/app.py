@@ -1,4 +1,4 @@
-"""The FastAPI application: routes, and every error as one sentence."""
+"""The FastAPI application: routes, and errors as one sentence in a JSON body."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ from protocol.wire.api import ErrorBody
 log = structlog.get_logger()
 
 MOST_SENTENCE = 1000
+"""Longest error message sent, in characters."""
 
 
 def create_app(service: CoordinatorService) -> FastAPI:
-    """Returns the API over ``service``, which is closed when the server stops."""
+    """Returns the API of ``service``, which it closes when the server stops."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -44,7 +45,7 @@ def create_app(service: CoordinatorService) -> FastAPI:
 
 async def _rejected(request: Request, error: Exception) -> JSONResponse:
     status = error.status if isinstance(error, Refused) else HTTPStatus.BAD_REQUEST
-    # What was not read of a refused body would be taken for the next request.
+    # Close the connection: the unread rest of a refused body would be parsed as the next request.
     return _answer(status, str(error), {"Connection": "close"} if status == 413 else {})
 
 

@@ -1,4 +1,4 @@
-"""What a node has to do: the rounds in which it is listed and has not handed everything in."""
+"""A node's open assignments: the rounds in which it is listed and has jobs left to submit."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from protocol.wire.assignments import jobs_of
 
 
 def assignments(session: Session, run: int, node: int, now: int) -> Assignments:
-    """Rounds of ``run`` still open at ``now`` (unix seconds) that wait for the node, oldest first.
+    """Returns the rounds of ``run`` open at ``now`` (unix seconds) that wait for the node, oldest first.
 
-    Its jobs are left out once it has signed for them: a worker that lost its work before that does it again.
+    Jobs that the node has signed for are left out; a worker that lost its artifacts before signing gets them again.
     """
     listed = select(ListingRow.round).where(ListingRow.node == node)
     rounds = session.exec(
@@ -29,7 +29,7 @@ def assignments(session: Session, run: int, node: int, now: int) -> Assignments:
 def _open_jobs(session: Session, round_: RoundRow, node: int) -> list[int]:
     done = round_.submitted
     for claim in session.exec(select(ClaimRow).where(ClaimRow.round == round_.id, ClaimRow.node == node)):
-        # Whatever became of it, asking again would bring the same claim. One of another beacon was for another chain.
+        # A refused claim counts too: the node would make the same one. A claim on another beacon is from another fork.
         done |= claimed_jobs(claim) if claim.beacon == round_.beacon else 0
     return [job for job in jobs_of(round_.assignments, node) if not done >> job & 1]
 

@@ -20,7 +20,7 @@ from protocol.wire.auth import HEADER_ADDRESS, recover_request
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The node whose key signed the request."""
+    """The node whose key signed the request, its role and that key."""
 
     node: int
     role: Role
@@ -36,31 +36,38 @@ _BY_KEY = select(NodeRow.id, NodeRow.role, NodeRow.key).where(NodeRow.key == bin
 class Gate:
     """Admits requests signed by a registered node's key, each once.
 
-    A nonce is committed before the request is acted on and kept past its deadline, so that a replay is refused whatever
-    was restarted or forgotten in between; where it cannot be committed, the request is not admitted.
+    The nonce is committed before the request takes effect and kept past its deadline, so replays are refused across
+    restarts too. A request whose nonce cannot be committed is refused.
     """
 
     def __init__(self, store: Store, deployment: Deployment) -> None:
         self._store = store
         self._deployment = deployment
-        self._met: set[str] = set()
+        self._known: set[str] = set()
         self._forget_at = 0
 
-    def met(self, headers: Mapping[str, str]) -> bool:
-        """Whether the address a request names was a node's key before; then ``expect`` has nothing to say."""
-        return headers.get(HEADER_ADDRESS.lower(), "") in self._met
+    def is_known(self, headers: Mapping[str, str]) -> bool:
+        """Whether the request names an address already seen as a node's key, so that ``check_known`` can be skipped."""
+        return headers.get(HEADER_ADDRESS.lower(), "") in self._known
 
-    def expect(self, headers: Mapping[str, str]) -> None:
-        """Refuses a stranger before its body is read: the address it names must be a node's key. Proves nothing yet."""
+    def check_known(self, headers: Mapping[str, str]) -> None:
+        """Refuses an unknown address before the body is read. Raises ``Refused``; the signature is not checked here."""
         with self._store.reading() as session:
-            self._met.add(_node_of(session, headers.get(HEADER_ADDRESS.lower(), "")).key)
+            self._known.add(_node_of(session, headers.get(HEADER_ADDRESS.lower(), "")).key)
 
     def admit(self, headers: Mapping[str, str], method: str, path: str, body_hash: bytes, now: int) -> Caller:
-        """Returns who signed the request; ``path`` is the raw path with its query, ``now`` in unix seconds.
+        """Returns the node that signed the request.
+
+        Args:
+            headers: the request's headers.
+            method: its HTTP method.
+            path: its raw path with the query.
+            body_hash: keccak256 of its body.
+            now: unix seconds.
 
         Raises:
-            Refused: not signed, signed by no node's key, or seen before.
-            Unavailable: the store cannot keep the nonce.
+            Refused: the request is unsigned, not signed by a node's key, or was made before.
+            Unavailable: the database cannot store the nonce.
         """
         try:
             signed = recover_request(
@@ -79,16 +86,16 @@ class Gate:
                     forget_nonces(session, now)
                     self._forget_at = now + FORGET_SECONDS
         except IntegrityError as error:
-            raise conflicting("this request was made before: its nonce is used; sign each request anew") from error
+            raise conflicting("nonce already used: sign each request with a new nonce") from error
         return caller
 
 
 def _node_of(session: Session, key: str) -> Caller:
-    # Columns, not rows of objects: those were half of what admitting a request cost.
+    # Select columns: building row objects took half of the time of an admission.
     node = session.connection().execute(_BY_KEY, {"key": key}).first()
     if node is None:
         raise unsigned(
-            f"no node is registered with the key {key[:42] or '(none)'}, as far as this coordinator has seen"
+            f"no node is registered with the key {key[:42] or '(none)'} in the blocks that this coordinator has read"
         )
     return Caller(node.id, Role(node.role), node.key)
 

@@ -1,4 +1,4 @@
-"""Takes in what nodes hand over: artifacts, signed leaves, evidence. Checked, made durable, then acknowledged."""
+"""Intake of artifacts, signed leaves and evidence: each is checked, made durable, then acknowledged."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from protocol.wire.assignments import Leaf, jobs_of, unpack_leaves
 from protocol.wire.rollout import Artifact, Limits
 
 MOST_UPLOADS = 4
-"""Different artifacts taken for one job: a worker that lost its first may make another, but not fill the disk."""
+"""Most different artifacts of one job. A worker that lost the first may make another, but not fill the disk."""
 
 MOST_URI_BYTES = 256
-"""Of a submission's URI, which travels in calldata that the coordinator pays for."""
+"""Longest URI of a submission; it is part of calldata that the coordinator pays for."""
 
 
 class Intake:
@@ -46,12 +46,12 @@ class Intake:
         self._deployment = deployment
         self._limits = limits
 
-    def artifact(self, caller: Caller, round_id: int, job: int, data: bytes) -> bytes:
+    def store_artifact(self, caller: Caller, round_id: int, job: int, data: bytes) -> bytes:
         """Stores one job's artifact and returns its root.
 
         Raises:
-            Refused: not the caller's job, too late, or not the artifact of this job by this policy.
-            Unavailable: it cannot be stored.
+            Refused: another node's job, the work phase has ended, or the artifact is of another job or policy.
+            Unavailable: the artifact cannot be stored.
         """
         with self._store.reading() as session:
             round_ = self._open_round(session, round_id)
@@ -63,9 +63,9 @@ class Intake:
             raise unreadable(str(error)) from error
         named = (artifact.round, artifact.job, artifact.node)
         if named != (round_id, job, caller.node):
-            raise unreadable("the artifact is of round {}, job {}, node {}".format(*named))
+            raise unreadable("wrong artifact: it is of round {}, job {}, node {}".format(*named))
         if policy is None or artifact.manifest_root != policy.manifest_root:
-            raise unreadable(f"the artifact was not made by version {round_.policy_version} of the run")
+            raise unreadable(f"wrong artifact: expected one made by version {round_.policy_version} of the run")
         return self._keep(artifact, data)
 
     def _keep(self, artifact: Artifact, data: bytes) -> bytes:
@@ -75,9 +75,11 @@ class Intake:
                 return root
             same = select(func.count()).where(UploadRow.round == artifact.round, UploadRow.job == artifact.job)
             if session.exec(same).one() >= MOST_UPLOADS:
-                raise conflicting(f"{MOST_UPLOADS} different artifacts were taken for this job already")
+                raise conflicting(f"this job already has {MOST_UPLOADS} different artifacts, the most that are stored")
         self._artifacts.put(root, data)
-        kept = self._artifacts.get(root, self._limits.file_bytes) or data  # what was there under this root before stays
+        kept = (
+            self._artifacts.get(root, self._limits.file_bytes) or data
+        )  # an earlier file under this root is not replaced
         upload = UploadRow(
             round=artifact.round,
             job=artifact.job,
@@ -89,21 +91,21 @@ class Intake:
             session.merge(upload)
         return root
 
-    def kept_artifact(self, root: bytes) -> bytes:
-        """Returns the bytes of an artifact whose upload was acknowledged. Raises ``Refused`` where there is none."""
+    def read_artifact(self, root: bytes) -> bytes:
+        """Returns the bytes of an artifact whose upload was acknowledged. Raises ``Refused`` for an unknown root."""
         with self._store.reading() as session:
             size = session.exec(select(UploadRow.size).where(UploadRow.root == root)).first()
         data = None if size is None else self._artifacts.get(root, size)
         if data is None:
-            raise missing(f"no artifact with the root 0x{root.hex()} is kept here")
+            raise missing(f"no artifact with the root 0x{root.hex()} is stored here")
         return data
 
-    def submission(self, caller: Caller, round_id: int, request: SubmissionRequest) -> list[int]:
-        """Stores signed leaves for relaying and returns their jobs. The same leaves again are the same claim.
+    def store_submission(self, caller: Caller, round_id: int, request: SubmissionRequest) -> list[int]:
+        """Stores signed leaves for relaying and returns their jobs; repeating the request changes nothing.
 
         Raises:
-            Refused: not the caller's jobs, not its signature, artifacts missing, or too late.
-            Unavailable: they cannot be stored.
+            Refused: other nodes' jobs, another signer, missing artifacts, or the work phase has ended.
+            Unavailable: the leaves cannot be stored.
         """
         claim = _claim(round_id, request)
         leaves = _leaves(claim)
@@ -117,12 +119,12 @@ class Intake:
                 session.add(claim)
         return [leaf.job for leaf in leaves]
 
-    def evidence(self, caller: Caller, root: bytes, data: bytes) -> None:
+    def store_evidence(self, caller: Caller, root: bytes, data: bytes) -> None:
         """Stores a juror's signed evidence under its root.
 
         Raises:
-            Refused: not that root's bundle, not by the caller, or the caller has no seat in that round.
-            Unavailable: it cannot be stored.
+            Refused: the bundle has another root or signer, or the caller has no seat in that round.
+            Unavailable: the evidence cannot be stored.
         """
         try:
             signed = evidence.parse_signed(data, root)
@@ -131,36 +133,36 @@ class Intake:
             raise unreadable(str(error)) from error
         bundle = signed.evidence
         if bundle.juror != caller.node:
-            raise forbidden(f"the request is signed by node {caller.node}, the evidence is of juror {bundle.juror}")
+            raise forbidden(f"wrong signer: expected juror {bundle.juror} of the evidence, not node {caller.node}")
         if max(bundle.round, bundle.attempt) >= 1 << 63:
-            raise missing("there is no such round here")
+            raise missing(f"no round {bundle.round} here")
         row = EvidenceRow(root=root, round=bundle.round, attempt=bundle.attempt, juror=caller.node)
         with self._store.reading() as session:
             if session.get(SeatRow, (row.round, row.attempt, row.juror)) is None:
                 raise forbidden(
-                    f"node {row.juror} has no seat in round {row.round}, as far as this coordinator has seen"
+                    f"node {row.juror} has no seat in round {row.round}, in the blocks that this coordinator has read"
                 )
         self._evidence.put(root, data)
         with self._store.writing() as session:
             session.merge(row)
 
-    def kept_evidence(self, root: bytes) -> bytes:
-        """Returns published evidence: only once committing has ended, lest a vote be copied. Raises ``Refused``."""
+    def read_evidence(self, root: bytes) -> bytes:
+        """Returns evidence once committing has ended, so that votes cannot be copied. Raises ``Refused``."""
         with self._store.reading() as session:
             row = session.get(EvidenceRow, root)
             round_ = session.get(RoundRow, row.round) if row else None
         data = self._evidence.get(root, evidence.MAX_EVIDENCE_BYTES) if row else None
         if row is None or data is None:
-            raise missing(f"no evidence with the root 0x{root.hex()} is kept here")
+            raise missing(f"no evidence with the root 0x{root.hex()} is stored here")
         voting = round_ is not None and round_.state == State.VOTING and round_.attempt == row.attempt
         if voting and round_ is not None and not round_.revealing and time.time() <= round_.deadline:
-            raise missing("this evidence is published once committing has ended")
+            raise missing("this evidence is served once committing has ended: ask again then")
         return data
 
     def _open_round(self, session: Session, round_id: int) -> RoundRow:
         round_ = session.get(RoundRow, round_id)
         if round_ is None or round_.run != self._run:
-            raise missing(f"there is no round {round_id} of run {self._run} here")
+            raise missing(f"no round {round_id} of run {self._run} here")
         if round_.state != State.OPEN or time.time() > round_.deadline:
             raise conflicting(f"the work phase of round {round_id} has ended")
         return round_
@@ -172,9 +174,9 @@ class Intake:
 
     def _check_claim(self, caller: Caller, claim: ClaimRow) -> None:
         if claim.node != caller.node:
-            raise forbidden(f"the request is signed by node {caller.node}, the leaves are of node {claim.node}")
+            raise forbidden(f"wrong signer: expected node {claim.node}, the node of the leaves, not node {caller.node}")
         if len(claim.uri.encode()) > MOST_URI_BYTES:
-            raise unreadable(f"a submission's URI takes at most {MOST_URI_BYTES} bytes")
+            raise unreadable(f"URI too long: expected at most {MOST_URI_BYTES} bytes")
         message = auth.submission(
             self._deployment.chain_id,
             self._deployment.rounds,
@@ -189,7 +191,7 @@ class Intake:
         except Rejected as error:
             raise unreadable(str(error)) from error
         if signer != caller.key:
-            raise forbidden(f"the leaves are signed by {signer}, the node's key is {caller.key}")
+            raise forbidden(f"wrong signature: expected the node's key {caller.key}, not {signer}")
 
 
 def _claim(round_id: int, request: SubmissionRequest) -> ClaimRow:
@@ -214,15 +216,15 @@ def _leaves(claim: ClaimRow) -> tuple[Leaf, ...]:
 def _check_new(session: Session, round_: RoundRow, claim: ClaimRow) -> None:
     if claim.beacon != round_.beacon:
         raise conflicting(
-            f"the beacon of round {round_.id} is 0x{round_.beacon.hex()} here: was the chain reorganised?"
+            f"wrong beacon: round {round_.id} has 0x{round_.beacon.hex()} here; the chain may have been reorganised"
         )
     earlier = select(ClaimRow).where(
         ClaimRow.round == claim.round, ClaimRow.node == claim.node, ClaimRow.beacon == round_.beacon
     )
     if any(claimed_jobs(each) & claimed_jobs(claim) for each in session.exec(earlier)):
-        raise conflicting("other leaves were taken for one of these jobs")
+        raise conflicting("other leaves are stored for one of these jobs")
     if round_.submitted & claimed_jobs(claim):
-        raise conflicting("one of these jobs is on chain already")
+        raise conflicting("one of these jobs is already on chain")
 
 
 def _check_uploaded(session: Session, round_id: int, node: int, leaves: tuple[Leaf, ...]) -> None:

@@ -1,4 +1,4 @@
-"""What the OpenAPI document says beyond what the framework sees: bodies are read by hand, headers by the gate."""
+"""Additions to the OpenAPI document: the routes read bodies themselves, and the gate reads headers."""
 
 from __future__ import annotations
 
@@ -22,18 +22,21 @@ ERRORS: dict[int | str, dict[str, object]] = {
         HTTPStatus.SERVICE_UNAVAILABLE,
     )
 }
-"""How refusals are described in the OpenAPI document."""
+"""Responses of every route to refused requests."""
 
 _HEADERS = {
     auth.HEADER_ADDRESS: ("^0x[0-9a-fA-F]{40}$", "Address of the node's key."),
-    auth.HEADER_NONCE: ("^[0-9]{1,78}$", "Drawn at random from 256 bits; each is taken once."),
-    auth.HEADER_DEADLINE: ("^[0-9]{1,12}$", f"Unix seconds, at most {auth.MAX_REQUEST_SECONDS} ahead."),
+    auth.HEADER_NONCE: ("^[0-9]{1,78}$", "A random number of 256 bits; each is accepted once."),
+    auth.HEADER_DEADLINE: (
+        "^[0-9]{1,12}$",
+        f"Expiry in unix seconds, at most {auth.MAX_REQUEST_SECONDS} ahead.",
+    ),
     auth.HEADER_SIGNATURE: ("^0x[0-9a-fA-F]{130}$", "EIP-712 signature of the Request by that key."),
 }
 
 
 def signed_by_node(body: type[api.Body] | str | None = None) -> dict[str, Any]:
-    """What OpenAPI says of a signed request with a body of this kind: a model, the type of a file, or none."""
+    """Returns the OpenAPI description of a signed request whose body is a model, a file of a media type, or absent."""
     described: dict[str, Any] = {
         "parameters": [
             {
@@ -56,7 +59,7 @@ def signed_by_node(body: type[api.Body] | str | None = None) -> dict[str, Any]:
 
 
 def _written_out(schema: dict[str, Any]) -> dict[str, Any]:
-    """A model's schema with its parts in their places: a reference would be looked up in the whole document."""
+    """Inlines the definitions of a model's schema; references would resolve against the whole document."""
     parts = schema.pop("$defs", {})
 
     def filled(value: Any) -> Any:

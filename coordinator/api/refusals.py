@@ -1,4 +1,4 @@
-"""A refusal with the HTTP status it is answered with."""
+"""Refusals of requests, with their HTTP status."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ class Refused(Rejected):
 
 
 def unsigned(message: str) -> Refused:
-    """The request is not signed as it should be: 401."""
+    """Returns a refusal of an unsigned or wrongly signed request: 401."""
     return Refused(HTTPStatus.UNAUTHORIZED, message)
 
 
 def forbidden(message: str) -> Refused:
-    """The signer may not do this: 403."""
+    """Returns a refusal of a request that its signer may not make: 403."""
     return Refused(HTTPStatus.FORBIDDEN, message)
 
 
 def missing(message: str) -> Refused:
-    """There is no such thing here: 404."""
+    """Returns a refusal of a request for something unknown: 404."""
     return Refused(HTTPStatus.NOT_FOUND, message)
 
 
 def conflicting(message: str) -> Refused:
-    """What is known here speaks against it: 409."""
+    """Returns a refusal of a request that contradicts the present state: 409."""
     return Refused(HTTPStatus.CONFLICT, message)
 
 
 def too_large(message: str) -> Refused:
-    """More bytes than are taken: 413."""
+    """Returns a refusal of a body that is too large: 413."""
     return Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
 
 
 def unreadable(message: str) -> Refused:
-    """The body is not what it should be: 422."""
+    """Returns a refusal of an invalid body: 422."""
     return Refused(HTTPStatus.UNPROCESSABLE_ENTITY, message)

@@ -1,4 +1,4 @@
-"""HTTP only: reads requests within their limits, has them checked, answers. What is decided is decided elsewhere."""
+"""HTTP routes: read requests within their limits, have them admitted, and answer from ``CoordinatorService``."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from coordinator.api.refusals import forbidden, too_large, unreadable
 from coordinator.api.service import CoordinatorService
 from protocol.wire import api
 
-UPLOADS = Counter("assize_coordinator_uploads", "Artifacts taken")
-UPLOADED_BYTES = Counter("assize_coordinator_uploaded_bytes", "Bytes of artifacts taken")
-CLAIMS = Counter("assize_coordinator_claims", "Signed leaves taken")
+UPLOADS = Counter("assize_coordinator_uploads", "Artifacts stored")
+UPLOADED_BYTES = Counter("assize_coordinator_uploaded_bytes", "Bytes of artifacts stored")
+CLAIMS = Counter("assize_coordinator_claims", "Submissions stored")
 
 MOST_JSON_BYTES = 256 * 1024
+"""Largest JSON body of a request other than evidence."""
+
 LONGEST_WAIT_SECONDS = 30
+"""Longest that a request for assignments may wait."""
 
 router = APIRouter()
 Id = Annotated[int, Path(ge=0, lt=1 << 63)]
@@ -33,41 +36,41 @@ _Body = TypeVar("_Body", bound=api.Body)
 
 @router.get("/health")
 async def health(request: Request) -> api.Health:
-    """The process answers and reads its database."""
+    """Report that the process answers and can read its database."""
     return await run_in_threadpool(_service(request).health)
 
 
 @router.get("/status")
 async def status(request: Request) -> api.StatusReport:
-    """Live counts of the run."""
+    """Show live counts of the run."""
     return await run_in_threadpool(_service(request).status)
 
 
 @router.get("/metrics")
 async def metrics() -> Response:
-    """Prometheus metrics of this process."""
+    """Show the Prometheus metrics of this process."""
     return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
 
 @router.get("/runs/{run}")
 async def run(request: Request, run: Id) -> api.RunDescription:
-    """What a node needs to take part in the run."""
+    """Describe the run for nodes that take part in it."""
     return await run_in_threadpool(_service(request).describe, run)
 
 
 @router.get("/rules/{hash}")
 async def rules(request: Request, hash: Root) -> Response:
-    """The canonical JSON of rules, by hash."""
+    """Return the canonical JSON of rules, by hash."""
     return Response(await run_in_threadpool(_service(request).rules, _bytes(hash)), media_type=JSON)
 
 
 @router.post("/heartbeats", openapi_extra=signed_by_node(api.Heartbeat))
 async def heartbeats(request: Request) -> api.HeartbeatReply:
-    """A node is up."""
+    """Renew the node's lease and return its state."""
     caller, body = await _signed(request, MOST_JSON_BYTES)
     heartbeat = _parsed(api.Heartbeat, body)
     if heartbeat.node != caller.node:
-        raise forbidden(f"the request is signed by node {caller.node}, the heartbeat is of node {heartbeat.node}")
+        raise forbidden(f"wrong signer: expected node {heartbeat.node} of the heartbeat, not node {caller.node}")
     return await run_in_threadpool(_service(request).heartbeat, heartbeat)
 
 
@@ -75,10 +78,10 @@ async def heartbeats(request: Request) -> api.HeartbeatReply:
 async def assignments(
     request: Request, node: Id, wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT_SECONDS)] = 0
 ) -> api.Assignments:
-    """Rounds waiting for the node's work; with none, the answer waits up to ``wait`` seconds for one."""
+    """List rounds that wait for the node's work; without any, wait up to ``wait`` seconds for one."""
     caller, _ = await _signed(request, 0)
     if caller.node != node:
-        raise forbidden(f"the request is signed by node {caller.node}, not by node {node}")
+        raise forbidden(f"wrong signer: expected node {node}, not node {caller.node}")
     service, until = _service(request), time.monotonic() + wait
     while True:
         found = await run_in_threadpool(service.assignments, node)
@@ -90,10 +93,10 @@ async def assignments(
 
 @router.put("/rounds/{round_id}/jobs/{job}/artifact", openapi_extra=signed_by_node(PARQUET))
 async def artifact(request: Request, round_id: Id, job: Job) -> api.ArtifactReceipt:
-    """Takes the artifact of one job."""
+    """Store the artifact of one job."""
     service = _service(request)
     caller, body = await _signed(request, service.most_artifact_bytes)
-    root = await run_in_threadpool(service.intake.artifact, caller, round_id, job, body)
+    root = await run_in_threadpool(service.intake.store_artifact, caller, round_id, job, body)
     UPLOADS.inc()
     UPLOADED_BYTES.inc(len(body))
     return api.ArtifactReceipt(root=root)
@@ -101,10 +104,12 @@ async def artifact(request: Request, round_id: Id, job: Job) -> api.ArtifactRece
 
 @router.post("/rounds/{round_id}/submissions", openapi_extra=signed_by_node(api.SubmissionRequest))
 async def submissions(request: Request, round_id: Id) -> api.SubmissionReceipt:
-    """Takes signed leaves for relaying."""
+    """Store signed leaves for relaying."""
     service = _service(request)
     caller, body = await _signed(request, MOST_JSON_BYTES)
-    jobs = await run_in_threadpool(service.intake.submission, caller, round_id, _parsed(api.SubmissionRequest, body))
+    jobs = await run_in_threadpool(
+        service.intake.store_submission, caller, round_id, _parsed(api.SubmissionRequest, body)
+    )
     await run_in_threadpool(service.notify)
     CLAIMS.inc()
     return api.SubmissionReceipt(round=round_id, jobs=jobs)
@@ -112,23 +117,23 @@ async def submissions(request: Request, round_id: Id) -> api.SubmissionReceipt:
 
 @router.get("/artifacts/{root}")
 async def kept_artifact(request: Request, root: Root) -> Response:
-    """The bytes of an artifact."""
-    return Response(await run_in_threadpool(_service(request).intake.kept_artifact, _bytes(root)), media_type=PARQUET)
+    """Return the bytes of an artifact."""
+    return Response(await run_in_threadpool(_service(request).intake.read_artifact, _bytes(root)), media_type=PARQUET)
 
 
 @router.put("/evidence/{root}", openapi_extra=signed_by_node(JSON))
 async def evidence(request: Request, root: Root) -> api.EvidenceReceipt:
-    """Takes a juror's signed evidence."""
+    """Store a juror's signed evidence."""
     service = _service(request)
     caller, body = await _signed(request, service.most_evidence_bytes)
-    await run_in_threadpool(service.intake.evidence, caller, _bytes(root), body)
+    await run_in_threadpool(service.intake.store_evidence, caller, _bytes(root), body)
     return api.EvidenceReceipt(root=_bytes(root))
 
 
 @router.get("/evidence/{root}")
 async def kept_evidence(request: Request, root: Root) -> Response:
-    """A juror's signed evidence, once committing has ended."""
-    data = await run_in_threadpool(_service(request).intake.kept_evidence, _bytes(root))
+    """Return a juror's signed evidence, once committing has ended."""
+    data = await run_in_threadpool(_service(request).intake.read_evidence, _bytes(root))
     return Response(data, media_type=JSON)
 
 
@@ -139,11 +144,11 @@ def _service(request: Request) -> CoordinatorService:
 
 
 async def _signed(request: Request, limit: int) -> tuple[Caller, bytes]:
-    """The caller and its body: a stranger or a body over ``limit`` bytes is refused before it is read."""
+    """Returns the caller and the body; unknown callers and bodies over ``limit`` bytes are refused before reading."""
     gate = _service(request).gate
     _check_length(request, limit)
-    if not gate.met(request.headers):
-        await run_in_threadpool(gate.expect, request.headers)
+    if not gate.is_known(request.headers):
+        await run_in_threadpool(gate.check_known, request.headers)
     body = await _read(request, limit)
     query = request.scope["query_string"]
     path = (request.scope["raw_path"].split(b"?")[0] + (b"?" + query if query else b"")).decode("latin-1")
@@ -157,7 +162,7 @@ async def _signed(request: Request, limit: int) -> tuple[Caller, bytes]:
 def _check_length(request: Request, limit: int) -> None:
     declared = request.headers.get("content-length", "0")
     if not declared.isascii() or not declared.isdigit() or len(declared) > 18:
-        raise unreadable("the Content-Length header is not a number")
+        raise unreadable("invalid Content-Length header: expected a number of bytes")
     if int(declared) > limit:
         raise _over(limit)
 
@@ -172,7 +177,9 @@ async def _read(request: Request, limit: int) -> bytes:
 
 
 def _over(limit: int) -> Exception:
-    return too_large(f"at most {limit} bytes are taken here" if limit else "no body is taken here")
+    return too_large(
+        f"body too large: expected at most {limit} bytes" if limit else "unexpected body: this request has none"
+    )
 
 
 def _parsed(model: type[_Body], body: bytes) -> _Body:

@@ -1,4 +1,4 @@
-"""The API's side of the coordinator: what the routes ask, over one database, one Redis and one set of directories."""
+"""The coordinator's service behind its routes, over one database, one Redis and one set of directories."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from protocol.wire.rollout import Limits
 from protocol.wire.rules import decode_rules
 
 BEAT_SECONDS = 2.0
-"""A heartbeat that says nothing new is written to SQL at most this often; its lease is renewed every time."""
+"""Shortest time between SQL writes of unchanged heartbeats; each heartbeat renews the lease in Redis."""
 
 
 class CoordinatorService:
-    """Everything behind the routes. Methods block; routes call them in threads."""
+    """Answers the routes. Methods block, so routes call them in threads."""
 
     def __init__(self, settings: CoordinatorSettings, store: Store, deployment: Deployment) -> None:
         self._settings = settings
@@ -57,13 +57,13 @@ class CoordinatorService:
         self._store.close()
 
     def health(self) -> api.Health:
-        """The newest block folded; 0 before any."""
+        """Returns the number of the newest mirrored block; 0 before the first."""
         with self._store.reading() as session:
             cursor = session.get(CursorRow, 1)
             return api.Health(ok=True, head=cursor.number if cursor else 0)
 
     def status(self) -> api.StatusReport:
-        """The live counts."""
+        """Returns the live counts."""
         now = time.time()
         leased = self._leased(now)
         with self._store.reading() as session:
@@ -71,12 +71,12 @@ class CoordinatorService:
             return status.status(session, self._settings.run, leased, self._settings.lease_seconds, limits, now)
 
     def describe(self, run_id: int) -> api.RunDescription:
-        """What a node needs to take part. Raises ``Refused`` for runs that are not driven here."""
+        """Returns a run's rules, contracts and sources for nodes. Raises ``Refused`` for runs not driven here."""
         with self._store.reading() as session:
             run = self._run(session, run_id)
             body = session.get(RulesRow, run.rules_hash)
             if body is None:
-                raise missing(f"the rules of run {run_id} are not known here yet")
+                raise missing(f"the rules of run {run_id} are not stored here yet")
             return self._description(run, body.body)
 
     def _description(self, run: RunRow, rules: bytes) -> api.RunDescription:
@@ -106,25 +106,25 @@ class CoordinatorService:
         return run
 
     def rules(self, rules_hash: bytes) -> bytes:
-        """Canonical rules by hash. Raises ``Refused`` for unknown ones."""
+        """Returns canonical rules by hash. Raises ``Refused`` for an unknown hash."""
         with self._store.reading() as session:
             rules = session.get(RulesRow, rules_hash)
         if rules is None:
-            raise missing(f"no rules hash to 0x{rules_hash.hex()} here")
+            raise missing(f"no rules with the hash 0x{rules_hash.hex()} are stored here")
         return rules.body
 
     def heartbeat(self, heartbeat: api.Heartbeat) -> api.HeartbeatReply:
-        """Renews the node's lease, notes what it said, and tells how it stands."""
+        """Renews the node's lease, stores the heartbeat, and returns the node's state."""
         now = time.time()
         self._leases.grant(heartbeat.node, now + self._settings.lease_seconds)
-        self._note(heartbeat, now)
+        self._store_heartbeat(heartbeat, now)
         leased = self._leases.held(now)
         with self._store.reading() as session:
             limits = self._limits(session)
             return status.heartbeat_reply(session, self._settings.run, heartbeat.node, leased, limits, now)
 
     def _limits(self, session: Session) -> ListingLimits | None:
-        """Who is listed under the run's present rules; None while those are not known."""
+        """Returns the listing limits under the run's present rules; None while those are unknown."""
         run = session.get(RunRow, self._settings.run)
         if run is None or (body := session.get(RulesRow, run.rules_hash)) is None:
             return None
@@ -134,7 +134,7 @@ class CoordinatorService:
             )
         return self._limits_by_rules[body.hash]
 
-    def _note(self, heartbeat: api.Heartbeat, now: float) -> None:
+    def _store_heartbeat(self, heartbeat: api.Heartbeat, now: float) -> None:
         row = HeartbeatRow(
             node=heartbeat.node,
             version=-1 if heartbeat.version is None else heartbeat.version,
@@ -143,14 +143,14 @@ class CoordinatorService:
         )
         with self._store.reading() as session:
             last = session.get(HeartbeatRow, heartbeat.node)
-        said = (row.version, row.hardware)
-        if last and (last.version, last.hardware) == said and now - last.heard_at < BEAT_SECONDS:
+        content = (row.version, row.hardware)
+        if last and (last.version, last.hardware) == content and now - last.heard_at < BEAT_SECONDS:
             return
         with self._store.writing() as session:
             session.merge(row)
 
     def assignments(self, node: int) -> api.Assignments:
-        """Rounds waiting for the node's work."""
+        """Returns the rounds that wait for the node's work."""
         with self._store.reading() as session:
             return assignments(session, self._settings.run, node, int(time.time()))
 
@@ -159,7 +159,7 @@ class CoordinatorService:
         self._notifier.notify()
 
     def _leased(self, now: float) -> frozenset[int]:
-        """For showing only: without Redis nobody holds a lease."""
+        """Returns the leases for display; none if Redis does not answer."""
         try:
             return self._leases.held(now)
         except Unavailable:

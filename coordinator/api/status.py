@@ -1,4 +1,4 @@
-"""What the coordinator tells of itself: the live counts, and how it sees each node."""
+"""Status of a run and its nodes: live counts, each node's state, and replies to heartbeats."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from protocol.chain.structs import Role, State
 from protocol.wire.api import HeartbeatReply, NodeState, NodeStatus, StatusReport
 
 LATE_LEASES = 4
-"""Lease lengths without a heartbeat after which a node counts as dead rather than late."""
+"""Lease lengths without a heartbeat after which a late node is shown as dead."""
 
 
 def status(
@@ -36,11 +36,11 @@ def status(
     limits: ListingLimits | None,
     now: float,
 ) -> StatusReport:
-    """The live counts of a run. Raises ``Refused`` while the mirror has not seen the run."""
+    """Returns the live counts of a run. Raises ``Refused`` while the mirror has not read the run."""
     run = session.get(RunRow, run_id)
     cursor = session.get(CursorRow, 1)
     if run is None or cursor is None:
-        raise missing(f"run {run_id} was not seen on chain yet")
+        raise missing(f"run {run_id} is not in the blocks that this coordinator has read yet")
     live = select(func.count()).where(RoundRow.run == run_id, RoundRow.parent == 0, col(RoundRow.state) < State.SETTLED)
     nodes = list(session.exec(select(NodeRow).order_by(col(NodeRow.id))))
     seen, bound = liveness(session, leased), math.inf if limits is None else limits.neglect_bound
@@ -62,19 +62,19 @@ def status(
         },
         slashed_wei=_slashed(nodes),
         nodes=[_node_status(node, seen, lease_seconds, bound, now) for node in nodes],
-        waiting=standing.waiting if (standing := session.get(OpeningStatusRow, run_id)) else "",
+        waiting=opening.waiting if (opening := session.get(OpeningStatusRow, run_id)) else "",
     )
 
 
 def liveness(session: Session, leased: frozenset[int]) -> Liveness:
-    """The heartbeats in SQL, with the leases given."""
+    """Reads the heartbeats from SQL and joins the leases."""
     return Liveness({row.node: row for row in session.exec(select(HeartbeatRow))}, leased)
 
 
 def heartbeat_reply(
     session: Session, run_id: int, node_id: int, leased: frozenset[int], limits: ListingLimits | None, now: float
 ) -> HeartbeatReply:
-    """How a node that just gave a heartbeat stands: alive, or why it is not listed."""
+    """Returns the state of a node that just sent a heartbeat, with the reason if it is not listed."""
     run, node = session.get(RunRow, run_id), session.get(NodeRow, node_id)
     if run is None or node is None or node.role != Role.WORKER or limits is None:
         return HeartbeatReply(state="alive")
@@ -111,5 +111,5 @@ def _state(node: NodeRow, seen: Liveness, silent: float | None, lease_seconds: f
         return "dead"
     if silent > lease_seconds:
         return "late"
-    barred = node.retired_at or node.revoked or node.fraudulent or node.neglect >= bound
-    return "unlisted" if barred or node.bond < node.required else "alive"
+    excluded = node.retired_at or node.revoked or node.fraudulent or node.neglect >= bound
+    return "unlisted" if excluded or node.bond < node.required else "alive"

@@ -1,1 +1,1 @@
-"""The coordinator's clock: opens rounds, selects nodes, batches submissions, advances each phase."""
+"""The coordinator's driver: opens rounds, selects nodes, batches submissions, advances each phase."""

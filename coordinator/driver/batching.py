@@ -1,4 +1,4 @@
-"""Relays what nodes signed: claims that are durable here become batches on chain."""
+"""Relays signed claims of nodes to the chain in batches."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from protocol.chain.writing.sender import Sender
 
 log = structlog.get_logger()
 
-SENTENCES = {
+REFUSALS = {
     Refusal.MALFORMED: "it has no leaves, or they do not ascend by job",
-    Refusal.NOT_ASSIGNED: "one of its jobs is another node's, or none of the round",
+    Refusal.NOT_ASSIGNED: "one of its jobs is assigned to another node, or not in the round",
     Refusal.ALREADY_SUBMITTED: "one of its jobs was submitted before",
     Refusal.BAD_SIGNATURE: "it is not signed by the node's key over these fields",
 }
-"""Why the contract left a claim out of its batch."""
+"""Reasons for which the contract leaves a claim out of its batch."""
 
-OF_THE_CLAIM = frozenset({"NothingTaken", "TooManyLeaves", "BatchCutOff"})
-"""Refusals that are for good. Any other may be that of an RPC that is behind the mirror, or on another fork."""
+PERMANENT = frozenset({"NothingTaken", "TooManyLeaves", "BatchCutOff"})
+"""Reverts caused by the claims themselves. Any other may come from an RPC behind the mirror or on another fork."""
 
 RETRY_SECONDS = 0.5
-"""Pause before claims are sent again that were refused, but not for good; when the work phase ends, they are late."""
+"""Pause before claims are sent again after a temporary refusal; they are late once the work phase has ended."""
 
 
 class Batcher:
-    """Sends pending claims of one run. A claim the contract refuses never holds up the others of its batch."""
+    """Sends pending claims of one run. A claim that the contract refuses does not delay the others of its batch."""
 
     def __init__(self, store: Store, sender: Sender, delays: BatchingDelays) -> None:
         self._store = store
         self._sender = sender
         self._delays = delays
-        self._looked_at: int | None = None
+        self._read_at: int | None = None
         self._claims: list[ClaimRow] = []
         self._not_before: dict[int, float] = {}
 
     def advance(self, market: Market, now: float, chain_time: int) -> bool:
-        """Sends the batches that are due. True where anything was sent or settled with."""
+        """Sends the batches that are due. Returns True if anything was sent or any claim got its final state."""
         pending = self._pending()
         moved = False
         for round_id in sorted({claim.round for claim in pending}):
@@ -56,25 +56,25 @@ class Batcher:
         return moved
 
     def _pending(self) -> list[ClaimRow]:
-        """The pending claims; asked for only where the database has changed since they were last."""
+        """Returns the pending claims; reads them only if the database has changed since the last call."""
         state = self._store.state()
-        if state != self._looked_at:
+        if state != self._read_at:
             with self._store.reading() as session:
                 self._claims = list(session.exec(select(ClaimRow).where(ClaimRow.state == "pending")))
                 session.expunge_all()
-            self._looked_at = state
+            self._read_at = state
         return self._claims
 
     def _round(self, round_: RoundRow | None, claims: list[ClaimRow], now: float, chain_time: int) -> bool:
         if round_ is None:
-            return False  # rolled back: it may come again
+            return False  # rolled back, and possibly mined again later
         forked = [claim for claim in claims if claim.beacon != round_.beacon]
         if forked:
-            self._mark(forked, "refused", "the round's beacon changed: the chain was reorganised")
+            self._mark(forked, "refused", "the round has another beacon since the chain was reorganised")
             return True
         done = [claim for claim in claims if not claimed_jobs(claim) & ~round_.submitted]
         if done:
-            # On chain already: sent before a restart, or by the node itself.
+            # Already on chain: sent before a restart, or by the node itself.
             self._mark(done, "relayed", "")
             return True
         if round_.state != State.OPEN or chain_time > round_.deadline:
@@ -86,21 +86,21 @@ class Batcher:
         return bool(batch) and self._send(round_, batch)
 
     def _send(self, round_: RoundRow, batch: Sequence[ClaimRow]) -> bool:
-        """Sends a batch; one that is refused for good is sent claim by claim, to learn what is wrong with each.
+        """Sends a batch; after a permanent refusal sends its claims one by one, to learn which are at fault.
 
-        True where anything was sent or settled with.
+        Returns True if anything was sent or any claim got its final state.
         """
         refusal = self._submit(round_, batch)
         if refusal is None:
             return True
-        if refusal.name not in OF_THE_CLAIM:
+        if refusal.name not in PERMANENT:
             self._not_before[round_.id] = time.monotonic() + RETRY_SECONDS
             log.debug("batch_put_off", round=round_.id, error=str(refusal))
             return False
         if len(batch) > 1:
             sent = [self._send(round_, [claim]) for claim in batch]
             return any(sent)
-        self._refuse(batch[0], _sentence(refusal))
+        self._refuse(batch[0], _reason(refusal))
         return True
 
     def _submit(self, round_: RoundRow, batch: Sequence[ClaimRow]) -> Reverted | None:
@@ -116,7 +116,7 @@ class Batcher:
         taken = [claim for index, claim in enumerate(batch) if index not in left_out]
         self._mark(taken, "relayed", "")
         for index, reason in left_out.items():
-            self._refuse(batch[index], SENTENCES[reason])
+            self._refuse(batch[index], REFUSALS[reason])
         log.info("batch_relayed", round=round_.id, nodes=[claim.node for claim in taken])
         return None
 
@@ -130,8 +130,8 @@ class Batcher:
                 session.merge(claim.model_copy(update={"state": state, "why": why}))
 
 
-def _sentence(refusal: Reverted) -> str:
-    """Why a claim sent alone was refused."""
+def _reason(refusal: Reverted) -> str:
+    """Returns the reason for which a claim sent alone was refused."""
     if refusal.name == "NothingTaken":
-        return SENTENCES[Refusal(refusal.arguments["reason"])]
+        return REFUSALS[Refusal(refusal.arguments["reason"])]
     return str(refusal)

@@ -1,4 +1,4 @@
-"""What the tables say of each worker, as the assignment needs it. PURE: rows in, candidates out."""
+"""Workers as candidates for a round, from their rows. PURE."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Liveness:
 
 
 def candidate_of(node: NodeRow, member: MemberRow | None, run: RunRow, seen: Liveness, now: float) -> Candidate:
-    """One worker as a candidate for the next round of ``run`` at ``now`` (unix seconds)."""
+    """Returns one worker as a candidate for the next round of ``run`` at ``now`` (unix seconds)."""
     heartbeat = seen.heartbeats.get(node.id)
     return Candidate(
         node=node.id,
@@ -38,7 +38,7 @@ def candidate_of(node: NodeRow, member: MemberRow | None, run: RunRow, seen: Liv
 def candidates(
     nodes: Mapping[int, NodeRow], members: Mapping[tuple[int, int], MemberRow], run: RunRow, seen: Liveness, now: float
 ) -> tuple[Candidate, ...]:
-    """All workers, ascending by node."""
+    """Returns all workers as candidates, ascending by node."""
     return tuple(
         candidate_of(node, members.get((run.id, node.id)), run, seen, now)
         for _, node in sorted(nodes.items())

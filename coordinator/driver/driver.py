@@ -1,11 +1,10 @@
-"""Drives the rounds of one run: looks at the chain, sends what is due, looks again.
+"""Drives the rounds of one run: follows the chain, sends the transactions that are due, follows again.
 
     advance: ┌─> follow the chain ──> open a round ──> relay claims ──> close, draw, tally, free ──> settle one batch
              └────────────── again while anything was sent ──────────────┘
 
-Appeals are drawn and tallied like any round; a round ends (``finish``) with its last batch or its last appeal.
-
-A transaction sent enables the next at once, so a phase never waits for the next tick; money waits for everything else.
+Appeals are drawn and tallied like any round; a round ends (``finish``) with its last batch or its last appeal. A
+transaction that enables another is followed by it in the same tick; settlements come after everything else.
 """
 
 from __future__ import annotations
@@ -29,25 +28,25 @@ from protocol.chain.writing.sender import Sender
 log = structlog.get_logger()
 
 MOST_PASSES = 64
-"""Passes of one ``advance``: enough for everything two dozen rounds can need, and yet an end."""
+"""Most passes of one ``advance``: enough for two dozen rounds, and a bound on the loop."""
 
 RETRY_SECONDS = 0.5
-"""Pause before a step is tried again that the contract refused: its clock or its blocks are not ours."""
+"""Pause before a step is sent again that the contract refused, because its clock or blocks differ from the mirror's."""
 
 
 @dataclass(frozen=True, slots=True)
 class DueTransaction:
-    """A transaction that moves a round on."""
+    """A due step and the call that takes it."""
 
     step: DueStep
     call: Call
 
 
 class Driver:
-    """The clock of one run. Not safe to share between threads: one process, one thread drives."""
+    """Drives one run, in one process and one thread."""
 
     def __init__(self, run: int, mirror: Mirror, sender: Sender, opener: RoundOpener, batcher: Batcher) -> None:
-        """Reads from the chain how long a round may last at most. Raises ``Unavailable`` where it does not answer."""
+        """Reads the longest duration of a round from the chain. Raises ``Unavailable``."""
         self._run = run
         self._mirror = mirror
         self._sender = sender
@@ -57,9 +56,9 @@ class Driver:
         self._longest_seconds = sender.chain.latest().market_terms().max_round_seconds
 
     def advance(self) -> None:
-        """Does everything that is due now. Raises ``Unavailable`` where chain, database or Redis do not answer."""
+        """Sends everything that is due. Raises ``Unavailable`` if chain, database or Redis do not answer."""
         if self._sender.unfinished():
-            self._sender.reconcile()  # after a crash: what was under way first, so that nothing is done twice
+            self._sender.reconcile()  # after a crash: transactions in progress first, so that none is sent twice
         self._sender.tend()
         for _ in range(MOST_PASSES):
             market = self._mirror.follow()
@@ -67,7 +66,7 @@ class Driver:
                 return
 
     def _pass(self, market: Market) -> bool:
-        """One look at everything; True where something was sent."""
+        """Sends what is due once. Returns True if anything was sent."""
         now = time.time()
         chain_time = max(self._mirror.timestamp, int(now))
         self._mirror.take_effect(chain_time)
@@ -81,7 +80,7 @@ class Driver:
         return moved or any(self._take(market, each) for each in settles[:1])
 
     def _due(self, market: Market, chain_time: int, now: float) -> list[DueTransaction]:
-        """The steps due in this run's rounds, oldest round first, less those put off."""
+        """Returns the steps due in this run's rounds, oldest round first, without those put off."""
         steps = []
         for round_id in sorted(market.live):
             round_ = market.rounds[round_id]
@@ -116,26 +115,26 @@ class Driver:
                 return calls.settle(deployment, step.round, step.batch, round_.assignments, leaves)
 
     def _take(self, market: Market, due: DueTransaction) -> bool:
-        """Sends one step; one that is refused is put off, since others may be due all the same."""
+        """Sends one step and returns True, or puts it off if the contract refuses it."""
         try:
             self._sender.send(due.step.key, due.call)
         except Reverted as refusal:
-            # Somebody else was faster, or the seed block is not there yet.
+            # Another party has taken the step, or the seed block is not mined yet.
             self._not_before[due.step.key] = time.monotonic() + RETRY_SECONDS
-            _learn(market, due.step, refusal)
+            _note_settled(market, due.step, refusal)
             log.debug("step_refused", step=due.step.key, error=str(refusal))
             return False
         if due.step.verb is Verb.SETTLE:
-            # Where every job of it was appealed, no event tells that the batch is settled.
+            # The settlement of a batch whose jobs were all appealed emits no event.
             market.settled.add((due.step.round, due.step.batch))
         log.info("round_moved", round=due.step.round, verb=due.step.verb.value)
         return True
 
 
-def _learn(market: Market, step: DueStep, refusal: Reverted) -> None:
-    """Takes in what a refusal tells and no event does: that a batch is settled, or that one is not after all."""
+def _note_settled(market: Market, step: DueStep, refusal: Reverted) -> None:
+    """Notes from a refusal, for lack of an event, that a batch is settled or that a settlement was undone."""
     if refusal.name == "AlreadySettled":
         market.settled.add((step.round, step.batch))
     elif refusal.name == "NotFinished":
-        # A settlement was undone in blocks that the mirror, some confirmations behind, never saw.
+        # A reorganisation undid a settlement in blocks that the mirror, behind by its confirmations, never read.
         market.settled -= {batch for batch in market.settled if batch[0] == step.round}

@@ -1,4 +1,4 @@
-"""Opens rounds ahead of the trainer: gathers what the decisions need, sends what they say, tells why when they wait."""
+"""Opens rounds ahead of the trainer, as ``pacing`` and ``selection`` decide, and reports the reason for waiting."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from coordinator.driver.pacing import (
     in_flight,
     rounds_ahead,
 )
-from coordinator.driver.selection import Candidate, ListingLimits, exclusion_reason, share
+from coordinator.driver.selection import Candidate, ListingLimits, divide, exclusion_reason
 from coordinator.mirror.market import Market
 from coordinator.store import Store
 from coordinator.tables import HeartbeatRow, OpeningStatusRow, RoundRow, RunRow
@@ -34,15 +34,15 @@ from protocol.wire.assignments import pack_assignments
 log = structlog.get_logger()
 
 STARVED_SECONDS = 10.0
-"""How long every round in flight may be judged, and none consumed, before the trainer is taken to lack samples."""
+"""Time without consumption, with every round in flight judged, after which the trainer is assumed to lack samples."""
 
 RETRY_SECONDS = 1.0
-"""Pause after the contract refused an opening: too few validators, or a bond this mirror has not seen shrink yet."""
+"""Pause after the contract refused an opening, for example for lack of validators or bonds."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenerTerms:
-    """What the operator set: see ``CoordinatorSettings``."""
+    """The operator's settings for opening rounds; see ``CoordinatorSettings``."""
 
     run: int
     rules_hash: bytes
@@ -67,52 +67,52 @@ class RoundOpener:
         self._quiet_since = 0.0
 
     def advance(self, market: Market, now: float) -> bool:
-        """Opens a round if one is wanted and can be had. True where one was opened."""
+        """Opens a round if one is due and possible. Returns True if it opened one."""
         if time.monotonic() < self._not_before:
             return False
         run = market.runs[self._terms.run]
         progress, pacing = run_progress(run, self._terms.jobs_per_round), self._terms.pacing
         waiting = end_reason(progress, pacing) or self._obstacle(market, run)
         if waiting is None:
-            fresh = self._fresh(market, run)
+            fresh = self._usable_rounds(market, run)
             count = in_flight(fresh, run.version, pacing.async_level)
             if count >= rounds_ahead(progress, pacing, self._starved(run, fresh)):
-                waiting = ""  # as many as there should be: nothing is amiss
+                waiting = ""  # enough rounds are in flight
         if waiting is None:
             waiting = funding_shortfall(progress) or self._open(market, run, now)
-        self._tell(waiting or "")
+        self._report(waiting or "")
         return waiting is None
 
     def _obstacle(self, market: Market, run: RunRow) -> str | None:
-        """What forbids a round that nobody here can mend while it lasts."""
+        """Returns a reason against any round that this process cannot remove, or None."""
         if market.admin.paused:
             return "the deployment's admin has paused new rounds"
         if run.coordinator != self._sender.address:
-            return f"run {run.id} is coordinated by {run.coordinator} now"
+            return f"run {run.id} has another coordinator now, {run.coordinator}"
         if run.rules_hash != self._terms.rules_hash:
-            return f"run {run.id} has new rules, 0x{run.rules_hash.hex()}: start again with their file"
+            return f"run {run.id} has new rules, 0x{run.rules_hash.hex()}: restart with their file"
         return None
 
-    def _fresh(self, market: Market, run: RunRow) -> list[RoundProgress]:
+    def _usable_rounds(self, market: Market, run: RunRow) -> list[RoundProgress]:
         level = self._terms.pacing.async_level
         fresh = takewhile(lambda each: run.version - each.policy_version <= level, market.rounds_of(run.id))
         return [_progress(each) for each in fresh]
 
     def _starved(self, run: RunRow, fresh: list[RoundProgress]) -> bool:
-        """Whether everything has been judged for a while and nothing came of it."""
+        """Whether every round has been judged for a while and the trainer has consumed nothing."""
         quiet = (run.version, run.rounds_opened) if all_judged(fresh) else None
         if quiet != self._quiet:
             self._quiet, self._quiet_since = quiet, time.monotonic()
         return quiet is not None and time.monotonic() - self._quiet_since > STARVED_SECONDS
 
     def _open(self, market: Market, run: RunRow, now: float) -> str | None:
-        """Tries to open a round; returns what stands in the way, or None once it is open."""
+        """Tries to open a round; returns the obstacle, or None once it is open."""
         able = self._able(market, run, now)
         if not able:
             return "no worker is ready"
         if not run.rounds_opened and len(able) < self._terms.first_round_nodes:
             return f"{len(able)} of {self._terms.first_round_nodes} workers are ready"
-        packed = pack_assignments(share(self._terms.jobs_per_round, able))
+        packed = pack_assignments(divide(self._terms.jobs_per_round, able))
         call = calls.open_round(self._sender.chain.deployment, run.id, run.step + 1, run.version, packed)
         try:
             self._sender.send_once(f"run-{run.id}/open/{run.step + 1}/{self._tries}", call)
@@ -134,8 +134,8 @@ class RoundOpener:
             session.expunge_all()
         return Liveness(heartbeats, self._leases.held(now))
 
-    def _tell(self, waiting: str) -> None:
-        """Says once, in the log and in SQL, what keeps the next round."""
+    def _report(self, waiting: str) -> None:
+        """Reports a new reason for waiting, in the log and in SQL."""
         if waiting == self._waiting:
             return
         self._waiting = waiting
@@ -146,7 +146,7 @@ class RoundOpener:
 
 
 def run_progress(run: RunRow, jobs: int) -> RunProgress:
-    """The run as the decision needs it; a round of ``jobs`` jobs reserves their most pay and both committees' fees."""
+    """Returns the run's progress; a round of ``jobs`` jobs reserves their highest pay and two committees' fees."""
     need = jobs * run.max_units * run.price_per_unit + 2 * run.committee * run.juror_fee
     return RunProgress(run.id, run.version, run.closed, run.rounds_opened, run.escrow, need)
 

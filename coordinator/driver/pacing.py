@@ -1,8 +1,8 @@
-"""Whether another round is opened now, and if not, why not. PURE.
+"""Number of rounds to keep in flight, and reasons to open none. PURE.
 
 Rounds are opened ahead of the trainer. A rollout of version v can be used iff n - v <= async level when version n + 1
-is made, so with at most async level + 1 rounds in flight, each made by the newest version at its opening, none goes
-stale while the trainer takes them in order, and workers always have a next round:
+is made. With at most async level + 1 rounds in flight, each made by the newest version at its opening, none goes stale
+while the trainer takes them in order, and workers always have a next round:
 
     async level 2      trainer makes n+1 from    round of version n-2
                        in flight meanwhile       rounds of versions n-1 and n
@@ -18,7 +18,7 @@ from protocol.chain.structs import State
 
 @dataclass(frozen=True, slots=True)
 class RoundProgress:
-    """Of one round: where it stands, the version it was made with, bitmaps of its accepted and consumed jobs."""
+    """A round's state, policy version, and bitmaps of its accepted and consumed jobs."""
 
     round: int
     state: State
@@ -29,7 +29,7 @@ class RoundProgress:
 
 @dataclass(frozen=True, slots=True)
 class RunProgress:
-    """Of the run: its newest ``version``, free ``escrow`` and the escrow one round needs (``need``), in credit wei."""
+    """A run's newest ``version``, free ``escrow``, and the escrow that one round needs (``need``), in credit wei."""
 
     run: int
     version: int
@@ -41,7 +41,7 @@ class RunProgress:
 
 @dataclass(frozen=True, slots=True)
 class PacingLimits:
-    """How far the coordinator goes: the run's async level, and where to stop (None for never)."""
+    """The run's async level, and the number of rounds and the version at which to stop; None for no limit."""
 
     async_level: int
     max_rounds: int | None
@@ -49,10 +49,10 @@ class PacingLimits:
 
 
 def in_flight(rounds: Iterable[RoundProgress], version: int, async_level: int) -> int:
-    """Counts the rounds the trainer may still use or is about to.
+    """Counts the rounds that the trainer may still use.
 
-    A round is no longer in flight when it was voided, went stale, or its verdict is in and nothing of it was accepted,
-    or the trainer consumed from it or from a later one.
+    A round is no longer in flight once it is void or stale, once it is judged without an accepted job, or once the
+    trainer has consumed from it or from a later round.
     """
     rounds = list(rounds)
     consumed_up_to = max((each.round for each in rounds if each.consumed), default=-1)
@@ -68,21 +68,22 @@ def _in_flight(each: RoundProgress, consumed_up_to: int, version: int, async_lev
 
 
 def rounds_ahead(run: RunProgress, pacing: PacingLimits, starved: bool = False) -> int:
-    """Returns how many rounds may be in flight: one more than the async level; near the last version one for each
-    version left, and the extra one a step may wait for. Twice as many where the trainer is ``starved``: every round in
-    flight is judged, it has made nothing of them for a while, and more samples may be what it lacks.
+    """Returns the number of rounds that may be in flight.
+
+    It is one more than the async level, and near the last version at most one more than the versions left. A trainer is
+    ``starved`` if every round in flight is judged and it has consumed nothing for a while; it gets twice as many.
     """
     most = (pacing.async_level + 1) * (2 if starved else 1)
     return most if pacing.last_version is None or starved else min(most, pacing.last_version - run.version + 1)
 
 
 def all_judged(rounds: Iterable[RoundProgress]) -> bool:
-    """Whether nobody is working: each round has its verdict."""
+    """Whether every round has its verdict, so that no worker or validator is busy."""
     return all(each.state >= State.TALLIED for each in rounds)
 
 
 def end_reason(run: RunProgress, pacing: PacingLimits) -> str | None:
-    """Returns why no round is opened any more, or None."""
+    """Returns the reason for which no more rounds are opened, or None."""
     if run.closed:
         return f"run {run.run} is closed"
     if pacing.last_version is not None and run.version >= pacing.last_version:
@@ -93,7 +94,7 @@ def end_reason(run: RunProgress, pacing: PacingLimits) -> str | None:
 
 
 def funding_shortfall(run: RunProgress) -> str | None:
-    """Returns what is missing for one more round, and how to mend it, or None where the escrow covers it."""
+    """Returns the amount missing for one more round and the remedy, or None if the escrow covers it."""
     if run.escrow >= run.need:
         return None
     return (

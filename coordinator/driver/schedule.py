@@ -1,4 +1,4 @@
-"""What a round, or the claims waiting for it, allow to be sent to the chain now. PURE."""
+"""The transaction that a round is due for, and the claims to send as one batch. PURE."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from protocol.wire.assignments import LEAF_BYTES, MAX_LEAVES_PER_BATCH, unpack_l
 
 
 class Verb(StrEnum):
-    """What moves a round on; ``SETTLE`` is said of one batch, the others of the round."""
+    """Steps of a round; ``SETTLE`` concerns one batch, the others the round."""
 
     CLOSE = "close"
     DRAW = "draw"
@@ -25,7 +25,7 @@ class Verb(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DueStep:
-    """One transaction that is due. Its ``key`` names it for good, whoever sends it however often."""
+    """One transaction that is due."""
 
     verb: Verb
     round: int
@@ -34,16 +34,16 @@ class DueStep:
 
     @property
     def key(self) -> str:
-        """The sender's idempotency key."""
+        """The sender's idempotency key, the same however often the step is sent."""
         return f"round-{self.round}/{self.verb}/{self.attempt}/{self.batch}"
 
 
 def step_of(
     round_: RoundRow, jurors: Sequence[SeatRow], submitted: Iterable[SubmittedRow], longest_seconds: int, now: int
 ) -> DueStep | None:
-    """Returns what is due for the round at ``now`` (unix seconds, the chain's clock), or None while it waits.
+    """Returns the step due for the round at ``now`` (unix seconds, the chain's clock), or None while it waits.
 
-    ``longest_seconds`` after its opening a round without a verdict can be ended by anyone.
+    A round without a verdict can be expired ``longest_seconds`` after its opening.
     """
     due = _step_of(round_, jurors, submitted, now)
     if due is None and round_.state < State.TALLIED and now > round_.opened_at + longest_seconds:
@@ -55,7 +55,7 @@ def _step_of(
     round_: RoundRow, jurors: Sequence[SeatRow], submitted: Iterable[SubmittedRow], now: int
 ) -> DueStep | None:
     match State(round_.state):
-        case State.OPEN if now > round_.deadline:  # with all of its jobs in, the last submission has closed it
+        case State.OPEN if now > round_.deadline:  # a submission that completes the round closes it
             return DueStep(Verb.CLOSE, round_.id)
         case State.CLOSED:
             return DueStep(Verb.DRAW, round_.id, round_.attempt)
@@ -72,9 +72,9 @@ def _step_of(
 
 
 def _voted(round_: RoundRow, jurors: Sequence[SeatRow], now: int) -> bool:
-    """True where no seat may commit or reveal any more, or none has anything left to reveal.
+    """Whether no seat may commit or reveal any more, or every commitment is revealed.
 
-    The last reveal of a round tallies it; that of an appeal does not.
+    The contract tallies a round with its last reveal, but not an appeal.
     """
     committed = [seat for seat in jurors if seat.committed]
     if round_.revealing:
@@ -84,17 +84,17 @@ def _voted(round_: RoundRow, jurors: Sequence[SeatRow], now: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class BatchingDelays:
-    """Seconds a claim may wait for the rest of its round, and before the work deadline at which waiting ends."""
+    """Longest wait of a claim for others of its round, and the time before the work deadline at which the wait ends."""
 
     wait_seconds: float
     margin_seconds: float
 
 
 def batch_of(round_: RoundRow, claims: Sequence[ClaimRow], delays: BatchingDelays, now: float) -> tuple[ClaimRow, ...]:
-    """Returns the claims to send as one batch now, oldest first; none while waiting for more is better.
+    """Returns the claims to send as one batch now, oldest first; empty while it is better to wait for more.
 
-    A round goes on once all of it is in, so nothing is lost by sending one transaction for all its nodes, which closes
-    it. What does not come is not waited for longer than ``delays``. Claims for jobs on chain already are left out.
+    A round proceeds once it is complete, so one transaction for all its nodes costs no time. Incomplete rounds wait as
+    ``delays`` allow. Claims for jobs that are already on chain are left out.
     """
     taken, chosen, leaves = round_.submitted, [], 0
     for claim in sorted(claims, key=lambda claim: claim.received_at):
@@ -113,5 +113,5 @@ def batch_of(round_: RoundRow, claims: Sequence[ClaimRow], delays: BatchingDelay
 
 
 def claimed_jobs(claim: ClaimRow) -> int:
-    """The bitmap of the jobs a claim is for."""
+    """Returns the bitmap of the jobs of a claim."""
     return sum(1 << leaf.job for leaf in unpack_leaves(claim.leaves))

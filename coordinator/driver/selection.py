@@ -1,4 +1,4 @@
-"""Which nodes are listed for a round, and with how many jobs. PURE."""
+"""Selection of nodes for a round, and division of its jobs among them. PURE."""
 
 from __future__ import annotations
 
@@ -11,11 +11,19 @@ from protocol.wire.assignments import Listing
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What decides whether a worker is listed.
+    """A worker that may be listed.
 
-    ``free`` jobs it may still take (capacity less what is in flight); ``given`` jobs listed in its life; ``version``
-    the checkpoint it has loaded, -1 for none; ``bonded`` in service, active and holding its bond; ``leased`` heard
-    from lately; ``neglect`` the evidence, in nats, of too many void and missing jobs; ``fraudulent`` jobs in its life.
+    Args:
+        node: its number.
+        capacity: most jobs in flight.
+        free: capacity less the jobs in flight.
+        given: jobs listed in its life.
+        version: the checkpoint it has loaded; -1 for none.
+        bonded: in service, active and holding its bond.
+        joined: a member of the run at its present rules.
+        leased: sent a heartbeat lately.
+        neglect: evidence of too many void and missing jobs, in nats.
+        fraudulent: fraudulent jobs in its life.
     """
 
     node: int
@@ -32,14 +40,14 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class ListingLimits:
-    """Thresholds: versions a node may be behind, and the evidence of neglect at which it is left out."""
+    """Versions that a listed node may be behind, and the evidence of neglect that excludes a node."""
 
     version_lag: int
     neglect_bound: float
 
 
 def exclusion_reason(candidate: Candidate, newest: int, limits: ListingLimits) -> str | None:
-    """Returns why the node is not listed while ``newest`` is the newest checkpoint, or None where it may be."""
+    """Returns the reason for which the node is not listed at the ``newest`` checkpoint, or None if it may be."""
     if candidate.fraudulent:
         return f"{candidate.fraudulent} of its jobs were found fraudulent"
     if not candidate.joined:
@@ -62,11 +70,14 @@ def exclusion_reason(candidate: Candidate, newest: int, limits: ListingLimits) -
     return None
 
 
-def share(jobs: int, candidates: Sequence[Candidate]) -> tuple[Listing, ...]:
-    """Divides up to ``jobs`` jobs by capacity (highest averages), none above what it has free.
+def divide(jobs: int, candidates: Sequence[Candidate]) -> tuple[Listing, ...]:
+    """Divides up to ``jobs`` jobs by capacity (highest averages), within each node's free capacity.
 
-    Each job goes to the node with the least jobs, this one counted, for its capacity; among equals to the one that has
-    been given the least over its life, then to the lowest id. Nodes without a job are not listed; ascending by node.
+    Each job goes to the node whose jobs, including this one, are the smallest share of its capacity; ties go to the
+    node with the fewest jobs in its life by capacity, then to the lowest number. Nodes without a job are not listed.
+
+    Returns:
+        The listings, ascending by node.
     """
     counts = {candidate.node: 0 for candidate in candidates}
     queue = [_turn(candidate, 0) for candidate in candidates if candidate.free > 0]

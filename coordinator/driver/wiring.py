@@ -117,15 +117,15 @@ def build(settings: CoordinatorSettings) -> Daemon:
 
 
 def checked_run(chain: Chain, run: int) -> Run:
-    """The run as it stands on chain. Raises ``Misconfigured`` where there is none."""
+    """Reads the run from the chain. Raises ``Misconfigured`` for an unknown run."""
     try:
         return chain.latest().run(run)
     except Reverted as error:
-        raise Misconfigured(f"there is no run {run} on this deployment; open one with `assize run open`") from error
+        raise Misconfigured(f"there is no run {run} on this deployment: open one with `assize run open`") from error
 
 
 def read_rules(settings: CoordinatorSettings, run: Run) -> Rules:
-    """The run's rules from the file. Raises ``Misconfigured`` unless they hash to what is on chain."""
+    """Reads the run's rules from their file. Raises ``Misconfigured`` unless their hash is the one on chain."""
     try:
         rules = Rules.model_validate_json(settings.rules.read_bytes())
     except OSError as error:
@@ -144,7 +144,7 @@ def read_rules(settings: CoordinatorSettings, run: Run) -> Rules:
 
 
 def keep_rules(store: Store, rules: Rules) -> None:
-    """Keeps the rules for serving by hash."""
+    """Stores the rules, to be served by hash."""
     body = encode_rules(rules)
     with store.writing() as session:
         session.merge(RulesRow(hash=rules_hash(body), body=body))

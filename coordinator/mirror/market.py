@@ -1,4 +1,4 @@
-"""The mirrored market in memory: the rows that later events or decisions need, keyed as the tables are."""
+"""The mirrored market in memory: the rows that later events and decisions need, keyed like the tables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Identity = tuple[type[SQLModel], tuple[Any, ...]]
 
 
 def identity(row: SQLModel) -> Identity:
-    """The table of a row and its key there: two rows of one identity cannot both be written."""
+    """Returns a row's table and primary key."""
     return type(row), tuple(getattr(row, name) for name in _keys(type(row)))
 
 
@@ -42,10 +42,11 @@ def _keys(table: type[SQLModel]) -> tuple[str, ...]:
 
 @dataclass(slots=True)
 class Market:
-    """The mirrored rows. ``live`` are the rounds that still hold anything; of others only the round itself is kept.
+    """The mirrored rows.
 
-    ``budgets`` are what rules allow an honest node, by the hash of the rules, as far as they are known. ``settled`` are
-    (round, batch) that the contract said are settled, event or no event; it is not in SQL, so a rollback forgets it.
+    ``live`` are the rounds for which ``is_live`` holds; of the others only the round's own row is in memory.
+    ``budgets`` are the allowances of known rules for honest nodes, by rules hash. ``settled`` are the (round, batch)
+    that the contract reported as settled without an event; they are not in SQL, so a rollback drops them.
     """
 
     admin: AdminRow = field(default_factory=AdminRow)
@@ -101,7 +102,7 @@ class Market:
                 parts.pop(number, None)
 
     def take_effect(self, now: int) -> bool:
-        """Puts announced terms in place of the present ones where their time has come; returns whether any did."""
+        """Applies announced terms that are in effect at ``now`` (unix seconds); returns whether there were any."""
         due = [each for each in self.announcements.values() if each.effective_at <= now]
         for each in due:
             self.set(self.runs[each.run], **announced_terms(each))
@@ -110,18 +111,18 @@ class Market:
         return bool(due)
 
     def take_changes(self) -> tuple[list[SQLModel], list[MemberRow | AnnouncementRow]]:
-        """Returns the rows to write, in the order they were first touched, and those to delete since the last call."""
+        """Returns the rows to write, in the order they were touched, and the rows to delete, since the last call."""
         changes = list(self.touched.values()), list(self.removed)
         self.touched.clear()
         self.removed.clear()
         return changes
 
     def rounds_of(self, run: int) -> Iterator[RoundRow]:
-        """The rounds of a run, newest first, trials of appeals aside."""
+        """Yields the rounds of a run, newest first, without appeal rounds."""
         return (each for each in reversed(self.rounds.values()) if each.run == run and not each.parent)
 
     def jurors(self, round_: RoundRow) -> list[SeatRow]:
-        """The seats of the present attempt."""
+        """Returns the seats of the round's present attempt."""
         seats = self.seats.get(round_.id, {})
         return [seat for (attempt, _), seat in seats.items() if attempt == round_.attempt]
 
@@ -141,17 +142,17 @@ Handler = Callable[[Market, Log, Any], None]
 
 
 def announcement_of(run: int, terms: RunTerms, effective_at: int) -> AnnouncementRow:
-    """Announced terms as a row."""
+    """Returns announced terms as a row."""
     columns = {name: value.hex() if isinstance(value, bytes) else value for name, value in term_columns(terms).items()}
     return AnnouncementRow(run=run, effective_at=effective_at, terms=json.dumps(columns))
 
 
 def announced_terms(announcement: AnnouncementRow) -> dict[str, Any]:
-    """The columns of ``Run`` that announced terms set."""
+    """Returns the columns of ``RunRow`` that announced terms set."""
     columns: dict[str, Any] = json.loads(announcement.terms)
     return columns | {"rules_hash": bytes.fromhex(columns["rules_hash"])}
 
 
 def term_columns(terms: RunTerms) -> dict[str, Any]:
-    """The terms that ``Run`` has columns for."""
+    """Returns the terms that ``RunRow`` has columns for."""
     return {each.name: getattr(terms, each.name) for each in fields(terms) if each.name in RunRow.model_fields}

@@ -1,13 +1,13 @@
-"""Whether a worker leaves out, or spoils, more jobs than the run's budget allows. PURE, from chain facts alone.
+"""Evidence that a worker omits or spoils more jobs than the run's budget allows. PURE, from chain facts alone.
 
-Leaving out the samples one dislikes is a cheat as well. A node's share of a round is spoilt where any of its jobs ended
-void or was never handed in; how many is no matter, since a deadline missed or a reorganisation takes all of them at
-once. Of an honest node with c jobs that happens with probability 1 − (1 − outage_budget)·(1 − void_budget)^c at most.
-The alternative is ten times that rate. Evidence is a CUSUM over the node's settled rounds, as for its choices; at
-``Sequential.neglect_bound`` it is listed no more.
+Omitting unwanted samples is a form of cheating. A node's part of a round is spoilt if any of its jobs ended void or
+was never submitted; the number does not matter, since a missed deadline or a reorganisation affects all of them at
+once. For an honest node with c jobs the probability is at most 1 − (1 − outage_budget)·(1 − void_budget)^c. The
+alternative hypothesis is ten times that rate. Evidence is a CUSUM over the node's settled rounds, as for its choices;
+a node whose evidence reaches ``Sequential.neglect_bound`` is no longer listed.
 
-A machine that is down misses every round in flight: of rounds one after another in which a node handed in nothing at
-all, only the first counts. Whoever picks its rounds that way gets a count for each time it comes back.
+A machine that is down misses every round in flight, so of consecutive rounds without any submission only the first
+counts. A node that selects its rounds in this way is counted each time it comes back.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from protocol.wire.rules import Sequential
 
 TIMES = 10
-"""How many times the honest rate the alternative is. By default a node that spoils each round of 4 jobs is left out
-after 14 of them, one that spoils every third after some 90, and one that spoils up to a fifth of them never."""
+"""Ratio of the alternative rate to the honest rate. By default a node that spoils each round of 4 jobs is excluded
+after 14 rounds, one that spoils every third after some 90, and one that spoils up to a fifth never."""
 
 
 @dataclass(frozen=True, slots=True)
 class Neglect:
-    """The evidence so far, in nats, and whether the node handed in nothing in the last round it was listed in."""
+    """The evidence so far, in nats, and whether the node submitted nothing in the last round in which it was listed."""
 
     evidence: float = 0.0
     absent: bool = False
@@ -32,7 +32,7 @@ class Neglect:
 
 @dataclass(frozen=True, slots=True)
 class NodeOutcome:
-    """What became of a node's jobs in a settled round: how many it had, handed in, and had found void or not at all."""
+    """Numbers of a node's jobs in a settled round: listed, submitted, and lost (void or never submitted)."""
 
     jobs: int
     submitted: int
@@ -40,7 +40,7 @@ class NodeOutcome:
 
 
 def spoilt_rate(jobs: int, sequential: Sequential) -> float:
-    """Returns how often an honest node's share of ``jobs`` jobs is spoilt, at most."""
+    """Returns the highest probability that an honest node spoils its part of ``jobs`` jobs."""
     return 1.0 - (1.0 - sequential.outage_budget) * (1.0 - sequential.void_budget) ** jobs
 
 

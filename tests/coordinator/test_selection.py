@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.driver.selection import Candidate, ListingLimits, exclusion_reason, share
+from coordinator.driver.selection import Candidate, ListingLimits, divide, exclusion_reason
 
 ADMISSION = ListingLimits(version_lag=2, neglect_bound=27.6)
 ABLE = Candidate(
@@ -37,7 +37,7 @@ def crowds() -> st.SearchStrategy[list[Candidate]]:
 
 @given(st.integers(1, 256), crowds())
 def test_shares_fill_the_round_as_far_as_capacities_allow(jobs: int, crowd: list[Candidate]) -> None:
-    listings = share(jobs, crowd)
+    listings = divide(jobs, crowd)
     free = {candidate.node: candidate.free for candidate in crowd}
     assert sum(listing.count for listing in listings) == min(jobs, sum(free.values()))
     assert all(1 <= listing.count <= free[listing.node] for listing in listings)
@@ -47,12 +47,12 @@ def test_shares_fill_the_round_as_far_as_capacities_allow(jobs: int, crowd: list
 @given(st.integers(1, 256), crowds(), st.randoms())
 def test_shares_do_not_depend_on_the_order_of_candidates(jobs: int, crowd: list[Candidate], random: object) -> None:
     shuffled = sorted(crowd, key=lambda _: random.random())  # type: ignore[attr-defined]
-    assert share(jobs, crowd) == share(jobs, shuffled)
+    assert divide(jobs, crowd) == divide(jobs, shuffled)
 
 
 @given(st.integers(1, 256), crowds())
 def test_nobody_is_more_than_one_job_ahead_of_its_share_by_capacity(jobs: int, crowd: list[Candidate]) -> None:
-    counts = {listing.node: listing.count for listing in share(jobs, crowd)}
+    counts = {listing.node: listing.count for listing in divide(jobs, crowd)}
     for ahead in crowd:
         for behind in crowd:
             if counts.get(behind.node, 0) < behind.free and counts.get(ahead.node, 0):
@@ -61,7 +61,7 @@ def test_nobody_is_more_than_one_job_ahead_of_its_share_by_capacity(jobs: int, c
 
 def test_a_spare_job_goes_to_the_node_given_least_so_far() -> None:
     first, second = replace(ABLE, node=1, given=9), replace(ABLE, node=2, given=3)
-    assert [(each.node, each.count) for each in share(3, [first, second])] == [(1, 1), (2, 2)]
+    assert [(each.node, each.count) for each in divide(3, [first, second])] == [(1, 1), (2, 2)]
 
 
 @pytest.mark.parametrize(
