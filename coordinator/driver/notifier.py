@@ -26,7 +26,7 @@ class Notifier:
 
     def __init__(self, redis_url: str, run: int) -> None:
         self._redis = Redis.from_url(redis_url, socket_timeout=5.0)
-        self._key = f"assize:bell:{run}"
+        self._key = f"assize:notify:{run}"
         self._closed = threading.Event()
         self._listener: threading.Thread | None = None
 
