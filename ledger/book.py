@@ -1,4 +1,4 @@
-"""Where folded facts are kept while folding.
+"""Stores of folded facts.
 
 ``Book`` is all that the fold asks of a store. ``MemoryBook`` holds everything in dictionaries: the auditor's own copy,
 made from nothing but events. ``ledger.store.stored_book.StoredBook`` reads and writes the derived tables of a database.

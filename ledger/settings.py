@@ -1,4 +1,4 @@
-"""What a ledger needs to know: a chain, a deployment, and where to keep its database. It has no key."""
+"""Settings of the ledger: chain, deployment and database. It has no key."""
 
 from __future__ import annotations
 

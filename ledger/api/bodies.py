@@ -35,7 +35,7 @@ class Page(LedgerBody, Generic[Item]):
 
 
 class LedgerHealth(LedgerBody):
-    """Where the ledger stands.
+    """State of the ledger: block, lag and problem, if any.
 
     ``behind`` counts the blocks on the chain that are not in the database yet; null where no RPC answers.
     """
@@ -57,7 +57,7 @@ class AuditAnswer(LedgerBody):
 
 
 class Error(LedgerBody):
-    """What went wrong, in one sentence."""
+    """Error as one sentence."""
 
     error: str = Field(examples=["there is no round 7"])
 

@@ -1,4 +1,4 @@
-"""What the API answers from: the database as of some block, and audits no more often than they are worth."""
+"""The ledger behind the API: the database as of a block, and audits that are reused while nothing has changed."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Snapshot:
 
 
 class LedgerService:
-    """What the routes answer from: the database, and audits that are not made more often than they are worth."""
+    """Answers the routes from the database, and reuses an audit while nothing has changed."""
 
     def __init__(self, chain: Chain, database: Database, follower: Follower) -> None:
         self.chain = chain
@@ -100,7 +100,7 @@ class LedgerService:
             return self._report
 
     def health(self) -> LedgerHealth:
-        """Where the ledger stands."""
+        """Returns the state of the ledger."""
         with self.database.reading() as connection:
             at = lookup.at(connection)
         problem = self.follower.problem

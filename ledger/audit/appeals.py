@@ -1,4 +1,4 @@
-"""What is tried of appeals: who may, what it costs, the final verdict, and who pays.
+"""Checks of appeals: who may appeal, the cost, the final verdict, and who pays.
 
 Everything that follows from an appeal's verdict happens in one transaction, in this order; the decision is last, and
 only then are the events before it weighed together.
@@ -72,7 +72,7 @@ def _tainted(audit: AuditState, log: Log, event: JobsTainted) -> None:
 
 
 def _final_verdict(audit: AuditState, appeal: Appeal) -> str:
-    """What the appeal's committee found; void where it has not come to a verdict."""
+    """Returns the verdict of the appeal's committee; void if it reached none."""
     tried = known(audit.book, Round, appeal.appeal)
     return verdict_in(tried.accepted, tried.fraud, appeal.job) if tried.state == "tallied" else "void"
 
@@ -109,7 +109,7 @@ def _canonical(audit: AuditState, log: Log, event: AppealedJobSettled) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What an appeal comes to, in credits: see ``ledger.facts.Appeal``; ``left`` of its deposit goes back."""
+    """Amounts that an appeal moves, in credits. See ``ledger.facts.Appeal``; ``left`` of its deposit is returned."""
 
     fees: int
     covered: int

@@ -22,7 +22,7 @@ from protocol.chain.structs import MarketTerms, RegistryTerms, RoundsTerms
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What the contracts were deployed with: constants of a deployment, read once."""
+    """Constants of a deployment, read once."""
 
     deployment: Deployment
     registry: RegistryTerms
@@ -37,7 +37,7 @@ def read_terms(reader: Reader, deployment: Deployment) -> Terms:
 
 @dataclass(slots=True)
 class Conclusion:
-    """What the events of one appeal's conclusion said before its decision.
+    """Events of one appeal's conclusion that came before its decision.
 
     ``settled`` is the appeal whose job was settled, 0 before; ``tainted`` the jobs reported as tainted; ``punished``
     the jurors slashed as overturned and how much of each; ``awarded`` and ``paid_out`` what came to whom out of slashed

@@ -1,4 +1,4 @@
-"""What is tried of bonds: what was posted, withdrawn and slashed, and what became of the slashed ones."""
+"""Checks of bonds: posted, withdrawn and slashed amounts, and the treasury that receives slashes."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _absence_due(audit: AuditState, event: NodeSlashed) -> int:
 
 
 def _overturned_due(audit: AuditState, event: NodeSlashed) -> int:
-    """Whether the juror was of the overturned majority, the decision will tell."""
+    """Notes the penalty; the decision that follows shows that the juror was in the overturned majority."""
     conclusion = audit.concluding(event.round)
     conclusion.punished.append((event.node, event.amount))
     return audit.terms.penalties.overturn_penalty

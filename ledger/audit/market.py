@@ -1,4 +1,4 @@
-"""What is tried of runs and of the admin: notice, rules never used before, consent to them, pauses."""
+"""Checks of terms: notice, unused rules hashes, consent, deadlines and pauses."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from protocol.chain.events import (
 
 
 def _offered(audit: AuditState, log: Log, event: RunOpened | TermsAnnounced) -> None:
-    """What the market checked of terms at the opening or the announcement, as far as an auditor relies on it."""
+    """Tries the conditions on terms that other checks rely on."""
     terms = event.terms
     fees, share = (terms.appeal_seats - 1) * terms.juror_fee, terms.max_units * terms.price_per_unit
     covered = not terms.appeal_seats or fees <= share

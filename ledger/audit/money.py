@@ -1,4 +1,4 @@
-"""What is tried of money: settlements, fees, credits, escrow, and every running amount an event names."""
+"""Checks of money: settlements, fees, credits, escrow, and every running amount that an event states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is tried of the phases of a round: each event comes in the phase that allows it, and none ends before it may."""
+"""Checks of phases: each event comes in a phase that allows it, and no phase ends early."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _counted(audit: AuditState, log: Log, event: RoundTallied) -> None:
 
 
 def _paid_in_full(audit: AuditState, log: Log, event: RoundSettled | CommitteeRedrawn) -> None:
-    """Whoever revealed a verdict was paid, be it nothing."""
+    """Tries that every juror who revealed a verdict was paid, if only zero."""
     round_ = known(audit.book, Round, event.round)
     _equal_jurors(audit, event, round_, _revealed_by(audit, round_))
 

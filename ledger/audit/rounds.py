@@ -1,4 +1,4 @@
-"""What is tried of the events before a verdict: listing, submissions, draws, votes."""
+"""Checks of the events before a verdict: listing, submissions, draws, votes."""
 
 from __future__ import annotations
 

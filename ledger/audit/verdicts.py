@@ -1,4 +1,4 @@
-"""What is tried of verdicts: the tally bit by bit, its quorum, and what was trained on because of it."""
+"""Checks of verdicts: the tally bit by bit, its quorum, and the jobs that checkpoints consumed."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def sync(addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson 
 def credits(
     addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False, no_sync: NoSync = False
 ) -> None:
-    """What every owner holds, and where it came from."""
+    """Show every owner's credits and their origin."""
     _list(Credit, rpc, addresses, db, as_json, no_sync)
 
 

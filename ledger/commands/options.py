@@ -1,4 +1,4 @@
-"""What every command of the ledger takes, and how it opens chain and database."""
+"""Options shared by the ledger commands, and opening of chain and database."""
 
 from __future__ import annotations
 

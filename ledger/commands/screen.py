@@ -1,4 +1,4 @@
-"""What a person sees of the ledger in a terminal. JSON takes the same facts whole."""
+"""Terminal tables of the ledger. JSON output has the same facts in full."""
 
 from __future__ import annotations
 

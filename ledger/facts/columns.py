@@ -1,4 +1,4 @@
-"""How a field is stored and written in JSON, by its annotation.
+"""Annotations of fields: the column type and the JSON form of each.
 
 int      64-bit integer        number in JSON
 Wide     decimal text          string in JSON: wei, credits, units, whatever a party may choose up to 2**256

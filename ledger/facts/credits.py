@@ -20,7 +20,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """What an owner holds, in credits (wei).
+    """Owner's credits, in wei.
 
     ``balance`` = bought + unlocked + worked + judged + granted − redeemed − locked. ``worked`` was earned by a worker's
     rollouts, ``judged`` by a validator's votes, ``granted`` by appeals won. Locked are escrow and deposits.

@@ -38,7 +38,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Which validator holds a slot. ``node`` is 0 where the slot is free again."""
+    """Validator that holds a slot; ``node`` is 0 once the slot is free again."""
 
     KEY: ClassVar[tuple[str, ...]] = ("slot",)
 

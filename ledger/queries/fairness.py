@@ -1,4 +1,4 @@
-"""Whether work was shared out fairly.
+"""Fairness of assignment: expected and actual share of each node.
 
 A round's jobs are expected to go to the nodes that could take them in proportion to their capacity: those that had
 joined its run at the rules in effect and were in service when it opened. A node's jobs are compared with that
@@ -96,14 +96,14 @@ class _RunSums:
         self.sums = _Sums(self.sums.rounds + 1, self.sums.due + part, self.sums.squares + square)
 
     def since(self, then: _Sums, capacity: int) -> Tally:
-        """What was due to a node that became able when the sums were ``then``."""
+        """Returns the share due to a node that could be listed since the sums were ``then``."""
         due, squares = self.sums.due - then.due, self.sums.squares - then.squares
         return Tally(self.sums.rounds - then.rounds, 0, capacity * due, capacity * due - capacity**2 * squares)
 
 
 @dataclass(slots=True)
 class Count:
-    """What the events so far, which must be all from the first on, say of each node's share."""
+    """Counts each node's share from the events so far; they must start with the first one."""
 
     roster: Roster = field(default_factory=Roster)
     runs: dict[int, _RunSums] = field(default_factory=lambda: defaultdict(_RunSums))

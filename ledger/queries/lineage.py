@@ -1,4 +1,4 @@
-"""What weights stand on: earlier checkpoints, the rollouts they were trained on, who made them and who judged them."""
+"""Lineage of weights: earlier checkpoints, their rollouts, and the nodes that made and judged them."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _ancestor(connection: Connection, checkpoint: Checkpoint, taints: tuple[Tain
 
 
 def _voters(connection: Connection, consumption: Consumption) -> dict[int, int]:
-    """How many of the jobs each juror of the deciding attempt accepted."""
+    """Returns the number of jobs that each juror of the deciding attempt accepted."""
     round_ = find_fact(connection, Round, consumption.round)
     attempt = 0 if round_ is None else round_.attempt
     seats = every(connection, Seat, round=consumption.round, attempt=attempt)

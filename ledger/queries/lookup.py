@@ -1,4 +1,4 @@
-"""What can be asked of the ledger: pages of facts, and the stories behind one round or one owner.
+"""Lookups: pages of facts, and everything about one round, run, owner or checkpoint.
 
 Pages go on after the key of their last fact, so that a row added meanwhile shifts nothing.
 """
@@ -90,7 +90,7 @@ class RunStory:
 
 @dataclass(frozen=True, slots=True)
 class CreditStory:
-    """What an owner holds, its nodes and the slashes of their bonds."""
+    """An owner's credits, nodes and slashes."""
 
     credit: Credit
     nodes: tuple[Node, ...]

@@ -1,4 +1,4 @@
-"""Who could be given work when, from events alone."""
+"""Roster: nodes that could be listed at a given time, from events alone."""
 
 from __future__ import annotations
 

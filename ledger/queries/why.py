@@ -38,7 +38,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What is explained, in one sentence, and what led to it, as of a block."""
+    """Explanation as of a block: the outcome in one sentence, and the events that led to it."""
 
     subject: str
     at: At
@@ -47,7 +47,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class _Subject:
-    """What the lines are about: jobs of one round, the node that did them, and a juror where its seat is meant.
+    """Subject of an explanation: jobs of one round, their node, and a juror if the question is about its seat.
 
     ``trials`` are appeals to be told as well, each with the job that it tries.
     """
@@ -59,7 +59,7 @@ class _Subject:
     trials: dict[int, int] = field(default_factory=dict)
 
     def has_seat(self, round_: int, juror: int) -> bool:
-        """Whether a seat is part of the story: of a trial every one is."""
+        """Returns whether a seat belongs to the explanation; in an appeal every seat does."""
         return self.juror in (0, juror) or round_ in self.trials
 
     def of_jobs(self, bitmap: int) -> str:
@@ -174,7 +174,7 @@ def _lines(rows: Iterable[Any], case: _Subject) -> Iterator[Line]:
 
 
 def _says(case: _Subject, event: Event, judged: bool) -> str:
-    """What an event says of a case; ``judged`` where its round has come to a verdict."""
+    """Returns the sentence that an event adds; ``judged`` if the round has a verdict."""
     if isinstance(event, on_chain.JurorSettled) and not judged:
         return _juror_without_quorum(case, event)
     say = _SAYINGS.get(type(event))
@@ -191,7 +191,7 @@ def _jobs_decided(events: list[Event]) -> list[int]:
 
 
 def _follows_from_appeal(event: Event) -> bool:
-    """Whether it is part of what an overturned verdict costs and earns; it does not name the job."""
+    """Returns whether the event follows from an overturned verdict; such events do not name the job."""
     awards = isinstance(event, on_chain.SlashesAwarded | on_chain.CreditsGranted)
     return awards or (isinstance(event, on_chain.NodeSlashed) and event.cause is Cause.OVERTURNED)
 
@@ -251,7 +251,7 @@ def _revealed(case: _Subject, event: on_chain.VoteRevealed) -> str:
 
 
 def _votes(case: _Subject, vote: Vote) -> str:
-    """What a vote says of the case's jobs, those with one reason together."""
+    """Returns a vote on the subject's jobs, grouped by reason."""
     try:
         reasons = reasons_of(vote, case.round.submitted)
     except Rejected as error:

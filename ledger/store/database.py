@@ -152,7 +152,7 @@ def read_position(connection: Connection) -> Position:
 
 
 def _reason(error: Exception) -> str:
-    """What the driver said, or else what happened, in one line."""
+    """Returns the driver's message, or the error's own, in one line."""
     return (str(getattr(error, "orig", None) or error).splitlines() or [type(error).__name__])[0]
 
 

@@ -28,7 +28,7 @@ KIND_OF = {table.name: kind for kind, table in TABLES.items()}
 
 
 def nothing_held() -> Held:
-    """Where nothing is known of the tables."""
+    """Returns an empty cache of the tables."""
     return defaultdict(dict)
 
 
@@ -63,7 +63,7 @@ class StoredBook:
         self._held[kind][key] = self._changed[kind][key] = fact
 
     def begin_block(self, number: int, undoable: bool) -> None:
-        """What is put from now on is block ``number``'s; where it is ``undoable``, its undoing is written."""
+        """Attributes further changes to block ``number``; records how to undo them if ``undoable``."""
         self._end_block()
         self._block, self._undoable = number, undoable
 

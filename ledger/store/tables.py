@@ -107,7 +107,7 @@ class EventRow(SQLModel, table=True):
 
 
 class PositionRow(SQLModel, table=True):
-    """How far the chain was read, and of which deployment. ``cursor`` is that of ``protocol.chain.reading.cursor``."""
+    """Position in the chain, and the deployment. ``cursor`` is that of ``protocol.chain.reading.cursor``."""
 
     __tablename__ = "position"
     metadata = METADATA
@@ -120,7 +120,7 @@ class PositionRow(SQLModel, table=True):
 
 
 class UndoRow(SQLModel, table=True):
-    """What the derived tables held before one block; ``changes`` as in ``ledger.store.stored_book``."""
+    """Rows of derived tables before one block; ``changes`` as in ``ledger.store.stored_book``."""
 
     __tablename__ = "undo"
     metadata = METADATA
