@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import closing
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import torch
 
 from protocol.chain.reading.client import Chain
