@@ -1,1 +1,1 @@
-"""What the parties of Assize must agree on, and what every process needs to be a node."""
+"""Agreements between the parties of Assize, and the means every process needs to be a node."""

@@ -85,7 +85,7 @@ class FollowedRound(RoundState):
         return {juror for juror in self.jurors if self.seats[self.attempt, juror].revealed}
 
     def certain(self, node: int) -> bool:
-        """Whether ``node`` is sure to get a seat if it is eligible, because there are enough seats for everyone."""
+        """Returns whether ``node`` gets a seat if it is eligible, because there are seats for all."""
         seats = self.terms.appeal_seats if self.appeal else self.terms.committee
         return node not in self.excluded and seats >= self.slot_count - len(self.excluded)
 

@@ -47,7 +47,7 @@ class Gate:
         self._forget_at = 0
 
     def is_known(self, headers: Mapping[str, str]) -> bool:
-        """Whether the request names an address already seen as a node's key, so that ``check_known`` can be skipped."""
+        """Returns whether the request names a node key seen before, so that ``check_known`` can be skipped."""
         return headers.get(HEADER_ADDRESS.lower(), "") in self._known
 
     def check_known(self, headers: Mapping[str, str]) -> None:

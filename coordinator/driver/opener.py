@@ -99,7 +99,7 @@ class RoundOpener:
         return [_progress(each) for each in fresh]
 
     def _starved(self, run: RunRow, fresh: list[RoundProgress]) -> bool:
-        """Whether every round has been judged for a while and the trainer has consumed nothing."""
+        """Returns whether every round has been judged for a while and the trainer has consumed nothing."""
         quiet = (run.version, run.rounds_opened) if all_judged(fresh) else None
         if quiet != self._quiet:
             self._quiet, self._quiet_since = quiet, time.monotonic()

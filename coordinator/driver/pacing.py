@@ -78,7 +78,7 @@ def rounds_ahead(run: RunProgress, pacing: PacingLimits, starved: bool = False) 
 
 
 def all_judged(rounds: Iterable[RoundProgress]) -> bool:
-    """Whether every round has its verdict, so that no worker or validator is busy."""
+    """True if every round has its verdict, so that no worker or validator is busy."""
     return all(each.state >= State.TALLIED for each in rounds)
 
 

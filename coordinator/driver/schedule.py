@@ -72,7 +72,7 @@ def _step_of(
 
 
 def _voted(round_: RoundRow, jurors: Sequence[SeatRow], now: int) -> bool:
-    """Whether no seat may commit or reveal any more, or every commitment is revealed.
+    """Returns whether no seat may commit or reveal any more, or every commitment is revealed.
 
     The contract tallies a round with its last reveal, but not an appeal.
     """

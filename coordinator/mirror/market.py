@@ -128,7 +128,7 @@ class Market:
 
 
 def is_live(round_: RoundRow) -> bool:
-    """Whether the round may still change jobs in flight, seats or batches."""
+    """Returns whether the round may still change jobs in flight, seats or batches."""
     return round_.state < State.SETTLED or round_.holding
 
 

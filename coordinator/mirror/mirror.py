@@ -144,5 +144,5 @@ def load(session: Session) -> Market:
 
 
 def _budgets(session: Session) -> dict[bytes, Sequential]:
-    """What the rules known here allow, by hash."""
+    """Returns the sequential test of all known rules, by their hash."""
     return {row.hash: decode_rules(row.body, row.hash).sequential for row in session.exec(select(RulesRow))}

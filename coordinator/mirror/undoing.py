@@ -1,4 +1,4 @@
-"""What each step of the mirror replaced: a reorganisation costs the blocks it undoes, not the chain's age.
+"""Undo log of the mirror: rows that each step replaced, so that a reorganisation costs only the blocks it undoes.
 
 undo   number | position | JSON: [[table, [key, ...], [row before, ...] or null where no row was], ...]
 """

@@ -17,13 +17,13 @@ from sqlalchemy import Connection, select
 from ledger.book import Kind
 from ledger.facts import Fact, keys_of
 from ledger.store.rows import find_fact, rows_of
-from ledger.store.tables import METADATA, TABLES, UndoRow
+from ledger.store.tables import METADATA, TABLES, BlockUndoRow
 
 Key = tuple[int | str, ...]
 Held = defaultdict[type[Any], dict[Key, Any]]
 """Facts as the tables have them, by kind and key, None where they have none: what need not be read again."""
 
-UNDO = UndoRow.__table__  # type: ignore[attr-defined]
+UNDO = BlockUndoRow.__table__  # type: ignore[attr-defined]
 KIND_OF = {table.name: kind for kind, table in TABLES.items()}
 
 

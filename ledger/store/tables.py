@@ -119,7 +119,7 @@ class PositionRow(SQLModel, table=True):
     block_hash: str
 
 
-class UndoRow(SQLModel, table=True):
+class BlockUndoRow(SQLModel, table=True):
     """Rows of derived tables before one block; ``changes`` as in ``ledger.store.stored_book``."""
 
     __tablename__ = "undo"

@@ -113,7 +113,7 @@ class DisputeChanges(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What one event changes: fields of the round, seats by (attempt, juror), leaves and disputes by job."""
+    """Changes made by one event: fields of the round, seats by (attempt, juror), leaves and disputes by job."""
 
     fields: RoundChanges = field(default_factory=RoundChanges)
     seats: Mapping[SeatKey, SeatChanges] = field(default_factory=dict)

@@ -36,7 +36,7 @@ class JudgingProgress:
 
     @property
     def impossible(self) -> bool:
-        """Whether judging has failed too often; the juror then abstains."""
+        """True if judging has failed too often; the juror then abstains."""
         return self.failures >= ATTEMPTS
 
 
@@ -51,7 +51,7 @@ class JudgedRound:
 
     @property
     def judged(self) -> bool:
-        """Whether the round is closed and every submitted job has a judgement."""
+        """True if the round is closed and every submitted job has a judgement."""
         return self.followed.state is not State.OPEN and set(self.followed.submitted_jobs) <= set(self.progress.judged)
 
     @property

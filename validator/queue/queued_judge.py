@@ -136,7 +136,7 @@ class QueuedJudge:
             self._exchange.forget(unjudged)
 
     def _due(self, key: str, job: _Job, look: Look) -> bool:
-        """Whether to order a job without an answer: it is new, was lost, or is to be tried again."""
+        """Returns whether to order a job without an answer: it is new, was lost, or is to be tried again."""
         ordered = self._ordered.get(key)
         if key in look.leased:
             self._ordered.setdefault(key, _Ordered(job.claim.round, 0.0)).running = True

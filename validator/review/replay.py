@@ -38,7 +38,7 @@ class Difference:
 
     @property
     def tolerable(self) -> bool:
-        """Whether two honest verifiers may differ by this much."""
+        """Returns whether two honest verifiers may differ by this much."""
         return self.tolerance is None or self.largest <= self.tolerance
 
 
@@ -60,7 +60,7 @@ class Replay:
 
     @property
     def confirmed(self) -> bool:
-        """Whether the bundle is consistent and agrees with this machine."""
+        """True if the bundle is consistent and agrees with this machine."""
         same = all(said is found for _, said, found in self.reasons)
         return not self.contradictions and same and all(one.tolerable for one in self.differences)
 

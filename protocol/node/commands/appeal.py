@@ -76,10 +76,10 @@ def _opened_row(opened: AppealOpened) -> dict[str, object]:
     }
 
 
-def _row(number: int, appeal: Appeal, trial: Round) -> dict[str, object]:
+def _row(number: int, appeal: Appeal, judged: Round) -> dict[str, object]:
     from protocol.chain.structs import State, Verdict, verdict_in
 
-    ended = {State.SETTLED: verdict_in(trial.accepted, trial.fraud, appeal.job), State.VOID: Verdict.VOID}
+    ended = {State.SETTLED: verdict_in(judged.accepted, judged.fraud, appeal.job), State.VOID: Verdict.VOID}
     return {
         "appeal": number,
         "round": appeal.round,
@@ -88,6 +88,6 @@ def _row(number: int, appeal: Appeal, trial: Round) -> dict[str, object]:
         "appellant": appeal.appellant,
         "against": appeal.against,
         "deposit_wei": appeal.deposit,
-        "state": trial.state,
-        "verdict": ended.get(trial.state),
+        "state": judged.state,
+        "verdict": ended.get(judged.state),
     }
