@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,15 +43,21 @@ def check_surprise(measured: TokenMeasurements, thresholds: Thresholds) -> list[
     return [Finding(TOY, "mean surprise of the job", None, seen, limit)] if seen > limit else []
 
 
-register(
-    Check(
-        name="toy surprise",
-        sentence="the completions are not too surprising",
-        reasons=(TOY,),
-        compares=check_surprise,
-        bounds=(Bound("surprise", "jobs", surprise),),
-    )
+CHECK = Check(
+    name="toy surprise",
+    sentence="the completions are not too surprising",
+    reasons=(TOY,),
+    compares=check_surprise,
+    bounds=(Bound("surprise", "jobs", surprise),),
 )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered() -> Iterator[None]:
+    """Registers the check for this file alone."""
+    register(CHECK)
+    yield
+    CHECKS.remove(CHECK)
 
 
 def bounded(rules: Rules, limit: float) -> Rules:

@@ -25,6 +25,8 @@ PANEL_INCHES, DOTS = (13 / 3, 4.6), 110
 POINTS = 400
 AS_FAR_AS_SHOWN = 1e3
 TITLE, ROOM = 11, 3.0
+EMPTY_SHARES = (1e-3, 1.0)
+"""Shares on the axis of a panel without curves."""
 
 
 def draw(calibration: Calibration, path: Path) -> None:
@@ -106,6 +108,8 @@ def _describe(axis: Any, title: str, label: str) -> None:
     """Sets title and label, and limits the axis to the curves, with room for the bounds."""
     reach = [float(x) for line in axis.get_lines() for x in np.atleast_1d(line.get_xdata()) if x > 0]
     axis.set_xlim(min(reach) / ROOM, max(reach) * ROOM)
+    if not np.isfinite(axis.dataLim.minposy):  # no value above 0: a logarithmic axis has no limits of its own
+        axis.set_ylim(EMPTY_SHARES)
     axis.set_title(title, fontsize=TITLE)
     axis.set_xlabel(label)
 
