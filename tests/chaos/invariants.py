@@ -31,7 +31,7 @@ from deploy.localnet.services import ledger_database
 from ledger.audit import audit
 from ledger.store.database import Database
 from protocol.chain.reading.client import Chain
-from protocol.chain.reading.cursor import CursorRow as Position
+from protocol.chain.reading.cursor import Cursor as Position
 from protocol.chain.reading.tail import Rollback, Tail
 from protocol.chain.writing.fees import Fees
 from protocol.errors import Misconfigured, Unavailable
