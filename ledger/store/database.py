@@ -157,9 +157,11 @@ def _reason(error: Exception) -> str:
 
 
 def _engine(where: str) -> Engine:
-    if "://" in where and not where.startswith("sqlite"):
-        return create_engine(where)
     path = where.removeprefix("sqlite:///")
+    if path.startswith("sqlite:"):
+        raise Misconfigured(f"invalid database {where!r}: expected a file, sqlite:///PATH or a PostgreSQL URL")
+    if "://" in path:
+        return create_engine(where)
     Path(path).expanduser().parent.mkdir(parents=True, exist_ok=True)
     engine = create_engine(f"sqlite:///{Path(path).expanduser()}", connect_args={"timeout": BUSY_SECONDS})
     event.listen(engine, "connect", _prepare_sqlite)

@@ -97,6 +97,7 @@ def test_each_wrong_input_is_one_sentence(chain: Chain, addresses: Path, ledger:
         (("--addresses", str(tmp_path / "missing.json")), 2, "cannot read the address file"),
         (("--addresses", str(other_id)), 2, "wrong chain"),
         (("--addresses", str(other_place)), 2, "another deployment"),
+        (("--db", "sqlite://"), 2, "invalid database 'sqlite://': expected a file"),
         (("--db", "mystery://x"), 2, "cannot open the ledger's database"),
         (("--db", "postgresql://h:abc/x"), 2, "cannot open the ledger's database"),
         (("--db", f"postgresql://me:secret@127.0.0.1:{free_port()}/x"), 2, "postgresql://me:***@127.0.0.1"),

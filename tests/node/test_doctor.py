@@ -118,7 +118,8 @@ def test_a_ledger_needs_chain_clock_and_database(farm: Farm, tmp_path: Path) -> 
 def test_a_clock_behind_the_chain_is_told(farm: Farm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now - 3600)
-    results = by_name(ledger_doctor(LedgerSettings(farm.swarm.anvil.url, tmp_path / "addresses.json", "sqlite://")))
+    stored = str(tmp_path / "ledger.sqlite")
+    results = by_name(ledger_doctor(LedgerSettings(farm.swarm.anvil.url, tmp_path / "addresses.json", stored)))
     assert not results["clock"].ok
     assert "ahead of this machine's clock" in results["clock"].detail
     assert results["clock"].mend
