@@ -65,7 +65,7 @@ def test_what_is_killed_and_started_again_goes_on_and_the_audit_holds(
 def _a_second_network_in_the_same_folder_is_refused(network: Network) -> None:
     second = assize("localnet", "up", "--root", str(network.root))
     assert second.returncode == 2
-    assert "runs in" in second.stderr
+    assert "is running in" in second.stderr
     assert "Traceback" not in second.stderr
 
 
