@@ -21,7 +21,7 @@ from sqlmodel import Session, SQLModel, create_engine
 from protocol.errors import Misconfigured, Unavailable
 
 BUSY_SECONDS = 5.0
-"""How long a write waits for another process's before the store counts as down."""
+"""Longest wait of a write for another process's before the store counts as down."""
 
 
 class Store:

@@ -3,7 +3,7 @@
     FOLDER/manifest.json     format, chain, deployment, block, state hash; of each table: file, columns, rows, hash
     FOLDER/credit.csv ...    all values as text, as in ``ledger.store.state``; in CSV each of them in quotes
 
-Whoever has the folder can check it against its own manifest (``verify``), and the manifest's state hash against the
+A reader checks the folder against its own manifest (``verify``), and the manifest's state hash against the
 chain (``assize ledger replay --against``): no row can be changed without changing the hash. A file has the schema's
 columns and no others, and each value in the one way that the ledger writes it: whatever reads the file reads what was
 checked.
@@ -131,7 +131,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except OSError as error:
-        raise Rejected(f"{folder} is no export of the ledger: it has no {MANIFEST}") from error
+        raise Rejected(f"{folder} is not an export of the ledger: expected a file {MANIFEST} in it") from error
     except (ValueError, RecursionError) as error:
         raise Rejected(f"{folder / MANIFEST} is not JSON: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
@@ -144,7 +144,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
 
 def _number(value: Any) -> int:
     if type(value) is not int or not 0 <= value < 2**63:
-        raise ValueError(f"{value!r} is no number of rows, of a chain or of a block")
+        raise ValueError(f"invalid count, chain id or block {value!r}: expected an integer from 0 to 2**63 - 1")
     return value
 
 

@@ -49,7 +49,7 @@ def default_database(deployment: Deployment) -> Path:
     """Returns the file of one deployment: chain id, Rounds address and the hash of the start block tell them apart.
 
     Raises:
-        Misconfigured: nobody's home is where it is to be.
+        Misconfigured: the user has no home directory.
     """
     try:
         directory = Path(os.environ.get(STATE_DIR_VARIABLE, DEFAULT_STATE_DIR)).expanduser()

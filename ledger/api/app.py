@@ -36,7 +36,7 @@ UNTAGGED = ("/health", "/audit", "/openapi.json", "/docs", "/redoc")
 """Answers that hold more than what the database says of a block."""
 
 CODES = {NotKnown: 404, NotCanonical: 409, TooOld: 410, Rejected: 400}
-"""What a refusal answers, the more special ones first; whatever else is wrong is not the caller's fault, and a 503."""
+"""HTTP status of each refusal, the most specific class first; any other error is a 503."""
 
 Limit = Annotated[int, Query(ge=1, le=500, description="Most items of the page.")]
 After = Annotated[str | None, Query(description="The cursor `next` of the page before.")]
@@ -54,8 +54,8 @@ AsOf = Annotated[
 
 
 def _view(request: Request, as_of: AsOf = None) -> Snapshot:
-    desk: LedgerService = request.app.state.desk
-    return Snapshot(desk, None if as_of is None else bytes.fromhex(as_of[2:]))
+    service: LedgerService = request.app.state.service
+    return Snapshot(service, None if as_of is None else bytes.fromhex(as_of[2:]))
 
 
 Asked = Annotated[Snapshot, Depends(_view)]
@@ -73,11 +73,11 @@ def create_app(chain: Chain, database: Database, follower: Follower) -> FastAPI:
     refusals: dict[int | str, dict[str, Any]] = {code: {"model": Error} for code in (400, 404, 409, 410, 422, 503)}
     app = FastAPI(title="Assize ledger", version="1", lifespan=lifespan, responses=refusals)
     _say_errors(app)
-    desk = app.state.desk = LedgerService(chain, database, follower)
+    service = app.state.service = LedgerService(chain, database, follower)
     _lists(app)
     _stories(app)
-    _checks(app, desk)
-    _tag_answers(app, desk)
+    _checks(app, service)
+    _tag_answers(app, service)
     return app
 
 
@@ -167,14 +167,14 @@ def _stories(app: FastAPI) -> None:
         return view.story("treasury", lookup.treasury_story)
 
 
-def _checks(app: FastAPI, desk: LedgerService) -> None:
+def _checks(app: FastAPI, service: LedgerService) -> None:
     @app.get("/health", summary="How far the chain was read")
     def health() -> LedgerHealth:
-        return desk.health()
+        return service.health()
 
     @app.get("/audit", summary="Recompute everything from the chain and compare")
     def audited() -> AuditAnswer:
-        report = desk.audit()
+        report = service.audit()
         return AuditAnswer(audit="ok" if report.ok else "failed", report=report)
 
 
@@ -194,16 +194,16 @@ def _say_errors(app: FastAPI) -> None:
         return JSONResponse({"error": str(error)}, code)
 
 
-def _tag_answers(app: FastAPI, desk: LedgerService) -> None:
+def _tag_answers(app: FastAPI, service: LedgerService) -> None:
     @app.middleware("http")
     async def tagged(request: Request, answered: Callable[[Request], Awaitable[Response]]) -> Response:
         if request.url.path in UNTAGGED or "as_of" in request.query_params:
             return await answered(request)
-        tag = await run_in_threadpool(desk.tag)
+        tag = await run_in_threadpool(service.tag)
         known = [part.strip().removeprefix("W/") for part in request.headers.get("if-none-match", "").split(",")]
         if tag and tag in known:
             return Response(status_code=304, headers={"ETag": tag})
         answer = await answered(request)
-        if answer.status_code == 200 and tag == await run_in_threadpool(desk.tag):  # else it may be of either block
+        if answer.status_code == 200 and tag == await run_in_threadpool(service.tag):  # else it may be of either block
             answer.headers["ETag"] = tag
         return answer

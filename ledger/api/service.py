@@ -34,11 +34,11 @@ Story = TypeVar("Story")
 class Snapshot:
     """The database as of one block, or the newest: what lists and stories are answered from."""
 
-    desk: LedgerService
+    ledger: LedgerService
     block_hash: bytes | None
 
     def _reading(self) -> AbstractContextManager[Connection]:
-        chain, database = self.desk.chain, self.desk.database
+        chain, database = self.ledger.chain, self.ledger.database
         return database.reading() if self.block_hash is None else as_of(chain, database, self.block_hash)
 
     def page(self, kind: type[Kind], after: str | None, limit: int, **only: Any) -> Page[Kind]:
@@ -68,7 +68,7 @@ class Snapshot:
         """One page of workers' shares."""
         (place,) = (-1,) if after is None else unpack_cursor(after, (int,))
         with self._reading() as connection:
-            return _paged(connection, self.desk.reckoning.shares(connection, place, limit + 1), limit)
+            return _paged(connection, self.ledger.reckoning.shares(connection, place, limit + 1), limit)
 
 
 class LedgerService:

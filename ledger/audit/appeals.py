@@ -122,8 +122,8 @@ def costs_of(penalties: RoundsTerms, deposit: int, fees: int, share: int, taken:
     """Returns what an appeal comes to by the rules of ``IRounds``.
 
     ``share`` is what the job left of its part of the reserve, ``taken`` what overturned jurors paid, ``end`` upheld,
-    overturned or undecided. The bounty stays under half of what was taken, so that nobody gains by overturning its own
-    committee.
+    overturned or undecided. The bounty stays under half of what was taken, so a small committee
+    cannot gain by overturning itself.
     """
     covered, awarded, forfeited = 0, 0, 0
     if end == "upheld":

@@ -99,7 +99,7 @@ class AuditState:
         return self.conclusions.setdefault(round_, Conclusion())
 
     def expired(self, log: Log, round_: Round) -> bool:
-        """Tells whether ``round_`` may be ended by force; nobody is penalised then."""
+        """Returns whether ``round_`` may be ended by force, which penalises no juror."""
         late = log.timestamp > round_.opened_at + self.terms.market.max_round_seconds
         return late and not self.absent.get((round_.round, round_.attempt))
 

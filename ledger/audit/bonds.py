@@ -154,7 +154,7 @@ CHECKS = (
     ),
     AuditCheck(
         "treasury",
-        "slashed bonds went to the treasury of the time, or to whoever had a verdict overturned",
+        "slashed bonds went to the treasury of the time, or to the appellant of an overturned verdict",
         {TreasurySwept: (_swept,), SlashesAwarded: (_awarded,), CreditsGranted: (_granted,)},
         concludes=(_all_granted,),
     ),

@@ -106,7 +106,7 @@ def _void(audit: AuditState, log: Log, event: RoundVoided) -> None:
 
 
 def _over(audit: AuditState, log: Log, event: RoundTallied | CommitteeRedrawn | RoundVoided) -> None:
-    """Nobody may commit or reveal any more."""
+    """Tries that the time to commit and reveal has ended."""
     round_ = known(audit.book, Round, event.round)
     states, deadline = _states(audit, round_), round_.deadline
     voted = any(state != "drawn" for state in states)

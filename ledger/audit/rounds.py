@@ -160,7 +160,7 @@ def _as_committed(audit: AuditState, log: Log, event: VoteRevealed) -> None:
 
 
 def _reasoned(audit: AuditState, log: Log, event: VoteRevealed) -> None:
-    # The number of reasons is the contract's rule; their meaning is the juror's word, and an unknown one harms nobody.
+    # The contract enforces the number of reasons, not their meaning: an unknown code is allowed.
     submitted = known(audit.book, Round, event.round).submitted
     vote = Vote(event.accept, event.fraud, event.reasons, event.evidence_root)
     needed = len(ABSTENTION) if vote.abstains else (submitted & ~event.accept).bit_count()

@@ -74,7 +74,7 @@ def _without_quorum(audit: AuditState, log: Log, event: CommitteeRedrawn) -> Non
 
 
 def _no_verdict(audit: AuditState, log: Log, event: RoundVoided) -> None:
-    """A round ends void where nothing came in, nobody drew in time, a quorum is missing twice, or by force."""
+    """Tries that a void round had no submission, no draw in time, no quorum twice, or was ended by force."""
     round_ = known(audit.book, Round, event.round)
     voters, quorum = _voters(audit, round_)
     late = log.timestamp > round_.deadline

@@ -72,7 +72,7 @@ LIVE_FIELDS = (
     "appeals",
     *FROZEN,
 )
-"""What the contracts keep of a round only until it ends: its storage is used again."""
+"""Fields of a round that the contracts keep only until it ends, since its storage is reused."""
 APPEAL_FIELDS = ("round", "job", "node", "units", "appellant", "deposit")
 
 

@@ -40,7 +40,7 @@ def tell(kind: Any, found: Found, show: Callable[[Found], None], as_json: bool) 
 
 
 def screen() -> Console:
-    """Returns the console; what is no terminal has no width, and gets lines that programs can search."""
+    """Returns the console; output to a pipe or file has no width limit, so lines stay searchable."""
     console = Console()
     return console if console.is_terminal else Console(width=WIDE_COLUMNS)
 

@@ -134,7 +134,7 @@ class Count:
                 self._place(node, self.roster.open_to(node, log.timestamp), before)
 
     def _ask_anew(self, number: int, timestamp: int) -> None:
-        """Other rules are in effect: whoever was able has to join the run again."""
+        """Applies a change of rules: nodes that could be listed have to join the run again."""
         for node in list(self.runs[number].able):
             self._place(node, self.roster.open_to(node, timestamp), frozenset({number}))
 
@@ -150,7 +150,7 @@ class Count:
                 self.past[node].add(run.since(run.able.pop(node), self.roster.capacity[node]))
 
     def _opened(self, run: _RunSums, listed: dict[int, int]) -> None:
-        """A round's jobs were to be had by everybody who was able, and by whoever was listed all the same."""
+        """Counts a round's jobs as available to every node that could be listed, and to those listed anyway."""
         run.opened(sum(listed.values()))
         for node, jobs in listed.items():
             self.past[node].add(Tally(rounds=int(node not in run.able), jobs=jobs))

@@ -18,8 +18,8 @@ ENFORCED = (
     "every job trained on stood accepted when it was, and was trained on once",
     "the weights are those whose manifest has this root",
 )
-"""What the contracts refuse otherwise. The audit recomputes the order of versions, and the second; no event says who
-published. Whoever loads weights checks the third."""
+"""Guarantees of the contracts. The audit recomputes the order of versions and the second one; no event names the
+publisher. The third is checked when weights are loaded."""
 
 
 @dataclass(frozen=True, slots=True)

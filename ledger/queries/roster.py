@@ -40,13 +40,13 @@ class Roster:
     joined: dict[int, dict[int, bytes]] = field(default_factory=lambda: defaultdict(dict))
     """By node: the runs that it has joined, at which rules. Of a change another is made, as copies share them."""
     waiting: list[tuple[int, int]] = field(default_factory=list)
-    """When a node becomes active, and which: a heap."""
+    """Heap of (time a node becomes active, node)."""
     rules: dict[int, bytes] = field(default_factory=dict)
-    """By run: those in effect, without which nobody who joined is listed."""
+    """Rules in effect, by run; a node is listed only if it joined at these."""
     announced: dict[int, tuple[int, bytes]] = field(default_factory=dict)
     """By run: what is to replace them, and when."""
     due: list[tuple[int, int]] = field(default_factory=list)
-    """When a run may have other rules, and which: a heap. Announcements that were replaced are still in it."""
+    """Heap of (time announced rules take effect, run); replaced announcements stay in it."""
 
     def copied(self) -> Roster:
         """Another that goes on from here."""

@@ -231,7 +231,7 @@ def _drawn(case: _Subject, event: on_chain.CommitteeDrawn) -> str:
 def _committed(case: _Subject, event: on_chain.VoteCommitted) -> str:
     if not case.has_seat(event.round, event.juror):
         return ""
-    return f"validator {event.juror} commits to a vote that nobody can read yet: 0x{event.commitment.hex()}"
+    return f"validator {event.juror} commits to a vote, hidden until it is revealed: 0x{event.commitment.hex()}"
 
 
 def _revealed(case: _Subject, event: on_chain.VoteRevealed) -> str:

@@ -17,7 +17,7 @@ from protocol.errors import AssizeError, Rejected, Unavailable
 
 
 class NotKnown(Rejected):
-    """Nobody here has heard of the block."""
+    """The block is unknown to this ledger."""
 
 
 class NotCanonical(Rejected):

@@ -25,7 +25,7 @@ BUSY_SECONDS = 30
 """Longest wait for another process that is writing to the same SQLite file."""
 
 PASSWORD = re.compile(r"(://[^/@:]*):[^@/]*@")
-"""That of a database URL, after whose it is."""
+"""Password in a database URL, after the user name."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,14 +76,14 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """One snapshot: everything read is of the same position, whoever writes meanwhile."""
+        """Opens one snapshot: all reads see the same position, also while another process writes."""
         level = "REPEATABLE READ" if self._engine.dialect.name == "postgresql" else None
         with self._answering(), self._engine.connect() as connection:
             yield connection.execution_options(isolation_level=level) if level else connection
 
     @contextmanager
     def trying(self) -> Iterator[Connection]:
-        """One transaction that leaves nothing behind; nobody else writes meanwhile.
+        """Opens a transaction that is rolled back at the end; other writers wait for it.
 
         Raises:
             Unavailable: another process keeps the database locked, or it does not answer.

@@ -61,7 +61,7 @@ def texts(fact: Fact) -> dict[str, str]:
 def fact_from(kind: type[Fact], row: dict[str, str]) -> Fact:
     """The fact of a row of texts. ``ValueError`` where it is none, or not written exactly as ``texts`` writes it."""
     if any(not isinstance(text, str) for text in row.values()):
-        raise ValueError("a value that is no text")
+        raise ValueError("invalid value: expected text")
     try:
         fact = kind(**{name: read(row[name]) for name, (_, read) in codecs(kind).items()})
     except KeyError as error:

@@ -68,7 +68,7 @@ def test_an_accepted_job_is_explained_from_its_assignment_to_its_credit(story: S
         f"node {story.honest.node} is assigned job 0; the hash of this block",
         f"node {story.honest.node} submits, signed with its key: job 0: artifact 0x",
         "are drawn by the hash of block",
-        "commits to a vote that nobody can read yet",
+        "commits to a vote, hidden until it is revealed",
         f"job 0 accepted (accepted: {Reason.ACCEPTED.sentence}); its evidence has the root 0x",
         "the majority's verdict: job 0 accepted",
         "is trained on job 0",
