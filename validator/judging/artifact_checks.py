@@ -210,7 +210,7 @@ PROMPTS = Check(
     sentence="every prompt is the one derived from the beacon",
     reasons=(Reason.WRONG_PROMPT,),
     requires=check_prompts,
-    describe=lambda job, measured: "derived from the beacon",
+    describe=lambda job, measured: None if check_prompts(job) else "derived from the beacon",
 )
 
 ENDINGS = Check(
