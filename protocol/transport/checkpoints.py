@@ -6,6 +6,7 @@ import shutil
 import threading
 from pathlib import Path
 
+from protocol.locking import lock
 from protocol.transport.chunks import ChunkStore
 from protocol.transport.shardcast import Authority, fetch_checkpoint
 from protocol.transport.sources import Sources
@@ -18,10 +19,13 @@ SPARE = 3
 
 
 class Checkpoints:
-    """Owns the model directories of one run under ``folder``. Threads may share it, processes may not.
+    """Holds the model directories of one run under ``folder``.
+
+    Threads may share it. Several may hold one folder, in one process or in several: their fetches wait for one another.
 
         folder/chunks/…                       chunks and manifests of every run
         folder/run-RUN/VERSION-ROOT/          a model directory, ROOT being the first 16 digits of its manifest root
+        folder/run-RUN.lock                   locked while a model directory is written or removed
 
     The root tells versions of two branches apart: after a reorganisation the same number may mean other weights.
     """
@@ -50,7 +54,8 @@ class Checkpoints:
         directory = self.folder / f"{version:010d}-{root.hex()[:16]}"
         with self._fetching:
             if directory not in self._verified or not directory.is_dir():
-                self._fetch(version, root, directory)
+                with lock(self.folder.with_suffix(".lock"), wait=True):
+                    self._fetch(version, root, directory)
         return directory
 
     def newest(self) -> int | None:

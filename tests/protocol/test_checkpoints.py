@@ -148,3 +148,29 @@ def test_threads_that_want_the_same_version_get_the_same_directory(origin: Origi
         thread.join()
     assert len(found) == 4
     assert len(set(found)) == 1
+
+
+def test_fetches_into_one_folder_leave_one_anothers_files_alone(
+    origin: Origin, checkpoints: Checkpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roots = [origin.publish(version) for version in range(2)]
+    other = Checkpoints(checkpoints.sources, RUN, checkpoints.authority, tmp_path / "held")
+    writing, goes_on, found, read = threading.Event(), threading.Event(), [], checkpoints.store.read
+
+    def read_slowly(digest: bytes) -> bytes | None:
+        if any(checkpoints.folder.glob(".*.partial")):
+            writing.set()
+            assert goes_on.wait(10)
+        return read(digest)
+
+    monkeypatch.setattr(checkpoints.store, "read", read_slowly)
+    first = threading.Thread(target=lambda: found.append(checkpoints.directory(0, roots[0])))
+    second = threading.Thread(target=lambda: found.append(other.directory(1, roots[1])))
+    first.start()
+    assert writing.wait(10)
+    second.start()
+    second.join(0.5)
+    goes_on.set()
+    first.join()
+    second.join()
+    assert [path.is_dir() for path in found] == [True, True]
