@@ -11,6 +11,7 @@ import pytest
 from protocol.chain.reading.client import Chain
 from protocol.chain.reverts import Reverted
 from protocol.chain.writing import calls
+from protocol.chain.writing.plans import plan_of
 from protocol.chain.writing.sender import Sender, key_of
 from protocol.errors import Rejected
 from protocol.node.wallet import Wallet
@@ -74,3 +75,12 @@ def test_a_call_that_the_contract_refuses_is_not_sent_again(
     with pytest.raises(Reverted, match="UnknownNode"):
         sender.send("retire", calls.retire(chain.deployment, 9))
     assert anvil.mined_from(wallet.address) == 1
+
+
+def test_a_plan_reports_a_call_that_has_failed_and_does_not_send_it_again(
+    failed: tuple[Sender, Wallet], chain: Chain, anvil: Anvil
+) -> None:
+    sender, wallet = failed
+    with pytest.raises(Rejected, match="nonce 0 was taken by another program"):
+        plan_of(sender, drip(chain, wallet)).carry_out("drip")
+    assert anvil.mined_from(wallet.address) == 1, "the other program's"

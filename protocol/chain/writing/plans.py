@@ -11,7 +11,7 @@ from protocol.chain.events import Event
 from protocol.chain.reverts import Reverted
 from protocol.chain.writing.calls import Call
 from protocol.chain.writing.receipts import Receipt
-from protocol.chain.writing.sender import Sender
+from protocol.chain.writing.sender import Sender, key_of
 from protocol.chain.writing.simulation import Simulation
 from protocol.errors import Rejected
 
@@ -47,12 +47,14 @@ class Plan(Generic[A]):
     def carry_out(self, intent: str) -> A:
         """Sends the calls and returns the answer; the same intent again continues where it stopped.
 
+        A call that failed for good is reported and not sent again: no contract tells two deposits or two runs apart.
+
         Raises:
-            Rejected: a contract refuses one of the calls.
+            Rejected: a contract refuses one of the calls, or one has failed under this intent.
             Unavailable: see ``Sender.send``.
         """
         with self._explained():
-            receipts = [self.sender.send(intent, call) for call in self.calls]
+            receipts = [self.sender.send_once(key_of(intent, call), call) for call in self.calls]
         return self.answer(receipts[-1])
 
     def dry_run(self) -> DryRun:
