@@ -91,7 +91,8 @@ class Market:
         """Applies an event to its round and that round's seats; drops the parts of a round that has ended."""
         row = self.rounds[number]
         changes = advance(row, log)
-        self.set(row, **_columns(RoundRow, changes.fields))
+        if changes.fields:
+            self.set(row, **_columns(RoundRow, changes.fields))
         for (attempt, juror), changed in changes.seats.items():
             seats = self.seats.setdefault(number, {})
             seat = seats.setdefault((attempt, juror), SeatRow(round=number, attempt=attempt, juror=juror))
