@@ -32,7 +32,9 @@ def diagnose(settings: CoordinatorSettings) -> Iterator[Result]:
         return (
             Examination("coordinator", lambda: _coordinator(settings, chain, key), "use the key that the run names"),
             Examination("rules", lambda: _rules(settings, chain), "check ASSIZE_COORDINATOR_RULES"),
-            Examination("escrow", lambda: _escrow(settings, chain), f"fund it: `assize run fund {settings.run}`"),
+            Examination(
+                "escrow", lambda: _escrow(settings, chain), f"fund it: `assize run fund {settings.run} AMOUNT`"
+            ),
             gas(chain, key),
         )
 

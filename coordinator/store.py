@@ -1,8 +1,8 @@
 """The coordinator's database: SQLite by default, PostgreSQL by URL.
 
 SQLite runs in WAL mode with full synchronisation, so that what was committed is on disk before anyone is told, and so
-that the API reads while the background process writes. A write takes its lock at once: a transaction that starts by
-reading could otherwise fail half-way because another one wrote in between.
+that the API reads while the driver writes. A write takes its lock at once: a transaction that starts by reading could
+otherwise fail half-way because another one wrote in between.
 """
 
 from __future__ import annotations

@@ -127,10 +127,10 @@ class Localnet:
         workers = [party for party in self.parties if party.role == "worker"]
         self.view.say("starting coordinator, relay, ledger, trainer, workers and validators")
         terms = self.run_file.terms
-        api, background = services.coordinator(layout, terms.jobs_per_round, len(workers), last_version)
+        api, driver = services.coordinator(layout, terms.jobs_per_round, len(workers), last_version)
         start(api)
         wait_until_listening(api, layout.ports.coordinator, self.supervisor)
-        start(background)
+        start(driver)
         more: dict[str, object] = {"evaluate_every": self.options.evaluate_every}
         if last_version is not None:
             more["last_version"] = last_version

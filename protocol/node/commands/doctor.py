@@ -33,7 +33,7 @@ def examine_on_chain(
 
 def node_examinations(chain: Chain, key: Key, role: Role) -> tuple[Examination, ...]:
     """Examines whether ``key`` is that of a registered node of ``role``, its bond and its gas."""
-    add = "add to it with `assize stake add`"
+    add = "add to it with `assize stake deposit`"
     return (
         Examination("node", lambda: _node(chain, key, role)),
         Examination("bond", lambda: _bond(chain, key), add),
