@@ -11,7 +11,7 @@ The database is read only for comparison, so a wrong row cannot excuse itself. `
 from __future__ import annotations
 
 from ledger.audit.audit_state import AuditSources, AuditState, read_terms
-from ledger.audit.checks import CHECKS, sentences
+from ledger.audit.checks import CHECKS, sentences, tries
 from ledger.audit.comparison import RawRows
 from ledger.audit.history import history
 from ledger.audit.replay import conclude, replay
@@ -37,7 +37,7 @@ def audit(chain: Chain, database: Database) -> Report:
                 f"the database stands at a block {block.number} that the chain no longer has; run the audit again"
             )
         sources = AuditSources(chain, block, chain.pinned(block), connection)
-        state = AuditState(read_terms(sources.reader, chain.deployment), Findings())
+        state = AuditState(read_terms(sources.reader, chain.deployment), Findings(), tries())
         rows = RawRows(connection, state.findings)
         for news in history(chain, position.block_number, position.block_hash):
             for log in news.logs:

@@ -53,8 +53,9 @@ class Conclusion:
 
 @dataclass(slots=True)
 class AuditState:
-    """Everything a replay has learned so far.
+    """Everything a replay has learned so far, and the checks it makes.
 
+    tries         event type to the functions that try such an event
     due_credits   (round, node) to credits announced by settlements and not yet earned, one after another
     due_slashes   (round, node) to fraud slashes announced and not yet taken, in wei before the bond caps them
     due_jobs      (round, run) to the jobs that checkpoints named and ``Rounds`` has not yet marked as trained on
@@ -70,6 +71,7 @@ class AuditState:
 
     terms: Terms
     findings: Findings
+    tries: Mapping[type[Event], tuple[Try, ...]]
     book: MemoryBook = field(default_factory=MemoryBook)
     due_credits: dict[tuple[int, int], deque[int]] = field(default_factory=dict)
     due_slashes: dict[tuple[int, int], deque[int]] = field(default_factory=dict)

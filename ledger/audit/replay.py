@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ledger.audit.audit_state import AuditState
-from ledger.audit.checks import CHECKS, tries
+from ledger.audit.checks import CHECKS
 from ledger.fold import fold
 from protocol.chain.events import Log
 from protocol.errors import AssizeError
@@ -13,11 +13,10 @@ from protocol.errors import AssizeError
 
 def replay(audit: AuditState, logs: Iterable[Log]) -> None:
     """Tries and folds ``logs``, which continue where the last ones ended."""
-    checks = tries()
     for log in logs:
         audit.events += 1
         try:
-            for check in checks.get(type(log.event), ()):
+            for check in audit.tries.get(type(log.event), ()):
                 check(audit, log, log.event)
             fold(audit.book, log)
         except (AssizeError, LookupError) as error:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from ledger.audit.audit_state import AuditState, read_terms
-from ledger.audit.checks import sentences
+from ledger.audit.checks import sentences, tries
 from ledger.audit.history import history
 from ledger.audit.replay import conclude, replay
 from ledger.audit.report import Findings
@@ -68,7 +68,7 @@ def told(chain: Chain) -> list[Log]:
 def tried(chain: Chain, logs: list[Log]) -> set[str]:
     """The names of the checks that fail on ``logs``."""
     reader = chain.latest()
-    state = AuditState(read_terms(reader, chain.deployment), Findings())
+    state = AuditState(read_terms(reader, chain.deployment), Findings(), tries())
     replay(state, logs)
     conclude(state)
     return {check.name for check in state.findings.results(sentences()) if check.wrong}
