@@ -11,7 +11,6 @@ from protocol.node.commands.doctor import examine_on_chain, gas
 from protocol.node.doctor import Examination, Key, Result, disk, examine
 from protocol.tensor.directory import check_model_directory
 from protocol.transport.coordinator import CoordinatorClient, describe_coordinator
-from protocol.wire.rules import decode_rules
 from trainer.settings import TrainerSettings, read_recipe
 
 
@@ -57,5 +56,5 @@ def _trainer(settings: TrainerSettings, chain: Chain, key: Key) -> str:
 def _rules(settings: TrainerSettings, chain: Chain) -> str:
     digest = chain.latest().run(settings.run).terms.rules_hash
     with closing(CoordinatorClient(settings.coordinator_url)) as client:
-        rules = decode_rules(client.rules(digest), digest)
+        rules = client.rules(digest)
     return f"rules of {rules.environment.name} match the chain"

@@ -21,7 +21,6 @@ from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.listening import listen
 from protocol.transport.shardcast_server import create_app
 from protocol.wire.rollout import DEFAULT_LIMITS
-from protocol.wire.rules import decode_rules
 from trainer.inbox import Inbox
 from trainer.loop import Schedule, Trainer
 from trainer.policy import Policy
@@ -44,7 +43,7 @@ def build(settings: TrainerSettings) -> tuple[Trainer, ChunkStore]:
     terms = chain.latest().run(settings.run).terms
     if terms.trainer != wallet.address:
         raise Misconfigured(f"invalid trainer key {wallet.address}: run {settings.run} expects {terms.trainer}")
-    rules = decode_rules(CoordinatorClient(settings.coordinator_url).rules(terms.rules_hash), terms.rules_hash)
+    rules = CoordinatorClient(settings.coordinator_url).rules(terms.rules_hash)
     tasks = environment(rules.environment.name, rules.environment.params)
     recipe = read_recipe(settings.run_file)
     policy = Policy(settings.model, recipe, rules)

@@ -15,7 +15,6 @@ from protocol.node.commands.doctor import examine_on_chain, node_examinations, n
 from protocol.node.doctor import Examination, Key, Result, disk, examine
 from protocol.transport.coordinator import CoordinatorClient, describe_coordinator
 from protocol.transport.sources import Sources
-from protocol.wire.rules import decode_rules
 from validator.queue.exchange import Exchange
 from validator.settings import ValidatorSettings
 
@@ -75,7 +74,7 @@ def _open_runs(chain: Chain) -> list[int]:
 def _run(settings: ValidatorSettings, chain: Chain, run: int) -> str:
     terms = chain.latest().run(run).terms
     with closing(CoordinatorClient(settings.coordinator_url)) as client:
-        rules = decode_rules(client.rules(terms.rules_hash), terms.rules_hash)
+        rules = client.rules(terms.rules_hash)
         urls = settings.sources or tuple(client.run(run).sources)
     with closing(Sources(urls)) as sources:
         path = f"/runs/{run}/checkpoints/latest"

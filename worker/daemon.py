@@ -29,7 +29,7 @@ from protocol.transport.sources import Sources
 from protocol.wire import auth
 from protocol.wire.api import Assignment, Heartbeat, SubmissionRequest
 from protocol.wire.assignments import MAX_LEAVES_PER_BATCH, Leaf, bitmap_of, jobs_of, pack_leaves, unpack_leaves
-from protocol.wire.rules import Rules, decode_rules
+from protocol.wire.rules import Rules
 from worker.doctor import describe
 from worker.engines.engine import Engine
 from worker.outbox import Outbox
@@ -94,7 +94,7 @@ class Worker:
                 f"node {self.node} has not joined run {self.settings.run} at its present rules: "
                 f"join with `assize run join {self.settings.run} {self.node}`"
             )
-        self.rules = decode_rules(self.client.rules(self.terms.rules_hash), self.terms.rules_hash)
+        self.rules = self.client.rules(self.terms.rules_hash)
         authority = Authority(self.chain.chain_id, self.chain.deployment.address_of("Market"), self.terms.trainer)
         sources = Sources(self.client.run(self.settings.run).sources)
         folder = self.settings.state_dir / "checkpoints"

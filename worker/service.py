@@ -11,7 +11,7 @@ from protocol.errors import Misconfigured
 from protocol.node import telemetry
 from protocol.node.daemon import Daemon
 from protocol.transport.coordinator import CoordinatorClient
-from protocol.wire.rules import Rules, decode_rules
+from protocol.wire.rules import Rules
 from worker.daemon import Produce, Worker
 from worker.engines.engine import Engine
 from worker.engines.registry import make_engine
@@ -33,7 +33,7 @@ def build(settings: WorkerSettings, produce: Produce = Producer) -> Worker:
     chain = Chain.connect(settings.rpc_url, settings.addresses)
     client = CoordinatorClient(settings.coordinator_url, wallet, chain.chain_id, chain.deployment.address_of("Rounds"))
     rules_hash = chain.latest().run(settings.run).terms.rules_hash
-    rules = decode_rules(client.rules(rules_hash), rules_hash)
+    rules = client.rules(rules_hash)
     engine = engine_of(settings, rules)
     sender = Sender(chain, wallet, settings.state_dir / "sender.db", Fees.capped(settings.fee_cap_gwei))
     return Worker(settings, wallet, chain, client, sender, engine, produce)

@@ -13,7 +13,6 @@ from contextlib import closing
 from typing import TypeVar
 
 import httpx
-from eth_utils import keccak
 from pydantic import ValidationError
 
 from protocol.errors import Misconfigured, Rejected, Unavailable
@@ -21,7 +20,7 @@ from protocol.transport.http import is_http, pieces, reaching
 from protocol.wire import api
 from protocol.wire.auth import Signer, sign_request
 from protocol.wire.rollout import DEFAULT_LIMITS
-from protocol.wire.rules import MAX_RULES_BYTES
+from protocol.wire.rules import MAX_RULES_BYTES, Rules, decode_rules
 
 REQUEST_SECONDS = 60
 """Validity of a signed request; well under the maximum that a coordinator accepts."""
@@ -73,12 +72,9 @@ class CoordinatorClient:
         """Returns what a node needs to take part in ``run``."""
         return _parse(api.RunDescription, self._send("GET", f"/runs/{run}"))
 
-    def rules(self, rules_hash: bytes) -> bytes:
-        """Returns the canonical JSON of the rules with this hash; raises `Rejected` for bytes that hash to another."""
-        data = self._send("GET", f"/rules/0x{rules_hash.hex()}", limit=MAX_RULES_BYTES)
-        if keccak(data) != rules_hash:
-            raise Rejected("the coordinator sent rules that do not match the hash on chain")
-        return data
+    def rules(self, rules_hash: bytes) -> Rules:
+        """Returns the rules with this hash; raises `Rejected` for rules that hash to another or are invalid."""
+        return decode_rules(self._send("GET", f"/rules/0x{rules_hash.hex()}", limit=MAX_RULES_BYTES), rules_hash)
 
     def heartbeat(self, heartbeat: api.Heartbeat) -> api.HeartbeatReply:
         """Reports that a node is up; returns its status at the coordinator."""

@@ -15,11 +15,14 @@ from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire import api
 from protocol.wire.auth import recover_request
+from protocol.wire.rules import encode_rules
+from tests.coordinator.swarm import RULES
 
 CHAIN_ID = 31337
 ROUNDS = "0x" + "11" * 20
 ROOT = bytes(range(32))
 HEX = "0x" + ROOT.hex()
+RULES_JSON = encode_rules(RULES)
 ASSIGNMENT = api.Assignment(
     round=4,
     run=1,
@@ -51,8 +54,8 @@ class Coordinator:
         }
         public = {
             "/health": api.Health(ok=True, head=12).model_dump_json().encode(),
-            f"/rules/0x{keccak(b'{}').hex()}": b"{}",
-            f"/rules/{HEX}": b"{}",
+            f"/rules/0x{keccak(RULES_JSON).hex()}": RULES_JSON,
+            f"/rules/{HEX}": RULES_JSON,
             f"/artifacts/{HEX}": b"parquet",
             f"/evidence/{HEX}": b"evidence",
             "/status": b'{"surprise": 1}',
@@ -122,7 +125,7 @@ def test_every_signed_path_is_answered_to_the_right_key(client, coordinator):
 def test_public_paths_need_no_key(coordinator, serve):
     with closing(CoordinatorClient(serve(coordinator.app()).url + "/")) as client:
         assert client.health().head == 12
-        assert client.rules(keccak(b"{}")) == b"{}"
+        assert client.rules(keccak(RULES_JSON)) == RULES
         assert client.artifact(ROOT) == b"parquet"
         assert client.evidence(ROOT) == b"evidence"
         assert client.artifacts_uri.endswith("/artifacts/")
@@ -147,7 +150,7 @@ def test_a_key_of_another_chain_is_refused(coordinator, serve, signer):
 
 
 def test_rules_that_do_not_hash_to_what_was_asked_for_are_rejected(client):
-    with pytest.raises(Rejected, match="do not match the hash"):
+    with pytest.raises(Rejected, match="as on chain"):
         client.rules(ROOT)
 
 

@@ -16,7 +16,7 @@ from protocol.transport.checkpoints import Checkpoints
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.shardcast import Authority
 from protocol.transport.sources import Sources
-from protocol.wire.rules import Rules, decode_rules
+from protocol.wire.rules import Rules
 from validator.judging.registry import require_known
 from validator.judging.weights import Weights
 
@@ -49,7 +49,7 @@ def learn_context(
         Rejected: the rules have another hash than ``rules_hash``.
         Misconfigured: this version lacks the environment or a check that the rules name.
     """
-    rules = decode_rules(client.rules(rules_hash), rules_hash)
+    rules = client.rules(rules_hash)
     require_known(rules.thresholds)
     tasks = environment(rules.environment.name, rules.environment.params)
     named = Sources(sources or _named_sources(client, run))
