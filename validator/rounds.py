@@ -9,21 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from protocol.chain.events import (
-    AppealOpened,
-    CheckpointPublished,
-    KeyRotated,
-    Log,
-    NodeRegistered,
-    RoundOpened,
-    RoundSettled,
-    RoundTallied,
-    RoundVoided,
-    RunOpened,
-    Submitted,
-    TermsAnnounced,
-    VoteRevealed,
-)
+from protocol.chain import events
 from protocol.chain.round_changes import advance, appeal_round, changed_round, opening, submitted_leaves
 from protocol.chain.round_state import RoundState
 from protocol.chain.structs import RunTerms, State
@@ -102,30 +88,30 @@ class Rounds:
         self.settled: list[SettledRound] = []
         self.keys: dict[int, str] = {}
         self.runs: dict[int, RunTerms] = {}
-        self._announced: dict[int, TermsAnnounced] = {}
+        self._announced: dict[int, events.TermsAnnounced] = {}
         self.manifest_roots: dict[tuple[int, int], bytes] = {}
         self._claims: dict[bytes, tuple[int, int]] = {}
 
-    def fold(self, logs: Iterable[Log]) -> None:
+    def fold(self, logs: Iterable[events.Log]) -> None:
         """Folds events in chain order."""
         for log in logs:
             self._fold_parties(log)
             self._fold_round(log)
 
-    def _fold_parties(self, log: Log) -> None:
+    def _fold_parties(self, log: events.Log) -> None:
         """Takes in the keys of nodes, and the terms and checkpoints of runs."""
         match log.event:
-            case NodeRegistered(node=node, key=key) | KeyRotated(node=node, key=key):
+            case events.NodeRegistered(node=node, key=key) | events.KeyRotated(node=node, key=key):
                 self.keys[node] = key
-            case RunOpened(run=run, terms=terms, manifest_root=root):
+            case events.RunOpened(run=run, terms=terms, manifest_root=root):
                 self.runs[run] = terms
                 self.manifest_roots[run, 0] = root
-            case CheckpointPublished(run=run, version=version, manifest_root=root):
+            case events.CheckpointPublished(run=run, version=version, manifest_root=root):
                 self.manifest_roots[run, version] = root
-            case TermsAnnounced() as announced:
+            case events.TermsAnnounced() as announced:
                 self._take_effect(announced.run, log.timestamp)
                 self._announced[announced.run] = announced
-            case RoundOpened(run=run):
+            case events.RoundOpened(run=run):
                 self._take_effect(run, log.timestamp)
 
     def _take_effect(self, run: int, timestamp: int) -> None:
@@ -133,31 +119,31 @@ class Rounds:
         if announced is not None and announced.effective_at <= timestamp:
             self.runs[run] = announced.terms
 
-    def _fold_round(self, log: Log) -> None:
+    def _fold_round(self, log: events.Log) -> None:
         event = log.event
-        if isinstance(event, RoundOpened):
+        if isinstance(event, events.RoundOpened):
             self.live[event.round] = FollowedRound(
                 event.round, **opening(log, event), terms=self.runs[event.run], opened_in=log.block_number
             )
             return
-        if isinstance(event, AppealOpened):
+        if isinstance(event, events.AppealOpened):
             self._open_appeal(log, event)
-        copied = self._copied(event) if isinstance(event, Submitted) else ()
+        copied = self._copied(event) if isinstance(event, events.Submitted) else ()
         followed = self.live.get(changed_round(event) or 0)
         if followed is None:
             return
         followed.apply(advance(followed, log))
         followed.copied.update(copied)
-        if isinstance(event, VoteRevealed):
+        if isinstance(event, events.VoteRevealed):
             followed.keys[event.attempt, event.juror] = self.keys.get(event.juror, "")
-        if isinstance(event, RoundTallied):
+        if isinstance(event, events.RoundTallied):
             followed.tallied_fraud = event.fraud
-        if isinstance(event, RoundSettled) and not followed.appeal:
+        if isinstance(event, events.RoundSettled) and not followed.appeal:
             self.settled.append(_settled(followed, log.block_number))
-        if isinstance(event, RoundSettled | RoundVoided) and not self._keep_ended:
+        if isinstance(event, events.RoundSettled | events.RoundVoided) and not self._keep_ended:
             del self.live[event.round]
 
-    def _open_appeal(self, log: Log, event: AppealOpened) -> None:
+    def _open_appeal(self, log: events.Log, event: events.AppealOpened) -> None:
         first = self.live[event.round]
         self.live[event.appeal] = FollowedRound(
             event.appeal,
@@ -170,7 +156,7 @@ class Rounds:
             copied=first.copied & {event.job},
         )
 
-    def _copied(self, event: Submitted) -> list[int]:
+    def _copied(self, event: events.Submitted) -> list[int]:
         """Returns the jobs whose root was claimed before for another job, and remembers the roots."""
         places = {leaf.job: (leaf.root, (event.round, leaf.job)) for leaf in submitted_leaves(event.leaves)}
         return [job for job, (root, place) in places.items() if self._claims.setdefault(root, place) != place]

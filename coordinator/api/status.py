@@ -8,19 +8,10 @@ from collections.abc import Iterable
 
 from sqlmodel import Session, col, func, select
 
+from coordinator import tables
 from coordinator.api.refusals import missing
 from coordinator.driver.candidates import Liveness, candidate_of
 from coordinator.driver.selection import ListingLimits, exclusion_reason
-from coordinator.tables import (
-    CursorRow,
-    EarningRow,
-    HeartbeatRow,
-    MemberRow,
-    NodeRow,
-    OpeningStatusRow,
-    RoundRow,
-    RunRow,
-)
 from protocol.chain.structs import Role, State
 from protocol.wire.api import HeartbeatReply, NodeState, NodeStatus, StatusReport
 
@@ -37,12 +28,14 @@ def status(
     now: float,
 ) -> StatusReport:
     """Returns the live counts of a run. Raises ``Refused`` while the mirror has not read the run."""
-    run = session.get(RunRow, run_id)
-    cursor = session.get(CursorRow, 1)
+    run = session.get(tables.RunRow, run_id)
+    cursor = session.get(tables.CursorRow, 1)
     if run is None or cursor is None:
         raise missing(f"run {run_id} is not in the blocks that this coordinator has read yet")
-    live = select(func.count()).where(RoundRow.run == run_id, RoundRow.parent == 0, col(RoundRow.state) < State.SETTLED)
-    nodes = list(session.exec(select(NodeRow).order_by(col(NodeRow.id))))
+    live = select(func.count()).where(
+        tables.RoundRow.run == run_id, tables.RoundRow.parent == 0, col(tables.RoundRow.state) < State.SETTLED
+    )
+    nodes = list(session.exec(select(tables.NodeRow).order_by(col(tables.NodeRow.id))))
     seen, bound = liveness(session, leased), math.inf if limits is None else limits.neglect_bound
     return StatusReport(
         run=run_id,
@@ -58,27 +51,28 @@ def status(
         escrow_wei=str(run.escrow),
         reserved_wei=str(run.reserved),
         credits_wei={
-            row.owner: str(row.amount) for row in session.exec(select(EarningRow).where(EarningRow.run == run_id))
+            row.owner: str(row.amount)
+            for row in session.exec(select(tables.EarningRow).where(tables.EarningRow.run == run_id))
         },
         slashed_wei=_slashed(nodes),
         nodes=[_node_status(node, seen, lease_seconds, bound, now) for node in nodes],
-        waiting=opening.waiting if (opening := session.get(OpeningStatusRow, run_id)) else "",
+        waiting=opening.waiting if (opening := session.get(tables.OpeningStatusRow, run_id)) else "",
     )
 
 
 def liveness(session: Session, leased: frozenset[int]) -> Liveness:
     """Reads the heartbeats from SQL and joins the leases."""
-    return Liveness({row.node: row for row in session.exec(select(HeartbeatRow))}, leased)
+    return Liveness({row.node: row for row in session.exec(select(tables.HeartbeatRow))}, leased)
 
 
 def heartbeat_reply(
     session: Session, run_id: int, node_id: int, leased: frozenset[int], limits: ListingLimits | None, now: float
 ) -> HeartbeatReply:
     """Returns the state of a node that just sent a heartbeat, with the reason if it is not listed."""
-    run, node = session.get(RunRow, run_id), session.get(NodeRow, node_id)
+    run, node = session.get(tables.RunRow, run_id), session.get(tables.NodeRow, node_id)
     if run is None or node is None or node.role != Role.WORKER or limits is None:
         return HeartbeatReply(state="alive")
-    member = session.get(MemberRow, (run_id, node_id))
+    member = session.get(tables.MemberRow, (run_id, node_id))
     candidate = candidate_of(node, member, run, liveness(session, leased), now)
     reason = exclusion_reason(candidate, run.version, limits)
     if reason is None or candidate.free <= 0:
@@ -86,14 +80,14 @@ def heartbeat_reply(
     return HeartbeatReply(state="unlisted", reasons=[reason])
 
 
-def _slashed(nodes: Iterable[NodeRow]) -> dict[str, str]:
+def _slashed(nodes: Iterable[tables.NodeRow]) -> dict[str, str]:
     totals: Counter[str] = Counter()
     for node in nodes:
         totals[node.owner] += node.slashed
     return {owner: str(amount) for owner, amount in totals.items() if amount}
 
 
-def _node_status(node: NodeRow, seen: Liveness, lease_seconds: float, bound: float, now: float) -> NodeStatus:
+def _node_status(node: tables.NodeRow, seen: Liveness, lease_seconds: float, bound: float, now: float) -> NodeStatus:
     heartbeat = seen.heartbeats.get(node.id)
     silent = None if heartbeat is None else max(0.0, now - heartbeat.heard_at)
     return NodeStatus(
@@ -106,7 +100,7 @@ def _node_status(node: NodeRow, seen: Liveness, lease_seconds: float, bound: flo
     )
 
 
-def _state(node: NodeRow, seen: Liveness, silent: float | None, lease_seconds: float, bound: float) -> NodeState:
+def _state(node: tables.NodeRow, seen: Liveness, silent: float | None, lease_seconds: float, bound: float) -> NodeState:
     if silent is None or silent > LATE_LEASES * lease_seconds:
         return "dead"
     if silent > lease_seconds:

@@ -10,18 +10,7 @@ from typing import Any
 
 from sqlmodel import SQLModel
 
-from coordinator.tables import (
-    AdminRow,
-    AnnouncementRow,
-    EarningRow,
-    ListingRow,
-    MemberRow,
-    NodeRow,
-    RoundRow,
-    RunRow,
-    SeatRow,
-    SubmittedRow,
-)
+from coordinator import tables
 from protocol.chain.events import Log
 from protocol.chain.round_changes import advance
 from protocol.chain.structs import RunTerms, State
@@ -49,19 +38,19 @@ class Market:
     that the contract reported as settled without an event; they are not in SQL, so a rollback drops them.
     """
 
-    admin: AdminRow = field(default_factory=AdminRow)
-    runs: dict[int, RunRow] = field(default_factory=dict)
-    announcements: dict[int, AnnouncementRow] = field(default_factory=dict)
-    nodes: dict[int, NodeRow] = field(default_factory=dict)
-    members: dict[tuple[int, int], MemberRow] = field(default_factory=dict)
-    earnings: dict[tuple[int, str], EarningRow] = field(default_factory=dict)
-    rounds: dict[int, RoundRow] = field(default_factory=dict)
+    admin: tables.AdminRow = field(default_factory=tables.AdminRow)
+    runs: dict[int, tables.RunRow] = field(default_factory=dict)
+    announcements: dict[int, tables.AnnouncementRow] = field(default_factory=dict)
+    nodes: dict[int, tables.NodeRow] = field(default_factory=dict)
+    members: dict[tuple[int, int], tables.MemberRow] = field(default_factory=dict)
+    earnings: dict[tuple[int, str], tables.EarningRow] = field(default_factory=dict)
+    rounds: dict[int, tables.RoundRow] = field(default_factory=dict)
     live: set[int] = field(default_factory=set)
-    listings: dict[int, list[ListingRow]] = field(default_factory=dict)
-    submitted: dict[int, list[SubmittedRow]] = field(default_factory=dict)
-    seats: dict[int, dict[tuple[int, int], SeatRow]] = field(default_factory=dict)
+    listings: dict[int, list[tables.ListingRow]] = field(default_factory=dict)
+    submitted: dict[int, list[tables.SubmittedRow]] = field(default_factory=dict)
+    seats: dict[int, dict[tuple[int, int], tables.SeatRow]] = field(default_factory=dict)
     touched: dict[Identity, SQLModel] = field(default_factory=dict)
-    removed: list[MemberRow | AnnouncementRow] = field(default_factory=list)
+    removed: list[tables.MemberRow | tables.AnnouncementRow] = field(default_factory=list)
     budgets: dict[bytes, Sequential] = field(default_factory=dict)
     settled: set[tuple[int, int]] = field(default_factory=set)
 
@@ -75,12 +64,12 @@ class Market:
         """Notes that ``row`` must be written."""
         self.touched[identity(row)] = row
 
-    def remove(self, row: MemberRow | AnnouncementRow) -> None:
+    def remove(self, row: tables.MemberRow | tables.AnnouncementRow) -> None:
         """Notes that ``row`` must be deleted."""
         self.touched.pop(identity(row), None)
         self.removed.append(row)
 
-    def begin_round(self, row: RoundRow) -> None:
+    def begin_round(self, row: tables.RoundRow) -> None:
         """Adds a round."""
         self.rounds[row.id] = row
         self.live.add(row.id)
@@ -92,11 +81,11 @@ class Market:
         row = self.rounds[number]
         changes = advance(row, log)
         if changes.fields:
-            self.set(row, **_columns(RoundRow, changes.fields))
+            self.set(row, **_columns(tables.RoundRow, changes.fields))
         for (attempt, juror), changed in changes.seats.items():
             seats = self.seats.setdefault(number, {})
-            seat = seats.setdefault((attempt, juror), SeatRow(round=number, attempt=attempt, juror=juror))
-            self.set(seat, **_columns(SeatRow, changed))
+            seat = seats.setdefault((attempt, juror), tables.SeatRow(round=number, attempt=attempt, juror=juror))
+            self.set(seat, **_columns(tables.SeatRow, changed))
         if not is_live(row):
             self.live.discard(number)
             for parts in (self.listings, self.submitted, self.seats):
@@ -111,24 +100,24 @@ class Market:
             self.remove(each)
         return bool(due)
 
-    def take_changes(self) -> tuple[list[SQLModel], list[MemberRow | AnnouncementRow]]:
+    def take_changes(self) -> tuple[list[SQLModel], list[tables.MemberRow | tables.AnnouncementRow]]:
         """Returns the rows to write, in the order they were touched, and the rows to delete, since the last call."""
         changes = list(self.touched.values()), list(self.removed)
         self.touched.clear()
         self.removed.clear()
         return changes
 
-    def rounds_of(self, run: int) -> Iterator[RoundRow]:
+    def rounds_of(self, run: int) -> Iterator[tables.RoundRow]:
         """Yields the rounds of a run, newest first, without appeal rounds."""
         return (each for each in reversed(self.rounds.values()) if each.run == run and not each.parent)
 
-    def jurors(self, round_: RoundRow) -> list[SeatRow]:
+    def jurors(self, round_: tables.RoundRow) -> list[tables.SeatRow]:
         """Returns the seats of the round's present attempt."""
         seats = self.seats.get(round_.id, {})
         return [seat for (attempt, _), seat in seats.items() if attempt == round_.attempt]
 
 
-def is_live(round_: RoundRow) -> bool:
+def is_live(round_: tables.RoundRow) -> bool:
     """Returns whether the round may still change jobs in flight, seats or batches."""
     return round_.state < State.SETTLED or round_.holding
 
@@ -142,13 +131,13 @@ Handler = Callable[[Market, Log, Any], None]
 """Applies one kind of event."""
 
 
-def announcement_of(run: int, terms: RunTerms, effective_at: int) -> AnnouncementRow:
+def announcement_of(run: int, terms: RunTerms, effective_at: int) -> tables.AnnouncementRow:
     """Returns announced terms as a row."""
     columns = {name: value.hex() if isinstance(value, bytes) else value for name, value in term_columns(terms).items()}
-    return AnnouncementRow(run=run, effective_at=effective_at, terms=json.dumps(columns))
+    return tables.AnnouncementRow(run=run, effective_at=effective_at, terms=json.dumps(columns))
 
 
-def announced_terms(announcement: AnnouncementRow) -> dict[str, Any]:
+def announced_terms(announcement: tables.AnnouncementRow) -> dict[str, Any]:
     """Returns the columns of ``RunRow`` that announced terms set."""
     columns: dict[str, Any] = json.loads(announcement.terms)
     return columns | {"rules_hash": bytes.fromhex(columns["rules_hash"])}
@@ -156,4 +145,4 @@ def announced_terms(announcement: AnnouncementRow) -> dict[str, Any]:
 
 def term_columns(terms: RunTerms) -> dict[str, Any]:
     """Returns the terms that ``RunRow`` has columns for."""
-    return {each.name: getattr(terms, each.name) for each in fields(terms) if each.name in RunRow.model_fields}
+    return {each.name: getattr(terms, each.name) for each in fields(terms) if each.name in tables.RunRow.model_fields}

@@ -7,24 +7,11 @@ from contextlib import contextmanager
 
 from sqlmodel import Session, col, select
 
+from coordinator import tables
 from coordinator.mirror.fold import fold
 from coordinator.mirror.market import Market, identity, is_live
 from coordinator.mirror.undoing import forget, keep, position_row, remove, undo
 from coordinator.store import Store, upsert
-from coordinator.tables import (
-    AdminRow,
-    AnnouncementRow,
-    CursorRow,
-    EarningRow,
-    ListingRow,
-    MemberRow,
-    NodeRow,
-    RoundRow,
-    RulesRow,
-    RunRow,
-    SeatRow,
-    SubmittedRow,
-)
 from protocol.chain.reading import cursor as cursors
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.tail import BlockEvents, Rollback, Tail
@@ -84,7 +71,7 @@ class Mirror:
 
     def _resumed(self) -> Tail:
         with self._store.reading() as session:
-            cursor = session.get(CursorRow, 1)
+            cursor = session.get(tables.CursorRow, 1)
             self.market = load(session)
         start = cursors.Cursor.from_json(cursor.position) if cursor else None
         return Tail(self._chain, start, self._confirmations)
@@ -116,28 +103,32 @@ class Mirror:
 def load(session: Session) -> Market:
     """Reads the mirrored rows back, detached from the session."""
     market = Market(
-        admin=session.get(AdminRow, 1) or AdminRow(),
-        announcements={row.run: row for row in session.exec(select(AnnouncementRow))},
-        runs={row.id: row for row in session.exec(select(RunRow))},
-        nodes={row.id: row for row in session.exec(select(NodeRow))},
-        members={(row.run, row.node): row for row in session.exec(select(MemberRow))},
-        earnings={(row.run, row.owner): row for row in session.exec(select(EarningRow))},
-        rounds={row.id: row for row in session.exec(select(RoundRow).order_by(col(RoundRow.id)))},
+        admin=session.get(tables.AdminRow, 1) or tables.AdminRow(),
+        announcements={row.run: row for row in session.exec(select(tables.AnnouncementRow))},
+        runs={row.id: row for row in session.exec(select(tables.RunRow))},
+        nodes={row.id: row for row in session.exec(select(tables.NodeRow))},
+        members={(row.run, row.node): row for row in session.exec(select(tables.MemberRow))},
+        earnings={(row.run, row.owner): row for row in session.exec(select(tables.EarningRow))},
+        rounds={row.id: row for row in session.exec(select(tables.RoundRow).order_by(col(tables.RoundRow.id)))},
         budgets=_budgets(session),
     )
     market.live.update(row.id for row in market.rounds.values() if is_live(row))
     for round_ in sorted(market.live):
         market.listings[round_] = list(
-            session.exec(select(ListingRow).where(ListingRow.round == round_).order_by(col(ListingRow.first)))
+            session.exec(
+                select(tables.ListingRow)
+                .where(tables.ListingRow.round == round_)
+                .order_by(col(tables.ListingRow.first))
+            )
         )
         market.submitted[round_] = list(
             session.exec(
-                select(SubmittedRow)
-                .where(SubmittedRow.round == round_)
-                .order_by(col(SubmittedRow.batch), col(SubmittedRow.position))
+                select(tables.SubmittedRow)
+                .where(tables.SubmittedRow.round == round_)
+                .order_by(col(tables.SubmittedRow.batch), col(tables.SubmittedRow.position))
             )
         )
-        seats = session.exec(select(SeatRow).where(SeatRow.round == round_))
+        seats = session.exec(select(tables.SeatRow).where(tables.SeatRow.round == round_))
         market.seats[round_] = {(seat.attempt, seat.juror): seat for seat in seats}
     session.expunge_all()
     return market
@@ -145,4 +136,4 @@ def load(session: Session) -> Market:
 
 def _budgets(session: Session) -> dict[bytes, Sequential]:
     """Returns the sequential test of all known rules, by their hash."""
-    return {row.hash: decode_rules(row.body, row.hash).sequential for row in session.exec(select(RulesRow))}
+    return {row.hash: decode_rules(row.body, row.hash).sequential for row in session.exec(select(tables.RulesRow))}

@@ -16,19 +16,11 @@ from ledger.book import Book, known
 from ledger.facts import Appeal, Job, Round, Submission
 from ledger.fold.committees import seats_of, verdict_in
 from ledger.fold.treasury import admin_of
-from protocol.chain.events import (
-    AppealDecided,
-    AppealedJobSettled,
-    AppealOpened,
-    DepositLocked,
-    DepositPaidOut,
-    JobsTainted,
-    Log,
-)
+from protocol.chain import events
 from protocol.chain.structs import RoundsTerms
 
 
-def _opened(audit: AuditState, log: Log, event: AppealOpened) -> None:
+def _opened(audit: AuditState, log: events.Log, event: events.AppealOpened) -> None:
     round_ = known(audit.book, Round, event.round)
     job = known(audit.book, Job, event.round, event.job)
     penalties, seats = audit.terms.penalties, round_.appeal_seats
@@ -49,7 +41,7 @@ def _opened(audit: AuditState, log: Log, event: AppealOpened) -> None:
     audit.due_deposits[event.appeal] += event.deposit
 
 
-def _deposit_locked(audit: AuditState, log: Log, event: DepositLocked) -> None:
+def _deposit_locked(audit: AuditState, log: events.Log, event: events.DepositLocked) -> None:
     appeal = known(audit.book, Appeal, event.round)
     due = audit.due_deposits.pop(event.round, 0)
     audit.findings.equal("escrow", "DepositLocked", event.round, "amount", event.amount, due)
@@ -58,14 +50,14 @@ def _deposit_locked(audit: AuditState, log: Log, event: DepositLocked) -> None:
     audit.due_locks[event.owner, event.run] += event.amount
 
 
-def _deposit_paid_out(audit: AuditState, log: Log, event: DepositPaidOut) -> None:
+def _deposit_paid_out(audit: AuditState, log: events.Log, event: events.DepositPaidOut) -> None:
     appeal = known(audit.book, Appeal, event.round)
     audit.findings.equal("escrow", "DepositPaidOut", event.round, "run", event.run, appeal.run)
     audit.concluding(appeal.round).paid_out[event.to] += event.amount
     audit.due_unlocks[event.to, event.run] += event.amount
 
 
-def _tainted(audit: AuditState, log: Log, event: JobsTainted) -> None:
+def _tainted(audit: AuditState, log: events.Log, event: events.JobsTainted) -> None:
     run = known(audit.book, Round, event.round).run
     audit.findings.equal("appeals", "JobsTainted", event.round, "run", event.run, run)
     audit.concluding(event.round).tainted |= event.jobs
@@ -77,7 +69,7 @@ def _final_verdict(audit: AuditState, appeal: Appeal) -> str:
     return verdict_in(tried.accepted, tried.fraud, appeal.job) if tried.state == "tallied" else "void"
 
 
-def _job_settled(audit: AuditState, log: Log, event: AppealedJobSettled) -> None:
+def _job_settled(audit: AuditState, log: events.Log, event: events.AppealedJobSettled) -> None:
     round_ = known(audit.book, Round, event.round)
     appeal = known(audit.book, Appeal, known(audit.book, Job, event.round, event.job).appeal)
     verdict, conclusion = _final_verdict(audit, appeal), audit.concluding(event.round)
@@ -97,7 +89,7 @@ def _job_settled(audit: AuditState, log: Log, event: AppealedJobSettled) -> None
     audit.owe(event.round, event.node, event.paid, fraudulent=int(verdict == "fraud"))
 
 
-def _canonical(audit: AuditState, log: Log, event: AppealedJobSettled) -> None:
+def _canonical(audit: AuditState, log: events.Log, event: events.AppealedJobSettled) -> None:
     """A job accepted on appeal was worked under its round's beacon too."""
     if event.verdict.name != "ACCEPTED":
         return
@@ -155,7 +147,7 @@ def overturned_by(book: Book, appeal: Appeal) -> list[int]:
     return sorted(sided) if 2 * len(sided) > round_.committee else []
 
 
-def _decided(audit: AuditState, log: Log, event: AppealDecided) -> None:
+def _decided(audit: AuditState, log: events.Log, event: events.AppealDecided) -> None:
     appeal = known(audit.book, Appeal, event.appeal)
     conclusion = audit.conclusions.pop(event.round, Conclusion())
     verdict = _final_verdict(audit, appeal)
@@ -208,15 +200,15 @@ CHECKS = (
         "appeals",
         "every appeal was admissible, its verdict is final, and what it cost is what the rules come to",
         {
-            AppealOpened: (_opened,),
-            DepositLocked: (_deposit_locked,),
-            DepositPaidOut: (_deposit_paid_out,),
-            JobsTainted: (_tainted,),
-            AppealedJobSettled: (
+            events.AppealOpened: (_opened,),
+            events.DepositLocked: (_deposit_locked,),
+            events.DepositPaidOut: (_deposit_paid_out,),
+            events.JobsTainted: (_tainted,),
+            events.AppealedJobSettled: (
                 _job_settled,
                 _canonical,
             ),
-            AppealDecided: (_decided,),
+            events.AppealDecided: (_decided,),
         },
         concludes=(_all_decided,),
     ),

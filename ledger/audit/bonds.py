@@ -9,24 +9,11 @@ from ledger.book import known
 from ledger.facts import Node, Round, Seat
 from ledger.fold.committees import seats_of
 from ledger.fold.treasury import admin_of, treasury_of
-from protocol.chain.events import (
-    BondToppedUp,
-    BondWithdrawn,
-    CommitteeRedrawn,
-    CreditsGranted,
-    KeyRevoked,
-    Log,
-    NodeRegistered,
-    NodeSlashed,
-    RoundTallied,
-    RoundVoided,
-    SlashesAwarded,
-    TreasurySwept,
-)
+from protocol.chain import events
 from protocol.chain.structs import Cause, Role
 
 
-def required(audit: AuditState, log: Log, event: NodeRegistered) -> None:
+def required(audit: AuditState, log: events.Log, event: events.NodeRegistered) -> None:
     """Tries the bond and the activation time of a new node."""
     terms = audit.terms.registry
     bond = terms.validator_bond if event.role is Role.VALIDATOR else terms.bond_per_job * event.capacity
@@ -35,13 +22,13 @@ def required(audit: AuditState, log: Log, event: NodeRegistered) -> None:
     audit.findings.equal("amounts", "node", event.node, "active at", event.active_at, active_at)
 
 
-def topped_up(audit: AuditState, log: Log, event: BondToppedUp) -> None:
+def topped_up(audit: AuditState, log: events.Log, event: events.BondToppedUp) -> None:
     """Tries a bond after it was topped up."""
     bond = known(audit.book, Node, event.node).bond + event.amount
     audit.findings.equal("amounts", "BondToppedUp", event.node, "bond", event.bond, bond)
 
 
-def withdrawal(audit: AuditState, log: Log, event: BondWithdrawn) -> None:
+def withdrawal(audit: AuditState, log: events.Log, event: events.BondWithdrawn) -> None:
     """Tries that a withdrawn bond was unbonded, whole and idle."""
     node = known(audit.book, Node, event.node)
     free_at = node.retired_at + audit.terms.registry.unbonding_delay
@@ -53,13 +40,13 @@ def withdrawal(audit: AuditState, log: Log, event: BondWithdrawn) -> None:
     audit.findings.equal("amounts", "BondWithdrawn", event.node, "withdrawn before", node.withdrawn, False)
 
 
-def revoked(audit: AuditState, log: Log, event: KeyRevoked) -> None:
+def revoked(audit: AuditState, log: events.Log, event: events.KeyRevoked) -> None:
     """Tries that the revoked key was the node's."""
     node = known(audit.book, Node, event.node)
     audit.findings.equal("amounts", "KeyRevoked", event.node, "key", event.key, node.key)
 
 
-def _slash(audit: AuditState, log: Log, event: NodeSlashed) -> None:
+def _slash(audit: AuditState, log: events.Log, event: events.NodeSlashed) -> None:
     node = known(audit.book, Node, event.node)
     due = DUE[event.cause](audit, event)
     key = (event.round, event.node)
@@ -68,14 +55,14 @@ def _slash(audit: AuditState, log: Log, event: NodeSlashed) -> None:
     audit.findings.equal("slashes", "round/node", key, "owner", event.owner, node.owner)
 
 
-def _fraud_due(audit: AuditState, event: NodeSlashed) -> int:
+def _fraud_due(audit: AuditState, event: events.NodeSlashed) -> int:
     key = (event.round, event.node)
     due = next_due(audit.due_slashes, key)
     audit.findings.holds("slashes", "round/node", key, "for fraud with a quorum", due is not None)
     return due or 0
 
 
-def _absence_due(audit: AuditState, event: NodeSlashed) -> int:
+def _absence_due(audit: AuditState, event: events.NodeSlashed) -> int:
     round_ = known(audit.book, Round, event.round)
     seat = audit.book.find(Seat, event.round, round_.attempt, event.node)
     silent = round_.state == "voting" and seat is not None and seat.state in ("drawn", "committed")
@@ -86,14 +73,14 @@ def _absence_due(audit: AuditState, event: NodeSlashed) -> int:
     return audit.terms.penalties.absence_penalty
 
 
-def _overturned_due(audit: AuditState, event: NodeSlashed) -> int:
+def _overturned_due(audit: AuditState, event: events.NodeSlashed) -> int:
     """Notes the penalty; the decision that follows shows that the juror was in the overturned majority."""
     conclusion = audit.concluding(event.round)
     conclusion.punished.append((event.node, event.amount))
     return audit.terms.penalties.overturn_penalty
 
 
-DUE: dict[Cause, Callable[[AuditState, NodeSlashed], int]] = {
+DUE: dict[Cause, Callable[[AuditState, events.NodeSlashed], int]] = {
     Cause.FRAUD: _fraud_due,
     Cause.ABSENCE: _absence_due,
     Cause.OVERTURNED: _overturned_due,
@@ -101,9 +88,11 @@ DUE: dict[Cause, Callable[[AuditState, NodeSlashed], int]] = {
 """Cause of a slash to what it costs, before the bond caps it."""
 
 
-def _absences(audit: AuditState, log: Log, event: RoundTallied | CommitteeRedrawn | RoundVoided) -> None:
+def _absences(
+    audit: AuditState, log: events.Log, event: events.RoundTallied | events.CommitteeRedrawn | events.RoundVoided
+) -> None:
     round_ = known(audit.book, Round, event.round)
-    if round_.state != "voting" or (isinstance(event, RoundVoided) and audit.expired(log, round_)):
+    if round_.state != "voting" or (isinstance(event, events.RoundVoided) and audit.expired(log, round_)):
         return
     key = (event.round, round_.attempt)
     seats = seats_of(audit.book, *key)
@@ -117,18 +106,18 @@ def _absences(audit: AuditState, log: Log, event: RoundTallied | CommitteeRedraw
 # The pot of slashed bonds
 
 
-def _swept(audit: AuditState, log: Log, event: TreasurySwept) -> None:
+def _swept(audit: AuditState, log: events.Log, event: events.TreasurySwept) -> None:
     key = (log.block_number, log.log_index)
     audit.findings.equal("treasury", "TreasurySwept", key, "amount", event.amount, treasury_of(audit.book).balance)
     audit.findings.equal("treasury", "TreasurySwept", key, "treasury", event.treasury, admin_of(audit.book).treasury)
 
 
-def _awarded(audit: AuditState, log: Log, event: SlashesAwarded) -> None:
+def _awarded(audit: AuditState, log: events.Log, event: events.SlashesAwarded) -> None:
     audit.concluding(event.round).awarded[event.owner] += event.amount
     audit.due_grants[event.owner, event.round] += event.amount
 
 
-def _granted(audit: AuditState, log: Log, event: CreditsGranted) -> None:
+def _granted(audit: AuditState, log: events.Log, event: events.CreditsGranted) -> None:
     due = audit.due_grants.pop((event.owner, event.round), 0)
     audit.findings.equal("treasury", "CreditsGranted", (event.owner, event.round), "amount", event.amount, due)
 
@@ -149,13 +138,18 @@ CHECKS = (
     AuditCheck(
         "slashes",
         "bonds were slashed exactly for fraud with a quorum, absence and overturned majorities",
-        {NodeSlashed: (_slash,), RoundTallied: (_absences,), CommitteeRedrawn: (_absences,), RoundVoided: (_absences,)},
+        {
+            events.NodeSlashed: (_slash,),
+            events.RoundTallied: (_absences,),
+            events.CommitteeRedrawn: (_absences,),
+            events.RoundVoided: (_absences,),
+        },
         concludes=(_all_taken,),
     ),
     AuditCheck(
         "treasury",
         "slashed bonds went to the treasury of the time, or to the appellant of an overturned verdict",
-        {TreasurySwept: (_swept,), SlashesAwarded: (_awarded,), CreditsGranted: (_granted,)},
+        {events.TreasurySwept: (_swept,), events.SlashesAwarded: (_awarded,), events.CreditsGranted: (_granted,)},
         concludes=(_all_granted,),
     ),
 )

@@ -7,25 +7,10 @@ from ledger.book import known
 from ledger.facts import Checkpoint, Node, Round, Run, RunTerms
 from ledger.fold.runs import terms_at
 from ledger.fold.treasury import admin_of
-from protocol.chain.events import (
-    CommitteeDrawn,
-    CommitteeRedrawn,
-    Event,
-    Log,
-    NodeJoined,
-    Paused,
-    RevealStarted,
-    RoundClosed,
-    RoundOpened,
-    RoundTallied,
-    RunClosed,
-    RunOpened,
-    TermsAnnounced,
-    Unpaused,
-)
+from protocol.chain import events
 
 
-def _offered(audit: AuditState, log: Log, event: RunOpened | TermsAnnounced) -> None:
+def _offered(audit: AuditState, log: events.Log, event: events.RunOpened | events.TermsAnnounced) -> None:
     """Tries the conditions on terms that other checks rely on."""
     terms = event.terms
     fees, share = (terms.appeal_seats - 1) * terms.juror_fee, terms.max_units * terms.price_per_unit
@@ -35,7 +20,7 @@ def _offered(audit: AuditState, log: Log, event: RunOpened | TermsAnnounced) -> 
     audit.findings.holds("rules", "run", event.run, "an appeal's committee is larger", larger)
 
 
-def _announced(audit: AuditState, log: Log, event: TermsAnnounced) -> None:
+def _announced(audit: AuditState, log: events.Log, event: events.TermsAnnounced) -> None:
     run = known(audit.book, Run, event.run)
     used = [known(audit.book, RunTerms, event.run, number).rules_hash for number in range(run.announcements + 1)]
     effective_at = log.timestamp + audit.terms.market.notice_seconds
@@ -45,13 +30,13 @@ def _announced(audit: AuditState, log: Log, event: TermsAnnounced) -> None:
     audit.findings.holds("rules", "TermsAnnounced", event.run, "rules new", event.terms.rules_hash not in used)
 
 
-def _closed(audit: AuditState, log: Log, event: RunClosed) -> None:
+def _closed(audit: AuditState, log: events.Log, event: events.RunClosed) -> None:
     run = known(audit.book, Run, event.run)
     audit.findings.equal("rules", "RunClosed", event.run, "requester", event.requester, run.requester)
     audit.findings.equal("rules", "RunClosed", event.run, "closed before", run.closed, False)
 
 
-def _joined(audit: AuditState, log: Log, event: NodeJoined) -> None:
+def _joined(audit: AuditState, log: events.Log, event: events.NodeJoined) -> None:
     key = (event.run, event.node)
     rules = terms_at(audit.book, event.run, log.timestamp).rules_hash
     audit.findings.equal("rules", "NodeJoined", key, "rules", event.rules_hash, rules)
@@ -59,12 +44,14 @@ def _joined(audit: AuditState, log: Log, event: NodeJoined) -> None:
     audit.findings.equal("rules", "NodeJoined", key, "run closed", known(audit.book, Run, event.run).closed, False)
 
 
-def _turned(audit: AuditState, log: Log, event: Paused | Unpaused) -> None:
+def _turned(audit: AuditState, log: events.Log, event: events.Paused | events.Unpaused) -> None:
     before = admin_of(audit.book).paused
-    audit.findings.equal("rules", type(event).__name__, event.pauser, "before", before, isinstance(event, Unpaused))
+    audit.findings.equal(
+        "rules", type(event).__name__, event.pauser, "before", before, isinstance(event, events.Unpaused)
+    )
 
 
-def _allowed(audit: AuditState, log: Log, event: RoundOpened) -> None:
+def _allowed(audit: AuditState, log: events.Log, event: events.RoundOpened) -> None:
     run = known(audit.book, Run, event.run)
     deadline = log.timestamp + terms_at(audit.book, event.run, log.timestamp).work_seconds
     audit.findings.equal("rules", "RoundOpened", event.round, "opened while paused", admin_of(audit.book).paused, False)
@@ -75,12 +62,18 @@ def _allowed(audit: AuditState, log: Log, event: RoundOpened) -> None:
 
 
 def _windows(
-    audit: AuditState, log: Log, event: RoundClosed | CommitteeDrawn | CommitteeRedrawn | RevealStarted | RoundTallied
+    audit: AuditState,
+    log: events.Log,
+    event: events.RoundClosed
+    | events.CommitteeDrawn
+    | events.CommitteeRedrawn
+    | events.RevealStarted
+    | events.RoundTallied,
 ) -> None:
     """Deadlines follow from the windows that were in effect when the round opened."""
     round_ = known(audit.book, Round, event.round)
     start = log.timestamp
-    if isinstance(event, RevealStarted):
+    if isinstance(event, events.RevealStarted):
         # The first reveal past the deadline counts from that deadline, and prolongs nothing.
         start = min(start, round_.deadline)
     name = WINDOWS[type(event)]
@@ -88,12 +81,12 @@ def _windows(
     audit.findings.equal("rules", type(event).__name__, event.round, "deadline", event.deadline, deadline)
 
 
-WINDOWS: dict[type[Event], str] = {
-    RoundClosed: "draw_seconds",
-    CommitteeRedrawn: "draw_seconds",
-    CommitteeDrawn: "commit_seconds",
-    RevealStarted: "reveal_seconds",
-    RoundTallied: "challenge_seconds",
+WINDOWS: dict[type[events.Event], str] = {
+    events.RoundClosed: "draw_seconds",
+    events.CommitteeRedrawn: "draw_seconds",
+    events.CommitteeDrawn: "commit_seconds",
+    events.RevealStarted: "reveal_seconds",
+    events.RoundTallied: "challenge_seconds",
 }
 """Type of event to the window it begins."""
 
@@ -103,21 +96,21 @@ CHECKS = (
         "rules",
         "rounds, joins and deadlines follow the terms in effect, changed with notice; none opened paused",
         {
-            RunOpened: (_offered,),
-            TermsAnnounced: (
+            events.RunOpened: (_offered,),
+            events.TermsAnnounced: (
                 _offered,
                 _announced,
             ),
-            RunClosed: (_closed,),
-            NodeJoined: (_joined,),
-            Paused: (_turned,),
-            Unpaused: (_turned,),
-            RoundOpened: (_allowed,),
-            RoundClosed: (_windows,),
-            CommitteeDrawn: (_windows,),
-            CommitteeRedrawn: (_windows,),
-            RevealStarted: (_windows,),
-            RoundTallied: (_windows,),
+            events.RunClosed: (_closed,),
+            events.NodeJoined: (_joined,),
+            events.Paused: (_turned,),
+            events.Unpaused: (_turned,),
+            events.RoundOpened: (_allowed,),
+            events.RoundClosed: (_windows,),
+            events.CommitteeDrawn: (_windows,),
+            events.CommitteeRedrawn: (_windows,),
+            events.RevealStarted: (_windows,),
+            events.RoundTallied: (_windows,),
         },
     ),
 )

@@ -7,28 +7,13 @@ from ledger.audit.bonds import required, revoked, topped_up, withdrawal
 from ledger.audit.verdicts import submitted_jobs
 from ledger.book import known
 from ledger.facts import Credit, Holding, Job, Node, Round, Run, Seat, Submission, Treasury
-from protocol.chain.events import (
-    BondToppedUp,
-    BondWithdrawn,
-    CreditsEarned,
-    CreditsLocked,
-    CreditsUnlocked,
-    JurorSettled,
-    KeyRevoked,
-    Log,
-    NodeRegistered,
-    RoundSettled,
-    RoundVoided,
-    RunFunded,
-    RunRefunded,
-    SubmissionSettled,
-)
+from protocol.chain import events
 from protocol.wire.assignments import jobs_in, unpack_leaves
 
 # Work and its pay
 
 
-def _settlement(audit: AuditState, log: Log, event: SubmissionSettled) -> None:
+def _settlement(audit: AuditState, log: events.Log, event: events.SubmissionSettled) -> None:
     round_ = known(audit.book, Round, event.round)
     stated = event.accepted | event.fraud | event.void_jobs
     first = known(audit.book, Job, event.round, jobs_in(stated)[0]).first_job
@@ -53,7 +38,7 @@ def _settlement(audit: AuditState, log: Log, event: SubmissionSettled) -> None:
     audit.owe(event.round, event.node, event.paid, fraudulent=event.fraud.bit_count())
 
 
-def _fee(audit: AuditState, log: Log, event: JurorSettled) -> None:
+def _fee(audit: AuditState, log: events.Log, event: events.JurorSettled) -> None:
     """A juror's pay: by agreement with the verdict, or in full where its committee reached no quorum."""
     round_ = known(audit.book, Round, event.round)
     seat = known(audit.book, Seat, event.round, round_.attempt, event.juror)
@@ -70,7 +55,7 @@ def _fee(audit: AuditState, log: Log, event: JurorSettled) -> None:
     audit.owe(event.round, event.juror, event.paid)
 
 
-def _earning(audit: AuditState, log: Log, event: CreditsEarned) -> None:
+def _earning(audit: AuditState, log: events.Log, event: events.CreditsEarned) -> None:
     key = (event.round, event.node)
     owner = known(audit.book, Node, event.node).owner
     audit.findings.equal("credits", "round/node", key, "owner paid", event.owner, owner)
@@ -79,12 +64,12 @@ def _earning(audit: AuditState, log: Log, event: CreditsEarned) -> None:
     audit.findings.equal("credits", "round/node", key, "amount", event.amount, owed)
 
 
-def _released(audit: AuditState, log: Log, event: RoundSettled | RoundVoided) -> None:
+def _released(audit: AuditState, log: events.Log, event: events.RoundSettled | events.RoundVoided) -> None:
     round_ = known(audit.book, Round, event.round)
     audit.findings.equal("amounts", "round", event.round, "released", event.released, round_.reserved)
 
 
-def _all_settled(audit: AuditState, log: Log, event: RoundSettled) -> None:
+def _all_settled(audit: AuditState, log: events.Log, event: events.RoundSettled) -> None:
     round_ = known(audit.book, Round, event.round)
     audit.findings.equal("settlements", "round", event.round, "state", round_.state, "tallied")
     audit.findings.equal("appeals", "round", event.round, "pending at its end", round_.appeals, 0)
@@ -100,7 +85,7 @@ def _all_settled(audit: AuditState, log: Log, event: RoundSettled) -> None:
 # Escrow and balances
 
 
-def _funded(audit: AuditState, log: Log, event: RunFunded) -> None:
+def _funded(audit: AuditState, log: events.Log, event: events.RunFunded) -> None:
     run = known(audit.book, Run, event.run)
     audit.findings.equal("amounts", "RunFunded", event.run, "escrow", event.escrow, run.escrow + event.amount)
     audit.findings.equal("escrow", "RunFunded", event.run, "requester", event.requester, run.requester)
@@ -108,7 +93,7 @@ def _funded(audit: AuditState, log: Log, event: RunFunded) -> None:
     audit.due_locks[event.requester, event.run] += event.amount
 
 
-def _refunded(audit: AuditState, log: Log, event: RunRefunded) -> None:
+def _refunded(audit: AuditState, log: events.Log, event: events.RunRefunded) -> None:
     run = known(audit.book, Run, event.run)
     audit.findings.equal("amounts", "RunRefunded", event.run, "escrow", event.escrow, run.escrow - event.amount)
     audit.findings.holds("amounts", "RunRefunded", event.run, "closed", run.closed)
@@ -116,12 +101,12 @@ def _refunded(audit: AuditState, log: Log, event: RunRefunded) -> None:
     audit.due_unlocks[event.requester, event.run] += event.amount
 
 
-def _locked(audit: AuditState, log: Log, event: CreditsLocked) -> None:
+def _locked(audit: AuditState, log: events.Log, event: events.CreditsLocked) -> None:
     due = audit.due_locks.pop((event.owner, event.run), 0)
     audit.findings.equal("escrow", "CreditsLocked", (event.owner, event.run), "amount", event.amount, due)
 
 
-def _unlocked(audit: AuditState, log: Log, event: CreditsUnlocked) -> None:
+def _unlocked(audit: AuditState, log: events.Log, event: events.CreditsUnlocked) -> None:
     due = audit.due_unlocks.pop((event.owner, event.run), 0)
     audit.findings.equal("escrow", "CreditsUnlocked", (event.owner, event.run), "amount", event.amount, due)
 
@@ -161,12 +146,12 @@ CHECKS = (
         "amounts",
         "every running amount an event names is what the events before it add up to",
         {
-            NodeRegistered: (required,),
-            BondToppedUp: (topped_up,),
-            BondWithdrawn: (withdrawal,),
-            KeyRevoked: (revoked,),
-            RunFunded: (_funded,),
-            RunRefunded: (_refunded,),
+            events.NodeRegistered: (required,),
+            events.BondToppedUp: (topped_up,),
+            events.BondWithdrawn: (withdrawal,),
+            events.KeyRevoked: (revoked,),
+            events.RunFunded: (_funded,),
+            events.RunRefunded: (_refunded,),
         },
         concludes=(_balances_stand,),
     ),
@@ -174,27 +159,27 @@ CHECKS = (
         "escrow",
         "credits were locked in and paid out of runs and deposits exactly as announced",
         {
-            CreditsLocked: (_locked,),
-            CreditsUnlocked: (_unlocked,),
-            RoundSettled: (_released,),
-            RoundVoided: (_released,),
+            events.CreditsLocked: (_locked,),
+            events.CreditsUnlocked: (_unlocked,),
+            events.RoundSettled: (_released,),
+            events.RoundVoided: (_released,),
         },
         concludes=(_all_moved,),
     ),
     AuditCheck(
         "settlements",
         "every submitted job is settled once, as its verdict says, at units times price",
-        {SubmissionSettled: (_settlement,), RoundSettled: (_all_settled,)},
+        {events.SubmissionSettled: (_settlement,), events.RoundSettled: (_all_settled,)},
     ),
     AuditCheck(
         "fees",
         "every juror earned its fee in proportion to its agreement with the verdict",
-        {JurorSettled: (_fee,)},
+        {events.JurorSettled: (_fee,)},
     ),
     AuditCheck(
         "credits",
         "credits were earned exactly where a settlement owed them, by the node's owner",
-        {CreditsEarned: (_earning,)},
+        {events.CreditsEarned: (_earning,)},
         concludes=(_all_earned,),
     ),
 )

@@ -6,31 +6,17 @@ from ledger.audit.audit_state import AuditCheck, AuditState
 from ledger.book import known
 from ledger.facts import Round, Seat
 from ledger.fold.committees import seats_of
-from protocol.chain.events import (
-    CommitteeDrawn,
-    CommitteeRedrawn,
-    Event,
-    JurorSettled,
-    Log,
-    RevealStarted,
-    RoundClosed,
-    RoundSettled,
-    RoundTallied,
-    RoundVoided,
-    Submitted,
-    VoteCommitted,
-    VoteRevealed,
-)
+from protocol.chain import events
 
 SEED_WINDOWS = (8191, 256)
 """Blocks whose hashes a chain serves: by its history contract, and by the opcode where that is missing or young."""
 
 
-def _submitted(audit: AuditState, log: Log, event: Submitted) -> None:
+def _submitted(audit: AuditState, log: events.Log, event: events.Submitted) -> None:
     _by_deadline(audit, log, event, known(audit.book, Round, event.round))
 
 
-def _closed(audit: AuditState, log: Log, event: RoundClosed) -> None:
+def _closed(audit: AuditState, log: events.Log, event: events.RoundClosed) -> None:
     round_ = known(audit.book, Round, event.round)
     whole = round_.submitted.bit_count() == round_.jobs
     _in_state(audit, event, round_, "open")
@@ -39,7 +25,7 @@ def _closed(audit: AuditState, log: Log, event: RoundClosed) -> None:
     )
 
 
-def _drawn(audit: AuditState, log: Log, event: CommitteeDrawn) -> None:
+def _drawn(audit: AuditState, log: events.Log, event: events.CommitteeDrawn) -> None:
     round_ = known(audit.book, Round, event.round)
     _in_state(audit, event, round_, "closed")
     _by_deadline(audit, log, event, round_)
@@ -49,7 +35,7 @@ def _drawn(audit: AuditState, log: Log, event: CommitteeDrawn) -> None:
     audit.findings.holds("phases", "CommitteeDrawn", event.round, "seed block the newest of its window", held)
 
 
-def _committed(audit: AuditState, log: Log, event: VoteCommitted) -> None:
+def _committed(audit: AuditState, log: events.Log, event: events.VoteCommitted) -> None:
     round_ = known(audit.book, Round, event.round)
     _in_state(audit, event, round_, "voting")
     _by_deadline(audit, log, event, round_)
@@ -57,7 +43,7 @@ def _committed(audit: AuditState, log: Log, event: VoteCommitted) -> None:
     audit.findings.equal("phases", "VoteCommitted", event.round, "votes revealed already", revealing, False)
 
 
-def _reveal_started(audit: AuditState, log: Log, event: RevealStarted) -> None:
+def _reveal_started(audit: AuditState, log: events.Log, event: events.RevealStarted) -> None:
     round_ = known(audit.book, Round, event.round)
     key = (event.round, round_.attempt)
     seats = _states(audit, round_)
@@ -68,7 +54,7 @@ def _reveal_started(audit: AuditState, log: Log, event: RevealStarted) -> None:
     audit.revealing.add(key)
 
 
-def _revealed(audit: AuditState, log: Log, event: VoteRevealed) -> None:
+def _revealed(audit: AuditState, log: events.Log, event: events.VoteRevealed) -> None:
     round_ = known(audit.book, Round, event.round)
     _in_state(audit, event, round_, "voting")
     _by_deadline(audit, log, event, round_)
@@ -76,25 +62,25 @@ def _revealed(audit: AuditState, log: Log, event: VoteRevealed) -> None:
     audit.findings.equal("phases", "VoteRevealed", event.round, "committing over", started, True)
 
 
-def _juror_settled(audit: AuditState, log: Log, event: JurorSettled) -> None:
+def _juror_settled(audit: AuditState, log: events.Log, event: events.JurorSettled) -> None:
     round_ = known(audit.book, Round, event.round)
     audit.settled.setdefault((event.round, round_.attempt), set()).add(event.juror)
 
 
-def _counted(audit: AuditState, log: Log, event: RoundTallied) -> None:
+def _counted(audit: AuditState, log: events.Log, event: events.RoundTallied) -> None:
     """Votes are counted before anybody is paid."""
     round_ = known(audit.book, Round, event.round)
     paid = audit.settled.pop((event.round, round_.attempt), set())
     audit.findings.equal("fees", "RoundTallied", event.round, "jurors paid before the verdict", tuple(sorted(paid)), ())
 
 
-def _paid_in_full(audit: AuditState, log: Log, event: RoundSettled | CommitteeRedrawn) -> None:
+def _paid_in_full(audit: AuditState, log: events.Log, event: events.RoundSettled | events.CommitteeRedrawn) -> None:
     """Tries that every juror who revealed a verdict was paid, if only zero."""
     round_ = known(audit.book, Round, event.round)
     _equal_jurors(audit, event, round_, _revealed_by(audit, round_))
 
 
-def _void(audit: AuditState, log: Log, event: RoundVoided) -> None:
+def _void(audit: AuditState, log: events.Log, event: events.RoundVoided) -> None:
     """A committee without a quorum is paid; one that never voted, or whose round is ended by force, is not."""
     round_ = known(audit.book, Round, event.round)
     if round_.state != "voting":
@@ -105,7 +91,9 @@ def _void(audit: AuditState, log: Log, event: RoundVoided) -> None:
     return _equal_jurors(audit, event, round_, _revealed_by(audit, round_))
 
 
-def _over(audit: AuditState, log: Log, event: RoundTallied | CommitteeRedrawn | RoundVoided) -> None:
+def _over(
+    audit: AuditState, log: events.Log, event: events.RoundTallied | events.CommitteeRedrawn | events.RoundVoided
+) -> None:
     """Tries that the time to commit and reveal has ended."""
     round_ = known(audit.book, Round, event.round)
     states, deadline = _states(audit, round_), round_.deadline
@@ -130,17 +118,20 @@ def _seats(audit: AuditState, round_: Round) -> list[Seat]:
 
 
 def _equal_jurors(
-    audit: AuditState, event: RoundSettled | CommitteeRedrawn | RoundVoided, round_: Round, due: tuple[int, ...]
+    audit: AuditState,
+    event: events.RoundSettled | events.CommitteeRedrawn | events.RoundVoided,
+    round_: Round,
+    due: tuple[int, ...],
 ) -> None:
     paid = tuple(sorted(audit.settled.pop((event.round, round_.attempt), set())))
     audit.findings.equal("fees", type(event).__name__, event.round, "jurors paid", paid, due)
 
 
-def _in_state(audit: AuditState, event: Event, round_: Round, due: str) -> None:
+def _in_state(audit: AuditState, event: events.Event, round_: Round, due: str) -> None:
     audit.findings.equal("phases", type(event).__name__, round_.round, "state before", round_.state, due)
 
 
-def _by_deadline(audit: AuditState, log: Log, event: Event, round_: Round) -> None:
+def _by_deadline(audit: AuditState, log: events.Log, event: events.Event, round_: Round) -> None:
     in_time = log.timestamp <= round_.deadline
     audit.findings.holds("phases", type(event).__name__, round_.round, "by the deadline", in_time)
 
@@ -150,23 +141,23 @@ CHECKS = (
         "phases",
         "every event came in the phase that allows it, and no phase ended before it might",
         {
-            Submitted: (_submitted,),
-            RoundClosed: (_closed,),
-            CommitteeDrawn: (_drawn,),
-            VoteCommitted: (_committed,),
-            RevealStarted: (_reveal_started,),
-            VoteRevealed: (_revealed,),
-            JurorSettled: (_juror_settled,),
-            RoundTallied: (
+            events.Submitted: (_submitted,),
+            events.RoundClosed: (_closed,),
+            events.CommitteeDrawn: (_drawn,),
+            events.VoteCommitted: (_committed,),
+            events.RevealStarted: (_reveal_started,),
+            events.VoteRevealed: (_revealed,),
+            events.JurorSettled: (_juror_settled,),
+            events.RoundTallied: (
                 _over,
                 _counted,
             ),
-            CommitteeRedrawn: (
+            events.CommitteeRedrawn: (
                 _over,
                 _paid_in_full,
             ),
-            RoundSettled: (_paid_in_full,),
-            RoundVoided: (_void,),
+            events.RoundSettled: (_paid_in_full,),
+            events.RoundVoided: (_void,),
         },
     ),
 )

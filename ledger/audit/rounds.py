@@ -10,15 +10,7 @@ from ledger.book import MemoryBook, known
 from ledger.facts import Membership, Node, Round, Seat, Slot
 from ledger.fold.rounds import eligible_slots, listed_jobs, serves
 from ledger.fold.runs import terms_at
-from protocol.chain.events import (
-    CommitteeDrawn,
-    Log,
-    RoundClosed,
-    RoundOpened,
-    Submitted,
-    VoteCommitted,
-    VoteRevealed,
-)
+from protocol.chain import events
 from protocol.errors import Rejected
 from protocol.wire import auth
 from protocol.wire.assignments import assignee_of, unpack_leaves
@@ -31,7 +23,7 @@ RANDOM_TRIES = 4
 # Work
 
 
-def _listing(audit: AuditState, log: Log, event: RoundOpened) -> None:
+def _listing(audit: AuditState, log: events.Log, event: events.RoundOpened) -> None:
     rules = terms_at(audit.book, event.run, log.timestamp).rules_hash
     listed = listed_jobs(event.assignments)
     audit.findings.equal("assignments", "RoundOpened", event.round, "jobs", event.jobs, sum(listed.values()))
@@ -45,21 +37,21 @@ def _listing(audit: AuditState, log: Log, event: RoundOpened) -> None:
         audit.findings.holds("assignments", "round/node", key, "capacity", node.in_flight + jobs <= node.capacity)
 
 
-def _reserve(audit: AuditState, log: Log, event: RoundOpened) -> None:
+def _reserve(audit: AuditState, log: events.Log, event: events.RoundOpened) -> None:
     terms = terms_at(audit.book, event.run, log.timestamp)
     work = event.jobs * terms.max_units * terms.price_per_unit
     needed = work + 2 * terms.committee * terms.juror_fee
     audit.findings.equal("reserves", "RoundOpened", event.round, "reserved", event.reserved, needed)
 
 
-def _eligible(audit: AuditState, log: Log, event: RoundOpened) -> None:
+def _eligible(audit: AuditState, log: events.Log, event: events.RoundOpened) -> None:
     terms = terms_at(audit.book, event.run, log.timestamp)
     eligible = eligible_slots(audit.book, event.slot_count, log.timestamp)
     enough = eligible.bit_count() >= terms.committee + terms.appeal_seats
     audit.findings.holds("draws", "round", event.round, "validators for its committees", enough)
 
 
-def _own_jobs(audit: AuditState, log: Log, event: Submitted) -> None:
+def _own_jobs(audit: AuditState, log: events.Log, event: events.Submitted) -> None:
     round_ = known(audit.book, Round, event.round)
     audit.findings.equal("assignments", "round", event.round, "state at submission", round_.state, "open")
     for leaf in unpack_leaves(event.leaves):
@@ -70,7 +62,7 @@ def _own_jobs(audit: AuditState, log: Log, event: Submitted) -> None:
         audit.findings.holds("assignments", "round/job", key, "submitted once", not round_.submitted >> leaf.job & 1)
 
 
-def _signature(audit: AuditState, log: Log, event: Submitted) -> None:
+def _signature(audit: AuditState, log: events.Log, event: events.Submitted) -> None:
     if "\ufffd" in event.uri:
         return  # the text lost bytes in reading, so only the contract could check this signature, and did
     deployment = audit.terms.deployment
@@ -85,7 +77,7 @@ def _signature(audit: AuditState, log: Log, event: Submitted) -> None:
     audit.findings.equal("signatures", "round/node", (event.round, event.node), "signer", signer, key)
 
 
-def _all_in(audit: AuditState, log: Log, event: RoundClosed) -> None:
+def _all_in(audit: AuditState, log: events.Log, event: events.RoundClosed) -> None:
     round_ = known(audit.book, Round, event.round)
     audit.findings.equal(
         "amounts", "RoundClosed", event.round, "submitted", hex(event.submitted), hex(round_.submitted)
@@ -112,7 +104,7 @@ def _try(seed: bytes, attempt: int, number: int) -> int:
     return int.from_bytes(keccak(encode(["bytes32", "uint8", "uint256"], [seed, attempt, number])), "big")
 
 
-def _committee(audit: AuditState, log: Log, event: CommitteeDrawn) -> None:
+def _committee(audit: AuditState, log: events.Log, event: events.CommitteeDrawn) -> None:
     round_ = known(audit.book, Round, event.round)
     seats = round_.committee
     if round_.eligible.bit_count() < seats:
@@ -127,7 +119,7 @@ def _holder(book: MemoryBook, slot: int) -> int:
     return known(book, Slot, slot).node
 
 
-def _seed(audit: AuditState, log: Log, event: CommitteeDrawn) -> None:
+def _seed(audit: AuditState, log: events.Log, event: events.CommitteeDrawn) -> None:
     round_ = known(audit.book, Round, event.round)
     key = (event.round, event.attempt)
     if event.seed_block == round_.close_block:
@@ -139,14 +131,14 @@ def _seed(audit: AuditState, log: Log, event: CommitteeDrawn) -> None:
 # Votes
 
 
-def _seated(audit: AuditState, log: Log, event: VoteCommitted) -> None:
+def _seated(audit: AuditState, log: events.Log, event: events.VoteCommitted) -> None:
     key = (event.round, event.attempt, event.juror)
     seat = audit.book.find(Seat, *key)
     state = seat.state if seat else "not seated"
     audit.findings.equal("commitments", "round/attempt/juror", key, "state at committing", state, "drawn")
 
 
-def _as_committed(audit: AuditState, log: Log, event: VoteRevealed) -> None:
+def _as_committed(audit: AuditState, log: events.Log, event: events.VoteRevealed) -> None:
     key = (event.round, event.attempt, event.juror)
     seat = known(audit.book, Seat, *key)
     vote = Vote(event.accept, event.fraud, event.reasons, event.evidence_root)
@@ -159,7 +151,7 @@ def _as_committed(audit: AuditState, log: Log, event: VoteRevealed) -> None:
     )
 
 
-def _reasoned(audit: AuditState, log: Log, event: VoteRevealed) -> None:
+def _reasoned(audit: AuditState, log: events.Log, event: events.VoteRevealed) -> None:
     # The contract enforces the number of reasons, not their meaning: an unknown code is allowed.
     submitted = known(audit.book, Round, event.round).submitted
     vote = Vote(event.accept, event.fraud, event.reasons, event.evidence_root)
@@ -177,35 +169,35 @@ CHECKS = (
     AuditCheck(
         "assignments",
         "listed nodes had joined at the run's rules and had capacity; every submitted job was its node's",
-        {RoundOpened: (_listing,), Submitted: (_own_jobs,), RoundClosed: (_all_in,)},
+        {events.RoundOpened: (_listing,), events.Submitted: (_own_jobs,), events.RoundClosed: (_all_in,)},
     ),
     AuditCheck(
         "reserves",
         "a round's reserve covers its jobs at the run's price and both committees' fees",
-        {RoundOpened: (_reserve,)},
+        {events.RoundOpened: (_reserve,)},
     ),
     AuditCheck(
         "signatures",
         "every submission was signed by the key of its node",
-        {Submitted: (_signature,)},
+        {events.Submitted: (_signature,)},
     ),
     AuditCheck(
         "draws",
         "every committee is the one its seed draws from the eligible validators",
-        {RoundOpened: (_eligible,), CommitteeDrawn: (_committee,)},
+        {events.RoundOpened: (_eligible,), events.CommitteeDrawn: (_committee,)},
     ),
     AuditCheck(
         "seeds",
         "every seed is the hash of its seed block",
-        {CommitteeDrawn: (_seed,)},
+        {events.CommitteeDrawn: (_seed,)},
         compares=(_seeds_of_later_blocks,),
     ),
     AuditCheck(
         "commitments",
         "every revealed vote is the one that was committed",
         {
-            VoteCommitted: (_seated,),
-            VoteRevealed: (
+            events.VoteCommitted: (_seated,),
+            events.VoteRevealed: (
                 _as_committed,
                 _reasoned,
             ),

@@ -9,14 +9,7 @@ from ledger.audit.audit_state import AuditCheck, AuditState, next_due
 from ledger.book import known
 from ledger.facts import Round, Run, Seat, Submission
 from ledger.fold.committees import seats_of
-from protocol.chain.events import (
-    CheckpointPublished,
-    CommitteeRedrawn,
-    JobsConsumed,
-    Log,
-    RoundTallied,
-    RoundVoided,
-)
+from protocol.chain import events
 from protocol.wire.assignments import bitmap_of, jobs_in, unpack_leaves
 
 
@@ -39,7 +32,7 @@ def _voters(audit: AuditState, round_: Round) -> tuple[list[Seat], int]:
     return [seat for seat in seats if seat.state == "revealed"], (round_.committee + 1) // 2
 
 
-def _verdict(audit: AuditState, log: Log, event: RoundTallied) -> None:
+def _verdict(audit: AuditState, log: events.Log, event: events.RoundTallied) -> None:
     round_ = known(audit.book, Round, event.round)
     voters, quorum = _voters(audit, round_)
     accepted = majority([seat.accept & round_.submitted for seat in voters], quorum)
@@ -50,7 +43,7 @@ def _verdict(audit: AuditState, log: Log, event: RoundTallied) -> None:
     audit.findings.equal("tallies", "round", event.round, "fraud", hex(event.fraud), hex(fraud))
 
 
-def _canonical(audit: AuditState, log: Log, event: RoundTallied) -> None:
+def _canonical(audit: AuditState, log: events.Log, event: events.RoundTallied) -> None:
     round_ = known(audit.book, Round, event.round)
     for job in jobs_in(round_.submitted):
         submission = audit.book.find(Submission, event.round, job)
@@ -65,7 +58,7 @@ def submitted_jobs(submission: Submission) -> int:
     return bitmap_of(leaf.job for leaf in unpack_leaves(submission.leaves))
 
 
-def _without_quorum(audit: AuditState, log: Log, event: CommitteeRedrawn) -> None:
+def _without_quorum(audit: AuditState, log: events.Log, event: events.CommitteeRedrawn) -> None:
     round_ = known(audit.book, Round, event.round)
     voters, quorum = _voters(audit, round_)
     audit.findings.holds("tallies", "round", event.round, "quorum missing", len(voters) < quorum)
@@ -73,7 +66,7 @@ def _without_quorum(audit: AuditState, log: Log, event: CommitteeRedrawn) -> Non
     audit.findings.equal("tallies", "round", event.round, "attempt", event.attempt, round_.attempt + 1)
 
 
-def _no_verdict(audit: AuditState, log: Log, event: RoundVoided) -> None:
+def _no_verdict(audit: AuditState, log: events.Log, event: events.RoundVoided) -> None:
     """Tries that a void round had no submission, no draw in time, no quorum twice, or was ended by force."""
     round_ = known(audit.book, Round, event.round)
     voters, quorum = _voters(audit, round_)
@@ -87,14 +80,14 @@ def _no_verdict(audit: AuditState, log: Log, event: RoundVoided) -> None:
     audit.findings.holds("tallies", "round", event.round, "void for a reason", ended)
 
 
-def _published(audit: AuditState, log: Log, event: CheckpointPublished) -> None:
+def _published(audit: AuditState, log: events.Log, event: events.CheckpointPublished) -> None:
     present = known(audit.book, Run, event.run).version
     audit.findings.holds("consumption", "run/version", (event.run, event.version), "newer", event.version > present)
     for part in event.consumed:
         audit.due_jobs.setdefault((part.round, event.run), deque()).append(part.jobs)
 
 
-def _consumed(audit: AuditState, log: Log, event: JobsConsumed) -> None:
+def _consumed(audit: AuditState, log: events.Log, event: events.JobsConsumed) -> None:
     round_ = known(audit.book, Round, event.round)
     named = next_due(audit.due_jobs, (event.round, event.run)) or 0
     findings, key = audit.findings, event.round
@@ -115,17 +108,21 @@ CHECKS = (
     AuditCheck(
         "tallies",
         "every verdict is the majority of its revealed votes, bit by bit, with a quorum",
-        {RoundTallied: (_verdict,), CommitteeRedrawn: (_without_quorum,), RoundVoided: (_no_verdict,)},
+        {
+            events.RoundTallied: (_verdict,),
+            events.CommitteeRedrawn: (_without_quorum,),
+            events.RoundVoided: (_no_verdict,),
+        },
     ),
     AuditCheck(
         "beacons",
         "every accepted job was worked under the hash of its round's opening block",
-        {RoundTallied: (_canonical,)},
+        {events.RoundTallied: (_canonical,)},
     ),
     AuditCheck(
         "consumption",
         "every job trained on was accepted, and none twice",
-        {CheckpointPublished: (_published,), JobsConsumed: (_consumed,)},
+        {events.CheckpointPublished: (_published,), events.JobsConsumed: (_consumed,)},
         concludes=(_marked,),
     ),
 )

@@ -8,20 +8,12 @@ from ledger.book import Book, known
 from ledger.facts import Appeal, Checkpoint, Job, Node, Round, Run, Taint
 from ledger.fold.committees import seats_of
 from ledger.fold.rounds import NO_WORD, count_in_flight
-from protocol.chain.events import (
-    AppealDecided,
-    AppealedJobSettled,
-    AppealOpened,
-    DepositLocked,
-    DepositPaidOut,
-    JobsTainted,
-    Log,
-)
+from protocol.chain import events
 from protocol.chain.structs import with_verdict
 from protocol.wire.assignments import bitmap_of, jobs_in
 
 
-def _opened(book: Book, log: Log, event: AppealOpened) -> None:
+def _opened(book: Book, log: events.Log, event: events.AppealOpened) -> None:
     parent = known(book, Round, event.round)
     bit = 1 << event.job
     book.put(replace(parent, appealed=parent.appealed | bit, appeals=parent.appeals + 1))
@@ -50,7 +42,7 @@ def _opened(book: Book, log: Log, event: AppealOpened) -> None:
     )
 
 
-def _trial(book: Book, log: Log, event: AppealOpened, parent: Round) -> Round:
+def _trial(book: Book, log: events.Log, event: events.AppealOpened, parent: Round) -> Round:
     """The round under the appeal's own number: it keeps the parent's run, opening time, fee and windows."""
     return replace(
         parent,
@@ -93,19 +85,19 @@ def _seated_slots(book: Book, round_: Round) -> int:
     return bitmap_of(known(book, Node, seat.juror).slot for seat in seats)
 
 
-def _deposit_locked(book: Book, log: Log, event: DepositLocked) -> None:
+def _deposit_locked(book: Book, log: events.Log, event: events.DepositLocked) -> None:
     run = known(book, Run, event.run)
     book.put(replace(run, deposited=run.deposited + event.amount, reserved=run.reserved + event.amount))
 
 
-def _deposit_paid_out(book: Book, log: Log, event: DepositPaidOut) -> None:
+def _deposit_paid_out(book: Book, log: events.Log, event: events.DepositPaidOut) -> None:
     run, trial = known(book, Run, event.run), known(book, Round, event.round)
     book.put(replace(run, paid_out=run.paid_out + event.amount, reserved=run.reserved - event.amount))
     # Below zero until the decision, a moment later, brings what the parent covered.
     book.put(replace(trial, paid_out=trial.paid_out + event.amount, reserved=trial.reserved - event.amount))
 
 
-def _job_settled(book: Book, log: Log, event: AppealedJobSettled) -> None:
+def _job_settled(book: Book, log: events.Log, event: events.AppealedJobSettled) -> None:
     round_, verdict = known(book, Round, event.round), event.verdict.name.lower()
     accepted, fraud = with_verdict(round_.accepted, round_.fraud, event.job, event.verdict)
     book.put(replace(round_, accepted=accepted, fraud=fraud))
@@ -113,7 +105,7 @@ def _job_settled(book: Book, log: Log, event: AppealedJobSettled) -> None:
     count_in_flight(book, {event.node: 1}, sign=-1)
 
 
-def _tainted(book: Book, log: Log, event: JobsTainted) -> None:
+def _tainted(book: Book, log: events.Log, event: events.JobsTainted) -> None:
     for number in jobs_in(event.jobs):
         job = known(book, Job, event.round, number)
         book.put(
@@ -140,7 +132,7 @@ def _taint_from(book: Book, run_id: int, version: int) -> None:
         checkpoint = known(book, Checkpoint, run_id, checkpoint.previous)
 
 
-def _decided(book: Book, log: Log, event: AppealDecided) -> None:
+def _decided(book: Book, log: events.Log, event: events.AppealDecided) -> None:
     appeal = known(book, Appeal, event.appeal)
     verdict = event.verdict.name.lower()
     state = ("upheld" if verdict == appeal.against else "overturned") if event.decided else "undecided"
@@ -168,11 +160,11 @@ def _decided(book: Book, log: Log, event: AppealDecided) -> None:
 
 
 APPEALS = {
-    AppealOpened: _opened,
-    DepositLocked: _deposit_locked,
-    DepositPaidOut: _deposit_paid_out,
-    JobsTainted: _tainted,
-    AppealedJobSettled: _job_settled,
-    AppealDecided: _decided,
+    events.AppealOpened: _opened,
+    events.DepositLocked: _deposit_locked,
+    events.DepositPaidOut: _deposit_paid_out,
+    events.JobsTainted: _tainted,
+    events.AppealedJobSettled: _job_settled,
+    events.AppealDecided: _decided,
 }
 """Event type to the function that folds it."""

@@ -7,22 +7,12 @@ from dataclasses import replace
 from ledger.book import Book, known
 from ledger.facts import Committee, Job, Round, Seat, Service
 from ledger.fold.rounds import NO_WORD, awaiting_draw
-from protocol.chain import structs
-from protocol.chain.events import (
-    CommitteeDrawn,
-    CommitteeRedrawn,
-    JurorSettled,
-    Log,
-    RevealStarted,
-    RoundTallied,
-    VoteCommitted,
-    VoteRevealed,
-)
+from protocol.chain import events, structs
 from protocol.wire.assignments import jobs_in
 from protocol.wire.votes import Vote
 
 
-def _drawn(book: Book, log: Log, event: CommitteeDrawn) -> None:
+def _drawn(book: Book, log: events.Log, event: events.CommitteeDrawn) -> None:
     round_ = known(book, Round, event.round)
     book.put(replace(round_, state="voting", deadline=event.deadline))
     jurors = b"".join(juror.to_bytes(4, "big") for juror in event.jurors)
@@ -60,16 +50,16 @@ def _words(packed: bytes) -> list[bytes]:
     return [packed[start : start + 4] for start in range(0, len(packed), 4)]
 
 
-def _committed(book: Book, log: Log, event: VoteCommitted) -> None:
+def _committed(book: Book, log: events.Log, event: events.VoteCommitted) -> None:
     seat = known(book, Seat, event.round, event.attempt, event.juror)
     book.put(replace(seat, state="committed", commitment=event.commitment))
 
 
-def _reveal_started(book: Book, log: Log, event: RevealStarted) -> None:
+def _reveal_started(book: Book, log: events.Log, event: events.RevealStarted) -> None:
     book.put(replace(known(book, Round, event.round), deadline=event.deadline))
 
 
-def _revealed(book: Book, log: Log, event: VoteRevealed) -> None:
+def _revealed(book: Book, log: events.Log, event: events.VoteRevealed) -> None:
     seat = known(book, Seat, event.round, event.attempt, event.juror)
     vote = Vote(event.accept, event.fraud, event.reasons, event.evidence_root)
     book.put(
@@ -91,7 +81,7 @@ def _revealed(book: Book, log: Log, event: VoteRevealed) -> None:
         book.put(replace(service, revealed=service.revealed + 1))
 
 
-def _tallied(book: Book, log: Log, event: RoundTallied) -> None:
+def _tallied(book: Book, log: events.Log, event: events.RoundTallied) -> None:
     round_ = known(book, Round, event.round)
     book.put(replace(round_, state="tallied", deadline=event.deadline, accepted=event.accepted, fraud=event.fraud))
     # A job's appeal is settled by its own event.
@@ -105,12 +95,12 @@ def verdict_in(accepted: int, fraud: int, job: int) -> str:
     return structs.verdict_in(accepted, fraud, job).name.lower()
 
 
-def _redrawn(book: Book, log: Log, event: CommitteeRedrawn) -> None:
+def _redrawn(book: Book, log: events.Log, event: events.CommitteeRedrawn) -> None:
     round_ = replace(known(book, Round, event.round), attempt=event.attempt)
     book.put(awaiting_draw(round_, log, event.deadline))
 
 
-def _juror_settled(book: Book, log: Log, event: JurorSettled) -> None:
+def _juror_settled(book: Book, log: events.Log, event: events.JurorSettled) -> None:
     round_ = known(book, Round, event.round)
     seat = known(book, Seat, event.round, round_.attempt, event.juror)
     book.put(replace(seat, bits=event.bits, paid=event.paid))
@@ -119,12 +109,12 @@ def _juror_settled(book: Book, log: Log, event: JurorSettled) -> None:
 
 
 COMMITTEES = {
-    CommitteeDrawn: _drawn,
-    VoteCommitted: _committed,
-    RevealStarted: _reveal_started,
-    VoteRevealed: _revealed,
-    RoundTallied: _tallied,
-    CommitteeRedrawn: _redrawn,
-    JurorSettled: _juror_settled,
+    events.CommitteeDrawn: _drawn,
+    events.VoteCommitted: _committed,
+    events.RevealStarted: _reveal_started,
+    events.VoteRevealed: _revealed,
+    events.RoundTallied: _tallied,
+    events.CommitteeRedrawn: _redrawn,
+    events.JurorSettled: _juror_settled,
 }
 """Event type to the function that folds it."""

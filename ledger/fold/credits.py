@@ -6,45 +6,36 @@ from dataclasses import replace
 
 from ledger.book import Book, known
 from ledger.facts import Credit, CreditEntry, Holding, Node, Round, Run
-from protocol.chain.events import (
-    CreditsBought,
-    CreditsEarned,
-    CreditsGranted,
-    CreditsLocked,
-    CreditsRedeemed,
-    CreditsUnlocked,
-    Log,
-    Transfer,
-)
+from protocol.chain import events
 
 NOBODY = "0x" + "0" * 40
 
 
-def _bought(book: Book, log: Log, event: CreditsBought) -> None:
+def _bought(book: Book, log: events.Log, event: events.CreditsBought) -> None:
     credit = _credit(book, event.owner)
     book.put(replace(credit, bought=credit.bought + event.amount, balance=credit.balance + event.amount))
     book.put(_entry(log, event.owner, "bought", event.amount))
 
 
-def _redeemed(book: Book, log: Log, event: CreditsRedeemed) -> None:
+def _redeemed(book: Book, log: events.Log, event: events.CreditsRedeemed) -> None:
     credit = _credit(book, event.owner)
     book.put(replace(credit, redeemed=credit.redeemed + event.amount, balance=credit.balance - event.amount))
     book.put(_entry(log, event.owner, "redeemed", event.amount))
 
 
-def _locked(book: Book, log: Log, event: CreditsLocked) -> None:
+def _locked(book: Book, log: events.Log, event: events.CreditsLocked) -> None:
     credit = _credit(book, event.owner)
     book.put(replace(credit, locked=credit.locked + event.amount, balance=credit.balance - event.amount))
     book.put(_entry(log, event.owner, "locked", event.amount, run=event.run))
 
 
-def _unlocked(book: Book, log: Log, event: CreditsUnlocked) -> None:
+def _unlocked(book: Book, log: events.Log, event: events.CreditsUnlocked) -> None:
     credit = _credit(book, event.owner)
     book.put(replace(credit, unlocked=credit.unlocked + event.amount, balance=credit.balance + event.amount))
     book.put(_entry(log, event.owner, "unlocked", event.amount, run=event.run))
 
 
-def _earned(book: Book, log: Log, event: CreditsEarned) -> None:
+def _earned(book: Book, log: events.Log, event: events.CreditsEarned) -> None:
     kind = "judged" if known(book, Node, event.node).role == "validator" else "worked"
     credit = _credit(book, event.owner)
     earned = {kind: getattr(credit, kind) + event.amount}
@@ -56,13 +47,13 @@ def _earned(book: Book, log: Log, event: CreditsEarned) -> None:
     book.put(replace(round_, paid=round_.paid + event.amount, reserved=round_.reserved - event.amount))
 
 
-def _granted(book: Book, log: Log, event: CreditsGranted) -> None:
+def _granted(book: Book, log: events.Log, event: events.CreditsGranted) -> None:
     credit = _credit(book, event.owner)
     book.put(replace(credit, granted=credit.granted + event.amount, balance=credit.balance + event.amount))
     book.put(_entry(log, event.owner, "granted", event.amount, round_=event.round))
 
 
-def _transferred(book: Book, log: Log, event: Transfer) -> None:
+def _transferred(book: Book, log: events.Log, event: events.Transfer) -> None:
     # Minting comes from the zero address and burning goes to it; it holds nothing.
     for holder, change in ((event.sender, -event.value), (event.to, event.value)):
         if holder != NOBODY:
@@ -74,17 +65,19 @@ def _credit(book: Book, owner: str) -> Credit:
     return book.find(Credit, owner) or Credit(owner)
 
 
-def _entry(log: Log, owner: str, kind: str, amount: int, run: int = 0, round_: int = 0, node: int = 0) -> CreditEntry:
+def _entry(
+    log: events.Log, owner: str, kind: str, amount: int, run: int = 0, round_: int = 0, node: int = 0
+) -> CreditEntry:
     return CreditEntry(log.block_number, log.log_index, log.tx_hash, owner, kind, run, round_, node, amount)
 
 
 CREDITS = {
-    CreditsBought: _bought,
-    CreditsRedeemed: _redeemed,
-    CreditsLocked: _locked,
-    CreditsUnlocked: _unlocked,
-    CreditsEarned: _earned,
-    CreditsGranted: _granted,
-    Transfer: _transferred,
+    events.CreditsBought: _bought,
+    events.CreditsRedeemed: _redeemed,
+    events.CreditsLocked: _locked,
+    events.CreditsUnlocked: _unlocked,
+    events.CreditsEarned: _earned,
+    events.CreditsGranted: _granted,
+    events.Transfer: _transferred,
 }
 """Event type to the function that folds it."""

@@ -7,22 +7,13 @@ from dataclasses import replace
 from ledger.book import Book, known
 from ledger.facts import Node, Service, Slash, Slot
 from ledger.fold.treasury import treasury_of
-from protocol.chain.events import (
-    BondToppedUp,
-    BondWithdrawn,
-    KeyRevoked,
-    KeyRotated,
-    Log,
-    NodeRegistered,
-    NodeRetired,
-    NodeSlashed,
-)
+from protocol.chain import events
 from protocol.chain.structs import Cause, Role
 
 NO_KEY = "0x" + "0" * 40
 
 
-def _registered(book: Book, log: Log, event: NodeRegistered) -> None:
+def _registered(book: Book, log: events.Log, event: events.NodeRegistered) -> None:
     book.put(
         Node(
             node=event.node,
@@ -48,16 +39,16 @@ def _registered(book: Book, log: Log, event: NodeRegistered) -> None:
         book.put(Service(event.node, event.owner))
 
 
-def _topped_up(book: Book, log: Log, event: BondToppedUp) -> None:
+def _topped_up(book: Book, log: events.Log, event: events.BondToppedUp) -> None:
     node = known(book, Node, event.node)
     book.put(replace(node, topped_up=node.topped_up + event.amount, bond=node.bond + event.amount))
 
 
-def _retired(book: Book, log: Log, event: NodeRetired) -> None:
+def _retired(book: Book, log: events.Log, event: events.NodeRetired) -> None:
     book.put(replace(known(book, Node, event.node), retired_at=event.retired_at))
 
 
-def _withdrawn(book: Book, log: Log, event: BondWithdrawn) -> None:
+def _withdrawn(book: Book, log: events.Log, event: events.BondWithdrawn) -> None:
     node = known(book, Node, event.node)
     returned = node.returned + event.amount
     book.put(replace(node, withdrawn=True, returned=returned, bond=node.bond - event.amount, key=NO_KEY))
@@ -65,7 +56,7 @@ def _withdrawn(book: Book, log: Log, event: BondWithdrawn) -> None:
         book.put(Slot(node.slot, 0))
 
 
-def _slashed(book: Book, log: Log, event: NodeSlashed) -> None:
+def _slashed(book: Book, log: events.Log, event: events.NodeSlashed) -> None:
     node, treasury = known(book, Node, event.node), treasury_of(book)
     slashed, balance = treasury.slashed + event.amount, treasury.balance + event.amount
     book.put(replace(treasury, slashed=slashed, balance=balance))
@@ -87,27 +78,27 @@ def _slashed(book: Book, log: Log, event: NodeSlashed) -> None:
         _count_slash(book, event)
 
 
-def _count_slash(book: Book, event: NodeSlashed) -> None:
+def _count_slash(book: Book, event: events.NodeSlashed) -> None:
     service = known(book, Service, event.node)
     absent = service.absent + (event.cause is Cause.ABSENCE)
     book.put(replace(service, absent=absent, overturned=service.overturned + (event.cause is Cause.OVERTURNED)))
 
 
-def _key_rotated(book: Book, log: Log, event: KeyRotated) -> None:
+def _key_rotated(book: Book, log: events.Log, event: events.KeyRotated) -> None:
     book.put(replace(known(book, Node, event.node), key=event.key, revoked=False))
 
 
-def _key_revoked(book: Book, log: Log, event: KeyRevoked) -> None:
+def _key_revoked(book: Book, log: events.Log, event: events.KeyRevoked) -> None:
     book.put(replace(known(book, Node, event.node), key=NO_KEY, revoked=True))
 
 
 NODES = {
-    NodeRegistered: _registered,
-    BondToppedUp: _topped_up,
-    NodeRetired: _retired,
-    BondWithdrawn: _withdrawn,
-    NodeSlashed: _slashed,
-    KeyRotated: _key_rotated,
-    KeyRevoked: _key_revoked,
+    events.NodeRegistered: _registered,
+    events.BondToppedUp: _topped_up,
+    events.NodeRetired: _retired,
+    events.BondWithdrawn: _withdrawn,
+    events.NodeSlashed: _slashed,
+    events.KeyRotated: _key_rotated,
+    events.KeyRevoked: _key_revoked,
 }
 """Event type to the function that folds it."""

@@ -9,17 +9,7 @@ from dataclasses import replace
 from ledger.book import Book, known
 from ledger.facts import Job, Node, Round, Slot, Submission
 from ledger.fold.runs import terms_at
-from protocol.chain.events import (
-    JobsConsumed,
-    JobsFreed,
-    Log,
-    RoundClosed,
-    RoundOpened,
-    RoundSettled,
-    RoundVoided,
-    SubmissionSettled,
-    Submitted,
-)
+from protocol.chain import events
 from protocol.wire.assignments import bitmap_of, jobs_in, unpack_assignments, unpack_leaves
 
 NO_WORD = bytes(32)
@@ -40,7 +30,7 @@ FROZEN = (
 # Work
 
 
-def _opened(book: Book, log: Log, event: RoundOpened) -> None:
+def _opened(book: Book, log: events.Log, event: events.RoundOpened) -> None:
     terms = terms_at(book, event.run, log.timestamp)
     book.put(
         Round(
@@ -114,7 +104,7 @@ def count_in_flight(book: Book, changes: Mapping[int, int], sign: int = 1) -> No
         book.put(replace(node, in_flight=node.in_flight + sign * jobs))
 
 
-def _submitted(book: Book, log: Log, event: Submitted) -> None:
+def _submitted(book: Book, log: events.Log, event: events.Submitted) -> None:
     round_ = known(book, Round, event.round)
     leaves = unpack_leaves(event.leaves)
     jobs = bitmap_of(leaf.job for leaf in leaves)
@@ -157,12 +147,12 @@ def _submitted(book: Book, log: Log, event: Submitted) -> None:
         )
 
 
-def _closed(book: Book, log: Log, event: RoundClosed) -> None:
+def _closed(book: Book, log: events.Log, event: events.RoundClosed) -> None:
     round_ = known(book, Round, event.round)
     book.put(awaiting_draw(round_, log, event.deadline))
 
 
-def awaiting_draw(round_: Round, log: Log, deadline: int) -> Round:
+def awaiting_draw(round_: Round, log: events.Log, deadline: int) -> Round:
     """Returns the round with a committee to be drawn from this block on."""
     return replace(round_, state="closed", deadline=deadline, close_block=log.block_number, close_hash=log.block_hash)
 
@@ -170,12 +160,12 @@ def awaiting_draw(round_: Round, log: Log, deadline: int) -> Round:
 # Settling
 
 
-def _consumed(book: Book, log: Log, event: JobsConsumed) -> None:
+def _consumed(book: Book, log: events.Log, event: events.JobsConsumed) -> None:
     round_ = known(book, Round, event.round)
     book.put(replace(round_, consumed=round_.consumed | event.jobs))
 
 
-def _submission_settled(book: Book, log: Log, event: SubmissionSettled) -> None:
+def _submission_settled(book: Book, log: events.Log, event: events.SubmissionSettled) -> None:
     jobs = jobs_in(event.accepted | event.fraud | event.void_jobs)
     # Appealed jobs are left out, so that its first job may not be among these.
     first = known(book, Job, event.round, jobs[0]).first_job
@@ -199,7 +189,7 @@ def _submission_settled(book: Book, log: Log, event: SubmissionSettled) -> None:
         book.put(replace(job, credited=min(job.units, round_.max_units) * round_.price_per_unit))
 
 
-def _settled(book: Book, log: Log, event: RoundSettled) -> None:
+def _settled(book: Book, log: events.Log, event: events.RoundSettled) -> None:
     round_ = _ended(known(book, Round, event.round), "settled", event.released)
     if not round_.parent:
         count_in_flight(book, listed_jobs(round_.assignments, besides=round_.submitted), sign=-1)
@@ -208,7 +198,7 @@ def _settled(book: Book, log: Log, event: RoundSettled) -> None:
     book.put(round_)
 
 
-def _voided(book: Book, log: Log, event: RoundVoided) -> None:
+def _voided(book: Book, log: events.Log, event: events.RoundVoided) -> None:
     round_ = known(book, Round, event.round)
     book.put(_ended(round_, "void", event.released))
     for job in jobs_in(round_.submitted) if not round_.parent else ():
@@ -219,18 +209,18 @@ def _ended(round_: Round, state: str, released: int) -> Round:
     return replace(round_, state=state, released=round_.released + released, reserved=round_.reserved - released)
 
 
-def _freed(book: Book, log: Log, event: JobsFreed) -> None:
+def _freed(book: Book, log: events.Log, event: events.JobsFreed) -> None:
     count_in_flight(book, listed_jobs(known(book, Round, event.round).assignments), sign=-1)
 
 
 ROUNDS = {
-    RoundOpened: _opened,
-    Submitted: _submitted,
-    RoundClosed: _closed,
-    JobsConsumed: _consumed,
-    SubmissionSettled: _submission_settled,
-    RoundSettled: _settled,
-    RoundVoided: _voided,
-    JobsFreed: _freed,
+    events.RoundOpened: _opened,
+    events.Submitted: _submitted,
+    events.RoundClosed: _closed,
+    events.JobsConsumed: _consumed,
+    events.SubmissionSettled: _submission_settled,
+    events.RoundSettled: _settled,
+    events.RoundVoided: _voided,
+    events.JobsFreed: _freed,
 }
 """Event type to the function that folds it."""

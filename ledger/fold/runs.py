@@ -6,25 +6,13 @@ from dataclasses import asdict, replace
 
 from ledger.book import Book, known
 from ledger.facts import Checkpoint, Consumption, Job, Membership, Run, RunTerms
-from protocol.chain.events import (
-    CheckpointPublished,
-    EscrowReleased,
-    EscrowReserved,
-    Log,
-    NodeJoined,
-    NodeLeft,
-    RunClosed,
-    RunFunded,
-    RunOpened,
-    RunRefunded,
-    TermsAnnounced,
-)
+from protocol.chain import events
 from protocol.wire.assignments import jobs_in
 
 NOT_JOINED = bytes(32)
 
 
-def _opened(book: Book, log: Log, event: RunOpened) -> None:
+def _opened(book: Book, log: events.Log, event: events.RunOpened) -> None:
     book.put(
         Run(
             run=event.run,
@@ -47,7 +35,7 @@ def _opened(book: Book, log: Log, event: RunOpened) -> None:
     book.put(_checkpoint(log, event, version=0, previous=0, jobs=0, tainted=0))
 
 
-def _announced(book: Book, log: Log, event: TermsAnnounced) -> None:
+def _announced(book: Book, log: events.Log, event: events.TermsAnnounced) -> None:
     run = known(book, Run, event.run)
     last = known(book, RunTerms, event.run, run.announcements)
     if last.effective_at > log.timestamp:
@@ -56,7 +44,9 @@ def _announced(book: Book, log: Log, event: TermsAnnounced) -> None:
     book.put(_terms(log, event, run.announcements + 1, event.effective_at))
 
 
-def _terms(log: Log, event: RunOpened | TermsAnnounced, number: int, effective_at: int) -> RunTerms:
+def _terms(
+    log: events.Log, event: events.RunOpened | events.TermsAnnounced, number: int, effective_at: int
+) -> RunTerms:
     return RunTerms(event.run, number, log.timestamp, effective_at, False, **asdict(event.terms))
 
 
@@ -69,39 +59,39 @@ def terms_at(book: Book, run_id: int, timestamp: int) -> RunTerms:
     return known(book, RunTerms, run_id, 0)
 
 
-def _funded(book: Book, log: Log, event: RunFunded) -> None:
+def _funded(book: Book, log: events.Log, event: events.RunFunded) -> None:
     run = known(book, Run, event.run)
     book.put(replace(run, funded=run.funded + event.amount, escrow=run.escrow + event.amount))
 
 
-def _refunded(book: Book, log: Log, event: RunRefunded) -> None:
+def _refunded(book: Book, log: events.Log, event: events.RunRefunded) -> None:
     run = known(book, Run, event.run)
     book.put(replace(run, refunded=run.refunded + event.amount, escrow=run.escrow - event.amount))
 
 
-def _closed(book: Book, log: Log, event: RunClosed) -> None:
+def _closed(book: Book, log: events.Log, event: events.RunClosed) -> None:
     book.put(replace(known(book, Run, event.run), closed=True))
 
 
-def _reserved(book: Book, log: Log, event: EscrowReserved) -> None:
+def _reserved(book: Book, log: events.Log, event: events.EscrowReserved) -> None:
     run = known(book, Run, event.run)
     book.put(replace(run, escrow=run.escrow - event.amount, reserved=run.reserved + event.amount))
 
 
-def _released(book: Book, log: Log, event: EscrowReleased) -> None:
+def _released(book: Book, log: events.Log, event: events.EscrowReleased) -> None:
     run = known(book, Run, event.run)
     book.put(replace(run, escrow=run.escrow + event.amount, reserved=run.reserved - event.amount))
 
 
-def _joined(book: Book, log: Log, event: NodeJoined) -> None:
+def _joined(book: Book, log: events.Log, event: events.NodeJoined) -> None:
     book.put(Membership(event.run, event.node, event.rules_hash))
 
 
-def _left(book: Book, log: Log, event: NodeLeft) -> None:
+def _left(book: Book, log: events.Log, event: events.NodeLeft) -> None:
     book.put(Membership(event.run, event.node, NOT_JOINED))
 
 
-def _published(book: Book, log: Log, event: CheckpointPublished) -> None:
+def _published(book: Book, log: events.Log, event: events.CheckpointPublished) -> None:
     run = known(book, Run, event.run)
     before = known(book, Checkpoint, event.run, run.version)
     jobs = sum(part.jobs.bit_count() for part in event.consumed)
@@ -116,7 +106,12 @@ def _published(book: Book, log: Log, event: CheckpointPublished) -> None:
 
 
 def _checkpoint(
-    log: Log, event: RunOpened | CheckpointPublished, version: int, previous: int, jobs: int, tainted: int
+    log: events.Log,
+    event: events.RunOpened | events.CheckpointPublished,
+    version: int,
+    previous: int,
+    jobs: int,
+    tainted: int,
 ) -> Checkpoint:
     return Checkpoint(
         run=event.run,
@@ -132,15 +127,15 @@ def _checkpoint(
 
 
 RUNS = {
-    RunOpened: _opened,
-    TermsAnnounced: _announced,
-    RunFunded: _funded,
-    RunRefunded: _refunded,
-    RunClosed: _closed,
-    EscrowReserved: _reserved,
-    EscrowReleased: _released,
-    NodeJoined: _joined,
-    NodeLeft: _left,
-    CheckpointPublished: _published,
+    events.RunOpened: _opened,
+    events.TermsAnnounced: _announced,
+    events.RunFunded: _funded,
+    events.RunRefunded: _refunded,
+    events.RunClosed: _closed,
+    events.EscrowReserved: _reserved,
+    events.EscrowReleased: _released,
+    events.NodeJoined: _joined,
+    events.NodeLeft: _left,
+    events.CheckpointPublished: _published,
 }
 """Event type to the function that folds it."""

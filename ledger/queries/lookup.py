@@ -11,29 +11,8 @@ from typing import Any
 
 from sqlalchemy import Connection, select, tuple_
 
+from ledger import facts
 from ledger.book import Kind
-from ledger.facts import (
-    THE_ONE,
-    Admin,
-    Appeal,
-    Checkpoint,
-    Committee,
-    Consumption,
-    Credit,
-    CreditEntry,
-    Job,
-    Membership,
-    Node,
-    Round,
-    Run,
-    RunTerms,
-    Seat,
-    Slash,
-    Submission,
-    Sweep,
-    Taint,
-    Treasury,
-)
 from ledger.store.database import read_position
 from ledger.store.index import EVENT
 from ledger.store.rows import fact_of, find_fact
@@ -66,53 +45,53 @@ class EventRecord:
 class RoundStory:
     """All that happened in one round, each part in the order of the chain."""
 
-    round: Round
-    submissions: tuple[Submission, ...]
-    jobs: tuple[Job, ...]
-    committees: tuple[Committee, ...]
-    seats: tuple[Seat, ...]
-    payments: tuple[CreditEntry, ...]
-    slashes: tuple[Slash, ...]
-    consumptions: tuple[Consumption, ...]
-    appeals: tuple[Appeal, ...]
-    taints: tuple[Taint, ...]
+    round: facts.Round
+    submissions: tuple[facts.Submission, ...]
+    jobs: tuple[facts.Job, ...]
+    committees: tuple[facts.Committee, ...]
+    seats: tuple[facts.Seat, ...]
+    payments: tuple[facts.CreditEntry, ...]
+    slashes: tuple[facts.Slash, ...]
+    consumptions: tuple[facts.Consumption, ...]
+    appeals: tuple[facts.Appeal, ...]
+    taints: tuple[facts.Taint, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RunStory:
     """A run, the terms it had and announced, the nodes that joined it and its checkpoints."""
 
-    run: Run
-    terms: tuple[RunTerms, ...]
-    members: tuple[Membership, ...]
-    checkpoints: tuple[Checkpoint, ...]
+    run: facts.Run
+    terms: tuple[facts.RunTerms, ...]
+    members: tuple[facts.Membership, ...]
+    checkpoints: tuple[facts.Checkpoint, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CreditStory:
     """An owner's credits, nodes and slashes."""
 
-    credit: Credit
-    nodes: tuple[Node, ...]
-    slashes: tuple[Slash, ...]
+    credit: facts.Credit
+    nodes: tuple[facts.Node, ...]
+    slashes: tuple[facts.Slash, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointStory:
     """A checkpoint, the jobs it was trained on, and those overturned since on which it stands."""
 
-    checkpoint: Checkpoint
-    consumptions: tuple[Consumption, ...]
-    taints: tuple[Taint, ...]
+    checkpoint: facts.Checkpoint
+    consumptions: tuple[facts.Consumption, ...]
+    taints: tuple[facts.Taint, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TreasuryStory:
     """The pot of slashed bonds, where it goes, and what went there."""
 
-    admin: Admin
-    treasury: Treasury
-    sweeps: tuple[Sweep, ...]
+    admin: facts.Admin
+    treasury: facts.Treasury
+    sweeps: tuple[facts.Sweep, ...]
 
 
 def at(connection: Connection) -> At:
@@ -157,58 +136,61 @@ def events(
 
 def round_story(connection: Connection, round_: int) -> RoundStory | None:
     """Returns the story of one round, or None where there is none of this id."""
-    fact = find_fact(connection, Round, round_)
+    fact = find_fact(connection, facts.Round, round_)
     if fact is None:
         return None
     return RoundStory(
         round=fact,
-        submissions=every(connection, Submission, round=round_),
-        jobs=every(connection, Job, round=round_),
-        committees=every(connection, Committee, round=round_),
-        seats=every(connection, Seat, round=round_),
-        payments=every(connection, CreditEntry, round=round_),
-        slashes=every(connection, Slash, round=round_),
-        consumptions=every(connection, Consumption, round=round_),
-        appeals=every(connection, Appeal, round=round_),
-        taints=every(connection, Taint, round=round_),
+        submissions=every(connection, facts.Submission, round=round_),
+        jobs=every(connection, facts.Job, round=round_),
+        committees=every(connection, facts.Committee, round=round_),
+        seats=every(connection, facts.Seat, round=round_),
+        payments=every(connection, facts.CreditEntry, round=round_),
+        slashes=every(connection, facts.Slash, round=round_),
+        consumptions=every(connection, facts.Consumption, round=round_),
+        appeals=every(connection, facts.Appeal, round=round_),
+        taints=every(connection, facts.Taint, round=round_),
     )
 
 
 def run_story(connection: Connection, run: int) -> RunStory | None:
     """Returns one run with its members and checkpoints, or None."""
-    fact = find_fact(connection, Run, run)
+    fact = find_fact(connection, facts.Run, run)
     if fact is None:
         return None
     return RunStory(
         run=fact,
-        terms=every(connection, RunTerms, run=run),
-        members=every(connection, Membership, run=run),
-        checkpoints=every(connection, Checkpoint, run=run),
+        terms=every(connection, facts.RunTerms, run=run),
+        members=every(connection, facts.Membership, run=run),
+        checkpoints=every(connection, facts.Checkpoint, run=run),
     )
 
 
 def credit_story(connection: Connection, owner: str) -> CreditStory | None:
     """Returns what one owner holds and has at stake, or None where the chain never spoke of it."""
-    nodes = every(connection, Node, owner=owner)
-    credit = find_fact(connection, Credit, owner)
+    nodes = every(connection, facts.Node, owner=owner)
+    credit = find_fact(connection, facts.Credit, owner)
     if credit is None and not nodes:
         return None
-    return CreditStory(credit or Credit(owner), nodes, every(connection, Slash, owner=owner))
+    return CreditStory(credit or facts.Credit(owner), nodes, every(connection, facts.Slash, owner=owner))
 
 
 def checkpoint_story(connection: Connection, run: int, version: int) -> CheckpointStory | None:
     """Returns one checkpoint and what it consumed, or None."""
-    fact = find_fact(connection, Checkpoint, run, version)
+    fact = find_fact(connection, facts.Checkpoint, run, version)
     if fact is None:
         return None
-    taints = tuple(taint for taint in every(connection, Taint, run=run) if taint.version <= version)
-    return CheckpointStory(fact, every(connection, Consumption, run=run, version=version), taints)
+    taints = tuple(taint for taint in every(connection, facts.Taint, run=run) if taint.version <= version)
+    return CheckpointStory(fact, every(connection, facts.Consumption, run=run, version=version), taints)
 
 
 def treasury_story(connection: Connection) -> TreasuryStory:
     """Returns what was slashed and what became of it."""
-    admin, treasury = find_fact(connection, Admin, THE_ONE), find_fact(connection, Treasury, THE_ONE)
-    return TreasuryStory(admin or Admin(), treasury or Treasury(), every(connection, Sweep))
+    admin, treasury = (
+        find_fact(connection, facts.Admin, facts.THE_ONE),
+        find_fact(connection, facts.Treasury, facts.THE_ONE),
+    )
+    return TreasuryStory(admin or facts.Admin(), treasury or facts.Treasury(), every(connection, facts.Sweep))
 
 
 def place_of(item: Any) -> tuple[Any, ...]:

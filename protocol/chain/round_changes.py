@@ -13,26 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypedDict
 
-from protocol.chain.events import (
-    AppealDecided,
-    AppealedJobSettled,
-    AppealOpened,
-    CommitteeDrawn,
-    CommitteeRedrawn,
-    Event,
-    JobsConsumed,
-    JobsFreed,
-    Log,
-    RevealStarted,
-    RoundClosed,
-    RoundOpened,
-    RoundSettled,
-    RoundTallied,
-    RoundVoided,
-    Submitted,
-    VoteCommitted,
-    VoteRevealed,
-)
+from protocol.chain import events
 from protocol.chain.structs import State, with_verdict
 from protocol.wire.assignments import LEAF_BYTES, Leaf, bitmap_of, unpack_leaves
 from protocol.wire.votes import Vote
@@ -55,9 +36,9 @@ class SubmittedLeaf:
 class Dispute:
     """The appeal against one job's verdict, with the events that have ended it so far."""
 
-    opened: AppealOpened | None = None
-    decided: AppealDecided | None = None
-    settled: AppealedJobSettled | None = None
+    opened: events.AppealOpened | None = None
+    decided: events.AppealDecided | None = None
+    settled: events.AppealedJobSettled | None = None
 
 
 class Beginning(TypedDict):
@@ -106,9 +87,9 @@ class SeatChanges(TypedDict, total=False):
 class DisputeChanges(TypedDict, total=False):
     """New values of a dispute's fields."""
 
-    opened: AppealOpened
-    decided: AppealDecided
-    settled: AppealedJobSettled
+    opened: events.AppealOpened
+    decided: events.AppealDecided
+    settled: events.AppealedJobSettled
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +120,7 @@ class RoundFields(Protocol):
     appeals: int
 
 
-def opening(log: Log, event: RoundOpened) -> Beginning:
+def opening(log: events.Log, event: events.RoundOpened) -> Beginning:
     """Returns the fields of a round just opened."""
     return Beginning(
         run=event.run,
@@ -158,7 +139,7 @@ def opening(log: Log, event: RoundOpened) -> Beginning:
     )
 
 
-def appeal_round(parent: RoundFields, event: AppealOpened) -> Beginning:
+def appeal_round(parent: RoundFields, event: events.AppealOpened) -> Beginning:
     """Returns the fields of the round that tries an appeal: it lists no jobs, and the disputed one is submitted."""
     return Beginning(
         run=parent.run,
@@ -177,19 +158,19 @@ def appeal_round(parent: RoundFields, event: AppealOpened) -> Beginning:
     )
 
 
-def changed_round(event: Event) -> int | None:
+def changed_round(event: events.Event) -> int | None:
     """Returns the number of the round that ``advance`` changes by this event, or None."""
     number: int | None = getattr(event, "round", None) if type(event) in _RULES else None
     return number
 
 
-def advance(round_: RoundFields, log: Log) -> Changes:
+def advance(round_: RoundFields, log: events.Log) -> Changes:
     """Returns what ``log`` changes in the round that it names; nothing for events that leave rounds alone."""
     rule = _RULES.get(type(log.event))
     return UNCHANGED if rule is None else rule(round_, log, log.event)
 
 
-def _submitted(round_: RoundFields, log: Log, event: Submitted) -> Changes:
+def _submitted(round_: RoundFields, log: events.Log, event: events.Submitted) -> Changes:
     leaves = {
         leaf.job: SubmittedLeaf(leaf, event.node, event.beacon, event.uri) for leaf in submitted_leaves(event.leaves)
     }
@@ -202,7 +183,7 @@ def submitted_leaves(packed: bytes) -> Iterator[Leaf]:
         yield from unpack_leaves(packed[start : start + LEAF_BYTES])
 
 
-def _closed(round_: RoundFields, log: Log, event: RoundClosed) -> Changes:
+def _closed(round_: RoundFields, log: events.Log, event: events.RoundClosed) -> Changes:
     return Changes(
         {
             "state": State.CLOSED,
@@ -213,31 +194,31 @@ def _closed(round_: RoundFields, log: Log, event: RoundClosed) -> Changes:
     )
 
 
-def _drawn(round_: RoundFields, log: Log, event: CommitteeDrawn) -> Changes:
+def _drawn(round_: RoundFields, log: events.Log, event: events.CommitteeDrawn) -> Changes:
     return Changes(
         {"state": State.VOTING, "attempt": event.attempt, "deadline": event.deadline, "revealing": False},
         seats={(event.attempt, juror): {} for juror in event.jurors},
     )
 
 
-def _committed(round_: RoundFields, log: Log, event: VoteCommitted) -> Changes:
+def _committed(round_: RoundFields, log: events.Log, event: events.VoteCommitted) -> Changes:
     return Changes(seats={(event.attempt, event.juror): {"committed": True}})
 
 
-def _revealing(round_: RoundFields, log: Log, event: RevealStarted) -> Changes:
+def _revealing(round_: RoundFields, log: events.Log, event: events.RevealStarted) -> Changes:
     return Changes({"revealing": True, "deadline": event.deadline})
 
 
-def _revealed(round_: RoundFields, log: Log, event: VoteRevealed) -> Changes:
+def _revealed(round_: RoundFields, log: events.Log, event: events.VoteRevealed) -> Changes:
     vote = Vote(event.accept, event.fraud, event.reasons, event.evidence_root)
     return Changes(seats={(event.attempt, event.juror): {"revealed": True, "vote": vote}})
 
 
-def _redrawn(round_: RoundFields, log: Log, event: CommitteeRedrawn) -> Changes:
+def _redrawn(round_: RoundFields, log: events.Log, event: events.CommitteeRedrawn) -> Changes:
     return Changes({"state": State.CLOSED, "attempt": event.attempt, "deadline": event.deadline, "revealing": False})
 
 
-def _tallied(round_: RoundFields, log: Log, event: RoundTallied) -> Changes:
+def _tallied(round_: RoundFields, log: events.Log, event: events.RoundTallied) -> Changes:
     return Changes(
         {
             "state": State.TALLIED,
@@ -249,55 +230,55 @@ def _tallied(round_: RoundFields, log: Log, event: RoundTallied) -> Changes:
     )
 
 
-def _consumed(round_: RoundFields, log: Log, event: JobsConsumed) -> Changes:
+def _consumed(round_: RoundFields, log: events.Log, event: events.JobsConsumed) -> Changes:
     return Changes({"consumed": round_.consumed | event.jobs})
 
 
-def _appealed(round_: RoundFields, log: Log, event: AppealOpened) -> Changes:
+def _appealed(round_: RoundFields, log: events.Log, event: events.AppealOpened) -> Changes:
     return Changes(
         {"appealed": round_.appealed | 1 << event.job, "appeals": round_.appeals + 1},
         disputes={event.job: {"opened": event}},
     )
 
 
-def _decided(round_: RoundFields, log: Log, event: AppealDecided) -> Changes:
+def _decided(round_: RoundFields, log: events.Log, event: events.AppealDecided) -> Changes:
     return Changes({"appeals": round_.appeals - 1}, disputes={event.job: {"decided": event}})
 
 
-def _job_settled(round_: RoundFields, log: Log, event: AppealedJobSettled) -> Changes:
+def _job_settled(round_: RoundFields, log: events.Log, event: events.AppealedJobSettled) -> Changes:
     accepted, fraud = with_verdict(round_.accepted, round_.fraud, event.job, event.verdict)
     return Changes({"accepted": accepted, "fraud": fraud}, disputes={event.job: {"settled": event}})
 
 
-def _settled(round_: RoundFields, log: Log, event: RoundSettled) -> Changes:
+def _settled(round_: RoundFields, log: events.Log, event: events.RoundSettled) -> Changes:
     return Changes({"state": State.SETTLED})
 
 
-def _voided(round_: RoundFields, log: Log, event: RoundVoided) -> Changes:
+def _voided(round_: RoundFields, log: events.Log, event: events.RoundVoided) -> Changes:
     return Changes({"state": State.VOID, "holding": not round_.parent})
 
 
-def _freed(round_: RoundFields, log: Log, event: JobsFreed) -> Changes:
+def _freed(round_: RoundFields, log: events.Log, event: events.JobsFreed) -> Changes:
     return Changes({"holding": False})
 
 
 UNCHANGED = Changes()
 """The changes of an event that leaves rounds alone."""
 
-_RULES: dict[type[Event], Callable[[RoundFields, Log, Any], Changes]] = {
-    Submitted: _submitted,
-    RoundClosed: _closed,
-    CommitteeDrawn: _drawn,
-    VoteCommitted: _committed,
-    RevealStarted: _revealing,
-    VoteRevealed: _revealed,
-    CommitteeRedrawn: _redrawn,
-    RoundTallied: _tallied,
-    JobsConsumed: _consumed,
-    AppealOpened: _appealed,
-    AppealDecided: _decided,
-    AppealedJobSettled: _job_settled,
-    RoundSettled: _settled,
-    RoundVoided: _voided,
-    JobsFreed: _freed,
+_RULES: dict[type[events.Event], Callable[[RoundFields, events.Log, Any], Changes]] = {
+    events.Submitted: _submitted,
+    events.RoundClosed: _closed,
+    events.CommitteeDrawn: _drawn,
+    events.VoteCommitted: _committed,
+    events.RevealStarted: _revealing,
+    events.VoteRevealed: _revealed,
+    events.CommitteeRedrawn: _redrawn,
+    events.RoundTallied: _tallied,
+    events.JobsConsumed: _consumed,
+    events.AppealOpened: _appealed,
+    events.AppealDecided: _decided,
+    events.AppealedJobSettled: _job_settled,
+    events.RoundSettled: _settled,
+    events.RoundVoided: _voided,
+    events.JobsFreed: _freed,
 }

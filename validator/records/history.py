@@ -12,16 +12,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from protocol.wire.evidence import Finding
+from validator.records import record
 from validator.records.bundles import Bundles
-from validator.records.record import (
-    Bundle,
-    EvidenceState,
-    RecordPoint,
-    Records,
-    SettledRound,
-    finding_on,
-    state_after,
-)
 
 AHEAD = 64
 """Most rounds that one step folds, and whose bundles are fetched at once."""
@@ -32,8 +24,8 @@ class _Past:
     """The settled rounds of one run under one set of rules: the folded ones, and the others in chain order."""
 
     seen: int = 0
-    records: Records = field(default_factory=Records)
-    waiting: list[SettledRound] = field(default_factory=list)
+    records: record.Records = field(default_factory=record.Records)
+    waiting: list[record.SettledRound] = field(default_factory=list)
 
 
 class History:
@@ -41,10 +33,10 @@ class History:
 
     def __init__(self, bundles: Bundles) -> None:
         self._bundles = bundles
-        self._settled: Sequence[SettledRound] = ()
+        self._settled: Sequence[record.SettledRound] = ()
         self._pasts: dict[tuple[int, bytes], _Past] = {}
 
-    def follow(self, settled: Sequence[SettledRound], judging: Iterable[RecordPoint] = ()) -> None:
+    def follow(self, settled: Sequence[record.SettledRound], judging: Iterable[record.RecordPoint] = ()) -> None:
         """Takes in the rounds settled so far; another list object means that the chain was reorganised.
 
         Bundles are fetched for the runs of ``judging`` and of points asked for before, and for no others.
@@ -57,7 +49,7 @@ class History:
             self._take_note(past, key)
             self._take_in(past)
 
-    def complete(self, point: RecordPoint) -> bool:
+    def complete(self, point: record.RecordPoint) -> bool:
         """Returns whether every bundle that counts at ``point`` is there or no longer waited for; starts fetching."""
         waiting = self._past(point).waiting
         return not any(
@@ -67,29 +59,29 @@ class History:
             for named in settled.bundles
         ) and not any(settled.settled_in < point.opened_in for settled in waiting[AHEAD:])
 
-    def whole(self, point: RecordPoint) -> bool:
+    def whole(self, point: record.RecordPoint) -> bool:
         """Returns whether no bundle that counts at ``point`` is missing or given up."""
         return not any(settled.settled_in < point.opened_in for settled in self._past(point).waiting)
 
-    def state(self, point: RecordPoint, node: int) -> EvidenceState:
+    def state(self, point: record.RecordPoint, node: int) -> record.EvidenceState:
         """Returns the evidence state of ``node`` at ``point``, from the bundles that are there."""
         past = self._past(point)
         state = past.records.before(node, point.opened_in)
         for settled in past.waiting:
             if settled.settled_in < point.opened_in and node in settled.nodes.values():
-                state = state_after(state, node, settled, self._there(settled))
+                state = record.state_after(state, node, settled, self._there(settled))
         return state
 
-    def findings(self, point: RecordPoint, nodes: Collection[int], bound: float) -> dict[int, Finding]:
+    def findings(self, point: record.RecordPoint, nodes: Collection[int], bound: float) -> dict[int, Finding]:
         """Returns a finding for each of ``nodes`` whose evidence reaches ``bound`` at ``point``."""
-        found = {node: finding_on(self.state(point, node), bound) for node in nodes}
+        found = {node: record.finding_on(self.state(point, node), bound) for node in nodes}
         return {node: finding for node, finding in found.items() if finding is not None}
 
     def close(self) -> None:
         """Ends the fetches."""
         self._bundles.close()
 
-    def _past(self, point: RecordPoint) -> _Past:
+    def _past(self, point: record.RecordPoint) -> _Past:
         key = (point.run, point.rules_hash)
         if key not in self._pasts:
             self._pasts[key] = _Past()
@@ -112,6 +104,6 @@ class History:
                 taken += 1
         del past.waiting[:taken]
 
-    def _there(self, settled: SettledRound) -> dict[int, Bundle]:
+    def _there(self, settled: record.SettledRound) -> dict[int, record.Bundle]:
         looked = {named.juror: self._bundles.look(settled, named) for named in settled.bundles}
         return {juror: bundle for juror, bundle in looked.items() if bundle is not None}

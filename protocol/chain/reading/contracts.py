@@ -10,21 +10,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from eth_abi.exceptions import DecodingError
 
-from protocol.chain import abi
+from protocol.chain import abi, structs
 from protocol.chain.reverts import reverted
 from protocol.chain.rpc import Rpc, RpcFault, RpcRequest
-from protocol.chain.structs import (
-    Appeal,
-    MarketTerms,
-    Node,
-    RegistryTerms,
-    Role,
-    Round,
-    RoundsTerms,
-    Run,
-    RunTerms,
-    Seat,
-)
 from protocol.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -95,11 +83,11 @@ class Reader:
         """Nodes ever registered; ids run from 1 to this."""
         return cast(int, self.view("Registry", "nodeCount"))
 
-    def node(self, node: int) -> Node:
+    def node(self, node: int) -> structs.Node:
         """One node."""
-        return cast(Node, self.view("Registry", "nodeOf", node))
+        return cast(structs.Node, self.view("Registry", "nodeOf", node))
 
-    def nodes(self, nodes: Sequence[int]) -> list[Node]:
+    def nodes(self, nodes: Sequence[int]) -> list[structs.Node]:
         """Many nodes in one round trip."""
         return self.views("Registry", "nodeOf", [(node,) for node in nodes])
 
@@ -107,7 +95,7 @@ class Reader:
         """The node bound to this key; 0 if there is none."""
         return cast(int, self.view("Registry", "nodeByKey", key))
 
-    def required_bond(self, role: Role, capacity: int) -> int:
+    def required_bond(self, role: structs.Role, capacity: int) -> int:
         """Token wei a node must hold to be listable."""
         return cast(int, self.view("Registry", "requiredBond", role, capacity))
 
@@ -123,9 +111,9 @@ class Reader:
         """Highest validator slot ever taken, plus one."""
         return cast(int, self.view("Registry", "slotCount"))
 
-    def registry_terms(self) -> RegistryTerms:
+    def registry_terms(self) -> structs.RegistryTerms:
         """Bonds and delays."""
-        return cast(RegistryTerms, self.view("Registry", "terms"))
+        return cast(structs.RegistryTerms, self.view("Registry", "terms"))
 
     def treasury(self) -> str:
         """Receiver of slashed bonds."""
@@ -149,21 +137,21 @@ class Reader:
         """Runs ever opened; ids run from 1 to this."""
         return cast(int, self.view("Market", "runCount"))
 
-    def run(self, run: int) -> Run:
+    def run(self, run: int) -> structs.Run:
         """One run."""
-        return cast(Run, self.view("Market", "runOf", run))
+        return cast(structs.Run, self.view("Market", "runOf", run))
 
-    def runs(self, runs: Sequence[int]) -> list[Run]:
+    def runs(self, runs: Sequence[int]) -> list[structs.Run]:
         """Many runs in one round trip."""
         return self.views("Market", "runOf", [(run,) for run in runs])
 
-    def announced(self, run: int) -> tuple[RunTerms, int]:
+    def announced(self, run: int) -> tuple[structs.RunTerms, int]:
         """The terms announced last, and the unix second from which they are in effect; 0 if none were announced."""
-        return cast(tuple[RunTerms, int], self.view("Market", "announcedOf", run))
+        return cast(tuple[structs.RunTerms, int], self.view("Market", "announcedOf", run))
 
-    def market_terms(self) -> MarketTerms:
+    def market_terms(self) -> structs.MarketTerms:
         """Notice period, and the longest duration of a round."""
-        return cast(MarketTerms, self.view("Market", "terms"))
+        return cast(structs.MarketTerms, self.view("Market", "terms"))
 
     def joined_at(self, run: int, node: int) -> bytes:
         """The rules hash at which the node joined; 32 zero bytes if it has not."""
@@ -179,29 +167,29 @@ class Reader:
         """Rounds ever opened; ids run from 1 to this."""
         return cast(int, self.view("Rounds", "roundCount"))
 
-    def round(self, round: int) -> Round:
+    def round(self, round: int) -> structs.Round:
         """One round."""
-        return cast(Round, self.view("Rounds", "roundOf", round))
+        return cast(structs.Round, self.view("Rounds", "roundOf", round))
 
-    def rounds(self, rounds: Sequence[int]) -> list[Round]:
+    def rounds(self, rounds: Sequence[int]) -> list[structs.Round]:
         """Many rounds in one round trip."""
         return self.views("Rounds", "roundOf", [(round,) for round in rounds])
 
-    def seats(self, round: int) -> tuple[Seat, ...]:
+    def seats(self, round: int) -> tuple[structs.Seat, ...]:
         """The seats of a round's committee, in the order drawn."""
-        return cast(tuple[Seat, ...], self.view("Rounds", "seatsOf", round))
+        return cast(tuple[structs.Seat, ...], self.view("Rounds", "seatsOf", round))
 
     def appeal_of(self, round: int, job: int) -> int:
         """The number of a job's appeal; 0 if it was not appealed."""
         return cast(int, self.view("Rounds", "appealOf", round, job))
 
-    def appeal(self, appealed: int) -> Appeal:
+    def appeal(self, appealed: int) -> structs.Appeal:
         """The appeal of this number."""
-        return cast(Appeal, self.view("Rounds", "appealAt", appealed))
+        return cast(structs.Appeal, self.view("Rounds", "appealAt", appealed))
 
-    def rounds_terms(self) -> RoundsTerms:
+    def rounds_terms(self) -> structs.RoundsTerms:
         """Penalties and the cost of an appeal."""
-        return cast(RoundsTerms, self.view("Rounds", "terms"))
+        return cast(structs.RoundsTerms, self.view("Rounds", "terms"))
 
     # Credits
 

@@ -5,14 +5,7 @@ The command line and the local network share them. A plan is carried out or simu
 
 from __future__ import annotations
 
-from protocol.chain.events import (
-    BondWithdrawn,
-    KeyRotated,
-    NodeRegistered,
-    RunOpened,
-    RunRefunded,
-    TermsAnnounced,
-)
+from protocol.chain import events
 from protocol.chain.structs import Role, Run, RunTerms
 from protocol.chain.writing import calls
 from protocol.chain.writing.calls import Call
@@ -36,7 +29,7 @@ def drip(sender: Sender, amount: int) -> Plan[Receipt]:
 # Nodes
 
 
-def register_node(sender: Sender, key: Signer, role: Role, capacity: int) -> Plan[NodeRegistered]:
+def register_node(sender: Sender, key: Signer, role: Role, capacity: int) -> Plan[events.NodeRegistered]:
     """Registers a node: approves the bond, then sends the consent of both keys.
 
     Args:
@@ -60,10 +53,10 @@ def register_node(sender: Sender, key: Signer, role: Role, capacity: int) -> Pla
         )
     deadline, consent = _consent(sender, key, role, capacity)
     register = calls.register(sender.chain.deployment, role, key.address, capacity, deadline, consent)
-    return Plan(sender, (*_approval(sender, "Registry", need), register), event_of(NodeRegistered))
+    return Plan(sender, (*_approval(sender, "Registry", need), register), event_of(events.NodeRegistered))
 
 
-def rotate_key(sender: Sender, node: int, key: Signer) -> Plan[KeyRotated]:
+def rotate_key(sender: Sender, node: int, key: Signer) -> Plan[events.KeyRotated]:
     """Replaces a node's session key, with the consent of the new one. The old key is never valid again.
 
     Raises:
@@ -76,7 +69,7 @@ def rotate_key(sender: Sender, node: int, key: Signer) -> Plan[KeyRotated]:
         raise Rejected(f"{key.address} is the key of node {node} already")
     deadline, consent = _consent(sender, key, known.role, known.capacity)
     rotate = calls.rotate_key(sender.chain.deployment, node, key.address, deadline, consent)
-    return Plan(sender, (rotate,), event_of(KeyRotated))
+    return Plan(sender, (rotate,), event_of(events.KeyRotated))
 
 
 def deposit(sender: Sender, node: int, amount: int) -> Plan[Receipt]:
@@ -90,9 +83,9 @@ def deposit(sender: Sender, node: int, amount: int) -> Plan[Receipt]:
     return plan_of(sender, *_approval(sender, "Registry", amount), top_up)
 
 
-def withdraw(sender: Sender, node: int) -> Plan[BondWithdrawn]:
+def withdraw(sender: Sender, node: int) -> Plan[events.BondWithdrawn]:
     """Withdraws the rest of a retired node's bond to its owner."""
-    return Plan(sender, (calls.withdraw(sender.chain.deployment, node),), event_of(BondWithdrawn))
+    return Plan(sender, (calls.withdraw(sender.chain.deployment, node),), event_of(events.BondWithdrawn))
 
 
 # Credits
@@ -122,9 +115,11 @@ def redeem_credits(sender: Sender, amount: int) -> Plan[Receipt]:
 # Runs
 
 
-def open_run(sender: Sender, terms: RunTerms, manifest_root: bytes, uri: str) -> Plan[RunOpened]:
+def open_run(sender: Sender, terms: RunTerms, manifest_root: bytes, uri: str) -> Plan[events.RunOpened]:
     """Opens a run whose version 0 is the model of this manifest; ``uri`` is where its rules are served."""
-    return Plan(sender, (calls.open_run(sender.chain.deployment, terms, manifest_root, uri),), event_of(RunOpened))
+    return Plan(
+        sender, (calls.open_run(sender.chain.deployment, terms, manifest_root, uri),), event_of(events.RunOpened)
+    )
 
 
 def fund_run(sender: Sender, run: int, amount: int) -> Plan[Receipt]:
@@ -139,7 +134,7 @@ def fund_run(sender: Sender, run: int, amount: int) -> Plan[Receipt]:
     return plan_of(sender, *bought, calls.fund_run(sender.chain.deployment, run, amount))
 
 
-def announce_terms(sender: Sender, run: int, terms: RunTerms) -> Plan[TermsAnnounced]:
+def announce_terms(sender: Sender, run: int, terms: RunTerms) -> Plan[events.TermsAnnounced]:
     """Announces new terms of a run, in effect after notice.
 
     Raises:
@@ -147,10 +142,10 @@ def announce_terms(sender: Sender, run: int, terms: RunTerms) -> Plan[TermsAnnou
     """
     if _own_run(sender, run, "change its terms").terms.rules_hash == terms.rules_hash:
         raise Rejected(f"run {run} has these rules already; new terms need rules that the run never had")
-    return Plan(sender, (calls.announce(sender.chain.deployment, run, terms),), event_of(TermsAnnounced))
+    return Plan(sender, (calls.announce(sender.chain.deployment, run, terms),), event_of(events.TermsAnnounced))
 
 
-def refund_run(sender: Sender, run: int, amount: int | None) -> Plan[RunRefunded]:
+def refund_run(sender: Sender, run: int, amount: int | None) -> Plan[events.RunRefunded]:
     """Takes unreserved escrow of a closed run back into the requester's credits; None takes all of it.
 
     Raises:
@@ -162,7 +157,7 @@ def refund_run(sender: Sender, run: int, amount: int | None) -> Plan[RunRefunded
     wanted = present.escrow if amount is None else amount
     if not 0 < wanted <= present.escrow:
         raise Rejected(f"the escrow of run {run} holds {present.escrow} credits that are not reserved, not {wanted}")
-    return Plan(sender, (calls.refund_run(sender.chain.deployment, run, wanted),), event_of(RunRefunded))
+    return Plan(sender, (calls.refund_run(sender.chain.deployment, run, wanted),), event_of(events.RunRefunded))
 
 
 def join_run(sender: Sender, run: int, node: int, rules_hash: bytes | None = None) -> Plan[Receipt]:

@@ -8,18 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
-from protocol.node.commands.connection import (
-    DEFAULT_RPC,
-    Addresses,
-    AsJson,
-    DryRun,
-    FeeCap,
-    KeystoreName,
-    PasswordFile,
-    RpcUrl,
-    connected,
-    sending,
-)
+from protocol.node.commands import connection
 from protocol.node.console import guard, show
 
 if TYPE_CHECKING:
@@ -38,11 +27,15 @@ def _option(name: str, annotation: Any, default: Any = Parameter.empty) -> Param
     return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-READING = (_option("addresses", Addresses), _option("rpc", RpcUrl, DEFAULT_RPC), _option("as_json", AsJson, False))
+READING = (
+    _option("addresses", connection.Addresses),
+    _option("rpc", connection.RpcUrl, connection.DEFAULT_RPC),
+    _option("as_json", connection.AsJson, False),
+)
 SENDING = (
-    _option("password_file", PasswordFile, None),
-    _option("fee_cap_gwei", FeeCap, None),
-    _option("dry_run", DryRun, False),
+    _option("password_file", connection.PasswordFile, None),
+    _option("fee_cap_gwei", connection.FeeCap, None),
+    _option("dry_run", connection.DryRun, False),
 )
 
 
@@ -51,14 +44,16 @@ def view(function: Callable[..., Sequence[Row] | Row]) -> Callable[..., None]:
     own = _own_options(function)
 
     def command(**given: Any) -> None:
-        with connected(given["rpc"], given["addresses"]) as chain:
+        with connection.connected(given["rpc"], given["addresses"]) as chain:
             rows = function(chain, **{name: given[name] for name in own})
         show(rows, given["as_json"])
 
     return _command(command, function, (*own.values(), *READING))
 
 
-def transaction(verb: str, key: Any = KeystoreName) -> Callable[[Callable[..., Planned]], Callable[..., None]]:
+def transaction(
+    verb: str, key: Any = connection.KeystoreName
+) -> Callable[[Callable[..., Planned]], Callable[..., None]]:
     """Turns a function of a ``Sender`` and options of its own, which plans, into a command that carries the plan out.
 
     With ``--dry-run`` the command simulates the same plan. A function that names a shared option is given its value.
@@ -73,7 +68,7 @@ def transaction(verb: str, key: Any = KeystoreName) -> Callable[[Callable[..., P
 
         def command(**given: Any) -> None:
             place = given["rpc"], given["addresses"], given["keystore"], given["password_file"], given["fee_cap_gwei"]
-            with sending(*place) as sender:
+            with connection.sending(*place) as sender:
                 plan, row = function(sender, **{name: given[name] for name in own})
                 # A new intent each time: typing a command again means it again.
                 shown = _preview(plan) if given["dry_run"] else row(plan.carry_out(f"{verb}/{secrets.token_hex(8)}"))
