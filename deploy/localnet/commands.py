@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,6 +17,12 @@ from protocol.errors import Misconfigured
 from protocol.node.console import EXIT_REFUSED, guard, show
 from protocol.wire.rules import DEFAULT_ENGINE
 from worker.engines.registry import ENGINES
+
+if TYPE_CHECKING:
+    from deploy.localnet.faulty_committee import DisputeOutcome
+    from deploy.localnet.network import Localnet, NetworkOptions
+    from deploy.localnet.outcome import Outcome
+    from deploy.localnet.services import Server
 
 localnet = typer.Typer(help="The whole market on this machine.", no_args_is_help=True)
 
@@ -70,63 +78,21 @@ def run(
     ] = False,
 ) -> None:
     """Run the market to the last step, check the outcome and write a report; the last line is JSON."""
-    from deploy.adversaries import adversary as known
-    from deploy.localnet.live import LiveView
-    from deploy.localnet.network import Localnet, NetworkOptions, fresh
-    from deploy.localnet.processes import Supervisor
-
-    known(adversary)
-    if faulty:
-        _run_faulty_committee(seed, root, FAULTY_COMMITTEE if run_file == BUILTIN else run_file, model)
-        return
-    fresh(root)
-    options = NetworkOptions(
-        seed,
-        steps,
-        root,
-        run_file,
-        adversary,
-        model.absolute() if model else None,
-        target_accuracy=target_accuracy,
-        evaluate_every=evaluate_every,
-        engine=engine,
-    )
-    _end_on_signals()
-    with Supervisor(root) as supervisor, LiveView(steps or 0) as view:
-        network = Localnet(options, supervisor, view)
-        view.last_version = network.steps
-        network.start(endless=False)
-        outcome, broken = network.run_to_end()
-    for sentence in broken:
-        print(f"broken: {sentence}")
-    print(f"report: {root / 'report' / 'report.md'}, picture: {root / 'report' / 'reward.png'}")
-    print(outcome.to_json(), flush=True)
-    if broken:
-        raise SystemExit(EXIT_REFUSED)
-
-
-def _run_faulty_committee(seed: int, root: Path, run_file: Path, model: Path | None) -> None:
-    """Runs until a worker condemned by the faulty validator is restored; the last line is JSON."""
     from deploy.localnet.faulty_committee import run_until_restored
-    from deploy.localnet.live import LiveView
-    from deploy.localnet.network import Localnet, NetworkOptions, fresh
-    from deploy.localnet.processes import Supervisor
 
-    fresh(root)
-    options = NetworkOptions(
-        seed, None, root, run_file, model=model.absolute() if model else None, evaluate_every=0, faulty_committee=True
-    )
-    _end_on_signals()
-    with Supervisor(root) as supervisor, LiveView(0) as view:
-        network = Localnet(options, supervisor, view)
-        view.last_version = network.steps
-        network.start(endless=True)
-        outcome, broken = run_until_restored(network)
-    for sentence in broken:
-        print(f"broken: {sentence}")
-    print(outcome.to_json(), flush=True)
-    if broken:
-        raise SystemExit(EXIT_REFUSED)
+    if faulty:
+        run_file = FAULTY_COMMITTEE if run_file == BUILTIN else run_file
+        options = _options(root, run_file, model, seed=seed, evaluate_every=0, faulty_committee=True)
+        with _started(options, endless=True) as network:
+            found = run_until_restored(network)
+        _conclude(*found)
+        return
+    figures = {"steps": steps, "target_accuracy": target_accuracy, "evaluate_every": evaluate_every}
+    options = _options(root, run_file, model, adversary, seed=seed, engine=engine, **figures)
+    with _started(options, endless=False) as network:
+        outcome, broken = network.run_to_end()
+    print(f"report: {root / 'report' / 'report.md'}, picture: {root / 'report' / 'reward.png'}")
+    _conclude(outcome, broken)
 
 
 @localnet.command()
@@ -143,31 +109,12 @@ def up(
     ledger_port: Port = None,
 ) -> None:
     """Start the market, print its URLs, and run until Ctrl-C or `assize localnet down`."""
-    from deploy.adversaries import adversary as known
-    from deploy.localnet.live import LiveView
-    from deploy.localnet.network import LOOK_SECONDS, Localnet, NetworkOptions, fresh
-    from deploy.localnet.processes import Supervisor
+    from deploy.localnet.network import LOOK_SECONDS
 
-    known(adversary)
-    fresh(root)
-    options = NetworkOptions(
-        seed,
-        None,
-        root,
-        run_file,
-        adversary,
-        model.absolute() if model else None,
-        chain_port,
-        coordinator_port,
-        ledger_port,
-        engine=engine,
-    )
-    _end_on_signals()
-    with Supervisor(root) as supervisor, LiveView(0) as view:
-        network = Localnet(options, supervisor, view)
-        view.last_version = network.steps
-        network.start(endless=True)
-        view.say(where(root))
+    ports: dict[Server, int | None] = {"chain": chain_port, "coordinator": coordinator_port, "ledger": ledger_port}
+    options = _options(root, run_file, model, adversary, seed=seed, engine=engine, ports=ports)
+    with _started(options, endless=True) as network:
+        network.view.say(where(root))
         while True:
             network.watch()
             time.sleep(LOOK_SECONDS)
@@ -178,7 +125,6 @@ def up(
 def status(root: Root = DEFAULT_ROOT, json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False) -> None:
     """Show the running services with their URLs and process ids."""
     services = _running(root)["services"]
-    assert isinstance(services, dict)
     rows = [
         {"service": name, "pid": service["pid"] or "ended", "url": service["url"] or ""}
         for name, service in services.items()
@@ -193,7 +139,6 @@ def start(
 ) -> None:
     """Restart a service, ending it first if it still runs."""
     services = _running(root)["services"]
-    assert isinstance(services, dict)
     if name not in services:
         raise Misconfigured(f"unknown service {name!r}: expected one of {', '.join(services)}")
     request = root / "requests" / f"start-{name}"
@@ -212,7 +157,7 @@ def down(root: Root = DEFAULT_ROOT) -> None:
     """End the local network and all of its processes."""
     from deploy.localnet.processes import read_state
 
-    supervisor = int(str(_running(root)["supervisor"]))
+    supervisor = int(_running(root)["supervisor"])
     os.kill(supervisor, signal.SIGTERM)
     deadline = time.monotonic() + END_SECONDS
     while read_state(root) is not None and time.monotonic() < deadline:
@@ -220,29 +165,60 @@ def down(root: Root = DEFAULT_ROOT) -> None:
     print("ended" if read_state(root) is None else f"process {supervisor} is still ending")
 
 
+def _options(
+    root: Path, run_file: Path, model: Path | None, adversary: str = "edited-answer", **more: Any
+) -> NetworkOptions:
+    from deploy.adversaries import adversary as known
+    from deploy.localnet.network import NetworkOptions
+
+    known(adversary)
+    path = model.absolute() if model else None
+    return NetworkOptions(root=root, run_file=run_file, model=path, adversary=adversary, **more)
+
+
+@contextmanager
+def _started(options: NetworkOptions, endless: bool) -> Iterator[Localnet]:
+    """Starts a network in an emptied state folder, and ends it on leaving, also by SIGTERM and SIGINT."""
+    from deploy.localnet.live import LiveView
+    from deploy.localnet.network import Localnet, fresh
+    from deploy.localnet.processes import Supervisor
+
+    fresh(options.root)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
+    with Supervisor(options.root) as supervisor, LiveView(0) as view:
+        network = Localnet(options, supervisor, view)
+        view.last_version = network.steps
+        network.start(endless)
+        yield network
+
+
+def _leave(number: int, frame: object) -> None:
+    """Unwinds the stack, so that the supervisor ends every child process."""
+    raise SystemExit(128 + number)
+
+
+def _conclude(outcome: Outcome | DisputeOutcome, broken: list[str]) -> None:
+    """Prints the rules that a run broke and its figures, JSON last; exits with a failure if any broke."""
+    for sentence in broken:
+        print(f"broken: {sentence}")
+    print(outcome.to_json(), flush=True)
+    if broken:
+        raise SystemExit(EXIT_REFUSED)
+
+
 def where(root: Path) -> str:
     """Returns the URLs of a running network, and a command to try next."""
     services = _running(root)["services"]
-    assert isinstance(services, dict)
     urls = ", ".join(f"{name} {service['url']}" for name, service in services.items() if service["url"])
     chain = services["chain"]["url"]
     return f"up: {urls}\naudit it: assize ledger audit --rpc {chain} --addresses {root / 'addresses.json'}"
 
 
-def _running(root: Path) -> dict[str, object]:
+def _running(root: Path) -> dict[str, Any]:
     from deploy.localnet.processes import read_state
 
     state = read_state(root)
     if state is None:
         raise Misconfigured(f"no local network is running in {root}: start one with: assize localnet up")
     return state
-
-
-def _end_on_signals() -> None:
-    """Makes SIGTERM and SIGINT unwind the supervisor, so that every child process is ended."""
-
-    def leave(number: int, frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    signal.signal(signal.SIGTERM, leave)
-    signal.signal(signal.SIGINT, leave)

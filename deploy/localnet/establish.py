@@ -85,11 +85,11 @@ def establish(
     keys.make_keys(
         [DEPLOYER, REQUESTER, COORDINATOR, TRAINER, TREASURY, *(n for p in parties for n in (p.owner, p.key))]
     )
-    give_gas(layout.rpc_url, [wallet.address for wallet in keys.wallets.values()])
+    give_gas(layout.url("chain"), [wallet.address for wallet in keys.wallets.values()])
     say("deploying the contracts")
     treasury = keys.wallet(TREASURY).address
-    deploy(layout.rpc_url, keys.wallet(DEPLOYER), TERMS, treasury).save(layout.addresses)
-    chain = Chain.connect(layout.rpc_url, layout.addresses)
+    deploy(layout.url("chain"), keys.wallet(DEPLOYER), TERMS, treasury).save(layout.addresses)
+    chain = Chain.connect(layout.url("chain"), layout.addresses)
     say("registering nodes and bonding their stake")
     nodes = {party.name: register(keys, chain, party) for party in parties}
     say("opening and funding the run")
@@ -132,6 +132,6 @@ def open_run(keys: KeyRing, chain: Chain, layout: NetworkLayout, run_file: RunFi
     root = manifest.from_directory(layout.model, 0).root
     with keys.sender(chain, REQUESTER) as sender:
         actions.drip(sender, RUN_ESCROW).carry_out("drip")
-        run = actions.open_run(sender, terms, root, layout.coordinator_url).carry_out("open").run
+        run = actions.open_run(sender, terms, root, layout.url("coordinator")).carry_out("open").run
         actions.fund_run(sender, run, RUN_ESCROW).carry_out("fund")
     return run

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
-from typing import Any
 
-from deploy.localnet.disputes import Disputes
 from deploy.localnet.network import LOOK_SECONDS, Localnet
-from deploy.localnet.provider import Provider
-from protocol.chain.structs import Cause, Verdict
+from deploy.localnet.outcome import in_strings
+from deploy.localnet.scoreboard import Scoreboard
+from ledger import facts
+from protocol.chain.structs import Cause
+from protocol.chain.writing.appealing import open_appeal
+from protocol.chain.writing.sender import Sender
 from protocol.errors import Unavailable
 from protocol.node.wallet import Keystores, read_password
 
@@ -38,19 +41,16 @@ class DisputeOutcome:
 
     def to_json(self) -> str:
         """Returns one line of JSON."""
-        fields: dict[str, Any] = asdict(self)
-        return json.dumps({name: str(value) if name.endswith("_wei") else value for name, value in fields.items()})
+        return json.dumps(in_strings(asdict(self)))
 
 
 def broken_rules(outcome: DisputeOutcome) -> list[str]:
     """Returns a sentence for each expectation that the run did not meet. PURE."""
+    refused = outcome.appeals - outcome.overturned
     rules = [
         (outcome.audit == "ok", f"the audit says {outcome.audit}"),
         (outcome.appeals > 0, "no honest worker was condemned and appealed"),
-        (
-            outcome.overturned == outcome.appeals,
-            f"{outcome.appeals - outcome.overturned} of {outcome.appeals} appeals were not upheld",
-        ),
+        (refused == 0, f"{refused} of {outcome.appeals} appeals were not upheld"),
         (outcome.paid_wei > 0, "the restored worker was not credited"),
         (outcome.honest_slashed_wei == 0, f"honest nodes were slashed {outcome.honest_slashed_wei} wei"),
         (outcome.faulty_slashed_wei > 0, "the faulty validator was not slashed"),
@@ -61,69 +61,72 @@ def broken_rules(outcome: DisputeOutcome) -> list[str]:
 
 def run_until_restored(network: Localnet) -> tuple[DisputeOutcome, list[str]]:
     """Runs a started network until every appeal is decided and its round has ended; then audits."""
-    disputes = Disputes(network.chain)
-    providers = _providers(network)
-    try:
-        _watch(network, disputes, providers)
-    finally:
-        for provider in providers:
-            provider.close()
+    with ExitStack() as stack:
+        senders = {node: stack.enter_context(closing(sender)) for node, sender in _appellants(network).items()}
+        _watch(network, senders)
     network.view.say("auditing the ledger against the chain")
-    outcome = outcome_of(network, disputes, network.audit())
+    outcome = outcome_of(network, network.audit())
     return outcome, broken_rules(outcome)
 
 
-def outcome_of(network: Localnet, disputes: Disputes, verdict: str) -> DisputeOutcome:
+def outcome_of(network: Localnet, verdict: str) -> DisputeOutcome:
     """Returns the figures of the run."""
-    nodes = network.established.nodes
-    faulty = {nodes[party.name] for party in network.parties if party.adversary}
-    honest = set(nodes.values()) - faulty
+    board = network.scoreboard
+    appeals, treasury = list(board.book.all(facts.Appeal)), board.book.find(facts.Treasury, facts.THE_ONE)
+    honest = [party for party in network.parties if not party.adversary]
+    faulty = [party for party in network.parties if party.adversary]
     return DisputeOutcome(
-        appeals=len(disputes.appeals),
-        overturned=sum(each.verdict is Verdict.ACCEPTED for each in disputes.decisions),
-        rounds=disputes.submitted,
-        honest_slashed_wei=sum(disputes.slashed(honest, cause) for cause in (Cause.FRAUD, Cause.OVERTURNED)),
-        faulty_slashed_wei=disputes.slashed(faulty, Cause.OVERTURNED),
-        paid_wei=sum(each.paid for each in disputes.settled),
-        awarded_wei=disputes.awarded,
+        appeals=len(appeals),
+        overturned=sum(each.verdict == "accepted" for each in appeals),
+        rounds=len({job.round for job in board.book.all(facts.Job)}),
+        honest_slashed_wei=sum(board.slashed(party, Cause.FRAUD, Cause.OVERTURNED) for party in honest),
+        faulty_slashed_wei=sum(board.slashed(party, Cause.OVERTURNED) for party in faulty),
+        paid_wei=sum(job.credited for job in board.book.all(facts.Job) if job.appeal),
+        awarded_wei=treasury.awarded if treasury else 0,
         audit=verdict,
         wall_seconds=round(time.monotonic() - network.started, 1),
         seed=network.options.seed,
     )
 
 
-def _providers(network: Localnet) -> list[Provider]:
-    layout = network.layout
-    password = read_password(layout.password_file)
-    keystores = Keystores(layout.keystores)
-    return [
-        Provider(
+def restored(board: Scoreboard) -> bool:
+    """Returns whether there were appeals, each is decided, and each round appealed against has ended."""
+    disputed = [round_ for round_ in board.book.all(facts.Round) if round_.appealed]
+    return bool(disputed) and all(round_.state == "settled" and not round_.appeals for round_ in disputed)
+
+
+def _appellants(network: Localnet) -> dict[int, Sender]:
+    """Returns the senders of the workers' owners by node; appeals need the wallet that the worker's host lacks."""
+    layout, password = network.layout, read_password(network.layout.password_file)
+    (layout.root / "state" / "provider").mkdir(parents=True, exist_ok=True)
+    return {
+        network.established.nodes[party.name]: Sender(
             network.chain,
-            keystores.open(party.owner, password),
-            network.established.nodes[party.name],
+            Keystores(layout.keystores).open(party.owner, password),
             layout.root / "state" / "provider" / f"{party.name}.db",
         )
         for party in network.parties
         if party.role == "worker"
-    ]
+    }
 
 
-def _watch(network: Localnet, disputes: Disputes, providers: list[Provider]) -> None:
-    deadline = time.monotonic() + LONGEST_SECONDS
+def _watch(network: Localnet, senders: dict[int, Sender]) -> None:
+    """Appeals every fraud verdict on a worker's jobs until all appeals are decided."""
+    board, deadline = network.scoreboard, time.monotonic() + LONGEST_SECONDS
     told: set[int] = set()
-    while not disputes.decided:
+    while not restored(board):
         if time.monotonic() > deadline:
             raise Unavailable(f"no verdict was overturned within {LONGEST_SECONDS:.0f} s: see the logs")
-        disputes.refresh()
-        for provider in providers:
-            for opened in provider.appeal(disputes):
+        network.watch()
+        for job in list(board.book.all(facts.Job)):
+            if job.verdict == "fraud" and not job.appeal and job.node in senders:
+                opened = open_appeal(senders[job.node], job.round, job.job).carry_out(f"appeal/{job.round}/{job.job}")
                 network.view.say(
-                    f"round {opened.round} finds job {opened.job} of node {opened.node} fraudulent; "
+                    f"round {job.round} finds job {job.job} of node {job.node} fraudulent; "
                     f"its provider appeals, number {opened.appeal}"
                 )
-        for decision in [each for each in disputes.decisions if each.appeal not in told]:
-            network.view.say(f"appeal {decision.appeal}: job {decision.job} is {decision.verdict.name.lower()}")
-            told.add(decision.appeal)
-        network.watch()
+        for appeal in [each for each in board.book.all(facts.Appeal) if each.verdict and each.appeal not in told]:
+            network.view.say(f"appeal {appeal.appeal}: job {appeal.job} is {appeal.verdict}")
+            told.add(appeal.appeal)
         network.insist_on_services()
         time.sleep(LOOK_SECONDS)

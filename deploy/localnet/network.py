@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import get_args
 
 from deploy.adversaries import ADVERSARIES
 from deploy.localnet import services
@@ -16,7 +18,7 @@ from deploy.localnet.outcome import Metrics, Outcome, failures, write_report
 from deploy.localnet.parties import Party, faulty_committee, parties
 from deploy.localnet.processes import ProcessSpec, Supervisor, free_port, read_state, wait_until_listening
 from deploy.localnet.scoreboard import Scoreboard
-from deploy.localnet.services import ROOT, NetworkLayout, Ports
+from deploy.localnet.services import ROOT, NetworkLayout, Server
 from deploy.runs.run_file import BUILTIN, RunFile, read_run_file
 from ledger.audit import audit
 from ledger.store.database import Database
@@ -45,9 +47,7 @@ class NetworkOptions:
     run_file: Path = BUILTIN
     adversary: str = "edited-answer"
     model: Path | None = None
-    chain_port: int | None = None
-    coordinator_port: int | None = None
-    ledger_port: int | None = None
+    ports: Mapping[Server, int | None] = field(default_factory=dict)
     evaluate_every: int = 10
     target_accuracy: float | None = None
     faulty_committee: bool = False
@@ -62,14 +62,7 @@ class Localnet:
         self.started = time.monotonic()
         self.run_file: RunFile = read_run_file(options.run_file)
         self.steps = options.steps or self.run_file.recipe.steps
-        ports = Ports(
-            chain=free_port(options.chain_port),
-            redis=free_port(),
-            coordinator=free_port(options.coordinator_port),
-            origin=free_port(),
-            relay=free_port(),
-            ledger=free_port(options.ledger_port),
-        )
+        ports = {server: free_port(options.ports.get(server)) for server in get_args(Server)}
         self.layout = NetworkLayout(options.root, ports, options.run_file, options.root / "rules.json")
         jobs = self.run_file.terms.jobs_per_round
         self.parties: tuple[Party, ...] = (
@@ -89,15 +82,15 @@ class Localnet:
 
     def start(self, endless: bool) -> None:
         """Starts everything; an ``endless`` run has no last version."""
-        self.supervisor.start(services.anvil(self.layout.ports, self.layout.root))
-        self.supervisor.start(services.redis(self.layout.ports, self.layout.root))
+        self.supervisor.start(services.anvil(self.layout))
+        self.supervisor.start(services.redis(self.layout))
         self._bring_model()
-        for name, port in (("chain", self.layout.ports.chain), ("redis", self.layout.ports.redis)):
-            wait_until_listening(self.supervisor.services[name], port, self.supervisor)
+        self._wait_until_listening("chain")
+        self._wait_until_listening("redis")
         self.established: Established = establish(self.layout, self.run_file, self.parties, self.view.say)
-        self._write_parties()
+        (self.layout.root / "parties.json").write_text(json.dumps(asdict(self.established), indent=1))
         self._start_services(None if endless else self.steps)
-        self.chain = Chain.connect(self.layout.rpc_url, self.layout.addresses)
+        self.chain = Chain.connect(self.layout.url("chain"), self.layout.addresses)
         rollouts = self.run_file.rules.rollouts_per_job
         self.scoreboard = Scoreboard(self.chain, self.layout.run, self.parties, self.established.nodes, rollouts)
 
@@ -114,7 +107,7 @@ class Localnet:
         status = None
         while status is None:
             time.sleep(LOOK_SECONDS)
-            status, lines = self.supervisor.status(making), self.supervisor.output(making)
+            status, lines = self.supervisor.status(making), self.supervisor.output(making.name)
             for line in lines[said:]:
                 self.view.say(line)
             said = len(lines)
@@ -129,23 +122,19 @@ class Localnet:
         terms = self.run_file.terms
         api, driver = services.coordinator(layout, terms.jobs_per_round, len(workers), last_version)
         start(api)
-        wait_until_listening(api, layout.ports.coordinator, self.supervisor)
+        self._wait_until_listening("coordinator")
         start(driver)
-        more: dict[str, object] = {"evaluate_every": self.options.evaluate_every}
-        if last_version is not None:
-            more["last_version"] = last_version
-        if self.options.target_accuracy is not None:
-            more["target_accuracy"] = self.options.target_accuracy
-        if last_version is None:
-            more["last_version"] = 1 << 31
-        start(services.trainer(layout, self.options.seed, **more))
+        more = {} if self.options.target_accuracy is None else {"target_accuracy": self.options.target_accuracy}
+        last = 1 << 31 if last_version is None else last_version
+        every = self.options.evaluate_every
+        start(services.trainer(layout, self.options.seed, evaluate_every=every, last_version=last, **more))
         start(services.relay(layout, self.established.trainer))
         start(services.ledger(layout))
         for party in self.parties:
-            start(services.worker(layout, party) if party.role == "worker" else services.validator(layout, party))
+            start(services.node(layout, party))
 
-    def _write_parties(self) -> None:
-        (self.layout.root / "parties.json").write_text(json.dumps(asdict(self.established), indent=1))
+    def _wait_until_listening(self, server: Server) -> None:
+        wait_until_listening(self.supervisor.services[server], self.layout.ports[server], self.supervisor)
 
     def metrics(self) -> Metrics:
         """Returns the trainer's metrics so far."""
@@ -200,7 +189,7 @@ class Localnet:
     def _let_rounds_end(self) -> None:
         self.view.say("letting the last rounds settle")
         deadline = time.monotonic() + SETTLING_SECONDS
-        while self.scoreboard.run_figures().rounds_unsettled and time.monotonic() < deadline:
+        while self.scoreboard.rounds_unsettled() and time.monotonic() < deadline:
             self.watch()
             time.sleep(LOOK_SECONDS)
 
@@ -218,22 +207,11 @@ class Localnet:
         metrics, figures = self.metrics(), self.scoreboard.run_figures()
         wall = metrics.evaluations[-1]["time"] - metrics.evaluations[0]["time"]
         return Outcome(
+            **asdict(figures),
             accuracy_before=metrics.evaluations[0]["accuracy"],
             accuracy_after=metrics.evaluations[-1]["accuracy"],
-            steps=figures.steps,
-            rounds=figures.rounds,
-            rollouts_accepted=figures.rollouts_accepted,
-            rollouts_trained=figures.rollouts_trained,
-            rollouts_fraud=figures.rollouts_fraud,
-            rollouts_void=figures.rollouts_void,
-            cheat_slashed_wei=figures.cheat_slashed_wei,
-            cheat_rollouts_trained=figures.cheat_rollouts_trained,
-            cheat_rounds_before_caught=figures.cheat_rounds_before_caught,
-            honest_slashed_wei=figures.honest_slashed_wei,
-            penalties_wei=figures.penalties_wei,
-            credits=figures.credits,
             audit=verdict,
-            rollouts_per_second=round(figures.rollouts_submitted / max(wall, 1e-9), 1),
+            rollouts_per_second=round(self.scoreboard.rollouts_submitted() / max(wall, 1e-9), 1),
             wall_seconds=round(time.monotonic() - self.started, 1),
             seed=self.options.seed,
         )

@@ -15,24 +15,30 @@ NEEDED_ACCURACY = 0.80
 NEEDED_GAIN = 0.30
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The figures of one run, which ``assize localnet run`` prints as JSON in its last line, wei as strings."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFigures:
+    """The figures of a run that follow from the chain: counts of rollouts, and wei."""
 
-    accuracy_before: float
-    accuracy_after: float
-    steps: int
     rounds: int
+    steps: int
     rollouts_accepted: int
     rollouts_trained: int
     rollouts_fraud: int
     rollouts_void: int
-    cheat_slashed_wei: int
     cheat_rollouts_trained: int
     cheat_rounds_before_caught: int
+    cheat_slashed_wei: int
     honest_slashed_wei: int
     penalties_wei: int
     credits: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome(RunFigures):
+    """The figures of one run, which ``assize localnet run`` prints as JSON in its last line, wei as strings."""
+
+    accuracy_before: float
+    accuracy_after: float
     audit: str
     rollouts_per_second: float
     wall_seconds: float
@@ -40,11 +46,13 @@ class Outcome:
 
     def to_json(self) -> str:
         """Returns one line of JSON, wei as decimal strings."""
-        fields: dict[str, Any] = asdict(self)
-        for name in ("cheat_slashed_wei", "honest_slashed_wei", "penalties_wei"):
-            fields[name] = str(fields[name])
-        fields["credits"] = {provider: str(wei) for provider, wei in self.credits.items()}
-        return json.dumps(fields)
+        credits = {provider: str(wei) for provider, wei in self.credits.items()}
+        return json.dumps(in_strings(asdict(self)) | {"credits": credits})
+
+
+def in_strings(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the figures with those in wei as decimal strings. PURE."""
+    return {name: str(value) if name.endswith("_wei") else value for name, value in figures.items()}
 
 
 def failures(outcome: Outcome, steps_wanted: int, judge_accuracy: bool, cheat: Adversary = DEFAULT) -> list[str]:

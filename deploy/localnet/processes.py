@@ -21,6 +21,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -119,9 +120,9 @@ class Supervisor:
         """Returns the exit status of a service, or None while it runs."""
         return self.children[service.name].poll()
 
-    def output(self, service: ProcessSpec) -> list[str]:
+    def output(self, name: str) -> list[str]:
         """Returns the lines that a service has written so far."""
-        return (self.root / "logs" / f"{service.name}.log").read_text(errors="replace").splitlines()
+        return (self.root / "logs" / f"{name}.log").read_text(errors="replace").splitlines()
 
     def cpu_seconds(self) -> dict[str, float]:
         """Returns the processor time used by each running service, child processes included."""
@@ -140,9 +141,8 @@ class Supervisor:
             return
         signal_group(child, signal.SIGTERM)
         try:
-            child.wait(grace_seconds)
-        except subprocess.TimeoutExpired:
-            pass
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(grace_seconds)
         finally:
             signal_group(child, signal.SIGKILL)
             child.wait()
@@ -163,10 +163,7 @@ class Supervisor:
         state = {
             "supervisor": os.getpid(),
             "services": {
-                name: {
-                    "pid": child.pid if child.poll() is None else None,
-                    "url": self.services[name].url,
-                }
+                name: {"pid": child.pid if child.poll() is None else None, "url": self.services[name].url}
                 for name, child in self.children.items()
             },
         }
@@ -176,8 +173,7 @@ class Supervisor:
 
     def log_tail(self, name: str, lines: int = 12) -> str:
         """Returns the last lines of a service's log, for an error message."""
-        text = (self.root / "logs" / f"{name}.log").read_text(errors="replace")
-        return "\n".join(text.splitlines()[-lines:])
+        return "\n".join(self.output(name)[-lines:])
 
 
 def _is_foundation(service: ProcessSpec) -> bool:
@@ -232,20 +228,10 @@ def wait_until_listening(service: ProcessSpec, port: int, supervisor: Supervisor
     raise Unavailable(f"{service.name} did not come up:\n{supervisor.log_tail(service.name)}")
 
 
-def read_state(root: Path) -> dict[str, object] | None:
+def read_state(root: Path) -> dict[str, Any] | None:
     """Returns ``network.json``, or None if no network was started or its supervisor is gone."""
     path = root / "network.json"
     if not path.exists():
         return None
-    state: dict[str, object] = json.loads(path.read_text())
-    return state if _alive(int(str(state["supervisor"]))) else None
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    state: dict[str, Any] = json.loads(path.read_text())
+    return state if psutil.pid_exists(state["supervisor"]) else None

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from deploy.localnet.live import Figures
+from deploy.localnet.outcome import RunFigures
 from deploy.localnet.parties import Party
 from ledger import facts
 from ledger.book import MemoryBook
@@ -16,26 +15,6 @@ from protocol.wire.assignments import jobs_in
 
 OVER = ("settled", "void")
 REFUSED = ("fraud", "void")
-
-
-@dataclass(frozen=True, slots=True)
-class RunFigures:
-    """The figures of the outcome that follow from the chain: counts of rollouts, and wei."""
-
-    rounds: int
-    rounds_unsettled: int
-    steps: int
-    rollouts_submitted: int
-    rollouts_accepted: int
-    rollouts_trained: int
-    rollouts_fraud: int
-    rollouts_void: int
-    cheat_rollouts_trained: int
-    cheat_rounds_before_caught: int
-    cheat_slashed_wei: int
-    honest_slashed_wei: int
-    penalties_wei: int
-    credits: dict[str, int]
 
 
 class Scoreboard:
@@ -64,13 +43,13 @@ class Scoreboard:
         jobs = [job.verdict for job in self.book.all(facts.Job)]
         rounds = [round_.state for round_ in self.book.all(facts.Round) if not round_.parent]
         return Figures(
-            rounds_open=sum(state not in OVER for state in rounds),
+            rounds_open=self.rounds_unsettled(),
             rounds_settled=rounds.count("settled"),
             jobs_accepted=jobs.count("accepted"),
             jobs_void=jobs.count("void"),
             jobs_fraud=jobs.count("fraud"),
             credits=self._credits(),
-            slashed={party.name: self._slashed(party) for party in self.parties},
+            slashed={party.name: self.slashed(party) for party in self.parties},
         )
 
     def run_figures(self) -> RunFigures:
@@ -81,9 +60,7 @@ class Scoreboard:
         cheats = {self.nodes[party.name] for party in self.parties if party.adversary}
         return RunFigures(
             rounds=len(rounds),
-            rounds_unsettled=sum(round_.state not in OVER for round_ in rounds),
             steps=max((each.version for each in self.book.all(facts.Checkpoint)), default=0),
-            rollouts_submitted=len(jobs) * self.rollouts_per_job,
             rollouts_accepted=self._rollouts(jobs, "accepted"),
             rollouts_trained=len(trained) * self.rollouts_per_job,
             rollouts_fraud=self._rollouts(jobs, "fraud"),
@@ -91,11 +68,19 @@ class Scoreboard:
             cheat_rollouts_trained=sum(job.node in cheats and (job.round, job.job) in trained for job in jobs)
             * self.rollouts_per_job,
             cheat_rounds_before_caught=rounds_before_caught(jobs, rounds, cheats),
-            cheat_slashed_wei=sum(self._slashed(party) for party in self.parties if party.adversary),
-            honest_slashed_wei=sum(self._slashed(party, Cause.FRAUD) for party in self.parties if not party.adversary),
-            penalties_wei=sum(self._slashed(party, Cause.ABSENCE) for party in self.parties),
+            cheat_slashed_wei=sum(self.slashed(party) for party in self.parties if party.adversary),
+            honest_slashed_wei=sum(self.slashed(party, Cause.FRAUD) for party in self.parties if not party.adversary),
+            penalties_wei=sum(self.slashed(party, Cause.ABSENCE) for party in self.parties),
             credits=self._credits(),
         )
+
+    def rounds_unsettled(self) -> int:
+        """Returns the number of rounds that have not ended."""
+        return sum(round_.state not in OVER for round_ in self.book.all(facts.Round) if not round_.parent)
+
+    def rollouts_submitted(self) -> int:
+        """Returns the number of rollouts submitted."""
+        return sum(1 for _ in self.book.all(facts.Job)) * self.rollouts_per_job
 
     def _rollouts(self, jobs: list[facts.Job], verdict: str) -> int:
         return sum(job.verdict == verdict for job in jobs) * self.rollouts_per_job
@@ -108,11 +93,13 @@ class Scoreboard:
                 earned[entry.node] += entry.amount
         return {party.name: earned[self.nodes[party.name]] for party in self.parties}
 
-    def _slashed(self, party: Party, cause: Cause | None = None) -> int:
+    def slashed(self, party: Party, *causes: Cause) -> int:
+        """Returns the amount slashed from a party's node, in wei, for any of ``causes`` or at all."""
+        named = {cause.name.lower() for cause in causes}
         return sum(
             slash.amount
             for slash in self.book.all(facts.Slash)
-            if slash.node == self.nodes[party.name] and (cause is None or slash.cause == cause.name.lower())
+            if slash.node == self.nodes[party.name] and (not named or slash.cause in named)
         )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from deploy.localnet.parties import COORDINATOR, TRAINER, Party
 from deploy.localnet.processes import ProcessSpec
@@ -16,24 +18,19 @@ from protocol.errors import Misconfigured
 ROOT = Path(__file__).resolve().parents[2]
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
-    """Port of each server on the loopback interface."""
-
-    chain: int
-    redis: int
-    coordinator: int
-    origin: int
-    relay: int
-    ledger: int
+Server = Literal["chain", "redis", "coordinator", "origin", "relay", "ledger"]
+"""A server of the network; the origin is the trainer's."""
 
 
 @dataclass(frozen=True, slots=True)
 class NetworkLayout:
-    """Paths and URLs of a network: ``root`` is its state folder, ``run`` the run's id once it is open."""
+    """Paths and URLs of a network: ``root`` is its state folder, ``run`` the run's id once it is open.
+
+    ``ports`` holds each server's port on the loopback interface.
+    """
 
     root: Path
-    ports: Ports
+    ports: Mapping[Server, int]
     run_file: Path
     rules: Path
     run: int = 1
@@ -58,30 +55,9 @@ class NetworkLayout:
         """Directory of the model that the run starts from."""
         return self.root / "model"
 
-    @property
-    def rpc_url(self) -> str:
-        """URL of the chain's JSON-RPC."""
-        return f"http://127.0.0.1:{self.ports.chain}"
-
-    @property
-    def coordinator_url(self) -> str:
-        """URL of the coordinator's API."""
-        return f"http://127.0.0.1:{self.ports.coordinator}"
-
-    @property
-    def origin_url(self) -> str:
-        """URL at which the trainer serves weights."""
-        return f"http://127.0.0.1:{self.ports.origin}"
-
-    @property
-    def relay_url(self) -> str:
-        """URL of the relay."""
-        return f"http://127.0.0.1:{self.ports.relay}"
-
-    @property
-    def ledger_url(self) -> str:
-        """URL of the ledger's API."""
-        return f"http://127.0.0.1:{self.ports.ledger}"
+    def url(self, server: Server) -> str:
+        """Returns the URL of a server; the chain's is that of its JSON-RPC."""
+        return f"{'redis' if server == 'redis' else 'http'}://127.0.0.1:{self.ports[server]}"
 
     def state(self, name: str) -> Path:
         """Returns the state folder of a service."""
@@ -90,7 +66,7 @@ class NetworkLayout:
     def settings(self, prefix: str, service: str, keystore: str, **more: object) -> Mapping[str, str]:
         """Returns environment variables of a daemon: the settings of every node, and ``more``."""
         values = {
-            "rpc_url": self.rpc_url,
+            "rpc_url": self.url("chain"),
             "addresses": self.addresses,
             "keystore": keystore,
             "keystore_directory": self.keystores,
@@ -106,42 +82,41 @@ def assize(*words: str) -> tuple[str, ...]:
     return (sys.executable, str(ROOT / "assize.py"), *words)
 
 
-def anvil(ports: Ports, root: Path) -> ProcessSpec:
+def anvil(layout: NetworkLayout) -> ProcessSpec:
     """Returns the chain, which mines on every transaction. Its cache of a file per block is removed when it ends."""
-    states = root / "state" / "chain"
-    argv = (anvil_binary(), "--port", str(ports.chain), "--silent", "--order", "fifo", "--cache-path", str(states))
-    return ProcessSpec("chain", argv, url=f"http://127.0.0.1:{ports.chain}", scratch=states)
+    port, states = str(layout.ports["chain"]), layout.state("chain")
+    argv = (anvil_binary(), "--port", port, "--silent", "--order", "fifo", "--cache-path", str(states))
+    return ProcessSpec("chain", argv, url=layout.url("chain"), scratch=states)
 
 
-def redis(ports: Ports, root: Path) -> ProcessSpec:
+def redis(layout: NetworkLayout) -> ProcessSpec:
     """Returns the store of leases, notifications and the validators' queue, without persistence."""
-    folder = root / "state" / "redis"
+    port, folder = str(layout.ports["redis"]), layout.state("redis")
     folder.mkdir(parents=True, exist_ok=True)
-    argv = (redis_binary(), "--port", str(ports.redis), "--bind", "127.0.0.1", "--save", "", "--dir", str(folder))
-    return ProcessSpec("redis", argv, url=f"redis://127.0.0.1:{ports.redis}/0")
+    argv = (redis_binary(), "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", str(folder))
+    return ProcessSpec("redis", argv, url=layout.url("redis"))
 
 
 def coordinator(
     layout: NetworkLayout, jobs_per_round: int, workers: int, last_version: int | None
 ) -> tuple[ProcessSpec, ProcessSpec]:
     """The coordinator's two processes: API and driver."""
-    relays = f'["{layout.relay_url}"]'
     settings = layout.settings(
         "ASSIZE_COORDINATOR_",
         "coordinator",
         COORDINATOR,
         run=layout.run,
         rules=layout.rules,
-        redis_url=f"redis://127.0.0.1:{layout.ports.redis}/0",
-        port=layout.ports.coordinator,
-        relays=relays,
-        origin=layout.origin_url,
+        redis_url=layout.url("redis"),
+        port=layout.ports["coordinator"],
+        relays=json.dumps([layout.url("relay")]),
+        origin=layout.url("origin"),
         jobs_per_round=jobs_per_round,
         first_round_nodes=workers,
         **({} if last_version is None else {"last_version": last_version}),
     )
     return (
-        ProcessSpec("coordinator", assize("coordinator", "serve"), settings, layout.coordinator_url),
+        ProcessSpec("coordinator", assize("coordinator", "serve"), settings, layout.url("coordinator")),
         ProcessSpec("coordinator-driver", assize("coordinator", "drive"), settings),
     )
 
@@ -149,14 +124,14 @@ def coordinator(
 def relay(layout: NetworkLayout, trainer: str) -> ProcessSpec:
     """Returns the relay of the trainer's weights."""
     settings = {
-        "ASSIZE_RELAY_UPSTREAM": layout.origin_url,
+        "ASSIZE_RELAY_UPSTREAM": layout.url("origin"),
         "ASSIZE_RELAY_TRAINER": trainer,
         "ASSIZE_RELAY_ADDRESSES": str(layout.addresses),
         "ASSIZE_RELAY_RUN": str(layout.run),
         "ASSIZE_RELAY_STATE_DIR": str(layout.state("relay")),
-        "ASSIZE_RELAY_PORT": str(layout.ports.relay),
+        "ASSIZE_RELAY_PORT": str(layout.ports["relay"]),
     }
-    return ProcessSpec("relay", assize("relay", "serve"), settings, layout.relay_url)
+    return ProcessSpec("relay", assize("relay", "serve"), settings, layout.url("relay"))
 
 
 def ledger_database(root: Path) -> str:
@@ -166,32 +141,18 @@ def ledger_database(root: Path) -> str:
 
 def ledger(layout: NetworkLayout) -> ProcessSpec:
     """Returns the ledger's read-only API."""
-    words = ("ledger", "serve", "--rpc", layout.rpc_url, "--addresses", str(layout.addresses))
-    more = ("--db", ledger_database(layout.root), "--port", str(layout.ports.ledger))
-    return ProcessSpec("ledger", assize(*words, *more), url=layout.ledger_url)
+    words = ("ledger", "serve", "--rpc", layout.url("chain"), "--addresses", str(layout.addresses))
+    more = ("--db", ledger_database(layout.root), "--port", str(layout.ports["ledger"]))
+    return ProcessSpec("ledger", assize(*words, *more), url=layout.url("ledger"))
 
 
-def worker(layout: NetworkLayout, party: Party) -> ProcessSpec:
-    """Returns an honest worker or an adversary."""
-    settings = layout.settings(
-        "ASSIZE_WORKER_",
-        party.name,
-        party.key,
-        run=layout.run,
-        coordinator_url=layout.coordinator_url,
-        engine=party.engine,
-    )
-    if party.adversary is not None:
-        return ProcessSpec(party.name, (sys.executable, "-m", "deploy.adversaries", party.adversary), settings)
-    return ProcessSpec(party.name, assize("worker", "run"), settings)
-
-
-def validator(layout: NetworkLayout, party: Party) -> ProcessSpec:
-    """Returns an honest or a faulty validator."""
-    settings = layout.settings("ASSIZE_VALIDATOR_", party.name, party.key, coordinator_url=layout.coordinator_url)
-    if party.adversary is not None:
-        return ProcessSpec(party.name, (sys.executable, "-m", "deploy.adversaries", party.adversary), settings)
-    return ProcessSpec(party.name, assize("validator", "run"), settings)
+def node(layout: NetworkLayout, party: Party) -> ProcessSpec:
+    """Returns a worker or a validator, honest or an adversary."""
+    own = {"run": layout.run, "engine": party.engine} if party.role == "worker" else {}
+    prefix, coordinator_url = f"ASSIZE_{party.role.upper()}_", layout.url("coordinator")
+    settings = layout.settings(prefix, party.name, party.key, coordinator_url=coordinator_url, **own)
+    cheating = (sys.executable, "-m", "deploy.adversaries", party.adversary or "")
+    return ProcessSpec(party.name, cheating if party.adversary else assize(party.role, "run"), settings)
 
 
 def trainer(layout: NetworkLayout, seed: int, **more: object) -> ProcessSpec:
@@ -203,12 +164,12 @@ def trainer(layout: NetworkLayout, seed: int, **more: object) -> ProcessSpec:
         run=layout.run,
         model=layout.model,
         run_file=layout.run_file,
-        coordinator_url=layout.coordinator_url,
-        origin_port=layout.ports.origin,
+        coordinator_url=layout.url("coordinator"),
+        origin_port=layout.ports["origin"],
         seed=seed,
         **more,
     )
-    return ProcessSpec("trainer", assize("trainer", "run"), settings, layout.origin_url)
+    return ProcessSpec("trainer", assize("trainer", "run"), settings, layout.url("origin"))
 
 
 def anvil_binary() -> str:

@@ -40,21 +40,8 @@ class RunFileTerms(BaseModel):
 
     def on_chain(self, coordinator: str, trainer: str, rules_hash: bytes) -> RunTerms:
         """Returns the terms as the contract takes them."""
-        return RunTerms(
-            coordinator=coordinator,
-            trainer=trainer,
-            rules_hash=rules_hash,
-            price_per_unit=self.price_per_unit,
-            juror_fee=self.juror_fee,
-            max_units=self.max_units,
-            committee=self.committee,
-            appeal_seats=self.appeal_seats,
-            work_seconds=self.work_seconds,
-            draw_seconds=self.draw_seconds,
-            commit_seconds=self.commit_seconds,
-            reveal_seconds=self.reveal_seconds,
-            challenge_seconds=self.challenge_seconds,
-        )
+        numbers = self.model_dump(exclude={"jobs_per_round"})
+        return RunTerms(coordinator=coordinator, trainer=trainer, rules_hash=rules_hash, **numbers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,7 +188,7 @@ CALCULATED = ("neglect", "absent")
 
 def _uploads(network: Network) -> Iterator[str]:
     """N, of what was acknowledged since the last look."""
-    with httpx.Client(base_url=network.layout.coordinator_url, trust_env=False, timeout=30) as client:
+    with httpx.Client(base_url=network.layout.url("coordinator"), trust_env=False, timeout=30) as client:
         for upload in network.take_acknowledged():
             kind = "artifacts" if upload.path.endswith("/artifact") else "evidence"
             answer = client.get(f"/{kind}/{upload.root}")
@@ -255,7 +255,7 @@ def _others(directory: Path) -> bool:
 
 
 def _chain(network: Network) -> closing[Chain]:
-    return closing(Chain.connect(network.layout.rpc_url, network.layout.addresses))
+    return closing(Chain.connect(network.layout.url("chain"), network.layout.addresses))
 
 
 def _database(network: Network) -> Database:

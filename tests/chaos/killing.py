@@ -98,7 +98,7 @@ def validators_cut_off(network: Network) -> list[str]:
     with network.stopped("validator-2", "validator-3"):
         time.sleep(PHASE_SECONDS)
     party = next(party for party in network.parties if party.name == "validator-3")
-    faulty = services.validator(network.layout, replace(party, adversary="condemns-honest"))
+    faulty = services.node(network.layout, replace(party, adversary="condemns-honest"))
     honest = network.supervisor.services["validator-3"]
     network.supervisor.end("validator-3")
     network.supervisor.start(faulty)

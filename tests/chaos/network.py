@@ -83,16 +83,16 @@ class Network(Localnet):
         self._hearing = threading.Lock()
         self._acknowledged: list[Acknowledged] = []
         self._named: set[tuple[int, bytes]] = set()
-        self.rpc_between = Between(ports.chain)
-        self.api_between = Between(ports.coordinator, self._heard)
-        self.relay_between = Between(ports.relay)
-        self.origin_between = Between(ports.origin)
+        self.rpc_between = Between(ports["chain"])
+        self.api_between = Between(ports["coordinator"], self._heard)
+        self.relay_between = Between(ports["relay"])
+        self.origin_between = Between(ports["origin"])
         supervisor.instead = {
-            self.layout.coordinator_url: self.api_between.url,
-            self.layout.relay_url: self.relay_between.url,
-            self.layout.origin_url: self.origin_between.url,
+            self.layout.url("coordinator"): self.api_between.url,
+            self.layout.url("relay"): self.relay_between.url,
+            self.layout.url("origin"): self.origin_between.url,
         }
-        supervisor.chain_url, supervisor.chain_instead = self.layout.rpc_url, self.rpc_between.url
+        supervisor.chain_url, supervisor.chain_instead = self.layout.url("chain"), self.rpc_between.url
 
     def start(self, endless: bool) -> None:
         """Brings everything up."""
@@ -171,7 +171,7 @@ class Network(Localnet):
 
     def log(self, name: str) -> str:
         """All a service has written."""
-        return "\n".join(self.supervisor.output(self.supervisor.services[name]))
+        return "\n".join(self.supervisor.output(name))
 
     def fallen(self) -> list[str]:
         """Services that ended."""

@@ -29,7 +29,7 @@ def redis_flushed(network: Network) -> list[str]:
     heard = _Recorded()
     with network.api_between.interfering(heard):
         network.wait_for("a signed request", lambda: heard.taken is not None, MOMENT_SECONDS)
-    with redis.Redis(port=network.layout.ports.redis) as client:
+    with redis.Redis(port=network.layout.ports["redis"]) as client:
         client.flushall()
     assert heard.taken is not None
     again = network.api_between.forward(heard.taken)
