@@ -7,6 +7,7 @@ made from nothing but events. ``ledger.store.stored_book.StoredBook`` reads and 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from ledger.facts import Fact, key_of
@@ -44,6 +45,11 @@ class MemoryBook:
     def all(self, kind: type[Kind]) -> Iterator[Kind]:
         """Yields every fact of a kind, oldest key first."""
         yield from self._facts.get(kind, {}).values()
+
+
+def add(book: Book, fact: Fact, **amounts: int) -> None:
+    """Writes a fact with these amounts added to its fields of these names."""
+    book.put(replace(fact, **{name: getattr(fact, name) + amount for name, amount in amounts.items()}))
 
 
 def known(book: Book, kind: type[Kind], *key: int | str) -> Kind:

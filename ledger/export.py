@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from sqlalchemy import Connection
 
 from ledger.facts import KINDS, Fact
-from ledger.facts.columns import Bitmap, Hex, Wide
+from ledger.facts.fact import Bitmap, Hex, Wide
 from ledger.store.database import read_position
 from ledger.store.state import (
     FORMAT,

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
-from ledger.facts.columns import Hex, Wide
+from ledger.facts.fact import Fact, Hex, Wide, fact
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
+@fact("holder")
+class Holding(Fact):
     """Tokens in wei that an address holds, from the token's transfers."""
-
-    KEY: ClassVar[tuple[str, ...]] = ("holder",)
 
     holder: str
     tokens: Wide
 
 
-@dataclass(frozen=True, slots=True)
-class Credit:
+@fact("owner")
+class Credit(Fact):
     """Owner's credits, in wei.
 
     ``balance`` = bought + unlocked + worked + judged + granted − redeemed − locked. ``worked`` was earned by a worker's
     rollouts, ``judged`` by a validator's votes, ``granted`` by appeals won. Locked are escrow and deposits.
     """
-
-    KEY: ClassVar[tuple[str, ...]] = ("owner",)
 
     owner: str
     bought: Wide = 0
@@ -39,14 +32,12 @@ class Credit:
     balance: Wide = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CreditEntry:
+@fact("block_number", "log_index")
+class CreditEntry(Fact):
     """One movement of an owner's credits. ``kind`` is bought, redeemed, locked, unlocked, worked, judged, granted.
 
     ``run``, ``round`` and ``node`` are 0 where the movement has none.
     """
-
-    KEY: ClassVar[tuple[str, ...]] = ("block_number", "log_index")
 
     block_number: int
     log_index: int

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
-from ledger.facts.columns import Bitmap, Hex, Wide
+from ledger.facts.fact import NO_WORD, Bitmap, Fact, Hex, Wide, fact
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+@fact("round")
+class Round(Fact):
     """A round, or the trial of an appeal: then ``parent`` is the round appealed against, 0 otherwise.
 
     ``beacon`` is the hash of its opening block; committee to ``challenge_seconds`` are the run's terms as they stood
@@ -22,8 +19,6 @@ class Round:
         round    reserve           = paid + covered + released + reserved     ``covered`` paid fees of its appeals
         appeal   reserve + covered = paid + paid_out + reserved               ``covered`` came from its parent
     """
-
-    KEY: ClassVar[tuple[str, ...]] = ("round",)
 
     round: int
     run: int
@@ -47,34 +42,32 @@ class Round:
     beacon: Hex
     opened_at: int
     deadline: int
-    close_block: int
-    close_hash: Hex
-    eligible: Bitmap
-    attempt: int
-    batches: int
-    settled_batches: Bitmap
-    submitted: Bitmap
-    accepted: Bitmap
-    fraud: Bitmap
-    consumed: Bitmap
-    appealed: Bitmap
-    appeals: int
-    reserve: Wide
-    paid: Wide
-    covered: Wide
-    paid_out: Wide
-    released: Wide
-    reserved: Wide
+    close_block: int = 0
+    close_hash: Hex = NO_WORD
+    eligible: Bitmap = 0
+    attempt: int = 0
+    batches: int = 0
+    settled_batches: Bitmap = 0
+    submitted: Bitmap = 0
+    accepted: Bitmap = 0
+    fraud: Bitmap = 0
+    consumed: Bitmap = 0
+    appealed: Bitmap = 0
+    appeals: int = 0
+    reserve: Wide = 0
+    paid: Wide = 0
+    covered: Wide = 0
+    paid_out: Wide = 0
+    released: Wide = 0
+    reserved: Wide = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Submission:
+@fact("round", "first_job")
+class Submission(Fact):
     """One worker's signed part of a batch, and what it came to once ``settled``, jobs that were appealed left out.
 
     A node may sign several parts of one batch; ``first_job`` tells them apart, as no job is submitted twice.
     """
-
-    KEY: ClassVar[tuple[str, ...]] = ("round", "first_job")
 
     round: int
     first_job: int
@@ -85,23 +78,21 @@ class Submission:
     uri: str
     signature: Hex
     tx_hash: Hex
-    settled: bool
-    accepted: Bitmap
-    fraud: Bitmap
-    void: Bitmap
-    units: Wide
-    paid: Wide
+    settled: bool = False
+    accepted: Bitmap = 0
+    fraud: Bitmap = 0
+    void: Bitmap = 0
+    units: Wide = 0
+    paid: Wide = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+@fact("round", "job")
+class Job(Fact):
     """One submitted job: what was claimed in the submission of ``first_job``. ``credited`` is what was paid for it.
 
     ``verdict`` is submitted until the round is tallied or void, then accepted, fraud or void, as appeals have left it.
     ``appeal`` is the number of its appeal, ``trained`` the version that was trained on it; 0 where there is none.
     """
-
-    KEY: ClassVar[tuple[str, ...]] = ("round", "job")
 
     round: int
     job: int
@@ -110,17 +101,15 @@ class Job:
     batch: int
     units: Wide
     root: Hex
-    verdict: str
-    credited: Wide
-    appeal: int
-    trained: int
+    verdict: str = "submitted"
+    credited: Wide = 0
+    appeal: int = 0
+    trained: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Committee:
+@fact("round", "attempt")
+class Committee(Fact):
     """The draw of one attempt: ``jurors`` are the seated validators, uint32 each, big-endian, in the order drawn."""
-
-    KEY: ClassVar[tuple[str, ...]] = ("round", "attempt")
 
     round: int
     attempt: int
@@ -129,15 +118,13 @@ class Committee:
     jurors: Hex
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+@fact("validator")
+class Service(Fact):
     """One validator's record: seats in committees and what it did with them; amounts in wei.
 
     ``seats`` = revealed + abstained + silent; ``silent`` are also those that may still vote. ``agreed`` is the sum of
     their bits. ``overturned`` counts slashes for a majority that an appeal overturned, ``absent`` those for not voting.
     """
-
-    KEY: ClassVar[tuple[str, ...]] = ("validator",)
 
     validator: int
     owner: str
@@ -151,25 +138,23 @@ class Service:
     paid: Wide = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Seat:
+@fact("round", "attempt", "juror")
+class Seat(Fact):
     """A juror's seat in one attempt, its commitment, its vote, and what it earned.
 
     ``state`` is drawn, committed, revealed or abstained. ``bits`` agreed with the verdict, of the jobs submitted.
     """
 
-    KEY: ClassVar[tuple[str, ...]] = ("round", "attempt", "juror")
-
     round: int
     attempt: int
     juror: int
     place: int
-    state: str
-    commitment: Hex
-    accept: Bitmap
-    fraud: Bitmap
-    reasons: Hex
-    evidence_root: Hex
-    salt: Hex
-    bits: int
-    paid: Wide
+    state: str = "drawn"
+    commitment: Hex = NO_WORD
+    accept: Bitmap = 0
+    fraud: Bitmap = 0
+    reasons: Hex = b""
+    evidence_root: Hex = NO_WORD
+    salt: Hex = NO_WORD
+    bits: int = 0
+    paid: Wide = 0

@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
-from ledger.facts.columns import Bitmap, Hex, Wide
+from ledger.facts.fact import Bitmap, Fact, Hex, Wide, fact
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+@fact("run")
+class Run(Fact):
     """A run and its escrow; its terms are ``RunTerms``, the last of which has the number ``announcements``.
 
     ``escrow`` = funded − refunded − reserved rounds + released; ``reserved`` is promised to rounds that have not ended,
     deposits on their appeals included: ``deposited`` came in, ``paid_out`` of them (and of what covered fees) went out.
     """
 
-    KEY: ClassVar[tuple[str, ...]] = ("run",)
-
     run: int
     requester: str
     announcements: int
     uri: str
-    version: int
-    closed: bool
-    funded: Wide
-    refunded: Wide
-    deposited: Wide
-    paid_out: Wide
-    paid: Wide
-    escrow: Wide
-    reserved: Wide
+    version: int = 0
+    closed: bool = False
+    funded: Wide = 0
+    refunded: Wide = 0
+    deposited: Wide = 0
+    paid_out: Wide = 0
+    paid: Wide = 0
+    escrow: Wide = 0
+    reserved: Wide = 0
 
 
-@dataclass(frozen=True, slots=True)
-class RunTerms:
+@fact("run", "number")
+class RunTerms(Fact):
     """Terms of a run: number 0 as it opened, then every announcement. They hold from ``effective_at`` on.
 
     ``replaced`` ones never took effect: a later announcement came first.
     """
-
-    KEY: ClassVar[tuple[str, ...]] = ("run", "number")
 
     run: int
     number: int
@@ -62,26 +55,22 @@ class RunTerms:
     challenge_seconds: int
 
 
-@dataclass(frozen=True, slots=True)
-class Membership:
+@fact("run", "node")
+class Membership(Fact):
     """A node that joined a run at ``rules_hash``; 32 zero bytes once it has left."""
-
-    KEY: ClassVar[tuple[str, ...]] = ("run", "node")
 
     run: int
     node: int
     rules_hash: Hex
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+@fact("run", "version")
+class Checkpoint(Fact):
     """One published version of a run's weights. Version 0 is the model the run opened with.
 
     ``tainted`` counts the jobs overturned since on which this version or one before it was trained. ``previous`` is the
     version before it.
     """
-
-    KEY: ClassVar[tuple[str, ...]] = ("run", "version")
 
     run: int
     version: int
@@ -94,11 +83,9 @@ class Checkpoint:
     tx_hash: Hex
 
 
-@dataclass(frozen=True, slots=True)
-class Consumption:
+@fact("run", "version", "round")
+class Consumption(Fact):
     """Jobs of one round that a checkpoint was trained on."""
-
-    KEY: ClassVar[tuple[str, ...]] = ("run", "version", "round")
 
     run: int
     version: int

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
-from ledger.facts.columns import Hex, Wide
+from ledger.facts.fact import Fact, Hex, Wide, fact
 
 THE_ONE = 1
 """The key of a fact of which a deployment has one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Admin:
+@fact("id")
+class Admin(Fact):
     """No new rounds while ``paused``; slashed bonds are swept to ``treasury``."""
-
-    KEY: ClassVar[tuple[str, ...]] = ("id",)
 
     id: int = THE_ONE
     treasury: str = ""
     paused: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Treasury:
+@fact("id")
+class Treasury(Fact):
     """The pot of slashed bonds: ``balance`` = slashed − swept − awarded, in wei."""
-
-    KEY: ClassVar[tuple[str, ...]] = ("id",)
 
     id: int = THE_ONE
     slashed: Wide = 0
@@ -35,11 +28,9 @@ class Treasury:
     balance: Wide = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Sweep:
+@fact("block_number", "log_index")
+class Sweep(Fact):
     """Slashed bonds that left for the address that was the treasury then, in wei."""
-
-    KEY: ClassVar[tuple[str, ...]] = ("block_number", "log_index")
 
     block_number: int
     log_index: int

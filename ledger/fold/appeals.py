@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ledger.book import Book, known
+from ledger.book import Book, add, known
 from ledger.facts import Appeal, Checkpoint, Job, Node, Round, Run, Taint
+from ledger.facts.fact import NO_WORD
 from ledger.fold.committees import seats_of
-from ledger.fold.rounds import NO_WORD, count_in_flight
+from ledger.fold.rounds import count_in_flight
 from protocol.chain import events
 from protocol.chain.structs import with_verdict
 from protocol.wire.assignments import bitmap_of, jobs_in
@@ -44,38 +45,34 @@ def _opened(book: Book, log: events.Log, event: events.AppealOpened) -> None:
 
 def _trial(book: Book, log: events.Log, event: events.AppealOpened, parent: Round) -> Round:
     """The round under the appeal's own number: it keeps the parent's run, opening time, fee and windows."""
-    return replace(
-        parent,
+    return Round(
         round=event.appeal,
+        run=parent.run,
         parent=event.round,
+        step=parent.step,
+        policy_version=parent.policy_version,
         state="closed",
         jobs=0,
+        slot_count=parent.slot_count,
         committee=parent.appeal_seats,
         appeal_seats=0,
         max_units=0,
         price_per_unit=0,
+        juror_fee=parent.juror_fee,
+        draw_seconds=parent.draw_seconds,
+        commit_seconds=parent.commit_seconds,
+        reveal_seconds=parent.reveal_seconds,
         challenge_seconds=0,
         assignments=b"",
         open_block=0,
         beacon=NO_WORD,
+        opened_at=parent.opened_at,
         deadline=event.deadline,
         close_block=log.block_number,
         close_hash=log.block_hash,
         eligible=parent.eligible & ~_seated_slots(book, parent),
-        attempt=0,
-        batches=0,
-        settled_batches=0,
         submitted=1 << event.job,
-        accepted=0,
-        fraud=0,
-        consumed=0,
-        appealed=0,
-        appeals=0,
         reserve=event.deposit,
-        paid=0,
-        covered=0,
-        paid_out=0,
-        released=0,
         reserved=event.deposit,
     )
 
@@ -86,15 +83,13 @@ def _seated_slots(book: Book, round_: Round) -> int:
 
 
 def _deposit_locked(book: Book, log: events.Log, event: events.DepositLocked) -> None:
-    run = known(book, Run, event.run)
-    book.put(replace(run, deposited=run.deposited + event.amount, reserved=run.reserved + event.amount))
+    add(book, known(book, Run, event.run), deposited=event.amount, reserved=event.amount)
 
 
 def _deposit_paid_out(book: Book, log: events.Log, event: events.DepositPaidOut) -> None:
-    run, trial = known(book, Run, event.run), known(book, Round, event.round)
-    book.put(replace(run, paid_out=run.paid_out + event.amount, reserved=run.reserved - event.amount))
-    # Below zero until the decision, a moment later, brings what the parent covered.
-    book.put(replace(trial, paid_out=trial.paid_out + event.amount, reserved=trial.reserved - event.amount))
+    # The trial's reserve is below zero until the decision, a moment later, brings what the parent covered.
+    for fact in (known(book, Run, event.run), known(book, Round, event.round)):
+        add(book, fact, paid_out=event.amount, reserved=-event.amount)
 
 
 def _job_settled(book: Book, log: events.Log, event: events.AppealedJobSettled) -> None:
@@ -126,7 +121,7 @@ def _taint_from(book: Book, run_id: int, version: int) -> None:
     """Counts one more tainted job under ``version`` and every later one."""
     checkpoint = known(book, Checkpoint, run_id, known(book, Run, run_id).version)
     while checkpoint.version >= version:
-        book.put(replace(checkpoint, tainted=checkpoint.tainted + 1))
+        add(book, checkpoint, tainted=1)
         if checkpoint.version == checkpoint.previous:
             return
         checkpoint = known(book, Checkpoint, run_id, checkpoint.previous)
@@ -147,16 +142,9 @@ def _decided(book: Book, log: events.Log, event: events.AppealDecided) -> None:
             forfeited=event.forfeited,
         )
     )
-    parent, trial, covered = known(book, Round, event.round), known(book, Round, event.appeal), event.covered
-    book.put(
-        replace(
-            parent,
-            appeals=parent.appeals - 1,
-            covered=parent.covered + covered,
-            reserved=parent.reserved - covered,
-        )
-    )
-    book.put(replace(trial, covered=trial.covered + covered, reserved=trial.reserved + covered))
+    covered = event.covered
+    add(book, known(book, Round, event.round), appeals=-1, covered=covered, reserved=-covered)
+    add(book, known(book, Round, event.appeal), covered=covered, reserved=covered)
 
 
 APPEALS = {

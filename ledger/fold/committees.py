@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ledger.book import Book, known
+from ledger.book import Book, add, known
 from ledger.facts import Committee, Job, Round, Seat, Service
-from ledger.fold.rounds import NO_WORD, awaiting_draw
+from ledger.fold.rounds import awaiting_draw
 from protocol.chain import events, structs
 from protocol.wire.assignments import jobs_in
 from protocol.wire.votes import Vote
@@ -18,25 +18,8 @@ def _drawn(book: Book, log: events.Log, event: events.CommitteeDrawn) -> None:
     jurors = b"".join(juror.to_bytes(4, "big") for juror in event.jurors)
     book.put(Committee(event.round, event.attempt, event.seed_block, event.seed, jurors))
     for place, juror in enumerate(event.jurors):
-        book.put(
-            Seat(
-                round=event.round,
-                attempt=event.attempt,
-                juror=juror,
-                place=place,
-                state="drawn",
-                commitment=NO_WORD,
-                accept=0,
-                fraud=0,
-                reasons=b"",
-                evidence_root=NO_WORD,
-                salt=NO_WORD,
-                bits=0,
-                paid=0,
-            )
-        )
-        service = known(book, Service, juror)
-        book.put(replace(service, seats=service.seats + 1, silent=service.silent + 1))
+        book.put(Seat(event.round, event.attempt, juror, place))
+        add(book, known(book, Service, juror), seats=1, silent=1)
 
 
 def seats_of(book: Book, round_: int, attempt: int) -> list[Seat]:
@@ -73,12 +56,8 @@ def _revealed(book: Book, log: events.Log, event: events.VoteRevealed) -> None:
             salt=event.salt,
         )
     )
-    service = known(book, Service, event.juror)
-    service = replace(service, silent=service.silent - 1)
-    if vote.abstains:
-        book.put(replace(service, abstained=service.abstained + 1))
-    else:
-        book.put(replace(service, revealed=service.revealed + 1))
+    voted = "abstained" if vote.abstains else "revealed"
+    add(book, known(book, Service, event.juror), silent=-1, **{voted: 1})
 
 
 def _tallied(book: Book, log: events.Log, event: events.RoundTallied) -> None:
@@ -104,8 +83,7 @@ def _juror_settled(book: Book, log: events.Log, event: events.JurorSettled) -> N
     round_ = known(book, Round, event.round)
     seat = known(book, Seat, event.round, round_.attempt, event.juror)
     book.put(replace(seat, bits=event.bits, paid=event.paid))
-    service = known(book, Service, event.juror)
-    book.put(replace(service, agreed=service.agreed + event.bits, paid=service.paid + event.paid))
+    add(book, known(book, Service, event.juror), agreed=event.bits, paid=event.paid)
 
 
 COMMITTEES = {

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from ledger.book import Book, known
+from ledger.book import Book, add, known
 from ledger.facts import Credit, CreditEntry, Holding, Node, Round, Run
 from protocol.chain import events
 
@@ -12,44 +10,35 @@ NOBODY = "0x" + "0" * 40
 
 
 def _bought(book: Book, log: events.Log, event: events.CreditsBought) -> None:
-    credit = _credit(book, event.owner)
-    book.put(replace(credit, bought=credit.bought + event.amount, balance=credit.balance + event.amount))
+    add(book, _credit(book, event.owner), bought=event.amount, balance=event.amount)
     book.put(_entry(log, event.owner, "bought", event.amount))
 
 
 def _redeemed(book: Book, log: events.Log, event: events.CreditsRedeemed) -> None:
-    credit = _credit(book, event.owner)
-    book.put(replace(credit, redeemed=credit.redeemed + event.amount, balance=credit.balance - event.amount))
+    add(book, _credit(book, event.owner), redeemed=event.amount, balance=-event.amount)
     book.put(_entry(log, event.owner, "redeemed", event.amount))
 
 
 def _locked(book: Book, log: events.Log, event: events.CreditsLocked) -> None:
-    credit = _credit(book, event.owner)
-    book.put(replace(credit, locked=credit.locked + event.amount, balance=credit.balance - event.amount))
+    add(book, _credit(book, event.owner), locked=event.amount, balance=-event.amount)
     book.put(_entry(log, event.owner, "locked", event.amount, run=event.run))
 
 
 def _unlocked(book: Book, log: events.Log, event: events.CreditsUnlocked) -> None:
-    credit = _credit(book, event.owner)
-    book.put(replace(credit, unlocked=credit.unlocked + event.amount, balance=credit.balance + event.amount))
+    add(book, _credit(book, event.owner), unlocked=event.amount, balance=event.amount)
     book.put(_entry(log, event.owner, "unlocked", event.amount, run=event.run))
 
 
 def _earned(book: Book, log: events.Log, event: events.CreditsEarned) -> None:
     kind = "judged" if known(book, Node, event.node).role == "validator" else "worked"
-    credit = _credit(book, event.owner)
-    earned = {kind: getattr(credit, kind) + event.amount}
-    book.put(replace(credit, **earned, balance=credit.balance + event.amount))
+    add(book, _credit(book, event.owner), **{kind: event.amount}, balance=event.amount)
     book.put(_entry(log, event.owner, kind, event.amount, event.run, event.round, event.node))
-    run = known(book, Run, event.run)
-    book.put(replace(run, paid=run.paid + event.amount, reserved=run.reserved - event.amount))
-    round_ = known(book, Round, event.round)
-    book.put(replace(round_, paid=round_.paid + event.amount, reserved=round_.reserved - event.amount))
+    for fact in (known(book, Run, event.run), known(book, Round, event.round)):
+        add(book, fact, paid=event.amount, reserved=-event.amount)
 
 
 def _granted(book: Book, log: events.Log, event: events.CreditsGranted) -> None:
-    credit = _credit(book, event.owner)
-    book.put(replace(credit, granted=credit.granted + event.amount, balance=credit.balance + event.amount))
+    add(book, _credit(book, event.owner), granted=event.amount, balance=event.amount)
     book.put(_entry(log, event.owner, "granted", event.amount, round_=event.round))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ledger.book import Book, known
+from ledger.book import Book, add, known
 from ledger.facts import Node, Service, Slash, Slot
 from ledger.fold.treasury import treasury_of
 from protocol.chain import events
@@ -23,14 +23,7 @@ def _registered(book: Book, log: events.Log, event: events.NodeRegistered) -> No
             capacity=event.capacity,
             key=event.key,
             active_at=event.active_at,
-            retired_at=0,
-            revoked=False,
-            withdrawn=False,
-            in_flight=0,
             posted=event.bond,
-            topped_up=0,
-            slashed=0,
-            returned=0,
             bond=event.bond,
         )
     )
@@ -40,8 +33,7 @@ def _registered(book: Book, log: events.Log, event: events.NodeRegistered) -> No
 
 
 def _topped_up(book: Book, log: events.Log, event: events.BondToppedUp) -> None:
-    node = known(book, Node, event.node)
-    book.put(replace(node, topped_up=node.topped_up + event.amount, bond=node.bond + event.amount))
+    add(book, known(book, Node, event.node), topped_up=event.amount, bond=event.amount)
 
 
 def _retired(book: Book, log: events.Log, event: events.NodeRetired) -> None:
@@ -57,10 +49,9 @@ def _withdrawn(book: Book, log: events.Log, event: events.BondWithdrawn) -> None
 
 
 def _slashed(book: Book, log: events.Log, event: events.NodeSlashed) -> None:
-    node, treasury = known(book, Node, event.node), treasury_of(book)
-    slashed, balance = treasury.slashed + event.amount, treasury.balance + event.amount
-    book.put(replace(treasury, slashed=slashed, balance=balance))
-    book.put(replace(node, slashed=node.slashed + event.amount, bond=node.bond - event.amount))
+    node = known(book, Node, event.node)
+    add(book, treasury_of(book), slashed=event.amount, balance=event.amount)
+    add(book, node, slashed=event.amount, bond=-event.amount)
     book.put(
         Slash(
             block_number=log.block_number,
@@ -75,13 +66,8 @@ def _slashed(book: Book, log: events.Log, event: events.NodeSlashed) -> None:
         )
     )
     if node.role == "validator":
-        _count_slash(book, event)
-
-
-def _count_slash(book: Book, event: events.NodeSlashed) -> None:
-    service = known(book, Service, event.node)
-    absent = service.absent + (event.cause is Cause.ABSENCE)
-    book.put(replace(service, absent=absent, overturned=service.overturned + (event.cause is Cause.OVERTURNED)))
+        absent, overturned = event.cause is Cause.ABSENCE, event.cause is Cause.OVERTURNED
+        add(book, known(book, Service, event.node), absent=absent, overturned=overturned)
 
 
 def _key_rotated(book: Book, log: events.Log, event: events.KeyRotated) -> None:

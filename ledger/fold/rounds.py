@@ -6,24 +6,14 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ledger.book import Book, known
+from ledger.book import Book, add, known
 from ledger.facts import Job, Node, Round, Slot, Submission
 from ledger.fold.runs import terms_at
 from protocol.chain import events
 from protocol.wire.assignments import bitmap_of, jobs_in, unpack_assignments, unpack_leaves
 
-NO_WORD = bytes(32)
-FROZEN = (
-    "committee",
-    "appeal_seats",
-    "max_units",
-    "price_per_unit",
-    "juror_fee",
-    "draw_seconds",
-    "commit_seconds",
-    "reveal_seconds",
-    "challenge_seconds",
-)
+FROZEN: tuple[str, ...] = ("committee", "appeal_seats", "max_units", "price_per_unit", "juror_fee")
+FROZEN += ("draw_seconds", "commit_seconds", "reveal_seconds", "challenge_seconds")
 """Terms of a run that a round keeps as they stood at its opening."""
 
 
@@ -48,23 +38,8 @@ def _opened(book: Book, log: events.Log, event: events.RoundOpened) -> None:
             beacon=log.block_hash,
             opened_at=log.timestamp,
             deadline=event.deadline,
-            close_block=0,
-            close_hash=NO_WORD,
             eligible=eligible_slots(book, event.slot_count, log.timestamp),
-            attempt=0,
-            batches=0,
-            settled_batches=0,
-            submitted=0,
-            accepted=0,
-            fraud=0,
-            consumed=0,
-            appealed=0,
-            appeals=0,
             reserve=event.reserved,
-            paid=0,
-            covered=0,
-            paid_out=0,
-            released=0,
             reserved=event.reserved,
         )
     )
@@ -100,8 +75,7 @@ def listed_jobs(assignments: bytes, besides: int = 0) -> Counter[int]:
 def count_in_flight(book: Book, changes: Mapping[int, int], sign: int = 1) -> None:
     """Adds each node's jobs to those in flight, or takes them away."""
     for node_id, jobs in changes.items():
-        node = known(book, Node, node_id)
-        book.put(replace(node, in_flight=node.in_flight + sign * jobs))
+        add(book, known(book, Node, node_id), in_flight=sign * jobs)
 
 
 def _submitted(book: Book, log: events.Log, event: events.Submitted) -> None:
@@ -121,12 +95,6 @@ def _submitted(book: Book, log: events.Log, event: events.Submitted) -> None:
             uri=event.uri.replace("\0", "\ufffd"),
             signature=event.signature,
             tx_hash=log.tx_hash,
-            settled=False,
-            accepted=0,
-            fraud=0,
-            void=0,
-            units=0,
-            paid=0,
         )
     )
     for leaf in leaves:
@@ -139,10 +107,6 @@ def _submitted(book: Book, log: events.Log, event: events.Submitted) -> None:
                 batch=event.batch,
                 units=leaf.units,
                 root=leaf.root,
-                verdict="submitted",
-                credited=0,
-                appeal=0,
-                trained=0,
             )
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 
-from ledger.book import Book, known
+from ledger.book import Book, add, known
 from ledger.facts import Checkpoint, Consumption, Job, Membership, Run, RunTerms
 from protocol.chain import events
 from protocol.wire.assignments import jobs_in
@@ -13,24 +13,8 @@ NOT_JOINED = bytes(32)
 
 
 def _opened(book: Book, log: events.Log, event: events.RunOpened) -> None:
-    book.put(
-        Run(
-            run=event.run,
-            requester=event.requester,
-            announcements=0,
-            # PostgreSQL's text holds no NUL, and a requester may write one.
-            uri=event.uri.replace("\0", "\ufffd"),
-            version=0,
-            closed=False,
-            funded=0,
-            refunded=0,
-            deposited=0,
-            paid_out=0,
-            paid=0,
-            escrow=0,
-            reserved=0,
-        )
-    )
+    # PostgreSQL's text holds no NUL, and a requester may write one.
+    book.put(Run(event.run, event.requester, announcements=0, uri=event.uri.replace("\0", "\ufffd")))
     book.put(_terms(log, event, number=0, effective_at=log.timestamp))
     book.put(_checkpoint(log, event, version=0, previous=0, jobs=0, tainted=0))
 
@@ -60,13 +44,11 @@ def terms_at(book: Book, run_id: int, timestamp: int) -> RunTerms:
 
 
 def _funded(book: Book, log: events.Log, event: events.RunFunded) -> None:
-    run = known(book, Run, event.run)
-    book.put(replace(run, funded=run.funded + event.amount, escrow=run.escrow + event.amount))
+    add(book, known(book, Run, event.run), funded=event.amount, escrow=event.amount)
 
 
 def _refunded(book: Book, log: events.Log, event: events.RunRefunded) -> None:
-    run = known(book, Run, event.run)
-    book.put(replace(run, refunded=run.refunded + event.amount, escrow=run.escrow - event.amount))
+    add(book, known(book, Run, event.run), refunded=event.amount, escrow=-event.amount)
 
 
 def _closed(book: Book, log: events.Log, event: events.RunClosed) -> None:
@@ -74,13 +56,11 @@ def _closed(book: Book, log: events.Log, event: events.RunClosed) -> None:
 
 
 def _reserved(book: Book, log: events.Log, event: events.EscrowReserved) -> None:
-    run = known(book, Run, event.run)
-    book.put(replace(run, escrow=run.escrow - event.amount, reserved=run.reserved + event.amount))
+    add(book, known(book, Run, event.run), escrow=-event.amount, reserved=event.amount)
 
 
 def _released(book: Book, log: events.Log, event: events.EscrowReleased) -> None:
-    run = known(book, Run, event.run)
-    book.put(replace(run, escrow=run.escrow + event.amount, reserved=run.reserved - event.amount))
+    add(book, known(book, Run, event.run), escrow=event.amount, reserved=-event.amount)
 
 
 def _joined(book: Book, log: events.Log, event: events.NodeJoined) -> None:
@@ -96,7 +76,7 @@ def _published(book: Book, log: events.Log, event: events.CheckpointPublished) -
     before = known(book, Checkpoint, event.run, run.version)
     jobs = sum(part.jobs.bit_count() for part in event.consumed)
     book.put(replace(run, version=event.version))
-    book.put(_checkpoint(log, event, event.version, before.version, jobs, before.tainted))
+    book.put(_checkpoint(log, event, event.version, previous=before.version, jobs=jobs, tainted=before.tainted))
     for part in event.consumed:
         earlier = book.find(Consumption, event.run, event.version, part.round)
         both = part.jobs | (earlier.jobs if earlier else 0)
@@ -106,23 +86,16 @@ def _published(book: Book, log: events.Log, event: events.CheckpointPublished) -
 
 
 def _checkpoint(
-    log: events.Log,
-    event: events.RunOpened | events.CheckpointPublished,
-    version: int,
-    previous: int,
-    jobs: int,
-    tainted: int,
+    log: events.Log, event: events.RunOpened | events.CheckpointPublished, version: int, **counts: int
 ) -> Checkpoint:
     return Checkpoint(
         run=event.run,
         version=version,
-        previous=previous,
         manifest_root=event.manifest_root,
-        jobs=jobs,
-        tainted=tainted,
         block_number=log.block_number,
         timestamp=log.timestamp,
         tx_hash=log.tx_hash,
+        **counts,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ledger.book import Book
+from ledger.book import Book, add
 from ledger.facts import THE_ONE, Admin, Sweep, Treasury
 from protocol.chain.events import Log, Paused, SlashesAwarded, TreasuryChanged, TreasurySwept, Unpaused
 
@@ -32,16 +32,12 @@ def _changed(book: Book, log: Log, event: TreasuryChanged) -> None:
 
 
 def _swept(book: Book, log: Log, event: TreasurySwept) -> None:
-    treasury = treasury_of(book)
-    swept, balance = treasury.swept + event.amount, treasury.balance - event.amount
-    book.put(replace(treasury, swept=swept, balance=balance))
+    add(book, treasury_of(book), swept=event.amount, balance=-event.amount)
     book.put(Sweep(log.block_number, log.log_index, log.tx_hash, event.treasury, event.amount))
 
 
 def _awarded(book: Book, log: Log, event: SlashesAwarded) -> None:
-    treasury = treasury_of(book)
-    awarded, balance = treasury.awarded + event.amount, treasury.balance - event.amount
-    book.put(replace(treasury, awarded=awarded, balance=balance))
+    add(book, treasury_of(book), awarded=event.amount, balance=-event.amount)
 
 
 TREASURY = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from ledger.facts import Checkpoint, Consumption, Job, Round, Seat, Taint
-from ledger.facts.columns import Hex
+from ledger.facts.fact import Hex
 from ledger.queries.lookup import At, at, every
 from ledger.store.rows import find_fact
 from protocol.wire.assignments import jobs_in

@@ -9,18 +9,16 @@ The text is that of the database: integers in decimal, bitmaps and bytes in hexa
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, get_type_hints
 
 from sqlalchemy import Connection, select
 
 from ledger.book import MemoryBook
 from ledger.facts import KINDS, Fact, key_of
-from ledger.facts.columns import Bitmap, Hex, Wide
+from ledger.facts.fact import CODECS, Codec, annotations_of
 from ledger.store.rows import fact_of
 from ledger.store.tables import TABLES, snake
 
@@ -71,29 +69,12 @@ def fact_from(kind: type[Fact], row: dict[str, str]) -> Fact:
     return fact
 
 
-Codec = tuple[Callable[[Any], str], Callable[[str], Any]]
-_NUMBER: Codec = (str, int)
-_CODECS: dict[Any, Codec] = {
-    int: _NUMBER,
-    Wide: _NUMBER,
-    str: (str, str),
-    bool: (lambda value: "true" if value else "false", lambda text: {"true": True, "false": False}[text]),
-    Bitmap: (hex, lambda text: int(text, 16)),
-    Hex: (lambda value: "0x" + value.hex(), lambda text: bytes.fromhex(text.removeprefix("0x"))),
-}
-
-
-def codecs(kind: type[Any]) -> dict[str, Codec]:
+def codecs(kind: type[Fact]) -> dict[str, Codec]:
     """Returns, for each field of a kind of fact, the functions that write and read it as text."""
     return _BY_KIND[kind]
 
 
-def _codecs(kind: type[Any]) -> dict[str, Codec]:
-    hints = get_type_hints(kind, include_extras=True)
-    return {field.name: _CODECS[hints[field.name]] for field in dataclasses.fields(kind)}
-
-
-_BY_KIND = {kind: _codecs(kind) for kind in KINDS}
+_BY_KIND = {kind: {name: CODECS[annotation] for name, annotation in annotations_of(kind).items()} for kind in KINDS}
 
 
 def table_state(facts: Iterable[Fact]) -> TableState:

@@ -11,65 +11,47 @@ SQLite and PostgreSQL hold the same text: wide integers in decimal, bytes and bi
 
 from __future__ import annotations
 
-import dataclasses
-from typing import Any, get_type_hints
+from collections.abc import Callable
+from typing import Any
 
-from sqlalchemy import BigInteger, Boolean, Column, Dialect, Index, MetaData, Table, Text, TypeDecorator, text
+from sqlalchemy import BigInteger, Boolean, Column, Dialect, Index, MetaData, Table, Text, text
+from sqlalchemy.types import UserDefinedType
 from sqlmodel import Field, SQLModel
 
 from ledger.facts import KINDS, Appeal, Consumption, CreditEntry, Fact, Node, Round, Slash, Taint
-from ledger.facts.columns import Bitmap, Hex, Wide
+from ledger.facts.fact import CODECS, Bitmap, Hex, Wide, annotations_of
 
 
-class WideText(TypeDecorator[int]):
-    """An integer of any size as decimal text."""
+class AsText(UserDefinedType[Any]):
+    """Text of a field with this annotation, as ``ledger.facts.fact.CODECS`` writes it.
 
-    impl = Text
+    Text that does not read as such a value comes back as it is, for the audit to name.
+    """
+
     cache_ok = True
 
-    def process_bind_param(self, value: int | None, dialect: Dialect) -> str | None:
-        """Writes decimal digits."""
-        return None if value is None else str(value)
+    def __init__(self, annotation: Any) -> None:
+        self.annotation = annotation
 
-    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
-        """Reads decimal digits; anything else comes back as the text it is, for the audit to name."""
-        return int(value) if value is not None and value.lstrip("-").isdecimal() else value
+    def get_col_spec(self, **_: Any) -> str:
+        """Returns the type in SQL."""
+        return "TEXT"
 
+    def bind_processor(self, dialect: Dialect) -> Callable[[Any], str]:
+        """Returns the function that writes a value."""
+        return CODECS[self.annotation][0]
 
-class BitmapText(TypeDecorator[int]):
-    """A bitmap as 0x-hexadecimal text."""
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:
+        """Returns the function that reads a value."""
+        read = CODECS[self.annotation][1]
 
-    impl = Text
-    cache_ok = True
+        def lenient(text: Any) -> Any:
+            try:
+                return read(text)
+            except (ValueError, TypeError, AttributeError):
+                return text
 
-    def process_bind_param(self, value: int | None, dialect: Dialect) -> str | None:
-        """Writes hexadecimal digits without leading zeros."""
-        return None if value is None else hex(value)
-
-    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
-        """Reads hexadecimal digits; anything else comes back as the text it is."""
-        try:
-            return None if value is None else int(value, 16)
-        except (ValueError, TypeError):
-            return value
-
-
-class HexText(TypeDecorator[bytes]):
-    """Bytes as 0x-hexadecimal text."""
-
-    impl = Text
-    cache_ok = True
-
-    def process_bind_param(self, value: bytes | None, dialect: Dialect) -> str | None:
-        """Writes two digits a byte."""
-        return None if value is None else "0x" + value.hex()
-
-    def process_result_value(self, value: str | None, dialect: Dialect) -> Any:
-        """Reads two digits a byte; anything else comes back as the text it is."""
-        try:
-            return None if value is None else bytes.fromhex(value.removeprefix("0x"))
-        except (ValueError, AttributeError):
-            return value
+        return lenient
 
 
 TABLES_VERSION = 4
@@ -133,9 +115,7 @@ COLUMN_TYPES: dict[Any, Any] = {
     int: BigInteger,
     bool: Boolean,
     str: Text().with_variant(Text(collation="C"), "postgresql"),  # by code points, as SQLite does
-    Wide: WideText,
-    Bitmap: BitmapText,
-    Hex: HexText,
+    **{annotation: AsText(annotation) for annotation in (Wide, Bitmap, Hex)},
 }
 """Annotation of a fact's field to the type of its column."""
 
@@ -158,16 +138,9 @@ def snake(kind: type) -> str:
 
 
 def _table(kind: type[Fact]) -> Table:
-    hints = get_type_hints(kind, include_extras=True)
     columns = [
-        Column(
-            field.name,
-            COLUMN_TYPES[hints[field.name]],
-            primary_key=field.name in kind.KEY,
-            nullable=False,
-            autoincrement=False,
-        )
-        for field in dataclasses.fields(kind)
+        Column(name, COLUMN_TYPES[annotation], primary_key=name in kind.KEY, nullable=False, autoincrement=False)
+        for name, annotation in annotations_of(kind).items()
     ]
     indexes = [Index(f"{snake(kind)}_{name}", name, *kind.KEY) for name in ASKED_BY.get(kind, ())]
     return Table(snake(kind), METADATA, *columns, *indexes)
