@@ -18,26 +18,17 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from sqlalchemy import Connection
 
 from ledger.facts import KINDS, Fact
-from ledger.facts.fact import Bitmap, Hex, Wide
+from ledger.facts.fact import Bitmap, Hex, Wide, annotations_of
+from ledger.store import state as states
 from ledger.store.database import read_position
-from ledger.store.state import (
-    FORMAT,
-    LedgerState,
-    TableState,
-    codecs,
-    fact_from,
-    stored,
-    table_state,
-    tables_of_database,
-    texts,
-)
+from ledger.store.state import FORMAT, LedgerState, TableState
 from ledger.store.tables import snake
 from protocol.chain.deployment import Deployment
 from protocol.errors import Misconfigured, Rejected
@@ -57,11 +48,11 @@ def export(connection: Connection, deployment: Deployment, folder: Path, form: s
     """
     position = read_position(connection)
     block_hash = "0x" + position.block_hash.hex()
-    state = LedgerState(deployment.chain_id, position.block_number, block_hash, tables_of_database(connection))
+    state = LedgerState(deployment.chain_id, position.block_number, block_hash, states.tables_of_database(connection))
     try:
         folder.mkdir(parents=True)
         for kind in KINDS:
-            _write(folder / f"{snake(kind)}.{form}", kind, stored(connection, kind))
+            _write(folder / f"{snake(kind)}.{form}", kind, states.stored(connection, kind))
         partial = folder / f"{MANIFEST}.part"
         partial.write_text(json.dumps(_manifest(state, deployment, form), indent=2) + "\n", encoding="utf-8")
         os.replace(partial, folder / MANIFEST)
@@ -87,7 +78,7 @@ def verify(folder: Path) -> LedgerState:
             path = folder / str(told["file"])
             if path.parent != folder:
                 raise ValueError("a file outside the export")
-            found[name] = table_state(_facts(path, kind))
+            found[name] = states.table_state(_facts(path, kind))
             expected = TableState(_number(told["rows"]), str(told["hash"]))
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException, csv.Error) as error:
             raise Rejected(f"the export's table {name} cannot be read: {error!r}") from error
@@ -117,7 +108,7 @@ def _manifest(state: LedgerState, deployment: Deployment, form: str) -> dict[str
         "tables": {
             snake(kind): {
                 "file": f"{snake(kind)}.{form}",
-                "columns": [{"name": name, "type": TYPES[hint]} for name, hint in _hints(kind).items()],
+                "columns": [{"name": name, "type": TYPES[hint]} for name, hint in annotations_of(kind).items()],
                 "key": list(kind.KEY),
                 "rows": state.tables[snake(kind)].rows,
                 "hash": state.tables[snake(kind)].digest,
@@ -148,14 +139,9 @@ def _number(value: Any) -> int:
     return value
 
 
-def _hints(kind: type[Fact]) -> dict[str, Any]:
-    hints = get_type_hints(kind, include_extras=True)
-    return {name: hints[name] for name in codecs(kind)}
-
-
 def _write(path: Path, kind: type[Fact], facts: Iterable[Fact]) -> None:
-    names = list(codecs(kind))
-    rows = (texts(fact) for fact in facts)
+    names = list(states.codecs(kind))
+    rows = (states.texts(fact) for fact in facts)
     if path.suffix == ".csv":
         with path.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, names, lineterminator="\n", quoting=csv.QUOTE_ALL)
@@ -175,7 +161,7 @@ def _parts(rows: Iterator[dict[str, str]]) -> Iterator[list[dict[str, str]]]:
 
 def _facts(path: Path, kind: type[Fact]) -> Iterator[Fact]:
     """Yields a file's facts. ``Rejected`` where it has other columns, or a row that is not as the ledger writes it."""
-    table, names = snake(kind), list(_hints(kind))
+    table, names = snake(kind), list(annotations_of(kind))
     with _reading(path) as (columns, rows):
         if columns != names:
             raise Rejected(
@@ -183,7 +169,7 @@ def _facts(path: Path, kind: type[Fact]) -> Iterator[Fact]:
             )
         for number, values in enumerate(rows, start=1):
             try:
-                fact = fact_from(kind, dict(zip(names, values, strict=True)))
+                fact = states.fact_from(kind, dict(zip(names, values, strict=True)))
             except ValueError as error:
                 raise Rejected(f"row {number} of the export's table {table} is not as the ledger writes it") from error
             yield fact

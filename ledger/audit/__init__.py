@@ -46,7 +46,7 @@ def audit(chain: Chain, database: Database) -> Report:
         rows.finish()
         conclude(state)
         for check in CHECKS.values():
-            for compare in check.compares:
+            for compare in check.comparing:
                 compare(state, sources)
     results = state.findings.results(sentences())
     return Report(chain.chain_id, block.number, "0x" + block.hash.hex(), state.events, results)

@@ -19,7 +19,12 @@ from ledger.fold.treasury import admin_of
 from protocol.chain import events
 from protocol.chain.structs import RoundsTerms
 
+APPEALS = AuditCheck(
+    "appeals", "every appeal was admissible, its verdict is final, and what it cost is what the rules come to"
+)
 
+
+@APPEALS.tries(events.AppealOpened)
 def _opened(audit: AuditState, log: events.Log, event: events.AppealOpened) -> None:
     round_ = known(audit.book, Round, event.round)
     job = known(audit.book, Job, event.round, event.job)
@@ -41,6 +46,7 @@ def _opened(audit: AuditState, log: events.Log, event: events.AppealOpened) -> N
     audit.due_deposits[event.appeal] += event.deposit
 
 
+@APPEALS.tries(events.DepositLocked)
 def _deposit_locked(audit: AuditState, log: events.Log, event: events.DepositLocked) -> None:
     appeal = known(audit.book, Appeal, event.round)
     due = audit.due_deposits.pop(event.round, 0)
@@ -50,6 +56,7 @@ def _deposit_locked(audit: AuditState, log: events.Log, event: events.DepositLoc
     audit.due_locks[event.owner, event.run] += event.amount
 
 
+@APPEALS.tries(events.DepositPaidOut)
 def _deposit_paid_out(audit: AuditState, log: events.Log, event: events.DepositPaidOut) -> None:
     appeal = known(audit.book, Appeal, event.round)
     audit.findings.equal("escrow", "DepositPaidOut", event.round, "run", event.run, appeal.run)
@@ -57,6 +64,7 @@ def _deposit_paid_out(audit: AuditState, log: events.Log, event: events.DepositP
     audit.due_unlocks[event.to, event.run] += event.amount
 
 
+@APPEALS.tries(events.JobsTainted)
 def _tainted(audit: AuditState, log: events.Log, event: events.JobsTainted) -> None:
     run = known(audit.book, Round, event.round).run
     audit.findings.equal("appeals", "JobsTainted", event.round, "run", event.run, run)
@@ -69,6 +77,7 @@ def _final_verdict(audit: AuditState, appeal: Appeal) -> str:
     return verdict_in(tried.accepted, tried.fraud, appeal.job) if tried.state == "tallied" else "void"
 
 
+@APPEALS.tries(events.AppealedJobSettled)
 def _job_settled(audit: AuditState, log: events.Log, event: events.AppealedJobSettled) -> None:
     round_ = known(audit.book, Round, event.round)
     appeal = known(audit.book, Appeal, known(audit.book, Job, event.round, event.job).appeal)
@@ -89,6 +98,7 @@ def _job_settled(audit: AuditState, log: events.Log, event: events.AppealedJobSe
     audit.owe(event.round, event.node, event.paid, fraudulent=int(verdict == "fraud"))
 
 
+@APPEALS.tries(events.AppealedJobSettled)
 def _canonical(audit: AuditState, log: events.Log, event: events.AppealedJobSettled) -> None:
     """A job accepted on appeal was worked under its round's beacon too."""
     if event.verdict.name != "ACCEPTED":
@@ -147,6 +157,7 @@ def overturned_by(book: Book, appeal: Appeal) -> list[int]:
     return sorted(sided) if 2 * len(sided) > round_.committee else []
 
 
+@APPEALS.tries(events.AppealDecided)
 def _decided(audit: AuditState, log: events.Log, event: events.AppealDecided) -> None:
     appeal = known(audit.book, Appeal, event.appeal)
     conclusion = audit.conclusions.pop(event.round, Conclusion())
@@ -190,26 +201,10 @@ def _shown(amounts: Counter[str]) -> tuple[tuple[str, int], ...]:
     return tuple(sorted((owner, amount) for owner, amount in amounts.items() if amount))
 
 
+@APPEALS.concludes
 def _all_decided(audit: AuditState) -> None:
     for parent in audit.conclusions:
         audit.findings.equal("appeals", "round", parent, "appeal concluded", "without a decision", "decided")
 
 
-CHECKS = (
-    AuditCheck(
-        "appeals",
-        "every appeal was admissible, its verdict is final, and what it cost is what the rules come to",
-        {
-            events.AppealOpened: (_opened,),
-            events.DepositLocked: (_deposit_locked,),
-            events.DepositPaidOut: (_deposit_paid_out,),
-            events.JobsTainted: (_tainted,),
-            events.AppealedJobSettled: (
-                _job_settled,
-                _canonical,
-            ),
-            events.AppealDecided: (_decided,),
-        },
-        concludes=(_all_decided,),
-    ),
-)
+CHECKS = (APPEALS,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection
 
@@ -116,6 +116,7 @@ def next_due(dues: dict[tuple[int, int], deque[int]], key: tuple[int, int]) -> i
     return due
 
 
+_Function = TypeVar("_Function", bound=Callable[..., None])
 Try = Callable[[AuditState, Log, Any], None]
 """Tries one event against the book as it stands before that event."""
 
@@ -140,13 +141,35 @@ class AuditCheck:
     Args:
         name: name in reports.
         shows: sentence that is true if the check holds.
-        events: event type to the functions that try such an event before it is folded.
-        concludes: functions called once all events are folded.
-        compares: functions called after those, with the database and the contracts' views.
+        tried: event type to the functions that try such an event before it is folded.
+        concluding: functions called once all events are folded.
+        comparing: functions called after those, with the database and the contracts' views.
     """
 
     name: str
     shows: str
-    events: Mapping[type[Event], tuple[Try, ...]] = field(default_factory=dict)
-    concludes: tuple[Callable[[AuditState], None], ...] = ()
-    compares: tuple[Callable[[AuditState, AuditSources], None], ...] = ()
+    tried: dict[type[Event], list[Try]] = field(default_factory=dict)
+    concluding: list[Callable[[AuditState], None]] = field(default_factory=list)
+    comparing: list[Callable[[AuditState, AuditSources], None]] = field(default_factory=list)
+
+    def tries(self, *kinds: type[Event]) -> Callable[[_Function], _Function]:
+        """Returns a decorator for a function that tries events of these types."""
+
+        def add(function: _Function) -> _Function:
+            for kind in kinds:
+                self.tried.setdefault(kind, []).append(function)
+            return function
+
+        return add
+
+    def concludes(self, function: Callable[[AuditState], None]) -> Callable[[AuditState], None]:
+        """Decorates a function to be called once all events are folded."""
+        self.concluding.append(function)
+        return function
+
+    def compares(
+        self, function: Callable[[AuditState, AuditSources], None]
+    ) -> Callable[[AuditState, AuditSources], None]:
+        """Decorates a function to be called at the end, with the database and the contracts' views."""
+        self.comparing.append(function)
+        return function

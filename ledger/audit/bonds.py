@@ -12,8 +12,15 @@ from ledger.fold.treasury import admin_of, treasury_of
 from protocol.chain import events
 from protocol.chain.structs import Cause, Role
 
+AMOUNTS = AuditCheck("amounts", "every running amount an event names is what the events before it add up to")
+SLASHES = AuditCheck("slashes", "bonds were slashed exactly for fraud with a quorum, absence and overturned majorities")
+TREASURY = AuditCheck(
+    "treasury", "slashed bonds went to the treasury of the time, or to the appellant of an overturned verdict"
+)
 
-def required(audit: AuditState, log: events.Log, event: events.NodeRegistered) -> None:
+
+@AMOUNTS.tries(events.NodeRegistered)
+def _required(audit: AuditState, log: events.Log, event: events.NodeRegistered) -> None:
     """Tries the bond and the activation time of a new node."""
     terms = audit.terms.registry
     bond = terms.validator_bond if event.role is Role.VALIDATOR else terms.bond_per_job * event.capacity
@@ -22,13 +29,15 @@ def required(audit: AuditState, log: events.Log, event: events.NodeRegistered) -
     audit.findings.equal("amounts", "node", event.node, "active at", event.active_at, active_at)
 
 
-def topped_up(audit: AuditState, log: events.Log, event: events.BondToppedUp) -> None:
+@AMOUNTS.tries(events.BondToppedUp)
+def _topped_up(audit: AuditState, log: events.Log, event: events.BondToppedUp) -> None:
     """Tries a bond after it was topped up."""
     bond = known(audit.book, Node, event.node).bond + event.amount
     audit.findings.equal("amounts", "BondToppedUp", event.node, "bond", event.bond, bond)
 
 
-def withdrawal(audit: AuditState, log: events.Log, event: events.BondWithdrawn) -> None:
+@AMOUNTS.tries(events.BondWithdrawn)
+def _withdrawal(audit: AuditState, log: events.Log, event: events.BondWithdrawn) -> None:
     """Tries that a withdrawn bond was unbonded, whole and idle."""
     node = known(audit.book, Node, event.node)
     free_at = node.retired_at + audit.terms.registry.unbonding_delay
@@ -40,12 +49,14 @@ def withdrawal(audit: AuditState, log: events.Log, event: events.BondWithdrawn) 
     audit.findings.equal("amounts", "BondWithdrawn", event.node, "withdrawn before", node.withdrawn, False)
 
 
-def revoked(audit: AuditState, log: events.Log, event: events.KeyRevoked) -> None:
+@AMOUNTS.tries(events.KeyRevoked)
+def _revoked(audit: AuditState, log: events.Log, event: events.KeyRevoked) -> None:
     """Tries that the revoked key was the node's."""
     node = known(audit.book, Node, event.node)
     audit.findings.equal("amounts", "KeyRevoked", event.node, "key", event.key, node.key)
 
 
+@SLASHES.tries(events.NodeSlashed)
 def _slash(audit: AuditState, log: events.Log, event: events.NodeSlashed) -> None:
     node = known(audit.book, Node, event.node)
     due = DUE[event.cause](audit, event)
@@ -88,6 +99,7 @@ DUE: dict[Cause, Callable[[AuditState, events.NodeSlashed], int]] = {
 """Cause of a slash to what it costs, before the bond caps it."""
 
 
+@SLASHES.tries(events.RoundTallied, events.CommitteeRedrawn, events.RoundVoided)
 def _absences(
     audit: AuditState, log: events.Log, event: events.RoundTallied | events.CommitteeRedrawn | events.RoundVoided
 ) -> None:
@@ -106,22 +118,26 @@ def _absences(
 # The pot of slashed bonds
 
 
+@TREASURY.tries(events.TreasurySwept)
 def _swept(audit: AuditState, log: events.Log, event: events.TreasurySwept) -> None:
     key = (log.block_number, log.log_index)
     audit.findings.equal("treasury", "TreasurySwept", key, "amount", event.amount, treasury_of(audit.book).balance)
     audit.findings.equal("treasury", "TreasurySwept", key, "treasury", event.treasury, admin_of(audit.book).treasury)
 
 
+@TREASURY.tries(events.SlashesAwarded)
 def _awarded(audit: AuditState, log: events.Log, event: events.SlashesAwarded) -> None:
     audit.concluding(event.round).awarded[event.owner] += event.amount
     audit.due_grants[event.owner, event.round] += event.amount
 
 
+@TREASURY.tries(events.CreditsGranted)
 def _granted(audit: AuditState, log: events.Log, event: events.CreditsGranted) -> None:
     due = audit.due_grants.pop((event.owner, event.round), 0)
     audit.findings.equal("treasury", "CreditsGranted", (event.owner, event.round), "amount", event.amount, due)
 
 
+@SLASHES.concludes
 def _all_taken(audit: AuditState) -> None:
     for (round_, node), slashes in audit.due_slashes.items():
         audit.findings.equal(
@@ -129,27 +145,10 @@ def _all_taken(audit: AuditState) -> None:
         )
 
 
+@TREASURY.concludes
 def _all_granted(audit: AuditState) -> None:
     for key, amount in audit.due_grants.items():
         audit.findings.equal("treasury", "owed", key, "announced and not carried out", amount, 0)
 
 
-CHECKS = (
-    AuditCheck(
-        "slashes",
-        "bonds were slashed exactly for fraud with a quorum, absence and overturned majorities",
-        {
-            events.NodeSlashed: (_slash,),
-            events.RoundTallied: (_absences,),
-            events.CommitteeRedrawn: (_absences,),
-            events.RoundVoided: (_absences,),
-        },
-        concludes=(_all_taken,),
-    ),
-    AuditCheck(
-        "treasury",
-        "slashed bonds went to the treasury of the time, or to the appellant of an overturned verdict",
-        {events.TreasurySwept: (_swept,), events.SlashesAwarded: (_awarded,), events.CreditsGranted: (_granted,)},
-        concludes=(_all_granted,),
-    ),
-)
+CHECKS = (SLASHES, TREASURY)

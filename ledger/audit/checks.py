@@ -27,8 +27,8 @@ def tries() -> Mapping[type[Event], tuple[Try, ...]]:
     """Returns, for each event type, the functions that try such an event."""
     found: dict[type[Event], tuple[Try, ...]] = {}
     for check in CHECKS.values():
-        for kind, functions in check.events.items():
-            found[kind] = found.get(kind, ()) + functions
+        for kind, functions in check.tried.items():
+            found[kind] = (*found.get(kind, ()), *functions)
     return found
 
 

@@ -15,10 +15,13 @@ from protocol.chain.reading.client import Chain
 from protocol.chain.rpc import RpcFault, RpcRequest
 from protocol.errors import Unavailable
 
+CODE = AuditCheck("code", "the contracts were created from this repository's code, which all other checks rely on")
+
 BLOCKS_PER_REQUEST = 20
 """Blocks with all their transactions, which are large, sent in one answer."""
 
 
+@CODE.compares
 def _compare_code(audit: AuditState, sources: AuditSources) -> None:
     """Finds the transactions that created the contracts, and compares their code with ``contracts/abi``.
 
@@ -66,10 +69,4 @@ def _answers(chain: Chain, requests: list[RpcRequest]) -> list[Any]:
     return answers
 
 
-CHECKS = (
-    AuditCheck(
-        "code",
-        "the contracts were created from this repository's code, which all other checks rely on",
-        compares=(_compare_code,),
-    ),
-)
+CHECKS = (CODE,)

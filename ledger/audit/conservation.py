@@ -22,7 +22,12 @@ from ledger.fold.credits import NOBODY
 from ledger.fold.treasury import treasury_of
 from protocol.chain.events import Log, Transfer
 
+CONSERVATION = AuditCheck(
+    "conservation", "tokens and credits are conserved: bonds, treasury, escrow, balances and what was withdrawn add up"
+)
 
+
+@CONSERVATION.concludes
 def _conserve(audit: AuditState) -> None:
     """Adds everything up once all events are folded."""
     _credits(audit)
@@ -149,17 +154,11 @@ def _equal(audit: AuditState, subject: str, field: str, stored: int, recomputed:
     audit.findings.equal("conservation", subject, "", field, stored, recomputed)
 
 
+@CONSERVATION.tries(Transfer)
 def _flow(audit: AuditState, log: Log, event: Transfer) -> None:
     deployment = audit.terms.deployment
     if {event.sender, event.to} & {deployment.registry, deployment.credits, NOBODY}:
         audit.flows[event.sender, event.to] += event.value
 
 
-CHECKS = (
-    AuditCheck(
-        "conservation",
-        "tokens and credits are conserved: bonds, treasury, escrow, balances and what was withdrawn add up",
-        {Transfer: (_flow,)},
-        concludes=(_conserve,),
-    ),
-)
+CHECKS = (CONSERVATION,)

@@ -9,7 +9,12 @@ from ledger.fold.runs import terms_at
 from ledger.fold.treasury import admin_of
 from protocol.chain import events
 
+RULES = AuditCheck(
+    "rules", "rounds, joins and deadlines follow the terms in effect, changed with notice; none opened paused"
+)
 
+
+@RULES.tries(events.RunOpened, events.TermsAnnounced)
 def _offered(audit: AuditState, log: events.Log, event: events.RunOpened | events.TermsAnnounced) -> None:
     """Tries the conditions on terms that other checks rely on."""
     terms = event.terms
@@ -20,6 +25,7 @@ def _offered(audit: AuditState, log: events.Log, event: events.RunOpened | event
     audit.findings.holds("rules", "run", event.run, "an appeal's committee is larger", larger)
 
 
+@RULES.tries(events.TermsAnnounced)
 def _announced(audit: AuditState, log: events.Log, event: events.TermsAnnounced) -> None:
     run = known(audit.book, Run, event.run)
     used = [known(audit.book, RunTerms, event.run, number).rules_hash for number in range(run.announcements + 1)]
@@ -30,12 +36,14 @@ def _announced(audit: AuditState, log: events.Log, event: events.TermsAnnounced)
     audit.findings.holds("rules", "TermsAnnounced", event.run, "rules new", event.terms.rules_hash not in used)
 
 
+@RULES.tries(events.RunClosed)
 def _closed(audit: AuditState, log: events.Log, event: events.RunClosed) -> None:
     run = known(audit.book, Run, event.run)
     audit.findings.equal("rules", "RunClosed", event.run, "requester", event.requester, run.requester)
     audit.findings.equal("rules", "RunClosed", event.run, "closed before", run.closed, False)
 
 
+@RULES.tries(events.NodeJoined)
 def _joined(audit: AuditState, log: events.Log, event: events.NodeJoined) -> None:
     key = (event.run, event.node)
     rules = terms_at(audit.book, event.run, log.timestamp).rules_hash
@@ -44,6 +52,7 @@ def _joined(audit: AuditState, log: events.Log, event: events.NodeJoined) -> Non
     audit.findings.equal("rules", "NodeJoined", key, "run closed", known(audit.book, Run, event.run).closed, False)
 
 
+@RULES.tries(events.Paused, events.Unpaused)
 def _turned(audit: AuditState, log: events.Log, event: events.Paused | events.Unpaused) -> None:
     before = admin_of(audit.book).paused
     audit.findings.equal(
@@ -51,6 +60,7 @@ def _turned(audit: AuditState, log: events.Log, event: events.Paused | events.Un
     )
 
 
+@RULES.tries(events.RoundOpened)
 def _allowed(audit: AuditState, log: events.Log, event: events.RoundOpened) -> None:
     run = known(audit.book, Run, event.run)
     deadline = log.timestamp + terms_at(audit.book, event.run, log.timestamp).work_seconds
@@ -61,6 +71,9 @@ def _allowed(audit: AuditState, log: events.Log, event: events.RoundOpened) -> N
     audit.findings.holds("rules", "RoundOpened", event.round, "policy version published", version is not None)
 
 
+@RULES.tries(
+    events.RoundClosed, events.CommitteeDrawn, events.CommitteeRedrawn, events.RevealStarted, events.RoundTallied
+)
 def _windows(
     audit: AuditState,
     log: events.Log,
@@ -91,26 +104,4 @@ WINDOWS: dict[type[events.Event], str] = {
 """Type of event to the window it begins."""
 
 
-CHECKS = (
-    AuditCheck(
-        "rules",
-        "rounds, joins and deadlines follow the terms in effect, changed with notice; none opened paused",
-        {
-            events.RunOpened: (_offered,),
-            events.TermsAnnounced: (
-                _offered,
-                _announced,
-            ),
-            events.RunClosed: (_closed,),
-            events.NodeJoined: (_joined,),
-            events.Paused: (_turned,),
-            events.Unpaused: (_turned,),
-            events.RoundOpened: (_allowed,),
-            events.RoundClosed: (_windows,),
-            events.CommitteeDrawn: (_windows,),
-            events.CommitteeRedrawn: (_windows,),
-            events.RevealStarted: (_windows,),
-            events.RoundTallied: (_windows,),
-        },
-    ),
-)
+CHECKS = (RULES,)

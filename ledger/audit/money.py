@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from ledger.audit.audit_state import AuditCheck, AuditState, next_due
-from ledger.audit.bonds import required, revoked, topped_up, withdrawal
+from ledger.audit.bonds import AMOUNTS
 from ledger.audit.verdicts import submitted_jobs
 from ledger.book import known
 from ledger.facts import Credit, Holding, Job, Node, Round, Run, Seat, Submission, Treasury
 from protocol.chain import events
 from protocol.wire.assignments import jobs_in, unpack_leaves
 
+ESCROW = AuditCheck("escrow", "credits were locked in and paid out of runs and deposits exactly as announced")
+SETTLEMENTS = AuditCheck(
+    "settlements", "every submitted job is settled once, as its verdict says, at units times price"
+)
+FEES = AuditCheck("fees", "every juror earned its fee in proportion to its agreement with the verdict")
+CREDITS = AuditCheck("credits", "credits were earned exactly where a settlement owed them, by the node's owner")
+
 # Work and its pay
 
 
+@SETTLEMENTS.tries(events.SubmissionSettled)
 def _settlement(audit: AuditState, log: events.Log, event: events.SubmissionSettled) -> None:
     round_ = known(audit.book, Round, event.round)
     stated = event.accepted | event.fraud | event.void_jobs
@@ -38,6 +46,7 @@ def _settlement(audit: AuditState, log: events.Log, event: events.SubmissionSett
     audit.owe(event.round, event.node, event.paid, fraudulent=event.fraud.bit_count())
 
 
+@FEES.tries(events.JurorSettled)
 def _fee(audit: AuditState, log: events.Log, event: events.JurorSettled) -> None:
     """A juror's pay: by agreement with the verdict, or in full where its committee reached no quorum."""
     round_ = known(audit.book, Round, event.round)
@@ -55,6 +64,7 @@ def _fee(audit: AuditState, log: events.Log, event: events.JurorSettled) -> None
     audit.owe(event.round, event.juror, event.paid)
 
 
+@CREDITS.tries(events.CreditsEarned)
 def _earning(audit: AuditState, log: events.Log, event: events.CreditsEarned) -> None:
     key = (event.round, event.node)
     owner = known(audit.book, Node, event.node).owner
@@ -64,11 +74,13 @@ def _earning(audit: AuditState, log: events.Log, event: events.CreditsEarned) ->
     audit.findings.equal("credits", "round/node", key, "amount", event.amount, owed)
 
 
+@ESCROW.tries(events.RoundSettled, events.RoundVoided)
 def _released(audit: AuditState, log: events.Log, event: events.RoundSettled | events.RoundVoided) -> None:
     round_ = known(audit.book, Round, event.round)
     audit.findings.equal("amounts", "round", event.round, "released", event.released, round_.reserved)
 
 
+@SETTLEMENTS.tries(events.RoundSettled)
 def _all_settled(audit: AuditState, log: events.Log, event: events.RoundSettled) -> None:
     round_ = known(audit.book, Round, event.round)
     audit.findings.equal("settlements", "round", event.round, "state", round_.state, "tallied")
@@ -85,6 +97,7 @@ def _all_settled(audit: AuditState, log: events.Log, event: events.RoundSettled)
 # Escrow and balances
 
 
+@AMOUNTS.tries(events.RunFunded)
 def _funded(audit: AuditState, log: events.Log, event: events.RunFunded) -> None:
     run = known(audit.book, Run, event.run)
     audit.findings.equal("amounts", "RunFunded", event.run, "escrow", event.escrow, run.escrow + event.amount)
@@ -93,6 +106,7 @@ def _funded(audit: AuditState, log: events.Log, event: events.RunFunded) -> None
     audit.due_locks[event.requester, event.run] += event.amount
 
 
+@AMOUNTS.tries(events.RunRefunded)
 def _refunded(audit: AuditState, log: events.Log, event: events.RunRefunded) -> None:
     run = known(audit.book, Run, event.run)
     audit.findings.equal("amounts", "RunRefunded", event.run, "escrow", event.escrow, run.escrow - event.amount)
@@ -101,16 +115,19 @@ def _refunded(audit: AuditState, log: events.Log, event: events.RunRefunded) -> 
     audit.due_unlocks[event.requester, event.run] += event.amount
 
 
+@ESCROW.tries(events.CreditsLocked)
 def _locked(audit: AuditState, log: events.Log, event: events.CreditsLocked) -> None:
     due = audit.due_locks.pop((event.owner, event.run), 0)
     audit.findings.equal("escrow", "CreditsLocked", (event.owner, event.run), "amount", event.amount, due)
 
 
+@ESCROW.tries(events.CreditsUnlocked)
 def _unlocked(audit: AuditState, log: events.Log, event: events.CreditsUnlocked) -> None:
     due = audit.due_unlocks.pop((event.owner, event.run), 0)
     audit.findings.equal("escrow", "CreditsUnlocked", (event.owner, event.run), "amount", event.amount, due)
 
 
+@AMOUNTS.concludes
 def _balances_stand(audit: AuditState) -> None:
     """Tries that no balance, bond, escrow or reserve ever ends below zero."""
     book, findings = audit.book, audit.findings
@@ -130,56 +147,17 @@ def _balances_stand(audit: AuditState) -> None:
                 )
 
 
+@CREDITS.concludes
 def _all_earned(audit: AuditState) -> None:
     for (round_, node), amounts in audit.due_credits.items():
         audit.findings.equal("credits", "round/node", (round_, node), "credits owed and not earned", sum(amounts), 0)
 
 
+@ESCROW.concludes
 def _all_moved(audit: AuditState) -> None:
     for dues in (audit.due_locks, audit.due_unlocks, audit.due_deposits):
         for key, amount in dues.items():
             audit.findings.equal("escrow", "owed", key, "announced and not carried out", amount, 0)
 
 
-CHECKS = (
-    AuditCheck(
-        "amounts",
-        "every running amount an event names is what the events before it add up to",
-        {
-            events.NodeRegistered: (required,),
-            events.BondToppedUp: (topped_up,),
-            events.BondWithdrawn: (withdrawal,),
-            events.KeyRevoked: (revoked,),
-            events.RunFunded: (_funded,),
-            events.RunRefunded: (_refunded,),
-        },
-        concludes=(_balances_stand,),
-    ),
-    AuditCheck(
-        "escrow",
-        "credits were locked in and paid out of runs and deposits exactly as announced",
-        {
-            events.CreditsLocked: (_locked,),
-            events.CreditsUnlocked: (_unlocked,),
-            events.RoundSettled: (_released,),
-            events.RoundVoided: (_released,),
-        },
-        concludes=(_all_moved,),
-    ),
-    AuditCheck(
-        "settlements",
-        "every submitted job is settled once, as its verdict says, at units times price",
-        {events.SubmissionSettled: (_settlement,), events.RoundSettled: (_all_settled,)},
-    ),
-    AuditCheck(
-        "fees",
-        "every juror earned its fee in proportion to its agreement with the verdict",
-        {events.JurorSettled: (_fee,)},
-    ),
-    AuditCheck(
-        "credits",
-        "credits were earned exactly where a settlement owed them, by the node's owner",
-        {events.CreditsEarned: (_earning,)},
-        concludes=(_all_earned,),
-    ),
-)
+CHECKS = (AMOUNTS, ESCROW, SETTLEMENTS, FEES, CREDITS)

@@ -8,14 +8,18 @@ from ledger.facts import Round, Seat
 from ledger.fold.committees import seats_of
 from protocol.chain import events
 
+PHASES = AuditCheck("phases", "every event came in the phase that allows it, and no phase ended before it might")
+
 SEED_WINDOWS = (8191, 256)
 """Blocks whose hashes a chain serves: by its history contract, and by the opcode where that is missing or young."""
 
 
+@PHASES.tries(events.Submitted)
 def _submitted(audit: AuditState, log: events.Log, event: events.Submitted) -> None:
     _by_deadline(audit, log, event, known(audit.book, Round, event.round))
 
 
+@PHASES.tries(events.RoundClosed)
 def _closed(audit: AuditState, log: events.Log, event: events.RoundClosed) -> None:
     round_ = known(audit.book, Round, event.round)
     whole = round_.submitted.bit_count() == round_.jobs
@@ -25,6 +29,7 @@ def _closed(audit: AuditState, log: events.Log, event: events.RoundClosed) -> No
     )
 
 
+@PHASES.tries(events.CommitteeDrawn)
 def _drawn(audit: AuditState, log: events.Log, event: events.CommitteeDrawn) -> None:
     round_ = known(audit.book, Round, event.round)
     _in_state(audit, event, round_, "closed")
@@ -35,6 +40,7 @@ def _drawn(audit: AuditState, log: events.Log, event: events.CommitteeDrawn) -> 
     audit.findings.holds("phases", "CommitteeDrawn", event.round, "seed block the newest of its window", held)
 
 
+@PHASES.tries(events.VoteCommitted)
 def _committed(audit: AuditState, log: events.Log, event: events.VoteCommitted) -> None:
     round_ = known(audit.book, Round, event.round)
     _in_state(audit, event, round_, "voting")
@@ -43,6 +49,7 @@ def _committed(audit: AuditState, log: events.Log, event: events.VoteCommitted) 
     audit.findings.equal("phases", "VoteCommitted", event.round, "votes revealed already", revealing, False)
 
 
+@PHASES.tries(events.RevealStarted)
 def _reveal_started(audit: AuditState, log: events.Log, event: events.RevealStarted) -> None:
     round_ = known(audit.book, Round, event.round)
     key = (event.round, round_.attempt)
@@ -54,6 +61,7 @@ def _reveal_started(audit: AuditState, log: events.Log, event: events.RevealStar
     audit.revealing.add(key)
 
 
+@PHASES.tries(events.VoteRevealed)
 def _revealed(audit: AuditState, log: events.Log, event: events.VoteRevealed) -> None:
     round_ = known(audit.book, Round, event.round)
     _in_state(audit, event, round_, "voting")
@@ -62,35 +70,13 @@ def _revealed(audit: AuditState, log: events.Log, event: events.VoteRevealed) ->
     audit.findings.equal("phases", "VoteRevealed", event.round, "committing over", started, True)
 
 
+@PHASES.tries(events.JurorSettled)
 def _juror_settled(audit: AuditState, log: events.Log, event: events.JurorSettled) -> None:
     round_ = known(audit.book, Round, event.round)
     audit.settled.setdefault((event.round, round_.attempt), set()).add(event.juror)
 
 
-def _counted(audit: AuditState, log: events.Log, event: events.RoundTallied) -> None:
-    """Votes are counted before anybody is paid."""
-    round_ = known(audit.book, Round, event.round)
-    paid = audit.settled.pop((event.round, round_.attempt), set())
-    audit.findings.equal("fees", "RoundTallied", event.round, "jurors paid before the verdict", tuple(sorted(paid)), ())
-
-
-def _paid_in_full(audit: AuditState, log: events.Log, event: events.RoundSettled | events.CommitteeRedrawn) -> None:
-    """Tries that every juror who revealed a verdict was paid, if only zero."""
-    round_ = known(audit.book, Round, event.round)
-    _equal_jurors(audit, event, round_, _revealed_by(audit, round_))
-
-
-def _void(audit: AuditState, log: events.Log, event: events.RoundVoided) -> None:
-    """A committee without a quorum is paid; one that never voted, or whose round is ended by force, is not."""
-    round_ = known(audit.book, Round, event.round)
-    if round_.state != "voting":
-        return _equal_jurors(audit, event, round_, ())
-    if audit.expired(log, round_) and not audit.settled.get((event.round, round_.attempt)):
-        return None
-    _over(audit, log, event)
-    return _equal_jurors(audit, event, round_, _revealed_by(audit, round_))
-
-
+@PHASES.tries(events.RoundTallied, events.CommitteeRedrawn)
 def _over(
     audit: AuditState, log: events.Log, event: events.RoundTallied | events.CommitteeRedrawn | events.RoundVoided
 ) -> None:
@@ -103,6 +89,33 @@ def _over(
     else:
         over = log.timestamp > deadline + (round_.reveal_seconds if voted else 0)
     audit.findings.holds("phases", type(event).__name__, event.round, "voting over", over)
+
+
+@PHASES.tries(events.RoundTallied)
+def _counted(audit: AuditState, log: events.Log, event: events.RoundTallied) -> None:
+    """Votes are counted before anybody is paid."""
+    round_ = known(audit.book, Round, event.round)
+    paid = audit.settled.pop((event.round, round_.attempt), set())
+    audit.findings.equal("fees", "RoundTallied", event.round, "jurors paid before the verdict", tuple(sorted(paid)), ())
+
+
+@PHASES.tries(events.CommitteeRedrawn, events.RoundSettled)
+def _paid_in_full(audit: AuditState, log: events.Log, event: events.RoundSettled | events.CommitteeRedrawn) -> None:
+    """Tries that every juror who revealed a verdict was paid, if only zero."""
+    round_ = known(audit.book, Round, event.round)
+    _equal_jurors(audit, event, round_, _revealed_by(audit, round_))
+
+
+@PHASES.tries(events.RoundVoided)
+def _void(audit: AuditState, log: events.Log, event: events.RoundVoided) -> None:
+    """A committee without a quorum is paid; one that never voted, or whose round is ended by force, is not."""
+    round_ = known(audit.book, Round, event.round)
+    if round_.state != "voting":
+        return _equal_jurors(audit, event, round_, ())
+    if audit.expired(log, round_) and not audit.settled.get((event.round, round_.attempt)):
+        return None
+    _over(audit, log, event)
+    return _equal_jurors(audit, event, round_, _revealed_by(audit, round_))
 
 
 def _states(audit: AuditState, round_: Round) -> list[str]:
@@ -136,28 +149,4 @@ def _by_deadline(audit: AuditState, log: events.Log, event: events.Event, round_
     audit.findings.holds("phases", type(event).__name__, round_.round, "by the deadline", in_time)
 
 
-CHECKS = (
-    AuditCheck(
-        "phases",
-        "every event came in the phase that allows it, and no phase ended before it might",
-        {
-            events.Submitted: (_submitted,),
-            events.RoundClosed: (_closed,),
-            events.CommitteeDrawn: (_drawn,),
-            events.VoteCommitted: (_committed,),
-            events.RevealStarted: (_reveal_started,),
-            events.VoteRevealed: (_revealed,),
-            events.JurorSettled: (_juror_settled,),
-            events.RoundTallied: (
-                _over,
-                _counted,
-            ),
-            events.CommitteeRedrawn: (
-                _over,
-                _paid_in_full,
-            ),
-            events.RoundSettled: (_paid_in_full,),
-            events.RoundVoided: (_void,),
-        },
-    ),
-)
+CHECKS = (PHASES,)

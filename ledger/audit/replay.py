@@ -32,5 +32,5 @@ def replay(audit: AuditState, logs: Iterable[Log]) -> None:
 def conclude(audit: AuditState) -> None:
     """Runs the checks that need all events folded: nothing below zero, everything announced was carried out."""
     for check in CHECKS.values():
-        for concluding in check.concludes:
+        for concluding in check.concluding:
             concluding(audit)

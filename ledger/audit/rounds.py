@@ -16,6 +16,15 @@ from protocol.wire import auth
 from protocol.wire.assignments import assignee_of, unpack_leaves
 from protocol.wire.votes import ABSTENTION, Vote, commitment
 
+ASSIGNMENTS = AuditCheck(
+    "assignments", "listed nodes had joined at the run's rules and had capacity; every submitted job was its node's"
+)
+RESERVES = AuditCheck("reserves", "a round's reserve covers its jobs at the run's price and both committees' fees")
+SIGNATURES = AuditCheck("signatures", "every submission was signed by the key of its node")
+DRAWS = AuditCheck("draws", "every committee is the one its seed draws from the eligible validators")
+SEEDS = AuditCheck("seeds", "every seed is the hash of its seed block")
+COMMITMENTS = AuditCheck("commitments", "every revealed vote is the one that was committed")
+
 RANDOM_TRIES = 4
 """Random tries for each slot before the draw probes linearly."""
 
@@ -23,6 +32,7 @@ RANDOM_TRIES = 4
 # Work
 
 
+@ASSIGNMENTS.tries(events.RoundOpened)
 def _listing(audit: AuditState, log: events.Log, event: events.RoundOpened) -> None:
     rules = terms_at(audit.book, event.run, log.timestamp).rules_hash
     listed = listed_jobs(event.assignments)
@@ -37,6 +47,7 @@ def _listing(audit: AuditState, log: events.Log, event: events.RoundOpened) -> N
         audit.findings.holds("assignments", "round/node", key, "capacity", node.in_flight + jobs <= node.capacity)
 
 
+@RESERVES.tries(events.RoundOpened)
 def _reserve(audit: AuditState, log: events.Log, event: events.RoundOpened) -> None:
     terms = terms_at(audit.book, event.run, log.timestamp)
     work = event.jobs * terms.max_units * terms.price_per_unit
@@ -44,6 +55,7 @@ def _reserve(audit: AuditState, log: events.Log, event: events.RoundOpened) -> N
     audit.findings.equal("reserves", "RoundOpened", event.round, "reserved", event.reserved, needed)
 
 
+@DRAWS.tries(events.RoundOpened)
 def _eligible(audit: AuditState, log: events.Log, event: events.RoundOpened) -> None:
     terms = terms_at(audit.book, event.run, log.timestamp)
     eligible = eligible_slots(audit.book, event.slot_count, log.timestamp)
@@ -51,6 +63,7 @@ def _eligible(audit: AuditState, log: events.Log, event: events.RoundOpened) -> 
     audit.findings.holds("draws", "round", event.round, "validators for its committees", enough)
 
 
+@ASSIGNMENTS.tries(events.Submitted)
 def _own_jobs(audit: AuditState, log: events.Log, event: events.Submitted) -> None:
     round_ = known(audit.book, Round, event.round)
     audit.findings.equal("assignments", "round", event.round, "state at submission", round_.state, "open")
@@ -62,6 +75,7 @@ def _own_jobs(audit: AuditState, log: events.Log, event: events.Submitted) -> No
         audit.findings.holds("assignments", "round/job", key, "submitted once", not round_.submitted >> leaf.job & 1)
 
 
+@SIGNATURES.tries(events.Submitted)
 def _signature(audit: AuditState, log: events.Log, event: events.Submitted) -> None:
     if "\ufffd" in event.uri:
         return  # the text lost bytes in reading, so only the contract could check this signature, and did
@@ -77,6 +91,7 @@ def _signature(audit: AuditState, log: events.Log, event: events.Submitted) -> N
     audit.findings.equal("signatures", "round/node", (event.round, event.node), "signer", signer, key)
 
 
+@ASSIGNMENTS.tries(events.RoundClosed)
 def _all_in(audit: AuditState, log: events.Log, event: events.RoundClosed) -> None:
     round_ = known(audit.book, Round, event.round)
     audit.findings.equal(
@@ -104,6 +119,7 @@ def _try(seed: bytes, attempt: int, number: int) -> int:
     return int.from_bytes(keccak(encode(["bytes32", "uint8", "uint256"], [seed, attempt, number])), "big")
 
 
+@DRAWS.tries(events.CommitteeDrawn)
 def _committee(audit: AuditState, log: events.Log, event: events.CommitteeDrawn) -> None:
     round_ = known(audit.book, Round, event.round)
     seats = round_.committee
@@ -119,6 +135,7 @@ def _holder(book: MemoryBook, slot: int) -> int:
     return known(book, Slot, slot).node
 
 
+@SEEDS.tries(events.CommitteeDrawn)
 def _seed(audit: AuditState, log: events.Log, event: events.CommitteeDrawn) -> None:
     round_ = known(audit.book, Round, event.round)
     key = (event.round, event.attempt)
@@ -131,6 +148,7 @@ def _seed(audit: AuditState, log: events.Log, event: events.CommitteeDrawn) -> N
 # Votes
 
 
+@COMMITMENTS.tries(events.VoteCommitted)
 def _seated(audit: AuditState, log: events.Log, event: events.VoteCommitted) -> None:
     key = (event.round, event.attempt, event.juror)
     seat = audit.book.find(Seat, *key)
@@ -138,6 +156,7 @@ def _seated(audit: AuditState, log: events.Log, event: events.VoteCommitted) -> 
     audit.findings.equal("commitments", "round/attempt/juror", key, "state at committing", state, "drawn")
 
 
+@COMMITMENTS.tries(events.VoteRevealed)
 def _as_committed(audit: AuditState, log: events.Log, event: events.VoteRevealed) -> None:
     key = (event.round, event.attempt, event.juror)
     seat = known(audit.book, Seat, *key)
@@ -151,6 +170,7 @@ def _as_committed(audit: AuditState, log: events.Log, event: events.VoteRevealed
     )
 
 
+@COMMITMENTS.tries(events.VoteRevealed)
 def _reasoned(audit: AuditState, log: events.Log, event: events.VoteRevealed) -> None:
     # The contract enforces the number of reasons, not their meaning: an unknown code is allowed.
     submitted = known(audit.book, Round, event.round).submitted
@@ -160,47 +180,10 @@ def _reasoned(audit: AuditState, log: events.Log, event: events.VoteRevealed) ->
     audit.findings.equal("commitments", "round/attempt/juror", key, "reasons", len(event.reasons), needed)
 
 
+@SEEDS.compares
 def _seeds_of_later_blocks(audit: AuditState, sources: AuditSources) -> None:
     for round_, number, seed in audit.seeds:
         audit.findings.equal("seeds", "round/block", (round_, number), "seed", seed, sources.chain.block(number).hash)
 
 
-CHECKS = (
-    AuditCheck(
-        "assignments",
-        "listed nodes had joined at the run's rules and had capacity; every submitted job was its node's",
-        {events.RoundOpened: (_listing,), events.Submitted: (_own_jobs,), events.RoundClosed: (_all_in,)},
-    ),
-    AuditCheck(
-        "reserves",
-        "a round's reserve covers its jobs at the run's price and both committees' fees",
-        {events.RoundOpened: (_reserve,)},
-    ),
-    AuditCheck(
-        "signatures",
-        "every submission was signed by the key of its node",
-        {events.Submitted: (_signature,)},
-    ),
-    AuditCheck(
-        "draws",
-        "every committee is the one its seed draws from the eligible validators",
-        {events.RoundOpened: (_eligible,), events.CommitteeDrawn: (_committee,)},
-    ),
-    AuditCheck(
-        "seeds",
-        "every seed is the hash of its seed block",
-        {events.CommitteeDrawn: (_seed,)},
-        compares=(_seeds_of_later_blocks,),
-    ),
-    AuditCheck(
-        "commitments",
-        "every revealed vote is the one that was committed",
-        {
-            events.VoteCommitted: (_seated,),
-            events.VoteRevealed: (
-                _as_committed,
-                _reasoned,
-            ),
-        },
-    ),
-)
+CHECKS = (ASSIGNMENTS, RESERVES, SIGNATURES, DRAWS, SEEDS, COMMITMENTS)

@@ -12,6 +12,10 @@ from ledger.fold.committees import seats_of
 from protocol.chain import events
 from protocol.wire.assignments import bitmap_of, jobs_in, unpack_leaves
 
+TALLIES = AuditCheck("tallies", "every verdict is the majority of its revealed votes, bit by bit, with a quorum")
+BEACONS = AuditCheck("beacons", "every accepted job was worked under the hash of its round's opening block")
+CONSUMPTION = AuditCheck("consumption", "every job trained on was accepted, and none twice")
+
 
 def majority(votes: Sequence[int], threshold: int) -> int:
     """Returns the bitmap of the jobs that at least ``threshold`` of the bitmaps ``votes`` hold, counted job by job."""
@@ -32,6 +36,7 @@ def _voters(audit: AuditState, round_: Round) -> tuple[list[Seat], int]:
     return [seat for seat in seats if seat.state == "revealed"], (round_.committee + 1) // 2
 
 
+@TALLIES.tries(events.RoundTallied)
 def _verdict(audit: AuditState, log: events.Log, event: events.RoundTallied) -> None:
     round_ = known(audit.book, Round, event.round)
     voters, quorum = _voters(audit, round_)
@@ -43,6 +48,7 @@ def _verdict(audit: AuditState, log: events.Log, event: events.RoundTallied) -> 
     audit.findings.equal("tallies", "round", event.round, "fraud", hex(event.fraud), hex(fraud))
 
 
+@BEACONS.tries(events.RoundTallied)
 def _canonical(audit: AuditState, log: events.Log, event: events.RoundTallied) -> None:
     round_ = known(audit.book, Round, event.round)
     for job in jobs_in(round_.submitted):
@@ -58,6 +64,7 @@ def submitted_jobs(submission: Submission) -> int:
     return bitmap_of(leaf.job for leaf in unpack_leaves(submission.leaves))
 
 
+@TALLIES.tries(events.CommitteeRedrawn)
 def _without_quorum(audit: AuditState, log: events.Log, event: events.CommitteeRedrawn) -> None:
     round_ = known(audit.book, Round, event.round)
     voters, quorum = _voters(audit, round_)
@@ -66,6 +73,7 @@ def _without_quorum(audit: AuditState, log: events.Log, event: events.CommitteeR
     audit.findings.equal("tallies", "round", event.round, "attempt", event.attempt, round_.attempt + 1)
 
 
+@TALLIES.tries(events.RoundVoided)
 def _no_verdict(audit: AuditState, log: events.Log, event: events.RoundVoided) -> None:
     """Tries that a void round had no submission, no draw in time, no quorum twice, or was ended by force."""
     round_ = known(audit.book, Round, event.round)
@@ -80,6 +88,7 @@ def _no_verdict(audit: AuditState, log: events.Log, event: events.RoundVoided) -
     audit.findings.holds("tallies", "round", event.round, "void for a reason", ended)
 
 
+@CONSUMPTION.tries(events.CheckpointPublished)
 def _published(audit: AuditState, log: events.Log, event: events.CheckpointPublished) -> None:
     present = known(audit.book, Run, event.run).version
     audit.findings.holds("consumption", "run/version", (event.run, event.version), "newer", event.version > present)
@@ -87,6 +96,7 @@ def _published(audit: AuditState, log: events.Log, event: events.CheckpointPubli
         audit.due_jobs.setdefault((part.round, event.run), deque()).append(part.jobs)
 
 
+@CONSUMPTION.tries(events.JobsConsumed)
 def _consumed(audit: AuditState, log: events.Log, event: events.JobsConsumed) -> None:
     round_ = known(audit.book, Round, event.round)
     named = next_due(audit.due_jobs, (event.round, event.run)) or 0
@@ -99,30 +109,10 @@ def _consumed(audit: AuditState, log: events.Log, event: events.JobsConsumed) ->
     findings.holds("consumption", "round", key, "verdict stands", judged)
 
 
+@CONSUMPTION.concludes
 def _marked(audit: AuditState) -> None:
     for (round_, run), jobs in audit.due_jobs.items():
         audit.findings.equal("consumption", "round/run", (round_, run), "checkpoints without a mark", len(jobs), 0)
 
 
-CHECKS = (
-    AuditCheck(
-        "tallies",
-        "every verdict is the majority of its revealed votes, bit by bit, with a quorum",
-        {
-            events.RoundTallied: (_verdict,),
-            events.CommitteeRedrawn: (_without_quorum,),
-            events.RoundVoided: (_no_verdict,),
-        },
-    ),
-    AuditCheck(
-        "beacons",
-        "every accepted job was worked under the hash of its round's opening block",
-        {events.RoundTallied: (_canonical,)},
-    ),
-    AuditCheck(
-        "consumption",
-        "every job trained on was accepted, and none twice",
-        {events.CheckpointPublished: (_published,), events.JobsConsumed: (_consumed,)},
-        concludes=(_marked,),
-    ),
-)
+CHECKS = (TALLIES, BEACONS, CONSUMPTION)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import fields
+from enum import Enum
 from itertools import islice
 from typing import Any
 
 from ledger.audit.audit_state import AuditCheck, AuditSources, AuditState
 from ledger.audit.report import Findings
 from ledger.book import MemoryBook, known
-from ledger.facts import Appeal, Checkpoint, Credit, Holding, Job, Membership, Node, Round, Run, RunTerms, Slot
+from ledger.facts import Appeal, Checkpoint, Credit, Fact, Holding, Job, Membership, Node, Round, Run, RunTerms, Slot
 from ledger.fold.committees import seats_of
 from ledger.fold.rounds import FROZEN, eligible_slots
 from ledger.fold.runs import terms_at
@@ -17,63 +19,15 @@ from ledger.fold.treasury import admin_of, treasury_of
 from protocol.chain.reading.contracts import Reader
 from protocol.wire.assignments import jobs_in
 
+VIEWS = AuditCheck("views", "the contracts' own views at the audited block are what the events say")
+
 VIEWS_PER_REQUEST = 200
 """Calls sent in one round trip."""
 
-NODE_FIELDS = (
-    "owner",
-    "slot",
-    "capacity",
-    "in_flight",
-    "active_at",
-    "retired_at",
-    "bond",
-    "revoked",
-    "withdrawn",
-    "key",
-)
-RUN_FIELDS = ("requester", "version", "closed", "escrow", "reserved")
-TERMS_FIELDS = (
-    "coordinator",
-    "trainer",
-    "rules_hash",
-    "price_per_unit",
-    "juror_fee",
-    "max_units",
-    "committee",
-    "appeal_seats",
-    "work_seconds",
-    "draw_seconds",
-    "commit_seconds",
-    "reveal_seconds",
-    "challenge_seconds",
-)
-ROUND_FIELDS = (
-    "run",
-    "policy_version",
-    "jobs",
-    "committee",
-    "attempt",
-    "batches",
-    "deadline",
-    "reserved",
-    "submitted",
-    "accepted",
-    "fraud",
-    "consumed",
-)
-LIVE_FIELDS = (
-    "slot_count",
-    "eligible",
-    "opened_at",
-    "open_block",
-    "close_block",
-    "appealed",
-    "appeals",
-    *FROZEN,
-)
-"""Fields of a round that the contracts keep only until it ends, since its storage is reused."""
-APPEAL_FIELDS = ("round", "job", "node", "units", "appellant", "deposit")
+WHILE_LIVE = {"slot_count", "eligible", "opened_at", "open_block", "close_block", "appealed", "appeals", *FROZEN[1:]}
+"""Fields of a round that the contracts keep only until it ends, since its storage is reused; ``committee`` stays."""
+APART = {"terms", "settled_batches", "assignments_hash", "revealing", "committed", "revealed", "abstained"}
+"""Fields of a view that its fact does not have, or that are compared by themselves."""
 
 
 class Views:
@@ -116,8 +70,7 @@ class Views:
         nodes = list(self._book.all(Node))
         self._equal("Registry", "nodeCount", "nodes", self._reader.node_count(), len(nodes))
         for node, view in self._ask("Registry", "nodeOf", [(node.node,) for node in nodes], nodes):
-            self._fields("Registry.nodeOf", node.node, NODE_FIELDS, view, node)
-            self._equal("Registry.nodeOf", node.node, "role", view.role.name.lower(), node.role)
+            self._fields("Registry.nodeOf", node.node, view, node)
         bonded = sum(node.bond for node in nodes)
         self._equal("Registry", "totalBonded", "bonds", self._reader.total_bonded(), bonded)
         self._slots()
@@ -135,13 +88,13 @@ class Views:
         runs = list(self._book.all(Run))
         self._equal("Market", "runCount", "runs", self._reader.run_count(), len(runs))
         for run, view in self._ask("Market", "runOf", [(run.run,) for run in runs], runs):
-            self._fields("Market.runOf", run.run, RUN_FIELDS, view, run)
+            self._fields("Market.runOf", run.run, view, run)
             terms = terms_at(self._book, run.run, self._timestamp)
-            self._fields("Market.runOf", run.run, TERMS_FIELDS, view.terms, terms)
+            self._fields("Market.runOf", run.run, view.terms, terms)
         for run, (view, effective_at) in self._ask("Market", "announcedOf", [(run.run,) for run in runs], runs):
             if run.announcements:
                 announced = known(self._book, RunTerms, run.run, run.announcements)
-                self._fields("Market.announcedOf", run.run, TERMS_FIELDS, view, announced)
+                self._fields("Market.announcedOf", run.run, view, announced)
                 self._equal("Market.announcedOf", run.run, "effective at", effective_at, announced.effective_at)
             else:
                 self._equal("Market.announcedOf", run.run, "effective at", effective_at, 0)
@@ -161,10 +114,8 @@ class Views:
         keys = [(each.round,) for each in rounds]
         self._equal("Rounds", "roundCount", "rounds", self._reader.round_count(), len(rounds))
         for round_, view in self._ask("Rounds", "roundOf", keys, rounds):
-            self._fields("Rounds.roundOf", round_.round, ROUND_FIELDS, view, round_)
-            if round_.state not in ("settled", "void"):
-                self._fields("Rounds.roundOf", round_.round, LIVE_FIELDS, view, round_)
-            self._equal("Rounds.roundOf", round_.round, "state", view.state.name.lower(), round_.state)
+            ended = round_.state in ("settled", "void")
+            self._fields("Rounds.roundOf", round_.round, view, round_, besides=WHILE_LIVE if ended else ())
             self._batches(round_, view.settled_batches)
         for round_, seats in self._ask("Rounds", "seatsOf", keys, rounds):
             self._seats(round_, seats)
@@ -180,8 +131,7 @@ class Views:
     def _appeals(self) -> None:
         appeals = list(self._book.all(Appeal))
         for appeal, view in self._ask("Rounds", "appealAt", [(appeal.appeal,) for appeal in appeals], appeals):
-            self._fields("Rounds.appealAt", appeal.appeal, APPEAL_FIELDS, view, appeal)
-            self._equal("Rounds.appealAt", appeal.appeal, "against", view.against.name.lower(), appeal.against)
+            self._fields("Rounds.appealAt", appeal.appeal, view, appeal)
         keys = [(appeal.round, appeal.job) for appeal in appeals]
         for appeal, number in self._ask("Rounds", "appealOf", keys, appeals):
             self._equal("Rounds.appealOf", (appeal.round, appeal.job), "appeal", number, appeal.appeal)
@@ -210,22 +160,20 @@ class Views:
         while part := list(islice(asked, VIEWS_PER_REQUEST)):
             yield from zip(islice(facts, len(part)), self._reader.views(contract, function, part), strict=True)
 
-    def _fields(self, subject: str, key: object, names: Iterable[str], view: object, fact: object) -> None:
-        for name in names:
-            self._equal(subject, key, name, getattr(view, name), getattr(fact, name))
+    def _fields(self, subject: str, key: object, view: Any, fact: Fact, besides: Collection[str] = ()) -> None:
+        """Compares every field of a view that its fact has, leaving out those in ``besides``."""
+        for name in (field.name for field in fields(view) if field.name not in APART and field.name not in besides):
+            value = getattr(view, name)
+            stored = value.name.lower() if isinstance(value, Enum) else value
+            self._equal(subject, key, name, stored, getattr(fact, name))
 
     def _equal(self, subject: str, key: object, field: str, stored: object, recomputed: object) -> None:
         self._findings.equal("views", subject, key, field, stored, recomputed)
 
 
+@VIEWS.compares
 def _compare_views(audit: AuditState, sources: AuditSources) -> None:
     Views(sources.reader, sources.block.timestamp, audit.book, audit.findings).compare()
 
 
-CHECKS = (
-    AuditCheck(
-        "views",
-        "the contracts' own views at the audited block are what the events say",
-        compares=(_compare_views,),
-    ),
-)
+CHECKS = (VIEWS,)

@@ -7,6 +7,7 @@ Exit codes: 0 done, 1 the audit failed or there is no such thing, 2 misconfigure
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -44,22 +45,30 @@ def sync(addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson 
             print(f"{database.shown} holds the chain up to block {at.block_number} ({at.block_hash})")
 
 
-@app.command()
-@guard
-def credits(
-    addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False, no_sync: NoSync = False
-) -> None:
-    """Show every owner's credits and their origin."""
-    _list(Credit, rpc, addresses, db, as_json, no_sync)
+def _lister(kind: type[Fact]) -> Callable[..., None]:
+    """Returns the command that lists all facts of a kind."""
+
+    def facts(
+        addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False, no_sync: NoSync = False
+    ) -> None:
+        _list(kind, rpc, addresses, db, as_json, no_sync)
+
+    return guard(facts)
 
 
-@app.command()
-@guard
-def nodes(
-    addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False, no_sync: NoSync = False
-) -> None:
-    """Nodes, their bonds and what was taken from them."""
-    _list(Node, rpc, addresses, db, as_json, no_sync)
+LISTS: dict[str, tuple[type[Fact], str]] = {
+    "credits": (Credit, "Show every owner's credits and their origin."),
+    "nodes": (Node, "Nodes, their bonds and what was taken from them."),
+    "checkpoints": (
+        Checkpoint,
+        "Published weights, how many jobs each was trained on, and how many overturned ones it stands on.",
+    ),
+    "appeals": (Appeal, "Verdicts disputed, what came of it, and who paid."),
+    "slashes": (Slash, "Bonds slashed, for fraud, for absence, or as an overturned majority."),
+}
+"""Name of each command that lists facts of a kind, and its help."""
+for _name, (_kind, _help) in LISTS.items():
+    app.command(_name, help=_help)(_lister(_kind))
 
 
 @app.command()
@@ -83,33 +92,6 @@ def rounds(
         raise Rejected(f"there is no round {round}")
     print(TypeAdapter(lookup.RoundStory).dump_json(story, indent=2).decode())
     return None
-
-
-@app.command()
-@guard
-def checkpoints(
-    addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False, no_sync: NoSync = False
-) -> None:
-    """Published weights, how many jobs each was trained on, and how many overturned ones it stands on."""
-    _list(Checkpoint, rpc, addresses, db, as_json, no_sync)
-
-
-@app.command()
-@guard
-def appeals(
-    addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False, no_sync: NoSync = False
-) -> None:
-    """Verdicts disputed, what came of it, and who paid."""
-    _list(Appeal, rpc, addresses, db, as_json, no_sync)
-
-
-@app.command()
-@guard
-def slashes(
-    addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False, no_sync: NoSync = False
-) -> None:
-    """Bonds slashed, for fraud, for absence, or as an overturned majority."""
-    _list(Slash, rpc, addresses, db, as_json, no_sync)
 
 
 @app.command()

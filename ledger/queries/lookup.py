@@ -101,7 +101,7 @@ def at(connection: Connection) -> At:
 
 
 def page(
-    connection: Connection, kind: type[Kind], after: tuple[Any, ...] | None, limit: int, **only: Any
+    connection: Connection, kind: type[Kind], after: tuple[Any, ...] | None, limit: int | None, **only: Any
 ) -> tuple[Kind, ...]:
     """Returns at most ``limit`` facts with the values ``only``, in the order of their keys, after the key ``after``."""
     table = TABLES[kind]
@@ -114,10 +114,7 @@ def page(
 
 def every(connection: Connection, kind: type[Kind], **only: Any) -> tuple[Kind, ...]:
     """Returns all facts with the values ``only``, in the order of their keys."""
-    table = TABLES[kind]
-    key = [table.c[name] for name in kind.KEY]
-    wanted = select(table).where(*(table.c[name] == value for name, value in only.items())).order_by(*key)
-    return tuple(fact_of(kind, row) for row in connection.execute(wanted))
+    return page(connection, kind, None, None, **only)
 
 
 def events(
@@ -186,11 +183,9 @@ def checkpoint_story(connection: Connection, run: int, version: int) -> Checkpoi
 
 def treasury_story(connection: Connection) -> TreasuryStory:
     """Returns what was slashed and what became of it."""
-    admin, treasury = (
-        find_fact(connection, facts.Admin, facts.THE_ONE),
-        find_fact(connection, facts.Treasury, facts.THE_ONE),
-    )
-    return TreasuryStory(admin or facts.Admin(), treasury or facts.Treasury(), every(connection, facts.Sweep))
+    admin = find_fact(connection, facts.Admin, facts.THE_ONE) or facts.Admin()
+    treasury = find_fact(connection, facts.Treasury, facts.THE_ONE) or facts.Treasury()
+    return TreasuryStory(admin, treasury, every(connection, facts.Sweep))
 
 
 def place_of(item: Any) -> tuple[Any, ...]:

@@ -19,20 +19,22 @@ from tests.ledger.scenario import Story
 @contextmanager
 def registered(most_jobs: int) -> Iterator[AuditCheck]:
     """Registers a check that rounds open with at most ``most_jobs`` jobs, and that the database counts them all."""
-    opened = []
+    opened, check = [], AuditCheck("toy", "rounds are small")
 
+    @check.tries(RoundOpened)
     def small(state: AuditState, log: Log, event: RoundOpened) -> None:
         opened.append(event.round)
         state.findings.holds("toy", "round", event.round, f"at most {most_jobs} jobs", event.jobs <= most_jobs)
 
+    @check.concludes
     def some(state: AuditState) -> None:
         state.findings.holds("toy", "chain", "", "opened rounds", bool(opened))
 
+    @check.compares
     def counted(state: AuditState, sources: AuditSources) -> None:
         (stored,) = sources.connection.exec_driver_sql("SELECT count(*) FROM round WHERE parent = 0").one()
         state.findings.equal("toy", "database", "round", "rows", stored, len(opened))
 
-    check = AuditCheck("toy", "rounds are small", {RoundOpened: (small,)}, (some,), (counted,))
     CHECKS[check.name] = check
     try:
         yield check
@@ -59,10 +61,13 @@ def test_a_registered_check_that_fails_names_what_contradicts_it(story: Story, s
 
 
 def test_a_comparison_under_an_unknown_name_ends_the_audit(synced: Database, chain: Chain) -> None:
+    check = AuditCheck("toy", "nothing")
+
+    @check.concludes
     def unknown(state: AuditState) -> None:
         state.findings.holds("unheard of", "chain", "", "anything", True)
 
-    CHECKS["toy"] = AuditCheck("toy", "nothing", concludes=(unknown,))
+    CHECKS["toy"] = check
     try:
         with pytest.raises(LookupError, match="unknown audit check 'unheard of'"):
             audit(chain, synced)
