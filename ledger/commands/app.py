@@ -20,7 +20,7 @@ from ledger.commands import questions
 from ledger.commands.options import LARGEST, LOCAL, Addresses, AsJson, Db, NoSync, Rpc, opened
 from ledger.commands.screen import screen, show_report, table_of, tell
 from ledger.doctor import diagnose
-from ledger.facts import Appeal, Checkpoint, Credit, Fact, Node, Round, Slash
+from ledger.facts import Appeal, Checkpoint, Credit, Fact, Node, Round, Service, Slash
 from ledger.queries import lookup
 from ledger.settings import LedgerSettings
 from protocol.errors import Rejected
@@ -64,6 +64,10 @@ LISTS: dict[str, tuple[type[Fact], str]] = {
         "Published weights, how many jobs each was trained on, and how many overturned ones it stands on.",
     ),
     "appeals": (Appeal, "Verdicts disputed, what came of it, and who paid."),
+    "validators": (
+        Service,
+        "Every validator's seats, votes, absences, and majorities that appeals overturned.",
+    ),
     "slashes": (Slash, "Bonds slashed, for fraud, for absence, or as an overturned majority."),
 }
 """Name of each command that lists facts of a kind, and its help."""

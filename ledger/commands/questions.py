@@ -15,13 +15,11 @@ import typer
 from ledger.audit.history import history
 from ledger.book import MemoryBook
 from ledger.commands.options import LARGEST, LOCAL, Addresses, AsJson, Db, NoSync, Rpc, opened
-from ledger.commands.screen import say, show_explanation, show_lineage, show_services, show_shares, tell
-from ledger.facts import Service
+from ledger.commands.screen import say, show_explanation, show_lineage, show_shares, tell
 from ledger.fold import fold_all
 from ledger.queries import fairness as reckoning
 from ledger.queries.lineage import Lineage
 from ledger.queries.lineage import lineage as trace
-from ledger.queries.lookup import every
 from ledger.queries.why import Explanation, why_entry, why_job
 from ledger.store.state import LedgerState, tables_of_book
 from protocol.chain.reading.client import Chain
@@ -84,17 +82,6 @@ def fairness(
     with opened(rpc, addresses, db, no_sync) as (_, database), database.reading() as connection:
         shares = reckoning.fairness(connection)
     tell(tuple[reckoning.Share, ...], shares, show_shares, as_json)
-
-
-@app.command()
-@guard
-def validators(
-    addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False, no_sync: NoSync = False
-) -> None:
-    """Every validator's seats, votes, absences, and majorities that appeals overturned."""
-    with opened(rpc, addresses, db, no_sync) as (_, database), database.reading() as connection:
-        services = every(connection, Service)
-    tell(tuple[Service, ...], services, show_services, as_json)
 
 
 @app.command()

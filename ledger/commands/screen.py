@@ -12,6 +12,7 @@ from rich.text import Text
 
 from ledger.audit.report import Report
 from ledger.facts import Appeal, Checkpoint, Credit, Fact, Node, Round, Service, Slash
+from ledger.facts.fact import Bitmap, Hex, Wide, annotations_of, hex_bytes
 from ledger.queries.fairness import Share
 from ledger.queries.lineage import Lineage
 from ledger.queries.why import Explanation
@@ -59,11 +60,21 @@ def table_of(kind: type[Fact], facts: Sequence[Any]) -> Table:
     """Returns the table of one kind of facts."""
     columns = COLUMNS[kind]
     table = Table(title=f"{kind.__name__}s, amounts in {UNIT}")
-    for heading in columns:
-        table.add_column(heading, overflow="fold")
+    for column in columns:
+        table.add_column(column.replace("_", " ") if isinstance(column, str) else column[0], overflow="fold")
+    formats = {name: FORMATS.get(annotation, str) for name, annotation in annotations_of(kind).items()}
     for fact in facts:
-        table.add_row(*(plain(str(show(fact))) for show in columns.values()))
+        cells = (formats[c](getattr(fact, c)) if isinstance(c, str) else str(c[1](fact)) for c in columns)
+        table.add_row(*map(plain, cells))
     return table
+
+
+FORMATS: dict[Any, Callable[[Any], str]] = {
+    Wide: amount,
+    Hex: hex_bytes,
+    Bitmap: lambda jobs: str(jobs.bit_count()),
+}
+"""Annotation of a field to its form in a table."""
 
 
 def show_report(report: Report) -> None:
@@ -124,86 +135,39 @@ def show_shares(shares: Sequence[Share]) -> None:
     screen().print(table)
 
 
-def show_services(services: Sequence[Service]) -> None:
-    """Prints each validator's record."""
-    names = ("seats", "revealed", "abstained", "silent", "agreed", "absent", "overturned")
-    table = Table("validator", "owner", *names, "paid", title=f"Validators, amounts in {UNIT}")
-    for one in services:
-        counts = (str(getattr(one, name)) for name in names)
-        table.add_row(str(one.validator), plain(one.owner), *counts, amount(one.paid))
-    screen().print(table)
-
-
 def _service(node: Node) -> str:
     if node.withdrawn or node.retired_at:
         return "withdrawn" if node.withdrawn else "retired"
     return "key revoked" if node.revoked else "in service"
 
 
-COLUMNS: dict[type[Fact], dict[str, Any]] = {
-    Credit: {
-        "owner": lambda credit: credit.owner,
-        "balance": lambda credit: amount(credit.balance),
-        "worked": lambda credit: amount(credit.worked),
-        "judged": lambda credit: amount(credit.judged),
-        "bought": lambda credit: amount(credit.bought),
-        "redeemed": lambda credit: amount(credit.redeemed),
-        "granted": lambda credit: amount(credit.granted),
-        "in runs": lambda credit: amount(credit.locked - credit.unlocked),
-    },
-    Node: {
-        "node": lambda node: node.node,
-        "role": lambda node: node.role,
-        "owner": lambda node: node.owner,
-        "state": _service,
-        "capacity": lambda node: node.capacity,
-        "in flight": lambda node: node.in_flight,
-        "bond": lambda node: amount(node.bond),
-        "slashed": lambda node: amount(node.slashed),
-    },
-    Round: {
-        "round": lambda round_: round_.round,
-        "run": lambda round_: round_.run,
-        "step": lambda round_: round_.step,
-        "policy": lambda round_: round_.policy_version,
-        "state": lambda round_: round_.state,
-        "jobs": lambda round_: round_.jobs,
-        "submitted": lambda round_: round_.submitted.bit_count(),
-        "accepted": lambda round_: round_.accepted.bit_count(),
-        "fraud": lambda round_: round_.fraud.bit_count(),
-        "trained on": lambda round_: round_.consumed.bit_count(),
-        "paid": lambda round_: amount(round_.paid),
-    },
-    Checkpoint: {
-        "run": lambda checkpoint: checkpoint.run,
-        "version": lambda checkpoint: checkpoint.version,
-        "jobs": lambda checkpoint: checkpoint.jobs,
-        "tainted": lambda checkpoint: checkpoint.tainted,
-        "manifest root": lambda checkpoint: "0x" + checkpoint.manifest_root.hex(),
-        "block": lambda checkpoint: checkpoint.block_number,
-    },
-    Slash: {
-        "round": lambda slash: slash.round,
-        "node": lambda slash: slash.node,
-        "owner": lambda slash: slash.owner,
-        "cause": lambda slash: slash.cause,
-        "amount": lambda slash: amount(slash.amount),
-        "bond left": lambda slash: amount(slash.bond),
-    },
-    Appeal: {
-        "appeal": lambda appeal: appeal.appeal,
-        "round": lambda appeal: appeal.round,
-        "job": lambda appeal: appeal.job,
-        "node": lambda appeal: appeal.node,
-        "appellant": lambda appeal: appeal.appellant,
-        "against": lambda appeal: appeal.against,
-        "state": lambda appeal: appeal.state,
-        "verdict": lambda appeal: appeal.verdict,
-        "deposit": lambda appeal: amount(appeal.deposit),
-        "fees": lambda appeal: amount(appeal.fees),
-        "covered": lambda appeal: amount(appeal.covered),
-        "awarded": lambda appeal: amount(appeal.awarded),
-        "forfeited": lambda appeal: amount(appeal.forfeited),
-    },
+Column = str | tuple[str, Callable[[Any], object]]
+COLUMNS: dict[type[Fact], tuple[Column, ...]] = {
+    Credit: (
+        *("owner", "balance", "worked", "judged", "bought", "redeemed", "granted"),
+        ("in runs", lambda credit: amount(credit.locked - credit.unlocked)),
+    ),
+    Node: ("node", "role", "owner", ("state", _service), "capacity", "in_flight", "bond", "slashed"),
+    Round: (
+        *(
+            "round",
+            "run",
+            ("step", lambda round_: round_.step),
+            ("policy", lambda round_: round_.policy_version),
+            "state",
+            "jobs",
+        ),
+        *("submitted", "accepted", "fraud", ("trained on", lambda round_: round_.consumed.bit_count()), "paid"),
+    ),
+    Checkpoint: ("run", "version", "jobs", "tainted", "manifest_root", ("block", lambda made: made.block_number)),
+    Slash: ("round", "node", "owner", "cause", "amount", ("bond left", lambda slash: amount(slash.bond))),
+    Appeal: (
+        *("appeal", "round", "job", "node", "appellant", "against", "state", "verdict"),
+        *("deposit", "fees", "covered", "awarded", "forfeited"),
+    ),
+    Service: (
+        *("validator", "owner", "seats", "revealed", "abstained", "silent", "agreed", "absent", "overturned"),
+        "paid",
+    ),
 }
-"""Kind of fact to its columns: heading to what stands beneath."""
+"""Kind of fact to its columns: a field, or a heading and what stands beneath."""
