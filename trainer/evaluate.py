@@ -13,13 +13,7 @@ from protocol.wire.rules import Rules
 _DOMAIN = b"assize/evaluate/1"
 
 
-def accuracy(
-    model: Model,
-    environment: Environment,
-    rules: Rules,
-    seed: int,
-    count: int = 512,
-) -> float:
+def accuracy(model: Model, environment: Environment, rules: Rules, seed: int, count: int = 512) -> float:
     """Returns the mean reward of one completion per held-out problem, sampled as the run's rules say.
 
     ``seed`` fixes the ``count`` problems and the sampling noise.

@@ -147,13 +147,7 @@ class Validator:
             return
         deployment, vote = self._chain.deployment, written.vote
         digest = commitment(
-            deployment.chain_id,
-            deployment.rounds,
-            followed.number,
-            followed.attempt,
-            self._node,
-            vote,
-            written.salt,
+            deployment.chain_id, deployment.rounds, followed.number, followed.attempt, self._node, vote, written.salt
         )
         call = calls.commit(deployment, followed.number, digest)
         if self._send(f"commit/{_vote_key(followed).name}", call):
@@ -214,13 +208,7 @@ class Validator:
             return
         vote = written.vote
         call = calls.reveal(
-            self._chain.deployment,
-            key.round,
-            vote.accept,
-            vote.fraud,
-            vote.reasons,
-            vote.evidence_root,
-            written.salt,
+            self._chain.deployment, key.round, vote.accept, vote.fraud, vote.reasons, vote.evidence_root, written.salt
         )
         if self._send(f"reveal/{key.name}", call):
             followed.seats[followed.attempt, self._node].revealed = True

@@ -196,11 +196,7 @@ class Worker:
                 self.deployed.chain_id, self.deployed.rounds, work.round, work.node, work.beacon, packed, uri
             )
             signed = SubmissionRequest(
-                node=work.node,
-                beacon=work.beacon,
-                leaves=packed,
-                uri=uri,
-                signature=self.signer.sign_typed(message),
+                node=work.node, beacon=work.beacon, leaves=packed, uri=uri, signature=self.signer.sign_typed(message)
             )
             self.outbox.put_submission(work.round, part[0].job, signed)
 

@@ -128,14 +128,7 @@ def _at_once(batch: Batch, per_job: int) -> list[tuple[int, ...]]:
 
 @torch.no_grad()
 def generate_specimens(
-    rules_file: Path,
-    model: Path,
-    out: Path,
-    engine: str,
-    batches: Sequence[int],
-    rollouts: int,
-    seed: int,
-    device: str,
+    rules_file: Path, model: Path, out: Path, engine: str, batches: Sequence[int], rollouts: int, seed: int, device: str
 ) -> None:
     """Makes honest specimens and prints a line for each tenth of them: ``assize worker generate``."""
     torch.set_num_threads(1)

@@ -31,13 +31,7 @@ class Intake:
     """The uploads and claims of one run."""
 
     def __init__(
-        self,
-        run: int,
-        store: Store,
-        artifacts: Blobs,
-        evidence_blobs: Blobs,
-        deployment: Deployment,
-        limits: Limits,
+        self, run: int, store: Store, artifacts: Blobs, evidence_blobs: Blobs, deployment: Deployment, limits: Limits
     ) -> None:
         self._run = run
         self._store = store
@@ -80,13 +74,7 @@ class Intake:
         kept = (
             self._artifacts.get(root, self._limits.file_bytes) or data
         )  # an earlier file under this root is not replaced
-        upload = UploadRow(
-            round=artifact.round,
-            job=artifact.job,
-            root=root,
-            node=artifact.node,
-            size=len(kept),
-        )
+        upload = UploadRow(round=artifact.round, job=artifact.job, root=root, node=artifact.node, size=len(kept))
         with self._store.writing() as session:
             session.merge(upload)
         return root

@@ -27,10 +27,7 @@ ERRORS: dict[int | str, dict[str, object]] = {
 _HEADERS = {
     auth.HEADER_ADDRESS: ("^0x[0-9a-fA-F]{40}$", "Address of the node's key."),
     auth.HEADER_NONCE: ("^[0-9]{1,78}$", "A random number of 256 bits; each is accepted once."),
-    auth.HEADER_DEADLINE: (
-        "^[0-9]{1,12}$",
-        f"Expiry in unix seconds, at most {auth.MAX_REQUEST_SECONDS} ahead.",
-    ),
+    auth.HEADER_DEADLINE: ("^[0-9]{1,12}$", f"Expiry in unix seconds, at most {auth.MAX_REQUEST_SECONDS} ahead."),
     auth.HEADER_SIGNATURE: ("^0x[0-9a-fA-F]{130}$", "EIP-712 signature of the Request by that key."),
 }
 

@@ -31,9 +31,7 @@ def _job_settled(market: Market, log: Log, event: on_chain.AppealedJobSettled) -
         jobs_void=run.jobs_void + _more(Verdict.VOID, before, after),
     )
     market.set(
-        node,
-        in_flight=node.in_flight - 1,
-        fraudulent=max(0, node.fraudulent + _more(Verdict.FRAUD, before, after)),
+        node, in_flight=node.in_flight - 1, fraudulent=max(0, node.fraudulent + _more(Verdict.FRAUD, before, after))
     )
 
 
@@ -42,8 +40,5 @@ def _more(kind: Verdict, before: Verdict, after: Verdict) -> int:
     return (after is kind) - (before is kind)
 
 
-APPEAL_HANDLERS: dict[str, Handler] = {
-    "AppealOpened": _opened,
-    "AppealedJobSettled": _job_settled,
-}
+APPEAL_HANDLERS: dict[str, Handler] = {"AppealOpened": _opened, "AppealedJobSettled": _job_settled}
 """By event name."""

@@ -103,9 +103,7 @@ ADVERSARIES = {
 }
 """Cheating workers, by name on the command line."""
 
-FAULTY_VALIDATORS = {
-    "condemns-honest": "condemns_honest.CondemningValidator",
-}
+FAULTY_VALIDATORS = {"condemns-honest": "condemns_honest.CondemningValidator"}
 """Faulty validators: name on the command line to module and class."""
 
 

@@ -12,8 +12,7 @@ from ledger.audit.audit_state import AuditCheck, Try
 from protocol.chain.events import Event
 
 CHAIN = AuditCheck(
-    "chain",
-    "blocks and events follow each other without a gap, and events speak of what earlier ones made",
+    "chain", "blocks and events follow each other without a gap, and events speak of what earlier ones made"
 )
 """Counted by the replay itself."""
 

@@ -64,10 +64,7 @@ LISTS: dict[str, tuple[type[Fact], str]] = {
         "Published weights, how many jobs each was trained on, and how many overturned ones it stands on.",
     ),
     "appeals": (Appeal, "Verdicts disputed, what came of it, and who paid."),
-    "validators": (
-        Service,
-        "Every validator's seats, votes, absences, and majorities that appeals overturned.",
-    ),
+    "validators": (Service, "Every validator's seats, votes, absences, and majorities that appeals overturned."),
     "slashes": (Slash, "Bonds slashed, for fraud, for absence, or as an overturned majority."),
 }
 """Name of each command that lists facts of a kind, and its help."""

@@ -69,11 +69,7 @@ def table_of(kind: type[Fact], facts: Sequence[Any]) -> Table:
     return table
 
 
-FORMATS: dict[Any, Callable[[Any], str]] = {
-    Wide: amount,
-    Hex: hex_bytes,
-    Bitmap: lambda jobs: str(jobs.bit_count()),
-}
+FORMATS: dict[Any, Callable[[Any], str]] = {Wide: amount, Hex: hex_bytes, Bitmap: lambda jobs: str(jobs.bit_count())}
 """Annotation of a field to its form in a table."""
 
 

@@ -185,12 +185,7 @@ def submitted_leaves(packed: bytes) -> Iterator[Leaf]:
 
 def _closed(round_: RoundFields, log: events.Log, event: events.RoundClosed) -> Changes:
     return Changes(
-        {
-            "state": State.CLOSED,
-            "submitted": event.submitted,
-            "deadline": event.deadline,
-            "closed_at": log.timestamp,
-        }
+        {"state": State.CLOSED, "submitted": event.submitted, "deadline": event.deadline, "closed_at": log.timestamp}
     )
 
 

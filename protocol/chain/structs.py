@@ -292,18 +292,7 @@ class Seat:
 
 STRUCTS: dict[str, type] = {
     cls.__name__: cls
-    for cls in (
-        RunTerms,
-        Run,
-        Consumption,
-        Node,
-        RegistryTerms,
-        MarketTerms,
-        RoundsTerms,
-        Appeal,
-        Round,
-        Seat,
-    )
+    for cls in (RunTerms, Run, Consumption, Node, RegistryTerms, MarketTerms, RoundsTerms, Appeal, Round, Seat)
 }
 """Solidity struct name to dataclass."""
 

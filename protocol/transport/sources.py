@@ -42,10 +42,7 @@ class Sources:
     """The base URLs of a run's origin and relays, with one keep-alive HTTP client. Threads may share it."""
 
     def __init__(
-        self,
-        urls: Sequence[str],
-        clock: Callable[[], float] = time.monotonic,
-        random: Random | None = None,
+        self, urls: Sequence[str], clock: Callable[[], float] = time.monotonic, random: Random | None = None
     ) -> None:
         for url in urls:
             if not is_http(url):

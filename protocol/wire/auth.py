@@ -37,12 +37,7 @@ HEADER_DEADLINE = "Assize-Deadline"
 HEADER_SIGNATURE = "Assize-Signature"
 
 _CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
-_DOMAIN_FIELDS = (
-    ("name", "string"),
-    ("version", "string"),
-    ("chainId", "uint256"),
-    ("verifyingContract", "address"),
-)
+_DOMAIN_FIELDS = (("name", "string"), ("version", "string"), ("chainId", "uint256"), ("verifyingContract", "address"))
 
 
 class Signer(Protocol):

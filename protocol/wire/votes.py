@@ -71,18 +71,7 @@ def commitment(chain_id: int, rounds: str, round_: int, attempt: int, juror: int
     """Returns the 32-byte commitment to ``vote`` under ``salt`` (32 bytes)."""
     return keccak(
         encode(
-            [
-                "uint256",
-                "address",
-                "uint256",
-                "uint8",
-                "uint32",
-                "uint256",
-                "uint256",
-                "bytes32",
-                "bytes32",
-                "bytes32",
-            ],
+            ["uint256", "address", "uint256", "uint8", "uint32", "uint256", "uint256", "bytes32", "bytes32", "bytes32"],
             [
                 chain_id,
                 rounds,

@@ -183,13 +183,7 @@ def _describe_units(job: ReadJob, measured: TokenMeasurements | None) -> str | N
 PROVENANCE = Check(
     name="provenance",
     sentence="the artifact is the one that was signed for this job, under the round's beacon and checkpoint",
-    reasons=(
-        Reason.UNAVAILABLE,
-        Reason.STALE_BEACON,
-        Reason.WRONG_ROOT,
-        Reason.WRONG_POLICY,
-        Reason.DUPLICATE,
-    ),
+    reasons=(Reason.UNAVAILABLE, Reason.STALE_BEACON, Reason.WRONG_ROOT, Reason.WRONG_POLICY, Reason.DUPLICATE),
     describe=lambda job, measured: "beacon, root, round, job, node and checkpoint match the claim",
 )
 """Made by ``read_artifact`` and, for artifacts that could not be fetched, by the caller."""

@@ -94,11 +94,7 @@ def prefill(model: Model, sequences: Sequence[Completed], temperature: float, he
 
 
 def score(
-    model: Model,
-    sequences: Sequence[Completed],
-    hidden_SH: torch.Tensor,
-    temperature: float,
-    head_dtype: torch.dtype,
+    model: Model, sequences: Sequence[Completed], hidden_SH: torch.Tensor, temperature: float, head_dtype: torch.dtype
 ) -> Prefill:
     """Scores as ``prefill`` does, from another engine's LM head inputs of every sampled token, in the model's dtype."""
     lengths_N = np.array([len(sequence.output_tokens) for sequence in sequences], dtype=np.int64)
@@ -144,12 +140,7 @@ class _Scores:
     """Scores of S sampled tokens, filled pack by pack; the four numbers are margin, gap, logprob and lead."""
 
     def __init__(
-        self,
-        model: Model,
-        sequences: Sequence[Completed],
-        lengths_N: I64,
-        temperature: float,
-        head_dtype: torch.dtype,
+        self, model: Model, sequences: Sequence[Completed], lengths_N: I64, temperature: float, head_dtype: torch.dtype
     ) -> None:
         self.device, self.head = _device(model), model.network.get_output_embeddings()
         self.temperature, self.head_dtype = temperature, head_dtype

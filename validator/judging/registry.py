@@ -22,17 +22,7 @@ RECORD = Check(
 )
 """Made by ``validator.records`` from settled rounds."""
 
-CHECKS: list[Check] = [
-    PROVENANCE,
-    SHAPE,
-    PROMPTS,
-    SAMPLING,
-    ENDINGS,
-    ACTIVATIONS,
-    LOGPROBS,
-    UNITS,
-    RECORD,
-]
+CHECKS: list[Check] = [PROVENANCE, SHAPE, PROMPTS, SAMPLING, ENDINGS, ACTIVATIONS, LOGPROBS, UNITS, RECORD]
 
 
 def register(check: Check) -> None:

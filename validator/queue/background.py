@@ -89,8 +89,5 @@ def work(queue_url: str, checker: Checker) -> int:
 def _configure(queue_url: str) -> None:
     celery.conf.update(
         broker_url=queue_url,
-        broker_transport_options={
-            "socket_timeout": ANSWERING_SECONDS,
-            "socket_connect_timeout": ANSWERING_SECONDS,
-        },
+        broker_transport_options={"socket_timeout": ANSWERING_SECONDS, "socket_connect_timeout": ANSWERING_SECONDS},
     )

@@ -35,12 +35,7 @@ def show_replay(replayed: Replay, as_json: bool) -> None:
     """Shows verdicts, differences by column, and the conclusions as sentences."""
     jobs = [{"job": job, "bundle": said, "here": found} for job, said, found in replayed.reasons]
     differences = [
-        {
-            "column": one.column,
-            "largest difference": one.largest,
-            "tolerance": one.tolerance,
-            "within": one.tolerable,
-        }
+        {"column": one.column, "largest difference": one.largest, "tolerance": one.tolerance, "within": one.tolerable}
         for one in replayed.differences
     ]
     if as_json:

@@ -90,12 +90,7 @@ def _create(w3: Web3, account: TransactionSigner, nonce: int, name: str, argumen
     bid = 2 * int(w3.eth.get_block("latest")["baseFeePerGas"]) + GWEI
     transaction: dict[str, Any] = dict(
         factory.constructor(*arguments).build_transaction(
-            {
-                "from": account.address,
-                "nonce": nonce,
-                "maxFeePerGas": bid,
-                "maxPriorityFeePerGas": GWEI,
-            }
+            {"from": account.address, "nonce": nonce, "maxFeePerGas": bid, "maxPriorityFeePerGas": GWEI}
         )
     )
     del transaction["from"], transaction["to"]

@@ -34,12 +34,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on one line.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Simulate the first call and send nothing.")]
 FeeCap = Annotated[
     int | None,
-    typer.Option(
-        "--fee-cap-gwei",
-        envvar="ASSIZE_FEE_CAP_GWEI",
-        min=1,
-        help="Highest bid, in gwei per gas; else 200.",
-    ),
+    typer.Option("--fee-cap-gwei", envvar="ASSIZE_FEE_CAP_GWEI", min=1, help="Highest bid, in gwei per gas; else 200."),
 ]
 NodePasswordFile = Annotated[
     Path | None, typer.Option(help="File whose first line opens the node's keystore; else as for the owner's.")

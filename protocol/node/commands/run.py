@@ -97,11 +97,7 @@ def open_run(
         *(work_seconds, draw_seconds, commit_seconds, reveal_seconds, challenge_seconds),
     )
     plan = actions.open_run(sender, terms, hash_of(model_root), uri)
-    return plan, lambda event: {
-        "run": event.run,
-        "requester": event.requester,
-        "rules_hash": event.terms.rules_hash,
-    }
+    return plan, lambda event: {"run": event.run, "requester": event.requester, "rules_hash": event.terms.rules_hash}
 
 
 @app.command("fund")
