@@ -174,6 +174,7 @@ class RoundRow(SQLModel, table=True):
     fraud: int = _uint256()
     consumed: int = _uint256()
     appealed: int = _uint256()
+    concluded: int = _uint256()
     appeals: int = 0
 
 
@@ -220,20 +221,8 @@ class CheckpointRow(SQLModel, table=True):
 
 
 MIRROR: tuple[type[SQLModel], ...] = (
-    *(
-        AdminRow,
-        RunRow,
-        AnnouncementRow,
-        NodeRow,
-        MemberRow,
-        EarningRow,
-        RoundRow,
-        ListingRow,
-        SubmittedRow,
-        SeatRow,
-        CheckpointRow,
-    ),
-    CursorRow,
+    *(AdminRow, RunRow, AnnouncementRow, NodeRow, MemberRow, EarningRow, RoundRow, ListingRow, SubmittedRow, SeatRow),
+    *(CheckpointRow, CursorRow),
 )
 """The tables that events rebuild."""
 

@@ -35,14 +35,5 @@ def _open_jobs(session: Session, round_: RoundRow, node: int) -> list[int]:
 
 
 def _assignment(round_: RoundRow, jobs: list[int]) -> Assignment:
-    return Assignment(
-        round=round_.id,
-        run=round_.run,
-        step=round_.step,
-        policy_version=round_.policy_version,
-        beacon=round_.beacon,
-        open_block=round_.open_block,
-        deadline=round_.deadline,
-        assignments=round_.assignments,
-        jobs=jobs,
-    )
+    columns = {name: value for name, value in dict(round_).items() if name in Assignment.model_fields}
+    return Assignment(**columns | {"round": round_.id, "jobs": jobs})

@@ -9,12 +9,11 @@ from sqlalchemy import bindparam, insert
 from sqlalchemy.exc import IntegrityError
 from sqlmodel import Session, col, delete, select
 
-from coordinator.api.refusals import conflicting, unsigned
+from coordinator.api.refusals import conflicting, refusing, unsigned
 from coordinator.store import Store
 from coordinator.tables import NodeRow, NonceRow
 from protocol.chain.deployment import Deployment
 from protocol.chain.structs import Role
-from protocol.errors import Rejected
 from protocol.wire.auth import HEADER_ADDRESS, recover_request
 
 
@@ -69,19 +68,14 @@ class Gate:
             Refused: the request is unsigned, not signed by a node's key, or was made before.
             Unavailable: the database cannot store the nonce.
         """
-        try:
-            signed = recover_request(
-                headers, self._deployment.chain_id, self._deployment.rounds, method, path, body_hash, now
-            )
-        except Rejected as error:
-            raise unsigned(str(error)) from error
+        of = self._deployment
+        with refusing(unsigned):
+            signed = recover_request(headers, of.chain_id, of.rounds, method, path, body_hash, now)
         try:
             with self._store.writing() as session:
                 caller = _node_of(session, signed.address)
-                used = insert(NonceRow).values(
-                    address=signed.address, nonce=f"{signed.nonce:x}", deadline=signed.deadline
-                )
-                session.connection().execute(used)
+                used = {"address": signed.address, "nonce": f"{signed.nonce:x}", "deadline": signed.deadline}
+                session.connection().execute(insert(NonceRow).values(used))
                 if now >= self._forget_at:
                     forget_nonces(session, now)
                     self._forget_at = now + FORGET_SECONDS

@@ -7,13 +7,12 @@ import time
 from sqlmodel import Session, func, select
 
 from coordinator.api.gate import Caller
-from coordinator.api.refusals import conflicting, forbidden, missing, unreadable
+from coordinator.api.refusals import conflicting, forbidden, missing, refusing, unreadable
 from coordinator.driver.schedule import claimed_jobs
 from coordinator.store import Store
 from coordinator.tables import CheckpointRow, ClaimRow, EvidenceRow, RoundRow, SeatRow, UploadRow
 from protocol.chain.deployment import Deployment
 from protocol.chain.structs import State
-from protocol.errors import Rejected
 from protocol.transport.blobs import Blobs
 from protocol.wire import auth, evidence, rollout
 from protocol.wire.api import SubmissionRequest
@@ -33,12 +32,8 @@ class Intake:
     def __init__(
         self, run: int, store: Store, artifacts: Blobs, evidence_blobs: Blobs, deployment: Deployment, limits: Limits
     ) -> None:
-        self._run = run
-        self._store = store
-        self._artifacts = artifacts
-        self._evidence = evidence_blobs
-        self._deployment = deployment
-        self._limits = limits
+        self._run, self._store, self._deployment, self._limits = run, store, deployment, limits
+        self._artifacts, self._evidence = artifacts, evidence_blobs
 
     def store_artifact(self, caller: Caller, round_id: int, job: int, data: bytes) -> bytes:
         """Stores one job's artifact and returns its root.
@@ -51,10 +46,8 @@ class Intake:
             round_ = self._open_round(session, round_id)
             self._check_assigned(round_, caller.node, (job,))
             policy = session.get(CheckpointRow, (round_.run, round_.policy_version))
-        try:
+        with refusing(unreadable):
             artifact = rollout.decode(data, self._limits)
-        except Rejected as error:
-            raise unreadable(str(error)) from error
         named = (artifact.round, artifact.job, artifact.node)
         if named != (round_id, job, caller.node):
             raise unreadable("wrong artifact: it is of round {}, job {}, node {}".format(*named))
@@ -71,9 +64,7 @@ class Intake:
             if session.exec(same).one() >= MOST_UPLOADS:
                 raise conflicting(f"this job already has {MOST_UPLOADS} different artifacts, the most that are stored")
         self._artifacts.put(root, data)
-        kept = (
-            self._artifacts.get(root, self._limits.file_bytes) or data
-        )  # an earlier file under this root is not replaced
+        kept = self._artifacts.get(root, self._limits.file_bytes) or data  # an earlier file is not replaced
         upload = UploadRow(round=artifact.round, job=artifact.job, root=root, node=artifact.node, size=len(kept))
         with self._store.writing() as session:
             session.merge(upload)
@@ -95,8 +86,9 @@ class Intake:
             Refused: other nodes' jobs, another signer, missing artifacts, or the work phase has ended.
             Unavailable: the leaves cannot be stored.
         """
-        claim = _claim(round_id, request)
-        leaves = _leaves(claim)
+        claim = ClaimRow(round=round_id, received_at=time.time(), **dict(request))
+        with refusing(unreadable):
+            leaves = unpack_leaves(claim.leaves)
         self._check_claim(caller, claim)
         with self._store.writing() as session:
             if session.get(ClaimRow, (round_id, claim.node, claim.leaves)) is None:
@@ -114,11 +106,9 @@ class Intake:
             Refused: the bundle has another root or signer, or the caller has no seat in that round.
             Unavailable: the evidence cannot be stored.
         """
-        try:
+        with refusing(unreadable):
             signed = evidence.parse_signed(data, root)
             signed.verify(caller.key)
-        except Rejected as error:
-            raise unreadable(str(error)) from error
         bundle = signed.evidence
         if bundle.juror != caller.node:
             raise forbidden(f"wrong signer: expected juror {bundle.juror} of the evidence, not node {caller.node}")
@@ -165,40 +155,12 @@ class Intake:
             raise forbidden(f"wrong signer: expected node {claim.node}, the node of the leaves, not node {caller.node}")
         if len(claim.uri.encode()) > MOST_URI_BYTES:
             raise unreadable(f"URI too long: expected at most {MOST_URI_BYTES} bytes")
-        message = auth.submission(
-            self._deployment.chain_id,
-            self._deployment.rounds,
-            claim.round,
-            claim.node,
-            claim.beacon,
-            claim.leaves,
-            claim.uri,
-        )
-        try:
+        signed = (claim.round, claim.node, claim.beacon, claim.leaves, claim.uri)
+        message = auth.submission(self._deployment.chain_id, self._deployment.rounds, *signed)
+        with refusing(unreadable):
             signer = auth.recover(message, claim.signature)
-        except Rejected as error:
-            raise unreadable(str(error)) from error
         if signer != caller.key:
             raise forbidden(f"wrong signature: expected the node's key {caller.key}, not {signer}")
-
-
-def _claim(round_id: int, request: SubmissionRequest) -> ClaimRow:
-    return ClaimRow(
-        round=round_id,
-        node=request.node,
-        leaves=request.leaves,
-        beacon=request.beacon,
-        uri=request.uri,
-        signature=request.signature,
-        received_at=time.time(),
-    )
-
-
-def _leaves(claim: ClaimRow) -> tuple[Leaf, ...]:
-    try:
-        return unpack_leaves(claim.leaves)
-    except Rejected as error:
-        raise unreadable(str(error)) from error
 
 
 def _check_new(session: Session, round_: RoundRow, claim: ClaimRow) -> None:

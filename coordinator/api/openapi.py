@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import Any
 
 from protocol.wire import api, auth
@@ -11,16 +10,7 @@ JSON = "application/json"
 PARQUET = "application/vnd.apache.parquet"
 
 ERRORS: dict[int | str, dict[str, object]] = {
-    int(code): {"model": api.ErrorBody}
-    for code in (
-        HTTPStatus.UNAUTHORIZED,
-        HTTPStatus.FORBIDDEN,
-        HTTPStatus.NOT_FOUND,
-        HTTPStatus.CONFLICT,
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-        HTTPStatus.UNPROCESSABLE_ENTITY,
-        HTTPStatus.SERVICE_UNAVAILABLE,
-    )
+    code: {"model": api.ErrorBody} for code in (401, 403, 404, 409, 413, 422, 503)
 }
 """Responses of every route to refused requests."""
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from http import HTTPStatus
 
 from protocol.errors import Rejected
@@ -15,31 +18,24 @@ class Refused(Rejected):
         self.status = status
 
 
-def unsigned(message: str) -> Refused:
-    """Returns a refusal of an unsigned or wrongly signed request: 401."""
-    return Refused(HTTPStatus.UNAUTHORIZED, message)
+unsigned = partial(Refused, HTTPStatus.UNAUTHORIZED)
+"""Refusal of an unsigned or wrongly signed request: 401."""
+forbidden = partial(Refused, HTTPStatus.FORBIDDEN)
+"""Refusal of a request that its signer may not make: 403."""
+missing = partial(Refused, HTTPStatus.NOT_FOUND)
+"""Refusal of a request for something unknown: 404."""
+conflicting = partial(Refused, HTTPStatus.CONFLICT)
+"""Refusal of a request that contradicts the present state: 409."""
+too_large = partial(Refused, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+"""Refusal of a body that is too large: 413."""
+unreadable = partial(Refused, HTTPStatus.UNPROCESSABLE_ENTITY)
+"""Refusal of an invalid body: 422."""
 
 
-def forbidden(message: str) -> Refused:
-    """Returns a refusal of a request that its signer may not make: 403."""
-    return Refused(HTTPStatus.FORBIDDEN, message)
-
-
-def missing(message: str) -> Refused:
-    """Returns a refusal of a request for something unknown: 404."""
-    return Refused(HTTPStatus.NOT_FOUND, message)
-
-
-def conflicting(message: str) -> Refused:
-    """Returns a refusal of a request that contradicts the present state: 409."""
-    return Refused(HTTPStatus.CONFLICT, message)
-
-
-def too_large(message: str) -> Refused:
-    """Returns a refusal of a body that is too large: 413."""
-    return Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, message)
-
-
-def unreadable(message: str) -> Refused:
-    """Returns a refusal of an invalid body: 422."""
-    return Refused(HTTPStatus.UNPROCESSABLE_ENTITY, message)
+@contextmanager
+def refusing(refusal: Callable[[str], Refused]) -> Iterator[None]:
+    """Turns a ``Rejected`` raised in the block into a ``refusal`` with the same sentence."""
+    try:
+        yield
+    except Rejected as error:
+        raise refusal(str(error)) from error

@@ -80,19 +80,11 @@ class CoordinatorService:
             return self._description(run, body.body)
 
     def _description(self, run: RunRow, rules: bytes) -> api.RunDescription:
-        deployment = self._deployment
         return api.RunDescription(
             run=run.id,
             rules_hash=run.rules_hash,
             rules=decode_rules(rules, run.rules_hash).model_dump(mode="json"),
-            chain=api.ChainIdentity(
-                chain_id=deployment.chain_id,
-                registry=deployment.registry,
-                market=deployment.market,
-                rounds=deployment.rounds,
-                credits=deployment.credits,
-                token=deployment.token,
-            ),
+            chain=api.ChainIdentity.model_validate(self._deployment, from_attributes=True),
             trainer=run.trainer,
             coordinator=run.coordinator,
             sources=list(self._settings.relays),

@@ -1,7 +1,7 @@
 """The effect of each event on a round. PURE.
 
     opening, appeal_round    the fields of a round that an event begins
-    advance                  the fields, seats, leaves and disputes that an event changes
+    advance                  the fields, seats and leaves that an event changes
 
 ``RoundState`` applies the changes in memory, the coordinator's mirror to its rows. The ledger folds these events on its
 own, because an audit is a second opinion.
@@ -30,15 +30,6 @@ class SubmittedLeaf:
     node: int
     beacon: bytes
     uri: str
-
-
-@dataclass(frozen=True, slots=True)
-class Dispute:
-    """The appeal against one job's verdict, with the events that have ended it so far."""
-
-    opened: events.AppealOpened | None = None
-    decided: events.AppealDecided | None = None
-    settled: events.AppealedJobSettled | None = None
 
 
 class Beginning(TypedDict):
@@ -73,6 +64,7 @@ class RoundChanges(TypedDict, total=False):
     fraud: int
     consumed: int
     appealed: int
+    concluded: int
     appeals: int
 
 
@@ -84,22 +76,13 @@ class SeatChanges(TypedDict, total=False):
     vote: Vote
 
 
-class DisputeChanges(TypedDict, total=False):
-    """New values of a dispute's fields."""
-
-    opened: events.AppealOpened
-    decided: events.AppealDecided
-    settled: events.AppealedJobSettled
-
-
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Changes made by one event: fields of the round, seats by (attempt, juror), leaves and disputes by job."""
+    """Changes made by one event: fields of the round, seats by (attempt, juror), leaves by job."""
 
     fields: RoundChanges = field(default_factory=RoundChanges)
     seats: Mapping[SeatKey, SeatChanges] = field(default_factory=dict)
     leaves: Mapping[int, SubmittedLeaf] = field(default_factory=dict)
-    disputes: Mapping[int, DisputeChanges] = field(default_factory=dict)
 
 
 class RoundFields(Protocol):
@@ -117,6 +100,7 @@ class RoundFields(Protocol):
     fraud: int
     consumed: int
     appealed: int
+    concluded: int
     appeals: int
 
 
@@ -214,15 +198,8 @@ def _redrawn(round_: RoundFields, log: events.Log, event: events.CommitteeRedraw
 
 
 def _tallied(round_: RoundFields, log: events.Log, event: events.RoundTallied) -> Changes:
-    return Changes(
-        {
-            "state": State.TALLIED,
-            "attempt": event.attempt,
-            "deadline": event.deadline,
-            "accepted": event.accepted,
-            "fraud": event.fraud,
-        }
-    )
+    verdict: RoundChanges = {"accepted": event.accepted, "fraud": event.fraud}
+    return Changes({"state": State.TALLIED, "attempt": event.attempt, "deadline": event.deadline, **verdict})
 
 
 def _consumed(round_: RoundFields, log: events.Log, event: events.JobsConsumed) -> Changes:
@@ -230,19 +207,16 @@ def _consumed(round_: RoundFields, log: events.Log, event: events.JobsConsumed) 
 
 
 def _appealed(round_: RoundFields, log: events.Log, event: events.AppealOpened) -> Changes:
-    return Changes(
-        {"appealed": round_.appealed | 1 << event.job, "appeals": round_.appeals + 1},
-        disputes={event.job: {"opened": event}},
-    )
+    return Changes({"appealed": round_.appealed | 1 << event.job, "appeals": round_.appeals + 1})
 
 
 def _decided(round_: RoundFields, log: events.Log, event: events.AppealDecided) -> Changes:
-    return Changes({"appeals": round_.appeals - 1}, disputes={event.job: {"decided": event}})
+    return Changes({"appeals": round_.appeals - 1})
 
 
 def _job_settled(round_: RoundFields, log: events.Log, event: events.AppealedJobSettled) -> Changes:
     accepted, fraud = with_verdict(round_.accepted, round_.fraud, event.job, event.verdict)
-    return Changes({"accepted": accepted, "fraud": fraud}, disputes={event.job: {"settled": event}})
+    return Changes({"accepted": accepted, "fraud": fraud, "concluded": round_.concluded | 1 << event.job})
 
 
 def _settled(round_: RoundFields, log: events.Log, event: events.RoundSettled) -> Changes:

@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from protocol.chain.events import Log, RoundOpened
-from protocol.chain.round_changes import Changes, Dispute, SeatKey, SubmittedLeaf, advance, changed_round, opening
+from protocol.chain.round_changes import Changes, SeatKey, SubmittedLeaf, advance, changed_round, opening
 from protocol.chain.structs import State
-from protocol.wire.assignments import bitmap_of
 from protocol.wire.votes import Vote
 
 
@@ -27,7 +26,8 @@ class SeatState:
 class RoundState:
     """A round, or the round that tries one of its jobs on appeal.
 
-    Times are unix seconds; ``submitted``, ``accepted``, ``fraud``, ``consumed`` and ``appealed`` are bitmaps of jobs.
+    Times are unix seconds; ``submitted``, ``accepted``, ``fraud``, ``consumed``, ``appealed``, ``concluded`` are
+    bitmaps of jobs.
 
     Args:
         number: identifies the round; an appeal round has a number of its own.
@@ -39,7 +39,7 @@ class RoundState:
         closed_at: time of the block in which work ended.
         revealing: committing has ended.
         holding: the round is void, and its jobs still count as in flight.
-        appealed: jobs ever appealed.
+        appealed, concluded: jobs ever appealed, and those whose appeal has ended.
         appeals: number of appeals not yet decided.
     """
 
@@ -65,10 +65,10 @@ class RoundState:
     fraud: int = 0
     consumed: int = 0
     appealed: int = 0
+    concluded: int = 0
     appeals: int = 0
     seats: dict[SeatKey, SeatState] = field(default_factory=dict)
     leaves: dict[int, SubmittedLeaf] = field(default_factory=dict)
-    disputes: dict[int, Dispute] = field(default_factory=dict)
 
     @property
     def jurors(self) -> tuple[int, ...]:
@@ -78,8 +78,7 @@ class RoundState:
     @property
     def usable(self) -> int:
         """Bitmap of the jobs that may be trained on: accepted, not consumed, not under appeal."""
-        disputed = bitmap_of(job for job, dispute in self.disputes.items() if dispute.settled is None)
-        return self.accepted & ~self.consumed & ~disputed
+        return self.accepted & ~self.consumed & (~self.appealed | self.concluded)
 
     def apply(self, changes: Changes) -> None:
         """Takes the changes of one event in."""
@@ -87,8 +86,6 @@ class RoundState:
             setattr(self, name, value)
         for key, seat in changes.seats.items():
             self.seats[key] = replace(self.seats.get(key, SeatState()), **seat)
-        for job, dispute in changes.disputes.items():
-            self.disputes[job] = replace(self.disputes.get(job, Dispute()), **dispute)
         self.leaves.update(changes.leaves)
 
 

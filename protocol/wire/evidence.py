@@ -20,11 +20,12 @@ import binascii
 import json
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from eth_utils import keccak
 from numpy.typing import NDArray
+from pydantic import AfterValidator, BeforeValidator, PlainSerializer, PlainValidator, TypeAdapter
 
 from protocol.errors import Rejected
 from protocol.wire import auth
@@ -38,6 +39,30 @@ _ROOT = re.compile(r"0x[0-9a-f]{64}", re.ASCII)
 
 F32 = NDArray[np.float32]
 U32 = NDArray[np.uint32]
+
+
+def _hash(text: str) -> bytes:
+    if not _ROOT.fullmatch(text):
+        raise Rejected(f"invalid root {text!r} in the evidence: expected 0x and 64 hex digits")
+    return bytes.fromhex(text[2:])
+
+
+def _column(kind: str) -> tuple[PlainValidator, PlainSerializer]:
+    """Returns how a column of numbers of this type is read and written."""
+
+    def read(text: str) -> NDArray[Any]:
+        try:
+            return np.frombuffer(base64.b64decode(text, validate=True), kind)
+        except binascii.Error as error:
+            raise Rejected("a column of the evidence is not base64") from error
+
+    return PlainValidator(read), PlainSerializer(lambda column: base64.b64encode(column.astype(kind)).decode())
+
+
+Hash = Annotated[bytes, PlainValidator(_hash), PlainSerializer(lambda value: "0x" + value.hex())]
+Counts = Annotated[U32, *_column("<u4")]
+Numbers = Annotated[F32, *_column("<f4")]
+Code = Annotated[Reason, PlainValidator(Reason), PlainSerializer(int)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +94,56 @@ class Measurements:
     rel_C, null_C     activation distances, and the least that a forgery reaches
     """
 
-    tokens_N: U32
-    rewards_N: F32
-    flips_N: U32
-    up_N: U32
-    margin_max_N: F32
-    margin_sum_N: F32
-    gap_min_N: F32
-    llr_N: F32
-    logprob_median_N: F32
-    logprob_max_N: F32
-    chunks_N: U32
-    rel_C: F32
-    null_C: F32
+    tokens_N: Counts
+    rewards_N: Numbers
+    flips_N: Counts
+    up_N: Counts
+    margin_max_N: Numbers
+    margin_sum_N: Numbers
+    gap_min_N: Numbers
+    llr_N: Numbers
+    logprob_median_N: Numbers
+    logprob_max_N: Numbers
+    chunks_N: Counts
+    rel_C: Numbers
+    null_C: Numbers
 
 
 COUNTS = ("tokens_N", "flips_N", "up_N", "chunks_N")
+"""The columns of counts; the others are measurements."""
+
+
+def _finding(value: Any) -> Finding:
+    code, detail, rollout, observed, limit = value
+    return Finding(Reason(code), str(detail), None if rollout is None else int(rollout), float(observed), float(limit))
+
+
+FindingList = tuple[
+    Annotated[
+        Finding,
+        PlainValidator(_finding),
+        PlainSerializer(lambda found: [int(found.reason), found.detail, found.rollout, found.observed, found.limit]),
+    ],
+    ...,
+]
+
+
+def _all_columns(value: Any) -> Any:
+    if isinstance(value, dict) and set(value) != set(Measurements.__slots__):
+        raise Rejected("the evidence has missing or unknown columns")
+    return value
+
+
+def _even(measurements: Measurements) -> Measurements:
+    """Checks that columns of one axis have one length and finite values, so that readers may compute with them."""
+    chunks = int(measurements.chunks_N.sum(dtype=np.uint64))
+    for name in Measurements.__slots__:
+        column, wanted = getattr(measurements, name), len(measurements.tokens_N) if name.endswith("_N") else chunks
+        if len(column) != wanted:
+            raise Rejected(f"column {name} of the evidence has {len(column)} values, not {wanted}")
+        if not np.isfinite(column).all():
+            raise Rejected(f"column {name} of the evidence is not finite")
+    return measurements
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +152,12 @@ class JobEvidence:
 
     job: int
     node: int
-    root: bytes
-    reason: Reason
+    root: Hash
+    reason: Code
     units_claimed: int
     units_counted: int | None
-    findings: tuple[Finding, ...]
-    measurements: Measurements | None
+    findings: FindingList
+    measurements: Annotated[Measurements, BeforeValidator(_all_columns), AfterValidator(_even)] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +171,19 @@ class Evidence:
     attempt: int
     juror: int
     policy_version: int
-    manifest_root: bytes
-    rules_hash: bytes
-    thresholds: tuple[tuple[str, float | None], ...]
+    manifest_root: Hash
+    rules_hash: Hash
+    thresholds: Annotated[
+        tuple[tuple[str, float | None], ...],
+        PlainValidator(lambda bounds: tuple(sorted(bounds.items()))),
+        PlainSerializer(dict),
+    ]
     jobs: tuple[JobEvidence, ...]
 
     @property
     def canonical(self) -> bytes:
         """Canonical JSON bytes; their keccak is the root."""
-        return _dump(_evidence_json(self))
+        return _dump(_json(self))
 
     @property
     def root(self) -> bytes:
@@ -138,7 +201,7 @@ class SignedEvidence:
     @property
     def canonical(self) -> bytes:
         """Canonical bytes of the published envelope."""
-        return _dump({"bundle": _evidence_json(self.evidence), "signature": "0x" + self.signature.hex()})
+        return _dump({"bundle": _json(self.evidence), "signature": "0x" + self.signature.hex()})
 
     def verify(self, key: str) -> None:
         """Raises ``Rejected`` unless the node key ``key`` signed exactly this bundle."""
@@ -188,13 +251,13 @@ def parse_signed(data: bytes, root: bytes | None = None) -> SignedEvidence:
 
 def encode_job(job: JobEvidence) -> bytes:
     """Returns the canonical bytes of one job's part of a bundle."""
-    return _dump(_job_json(job))
+    return _dump(_JOB.dump_python(job))
 
 
 def decode_job(data: bytes) -> JobEvidence:
     """Returns one job's part of a bundle from its canonical bytes; raises ``Rejected`` for any other bytes."""
     try:
-        job = _job(_load(data))
+        job = _JOB.validate_python(_load(data))
         canonical = encode_job(job)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise Rejected("the evidence of a job does not have the fields of its format") from error
@@ -219,120 +282,20 @@ def _load(data: bytes) -> dict[str, Any]:
     return value
 
 
-def _evidence_json(evidence: Evidence) -> dict[str, Any]:
-    return {
-        "attempt": evidence.attempt,
-        "chain_id": evidence.chain_id,
-        "format": FORMAT,
-        "jobs": [_job_json(job) for job in evidence.jobs],
-        "juror": evidence.juror,
-        "manifest_root": _hex(evidence.manifest_root),
-        "policy_version": evidence.policy_version,
-        "round": evidence.round,
-        "rounds": evidence.rounds,
-        "rules_hash": _hex(evidence.rules_hash),
-        "run": evidence.run,
-        "thresholds": dict(evidence.thresholds),
-    }
-
-
-def _job_json(job: JobEvidence) -> dict[str, Any]:
-    return {
-        "job": job.job,
-        "measurements": None if job.measurements is None else _columns_json(job.measurements),
-        "node": job.node,
-        "findings": [
-            [int(found.reason), found.detail, found.rollout, found.observed, found.limit] for found in job.findings
-        ],
-        "reason": int(job.reason),
-        "root": _hex(job.root),
-        "units_claimed": job.units_claimed,
-        "units_counted": job.units_counted,
-    }
-
-
-def _columns_json(measurements: Measurements) -> dict[str, str]:
-    return {
-        name: base64.b64encode(getattr(measurements, name).astype(_dtype(name)).tobytes()).decode()
-        for name in Measurements.__slots__
-    }
-
-
 def _signed(value: dict[str, Any]) -> SignedEvidence:
     if set(value) != {"bundle", "signature"} or not _SIGNATURE.fullmatch(value["signature"]):
         raise Rejected("invalid signed evidence: expected a bundle and a signature of 0x and 130 hex digits")
     bundle = value["bundle"]
     if bundle["format"] != FORMAT:
         raise Rejected(f"the evidence is not of format {FORMAT}")
-    evidence = Evidence(
-        chain_id=int(bundle["chain_id"]),
-        rounds=str(bundle["rounds"]),
-        run=int(bundle["run"]),
-        round=int(bundle["round"]),
-        attempt=int(bundle["attempt"]),
-        juror=int(bundle["juror"]),
-        policy_version=int(bundle["policy_version"]),
-        manifest_root=_root(bundle["manifest_root"]),
-        rules_hash=_root(bundle["rules_hash"]),
-        thresholds=tuple(sorted(bundle["thresholds"].items())),
-        jobs=tuple(_job(job) for job in bundle["jobs"]),
-    )
+    evidence = _EVIDENCE.validate_python(bundle)
     return SignedEvidence(evidence, bytes.fromhex(value["signature"][2:]))
 
 
-def _job(value: dict[str, Any]) -> JobEvidence:
-    columns, counted = value["measurements"], value["units_counted"]
-    return JobEvidence(
-        job=int(value["job"]),
-        node=int(value["node"]),
-        root=_root(value["root"]),
-        reason=Reason(value["reason"]),
-        units_claimed=int(value["units_claimed"]),
-        units_counted=None if counted is None else int(counted),
-        findings=tuple(
-            Finding(Reason(code), str(detail), None if rollout is None else int(rollout), float(observed), float(limit))
-            for code, detail, rollout, observed, limit in value["findings"]
-        ),
-        measurements=None if columns is None else _columns(columns),
-    )
+def _json(evidence: Evidence) -> dict[str, Any]:
+    """Returns the bundle as JSON values."""
+    return {"format": FORMAT, **_EVIDENCE.dump_python(evidence)}
 
 
-def _columns(value: dict[str, str]) -> Measurements:
-    if set(value) != set(Measurements.__slots__):
-        raise Rejected("the evidence has missing or unknown columns")
-    try:
-        measurements = Measurements(
-            **{
-                name: np.frombuffer(base64.b64decode(text, validate=True), dtype=_dtype(name))
-                for name, text in value.items()
-            }
-        )
-    except binascii.Error as error:
-        raise Rejected("a column of the evidence is not base64") from error
-    _check_columns(measurements)
-    return measurements
-
-
-def _check_columns(measurements: Measurements) -> None:
-    """Checks that columns of one axis have one length and finite values, so that readers may compute with them."""
-    chunks = int(measurements.chunks_N.sum(dtype=np.uint64))
-    for name in Measurements.__slots__:
-        column, wanted = getattr(measurements, name), len(measurements.tokens_N) if name.endswith("_N") else chunks
-        if len(column) != wanted:
-            raise Rejected(f"column {name} of the evidence has {len(column)} values, not {wanted}")
-        if not np.isfinite(column).all():
-            raise Rejected(f"column {name} of the evidence is not finite")
-
-
-def _dtype(name: str) -> str:
-    return "<u4" if name in COUNTS else "<f4"
-
-
-def _hex(value: bytes) -> str:
-    return "0x" + value.hex()
-
-
-def _root(text: str) -> bytes:
-    if not _ROOT.fullmatch(text):
-        raise Rejected(f"invalid root {text!r} in the evidence: expected 0x and 64 hex digits")
-    return bytes.fromhex(text[2:])
+_EVIDENCE = TypeAdapter(Evidence)
+_JOB = TypeAdapter(JobEvidence)

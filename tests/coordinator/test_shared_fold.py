@@ -50,7 +50,7 @@ def check(rows: Market, followed: dict[int, FollowedRound], shared: dict[int, Ro
     for number, round_ in shared.items():
         assert values(round_) == values(followed[number])
         assert (seats(round_), leaves(round_)) == (seats(followed[number]), leaves(followed[number]))
-        assert round_.disputes == followed[number].disputes
+        assert round_.concluded == followed[number].concluded
 
 
 def test_after_every_event_mirror_validator_and_shared_fold_have_the_same_rounds(dispute: Dispute) -> None:  # noqa: F811
@@ -65,4 +65,4 @@ def test_after_every_event_mirror_validator_and_shared_fold_have_the_same_rounds
     assert {row.state for row in rows.rounds.values()} >= {State.SETTLED, State.VOID}
     assert len([log for log in history if isinstance(log.event, AppealOpened)]) >= 3
     assert any(len({attempt for attempt, _ in round_.seats}) > 1 for round_ in juror.live.values()), "drawn again"
-    assert any(round_.consumed and round_.disputes for round_ in shared.values()), "trained on, then appealed"
+    assert any(round_.consumed and round_.appealed for round_ in shared.values()), "trained on, then appealed"
