@@ -21,11 +21,9 @@ class Book(Protocol):
 
     def find(self, kind: type[Kind], *key: int | str) -> Kind | None:
         """Returns the fact, or None where the chain has not spoken of it."""
-        ...
 
     def put(self, fact: Fact) -> None:
         """Writes a fact, in the place of an older one under the same key."""
-        ...
 
 
 class MemoryBook:

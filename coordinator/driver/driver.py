@@ -34,6 +34,13 @@ RETRY_SECONDS = 0.5
 """Pause before a step is sent again that the contract refused, because its clock or blocks differ from the mirror's."""
 
 
+WITH_ASSIGNMENTS = {Verb.CLOSE: calls.close_round, Verb.FREE: calls.free, Verb.FINISH: calls.finish}
+"""Steps whose call needs the round's assignments."""
+
+ALONE = {Verb.DRAW: calls.draw, Verb.TALLY: calls.tally, Verb.EXPIRE: calls.expire}
+"""Steps whose call needs the round's number alone."""
+
+
 @dataclass(frozen=True, slots=True)
 class DueTransaction:
     """A due step and the call that takes it."""
@@ -47,11 +54,8 @@ class Driver:
 
     def __init__(self, run: int, mirror: Mirror, sender: Sender, opener: RoundOpener, batcher: Batcher) -> None:
         """Reads the longest duration of a round from the chain. Raises ``Unavailable``."""
-        self._run = run
-        self._mirror = mirror
-        self._sender = sender
-        self._opener = opener
-        self._batcher = batcher
+        self._run, self._mirror, self._sender = run, mirror, sender
+        self._opener, self._batcher = opener, batcher
         self._not_before: dict[str, float] = {}
         self._longest_seconds = sender.chain.latest().market_terms().max_round_seconds
 
@@ -96,23 +100,13 @@ class Driver:
 
     def _call(self, market: Market, step: DueStep) -> Call:
         deployment, round_ = self._sender.chain.deployment, market.rounds[step.round]
-        match step.verb:
-            case Verb.CLOSE:
-                return calls.close_round(deployment, step.round, round_.assignments)
-            case Verb.DRAW:
-                return calls.draw(deployment, step.round)
-            case Verb.TALLY:
-                return calls.tally(deployment, step.round)
-            case Verb.FREE:
-                return calls.free(deployment, step.round, round_.assignments)
-            case Verb.FINISH:
-                return calls.finish(deployment, step.round, round_.assignments)
-            case Verb.EXPIRE:
-                return calls.expire(deployment, step.round)
-            case Verb.SETTLE:
-                rows = [row for row in market.submitted[step.round] if row.batch == step.batch]
-                leaves = [SettledLeaves(row.node, row.leaves) for row in rows]
-                return calls.settle(deployment, step.round, step.batch, round_.assignments, leaves)
+        if step.verb is Verb.SETTLE:
+            rows = [row for row in market.submitted[step.round] if row.batch == step.batch]
+            leaves = [SettledLeaves(row.node, row.leaves) for row in rows]
+            return calls.settle(deployment, step.round, step.batch, round_.assignments, leaves)
+        if step.verb in WITH_ASSIGNMENTS:
+            return WITH_ASSIGNMENTS[step.verb](deployment, step.round, round_.assignments)
+        return ALONE[step.verb](deployment, step.round)
 
     def _take(self, market: Market, due: DueTransaction) -> bool:
         """Sends one step and returns True, or puts it off if the contract refuses it."""

@@ -49,30 +49,25 @@ def _closed_run(market: Market, log: Log, event: on_chain.RunClosed) -> None:
 
 
 def _reserved(market: Market, log: Log, event: on_chain.EscrowReserved) -> None:
-    run = market.runs[event.run]
-    market.set(run, escrow=run.escrow - event.amount, reserved=run.reserved + event.amount)
+    market.add(market.runs[event.run], escrow=-event.amount, reserved=event.amount)
 
 
 def _released(market: Market, log: Log, event: on_chain.EscrowReleased) -> None:
-    run = market.runs[event.run]
-    market.set(run, escrow=run.escrow + event.amount, reserved=run.reserved - event.amount)
+    market.add(market.runs[event.run], escrow=event.amount, reserved=-event.amount)
 
 
 def _earned(market: Market, log: Log, event: on_chain.CreditsEarned) -> None:
-    run = market.runs[event.run]
-    market.set(run, reserved=run.reserved - event.amount)
+    market.add(market.runs[event.run], reserved=-event.amount)
     earning = market.earnings.setdefault((event.run, event.owner), EarningRow(run=event.run, owner=event.owner))
-    market.set(earning, amount=earning.amount + event.amount)
+    market.add(earning, amount=event.amount)
 
 
 def _deposited(market: Market, log: Log, event: on_chain.DepositLocked) -> None:
-    run = market.runs[event.run]
-    market.set(run, reserved=run.reserved + event.amount)
+    market.add(market.runs[event.run], reserved=event.amount)
 
 
 def _paid_out(market: Market, log: Log, event: on_chain.DepositPaidOut) -> None:
-    run = market.runs[event.run]
-    market.set(run, reserved=run.reserved - event.amount)
+    market.add(market.runs[event.run], reserved=-event.amount)
 
 
 def _joined(market: Market, log: Log, event: on_chain.NodeJoined) -> None:

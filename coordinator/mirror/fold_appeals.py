@@ -23,21 +23,10 @@ def _opened(market: Market, log: Log, event: on_chain.AppealOpened) -> None:
 def _job_settled(market: Market, log: Log, event: on_chain.AppealedJobSettled) -> None:
     round_, node = market.rounds[event.round], market.nodes[event.node]
     before, after = verdict_in(round_.accepted, round_.fraud, event.job), event.verdict
-    run = market.runs[round_.run]
-    market.set(
-        run,
-        jobs_accepted=run.jobs_accepted + _more(Verdict.ACCEPTED, before, after),
-        jobs_fraud=run.jobs_fraud + _more(Verdict.FRAUD, before, after),
-        jobs_void=run.jobs_void + _more(Verdict.VOID, before, after),
-    )
-    market.set(
-        node, in_flight=node.in_flight - 1, fraudulent=max(0, node.fraudulent + _more(Verdict.FRAUD, before, after))
-    )
-
-
-def _more(kind: Verdict, before: Verdict, after: Verdict) -> int:
-    """Returns the change in the number of jobs with this verdict."""
-    return (after is kind) - (before is kind)
+    more = {kind: (after is kind) - (before is kind) for kind in Verdict}
+    accepted, fraud, void = more[Verdict.ACCEPTED], more[Verdict.FRAUD], more[Verdict.VOID]
+    market.add(market.runs[round_.run], jobs_accepted=accepted, jobs_fraud=fraud, jobs_void=void)
+    market.set(node, in_flight=node.in_flight - 1, fraudulent=max(0, node.fraudulent + fraud))
 
 
 APPEAL_HANDLERS: dict[str, Handler] = {"AppealOpened": _opened, "AppealedJobSettled": _job_settled}

@@ -26,8 +26,7 @@ def _opened(market: Market, log: Log, event: on_chain.RoundOpened) -> None:
         row = ListingRow(round=event.round, first=first, node=listing.node, count=listing.count)
         market.listings[event.round].append(row)
         market.touch(row)
-        node = market.nodes[listing.node]
-        market.set(node, in_flight=node.in_flight + listing.count, given=node.given + listing.count)
+        market.add(market.nodes[listing.node], in_flight=listing.count, given=listing.count)
         first += listing.count
 
 
@@ -43,17 +42,12 @@ def _tallied(market: Market, log: Log, event: on_chain.RoundTallied) -> None:
     round_ = market.rounds[event.round]
     if round_.parent:
         return  # the result of an appeal is in the events of the round appealed against
-    run, accepted, fraud = market.runs[round_.run], event.accepted.bit_count(), event.fraud.bit_count()
-    market.set(
-        run,
-        jobs_accepted=run.jobs_accepted + accepted,
-        jobs_fraud=run.jobs_fraud + fraud,
-        jobs_void=run.jobs_void + round_.jobs - accepted - fraud,
-    )
+    accepted, fraud = event.accepted.bit_count(), event.fraud.bit_count()
+    void = round_.jobs - accepted - fraud
+    market.add(market.runs[round_.run], jobs_accepted=accepted, jobs_fraud=fraud, jobs_void=void)
     for listing in market.listings[event.round]:
-        node, found = market.nodes[listing.node], (event.fraud & _mask(listing)).bit_count()
-        if found:
-            market.set(node, fraudulent=node.fraudulent + found)
+        if found := (event.fraud & _mask(listing)).bit_count():
+            market.add(market.nodes[listing.node], fraudulent=found)
 
 
 def _settled_submission(market: Market, log: Log, event: on_chain.SubmissionSettled) -> None:
@@ -69,7 +63,7 @@ def _settled(market: Market, log: Log, event: on_chain.RoundSettled) -> None:
     round_ = market.rounds[event.round]
     if not round_.parent:
         run = market.runs[round_.run]
-        market.set(run, rounds_settled=run.rounds_settled + 1)
+        market.add(run, rounds_settled=1)
         _note_neglect(market, round_, market.budgets.get(run.rules_hash))
     for listing in market.listings[event.round]:
         _free(market, listing.node, (_mask(listing) & ~round_.submitted).bit_count())
@@ -97,8 +91,7 @@ def _mask(listing: ListingRow) -> int:
 def _voided(market: Market, log: Log, event: on_chain.RoundVoided) -> None:
     round_ = market.rounds[event.round]
     if not round_.parent:
-        run = market.runs[round_.run]
-        market.set(run, rounds_void=run.rounds_void + 1, jobs_void=run.jobs_void + round_.jobs)
+        market.add(market.runs[round_.run], rounds_void=1, jobs_void=round_.jobs)
 
 
 def _freed(market: Market, log: Log, event: on_chain.JobsFreed) -> None:
@@ -107,7 +100,7 @@ def _freed(market: Market, log: Log, event: on_chain.JobsFreed) -> None:
 
 
 def _free(market: Market, node: int, jobs: int) -> None:
-    market.set(market.nodes[node], in_flight=market.nodes[node].in_flight - jobs)
+    market.add(market.nodes[node], in_flight=-jobs)
 
 
 ROUND_HANDLERS: dict[str, Handler] = {

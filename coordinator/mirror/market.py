@@ -60,6 +60,10 @@ class Market:
             setattr(row, name, value)
         self.touch(row)
 
+    def add(self, row: SQLModel, **amounts: int) -> None:
+        """Adds to columns of ``row``."""
+        self.set(row, **{name: getattr(row, name) + amount for name, amount in amounts.items()})
+
     def touch(self, row: SQLModel) -> None:
         """Notes that ``row`` must be written."""
         self.touched[identity(row)] = row

@@ -35,7 +35,6 @@ class Environment(Protocol):
         Raises:
             ValueError: ``seed`` does not have 32 bytes.
         """
-        ...
 
     def held_out_problems(self, count: int, seed: int) -> list[Problem]:
         """Returns ``count`` distinct held-out problems, determined by ``seed`` (0 to 2**64 - 1).
@@ -43,8 +42,6 @@ class Environment(Protocol):
         Raises:
             ValueError: there are not that many.
         """
-        ...
 
     def reward(self, problem: Problem, completion: str) -> float:
         """Returns the reward of ``completion`` (without prompt and end-of-text), in [0, 1]. Any text has one."""
-        ...

@@ -41,7 +41,6 @@ class AttentionLayout(Protocol):
         self, layer: int, query_NHD: Tensor, key_NKD: Tensor, value_NKD: Tensor, scale: float, window: int | None
     ) -> Tensor:
         """Returns the attention of each query, (N, H, D), over its row up to itself, or over the last ``window``."""
-        ...
 
 
 class _Pass:

@@ -33,7 +33,6 @@ class Blobs(Protocol):
 
     def put(self, root: bytes, data: bytes) -> None:
         """Stores ``data`` under ``root``. If a blob is already there, it stays."""
-        ...
 
     def get(self, root: bytes, limit: int) -> bytes | None:
         """Returns the blob under ``root``, or None if the store has none.
@@ -41,15 +40,12 @@ class Blobs(Protocol):
         Raises:
             Rejected: the blob has more than ``limit`` bytes.
         """
-        ...
 
     def has(self, root: bytes) -> bool:
         """Returns whether a blob is stored under ``root``."""
-        ...
 
     def drop(self, root: bytes) -> None:
         """Deletes the blob under ``root``, if there is one."""
-        ...
 
 
 class DirectoryBlobs:

@@ -46,11 +46,9 @@ class Signer(Protocol):
     @property
     def address(self) -> str:
         """The checksummed address of the key."""
-        ...
 
     def sign_typed(self, message: TypedData) -> bytes:
         """Returns the 65-byte signature r ‖ s ‖ v of an EIP-712 message, s in the lower half."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

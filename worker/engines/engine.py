@@ -17,16 +17,12 @@ class Engine(Protocol):
     @property
     def model(self) -> Model:
         """The loaded model: its tokenizer and stop token. Raises ``Misconfigured`` before ``load``."""
-        ...
 
     def load(self, directory: Path) -> None:
         """Loads a model directory. Raises ``Misconfigured`` if it holds no model or lacks a tokenizer."""
-        ...
 
     def swap(self, directory: Path) -> None:
         """Loads the weights of another version of the same model, in place."""
-        ...
 
     def generate(self, requests: Sequence[Request], cancel: Event | None = None) -> list[Completion]:
         """Completes every request, in order. Raises ``Unavailable`` soon after ``cancel`` is set."""
-        ...

@@ -26,11 +26,9 @@ class Clock(Protocol):
 
     def monotonic(self) -> float:
         """Returns seconds since an arbitrary moment."""
-        ...
 
     def sleep(self, seconds: float, /) -> None:
         """Returns after this many seconds."""
-        ...
 
 
 class TransactionSigner(Protocol):
@@ -39,11 +37,9 @@ class TransactionSigner(Protocol):
     @property
     def address(self) -> str:
         """Checksummed address of the key."""
-        ...
 
     def sign_transaction(self, transaction: dict[str, Any]) -> bytes:
         """Returns the raw signed transaction."""
-        ...
 
 
 class Pending:
