@@ -15,7 +15,7 @@ import structlog
 
 from protocol.chain.events import CheckpointPublished, Log, RoundOpened
 from protocol.chain.reading.client import Chain
-from protocol.chain.reading.tail import Rollback, Tail
+from protocol.chain.reading.tail import Tail
 from protocol.chain.round_state import RoundState, fold
 from protocol.chain.structs import State
 from protocol.environments.environment import Environment
@@ -54,13 +54,14 @@ class Inbox:
         self.pool = ThreadPoolExecutor(FETCHERS, "fetch")
         self._restart()
 
-    def _restart(self) -> None:
+    def _restart(self) -> Tail:
         """Forgets everything; it is read from the chain again."""
         self.tail = Tail(self.chain)
         self.rounds: dict[int, RoundState] = {}
         self.jobs: dict[tuple[int, int], AcceptedJob] = {}
         self.refused: set[tuple[int, int]] = set()
         self.published = 0
+        return self.tail
 
     def poll(self, oldest_usable: int) -> None:
         """Follows the chain, and fetches accepted jobs of policy version ``oldest_usable`` or newer."""
@@ -70,16 +71,8 @@ class Inbox:
 
     def follow(self) -> None:
         """Reads new events without fetching artifacts. Raises ``FinalityMoved`` if a final block was reverted."""
-        while True:
-            blocks = self.tail.poll()
-            if isinstance(blocks, Rollback):
-                self._restart()
-                continue
-            if not blocks:
-                break
-            for block in blocks:
-                for log in block.logs:
-                    self._fold(log)
+        for log in self.tail.follow(self._restart):
+            self._fold(log)
 
     def groups(self) -> list[Group]:
         """Returns every available group, in (round, job, group) order."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import structlog
 from eth_utils import keccak
@@ -178,10 +179,7 @@ class Worker:
     def _make(self, work: Work, missing: tuple[int, ...]) -> None:
         """Generates and proves the ``missing`` jobs, signs their leaves, and keeps both."""
         self._load(work.policy_version, work.manifest_root)
-        part = Work(
-            work.round, work.node, missing, work.beacon, work.policy_version, work.manifest_root, work.max_units
-        )
-        finished = self.producer.make(part, self.stopped)
+        finished = self.producer.make(replace(work, jobs=missing), self.stopped)
         for job in finished:
             self.outbox.put_artifact(work.round, job.job, job.file)
         self._sign(work, finished)

@@ -7,9 +7,9 @@ from deploy.localnet.outcome import RunFigures
 from deploy.localnet.parties import Party
 from ledger import facts
 from ledger.book import MemoryBook
-from ledger.fold import fold_all
+from ledger.fold import fold
 from protocol.chain.reading.client import Chain
-from protocol.chain.reading.tail import Rollback, Tail
+from protocol.chain.reading.tail import Tail
 from protocol.chain.structs import Cause
 from protocol.wire.assignments import jobs_in
 
@@ -27,16 +27,14 @@ class Scoreboard:
         self.rollouts_per_job = rollouts_per_job
         self._restart()
 
-    def _restart(self) -> None:
+    def _restart(self) -> Tail:
         self.book, self.tail = MemoryBook(), Tail(self.chain)
+        return self.tail
 
     def refresh(self) -> None:
         """Folds new events."""
-        while blocks := self.tail.poll():
-            if isinstance(blocks, Rollback):
-                self._restart()
-            else:
-                fold_all(self.book, (log for block in blocks for log in block.logs))
+        for log in self.tail.follow(self._restart):
+            fold(self.book, log)
 
     def figures(self) -> Figures:
         """Returns the figures of the live view."""

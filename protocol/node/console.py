@@ -72,6 +72,11 @@ def show(values: Sequence[Mapping[str, Any]] | Mapping[str, Any], as_json: bool,
     Console().print(table)
 
 
+def picked(value: object, *names: str, **renamed: str) -> dict[str, object]:
+    """Returns a row of a value's attributes: ``names`` as they are, then others under new names."""
+    return {shown: getattr(value, name) for shown, name in (*zip(names, names, strict=True), *renamed.items())}
+
+
 def jsonable(value: Any, name: str = "") -> Any:
     """Returns a value for JSON: bytes as 0x-hex, wei and large integers as strings, enums as names."""
     if isinstance(value, IntEnum):

@@ -20,6 +20,7 @@ cursor to each ``poll``: after a failed transaction it gets the same events agai
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -106,6 +107,19 @@ class Tail:
         """Height of the chain at the last ``poll``."""
         self._contract_of = chain.deployment.contract_names()
         self._unclear = 0
+
+    def follow(self, restart: Callable[[], Tail]) -> Iterator[Log]:
+        """Yields every new event up to the head; after a reorganisation from a tail begun anew by ``restart``.
+
+        Raises:
+            Unavailable, FinalityMoved: as ``poll``.
+        """
+        tail = self
+        while blocks := tail.poll():
+            if isinstance(blocks, Rollback):
+                tail = restart()
+                continue
+            yield from (log for block in blocks for log in block.logs)
 
     def poll(self, max_blocks: int = WIDEST_RANGE, cursor: Cursor | None = None) -> list[BlockEvents] | Rollback:
         """Returns the next blocks with events, plus the last block read, or a rollback.

@@ -8,6 +8,7 @@ import typer
 
 from protocol.node.commands.connection import address_of
 from protocol.node.commands.transaction import Planned, transaction, view
+from protocol.node.console import picked
 
 if TYPE_CHECKING:
     from protocol.chain.events import AppealOpened
@@ -55,39 +56,18 @@ def show_appeal(
     decision = appealing.decision_on(chain, number)
     if decision is None:
         return row | {"decided": None}
-    return row | {
-        "decided": decision.decided,
-        "fees_wei": decision.fees,
-        "covered_wei": decision.covered,
-        "awarded_wei": decision.awarded,
-        "forfeited_wei": decision.forfeited,
-    }
+    amounts = {f"{name}_wei": name for name in ("fees", "covered", "awarded", "forfeited")}
+    return row | picked(decision, "decided", **amounts)
 
 
 def _opened_row(opened: AppealOpened) -> dict[str, object]:
-    return {
-        "appeal": opened.appeal,
-        "round": opened.round,
-        "job": opened.job,
-        "against": opened.against,
-        "node": opened.node,
-        "deposit_wei": opened.deposit,
-        "drawn_by": opened.deadline,
-    }
+    names = ("appeal", "round", "job", "against", "node")
+    return picked(opened, *names, deposit_wei="deposit", drawn_by="deadline")
 
 
 def _row(number: int, appeal: Appeal, judged: Round) -> dict[str, object]:
     from protocol.chain.structs import State, Verdict, verdict_in
 
     ended = {State.SETTLED: verdict_in(judged.accepted, judged.fraud, appeal.job), State.VOID: Verdict.VOID}
-    return {
-        "appeal": number,
-        "round": appeal.round,
-        "job": appeal.job,
-        "node": appeal.node,
-        "appellant": appeal.appellant,
-        "against": appeal.against,
-        "deposit_wei": appeal.deposit,
-        "state": judged.state,
-        "verdict": ended.get(judged.state),
-    }
+    row = {"appeal": number} | picked(appeal, "round", "job", "node", "appellant", "against", deposit_wei="deposit")
+    return row | {"state": judged.state, "verdict": ended.get(judged.state)}

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from protocol.node.commands.connection import NodePasswordFile, PasswordFile, address_of, opened
-from protocol.node.commands.transaction import Planned, mined, transaction, view
-from protocol.node.console import jsonable
+from protocol.node.commands.transaction import Planned, Row, mined, transaction, view
+from protocol.node.console import jsonable, picked
 
 if TYPE_CHECKING:
     from protocol.chain.reading.client import Chain
+    from protocol.chain.writing.receipts import Receipt
     from protocol.chain.writing.sender import Sender
 
 app = typer.Typer(no_args_is_help=True, help="Register, list and retire nodes; rotate and revoke their keys.")
@@ -62,16 +63,9 @@ def list_nodes(
     only, reader = address_of(owner) if owner else None, chain.pinned(chain.head())
     ids = range(1, reader.node_count() + 1)
     return [
-        {
-            "node": number,
-            "role": node.role,
-            "owner": node.owner,
-            "key": None if node.revoked or node.withdrawn else node.key,
-            "capacity": node.capacity,
-            "in_flight": node.in_flight,
-            "bond_wei": node.bond,
-            "retired_at": node.retired_at or None,
-        }
+        {"node": number, **picked(node, "role", "owner"), "key": None if node.revoked or node.withdrawn else node.key}
+        | picked(node, "capacity", "in_flight", bond_wei="bond")
+        | {"retired_at": node.retired_at or None}
         for number, node in zip(ids, reader.nodes(ids), strict=True)
         if only in (None, node.owner)
     ]
@@ -110,10 +104,10 @@ def retire(sender: Sender, node: NodeId) -> Planned:
     from protocol.chain.events import NodeRetired
     from protocol.chain.writing import calls, plans
 
-    plan = plans.plan_of(sender, calls.retire(sender.chain.deployment, node))
-    return plan, lambda receipt: mined(node=node, withdrawable_at=plans.event_in(receipt, NodeRetired).withdrawable_at)(
-        receipt
-    )
+    def row(receipt: Receipt) -> Row:
+        return mined(node=node, **picked(plans.event_in(receipt, NodeRetired), "withdrawable_at"))(receipt)
+
+    return plans.plan_of(sender, calls.retire(sender.chain.deployment, node)), row
 
 
 @app.command("withdraw")

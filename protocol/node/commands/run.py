@@ -11,7 +11,7 @@ from protocol.errors import Misconfigured
 from protocol.node.commands.connection import AsJson, address_of
 from protocol.node.commands.terms import RunId, announce, checked_rules_hash
 from protocol.node.commands.transaction import Planned, mined, transaction, view
-from protocol.node.console import guard, show
+from protocol.node.console import guard, picked, show
 
 if TYPE_CHECKING:
     from protocol.chain.reading.client import Chain
@@ -97,7 +97,7 @@ def open_run(
         *(work_seconds, draw_seconds, commit_seconds, reveal_seconds, challenge_seconds),
     )
     plan = actions.open_run(sender, terms, hash_of(model_root), uri)
-    return plan, lambda event: {"run": event.run, "requester": event.requester, "rules_hash": event.terms.rules_hash}
+    return plan, lambda event: picked(event, "run", "requester") | picked(event.terms, "rules_hash")
 
 
 @app.command("fund")
@@ -131,27 +131,14 @@ def show_run(
 
 
 def _run_row(run: Run) -> dict[str, object]:
-    return {
-        "requester": run.requester,
-        "closed": run.closed,
-        "version": run.version,
-        "escrow_wei": run.escrow,
-        "reserved_wei": run.reserved,
-        **_terms_row(run.terms),
-    }
+    row = picked(run, "requester", "closed", "version", escrow_wei="escrow", reserved_wei="reserved")
+    return row | _terms_row(run.terms)
 
 
 def _terms_row(terms: RunTerms) -> dict[str, object]:
-    return {
-        "coordinator": terms.coordinator,
-        "trainer": terms.trainer,
-        "rules_hash": terms.rules_hash,
-        "price_per_unit_wei": terms.price_per_unit,
-        "juror_fee_wei": terms.juror_fee,
-        "max_units": terms.max_units,
-        "committee": terms.committee,
-        "appeals": f"{terms.appeal_seats} seats" if terms.appeal_seats else "not offered",
-    }
+    prices = {"price_per_unit_wei": "price_per_unit", "juror_fee_wei": "juror_fee"}
+    row = picked(terms, "coordinator", "trainer", "rules_hash", **prices) | picked(terms, "max_units", "committee")
+    return row | {"appeals": f"{terms.appeal_seats} seats" if terms.appeal_seats else "not offered"}
 
 
 @app.command("join")
@@ -180,7 +167,7 @@ def refund(
     from protocol.chain.writing import actions
 
     plan = actions.refund_run(sender, run, amount)
-    return plan, lambda event: {"run": event.run, "amount_wei": event.amount, "escrow_wei": event.escrow}
+    return plan, lambda event: picked(event, "run", amount_wei="amount", escrow_wei="escrow")
 
 
 @app.command("close")

@@ -10,6 +10,7 @@ import typer
 from protocol.errors import Misconfigured
 from protocol.node.commands.connection import address_of
 from protocol.node.commands.transaction import Planned, transaction
+from protocol.node.console import picked
 
 if TYPE_CHECKING:
     from protocol.chain.writing.sender import Sender
@@ -69,8 +70,4 @@ def announce(
     }
     changed = {name: value for name, value in given.items() if value is not None}
     plan = actions.announce_terms(sender, run, replace(sender.chain.latest().run(run).terms, **changed))
-    return plan, lambda event: {
-        "run": event.run,
-        "effective_at": event.effective_at,
-        "rules_hash": event.terms.rules_hash,
-    }
+    return plan, lambda event: picked(event, "run", "effective_at") | picked(event.terms, "rules_hash")
