@@ -195,7 +195,7 @@ class Validator:
             policy_version=followed.policy_version,
             manifest_root=round_.manifest_root,
             rules_hash=context.rules_hash,
-            thresholds=tuple(sorted(context.rules.thresholds.bounds.items())),
+            thresholds=context.rules.thresholds.bounds,
             jobs=tuple(judgement.evidence for judgement in judgements),
         )
 

@@ -19,38 +19,12 @@ Unknown fields are refused on both sides. PURE.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
-from pydantic_core import CoreSchema, core_schema
+from pydantic import BaseModel, ConfigDict, Field
 
+from protocol.wire.canonical import Bytes32, HexBytes, Signature
 
-@dataclass(frozen=True, slots=True)
-class _InHex:
-    """Marks a field of bytes that is lower-case 0x-hex in JSON; ``pattern`` and ``max_length`` bound that text."""
-
-    pattern: str
-    max_length: int | None = None
-
-    def __get_pydantic_core_schema__(self, source: type[bytes], handler: GetCoreSchemaHandler) -> CoreSchema:
-        text = core_schema.str_schema(pattern=self.pattern, max_length=self.max_length)
-        return core_schema.no_info_before_validator_function(
-            lambda value: _to_hex(value) if isinstance(value, bytes) else value,
-            core_schema.no_info_after_validator_function(lambda value: bytes.fromhex(value[2:]), text),
-            serialization=core_schema.plain_serializer_function_ser_schema(
-                _to_hex, return_schema=text, when_used="json"
-            ),
-        )
-
-
-def _to_hex(value: bytes) -> str:
-    return "0x" + value.hex()
-
-
-Bytes32 = Annotated[bytes, _InHex(r"^0x[0-9a-f]{64}$")]
-HexBytes = Annotated[bytes, _InHex(r"^0x([0-9a-f]{2})*$", 1 << 16)]
-Signature = Annotated[bytes, _InHex(r"^0x[0-9a-f]{130}$")]
 Address = Annotated[str, Field(pattern=r"^0x[0-9a-fA-F]{40}$")]
 Wei = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,77})$")]
 Id = Annotated[int, Field(ge=0, lt=1 << 256)]

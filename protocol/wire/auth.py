@@ -1,9 +1,10 @@
-"""Signatures: every EIP-712 message of the protocol but `Evidence`, with its builder and its recovery.
+"""Signatures: every EIP-712 message of the protocol, with its builder and its recovery.
 
     message       domain (name, version "1", chain id, contract)    signed by      checked by
     NodeBinding   Assize Registry, Registry                         node key       Registry
     Submission    Assize Rounds, Rounds                             node key       Rounds, coordinator, validators
     Checkpoint    Assize Market, Market                             trainer key    every reader of a manifest
+    Evidence      Assize Evidence, Rounds                           node key       coordinator, readers of evidence
     Request       Assize Request, Rounds                            node key       coordinator
 
 A request to a coordinator carries four headers, `Assize-Address`, `Assize-Nonce`, `Assize-Deadline` and
@@ -94,6 +95,17 @@ def checkpoint(chain_id: int, market: str, run: int, version: int, manifest_root
     return _typed("Assize Market", chain_id, market, "Checkpoint", fields)
 
 
+def evidence(chain_id: int, rounds: str, round_id: int, attempt: int, juror: int, root: bytes) -> TypedData:
+    """Returns a juror's statement that its bundle for one attempt at a round has this ``root``."""
+    fields = (
+        ("round", "uint256", round_id),
+        ("attempt", "uint8", attempt),
+        ("juror", "uint32", juror),
+        ("root", "bytes32", root),
+    )
+    return _typed("Assize Evidence", chain_id, rounds, "Evidence", fields)
+
+
 def request(
     chain_id: int, contract: str, method: str, path: str, body_hash: bytes, nonce: int, deadline: int
 ) -> TypedData:
@@ -167,6 +179,13 @@ def recover(message: TypedData, signature: bytes) -> str:
     except Exception as error:  # the curve libraries raise their own errors for points that do not exist
         raise Rejected("invalid signature: it belongs to no key") from error
     return str(key.to_checksum_address())
+
+
+def check(message: TypedData, signature: bytes, key: str, what: str, whose: str) -> None:
+    """Raises `Rejected` unless the address ``key`` signed ``message``: ``what`` and ``whose`` name them in errors."""
+    signed_by = recover(message, signature)
+    if signed_by.lower() != key.lower():
+        raise Rejected(f"{what} is signed by {signed_by}, not by {whose} {key}")
 
 
 def digest(message: TypedData) -> bytes:

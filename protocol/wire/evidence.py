@@ -16,57 +16,46 @@ Numbers in columns are float32 as measured; thresholds are decimal. PURE.
 from __future__ import annotations
 
 import base64
-import binascii
-import json
-import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from eth_utils import keccak
 from numpy.typing import NDArray
-from pydantic import AfterValidator, BeforeValidator, PlainSerializer, PlainValidator, TypeAdapter
+from pydantic import AfterValidator, Field, GetCoreSchemaHandler
+from pydantic_core import CoreSchema, core_schema
 
 from protocol.errors import Rejected
 from protocol.wire import auth
 from protocol.wire.auth import Signer, TypedData
+from protocol.wire.canonical import Bytes32, Canonical, Signature
 from protocol.wire.reasons import Reason
 
-FORMAT = "assize/evidence/1"
 MAX_EVIDENCE_BYTES = 32 << 20
-_SIGNATURE = re.compile(r"0x[0-9a-f]{130}", re.ASCII)
-_ROOT = re.compile(r"0x[0-9a-f]{64}", re.ASCII)
-
-F32 = NDArray[np.float32]
-U32 = NDArray[np.uint32]
-
-
-def _hash(text: str) -> bytes:
-    if not _ROOT.fullmatch(text):
-        raise Rejected(f"invalid root {text!r} in the evidence: expected 0x and 64 hex digits")
-    return bytes.fromhex(text[2:])
-
-
-def _column(kind: str) -> tuple[PlainValidator, PlainSerializer]:
-    """Returns how a column of numbers of this type is read and written."""
-
-    def read(text: str) -> NDArray[Any]:
-        try:
-            return np.frombuffer(base64.b64decode(text, validate=True), kind)
-        except binascii.Error as error:
-            raise Rejected("a column of the evidence is not base64") from error
-
-    return PlainValidator(read), PlainSerializer(lambda column: base64.b64encode(column.astype(kind)).decode())
-
-
-Hash = Annotated[bytes, PlainValidator(_hash), PlainSerializer(lambda value: "0x" + value.hex())]
-Counts = Annotated[U32, *_column("<u4")]
-Numbers = Annotated[F32, *_column("<f4")]
-Code = Annotated[Reason, PlainValidator(Reason), PlainSerializer(int)]
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class _InBase64:
+    """Marks an array that is base64 of little-endian numbers in JSON."""
+
+    dtype: str
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(
+            lambda text: np.frombuffer(base64.b64decode(text, validate=True), self.dtype),
+            core_schema.str_schema(),
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda column: base64.b64encode(column.astype(self.dtype).tobytes()).decode()
+            ),
+        )
+
+
+F32 = Annotated[NDArray[np.float32], _InBase64("<f4")]
+U32 = Annotated[NDArray[np.uint32], _InBase64("<u4")]
+
+
+class Finding(NamedTuple):
     """One fault: ``observed`` breaks ``limit`` in ``rollout``, or in the job as a whole if that is None."""
 
     reason: Reason
@@ -94,47 +83,22 @@ class Measurements:
     rel_C, null_C     activation distances, and the least that a forgery reaches
     """
 
-    tokens_N: Counts
-    rewards_N: Numbers
-    flips_N: Counts
-    up_N: Counts
-    margin_max_N: Numbers
-    margin_sum_N: Numbers
-    gap_min_N: Numbers
-    llr_N: Numbers
-    logprob_median_N: Numbers
-    logprob_max_N: Numbers
-    chunks_N: Counts
-    rel_C: Numbers
-    null_C: Numbers
+    tokens_N: U32
+    rewards_N: F32
+    flips_N: U32
+    up_N: U32
+    margin_max_N: F32
+    margin_sum_N: F32
+    gap_min_N: F32
+    llr_N: F32
+    logprob_median_N: F32
+    logprob_max_N: F32
+    chunks_N: U32
+    rel_C: F32
+    null_C: F32
 
 
-COUNTS = ("tokens_N", "flips_N", "up_N", "chunks_N")
-"""The columns of counts; the others are measurements."""
-
-
-def _finding(value: Any) -> Finding:
-    code, detail, rollout, observed, limit = value
-    return Finding(Reason(code), str(detail), None if rollout is None else int(rollout), float(observed), float(limit))
-
-
-FindingList = tuple[
-    Annotated[
-        Finding,
-        PlainValidator(_finding),
-        PlainSerializer(lambda found: [int(found.reason), found.detail, found.rollout, found.observed, found.limit]),
-    ],
-    ...,
-]
-
-
-def _all_columns(value: Any) -> Any:
-    if isinstance(value, dict) and set(value) != set(Measurements.__slots__):
-        raise Rejected("the evidence has missing or unknown columns")
-    return value
-
-
-def _even(measurements: Measurements) -> Measurements:
+def _check_columns(measurements: Measurements) -> Measurements:
     """Checks that columns of one axis have one length and finite values, so that readers may compute with them."""
     chunks = int(measurements.chunks_N.sum(dtype=np.uint64))
     for name in Measurements.__slots__:
@@ -152,12 +116,12 @@ class JobEvidence:
 
     job: int
     node: int
-    root: Hash
-    reason: Code
+    root: Bytes32
+    reason: Reason
     units_claimed: int
     units_counted: int | None
-    findings: FindingList
-    measurements: Annotated[Measurements, BeforeValidator(_all_columns), AfterValidator(_even)] | None
+    findings: tuple[Finding, ...]
+    measurements: Annotated[Measurements, AfterValidator(_check_columns)] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,19 +135,16 @@ class Evidence:
     attempt: int
     juror: int
     policy_version: int
-    manifest_root: Hash
-    rules_hash: Hash
-    thresholds: Annotated[
-        tuple[tuple[str, float | None], ...],
-        PlainValidator(lambda bounds: tuple(sorted(bounds.items()))),
-        PlainSerializer(dict),
-    ]
+    manifest_root: Bytes32
+    rules_hash: Bytes32
+    thresholds: Mapping[str, float | None]
     jobs: tuple[JobEvidence, ...]
+    format: Literal["assize/evidence/1"] = "assize/evidence/1"
 
     @property
     def canonical(self) -> bytes:
         """Canonical JSON bytes; their keccak is the root."""
-        return _dump(_json(self))
+        return _BUNDLE.encode(self)
 
     @property
     def root(self) -> bytes:
@@ -195,19 +156,17 @@ class Evidence:
 class SignedEvidence:
     """A bundle and the juror's 65-byte signature over it."""
 
-    evidence: Evidence
-    signature: bytes
+    evidence: Annotated[Evidence, Field(alias="bundle")]
+    signature: Signature
 
     @property
     def canonical(self) -> bytes:
         """Canonical bytes of the published envelope."""
-        return _dump({"bundle": _json(self.evidence), "signature": "0x" + self.signature.hex()})
+        return _SIGNED.encode(self)
 
     def verify(self, key: str) -> None:
         """Raises ``Rejected`` unless the node key ``key`` signed exactly this bundle."""
-        signed_by = auth.recover(typed_data(self.evidence), self.signature)
-        if signed_by.lower() != key.lower():
-            raise Rejected(f"the evidence is signed by {signed_by}, not by juror {self.evidence.juror}'s key {key}")
+        auth.check(typed_data(self.evidence), self.signature, key, "the evidence", f"juror {self.evidence.juror}'s key")
 
 
 def sign(evidence: Evidence, signer: Signer) -> SignedEvidence:
@@ -217,18 +176,9 @@ def sign(evidence: Evidence, signer: Signer) -> SignedEvidence:
 
 def typed_data(evidence: Evidence) -> TypedData:
     """Returns the EIP-712 message that the juror signs."""
-    fields = (("round", "uint256"), ("attempt", "uint8"), ("juror", "uint32"), ("root", "bytes32"))
-    domain = (("name", "string"), ("version", "string"), ("chainId", "uint256"), ("verifyingContract", "address"))
-    values = ("Assize Evidence", "1", evidence.chain_id, evidence.rounds)
-    return {
-        "types": {
-            "EIP712Domain": [{"name": name, "type": kind} for name, kind in domain],
-            "Evidence": [{"name": name, "type": kind} for name, kind in fields],
-        },
-        "primaryType": "Evidence",
-        "domain": dict(zip((name for name, _ in domain), values, strict=True)),
-        "message": {name: getattr(evidence, name) for name, _ in fields},
-    }
+    return auth.evidence(
+        evidence.chain_id, evidence.rounds, evidence.round, evidence.attempt, evidence.juror, evidence.root
+    )
 
 
 def parse_signed(data: bytes, root: bytes | None = None) -> SignedEvidence:
@@ -237,13 +187,7 @@ def parse_signed(data: bytes, root: bytes | None = None) -> SignedEvidence:
     Raises:
         Rejected: the bytes are not canonical, or the bundle does not hash to ``root``.
     """
-    try:
-        signed = _signed(_load(data))
-        canonical = signed.canonical
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-        raise Rejected("the evidence does not have the fields of its format") from error
-    if canonical != data:
-        raise Rejected("the evidence is not in its canonical form")
+    signed = _SIGNED.decode(data)
     if root is not None and signed.evidence.root != root:
         raise Rejected(f"the evidence hashes to 0x{signed.evidence.root.hex()}, not to 0x{root.hex()}")
     return signed
@@ -251,51 +195,14 @@ def parse_signed(data: bytes, root: bytes | None = None) -> SignedEvidence:
 
 def encode_job(job: JobEvidence) -> bytes:
     """Returns the canonical bytes of one job's part of a bundle."""
-    return _dump(_JOB.dump_python(job))
+    return _JOB.encode(job)
 
 
 def decode_job(data: bytes) -> JobEvidence:
     """Returns one job's part of a bundle from its canonical bytes; raises ``Rejected`` for any other bytes."""
-    try:
-        job = _JOB.validate_python(_load(data))
-        canonical = encode_job(job)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-        raise Rejected("the evidence of a job does not have the fields of its format") from error
-    if canonical != data:
-        raise Rejected("the evidence of a job is not in its canonical form")
-    return job
+    return _JOB.decode(data)
 
 
-def _dump(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode()
-
-
-def _load(data: bytes) -> dict[str, Any]:
-    if len(data) > MAX_EVIDENCE_BYTES:
-        raise Rejected(f"evidence of {len(data)} bytes exceeds the limit of {MAX_EVIDENCE_BYTES} bytes")
-    try:
-        value = json.loads(data.decode("ascii"))
-    except (ValueError, RecursionError) as error:
-        raise Rejected("the evidence is not JSON") from error
-    if not isinstance(value, dict):
-        raise Rejected("the evidence is not a JSON object")
-    return value
-
-
-def _signed(value: dict[str, Any]) -> SignedEvidence:
-    if set(value) != {"bundle", "signature"} or not _SIGNATURE.fullmatch(value["signature"]):
-        raise Rejected("invalid signed evidence: expected a bundle and a signature of 0x and 130 hex digits")
-    bundle = value["bundle"]
-    if bundle["format"] != FORMAT:
-        raise Rejected(f"the evidence is not of format {FORMAT}")
-    evidence = _EVIDENCE.validate_python(bundle)
-    return SignedEvidence(evidence, bytes.fromhex(value["signature"][2:]))
-
-
-def _json(evidence: Evidence) -> dict[str, Any]:
-    """Returns the bundle as JSON values."""
-    return {"format": FORMAT, **_EVIDENCE.dump_python(evidence)}
-
-
-_EVIDENCE = TypeAdapter(Evidence)
-_JOB = TypeAdapter(JobEvidence)
+_JOB = Canonical(JobEvidence, "evidence of a job", MAX_EVIDENCE_BYTES)
+_BUNDLE = Canonical(Evidence, "evidence", MAX_EVIDENCE_BYTES)
+_SIGNED = Canonical(SignedEvidence, "evidence", MAX_EVIDENCE_BYTES)

@@ -15,29 +15,26 @@ directory into which it is fetched. PURE, except that ``from_directory`` reads t
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
 from blake3 import blake3
 from eth_utils import keccak
-from pydantic_core import from_json
+from pydantic import Field
 
 from protocol.errors import Misconfigured, Rejected
 from protocol.wire import auth
+from protocol.wire.canonical import Canonical, InHex, Signature
 
-FORMAT = "assize/manifest/1"
 CHUNK_BYTES = 1 << 20
 MAX_MANIFEST_BYTES = 32 << 20
 """Room for about 400 thousand chunks: 400 GB of weights in chunks of 1 MiB."""
 MAX_FILES = 1024
 MIN_CHUNK_BYTES, MAX_CHUNK_BYTES = 1 << 10, 64 << 20
-_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}", re.ASCII)
-_HASH = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_SIGNATURE = re.compile(r"0x[0-9a-f]{130}", re.ASCII)
+_NAME = "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,23 +51,24 @@ class Chunk:
 class ManifestFile:
     """A file: its flat name, its size in bytes, and the hashes of its chunks in order (none for an empty file)."""
 
-    name: str
-    size: int
-    chunks: tuple[bytes, ...]
+    name: Annotated[str, Field(pattern=_NAME)]
+    size: Annotated[int, Field(ge=0, le=1 << 50, alias="bytes")]
+    chunks: tuple[Annotated[bytes, InHex("^[0-9a-f]{64}$", prefix="")], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
     """The files of one version, ascending by name."""
 
-    version: int
-    chunk_bytes: int
-    files: tuple[ManifestFile, ...]
+    version: Annotated[int, Field(ge=0, lt=1 << 32)]
+    chunk_bytes: Annotated[int, Field(ge=MIN_CHUNK_BYTES, le=MAX_CHUNK_BYTES)]
+    files: Annotated[tuple[ManifestFile, ...], Field(min_length=1, max_length=MAX_FILES)]
+    format: Literal["assize/manifest/1"] = "assize/manifest/1"
 
     @property
     def canonical(self) -> bytes:
         """The JSON bytes whose keccak is the root."""
-        return _dump(_manifest_json(self))
+        return _MANIFEST.encode(self)
 
     @property
     def root(self) -> bytes:
@@ -95,22 +93,18 @@ class SignedManifest:
     """A manifest, the run it belongs to, and the trainer key's 65-byte signature over run, version and root."""
 
     manifest: Manifest
-    run: int
-    signature: bytes
+    run: Annotated[int, Field(ge=0, lt=1 << 256)]
+    signature: Signature
 
     @property
     def canonical(self) -> bytes:
         """The JSON bytes that are sent."""
-        return _dump(
-            {"manifest": _manifest_json(self.manifest), "run": self.run, "signature": "0x" + self.signature.hex()}
-        )
+        return _SIGNED.encode(self)
 
     def verify(self, chain_id: int, market: str, trainer: str) -> None:
         """Raises `Rejected` unless ``trainer`` signed exactly this manifest for this run on this chain."""
         message = auth.checkpoint(chain_id, market, self.run, self.manifest.version, self.manifest.root)
-        signed_by = auth.recover(message, self.signature)
-        if signed_by.lower() != trainer.lower():
-            raise Rejected(f"version {self.manifest.version} is signed by {signed_by}, not by the trainer {trainer}")
+        auth.check(message, self.signature, trainer, f"version {self.manifest.version}", "the trainer")
 
 
 def sign(manifest: Manifest, run: int, chain_id: int, market: str, signer: auth.Signer) -> SignedManifest:
@@ -133,7 +127,7 @@ def from_directory(path: Path, version: int, chunk_bytes: int = CHUNK_BYTES) -> 
     if not path.is_dir():
         raise Misconfigured(f"invalid model directory {path}: expected the directory that holds the model's files")
     names = sorted(entry.name for entry in path.iterdir() if entry.is_file() and not entry.name.startswith("."))
-    odd = [name for name in names if not _NAME.fullmatch(name)]
+    odd = [name for name in names if not re.fullmatch(_NAME, name, re.ASCII)]
     if odd or not names:
         problem = f"invalid file name {odd[0]!r}" if odd else "no files"
         raise Misconfigured(f"{problem} in {path}: expected names of letters, digits, dot, - and _")
@@ -142,24 +136,15 @@ def from_directory(path: Path, version: int, chunk_bytes: int = CHUNK_BYTES) -> 
 
 def parse(data: bytes) -> Manifest:
     """Returns the manifest whose canonical JSON is ``data``; raises `Rejected` for any other bytes."""
-    manifest = _manifest(_load(data))
-    if manifest.canonical != data:
-        raise Rejected("invalid manifest: not in canonical form")
+    manifest = _MANIFEST.decode(data)
+    _check(manifest)
     return manifest
 
 
 def parse_signed(data: bytes) -> SignedManifest:
     """Returns the signed manifest in ``data``, its signature not yet verified; raises `Rejected` unless canonical."""
-    value = _load(data)
-    if set(value) != {"manifest", "run", "signature"} or not isinstance(value["manifest"], dict):
-        raise Rejected("invalid signed manifest: expected the fields manifest, run and signature")
-    signature = value["signature"]
-    if not isinstance(signature, str) or not _SIGNATURE.fullmatch(signature):
-        raise Rejected("invalid signature of a manifest: expected 0x and 130 hex digits")
-    run = _number(value["run"], 0, (1 << 256) - 1, "run")
-    signed = SignedManifest(_manifest(value["manifest"]), run, bytes.fromhex(signature[2:]))
-    if signed.canonical != data:
-        raise Rejected("invalid signed manifest: not in canonical form")
+    signed = _SIGNED.decode(data)
+    _check(signed.manifest)
     return signed
 
 
@@ -172,58 +157,14 @@ def _describe(path: Path, chunk_bytes: int) -> ManifestFile:
     return ManifestFile(path.name, size, tuple(chunks))
 
 
-def _manifest_json(manifest: Manifest) -> dict[str, Any]:
-    files = [
-        {"bytes": file.size, "chunks": [chunk.hex() for chunk in file.chunks], "name": file.name}
-        for file in manifest.files
-    ]
-    return {"chunk_bytes": manifest.chunk_bytes, "files": files, "format": FORMAT, "version": manifest.version}
-
-
-def _dump(value: dict[str, Any]) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
-
-
-def _load(data: bytes) -> dict[str, Any]:
-    if len(data) > MAX_MANIFEST_BYTES:
-        raise Rejected(f"invalid manifest of {len(data)} bytes: expected at most {MAX_MANIFEST_BYTES}")
-    try:
-        value = from_json(data)  # has a depth limit of its own, unlike json
-    except ValueError as error:
-        raise Rejected("invalid manifest: not JSON") from error
-    if not isinstance(value, dict):
-        raise Rejected("invalid manifest: not a JSON object")
-    return value
-
-
-def _manifest(value: dict[str, Any]) -> Manifest:
-    if set(value) != {"chunk_bytes", "files", "format", "version"} or value["format"] != FORMAT:
-        raise Rejected(f"invalid manifest: expected chunk_bytes, files, format {FORMAT} and version")
-    chunk_bytes = _number(value["chunk_bytes"], MIN_CHUNK_BYTES, MAX_CHUNK_BYTES, "chunk size")
-    if not isinstance(value["files"], list) or not 0 < len(value["files"]) <= MAX_FILES:
-        raise Rejected(f"invalid manifest: expected 1 to {MAX_FILES} files")
-    files = tuple(_file(file, chunk_bytes) for file in value["files"])
-    names = [file.name for file in files]
+def _check(manifest: Manifest) -> None:
+    names = [file.name for file in manifest.files]
     if names != sorted(set(names)):
         raise Rejected("invalid manifest: expected files in ascending order of names, each once")
-    return Manifest(_number(value["version"], 0, (1 << 32) - 1, "version"), chunk_bytes, files)
+    for file in manifest.files:
+        if len(file.chunks) != (count := -(-file.size // manifest.chunk_bytes)):
+            raise Rejected(f"invalid chunks of {file.name}: expected {count} for its size")
 
 
-def _file(value: Any, chunk_bytes: int) -> ManifestFile:
-    if not isinstance(value, dict) or set(value) != {"bytes", "chunks", "name"}:
-        raise Rejected("invalid file in a manifest: expected bytes, chunks and name")
-    name, chunks = value["name"], value["chunks"]
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise Rejected(f"invalid file name {str(name)[:100]!r} in a manifest: expected letters, digits, dot, - and _")
-    size = _number(value["bytes"], 0, 1 << 50, "file size")
-    if not isinstance(chunks, list) or len(chunks) != -(-size // chunk_bytes):
-        raise Rejected(f"invalid chunks of {name}: expected {-(-size // chunk_bytes)} for its size")
-    if not all(isinstance(chunk, str) and _HASH.fullmatch(chunk) for chunk in chunks):
-        raise Rejected(f"invalid chunk hash of {name}: expected 64 hex digits")
-    return ManifestFile(name, size, tuple(bytes.fromhex(chunk) for chunk in chunks))
-
-
-def _number(value: Any, least: int, most: int, name: str) -> int:
-    if type(value) is not int or not least <= value <= most:
-        raise Rejected(f"invalid {name} in a manifest: expected a whole number from {least} to {most}")
-    return value
+_MANIFEST = Canonical(Manifest, "manifest", MAX_MANIFEST_BYTES)
+_SIGNED = Canonical(SignedManifest, "signed manifest", MAX_MANIFEST_BYTES)

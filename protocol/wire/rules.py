@@ -6,7 +6,6 @@ chain, nodes consent to it when they join, and validators refuse any other bytes
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -17,12 +16,12 @@ from pydantic import (
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
-    ValidationError,
     field_validator,
     model_serializer,
 )
 
 from protocol.errors import Rejected
+from protocol.wire.canonical import Canonical
 
 MAX_RULES_BYTES = 64 * 1024
 
@@ -157,7 +156,7 @@ class Rules(_Frozen):
 
 def encode_rules(rules: Rules) -> bytes:
     """Returns the canonical JSON bytes."""
-    return json.dumps(rules.model_dump(mode="json"), sort_keys=True, separators=(",", ":")).encode()
+    return _RULES.encode(rules)
 
 
 def rules_hash(encoded: bytes) -> bytes:
@@ -167,16 +166,9 @@ def rules_hash(encoded: bytes) -> bytes:
 
 def decode_rules(encoded: bytes, expected: bytes | None = None) -> Rules:
     """Reads rules; raises ``Rejected`` if they are invalid, or do not hash to ``expected`` where that is given."""
-    if len(encoded) > MAX_RULES_BYTES:
-        raise Rejected(f"invalid rules of {len(encoded)} bytes: expected at most {MAX_RULES_BYTES}")
     if expected is not None and rules_hash(encoded) != expected:
         raise Rejected(f"the rules hash to 0x{rules_hash(encoded).hex()}, expected 0x{expected.hex()} as on chain")
-    try:
-        rules = Rules.model_validate_json(encoded)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the document"
-        raise Rejected(f"rules: {where}: {first['msg']}") from error
-    if encode_rules(rules) != encoded:
-        raise Rejected("invalid rules: not in canonical form; write them with `assize run rules`")
-    return rules
+    return _RULES.decode(encoded)
+
+
+_RULES = Canonical(Rules, "rules (see `assize run rules`)", MAX_RULES_BYTES)

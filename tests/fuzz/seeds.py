@@ -7,7 +7,7 @@ import numpy as np
 from protocol.node.wallet import Wallet
 from protocol.wire import evidence, manifest
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
-from protocol.wire.evidence import COUNTS, Evidence, Finding, JobEvidence, Measurements
+from protocol.wire.evidence import Evidence, Finding, JobEvidence, Measurements
 from protocol.wire.manifest import Manifest, ManifestFile
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import Artifact, Rollout, encode
@@ -84,7 +84,7 @@ def _bundle(jobs: tuple[JobEvidence, ...]) -> Evidence:
         policy_version=4,
         manifest_root=b"\x01" * 32,
         rules_hash=b"\x02" * 32,
-        thresholds=(("sampling_fraud", None), ("sampling_void", 0.01)),
+        thresholds={"sampling_fraud": None, "sampling_void": 0.01},
         jobs=jobs,
     )
 
@@ -95,7 +95,7 @@ def _measured(rollouts: int, chunks: int) -> Measurements:
     for name in Measurements.__slots__:
         size = rollouts * chunks if name.endswith("_C") else rollouts
         columns[name] = chance.random(size).astype(np.float32)
-        if name in COUNTS:
+        if Measurements.__annotations__[name] == "U32":
             columns[name] = np.full(size, chunks, np.uint32)
     return Measurements(**columns)
 

@@ -31,7 +31,7 @@ def job(llr: float = 1.5) -> JobEvidence:
 
 def bundle(juror: int = 1) -> Evidence:
     rows = (job(), replace(job(), job=1, measurements=None), replace(job(), job=2, node=8))
-    return Evidence(CHAIN_ID, ROUNDS, 1, 4, 0, juror, 0, b"\x03" * 32, RULES_HASH, (), rows)
+    return Evidence(CHAIN_ID, ROUNDS, 1, 4, 0, juror, 0, b"\x03" * 32, RULES_HASH, {}, rows)
 
 
 def settled(*bundles: NamedBundle) -> SettledRound:

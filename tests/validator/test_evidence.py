@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from protocol.errors import Rejected
 from protocol.node.wallet import Wallet
 from protocol.wire.evidence import (
-    COUNTS,
     Evidence,
     Finding,
     JobEvidence,
@@ -27,6 +26,7 @@ from protocol.wire.reasons import Reason
 
 KEY = Wallet("juror", b"\x07" * 32)
 F32 = np.float32
+COUNTS = [name for name, kind in Measurements.__annotations__.items() if kind == "U32"]
 
 
 def bundle(jobs: tuple[JobEvidence, ...]) -> Evidence:
@@ -40,7 +40,7 @@ def bundle(jobs: tuple[JobEvidence, ...]) -> Evidence:
         policy_version=4,
         manifest_root=b"\x01" * 32,
         rules_hash=b"\x02" * 32,
-        thresholds=(("sampling_fraud", None), ("sampling_void", 0.01)),
+        thresholds={"sampling_fraud": None, "sampling_void": 0.01},
         jobs=jobs,
     )
 
@@ -90,6 +90,12 @@ def test_evidence_comes_back_bit_for_bit(jobs: tuple[JobEvidence, ...]) -> None:
     again = parse_signed(signed.canonical, signed.evidence.root)
     assert again.canonical == signed.canonical
     assert again.evidence.root == signed.evidence.root
+
+
+def test_a_finding_of_whole_numbers_comes_back() -> None:
+    job = replace(EMPTY_JOB, findings=(Finding(Reason.UNITS, "units differ", None, 5, 6),))
+    signed = SignedEvidence(bundle((job,)), bytes(65))
+    assert parse_signed(signed.canonical).evidence == signed.evidence
 
 
 def test_a_signature_is_the_jurors_and_nobody_elses() -> None:

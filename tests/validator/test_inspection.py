@@ -153,7 +153,7 @@ def test_what_contradicts_itself_or_the_chain_is_named(
     assert "the vote of juror" in said(forged(scene, data, key, jobs=(honest,)))
     assert "about jobs [0], submitted were [0, 1]" in said(forged(scene, data, key, jobs=(honest,)))
     assert "the bundle's version is 4" in said(forged(scene, data, key, policy_version=4))
-    assert "the bundle's thresholds" in said(forged(scene, data, key, thresholds=()))
+    assert "the bundle's thresholds" in said(forged(scene, data, key, thresholds={}))
     assert "no vote was revealed by juror 99" in said(forged(scene, data, key, juror=99))
     bent = replace(lie, reason=Reason.ACCEPTED)
     assert "its findings come to sampling_fraud" in said(forged(scene, data, key, jobs=(honest, bent)))

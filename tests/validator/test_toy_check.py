@@ -79,7 +79,7 @@ def test_a_toy_check_refuses_a_job_and_is_named_in_the_bundle_and_in_the_report(
     assert judgement.reason is TOY
     bundle = Evidence(
         *(CHAIN_ID, ROUNDS, 1, 1, 0, 3, 0, MANIFEST_ROOT, rules_hash(encode_rules(rules))),
-        thresholds=tuple(sorted(rules.thresholds.bounds.items())),
+        thresholds=rules.thresholds.bounds,
         jobs=(judgement.evidence,),
     )
     key = make_wallet("juror")

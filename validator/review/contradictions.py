@@ -30,7 +30,7 @@ def _place(evidence: Evidence, round_: JudgedRound) -> Iterator[str]:
         "version": (evidence.policy_version, followed.policy_version),
         "manifest root": (evidence.manifest_root.hex(), round_.manifest_root.hex()),
         "rules hash": (evidence.rules_hash.hex(), context.rules_hash.hex()),
-        "thresholds": (dict(evidence.thresholds), context.rules.thresholds.bounds),
+        "thresholds": (evidence.thresholds, context.rules.thresholds.bounds),
     }
     for name, (said, stands) in told.items():
         if said != stands:
