@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -32,6 +31,7 @@ from ledger.store.state import FORMAT, LedgerState, TableState
 from ledger.store.tables import snake
 from protocol.chain.deployment import Deployment
 from protocol.errors import Misconfigured, Rejected
+from protocol.files import write_atomically
 
 MANIFEST = "manifest.json"
 ROWS_AT_ONCE = 10_000
@@ -53,9 +53,8 @@ def export(connection: Connection, deployment: Deployment, folder: Path, form: s
         folder.mkdir(parents=True)
         for kind in KINDS:
             _write(folder / f"{snake(kind)}.{form}", kind, states.stored(connection, kind))
-        partial = folder / f"{MANIFEST}.part"
-        partial.write_text(json.dumps(_manifest(state, deployment, form), indent=2) + "\n", encoding="utf-8")
-        os.replace(partial, folder / MANIFEST)
+        manifest = json.dumps(_manifest(state, deployment, form), indent=2) + "\n"
+        write_atomically(folder / MANIFEST, manifest.encode())
     except FileExistsError as error:
         raise Misconfigured(f"{folder} is there already; give --out a folder that is not") from error
     except OSError as error:

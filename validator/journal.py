@@ -9,13 +9,13 @@ key because a reorganised round is another round.
 
 from __future__ import annotations
 
-import os
 import secrets
 import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
 from protocol.errors import Misconfigured, Unavailable
+from protocol.files import write_atomically
 from protocol.wire.votes import Vote
 
 _SCHEMA = """
@@ -77,8 +77,15 @@ class VoteJournal:
             return written
         try:
             if evidence:
-                self._write_evidence(vote.evidence_root, evidence)
-            words = (str(vote.accept), str(vote.fraud), vote.reasons, vote.evidence_root, _salt(), int(not evidence))
+                write_atomically(self._evidence / f"{vote.evidence_root.hex()}.json", evidence)
+            words = (
+                str(vote.accept),
+                str(vote.fraud),
+                vote.reasons,
+                vote.evidence_root,
+                secrets.token_bytes(32),
+                int(not evidence),
+            )
             self._db.execute("INSERT OR IGNORE INTO votes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*_row(key), *words))
         except (OSError, sqlite3.Error) as error:
             raise Unavailable(f"the vote cannot be journalled: {error}") from error
@@ -119,19 +126,6 @@ class VoteJournal:
         """Closes the database."""
         self._db.close()
 
-    def _write_evidence(self, root: bytes, data: bytes) -> None:
-        path = self._evidence / f"{root.hex()}.json"
-        partial = path.with_suffix(".partial")
-        with partial.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-
 
 def _row(key: VoteKey) -> tuple[str, int, bytes]:
     return str(key.round), key.attempt, key.beacon
-
-
-def _salt() -> bytes:
-    return secrets.token_bytes(32)

@@ -14,7 +14,7 @@ from protocol.chain.structs import Role
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
 from protocol.errors import Misconfigured
-from protocol.locking import lock
+from protocol.files import lock
 from protocol.node.daemon import Daemon
 from protocol.node.telemetry import configure, serve_metrics
 from protocol.node.wallet import Wallet

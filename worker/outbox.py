@@ -9,11 +9,11 @@ After a crash between two steps the worker repeats a step. The node can also sub
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from protocol.files import write_atomically
 from protocol.wire.api import Assignment, SubmissionRequest
 from protocol.wire.assignments import unpack_leaves
 
@@ -75,9 +75,4 @@ class Outbox:
 
     def _write(self, round_: int, name: str, data: bytes) -> None:
         self._round(round_).mkdir(exist_ok=True)
-        temporary = self._round(round_) / f".{name}.part"
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, self._round(round_) / name)
+        write_atomically(self._round(round_) / name, data)

@@ -26,6 +26,7 @@ from typing import Any
 import psutil
 
 from protocol.errors import Misconfigured, Unavailable
+from protocol.files import write_atomically
 
 GRACE_SECONDS = 5.0
 PR_SET_PDEATHSIG = 1
@@ -167,9 +168,7 @@ class Supervisor:
                 for name, child in self.children.items()
             },
         }
-        temporary = self.root / "network.json.tmp"
-        temporary.write_text(json.dumps(state, indent=1))
-        temporary.rename(self.root / "network.json")
+        write_atomically(self.root / "network.json", json.dumps(state, indent=1).encode())
 
     def log_tail(self, name: str, lines: int = 12) -> str:
         """Returns the last lines of a service's log, for an error message."""

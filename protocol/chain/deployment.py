@@ -10,7 +10,6 @@ of the same id apart. The optional ``"finality"`` defines when a block is final 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from protocol.chain.abi import CONTRACTS, checksummed, functions
 from protocol.chain.reverts import reverted
 from protocol.chain.rpc import Rpc, RpcFault, RpcRequest
 from protocol.errors import Misconfigured
+from protocol.files import write_atomically
 
 FINALITY_DEPTH = 64
 """Blocks after which a block counts as final by default: two epochs of the beacon chain."""
@@ -111,10 +111,8 @@ class Deployment:
         }
 
     def save(self, path: Path) -> None:
-        """Writes the address file atomically (a temporary name, then a rename)."""
-        temporary = path.with_suffix(f".{os.getpid()}.part")
-        temporary.write_text(json.dumps(self.to_json(), indent=2) + "\n")
-        temporary.replace(path)
+        """Writes the address file atomically."""
+        write_atomically(path, (json.dumps(self.to_json(), indent=2) + "\n").encode())
 
     def verify(self, rpc: Rpc) -> None:
         """Checks that this RPC's chain holds these contracts.

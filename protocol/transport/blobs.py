@@ -9,10 +9,8 @@ To add a store, implement `Blobs` and register its URL scheme in `SCHEMES`.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
-import uuid
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +20,7 @@ from urllib.parse import unquote, urlsplit
 import httpx
 
 from protocol.errors import Rejected, Unavailable
+from protocol.files import write_atomically
 from protocol.transport.http import is_http, pieces, reaching
 
 LONGEST_FETCH_SECONDS = 120.0
@@ -57,20 +56,13 @@ class DirectoryBlobs:
     def put(self, root: bytes, data: bytes) -> None:
         """Stores ``data`` under ``root``: flushed to disk, then renamed, so that no partial file is ever visible."""
         path = self._path(root)
-        incoming = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             if path.exists():
                 return
-            with incoming.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(incoming, path)
+            write_atomically(path, data)
             _flush_directory(path.parent)
         except OSError as error:
-            with contextlib.suppress(OSError):
-                incoming.unlink()
             raise Unavailable(f"cannot write to the blob store {self.directory}: {error.strerror}") from error
 
     def get(self, root: bytes, limit: int) -> bytes | None:

@@ -6,7 +6,7 @@ import shutil
 import threading
 from pathlib import Path
 
-from protocol.locking import lock
+from protocol.files import lock
 from protocol.transport.chunks import ChunkStore
 from protocol.transport.shardcast import Authority, fetch_checkpoint
 from protocol.transport.sources import Sources

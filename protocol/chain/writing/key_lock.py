@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TextIO
 
 from protocol.errors import Misconfigured
-from protocol.locking import lock
+from protocol.files import lock
 
 
 def lock_key(identity: str) -> TextIO:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from protocol.locking import lock
+from protocol.files import lock
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

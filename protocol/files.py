@@ -1,9 +1,14 @@
-"""Exclusive locks between processes, on files. A lock ends with its process, however the process ends."""
+"""Files shared by processes: locks, and files that appear complete or not at all.
+
+A lock ends with its process, however the process ends.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
+import uuid
 from pathlib import Path
 from typing import TextIO
 
@@ -26,3 +31,22 @@ def lock(path: Path, wait: bool = False) -> TextIO:
         file.close()
         raise
     return file
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Writes a file under a temporary name, flushes it to disk, and renames it to ``path``; its folder must exist.
+
+    Raises:
+        OSError: the file cannot be written; nothing is left of it.
+    """
+    incoming = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    try:
+        with incoming.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(incoming, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            incoming.unlink()
+        raise
