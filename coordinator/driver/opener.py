@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from itertools import takewhile
 
 import structlog
@@ -13,7 +12,6 @@ from coordinator.driver.candidates import Liveness, candidates
 from coordinator.driver.leases import Leases
 from coordinator.driver.pacing import (
     PacingLimits,
-    RoundProgress,
     RunProgress,
     all_judged,
     end_reason,
@@ -23,13 +21,14 @@ from coordinator.driver.pacing import (
 )
 from coordinator.driver.selection import Candidate, ListingLimits, divide, exclusion_reason
 from coordinator.mirror.market import Market
+from coordinator.settings import CoordinatorSettings
 from coordinator.store import Store
 from coordinator.tables import HeartbeatRow, OpeningStatusRow, RoundRow, RunRow
-from protocol.chain.structs import State
 from protocol.chain.writing import calls
 from protocol.chain.writing.sender import Sender
 from protocol.errors import Rejected
 from protocol.wire.assignments import pack_assignments
+from protocol.wire.rules import Rules, encode_rules, rules_hash
 
 log = structlog.get_logger()
 
@@ -40,26 +39,16 @@ RETRY_SECONDS = 1.0
 """Pause after the contract refused an opening, for example for lack of validators or bonds."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenerTerms:
-    """The operator's settings for opening rounds; see ``CoordinatorSettings``."""
-
-    run: int
-    rules_hash: bytes
-    jobs_per_round: int
-    first_round_nodes: int
-    pacing: PacingLimits
-    limits: ListingLimits
-
-
 class RoundOpener:
     """Opens the rounds of one run."""
 
-    def __init__(self, store: Store, leases: Leases, sender: Sender, terms: OpenerTerms) -> None:
-        self._store = store
-        self._leases = leases
-        self._sender = sender
-        self._terms = terms
+    def __init__(
+        self, store: Store, leases: Leases, sender: Sender, settings: CoordinatorSettings, rules: Rules
+    ) -> None:
+        self._store, self._leases, self._sender, self._settings = store, leases, sender, settings
+        self._rules_hash = rules_hash(encode_rules(rules))
+        self._pacing = PacingLimits(rules.async_level, settings.max_rounds, settings.last_version)
+        self._limits = ListingLimits(settings.version_lag, rules.sequential.neglect_bound)
         self._waiting: str | None = None
         self._not_before = 0.0
         self._tries = 0
@@ -70,8 +59,8 @@ class RoundOpener:
         """Opens a round if one is due and possible. Returns True if it opened one."""
         if time.monotonic() < self._not_before:
             return False
-        run = market.runs[self._terms.run]
-        progress, pacing = run_progress(run, self._terms.jobs_per_round), self._terms.pacing
+        run = market.runs[self._settings.run]
+        progress, pacing = run_progress(run, self._settings.jobs_per_round), self._pacing
         waiting = end_reason(progress, pacing) or self._obstacle(market, run)
         if waiting is None:
             fresh = self._usable_rounds(market, run)
@@ -89,16 +78,16 @@ class RoundOpener:
             return "the deployment's admin has paused new rounds"
         if run.coordinator != self._sender.address:
             return f"run {run.id} has another coordinator now, {run.coordinator}"
-        if run.rules_hash != self._terms.rules_hash:
+        if run.rules_hash != self._rules_hash:
             return f"run {run.id} has new rules, 0x{run.rules_hash.hex()}: restart with their file"
         return None
 
-    def _usable_rounds(self, market: Market, run: RunRow) -> list[RoundProgress]:
-        level = self._terms.pacing.async_level
+    def _usable_rounds(self, market: Market, run: RunRow) -> list[RoundRow]:
+        level = self._pacing.async_level
         fresh = takewhile(lambda each: run.version - each.policy_version <= level, market.rounds_of(run.id))
-        return [_progress(each) for each in fresh]
+        return list(fresh)
 
-    def _starved(self, run: RunRow, fresh: list[RoundProgress]) -> bool:
+    def _starved(self, run: RunRow, fresh: list[RoundRow]) -> bool:
         """Returns whether every round has been judged for a while and the trainer has consumed nothing."""
         quiet = (run.version, run.rounds_opened) if all_judged(fresh) else None
         if quiet != self._quiet:
@@ -110,9 +99,9 @@ class RoundOpener:
         able = self._able(market, run, now)
         if not able:
             return "no worker is ready"
-        if not run.rounds_opened and len(able) < self._terms.first_round_nodes:
-            return f"{len(able)} of {self._terms.first_round_nodes} workers are ready"
-        packed = pack_assignments(divide(self._terms.jobs_per_round, able))
+        if not run.rounds_opened and len(able) < self._settings.first_round_nodes:
+            return f"{len(able)} of {self._settings.first_round_nodes} workers are ready"
+        packed = pack_assignments(divide(self._settings.jobs_per_round, able))
         call = calls.open_round(self._sender.chain.deployment, run.id, run.step + 1, run.version, packed)
         try:
             self._sender.send_once(f"run-{run.id}/open/{run.step + 1}/{self._tries}", call)
@@ -126,7 +115,7 @@ class RoundOpener:
     def _able(self, market: Market, run: RunRow, now: float) -> list[Candidate]:
         seen = self._liveness(now)
         found = candidates(market.nodes, market.members, run, seen, now)
-        return [each for each in found if exclusion_reason(each, run.version, self._terms.limits) is None]
+        return [each for each in found if exclusion_reason(each, run.version, self._limits) is None]
 
     def _liveness(self, now: float) -> Liveness:
         with self._store.reading() as session:
@@ -142,14 +131,10 @@ class RoundOpener:
         if waiting:
             log.info("opening_waits", why=waiting)
         with self._store.writing() as session:
-            session.merge(OpeningStatusRow(run=self._terms.run, waiting=waiting))
+            session.merge(OpeningStatusRow(run=self._settings.run, waiting=waiting))
 
 
 def run_progress(run: RunRow, jobs: int) -> RunProgress:
     """Returns the run's progress; a round of ``jobs`` jobs reserves their highest pay and two committees' fees."""
     need = jobs * run.max_units * run.price_per_unit + 2 * run.committee * run.juror_fee
     return RunProgress(run.id, run.version, run.closed, run.rounds_opened, run.escrow, need)
-
-
-def _progress(each: RoundRow) -> RoundProgress:
-    return RoundProgress(each.id, State(each.state), each.policy_version, each.accepted, each.consumed)

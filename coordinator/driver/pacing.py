@@ -13,18 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from coordinator.tables import RoundRow
 from protocol.chain.structs import State
-
-
-@dataclass(frozen=True, slots=True)
-class RoundProgress:
-    """A round's state, policy version, and bitmaps of its accepted and consumed jobs."""
-
-    round: int
-    state: State
-    policy_version: int
-    accepted: int
-    consumed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,23 +38,23 @@ class PacingLimits:
     last_version: int | None
 
 
-def in_flight(rounds: Iterable[RoundProgress], version: int, async_level: int) -> int:
+def in_flight(rounds: Iterable[RoundRow], version: int, async_level: int) -> int:
     """Counts the rounds that the trainer may still use.
 
     A round is no longer in flight once it is void or stale, once it is judged without an accepted job, or once the
     trainer has consumed from it or from a later round.
     """
     rounds = list(rounds)
-    consumed_up_to = max((each.round for each in rounds if each.consumed), default=-1)
+    consumed_up_to = max((each.id for each in rounds if each.consumed), default=-1)
     return sum(_in_flight(each, consumed_up_to, version, async_level) for each in rounds)
 
 
-def _in_flight(each: RoundProgress, consumed_up_to: int, version: int, async_level: int) -> bool:
-    if each.state is State.VOID or version - each.policy_version > async_level:
+def _in_flight(each: RoundRow, consumed_up_to: int, version: int, async_level: int) -> bool:
+    if each.state == State.VOID or version - each.policy_version > async_level:
         return False
     if each.state < State.TALLIED:
         return True
-    return bool(each.accepted) and each.round > consumed_up_to
+    return bool(each.accepted) and each.id > consumed_up_to
 
 
 def rounds_ahead(run: RunProgress, pacing: PacingLimits, starved: bool = False) -> int:
@@ -77,7 +67,7 @@ def rounds_ahead(run: RunProgress, pacing: PacingLimits, starved: bool = False) 
     return most if pacing.last_version is None or starved else min(most, pacing.last_version - run.version + 1)
 
 
-def all_judged(rounds: Iterable[RoundProgress]) -> bool:
+def all_judged(rounds: Iterable[RoundRow]) -> bool:
     """True if every round has its verdict, so that no worker or validator is busy."""
     return all(each.state >= State.TALLIED for each in rounds)
 

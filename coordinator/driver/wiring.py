@@ -11,10 +11,8 @@ from coordinator.driver.batching import Batcher
 from coordinator.driver.driver import Driver
 from coordinator.driver.leases import Leases
 from coordinator.driver.notifier import Notifier
-from coordinator.driver.opener import OpenerTerms, RoundOpener
-from coordinator.driver.pacing import PacingLimits
+from coordinator.driver.opener import RoundOpener
 from coordinator.driver.schedule import BatchingDelays
-from coordinator.driver.selection import ListingLimits
 from coordinator.mirror.mirror import Mirror
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import Store
@@ -67,7 +65,7 @@ class DriverProcess:
             settings.run,
             Mirror(chain, self._store, settings.confirmations),
             self._sender,
-            RoundOpener(self._store, self._leases, self._sender, _terms(settings, rules)),
+            RoundOpener(self._store, self._leases, self._sender, settings, rules),
             Batcher(
                 self._store, self._sender, BatchingDelays(settings.relay_wait_seconds, settings.relay_margin_seconds)
             ),
@@ -148,10 +146,3 @@ def keep_rules(store: Store, rules: Rules) -> None:
     body = encode_rules(rules)
     with store.writing() as session:
         session.merge(RulesRow(hash=rules_hash(body), body=body))
-
-
-def _terms(settings: CoordinatorSettings, rules: Rules) -> OpenerTerms:
-    pacing = PacingLimits(rules.async_level, settings.max_rounds, settings.last_version)
-    digest = rules_hash(encode_rules(rules))
-    limits = ListingLimits(settings.version_lag, rules.sequential.neglect_bound)
-    return OpenerTerms(settings.run, digest, settings.jobs_per_round, settings.first_round_nodes, pacing, limits)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from coordinator.driver.pacing import (
     PacingLimits,
-    RoundProgress,
     RunProgress,
     all_judged,
     end_reason,
@@ -17,42 +16,52 @@ from coordinator.driver.pacing import (
     in_flight,
     rounds_ahead,
 )
+from coordinator.tables import RoundRow
 from protocol.chain.structs import State
+
+
+def a_round(number: int, state: State, version: int, accepted: int, consumed: int) -> RoundRow:
+    return RoundRow(id=number, state=state, policy_version=version, accepted=accepted, consumed=consumed)
+
+
+def changed(round_: RoundRow, **columns: int) -> RoundRow:
+    return round_.model_copy(update=columns)
+
 
 RUN = RunProgress(run=1, version=0, closed=False, opened=0, escrow=100, need=100)
 
 
 @given(st.integers(0, 4), st.lists(st.sampled_from(["judge", "train", "void"]), max_size=60))
 def test_nothing_goes_stale_while_the_trainer_takes_rounds_in_order(level: int, turns: list[str]) -> None:
-    rounds: list[RoundProgress] = []
+    rounds: list[RoundRow] = []
     version = 0
     for turn in turns:
         while in_flight(rounds, version, level) < rounds_ahead(
             replace(RUN, version=version), PacingLimits(level, None, None)
         ):
-            rounds.append(RoundProgress(len(rounds), State.OPEN, version, 0, 0))
-        open_ = [each for each in rounds if each.state is State.OPEN]
-        ready = [each for each in rounds if each.state is State.TALLIED and not each.consumed]
+            rounds.append(a_round(len(rounds), State.OPEN, version, 0, 0))
+        open_ = [each for each in rounds if each.state == State.OPEN]
+        ready = [each for each in rounds if each.state == State.TALLIED and not each.consumed]
         if turn == "judge" and open_:
-            rounds[open_[0].round] = replace(open_[0], state=State.TALLIED, accepted=1)
+            rounds[open_[0].id] = changed(open_[0], state=State.TALLIED, accepted=1)
         if turn == "void" and open_:
-            rounds[open_[0].round] = replace(open_[0], state=State.VOID)
+            rounds[open_[0].id] = changed(open_[0], state=State.VOID)
         if turn == "train" and ready:
             assert version - ready[0].policy_version <= level
-            rounds[ready[0].round] = replace(ready[0], consumed=1)
+            rounds[ready[0].id] = changed(ready[0], consumed=1)
             version += 1
 
 
 def test_a_round_is_in_flight_until_consumed_passed_over_void_stale_or_barren() -> None:
-    waiting = RoundProgress(3, State.SETTLED, 5, 1, 0)
+    waiting = a_round(3, State.SETTLED, 5, 1, 0)
     assert in_flight([waiting], 5, 2) == 1
-    assert in_flight([replace(waiting, consumed=1)], 5, 2) == 0
-    assert in_flight([replace(waiting, accepted=0)], 5, 2) == 0
-    assert in_flight([replace(waiting, state=State.VOID)], 5, 2) == 0
+    assert in_flight([changed(waiting, consumed=1)], 5, 2) == 0
+    assert in_flight([changed(waiting, accepted=0)], 5, 2) == 0
+    assert in_flight([changed(waiting, state=State.VOID)], 5, 2) == 0
     assert in_flight([waiting], 8, 2) == 0
-    later = RoundProgress(4, State.TALLIED, 5, 1, 1)
+    later = a_round(4, State.TALLIED, 5, 1, 1)
     assert in_flight([waiting, later], 6, 2) == 0
-    assert in_flight([replace(waiting, state=State.VOTING), later], 6, 2) == 1, "still being judged"
+    assert in_flight([changed(waiting, state=State.VOTING), later], 6, 2) == 1, "still being judged"
 
 
 def test_near_the_end_there_is_a_round_for_each_version_to_come_and_the_one_a_step_may_wait_for() -> None:
@@ -66,9 +75,9 @@ def test_a_trainer_that_makes_nothing_of_what_was_judged_gets_more_but_not_witho
 
 
 def test_nobody_is_working_once_each_round_has_its_verdict() -> None:
-    judged = RoundProgress(3, State.TALLIED, 5, 1, 0)
-    assert all_judged([judged, replace(judged, state=State.SETTLED)])
-    assert not all_judged([judged, replace(judged, state=State.VOTING)])
+    judged = a_round(3, State.TALLIED, 5, 1, 0)
+    assert all_judged([judged, changed(judged, state=State.SETTLED)])
+    assert not all_judged([judged, changed(judged, state=State.VOTING)])
 
 
 def test_a_run_ends_when_closed_or_where_it_was_told_to() -> None:
