@@ -6,10 +6,11 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from protocol.errors import Misconfigured
 from protocol.node.settings import NodeSettings, settings_config
+from protocol.wire.canonical import validating
 from protocol.wire.rules import Rules
 from trainer.config import Recipe
 
@@ -61,11 +62,8 @@ def read_recipe(run_file: Path) -> Recipe:
     if preset not in (None, "builtin"):
         raise Misconfigured(f"{run_file}: recipe.preset: unknown preset {preset!r}: expected 'builtin'")
     _refuse_rules(run_file, table)
-    try:
+    with validating(f"{run_file}: recipe", Misconfigured):
         return Recipe.builtin(**table) if preset else Recipe.model_validate(table)
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise Misconfigured(f"{run_file}: recipe.{'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
 def _refuse_rules(run_file: Path, table: Mapping[str, object]) -> None:

@@ -14,13 +14,6 @@ ERRORS: dict[int | str, dict[str, object]] = {
 }
 """Responses of every route to refused requests."""
 
-_HEADERS = {
-    auth.HEADER_ADDRESS: ("^0x[0-9a-fA-F]{40}$", "Address of the node's key."),
-    auth.HEADER_NONCE: ("^[0-9]{1,78}$", "A random number of 256 bits; each is accepted once."),
-    auth.HEADER_DEADLINE: ("^[0-9]{1,12}$", f"Expiry in unix seconds, at most {auth.MAX_REQUEST_SECONDS} ahead."),
-    auth.HEADER_SIGNATURE: ("^0x[0-9a-fA-F]{130}$", "EIP-712 signature of the Request by that key."),
-}
-
 
 def signed_by_node(body: type[api.Body] | str | None = None) -> dict[str, Any]:
     """Returns the OpenAPI description of a signed request whose body is a model, a file of a media type, or absent."""
@@ -33,7 +26,7 @@ def signed_by_node(body: type[api.Body] | str | None = None) -> dict[str, Any]:
                 "description": meaning,
                 "schema": {"type": "string", "pattern": pattern},
             }
-            for name, (pattern, meaning) in _HEADERS.items()
+            for name, (pattern, meaning) in auth.HEADERS.items()
         ]
     }
     if isinstance(body, str):

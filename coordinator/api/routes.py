@@ -8,7 +8,6 @@ from typing import Annotated, TypeVar
 from eth_utils import keccak
 from fastapi import APIRouter, Path, Query, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, Counter, generate_latest
-from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from coordinator.api.gate import Caller
@@ -16,6 +15,7 @@ from coordinator.api.openapi import JSON, PARQUET, signed_by_node
 from coordinator.api.refusals import forbidden, too_large, unreadable
 from coordinator.api.service import CoordinatorService
 from protocol.wire import api
+from protocol.wire.canonical import validating
 
 UPLOADS = Counter("assize_coordinator_uploads", "Artifacts stored")
 UPLOADED_BYTES = Counter("assize_coordinator_uploaded_bytes", "Bytes of artifacts stored")
@@ -183,12 +183,8 @@ def _over(limit: int) -> Exception:
 
 
 def _parsed(model: type[_Body], body: bytes) -> _Body:
-    try:
+    with validating(model.__name__, unreadable):
         return model.model_validate_json(body)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the body"
-        raise unreadable(f"{model.__name__}: {where}: {first['msg']}") from error
 
 
 def _bytes(root: str) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 import structlog
-from pydantic import ValidationError
 
 from coordinator.driver.batching import Batcher
 from coordinator.driver.driver import Driver
@@ -25,6 +24,7 @@ from protocol.chain.writing.pending import TransactionSigner
 from protocol.chain.writing.sender import Sender
 from protocol.errors import Misconfigured, Unavailable
 from protocol.node.daemon import Daemon
+from protocol.wire.canonical import validating
 from protocol.wire.rules import Rules, encode_rules, rules_hash
 
 log = structlog.get_logger()
@@ -125,13 +125,10 @@ def checked_run(chain: Chain, run: int) -> Run:
 def read_rules(settings: CoordinatorSettings, run: Run) -> Rules:
     """Reads the run's rules from their file. Raises ``Misconfigured`` unless their hash is the one on chain."""
     try:
-        rules = Rules.model_validate_json(settings.rules.read_bytes())
+        with validating(f"the rules file {settings.rules}", Misconfigured):
+            rules = Rules.model_validate_json(settings.rules.read_bytes())
     except OSError as error:
         raise Misconfigured(f"cannot read the rules file {settings.rules}: {error.strerror}") from error
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the document"
-        raise Misconfigured(f"the rules file {settings.rules}: {where}: {first['msg']}") from error
     digest = rules_hash(encode_rules(rules))
     if digest != run.terms.rules_hash:
         raise Misconfigured(

@@ -19,6 +19,7 @@ from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.transport.http import is_http, pieces, reaching
 from protocol.wire import api
 from protocol.wire.auth import Signer, sign_request
+from protocol.wire.canonical import validating
 from protocol.wire.rollout import DEFAULT_LIMITS
 from protocol.wire.rules import MAX_RULES_BYTES, Rules, decode_rules
 
@@ -163,7 +164,5 @@ def _checked(status: int, data: bytes) -> bytes:
 
 
 def _parse(body: type[_Body], data: bytes) -> _Body:
-    try:
+    with validating(f"the coordinator sent an invalid {body.__name__}"):
         return body.model_validate_json(data)
-    except ValidationError as error:
-        raise Rejected(f"the coordinator sent an invalid {body.__name__}: {error.errors()[0]['msg']}") from error

@@ -11,13 +11,12 @@ import threading
 from collections.abc import Mapping
 
 import structlog
-from pydantic import ValidationError
 
-from protocol.errors import Rejected
 from protocol.transport.chunks import ChunkStore
 from protocol.transport.shardcast import DEFAULT_VERSIONS_KEPT, Authority, fetch_chunks, fetch_manifest
 from protocol.transport.sources import Sources
 from protocol.wire.api import CheckpointList
+from protocol.wire.canonical import validating
 
 LIST_BYTES = 1 << 20
 LIST_WAIT_SECONDS = 10.0
@@ -102,7 +101,5 @@ class Relay:
         answer = self._sources.get(url, path, LIST_BYTES, known)
         if answer is None:
             return None
-        try:
+        with validating(f"{url} sent an invalid list of checkpoints"):
             return CheckpointList.model_validate_json(answer[0]), answer[1]
-        except ValidationError as error:
-            raise Rejected(f"{url} sent an invalid list of checkpoints") from error

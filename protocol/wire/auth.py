@@ -36,9 +36,16 @@ HEADER_ADDRESS = "Assize-Address"
 HEADER_NONCE = "Assize-Nonce"
 HEADER_DEADLINE = "Assize-Deadline"
 HEADER_SIGNATURE = "Assize-Signature"
+HEADERS = {
+    HEADER_ADDRESS: ("^0x[0-9a-fA-F]{40}$", "Address of the node's key."),
+    HEADER_NONCE: ("^[0-9]{1,78}$", "A random number of 256 bits; each is accepted once."),
+    HEADER_DEADLINE: ("^[0-9]{1,12}$", f"Expiry in unix seconds, at most {MAX_REQUEST_SECONDS} ahead."),
+    HEADER_SIGNATURE: ("^0x[0-9a-fA-F]{130}$", "EIP-712 signature of the Request by that key."),
+}
+"""Pattern and meaning of each header of a signed request."""
 
 _CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
-_DOMAIN_FIELDS = (("name", "string"), ("version", "string"), ("chainId", "uint256"), ("verifyingContract", "address"))
+_DOMAIN_FIELDS = "string name,string version,uint256 chainId,address verifyingContract"
 
 
 class Signer(Protocol):
@@ -65,60 +72,38 @@ def node_binding(
     chain_id: int, registry: str, owner: str, key: str, role: int, capacity: int, deadline: int
 ) -> TypedData:
     """Returns the node key's consent to serve ``owner``: ``deadline`` in unix seconds, ``role`` as in `Registry`."""
-    fields = (
-        ("owner", "address", owner),
-        ("key", "address", key),
-        ("role", "uint8", role),
-        ("capacity", "uint32", capacity),
-        ("deadline", "uint256", deadline),
-    )
-    return _typed("Assize Registry", chain_id, registry, "NodeBinding", fields)
+    fields = "address owner,address key,uint8 role,uint32 capacity,uint256 deadline"
+    values = (owner, key, role, capacity, deadline)
+    return _typed("Assize Registry", chain_id, registry, "NodeBinding", fields, values)
 
 
 def submission(
     chain_id: int, rounds: str, round_id: int, node: int, beacon: bytes, leaves: bytes, uri: str
 ) -> TypedData:
     """Returns a node's claim for its jobs of a round: packed ``leaves``, and the ``uri`` of their artifacts."""
-    fields = (
-        ("round", "uint256", round_id),
-        ("node", "uint32", node),
-        ("beacon", "bytes32", beacon),
-        ("leaves", "bytes", leaves),
-        ("uri", "string", uri),
-    )
-    return _typed("Assize Rounds", chain_id, rounds, "Submission", fields)
+    fields = "uint256 round,uint32 node,bytes32 beacon,bytes leaves,string uri"
+    return _typed("Assize Rounds", chain_id, rounds, "Submission", fields, (round_id, node, beacon, leaves, uri))
 
 
 def checkpoint(chain_id: int, market: str, run: int, version: int, manifest_root: bytes) -> TypedData:
     """Returns the trainer's statement that ``version`` of ``run`` is the manifest with this root."""
-    fields = (("run", "uint256", run), ("version", "uint32", version), ("manifestRoot", "bytes32", manifest_root))
-    return _typed("Assize Market", chain_id, market, "Checkpoint", fields)
+    fields = "uint256 run,uint32 version,bytes32 manifestRoot"
+    return _typed("Assize Market", chain_id, market, "Checkpoint", fields, (run, version, manifest_root))
 
 
 def evidence(chain_id: int, rounds: str, round_id: int, attempt: int, juror: int, root: bytes) -> TypedData:
     """Returns a juror's statement that its bundle for one attempt at a round has this ``root``."""
-    fields = (
-        ("round", "uint256", round_id),
-        ("attempt", "uint8", attempt),
-        ("juror", "uint32", juror),
-        ("root", "bytes32", root),
-    )
-    return _typed("Assize Evidence", chain_id, rounds, "Evidence", fields)
+    fields = "uint256 round,uint8 attempt,uint32 juror,bytes32 root"
+    return _typed("Assize Evidence", chain_id, rounds, "Evidence", fields, (round_id, attempt, juror, root))
 
 
 def request(
     chain_id: int, contract: str, method: str, path: str, body_hash: bytes, nonce: int, deadline: int
 ) -> TypedData:
     """Returns a request to the coordinator; ``path`` is the raw path with its query, as sent."""
-    fields = (
-        ("contract", "address", contract),
-        ("method", "string", method),
-        ("path", "string", path),
-        ("body", "bytes32", body_hash),
-        ("nonce", "uint256", nonce),
-        ("deadline", "uint256", deadline),
-    )
-    return _typed("Assize Request", chain_id, contract, "Request", fields)
+    fields = "address contract,string method,string path,bytes32 body,uint256 nonce,uint256 deadline"
+    values = (contract, method, path, body_hash, nonce, deadline)
+    return _typed("Assize Request", chain_id, contract, "Request", fields, values)
 
 
 def sign_request(
@@ -146,15 +131,18 @@ def recover_request(
         Rejected: A header is missing or malformed, the deadline has passed or lies more than `MAX_REQUEST_SECONDS`
             ahead, or the signature is by another key than the one named.
     """
-    address, signature = _header(headers, HEADER_ADDRESS), _hex(_header(headers, HEADER_SIGNATURE))
-    nonce, deadline = _uint256(headers, HEADER_NONCE), _uint256(headers, HEADER_DEADLINE)
+    address, signature = _header(headers, HEADER_ADDRESS), _header(headers, HEADER_SIGNATURE)
+    nonce, deadline = int(_header(headers, HEADER_NONCE)), int(_header(headers, HEADER_DEADLINE))
+    if nonce >> 256:
+        raise Rejected(f"invalid {HEADER_NONCE} header: expected a number below 2^256")
     if deadline < now:
         raise Rejected(f"the request's deadline passed {now - deadline} s ago: check the clock of this machine")
     if deadline > now + MAX_REQUEST_SECONDS:
         raise Rejected(
             f"the request's deadline lies more than {MAX_REQUEST_SECONDS} s ahead: check the clock of this machine"
         )
-    signed_by = recover(request(chain_id, contract, method.upper(), path, body_hash, nonce, deadline), signature)
+    message = request(chain_id, contract, method.upper(), path, body_hash, nonce, deadline)
+    signed_by = recover(message, bytes.fromhex(signature[2:]))
     if signed_by.lower() != address.lower():
         raise Rejected(f"invalid signature of the request: it is not by {address[:42]}, which the request names")
     return SignedRequest(signed_by, nonce, deadline)
@@ -194,35 +182,22 @@ def digest(message: TypedData) -> bytes:
     return keccak(b"\x19" + signable.version + signable.header + signable.body)
 
 
-def _typed(
-    name: str, chain_id: int, contract: str, primary: str, fields: tuple[tuple[str, str, object], ...]
-) -> TypedData:
-    return {
-        "types": {
-            "EIP712Domain": [{"name": field, "type": kind} for field, kind in _DOMAIN_FIELDS],
-            primary: [{"name": field, "type": kind} for field, kind, _ in fields],
-        },
-        "primaryType": primary,
-        "domain": {"name": name, "version": "1", "chainId": chain_id, "verifyingContract": contract},
-        "message": {field: value for field, _, value in fields},
-    }
+def _typed(name: str, chain_id: int, contract: str, primary: str, fields: str, values: tuple[object, ...]) -> TypedData:
+    """Returns the message ``primary`` with ``fields`` ("type name", as EIP-712 encodes them) and their values."""
+    types = {"EIP712Domain": _fields(_DOMAIN_FIELDS), primary: _fields(fields)}
+    message = {field["name"]: value for field, value in zip(types[primary], values, strict=True)}
+    domain = {"name": name, "version": "1", "chainId": chain_id, "verifyingContract": contract}
+    return {"types": types, "primaryType": primary, "domain": domain, "message": message}
+
+
+def _fields(text: str) -> list[dict[str, str]]:
+    return [dict(zip(("type", "name"), field.split(" "), strict=True)) for field in text.split(",")]
 
 
 def _header(headers: Mapping[str, str], name: str) -> str:
     value = headers.get(name) or headers.get(name.lower())
     if not value:
         raise Rejected(f"the request is not signed: it has no {name} header")
+    if not re.fullmatch(HEADERS[name][0], value, re.ASCII):
+        raise Rejected(f"invalid {name} header: expected a match of {HEADERS[name][0]}")
     return value
-
-
-def _uint256(headers: Mapping[str, str], name: str) -> int:
-    text = _header(headers, name)
-    if not re.fullmatch(r"[0-9]{1,78}", text, re.ASCII) or int(text) >> 256:
-        raise Rejected(f"invalid {name} header: expected a decimal number below 2^256")
-    return int(text)
-
-
-def _hex(text: str) -> bytes:
-    if not re.fullmatch(r"0x([0-9a-fA-F]{2}){0,65}", text, re.ASCII):
-        raise Rejected(f"invalid {HEADER_SIGNATURE} header: expected 0x and 130 hex digits")
-    return bytes.fromhex(text[2:])

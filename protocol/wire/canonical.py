@@ -7,13 +7,15 @@ unknown and missing fields, numbers as text, duplicate keys and every other spel
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Annotated, Generic, TypeVar
 
 from pydantic import GetCoreSchemaHandler, TypeAdapter, ValidationError
 from pydantic_core import CoreSchema, core_schema
 
-from protocol.errors import Rejected
+from protocol.errors import AssizeError, Rejected
 
 _T = TypeVar("_T")
 
@@ -45,6 +47,17 @@ HexBytes = Annotated[bytes, InHex(r"^0x([0-9a-f]{2})*$", 1 << 16)]
 Signature = Annotated[bytes, InHex(r"^0x[0-9a-f]{130}$")]
 
 
+@contextmanager
+def validating(what: str, refusal: Callable[[str], AssizeError] = Rejected) -> Iterator[None]:
+    """Turns pydantic's `ValidationError` into a ``refusal``: ``what``, the first invalid field, and its fault."""
+    try:
+        yield
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the document"
+        raise refusal(f"{what}: {where}: {first['msg']}") from error
+
+
 class Canonical(Generic[_T]):
     """The canonical JSON of a dataclass or model, whose annotations describe the fields."""
 
@@ -62,12 +75,9 @@ class Canonical(Generic[_T]):
         if len(data) > self._limit:
             raise Rejected(f"invalid {self._noun} of {len(data)} bytes: expected at most {self._limit}")
         try:
-            value = self._adapter.validate_json(data)
+            with validating(f"invalid {self._noun}"):
+                value = self._adapter.validate_json(data)
             canonical = self.encode(value)
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"]) or "the document"
-            raise Rejected(f"invalid {self._noun}: {where}: {first['msg']}") from error
         except ValueError as error:
             raise Rejected(f"invalid {self._noun}: not a finite number") from error
         if canonical != data:

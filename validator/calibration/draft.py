@@ -6,9 +6,8 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from protocol.errors import Misconfigured, Rejected
+from protocol.wire.canonical import validating
 from protocol.wire.rules import Rules, Thresholds, decode_rules
 from validator.judging.registry import CHECKS
 
@@ -37,12 +36,8 @@ def draft(run_file: Path | None, dtype: str | None, max_tokens: int | None, engi
     model |= {} if dtype is None else {"dtype": dtype, "head_dtype": dtype}
     table |= {"model": model | {"worker_engines": engines}, "thresholds": _placeholders().model_dump()}
     table |= {"sequential": table.get("sequential", {}) | {"sigma": 1.0}}
-    try:
+    with validating(f"{run_file or 'the options'}: rules", Misconfigured):
         return Rules.model_validate(table)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        raise Misconfigured(f"{run_file or 'the options'}: rules.{where}: {first['msg']}") from error
 
 
 def _placeholders() -> Thresholds:

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from eth_utils import keccak
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from protocol.errors import Rejected
+from protocol.wire.canonical import validating
 from protocol.wire.evidence import JobEvidence, decode_job, encode_job
 from validator.judging.claims import Claim
 
@@ -84,7 +85,5 @@ class Answer:
 
 def decode_order(text: str) -> Order:
     """Reads an order; raises ``Rejected`` for an invalid one."""
-    try:
+    with validating("invalid order in the queue"):
         return Order.model_validate_json(text)
-    except ValidationError as error:
-        raise Rejected(f"invalid order in the queue: {error.errors()[0]['msg']}") from error

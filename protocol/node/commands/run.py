@@ -48,18 +48,13 @@ def rules(
     """Write rules in canonical form. The chain holds their hash."""
     import json
 
-    from pydantic import ValidationError
-
+    from protocol.wire.canonical import validating
     from protocol.wire.rules import Rules, encode_rules, rules_hash
 
     try:
-        encoded = encode_rules(Rules.model_validate(json.loads(source.read_bytes())))
+        with validating(f"cannot turn {source} into rules", Misconfigured):
+            encoded = encode_rules(Rules.model_validate(json.loads(source.read_bytes())))
         out.write_bytes(encoded)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        raise Misconfigured(
-            f"cannot turn {source} into rules: {'.'.join(map(str, first['loc']))}: {first['msg']}"
-        ) from error
     except (OSError, ValueError) as error:
         raise Misconfigured(f"cannot turn {source} into rules: {error}") from error
     show({"rules_hash": rules_hash(encoded), "bytes": len(encoded)}, as_json)
