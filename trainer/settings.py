@@ -62,7 +62,7 @@ def read_recipe(run_file: Path) -> Recipe:
     if preset not in (None, "builtin"):
         raise Misconfigured(f"{run_file}: recipe.preset: unknown preset {preset!r}: expected 'builtin'")
     _refuse_rules(run_file, table)
-    with validating(f"{run_file}: recipe", Misconfigured):
+    with validating(str(run_file), Misconfigured, "recipe"):
         return Recipe.builtin(**table) if preset else Recipe.model_validate(table)
 
 

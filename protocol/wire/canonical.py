@@ -48,13 +48,16 @@ Signature = Annotated[bytes, InHex(r"^0x[0-9a-f]{130}$")]
 
 
 @contextmanager
-def validating(what: str, refusal: Callable[[str], AssizeError] = Rejected) -> Iterator[None]:
-    """Turns pydantic's `ValidationError` into a ``refusal``: ``what``, the first invalid field, and its fault."""
+def validating(what: str, refusal: Callable[[str], AssizeError] = Rejected, table: str = "") -> Iterator[None]:
+    """Turns pydantic's `ValidationError` into a ``refusal``: ``what``, the first invalid field, and its fault.
+
+    ``table`` is the table of a file that holds the fields.
+    """
     try:
         yield
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"]) or "the document"
+        where = ".".join(map(str, (table, *first["loc"]))).strip(".") or "the document"
         raise refusal(f"{what}: {where}: {first['msg']}") from error
 
 

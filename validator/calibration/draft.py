@@ -36,7 +36,7 @@ def draft(run_file: Path | None, dtype: str | None, max_tokens: int | None, engi
     model |= {} if dtype is None else {"dtype": dtype, "head_dtype": dtype}
     table |= {"model": model | {"worker_engines": engines}, "thresholds": _placeholders().model_dump()}
     table |= {"sequential": table.get("sequential", {}) | {"sigma": 1.0}}
-    with validating(f"{run_file or 'the options'}: rules", Misconfigured):
+    with validating(str(run_file or "the options"), Misconfigured, "rules"):
         return Rules.model_validate(table)
 
 
