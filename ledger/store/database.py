@@ -5,24 +5,25 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, select, text, update
+from sqlalchemy import Connection, Engine, select, text, update
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
-from sqlalchemy.exc import TimeoutError as NoConnectionLeft
 
-from ledger.store.rows import inserting
 from ledger.store.tables import METADATA, TABLES_VERSION, PositionRow
 from protocol.chain.deployment import Deployment
 from protocol.chain.reading.cursor import Cursor
 from protocol.errors import Misconfigured, Unavailable
+from protocol.sql import Turn, answering, inserting, open_engine, reason
 
 BUSY_SECONDS = 30
 """Longest wait for another process that is writing to the same SQLite file."""
+
+PRAGMAS = ("page_size=16384", "cache_size=-16000", "journal_mode=WAL", "synchronous=NORMAL")
+"""Larger pages are fewer to write; the cache, in kibibytes, holds what a step changes and queries read again."""
 
 PASSWORD = re.compile(r"(://[^/@:]*):[^@/]*@")
 """Password in a database URL, after the user name."""
@@ -51,17 +52,18 @@ class Database:
     def __init__(self, where: str | Path, deployment: Deployment) -> None:
         self.where = str(where)
         self.shown = PASSWORD.sub(r"\1:***@", self.where)
+        self._name = f"the ledger's database {self.shown}"
         self._identity = json.dumps(deployment.identity() | {"tables": TABLES_VERSION}, sort_keys=True)
         try:
             self._engine = _engine(self.where)
-            self._turn = threading.Lock()
+            self._turn = Turn(self._name, BUSY_SECONDS)
             METADATA.create_all(self._engine)
         except OperationalError as error:
-            if "locked" in _reason(error):
-                raise Unavailable(f"the ledger's database {self.shown} does not answer: {_reason(error)}") from error
-            raise Misconfigured(f"cannot open the ledger's database {self.shown}: {_reason(error)}") from error
+            if "locked" in reason(error):
+                raise Unavailable(f"{self._name} does not answer: {reason(error)}") from error
+            raise Misconfigured(f"cannot open {self._name}: {reason(error)}") from error
         except (SQLAlchemyError, ImportError, OSError, ValueError, RuntimeError) as error:
-            raise Misconfigured(f"cannot open the ledger's database {self.shown}: {_reason(error)}") from error
+            raise Misconfigured(f"cannot open {self._name}: {reason(error)}") from error
         self._claim(Cursor(deployment.start_block, deployment.start_hash))
 
     @contextmanager
@@ -71,14 +73,14 @@ class Database:
         Raises:
             Unavailable: another process keeps the database locked, or it does not answer.
         """
-        with self._alone(), self._engine.begin() as connection:
+        with self._turn.taken(), self._engine.begin() as connection:
             yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Opens one snapshot: all reads see the same position, also while another process writes."""
         level = "REPEATABLE READ" if self._engine.dialect.name == "postgresql" else None
-        with self._answering(), self._engine.connect() as connection:
+        with answering(self._name), self._engine.connect() as connection:
             yield connection.execution_options(isolation_level=level) if level else connection
 
     @contextmanager
@@ -88,7 +90,7 @@ class Database:
         Raises:
             Unavailable: another process keeps the database locked, or it does not answer.
         """
-        with self._alone(), self._engine.connect() as connection:
+        with self._turn.taken(), self._engine.connect() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execute(text(f"SET LOCAL lock_timeout = '{BUSY_SECONDS}s'"))
             connection.execute(update(_POSITION).values(id=1))  # every writer's first step: the others wait for it
@@ -98,29 +100,9 @@ class Database:
         """Closes every connection."""
         self._engine.dispose()
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Of the threads of this process: SQLite lets writers poll for its lock, and the unlucky starve."""
-        if not self._turn.acquire(timeout=BUSY_SECONDS):
-            raise Unavailable(f"the ledger's database {self.shown} has been busy for {BUSY_SECONDS} s")
-        try:
-            with self._answering():
-                yield
-        finally:
-            self._turn.release()
-
-    @contextmanager
-    def _answering(self) -> Iterator[None]:
-        try:
-            yield
-        except OperationalError as error:
-            raise Unavailable(f"the ledger's database {self.shown} does not answer: {_reason(error)}") from error
-        except NoConnectionLeft as error:
-            raise Unavailable(f"the ledger's database {self.shown} has too many readers at once: {error}") from error
-
     def _claim(self, start: Cursor) -> None:
         # The write comes first, so that of two processes which make one database only one begins it.
-        first = inserting(self._engine.dialect)(_POSITION).values(id=1, deployment=self._identity)
+        first = inserting(self._engine.dialect, _POSITION).values(id=1, deployment=self._identity)
         with self.writing() as connection:
             connection.execute(first.values(**position_values(start)).on_conflict_do_nothing())
             row = connection.execute(select(_POSITION)).one()
@@ -151,33 +133,14 @@ def read_position(connection: Connection) -> Position:
     return Position(Cursor.from_json(row.cursor), row.block_number, bytes.fromhex(row.block_hash[2:]))
 
 
-def _reason(error: Exception) -> str:
-    """Returns the driver's message, or the error's own, in one line."""
-    return (str(getattr(error, "orig", None) or error).splitlines() or [type(error).__name__])[0]
-
-
 def _engine(where: str) -> Engine:
     path = where.removeprefix("sqlite:///")
     if path.startswith("sqlite:"):
         raise Misconfigured(f"invalid database {where!r}: expected a file, sqlite:///PATH or a PostgreSQL URL")
-    if "://" in path:
-        return create_engine(where)
-    Path(path).expanduser().parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(f"sqlite:///{Path(path).expanduser()}", connect_args={"timeout": BUSY_SECONDS})
-    event.listen(engine, "connect", _prepare_sqlite)
-    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
-    return engine
-
-
-def _prepare_sqlite(dbapi: Any, record: Any) -> None:
-    # The driver's own transactions leave reads out; ours begin where SQLAlchemy's do: a reader sees one snapshot.
-    dbapi.isolation_level = None
-    cursor = dbapi.cursor()
-    cursor.execute("PRAGMA page_size=16384")  # fewer of them to write; a file that is there keeps its own
-    cursor.execute("PRAGMA cache_size=-16000")  # kibibytes: what one step changes, and what many queries read again
-    cursor.execute("PRAGMA journal_mode=WAL")
-    cursor.execute("PRAGMA synchronous=NORMAL")
-    cursor.close()
+    if "://" not in path:
+        Path(path).expanduser().parent.mkdir(parents=True, exist_ok=True)
+        where = f"sqlite:///{Path(path).expanduser()}"
+    return open_engine(where, BUSY_SECONDS, PRAGMAS)
 
 
 _POSITION = PositionRow.__table__  # type: ignore[attr-defined]

@@ -13,11 +13,11 @@ from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Connection, Dialect, Row, Table, bindparam, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from ledger.book import Kind
 from ledger.facts import Fact
 from ledger.store.tables import TABLES
+from protocol.sql import inserting, upserting
 
 Convert = Callable[[Any], Any]
 Values = tuple[Any, ...]
@@ -43,12 +43,9 @@ class Rows:
         self.key_back = converted(tuple, [reads[name] for name in self._keys])
         """Converts a key back from what the driver takes."""
         self._read = converted(tuple, reads.values())
-        insert = inserting(dialect)(table)
-        changing = {name: insert.excluded[name] for name in self._names if name not in self._keys}
-        upsert = insert.on_conflict_do_update(index_elements=self._keys, set_=changing)
         wanted = [column == bindparam(column.name) for column in table.primary_key.columns]
-        self._insert = _Statement(insert, dialect, self._names)
-        self._upsert = _Statement(upsert, dialect, self._names)
+        self._insert = _Statement(inserting(dialect, table), dialect, self._names)
+        self._upsert = _Statement(upserting(dialect, table), dialect, self._names)
         self._select = _Statement(select(table).where(*wanted), dialect, self._keys)
         self._delete = _Statement(table.delete().where(*wanted), dialect, self._keys)
 
@@ -126,11 +123,6 @@ def fact_of(kind: type[Kind], row: Row[Any]) -> Kind:
 def row_of(fact: Fact) -> dict[str, Any]:
     """Returns the columns of a fact, not looking inside its values."""
     return {field.name: getattr(fact, field.name) for field in dataclasses.fields(fact)}
-
-
-def inserting(dialect: Dialect) -> Callable[[Table], Any]:
-    """The insert that knows what to do about a row that is there already."""
-    return postgresql.insert if dialect.name == "postgresql" else sqlite.insert
 
 
 def converted(values: Callable[[Any], Values], converts: Iterable[Convert | None]) -> Callable[[Any], Values]:

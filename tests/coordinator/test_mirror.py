@@ -149,7 +149,7 @@ def test_terms_that_could_not_be_written_when_their_time_came_are_written_by_the
     then = mirror.follow().announcements[swarm.run].effective_at
     with closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(Unavailable, match="database did not answer"):
+        with pytest.raises(Unavailable, match="database does not answer"):
             mirror.take_effect(then)
     mirror.follow()
     mirror.take_effect(then)

@@ -1,0 +1,95 @@
+"""SQL databases that hold what was read of a chain: SQLite by default, PostgreSQL by URL.
+
+SQLite lets writers poll for its lock, and the unlucky starve, so threads of one process take turns (``Turn``).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Dialect, Engine, Table, create_engine, event
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import TimeoutError as NoConnectionLeft
+
+from protocol.errors import Unavailable
+
+
+def open_engine(url: str, busy_seconds: float, pragmas: Sequence[str]) -> Engine:
+    """Returns the engine of a database.
+
+    In SQLite, transactions begin where SQLAlchemy's do, so that a reader sees one snapshot. A connection with the
+    execution option ``writes`` takes the lock at once: a transaction that starts by reading could fail half-way.
+
+    Args:
+        url: the database's URL.
+        busy_seconds: longest wait for another process's write to SQLite.
+        pragmas: set on each connection to SQLite.
+    """
+    if not url.startswith("sqlite"):
+        return create_engine(url, pool_pre_ping=True)
+
+    def prepare(connection: Any, _record: object) -> None:
+        connection.isolation_level = None  # transactions are begun below, not by the driver
+        for pragma in pragmas:
+            connection.execute(f"PRAGMA {pragma}")
+
+    def begin(connection: Any) -> None:
+        writes = connection.get_execution_options().get("writes")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    engine = create_engine(url, connect_args={"timeout": busy_seconds, "check_same_thread": False})
+    event.listen(engine, "connect", prepare)
+    event.listen(engine, "begin", begin)
+    return engine
+
+
+def inserting(dialect: Dialect, table: Table) -> Any:
+    """Returns the insert that can say what to do about a row that is there already."""
+    return (postgresql.insert if dialect.name == "postgresql" else sqlite.insert)(table)
+
+
+def upserting(dialect: Dialect, table: Table) -> Any:
+    """Returns the insert that replaces a row with the same key."""
+    statement, keys = inserting(dialect, table), list(table.primary_key.columns.keys())
+    rest = {name: statement.excluded[name] for name in table.columns.keys() if name not in keys}  # noqa: SIM118
+    if not rest:
+        return statement.on_conflict_do_nothing(index_elements=keys)
+    return statement.on_conflict_do_update(index_elements=keys, set_=rest)
+
+
+def reason(error: Exception) -> str:
+    """Returns the driver's message, or the error's own, in one line."""
+    return (str(getattr(error, "orig", None) or error).splitlines() or [type(error).__name__])[0]
+
+
+@contextmanager
+def answering(database: str) -> Iterator[None]:
+    """Raises ``Unavailable`` if ``database``, named in words, does not answer in the block; lets refused rows pass."""
+    try:
+        yield
+    except IntegrityError:
+        raise
+    except (DBAPIError, NoConnectionLeft) as error:
+        raise Unavailable(f"{database} does not answer: {reason(error)}") from error
+
+
+class Turn:
+    """One writer at a time among the threads of this process."""
+
+    def __init__(self, database: str, seconds: float) -> None:
+        self._database, self._seconds, self._lock = database, seconds, threading.Lock()
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Waits for the turn and holds it in the block; raises ``Unavailable`` after the longest wait."""
+        if not self._lock.acquire(timeout=self._seconds):
+            raise Unavailable(f"{self._database} has been busy for {self._seconds:g} s")
+        try:
+            with answering(self._database):
+                yield
+        finally:
+            self._lock.release()
