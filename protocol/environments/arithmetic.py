@@ -55,11 +55,6 @@ class Arithmetic:
         """Every character that prompts and correct completions use, sorted."""
         return "".join(sorted(set("0123456789+=,c\n" + _ANSWER)))
 
-    @property
-    def completion_characters(self) -> int:
-        """Length of a well-formed completion, without end-of-text."""
-        return self.digits * len("7+6+0=13,3c1\n") + len(_ANSWER) + self.digits + 1
-
     def problem(self, seed: bytes) -> Problem:
         """Returns the training problem of ``seed`` (32 bytes): the first draw that is not held out."""
         if len(seed) != 32:

@@ -64,17 +64,8 @@ class Checkpoints:
 
     def _fetch(self, version: int, root: bytes, directory: Path) -> None:
         older = [path for path in self._held() if path != directory]
-        fetch_checkpoint(
-            self.sources,
-            self.run,
-            version,
-            root,
-            self.authority,
-            self.store,
-            directory,
-            old_directories=older[-1:],
-            versions_kept=self.kept,
-        )
+        place = (self.authority, self.store, directory)
+        fetch_checkpoint(self.sources, self.run, version, root, *place, older[-1:], self.kept)
         self._verified.add(directory)
         self._remove_others(version, directory)
 

@@ -9,6 +9,7 @@ All integers are big-endian. Jobs are numbered in the order of the assignments, 
 
 from __future__ import annotations
 
+import functools
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -44,10 +45,9 @@ class Leaf:
 
 def pack_assignments(listings: Sequence[Listing]) -> bytes:
     """Returns the packed form. Raises ``Rejected`` unless there are 1 to 256 jobs in all."""
-    if not 1 <= sum(listing.count for listing in listings) <= MAX_JOBS:
-        raise Rejected(
-            f"invalid assignments of {sum(listing.count for listing in listings)} jobs: expected 1 to {MAX_JOBS}"
-        )
+    total = sum(listing.count for listing in listings)
+    if not 1 <= total <= MAX_JOBS:
+        raise Rejected(f"invalid assignments of {total} jobs: expected 1 to {MAX_JOBS}")
     if any(not 1 <= listing.count <= MAX_JOBS for listing in listings):
         raise Rejected(f"invalid listing: expected 1 to {MAX_JOBS} jobs for each node")
     return b"".join(_LISTING.pack(listing.node, listing.count - 1) for listing in listings)
@@ -65,23 +65,20 @@ def unpack_assignments(packed: bytes) -> tuple[Listing, ...]:
 
 def jobs_of(packed: bytes, node: int) -> tuple[int, ...]:
     """Returns the jobs of ``node``, ascending; empty if it is not listed."""
-    jobs: list[int] = []
-    start = 0
-    for listing in unpack_assignments(packed):
-        if listing.node == node:
-            jobs.extend(range(start, start + listing.count))
-        start += listing.count
-    return tuple(jobs)
+    return tuple(job for job, holder in enumerate(_holders(packed)) if holder == node)
 
 
 def assignee_of(packed: bytes, job: int) -> int:
     """Returns the node that holds ``job``; raises ``Rejected`` if the round has no such job."""
-    start = 0
-    for listing in unpack_assignments(packed):
-        if start <= job < start + listing.count:
-            return listing.node
-        start += listing.count
-    raise Rejected(f"invalid job {job}: the round has {start} jobs")
+    holders = _holders(packed)
+    if not 0 <= job < len(holders):
+        raise Rejected(f"invalid job {job}: the round has {len(holders)} jobs")
+    return holders[job]
+
+
+def _holders(packed: bytes) -> list[int]:
+    """Returns the node of each job."""
+    return [listing.node for listing in unpack_assignments(packed) for _ in range(listing.count)]
 
 
 def pack_leaves(leaves: Sequence[Leaf]) -> bytes:
@@ -101,10 +98,7 @@ def unpack_leaves(packed: bytes) -> tuple[Leaf, ...]:
 
 def bitmap_of(jobs: Iterable[int]) -> int:
     """Returns the bitmap with the bits of ``jobs`` set."""
-    bitmap = 0
-    for job in jobs:
-        bitmap |= 1 << job
-    return bitmap
+    return functools.reduce(lambda bitmap, job: bitmap | 1 << job, jobs, 0)
 
 
 def jobs_in(bitmap: int) -> tuple[int, ...]:

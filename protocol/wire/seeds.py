@@ -17,12 +17,8 @@ def job_seed(chain_id: int, rounds: str, round_: int, beacon: bytes, job: int) -
 
     keccak256(abi.encode("assize/job/1", chainId, Rounds, roundId, beacon, job)); ``rounds`` is the contract's address.
     """
-    return keccak(
-        encode(
-            ["string", "uint256", "address", "uint256", "bytes32", "uint256"],
-            ["assize/job/1", chain_id, rounds, round_, beacon, job],
-        )
-    )
+    types = ["string", "uint256", "address", "uint256", "bytes32", "uint256"]
+    return keccak(encode(types, ["assize/job/1", chain_id, rounds, round_, beacon, job]))
 
 
 def prompt_seed(job_seed: bytes, group: int) -> bytes:

@@ -7,15 +7,19 @@ their origin. Seeds follow from a number instead of a beacon, so that the same r
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
 from eth_utils import keccak
+from pydantic import TypeAdapter, with_config
 
-from protocol.errors import Rejected
+from protocol.wire.canonical import InHex, validating
 from protocol.wire.seeds import job_seed
 
-FORMAT = "assize/specimens/1"
+FORMAT: Literal["assize/specimens/1"] = "assize/specimens/1"
 INDEX = "index.json"
+Hash = Annotated[bytes, InHex("^[0-9a-f]{64}$", prefix="")]
+"""32 bytes, as 64 hex digits in JSON."""
 ROUNDS = "0x" + "00" * 20
 """Stands for the contract's address in seeds: specimens belong to no chain."""
 
@@ -28,6 +32,7 @@ class Batch:
     jobs: tuple[int, ...]
 
 
+@with_config(extra="forbid")
 @dataclass(frozen=True, slots=True)
 class Specimens:
     """Index of a folder.
@@ -42,11 +47,12 @@ class Specimens:
 
     maker: str
     model: str
-    weights: bytes
-    rules_hash: bytes
+    weights: Hash
+    rules_hash: Hash
     seed: int
     machine: dict[str, str]
     batches: tuple[Batch, ...]
+    format: Literal["assize/specimens/1"] = FORMAT
 
     @property
     def beacon(self) -> bytes:
@@ -70,18 +76,13 @@ def file_of(job: int) -> str:
 
 def encode_index(specimens: Specimens) -> str:
     """Returns the index as JSON."""
-    fields = asdict(specimens) | {"weights": specimens.weights.hex(), "rules_hash": specimens.rules_hash.hex()}
-    return json.dumps({"format": FORMAT, **fields}, indent=1) + "\n"
+    return json.dumps(_INDEX.dump_python(specimens, mode="json"), indent=1) + "\n"
 
 
 def decode_index(text: str) -> Specimens:
     """Reads an index; raises ``Rejected`` for any other text."""
-    try:
-        fields = json.loads(text)
-        if fields.pop("format") != FORMAT:
-            raise Rejected(f"invalid index of specimens: expected format {FORMAT}")
-        batches = tuple(Batch(int(each["size"]), tuple(map(int, each["jobs"]))) for each in fields.pop("batches"))
-        weights, rules = (bytes.fromhex(fields.pop(name)) for name in ("weights", "rules_hash"))
-        return Specimens(**fields, weights=weights, rules_hash=rules, batches=batches)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise Rejected("invalid index of specimens: it lacks a field of its format or has a malformed one") from error
+    with validating("invalid index of specimens"):
+        return _INDEX.validate_json(text)
+
+
+_INDEX = TypeAdapter(Specimens)

@@ -69,20 +69,6 @@ def reasons_of(vote: Vote, submitted: int) -> dict[int, Reason]:
 
 def commitment(chain_id: int, rounds: str, round_: int, attempt: int, juror: int, vote: Vote, salt: bytes) -> bytes:
     """Returns the 32-byte commitment to ``vote`` under ``salt`` (32 bytes)."""
-    return keccak(
-        encode(
-            ["uint256", "address", "uint256", "uint8", "uint32", "uint256", "uint256", "bytes32", "bytes32", "bytes32"],
-            [
-                chain_id,
-                rounds,
-                round_,
-                attempt,
-                juror,
-                vote.accept,
-                vote.fraud,
-                keccak(vote.reasons),
-                vote.evidence_root,
-                salt,
-            ],
-        )
-    )
+    types = ["uint256", "address", "uint256", "uint8", "uint32", "uint256", "uint256", "bytes32", "bytes32", "bytes32"]
+    said = (vote.accept, vote.fraud, keccak(vote.reasons), vote.evidence_root, salt)
+    return keccak(encode(types, (chain_id, rounds, round_, attempt, juror, *said)))

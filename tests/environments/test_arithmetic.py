@@ -62,7 +62,7 @@ def test_correct_working_fills_a_proof_chunk_and_earns_one(seed: bytes) -> None:
     arithmetic = Arithmetic(3)
     problem = arithmetic.problem(seed)
     completion = arithmetic.working(problem, [0, 0, 0])
-    assert len(completion) == arithmetic.completion_characters == 50
+    assert len(completion) == 50
     assert set(problem.prompt + completion) <= set(arithmetic.alphabet)
     assert arithmetic.reward(problem, completion) == 1.0
 

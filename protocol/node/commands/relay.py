@@ -33,25 +33,18 @@ def serve(
     ] = DEFAULT_VERSIONS_KEPT,
 ) -> None:
     """Follow the upstreams, verify their weights and serve them until stopped."""
-    from protocol.chain.deployment import Deployment
-
-    deployment = Deployment.load(addresses)
-    authority = Authority(deployment.chain_id, deployment.market, trainer)
-    _serve(upstream, run, authority, state_dir, host, port, keep)
-
-
-def _serve(
-    upstream: list[str], run: int, authority: Authority, state_dir: Path, host: str, port: int, keep: int
-) -> None:
     # Imported late, so that `assize --help` and nodes without a server's packages never load them.
     import uvicorn
 
+    from protocol.chain.deployment import Deployment
     from protocol.transport.chunks import ChunkStore
     from protocol.transport.listening import listen
     from protocol.transport.relay import Relay
     from protocol.transport.shardcast_server import create_app
     from protocol.transport.sources import Sources
 
+    deployment = Deployment.load(addresses)
+    authority = Authority(deployment.chain_id, deployment.market, trainer)
     store = ChunkStore(state_dir)
     following = Relay(store, Sources(upstream), {run: authority}, keep)
     listener = listen(host, port)
