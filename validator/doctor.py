@@ -11,7 +11,7 @@ import torch
 from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Role
 from protocol.errors import Misconfigured
-from protocol.node.commands.doctor import examine_on_chain, node_examinations, node_number
+from protocol.node.commands.doctor import examine_on_chain, node_examinations, node_of
 from protocol.node.doctor import Examination, Key, Result, disk, examine
 from protocol.transport.coordinator import CoordinatorClient, describe_coordinator
 from protocol.transport.sources import Sources
@@ -60,7 +60,7 @@ def _queue(url: str) -> str:
 
 
 def _listable(chain: Chain, key: Key) -> str:
-    node = node_number(chain, key)
+    node = node_of(chain, key.address)
     if not chain.latest().is_listable(node):
         raise Misconfigured(f"node {node} cannot be drawn: it is not active yet, retired, or its bond is too small")
     return f"node {node} can be drawn"

@@ -15,9 +15,9 @@ from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
 from protocol.errors import Misconfigured
 from protocol.files import lock
+from protocol.node.commands.doctor import node_of
 from protocol.node.daemon import Daemon
 from protocol.node.telemetry import configure, serve_metrics
-from protocol.node.wallet import Wallet
 from protocol.transport.coordinator import CoordinatorClient
 from validator.daemon import Validator
 from validator.deliveries import Deliveries
@@ -35,19 +35,6 @@ from validator.records.history import History
 from validator.settings import BackgroundSettings, ValidatorSettings
 
 Announce = Callable[[RunContext, int, bytes], None]
-
-
-def node_of(chain: Chain, wallet: Wallet) -> int:
-    """Returns the validator of the wallet's node key; raises ``Misconfigured`` if there is none."""
-    reader = chain.latest()
-    node = reader.node_by_key(wallet.address)
-    if node == 0:
-        raise Misconfigured(
-            f"key {wallet.address} has no node: register one with `assize node register --role validator`"
-        )
-    if reader.node(node).role is not Role.VALIDATOR:
-        raise Misconfigured(f"node {node} of key {wallet.address} is a worker, not a validator: use another key")
-    return node
 
 
 def history_of(client: CoordinatorClient, journal: VoteJournal, deployment: Deployment, directory: Path) -> History:
@@ -119,7 +106,7 @@ def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Dae
     torch.set_num_threads(1)
     wallet = settings.wallet()
     chain = Chain.connect(settings.rpc_url, settings.addresses)
-    node = node_of(chain, wallet)
+    node = node_of(chain, wallet.address, Role.VALIDATOR)
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     deployment = chain.deployment
     client = CoordinatorClient(settings.coordinator_url, wallet, deployment.chain_id, deployment.rounds)

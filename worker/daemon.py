@@ -23,6 +23,7 @@ from protocol.chain.writing.sender import Sender
 from protocol.environments.environment import Environment
 from protocol.environments.registry import environment
 from protocol.errors import AssizeError, Misconfigured, Rejected, Unavailable
+from protocol.node.commands.doctor import node_of
 from protocol.transport.checkpoints import Checkpoints
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.shardcast import Authority
@@ -31,7 +32,7 @@ from protocol.wire import auth
 from protocol.wire.api import Assignment, Heartbeat, SubmissionRequest
 from protocol.wire.assignments import MAX_LEAVES_PER_BATCH, Leaf, bitmap_of, jobs_of, pack_leaves, unpack_leaves
 from protocol.wire.rules import Rules
-from worker.doctor import describe
+from worker.doctor import check_joined, describe
 from worker.engines.engine import Engine
 from worker.outbox import Outbox
 from worker.producer import SECONDS, Producer
@@ -78,23 +79,9 @@ class Worker:
 
     def _take_part(self) -> None:
         """Reads this node, its run and the rules it joined from the chain."""
-        reader = self.chain.latest()
-        self.node = reader.node_by_key(self.signer.address)
-        if self.node == 0:
-            raise Misconfigured(
-                f"key {self.signer.address} belongs to no node: register one with `assize node register`"
-            )
-        if reader.node(self.node).role is not Role.WORKER:
-            raise Misconfigured(
-                f"node {self.node} is a validator: expected a worker; register one with `assize node register`"
-            )
-        run = reader.run(self.settings.run)
-        self.terms = run.terms
-        if reader.joined_at(self.settings.run, self.node) != self.terms.rules_hash:
-            raise Misconfigured(
-                f"node {self.node} has not joined run {self.settings.run} at its present rules: "
-                f"join with `assize run join {self.settings.run} {self.node}`"
-            )
+        self.node = node_of(self.chain, self.signer.address, Role.WORKER)
+        check_joined(self.chain, self.settings.run, self.node)
+        self.terms = self.chain.latest().run(self.settings.run).terms
         self.rules = self.client.rules(self.terms.rules_hash)
         authority = Authority(self.chain.chain_id, self.chain.deployment.address_of("Market"), self.terms.trainer)
         sources = Sources(self.client.run(self.settings.run).sources)

@@ -12,7 +12,7 @@ import torch
 from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Role
 from protocol.errors import Misconfigured
-from protocol.node.commands.doctor import examine_on_chain, node_examinations, node_number
+from protocol.node.commands.doctor import examine_on_chain, node_examinations, node_of
 from protocol.node.doctor import Examination, Key, Result, disk, examine
 from protocol.transport.coordinator import CoordinatorClient, describe_coordinator
 from protocol.wire.api import Hardware
@@ -81,13 +81,17 @@ def _engine(name: str) -> str:
     return f"{name}; " + ", ".join(f"{package} {version}" for package, version in entry.versions().items())
 
 
-def _joined(settings: WorkerSettings, chain: Chain, key: Key) -> str:
-    reader, node = chain.latest(), node_number(chain, key)
-    if reader.joined_at(settings.run, node) != reader.run(settings.run).terms.rules_hash:
+def check_joined(chain: Chain, run: int, node: int) -> None:
+    """Checks that a node has joined a run at its present rules; raises ``Misconfigured`` otherwise."""
+    reader = chain.latest()
+    if reader.joined_at(run, node) != reader.run(run).terms.rules_hash:
         raise Misconfigured(
-            f"node {node} has not joined run {settings.run} at its present rules: "
-            f"join with `assize run join {settings.run} {node}`"
+            f"node {node} has not joined run {run} at its present rules: join with `assize run join {run} {node}`"
         )
+
+
+def _joined(settings: WorkerSettings, chain: Chain, key: Key) -> str:
+    check_joined(chain, settings.run, node_of(chain, key.address))
     return f"run {settings.run}"
 
 

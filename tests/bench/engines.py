@@ -30,7 +30,7 @@ from protocol.tensor.completions import Completion, Request
 from protocol.tensor.model import DTYPES, Model, load_model
 from protocol.tensor.proofs import build_proofs_batch, distances_batch
 from trainer.builtin import character_tokenizer, make_builtin
-from validator.judging.prefill import Completed, Prefill, prefill, score
+from validator.judging.prefill import MAX_LOGITS, Completed, Prefill, Scores, logits_of, prefill
 from worker.engines.engine import Engine
 from worker.engines.transformers_engine import TransformersEngine
 from worker.engines.vllm_engine import VllmEngine
@@ -169,6 +169,19 @@ def requests_of(model: Model, rollouts: int, length: int) -> list[Request]:
     return [Request(prompts[n // GROUP], (length, n), length, 1.0, nowhere) for n in range(len(prompts) * GROUP)]
 
 
+def _scored(model: Model, sequences: Sequence[Completed], hidden_SH: torch.Tensor) -> Prefill:
+    """Scores as ``prefill`` does, from another engine's LM head inputs of every sampled token, in the model's dtype."""
+    lengths_N = np.array([len(sequence.output_tokens) for sequence in sequences], dtype=np.int64)
+    scores = Scores(model, sequences, lengths_N, 1.0, model.network.dtype)
+    scores.hidden_SH.copy_(hidden_SH)
+    step = max(1, MAX_LOGITS[scores.device.type] // scores.head.weight.shape[0])
+    with torch.inference_mode():
+        for places in np.split(np.arange(len(hidden_SH)), range(step, len(hidden_SH), step)):
+            rows = hidden_SH[torch.from_numpy(places).to(scores.device)]
+            scores.score(places, logits_of(scores.head, rows, scores.head_dtype), None)
+    return scores.result()
+
+
 def _sequences(requests: Sequence[Request], completions: Sequence[Completion]) -> list[Completed]:
     return [
         Completed(
@@ -191,7 +204,7 @@ def _by_vllm(model: Model, engine: VllmEngine) -> Verify:
     def verify(requests: Sequence[Request], completions: Sequence[Completion]) -> Prefill:
         pairs = zip(requests, completions, strict=True)
         hidden_SH = torch.cat([engine.hidden_states(request, made.output_tokens) for request, made in pairs])
-        return score(model, _sequences(requests, completions), hidden_SH, 1.0, model.network.dtype)
+        return _scored(model, _sequences(requests, completions), hidden_SH)
 
     return verify
 

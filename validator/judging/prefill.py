@@ -11,7 +11,7 @@ tokens of one block, U distinct nodes they follow, V vocabulary, H hidden size.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -66,17 +66,9 @@ class Prefill:
 
     def slice(self, start: int, stop: int) -> Prefill:
         """Returns the scores of sequences ``start`` to ``stop``."""
-        first, last = int(self.lengths_N[:start].sum()), int(self.lengths_N[:stop].sum())
-        rows = slice(first, last)
-        return Prefill(
-            self.lengths_N[start:stop],
-            self.margins_S[rows],
-            self.gaps_S[rows],
-            self.logprobs_S[rows],
-            self.chosen_S[rows],
-            self.leads_S[rows],
-            self.hidden_SH[rows],
-        )
+        lengths_N, *by_token = (getattr(self, each.name) for each in fields(self))
+        rows = slice(int(lengths_N[:start].sum()), int(lengths_N[:stop].sum()))
+        return Prefill(lengths_N[start:stop], *(column[rows] for column in by_token))
 
 
 def prefill(model: Model, sequences: Sequence[Completed], temperature: float, head_dtype: torch.dtype) -> Prefill:
@@ -84,23 +76,12 @@ def prefill(model: Model, sequences: Sequence[Completed], temperature: float, he
     lengths_N = np.array([len(sequence.output_tokens) for sequence in sequences], dtype=np.int64)
     # The last token is not an input: nothing was sampled after it.
     fed = [np.concatenate([one.prompt_tokens, one.output_tokens[:-1]]) for one in sequences]
-    scores = _Scores(model, sequences, lengths_N, temperature, head_dtype)
+    scores = Scores(model, sequences, lengths_N, temperature, head_dtype)
     with torch.inference_mode():
         for part in pack(fed, MAX_TOKENS[scores.device.type]):
             layout = PackedLayout.of(part, scores.device)
             output = run(model.network.base_model, layout, *part.inputs(scores.device))
             scores.add(part, output[0][0])
-    return scores.result()
-
-
-def score(
-    model: Model, sequences: Sequence[Completed], hidden_SH: torch.Tensor, temperature: float, head_dtype: torch.dtype
-) -> Prefill:
-    """Scores as ``prefill`` does, from another engine's LM head inputs of every sampled token, in the model's dtype."""
-    lengths_N = np.array([len(sequence.output_tokens) for sequence in sequences], dtype=np.int64)
-    scores = _Scores(model, sequences, lengths_N, temperature, head_dtype)
-    with torch.inference_mode():
-        scores.add_rows(hidden_SH)
     return scores.result()
 
 
@@ -136,7 +117,7 @@ def _device(model: Model) -> torch.device:
     return device
 
 
-class _Scores:
+class Scores:
     """Scores of S sampled tokens, filled pack by pack; the four numbers are margin, gap, logprob and lead."""
 
     def __init__(
@@ -164,15 +145,8 @@ class _Scores:
         for start in range(0, len(order), step):
             chosen = order[start : start + step]
             different_U, row_R = np.unique(nodes[chosen], return_inverse=True)
-            logits_UV = _logits(self.head, hidden_NH[self._there(different_U)], self.head_dtype)
-            self._score(places[chosen], logits_UV, self._there(row_R) if len(different_U) < len(chosen) else None)
-
-    def add_rows(self, hidden_SH: torch.Tensor) -> None:
-        """Scores every sampled token; ``hidden_SH`` is the LM head input before each."""
-        self.hidden_SH.copy_(hidden_SH)
-        step = max(1, MAX_LOGITS[self.device.type] // self.head.weight.shape[0])
-        for places in np.split(np.arange(len(hidden_SH)), range(step, len(hidden_SH), step)):
-            self._score(places, _logits(self.head, hidden_SH[self._there(places)], self.head_dtype), None)
+            logits_UV = logits_of(self.head, hidden_NH[self._there(different_U)], self.head_dtype)
+            self.score(places[chosen], logits_UV, self._there(row_R) if len(different_U) < len(chosen) else None)
 
     def result(self) -> Prefill:
         """Returns the scores; raises ``Unavailable`` if they are not finite."""
@@ -193,7 +167,7 @@ class _Scores:
     def _there(self, array: NDArray[Any]) -> torch.Tensor:
         return torch.from_numpy(array).to(self.device)
 
-    def _score(self, places_R: I64, logits_UV: torch.Tensor, row_R: torch.Tensor | None) -> None:
+    def score(self, places_R: I64, logits_UV: torch.Tensor, row_R: torch.Tensor | None) -> None:
         """Scores one block; ``row_R`` maps each token to its row of logits, None if row i belongs to token i."""
         tokens_R = self._there(self.tokens_S[places_R])
         scale = self.temperature or 1.0
@@ -214,7 +188,8 @@ class _Scores:
         self.chosen_S[places_R] = chosen_R.cpu().numpy()
 
 
-def _logits(head: Any, hidden_RH: torch.Tensor, head_dtype: torch.dtype) -> torch.Tensor:
+def logits_of(head: Any, hidden_RH: torch.Tensor, head_dtype: torch.dtype) -> torch.Tensor:
+    """Returns fp32 logits (R, V) of an LM head computed in ``head_dtype``."""
     if hidden_RH.dtype == head_dtype:
         logits: torch.Tensor = head(hidden_RH)
     else:

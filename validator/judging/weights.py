@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -51,6 +52,7 @@ class Weights:
         self._policy: PolicyVersion | None = None
         self._loaded: tuple[int, bytes] | None = None
         self._again_at = 0.0
+        self._preparing = threading.Lock()
 
     @property
     def loaded(self) -> int | None:
@@ -59,6 +61,10 @@ class Weights:
 
     def prepare(self, version: int, root: bytes) -> bool:
         """Starts fetching ``version`` unless it is on disk; returns whether it is. Retries a failed fetch."""
+        with self._preparing:
+            return self._prepare(version, root)
+
+    def _prepare(self, version: int, root: bytes) -> bool:
         fetch = self._fetches.get((version, root))
         if fetch is None:
             if time.monotonic() >= self._again_at:

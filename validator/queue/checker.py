@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import threading
-import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,7 +20,7 @@ from protocol.transport.shardcast import Authority
 from protocol.wire.evidence import Finding
 from validator.judging.claims import Claim
 from validator.judging.fetching import PARALLEL_FETCHES, fetch_once
-from validator.judging.judge import FetchedJob, PolicyVersion, judge, limits_of
+from validator.judging.judge import FetchedJob, judge, limits_of
 from validator.judging.runs import JudgingContext, learn_context
 from validator.queue.exchange import Exchange
 from validator.queue.orders import Answer, Kind, Order, decode_order
@@ -97,7 +96,7 @@ class Checker:
         ready = [FetchedJob(claim, data) for claim, data in zip(claims, fetched, strict=True) if data is not None]
         if not ready:
             return [Answer(Kind.SILENT)] * len(claims)
-        policy = self._policy(order, context)
+        policy = context.weights.wait_for(order.version, order.manifest_root, WEIGHTS_SECONDS)
         judgements = judge(policy, context.rules, context.environment, ready)
         log.info("checked", run=order.run, version=order.version, jobs=len(judgements))
         judged = {one.claim: Answer(Kind.JUDGED, evidence=one.evidence) for one in judgements}
@@ -116,24 +115,11 @@ class Checker:
                 )
             return self._known[key]
 
-    def _policy(self, order: Order, context: JudgingContext) -> PolicyVersion:
-        """Returns the policy once its weights have arrived; raises ``Unavailable`` after ``WEIGHTS_SECONDS``."""
-        give_up = time.monotonic() + WEIGHTS_SECONDS
-        while not self._prepare(order, context):
-            if time.monotonic() > give_up:
-                raise Unavailable(f"version {order.version} of run {order.run} could not be fetched")
-            time.sleep(0.05)
-        return context.weights.policy(order.version, order.manifest_root)
-
-    def _prepare(self, order: Order, context: JudgingContext) -> bool:
-        with self._lock:
-            return context.weights.prepare(order.version, order.manifest_root)
-
     def _prefetch(self) -> None:
         """Fetches announced weights, so that orders need not wait for them."""
         while not self._over.wait(PREFETCH_SECONDS):
             try:
                 for order in map(decode_order, self._exchange.announced()):
-                    self._prepare(order, self._context(order))
+                    self._context(order).weights.prepare(order.version, order.manifest_root)
             except Exception as error:  # an order that needs them reports the problem
                 log.debug("not_prefetched", error=str(error))

@@ -51,11 +51,7 @@ class EvidenceState:
 
     def after(self, ratios: Ratios) -> EvidenceState:
         """Returns the state one job later."""
-        return EvidenceState(
-            max(0.0, self.choices + ratios.choices),
-            max(0.0, self.upward + ratios.upward),
-            max(0.0, self.downward + ratios.downward),
-        )
+        return EvidenceState(*(max(0.0, getattr(self, test) + getattr(ratios, test)) for test in TESTS))
 
     @property
     def foremost(self) -> tuple[str, float]:

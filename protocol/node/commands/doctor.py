@@ -53,15 +53,19 @@ def gas(chain: Chain, key: Key) -> Examination:
     return Examination("gas", look, "send the chain's native coin to this address")
 
 
-def node_number(chain: Chain, key: Key) -> int:
-    """Returns the node of ``key``.
+def node_of(chain: Chain, address: str, role: Role | None = None) -> int:
+    """Returns the node whose session key has this address.
 
     Raises:
-        Misconfigured: the key belongs to no node.
+        Misconfigured: the key belongs to no node, or to one of another role than ``role``.
     """
-    node = chain.latest().node_by_key(key.address)
+    reader = chain.latest()
+    node = reader.node_by_key(address)
     if node == 0:
-        raise Misconfigured(f"key {key.address} belongs to no node: register one with `assize node register`")
+        raise Misconfigured(f"key {address} belongs to no node: register one with `assize node register`")
+    if role is not None and (found := reader.node(node).role) is not role:
+        wanted = role.name.lower()
+        raise Misconfigured(f"node {node} is a {found.name.lower()}: expected a {wanted}; use a {wanted}'s key")
     return node
 
 
@@ -74,17 +78,13 @@ def _clock(chain: Chain) -> str:
 
 
 def _node(chain: Chain, key: Key, role: Role) -> str:
-    node = node_number(chain, key)
-    held = chain.latest().node(node)
-    if held.role is not role:
-        wanted, found = role.name.lower(), held.role.name.lower()
-        raise Misconfigured(f"node {node} is a {found}: expected a {wanted}; use a {wanted}'s key")
-    return f"node {node}, {held.role.name.lower()}, owner {held.owner}"
+    node = node_of(chain, key.address, role)
+    return f"node {node}, {role.name.lower()}, owner {chain.latest().node(node).owner}"
 
 
 def _bond(chain: Chain, key: Key) -> str:
     reader = chain.latest()
-    held = reader.node(node_number(chain, key))
+    held = reader.node(node_of(chain, key.address))
     needed = reader.required_bond(held.role, held.capacity)
     if held.bond < needed:
         raise Misconfigured(f"bond of {held.bond} wei: expected at least {needed}")
