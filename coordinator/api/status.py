@@ -40,14 +40,8 @@ def status(
     return StatusReport(
         run=run_id,
         head=cursor.number,
-        step=run.step,
-        version=run.version,
         rounds_open=session.exec(live).one(),
-        rounds_settled=run.rounds_settled,
-        rounds_void=run.rounds_void,
-        jobs_accepted=run.jobs_accepted,
-        jobs_void=run.jobs_void,
-        jobs_fraud=run.jobs_fraud,
+        **{name: value for name, value in run if name in StatusReport.model_fields},
         escrow_wei=str(run.escrow),
         reserved_wei=str(run.reserved),
         credits_wei={

@@ -175,10 +175,12 @@ def _lines(rows: Iterable[Any], case: _Subject) -> Iterator[Line]:
 
 def _says(case: _Subject, event: Event, judged: bool) -> str:
     """Returns the sentence that an event adds; ``judged`` if the round has a verdict."""
+    say, concerns = _SAYINGS.get(type(event)), _CONCERNS.get(type(event))
+    if say is None or (concerns is not None and not concerns(case, event)):
+        return ""
     if isinstance(event, on_chain.JurorSettled) and not judged:
-        return _juror_without_quorum(case, event)
-    say = _SAYINGS.get(type(event))
-    return "" if say is None else say(case, event)
+        return f"validator {event.juror} did its part though there was no quorum, and is paid in full: {event.paid} wei"
+    return say(case, event)
 
 
 def _jobs_decided(events: list[Event]) -> list[int]:
@@ -222,21 +224,15 @@ def _submitted(case: _Subject, event: on_chain.Submitted) -> str:
 
 
 def _drawn(case: _Subject, event: on_chain.CommitteeDrawn) -> str:
-    if not any(case.has_seat(event.round, juror) for juror in event.jurors):
-        return ""
     seats = ", ".join(map(str, event.jurors))
     return f"validators {seats} are drawn by the hash of block {event.seed_block}, 0x{event.seed.hex()}"
 
 
 def _committed(case: _Subject, event: on_chain.VoteCommitted) -> str:
-    if not case.has_seat(event.round, event.juror):
-        return ""
     return f"validator {event.juror} commits to a vote, hidden until it is revealed: 0x{event.commitment.hex()}"
 
 
 def _revealed(case: _Subject, event: on_chain.VoteRevealed) -> str:
-    if not case.has_seat(event.round, event.juror):
-        return ""
     vote = Vote(event.accept, event.fraud, event.reasons, event.evidence_root)
     if vote.abstains:
         return f"validator {event.juror} abstains: {Reason.ABSTAIN.sentence}"
@@ -288,16 +284,12 @@ def _tallied(case: _Subject, event: on_chain.RoundTallied) -> str:
 
 
 def _appealed(case: _Subject, event: on_chain.AppealOpened) -> str:
-    if event.job not in case.jobs:
-        return ""
     against = Verdict(event.against).name.lower()
     deposit = f"with {event.deposit} wei as deposit"
     return f"{event.appellant} appeals against {against} for job {event.job}, {deposit}: appeal {event.appeal}"
 
 
 def _decided(case: _Subject, event: on_chain.AppealDecided) -> str:
-    if event.job not in case.jobs:
-        return ""
     if not event.decided:
         return f"no committee decides appeal {event.appeal}: job {event.job} is void"
     return f"appeal {event.appeal} ends: job {event.job} is {Verdict(event.verdict).name.lower()}"
@@ -314,8 +306,6 @@ def _tainted(case: _Subject, event: on_chain.JobsTainted) -> str:
 
 
 def _settled(case: _Subject, event: on_chain.SubmissionSettled) -> str:
-    if event.node != case.node:
-        return ""
     parts = {"accepted": event.accepted, "fraud": event.fraud, "void": event.void_jobs}
     said = "; ".join(f"{jobs} {word}" for word, bits in parts.items() if (jobs := case.of_jobs(bits)))
     price = f"{event.units} accepted units at {case.round.price_per_unit} wei: {event.paid} wei"
@@ -323,27 +313,15 @@ def _settled(case: _Subject, event: on_chain.SubmissionSettled) -> str:
 
 
 def _job_settled(case: _Subject, event: on_chain.AppealedJobSettled) -> str:
-    if event.job not in case.jobs:
-        return ""
     word = Verdict(event.verdict).name.lower()
     return f"job {event.job}, appealed, is settled as {word}: {event.paid} wei for {event.units} units"
 
 
 def _juror_settled(case: _Subject, event: on_chain.JurorSettled) -> str:
-    if event.juror != case.juror:
-        return ""
     return f"validator {event.juror} agreed with the verdict on {event.bits} jobs: {event.paid} wei"
 
 
-def _juror_without_quorum(case: _Subject, event: on_chain.JurorSettled) -> str:
-    if event.juror != case.juror:
-        return ""
-    return f"validator {event.juror} did its part though there was no quorum, and is paid in full: {event.paid} wei"
-
-
 def _earned(case: _Subject, event: on_chain.CreditsEarned) -> str:
-    if event.node not in (case.node, case.juror):
-        return ""
     return (
         f"{event.owner} earns {event.amount} wei of credits for node {event.node}, from the escrow of run {event.run}"
     )
@@ -390,3 +368,16 @@ _SAYINGS: dict[type[Event], Callable[[_Subject, Any], str]] = {
     on_chain.RoundSettled: lambda case, event: "the round is settled",
 }
 """Event type to what it says of a case, in words."""
+
+_CONCERNS: dict[type[Event], Callable[[_Subject, Any], bool]] = {
+    on_chain.CommitteeDrawn: lambda case, event: any(case.has_seat(event.round, juror) for juror in event.jurors),
+    on_chain.VoteCommitted: lambda case, event: case.has_seat(event.round, event.juror),
+    on_chain.VoteRevealed: lambda case, event: case.has_seat(event.round, event.juror),
+    on_chain.AppealOpened: lambda case, event: event.job in case.jobs,
+    on_chain.AppealDecided: lambda case, event: event.job in case.jobs,
+    on_chain.AppealedJobSettled: lambda case, event: event.job in case.jobs,
+    on_chain.SubmissionSettled: lambda case, event: event.node == case.node,
+    on_chain.JurorSettled: lambda case, event: event.juror == case.juror,
+    on_chain.CreditsEarned: lambda case, event: event.node in (case.node, case.juror),
+}
+"""Event type to whether such an event concerns a case; every event of another type does."""
