@@ -40,8 +40,7 @@ class Arithmetic:
     @classmethod
     def from_params(cls, params: Mapping[str, object]) -> Arithmetic:
         """Reads ``{"digits": 1..12}``; the default is 3."""
-        unknown = sorted(set(params) - {"digits"})
-        if unknown:
+        if unknown := sorted(set(params) - {"digits"}):
             raise Misconfigured(f"unknown arithmetic parameter {unknown[0]!r}: expected 'digits'")
         digits = params.get("digits", 3)
         if not isinstance(digits, int) or isinstance(digits, bool) or not MIN_DIGITS <= digits <= MAX_DIGITS:

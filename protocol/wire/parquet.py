@@ -40,18 +40,11 @@ _AS_STRING, _AS_LIST = 0, 3
 
 
 @dataclass(frozen=True, slots=True)
-class _ColumnType:
-    """Path of a column in the schema and its physical type (1 int32, 4 float, 6 byte array)."""
+class _Column:
+    """A column: its path in the schema, its physical type, the place of its pages, and the number of their values."""
 
     path: tuple[bytes, ...]
     physical: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """The place of a column's pages in the file, and the number of values they hold."""
-
-    stored: _ColumnType
     start: int
     compressed: int
     uncompressed: int
@@ -147,22 +140,26 @@ def _check_footer(footer: Mapping[int, Field], schema: pa.Schema, max_rows: int)
     group, rows = _struct(groups[0]), _int(footer, 3, I64)
     if not 0 < rows <= max_rows or _int(group, 3, I64) != rows:
         raise malformed(f"has {rows} rows, not 1 to {max_rows}")
-    chunks, stored = _items(group, 1, STRUCT), _column_types(schema)
-    if len(chunks) != len(stored):
+    chunks = _items(group, 1, STRUCT)
+    if len(chunks) != len(schema):
         raise malformed("has another number of columns than its schema")
-    return rows, [_column(_struct(chunk), each) for chunk, each in zip(chunks, stored, strict=True)]
+    return rows, [_column(_struct(chunk), field) for chunk, field in zip(chunks, schema, strict=True)]
 
 
-def _column(chunk: Mapping[int, Field], stored: _ColumnType) -> _Column:
+def _column(chunk: Mapping[int, Field], field: pa.Field) -> _Column:
     """Reads a ColumnChunk (1 file path, 3 ColumnMetaData, 8 and 9 encryption), in which only 3 is allowed."""
-    field = chunk.get(3)
-    if field is None or field.kind != STRUCT or {1, 8, 9} & set(chunk):
+    stored, (path, physical) = chunk.get(3), _column_type(field)
+    if stored is None or stored.kind != STRUCT or {1, 8, 9} & set(chunk):
         raise malformed("stores a column in another layout than the pinned one")
-    meta = _struct(field.value)
-    path = tuple(_items(meta, 3, BINARY))
-    if (_int(meta, 1, I32), path, _int(meta, 4, I32)) != (stored.physical, stored.path, _ZSTD) or 11 in meta:
+    meta = _struct(stored.value)
+    if (_int(meta, 1, I32), tuple(_items(meta, 3, BINARY)), _int(meta, 4, I32)) != (
+        physical,
+        path,
+        _ZSTD,
+    ) or 11 in meta:
         raise malformed("stores a column in another layout than the pinned one")
-    return _Column(stored, _int(meta, 9, I64), _int(meta, 7, I64), _int(meta, 6, I64), _int(meta, 5, I64))
+    start, compressed, uncompressed, values = (_int(meta, number, I64) for number in (9, 7, 6, 5))
+    return _Column(path, physical, start, compressed, uncompressed, values)
 
 
 def _check_pages(data: bytes, pages_end: int, columns: list[_Column], rows: int, max_uncompressed_bytes: int) -> None:
@@ -238,62 +235,39 @@ def _int(fields: Mapping[int, Field], number: int, kind: int) -> int:
     return field.value
 
 
-def _column_types(schema: pa.Schema) -> list[_ColumnType]:
-    return [
-        _ColumnType((field.name.encode(), b"list", b"element"), _physical(field.type.value_type))
-        if pa.types.is_list(field.type)
-        else _ColumnType((field.name.encode(),), _physical(field.type))
-        for field in schema
-    ]
-
-
-def _physical(kind: pa.DataType) -> int:
-    return {pa.int32(): 1, pa.float32(): 4, pa.binary(): 6, pa.string(): 6}[kind]
+def _column_type(field: pa.Field) -> tuple[tuple[bytes, ...], int]:
+    """Returns the path of a column in the schema and its physical type (1 int32, 4 float, 6 byte array)."""
+    listed = pa.types.is_list(field.type)
+    path = (field.name.encode(), b"list", b"element") if listed else (field.name.encode(),)
+    kind = field.type.value_type if listed else field.type
+    return path, {pa.int32(): 1, pa.float32(): 4, pa.binary(): 6, pa.string(): 6}[kind]
 
 
 def _schema(schema: pa.Schema) -> list[dict[int, Field]]:
     """SchemaElements: 1 type, 3 repetition, 4 name, 5 children, 6 converted type."""
     elements = [{4: Field(BINARY, b"schema"), 5: Field(I32, len(schema))}]
     for field in schema:
-        name, required = Field(BINARY, field.name.encode()), Field(I32, _REQUIRED)
+        path, physical = _column_type(field)
+        name, required = Field(BINARY, path[0]), Field(I32, _REQUIRED)
+        leaf = {1: Field(I32, physical), 3: required, 4: Field(BINARY, path[-1])}
         if pa.types.is_list(field.type):
-            element = {1: Field(I32, _physical(field.type.value_type)), 3: required, 4: Field(BINARY, b"element")}
             elements.append({3: required, 4: name, 5: Field(I32, 1), 6: Field(I32, _AS_LIST)})
             elements.append({3: Field(I32, _REPEATED), 4: Field(BINARY, b"list"), 5: Field(I32, 1)})
-            elements.append(element)
-        else:
-            text = {6: Field(I32, _AS_STRING)} if pa.types.is_string(field.type) else {}
-            elements.append({1: Field(I32, _physical(field.type)), 3: required, 4: name} | text)
+        elements.append(leaf | ({6: Field(I32, _AS_STRING)} if pa.types.is_string(field.type) else {}))
     return elements
 
 
 def _footer(schema: pa.Schema, rows: int, columns: list[_Column]) -> bytes:
     """Returns a footer that states only what was proved."""
     chunks = [{2: Field(I64, 0), 3: Field(STRUCT, _column_metadata(column))} for column in columns]
-    group = {
-        1: Field(LIST, Items(STRUCT, chunks)),
-        2: Field(I64, sum(column.uncompressed for column in columns)),
-        3: Field(I64, rows),
-    }
-    return write_struct(
-        {
-            1: Field(I32, 2),
-            2: Field(LIST, Items(STRUCT, _schema(schema))),
-            3: Field(I64, rows),
-            4: Field(LIST, Items(STRUCT, [group])),
-            6: Field(BINARY, b"assize"),
-        }
-    )
+    size = Field(I64, sum(column.uncompressed for column in columns))
+    group = {1: Field(LIST, Items(STRUCT, chunks)), 2: size, 3: Field(I64, rows)}
+    lists = {2: Field(LIST, Items(STRUCT, _schema(schema))), 4: Field(LIST, Items(STRUCT, [group]))}
+    return write_struct(lists | {1: Field(I32, 2), 3: Field(I64, rows), 6: Field(BINARY, b"assize")})
 
 
 def _column_metadata(column: _Column) -> dict[int, Field]:
-    return {
-        1: Field(I32, column.stored.physical),
-        2: Field(LIST, Items(I32, [_RLE, _PLAIN])),
-        3: Field(LIST, Items(BINARY, list(column.stored.path))),
-        4: Field(I32, _ZSTD),
-        5: Field(I64, column.values),
-        6: Field(I64, column.uncompressed),
-        7: Field(I64, column.compressed),
-        9: Field(I64, column.start),
-    }
+    lists = {2: Field(LIST, Items(I32, [_RLE, _PLAIN])), 3: Field(LIST, Items(BINARY, column.path))}
+    sizes = {5: column.values, 6: column.uncompressed, 7: column.compressed, 9: column.start}
+    kinds = {1: Field(I32, column.physical), 4: Field(I32, _ZSTD)}
+    return lists | kinds | {number: Field(I64, size) for number, size in sizes.items()}

@@ -21,7 +21,7 @@ import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -117,13 +117,8 @@ def encode(artifact: Artifact, limits: Limits = DEFAULT_LIMITS) -> bytes:
         pa.array([list(rollout.proofs) for rollout in rollouts], SCHEMA.field(3).type),
         pa.array([rollout.finish_reason for rollout in rollouts], pa.string()),
     ]
-    metadata = {
-        "assize.artifact": FORMAT,
-        "assize.round": str(artifact.round),
-        "assize.job": str(artifact.job),
-        "assize.node": str(artifact.node),
-        "assize.manifest_root": artifact.manifest_root.hex(),
-    }
+    numbers = {f"assize.{name}": str(getattr(artifact, name)) for name in ("round", "job", "node")}
+    metadata = {"assize.artifact": FORMAT, **numbers, "assize.manifest_root": artifact.manifest_root.hex()}
     table = pa.Table.from_arrays(arrays, schema=SCHEMA)
     _header(metadata)
     _checked(table, limits)
@@ -208,12 +203,8 @@ def _number(metadata: dict[str, str], name: str, bits: int) -> int:
 def _rollouts(table: pa.Table, limits: Limits) -> tuple[Rollout, ...]:
     """Checks bounds column by column, then cuts the columns into rollouts."""
     columns, proofs, finishes = _checked(table, limits)
-    prompts, outputs, logprobs = (_pieces(ends, values) for ends, values in columns)
-    rows = zip(prompts, outputs, logprobs, proofs.to_pylist(), finishes, strict=True)
-    return tuple(
-        Rollout(prompt, output, logprob, tuple(chunks), cast(FinishReason, finish))
-        for prompt, output, logprob, chunks, finish in rows
-    )
+    pieces = (_pieces(ends, values) for ends, values in columns)
+    return tuple(Rollout(*row) for row in zip(*pieces, proofs.to_pylist(), finishes, strict=True))
 
 
 def _checked(

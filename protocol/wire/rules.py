@@ -11,14 +11,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from eth_utils import keccak
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    field_validator,
-    model_serializer,
-)
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, field_validator, model_serializer
 
 from protocol.errors import Rejected
 from protocol.wire.canonical import Canonical

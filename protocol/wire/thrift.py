@@ -18,6 +18,7 @@ from protocol.errors import Rejected
 from protocol.wire.reasons import Reason
 
 TRUE, FALSE, I8, I16, I32, I64, BINARY, LIST, STRUCT = 1, 2, 3, 4, 5, 6, 8, 9, 12
+_BITS = {I16: 15, I32: 31, I64: 63}
 MAX_DEPTH = 8
 
 Value = Union[bool, int, bytes, "Items", Mapping[int, "Field"]]
@@ -92,8 +93,11 @@ def _read(data: bytes, at: int, kind: int, depth: int) -> tuple[Value, int]:
         return kind == TRUE, at
     if kind == I8:
         return _byte(data, at), at + 1
-    if kind in (I16, I32, I64):
-        return _read_int(data, at, {I16: 15, I32: 31, I64: 63}[kind])
+    if kind in _BITS:
+        zigzag, at = _varint(data, at)
+        if zigzag & 1 or zigzag >> 1 >> _BITS[kind]:
+            raise _bad("holds a number out of range")
+        return zigzag >> 1, at
     if kind == BINARY:
         size, at = _varint(data, at)
         if size > len(data) - at:
@@ -102,13 +106,6 @@ def _read(data: bytes, at: int, kind: int, depth: int) -> tuple[Value, int]:
     if depth == 0 or kind not in (LIST, STRUCT):
         raise _bad("is nested too deeply, or has a value of another kind than Parquet's")
     return read_struct(data, at, depth - 1) if kind == STRUCT else _read_list(data, at, depth - 1)
-
-
-def _read_int(data: bytes, at: int, bits: int) -> tuple[int, int]:
-    zigzag, at = _varint(data, at)
-    if zigzag & 1 or zigzag >> 1 >> bits:
-        raise _bad("holds a number out of range")
-    return zigzag >> 1, at
 
 
 def _read_list(data: bytes, at: int, depth: int) -> tuple[Items, int]:

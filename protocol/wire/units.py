@@ -18,18 +18,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
 
 from protocol.errors import Rejected
+from protocol.wire.canonical import validating
 
 MAX_UNITS = (1 << 64) - 1
 """A leaf holds units as u64."""
 
 MAX_SIZE = 1 << 24
 """Bound of every field of a shape: keeps sums of honest jobs far below MAX_UNITS."""
-
-ARCHITECTURES = ("llama", "qwen3")
-"""``model_type`` of dense decoders with SwiGLU blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,23 @@ class ModelShape:
     tied: bool
 
 
+_Size = Annotated[int, Field(gt=0, lt=MAX_SIZE, strict=True)]
+
+
+class _Config(BaseModel):
+    """The fields of a ``config.json`` that give a shape; ``model_type`` of dense decoders with SwiGLU blocks."""
+
+    model_type: Literal["llama", "qwen3"]
+    num_hidden_layers: _Size
+    hidden_size: _Size
+    num_attention_heads: _Size
+    num_key_value_heads: _Size | None = None
+    head_dim: _Size | None = None
+    intermediate_size: _Size
+    vocab_size: _Size
+    tie_word_embeddings: Annotated[bool, Field(strict=True)] = False
+
+
 def parse_shape(config: Mapping[str, Any]) -> ModelShape:
     """Reads the shape from a Hugging Face ``config.json`` of a Llama or Qwen3 model.
 
@@ -54,18 +71,17 @@ def parse_shape(config: Mapping[str, Any]) -> ModelShape:
     Raises:
         Rejected: The architecture is another, or a field is missing or not a positive integer below 2^24.
     """
-    if config.get("model_type") not in ARCHITECTURES:
-        raise Rejected(f"invalid model_type {config.get('model_type')!r}: expected one of {', '.join(ARCHITECTURES)}")
-    hidden, heads = _size(config, "hidden_size"), _size(config, "num_attention_heads")
-    kv_heads = _size(config, "num_key_value_heads", heads)
-    head_dim = _size(config, "head_dim", hidden // heads)
-    if heads % kv_heads:
-        raise Rejected(f"invalid num_attention_heads {heads}: expected a multiple of num_key_value_heads {kv_heads}")
-    tied = config.get("tie_word_embeddings", False)
-    if not isinstance(tied, bool):
-        raise Rejected(f"invalid tie_word_embeddings {tied!r}: expected true or false")
-    layers, intermediate = _size(config, "num_hidden_layers"), _size(config, "intermediate_size")
-    return ModelShape(layers, hidden, heads, kv_heads, head_dim, intermediate, _size(config, "vocab_size"), tied)
+    with validating("the model's config.json"):
+        read = _Config.model_validate(config)
+    heads, kv_heads = read.num_attention_heads, read.num_key_value_heads or read.num_attention_heads
+    head_dim = read.head_dim or read.hidden_size // heads
+    if heads % kv_heads or not head_dim:
+        raise Rejected(
+            f"invalid num_attention_heads {heads}: expected a multiple of num_key_value_heads {kv_heads}, "
+            f"at most hidden_size {read.hidden_size}"
+        )
+    sizes = (read.num_hidden_layers, read.hidden_size, heads, kv_heads, head_dim, read.intermediate_size)
+    return ModelShape(*sizes, read.vocab_size, read.tie_word_embeddings)
 
 
 def units(shape: ModelShape, prompt_tokens: int, output_tokens: int) -> int:
@@ -87,15 +103,3 @@ def units(shape: ModelShape, prompt_tokens: int, output_tokens: int) -> int:
 def capped(units: int, max_units: int) -> int:
     """Returns the units a run pays for: at most its ``max_units`` a job."""
     return min(units, max_units)
-
-
-def _size(config: Mapping[str, Any], field: str, default: int | None = None) -> int:
-    value = config.get(field)
-    value = default if value is None else value
-    if value is None:
-        raise Rejected(f"the model's config.json lacks {field}")
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < MAX_SIZE:
-        raise Rejected(
-            f"invalid {field} {value!r} in the model's config.json: expected a positive integer below {MAX_SIZE}"
-        )
-    return value
