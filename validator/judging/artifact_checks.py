@@ -75,12 +75,12 @@ def check_shape(job: ReadJob) -> list[Finding]:
         detail = f"{len(artifact.rollouts)} rollouts, a job has {rules.rollouts_per_job}"
         found.append(Finding(Reason.SHAPE, detail, None, len(artifact.rollouts), rules.rollouts_per_job))
     for n, rollout in enumerate(artifact.rollouts):
-        highest = int(rollout.output_tokens.max())
-        if highest >= job.vocabulary:
-            found.append(Finding(Reason.SHAPE, "a token outside the vocabulary", n, highest, job.vocabulary - 1))
-        if len(rollout.output_tokens) > rules.max_tokens:
-            length = len(rollout.output_tokens)
-            found.append(Finding(Reason.SHAPE, "more tokens than the rules allow", n, length, rules.max_tokens))
+        for detail, seen, limit in (
+            ("a token outside the vocabulary", int(rollout.output_tokens.max()), job.vocabulary - 1),
+            ("more tokens than the rules allow", len(rollout.output_tokens), rules.max_tokens),
+        ):
+            if seen > limit:
+                found.append(Finding(Reason.SHAPE, detail, n, seen, limit))
     return found
 
 
@@ -157,34 +157,25 @@ def job_units(artifact: Artifact, shape: ModelShape) -> int:
 
 def check_moduli(measured: TokenMeasurements, thresholds: Thresholds) -> list[Finding]:
     """Checks that each proof's modulus is one that an honest worker can arrive at."""
-    rollouts_C = np.repeat(np.arange(len(measured.chunks_N)), measured.chunks_N)
-    return [
-        Finding(Reason.SHAPE, "the proof's modulus was chosen by the worker", int(n))
-        for n in rollouts_C[~measured.canonical_C]
-    ]
+    detail = "the proof's modulus was chosen by the worker"
+    return [Finding(Reason.SHAPE, detail, int(n)) for n in measured.rollouts_C[~measured.canonical_C]]
 
 
-def _describe_shape(job: ReadJob, measured: TokenMeasurements | None) -> str:
+def _describe_shape(job: ReadJob) -> str:
     tokens = sum(len(rollout.output_tokens) for rollout in job.artifact.rollouts)
     return f"{len(job.artifact.rollouts)} rollouts, {tokens} tokens"
 
 
-def _describe_endings(job: ReadJob, measured: TokenMeasurements | None) -> str | None:
+def _describe_endings(job: ReadJob) -> str:
     finishes = [rollout.finish_reason for rollout in job.artifact.rollouts]
-    shown = f"{finishes.count('stop')} at end-of-text, {finishes.count('length')} at the token limit"
-    return shown if measured is not None else None
-
-
-def _describe_units(job: ReadJob, measured: TokenMeasurements | None) -> str | None:
-    shown = f"{job.claim.units} claimed, {job_units(job.artifact, job.shape)} counted"
-    return shown if measured is not None else None
+    return f"{finishes.count('stop')} at end-of-text, {finishes.count('length')} at the token limit"
 
 
 PROVENANCE = Check(
     name="provenance",
     sentence="the artifact is the one that was signed for this job, under the round's beacon and checkpoint",
     reasons=(Reason.UNAVAILABLE, Reason.STALE_BEACON, Reason.WRONG_ROOT, Reason.WRONG_POLICY, Reason.DUPLICATE),
-    describe=lambda job, measured: "beacon, root, round, job, node and checkpoint match the claim",
+    describe=lambda job: "beacon, root, round, job, node and checkpoint match the claim",
 )
 """Made by ``read_artifact`` and, for artifacts that could not be fetched, by the caller."""
 
@@ -204,7 +195,7 @@ PROMPTS = Check(
     sentence="every prompt is the one derived from the beacon",
     reasons=(Reason.WRONG_PROMPT,),
     requires=check_prompts,
-    describe=lambda job, measured: None if check_prompts(job) else "derived from the beacon",
+    describe=lambda job: None if check_prompts(job) else "derived from the beacon",
 )
 
 ENDINGS = Check(
@@ -220,5 +211,5 @@ UNITS = Check(
     sentence="the claimed work units are those of the verified tokens",
     reasons=(Reason.UNITS,),
     inspects=check_units,
-    describe=_describe_units,
+    describe=lambda job: f"{job.claim.units} claimed, {job_units(job.artifact, job.shape)} counted",
 )

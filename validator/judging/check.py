@@ -76,6 +76,11 @@ class TokenMeasurements:
         apart_S: F32 = np.abs(self.reported_S - self.recomputed_S)
         return apart_S
 
+    @property
+    def rollouts_C(self) -> NDArray[np.int64]:
+        """Rollout of each chunk."""
+        return np.repeat(np.arange(len(self.chunks_N)), self.chunks_N)
+
 
 class Fitting(Enum):
     """Method by which calibration derives a bound from honest jobs.
@@ -98,6 +103,8 @@ class Bound:
 
     name    field of ``Thresholds``, or key of ``Thresholds.further``
     values  the compared numbers of a job, one per token, per chunk or for the job, as ``axis`` says
+    shown   format of the largest, the number above 0 and the number of them for a report; by default the bound's name
+            and the largest; None if another bound shows them
     step    step in which the values come, if calibration has to spread them
     limit   largest bound that calibration may set
     panel   title and axis label of the calibration picture's panel; None draws none
@@ -107,6 +114,7 @@ class Bound:
     axis: Literal["tokens", "chunks", "jobs"]
     values: Callable[[TokenMeasurements], F32 | F64]
     fitting: Fitting = Fitting.TAIL
+    shown: str | None = ""
     step: float = 0.0
     limit: float = float("inf")
     panel: tuple[str, str] | None = None
@@ -120,7 +128,7 @@ class Check:
     reasons   reasons that its findings may have; they decide whether a finding is fraud or void
     columns   evidence columns it measures, each with the bound that two honest verifiers' values may differ by;
               None where other columns bound it
-    describe  what was measured, in words; None if the check could not be made
+    describe  what the check saw, in words, if it does not show its bounds' numbers; None if it could not be made
     limits    the bounds, in words
     """
 
@@ -132,7 +140,7 @@ class Check:
     compares: Callable[[TokenMeasurements, Thresholds], list[Finding]] | None = None
     bounds: tuple[Bound, ...] = ()
     columns: Mapping[str, str | None] = field(default_factory=dict)
-    describe: Callable[[ReadJob, TokenMeasurements | None], str | None] | None = None
+    describe: Callable[[ReadJob], str | None] | None = None
     limits: Callable[[Rules], str] | None = None
 
     def applies(self, thresholds: Thresholds) -> bool:
@@ -145,12 +153,21 @@ class Check:
         return found if self.compares is None else found + self.compares(measured, job.rules.thresholds)
 
     def described(self, job: ReadJob, measured: TokenMeasurements | None) -> str | None:
-        """Returns what was measured in words, by default the largest value for each bound."""
-        if self.describe is not None:
-            return self.describe(job, measured)
-        if measured is None:
+        """Returns what was measured in words; None if the check could not be made.
+
+        A check that looks only after the model has run could not be made if it did not run.
+        """
+        after = self.requires is None and (self.inspects or self.compares) is not None
+        if after and measured is None:
             return None
-        return ", ".join(f"{bound.name} {float(np.max(bound.values(measured))):.3g}" for bound in self.bounds)
+        if self.describe is not None:
+            return self.describe(job)
+        shown = [
+            (bound.shown or bound.name + " {:.3g}", values)
+            for bound in self.bounds
+            if bound.shown is not None and measured is not None and (values := bound.values(measured)).size
+        ]
+        return ", ".join(text.format(values.max(), (values > 0).sum(), values.size) for text, values in shown) or None
 
     def bounded(self, rules: Rules) -> str:
         """Returns the bounds in words, by default their values; ``exact`` for a check without bounds."""

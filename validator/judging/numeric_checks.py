@@ -8,6 +8,8 @@ PURE. Axes: N rollouts of a job, S sampled tokens of all of them one after anoth
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,7 +17,7 @@ from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import Rules, Thresholds
 from protocol.wire.toploc.codec import ENTRIES
-from validator.judging.check import F32, F64, Bound, Check, Fitting, ReadJob, TokenMeasurements
+from validator.judging.check import F32, F64, Bound, Check, Fitting, TokenMeasurements
 
 TAIL = 99.0
 """Percentile of the logprob differences that ``Thresholds.logprob_tail`` bounds."""
@@ -25,6 +27,9 @@ SWAP = 1 / ENTRIES
 
 HIGHEST_NULL_RATIO = 0.9
 """Largest ``toploc_null_ratio`` that calibration may set; a forgery's ratio is 1 or more."""
+
+_Number = tuple[str, int | None, float, float]
+"""A measured number as a finding tells it: detail, rollout if it is of one, number, bound."""
 
 
 def check_sampling(measured: TokenMeasurements, thresholds: Thresholds) -> list[Finding]:
@@ -43,30 +48,24 @@ def check_activations(measured: TokenMeasurements, thresholds: Thresholds) -> li
     """Compares each chunk's distance with the bound and with the best forgery's, and the job's mean with its bound."""
     if not len(measured.rel_C):
         return []
-    found = []
-    rollouts_C = np.repeat(np.arange(len(measured.chunks_N)), measured.chunks_N).tolist()
-    for n, rel, null in zip(rollouts_C, measured.rel_C.tolist(), measured.null_C.tolist(), strict=True):
-        if not rel <= thresholds.toploc:
-            found.append(Finding(Reason.ACTIVATIONS, "distance of a chunk", n, rel, thresholds.toploc))
-        guard = thresholds.toploc_null_ratio * null
-        if not rel <= guard:
-            found.append(Finding(Reason.ACTIVATIONS, "no nearer than a forgery could be", n, rel, guard))
-    mean = float(mean_distance(measured))
-    if not mean <= thresholds.toploc_mean:
-        found.append(Finding(Reason.ACTIVATIONS, "mean distance of the job", None, mean, thresholds.toploc_mean))
-    return found
+    guards_C = thresholds.toploc_null_ratio * measured.null_C
+    chunks = zip(measured.rollouts_C.tolist(), measured.rel_C.tolist(), guards_C.tolist(), strict=True)
+    numbers: list[_Number] = []
+    for n, rel, guard in chunks:
+        numbers.append(("distance of a chunk", n, rel, thresholds.toploc))
+        numbers.append(("no nearer than a forgery could be", n, rel, guard))
+    numbers.append(("mean distance of the job", None, float(mean_distance(measured)), thresholds.toploc_mean))
+    return _exceeding(Reason.ACTIVATIONS, numbers)
 
 
 def check_logprobs(measured: TokenMeasurements, thresholds: Thresholds) -> list[Finding]:
     """Compares median and tail of |reported − recomputed| over the job with the bounds, in nats."""
     median, tail = float(logprob_median(measured)), float(logprob_tail(measured))
-    found = []
-    if not median <= thresholds.logprob_median:
-        limit = thresholds.logprob_median
-        found.append(Finding(Reason.LOGPROBS, "median difference of logprobs", None, median, limit))
-    if not tail <= thresholds.logprob_tail:
-        found.append(Finding(Reason.LOGPROBS, f"{TAIL:g}th percentile", None, tail, thresholds.logprob_tail))
-    return found
+    numbers: list[_Number] = [
+        ("median difference of logprobs", None, median, thresholds.logprob_median),
+        (f"{TAIL:g}th percentile", None, tail, thresholds.logprob_tail),
+    ]
+    return _exceeding(Reason.LOGPROBS, numbers)
 
 
 def margins(measured: TokenMeasurements) -> F32:
@@ -109,30 +108,9 @@ def _apart(measured: TokenMeasurements) -> F64:
     return np.abs(measured.reported_S.astype(np.float64) - measured.recomputed_S)
 
 
-def _describe_sampling(job: ReadJob, measured: TokenMeasurements | None) -> str | None:
-    if measured is None:
-        return None
-    flips = int((measured.margins_S > 0).sum())
-    return (
-        f"largest margin {measured.margins_S.max():.3g}, "
-        f"{flips} of {len(measured.margins_S)} tokens off the seeded choice"
-    )
-
-
-def _describe_activations(job: ReadJob, measured: TokenMeasurements | None) -> str | None:
-    if measured is None or not len(measured.rel_C):
-        return None
-    return (
-        f"largest distance {measured.rel_C.max():.3g}, mean {float(mean_distance(measured)):.3g}, "
-        f"at most {forgery_ratios(measured).max():.3g} of the best forgery's"
-    )
-
-
-def _describe_logprobs(job: ReadJob, measured: TokenMeasurements | None) -> str | None:
-    if measured is None:
-        return None
-    median, tail = float(logprob_median(measured)), float(logprob_tail(measured))
-    return f"median difference {median:.3g}, {TAIL:g}th percentile {tail:.3g}"
+def _exceeding(reason: Reason, numbers: Sequence[_Number]) -> list[Finding]:
+    """Findings for the numbers that are not at most their bounds."""
+    return [Finding(reason, *number) for number in numbers if not number[2] <= number[3]]
 
 
 def _sampling_limits(rules: Rules) -> str:
@@ -151,9 +129,10 @@ SAMPLING = Check(
             "tokens",
             margins,
             Fitting.NOISE,
+            "largest margin {:.3g}, {} of {} tokens off the seeded choice",
             panel=("Margin of a token behind the seeded choice", "margin, logits"),
         ),
-        Bound("sampling_fraud", "tokens", margins, Fitting.NOISE_FRAUD),
+        Bound("sampling_fraud", "tokens", margins, Fitting.NOISE_FRAUD, None),
     ),
     columns={
         "flips_N": None,
@@ -163,7 +142,6 @@ SAMPLING = Check(
         "gap_min_N": "sampling_void",
         "llr_N": None,
     },
-    describe=_describe_sampling,
     limits=_sampling_limits,
 )
 
@@ -178,14 +156,18 @@ ACTIVATIONS = Check(
             "chunks",
             distances,
             Fitting.SWAPS,
+            "largest distance {:.3g}",
             step=SWAP,
             panel=("TOPLOC distance of a chunk", "mean relative error of 128 entries"),
         ),
-        Bound("toploc_mean", "jobs", mean_distance, Fitting.SWAPS),
-        Bound("toploc_null_ratio", "chunks", forgery_ratios, Fitting.SWAPS, limit=HIGHEST_NULL_RATIO),
+        Bound("toploc_mean", "jobs", mean_distance, Fitting.SWAPS, "mean {:.3g}"),
+        Bound(
+            *("toploc_null_ratio", "chunks", forgery_ratios, Fitting.SWAPS),
+            "at most {:.3g} of the best forgery's",
+            limit=HIGHEST_NULL_RATIO,
+        ),
     ),
     columns={"rel_C": "toploc", "null_C": "toploc"},
-    describe=_describe_activations,
 )
 
 LOGPROBS = Check(
@@ -194,14 +176,14 @@ LOGPROBS = Check(
     reasons=(Reason.LOGPROBS,),
     compares=check_logprobs,
     bounds=(
-        Bound("logprob_median", "jobs", logprob_median),
+        Bound("logprob_median", "jobs", logprob_median, shown="median difference {:.3g}"),
         Bound(
             "logprob_tail",
             "jobs",
             logprob_tail,
+            shown=f"{TAIL:g}th percentile {{:.3g}}",
             panel=("Logprobs, reported against recomputed", f"{TAIL:g}th percentile of a job, nats"),
         ),
     ),
     columns={"logprob_median_N": "logprob_median", "logprob_max_N": "logprob_tail"},
-    describe=_describe_logprobs,
 )
