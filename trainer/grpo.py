@@ -18,22 +18,14 @@ from dataclasses import dataclass
 
 import torch
 
+from trainer.config import Recipe
+
 ADVANTAGE_FLOOR = 1e-4
 """Keeps the advantages of a group with equal rewards at 0 instead of 0 / 0."""
 MAX_LOG_RATIO = 20.0
 """exp(20) is far beyond delta and still finite in fp32."""
 MAX_DECOUPLED_WEIGHT = 2.0
 """Bounds the weight of a token that its own policy thought unlikely."""
-
-
-@dataclass(frozen=True, slots=True)
-class Objective:
-    """The coefficients of the loss."""
-
-    epsilon: float = 0.2
-    delta: float = 4.0
-    kl_coefficient: float = 0.001
-    entropy_coefficient: float = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +75,13 @@ def taken(logprobs_BTV: torch.Tensor, targets_BT: torch.Tensor) -> torch.Tensor:
 
 
 def clipped_surrogate(
-    ratio_BT: torch.Tensor, advantages_BT: torch.Tensor, objective: Objective
+    ratio_BT: torch.Tensor, advantages_BT: torch.Tensor, recipe: Recipe
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns the two-sided clipped loss per token, and a bool mask of the tokens whose gradient was clipped."""
-    inner_BT = -ratio_BT.clamp(max=objective.delta) * advantages_BT
-    outer_BT = -ratio_BT.clamp(1 - objective.epsilon, 1 + objective.epsilon) * advantages_BT
-    beyond_BT = (ratio_BT < 1 - objective.epsilon) | (ratio_BT > 1 + objective.epsilon)
-    clipped_BT = (beyond_BT & (outer_BT > inner_BT)) | ((ratio_BT > objective.delta) & (inner_BT >= outer_BT))
+    inner_BT = -ratio_BT.clamp(max=recipe.delta) * advantages_BT
+    outer_BT = -ratio_BT.clamp(1 - recipe.epsilon, 1 + recipe.epsilon) * advantages_BT
+    beyond_BT = (ratio_BT < 1 - recipe.epsilon) | (ratio_BT > 1 + recipe.epsilon)
+    clipped_BT = (beyond_BT & (outer_BT > inner_BT)) | ((ratio_BT > recipe.delta) & (inner_BT >= outer_BT))
     return torch.maximum(inner_BT, outer_BT), clipped_BT
 
 
@@ -122,7 +114,7 @@ def _finite(logprobs_BTV: torch.Tensor) -> torch.Tensor:
     return logprobs_BTV.clamp(min=torch.finfo(logprobs_BTV.dtype).min / 4)
 
 
-def loss(logprobs_BTV: torch.Tensor, tokens: Tokens, objective: Objective, denominator: int) -> Loss:
+def loss(logprobs_BTV: torch.Tensor, tokens: Tokens, recipe: Recipe, denominator: int) -> Loss:
     """Returns the loss of one micro-batch.
 
     ``denominator`` is the number of completion tokens of the whole optimizer step, over all its micro-batches and
@@ -130,13 +122,13 @@ def loss(logprobs_BTV: torch.Tensor, tokens: Tokens, objective: Objective, denom
     """
     policy_BT, mask_BT = taken(logprobs_BTV, tokens.targets_BT), tokens.mask_BT
     ratio_BT, weight_BT = ratios(policy_BT, tokens)
-    surrogate_BT, clipped_BT = clipped_surrogate(ratio_BT, tokens.advantages_B[:, None], objective)
+    surrogate_BT, clipped_BT = clipped_surrogate(ratio_BT, tokens.advantages_B[:, None], recipe)
     entropy_BT = entropy(logprobs_BTV)
-    token_BT = weight_BT * surrogate_BT - objective.entropy_coefficient * entropy_BT
+    token_BT = weight_BT * surrogate_BT - recipe.entropy_coefficient * entropy_BT
     kl_BT = torch.zeros_like(policy_BT)
     if tokens.reference_BTV is not None:
         kl_BT = kl_divergence(logprobs_BTV, tokens.reference_BTV)
-        token_BT = token_BT + objective.kl_coefficient * kl_BT
+        token_BT = token_BT + recipe.kl_coefficient * kl_BT
     total = token_BT.masked_fill(~mask_BT, 0.0).sum() / denominator
     sums = (_sum(values_BT, mask_BT) for values_BT in (mask_BT, clipped_BT, ratio_BT, entropy_BT, kl_BT))
     return Loss(total, *sums)

@@ -54,7 +54,6 @@ class Policy:
         self.recipe, self.rules = recipe, rules
         self.model = load_model(directory, DTYPES[rules.model.dtype])
         self.network = self.model.network
-        self.objective = grpo.Objective(recipe.epsilon, recipe.delta, recipe.kl_coefficient, recipe.entropy_coefficient)
         self.optimizer = _optimizer(self.network, recipe)
         self.version = 0
         self.optimizer_steps = 0
@@ -127,7 +126,7 @@ class Policy:
         denominator = sum(batch.completion_tokens for batch, _ in part)
         for batch, tokens in part:
             referred = self._with_reference(batch, tokens)
-            loss = grpo.loss(self._logprobs(batch), referred, self.objective, denominator)
+            loss = grpo.loss(self._logprobs(batch), referred, self.recipe, denominator)
             loss.total.backward()  # type: ignore[no-untyped-call]
             sums.add(loss)
         rate = self.recipe.rate(self.optimizer_steps)

@@ -84,22 +84,14 @@ class LiveView:
         grid = Table.grid(padding=(0, 3))
         step = metrics.steps[-1] if metrics.steps else None
         evaluated = metrics.evaluations[-1] if metrics.evaluations else None
+        reward, staleness = (f"{step['reward']:.3f}", f"{step['staleness']:.2f} versions") if step else ("–", "–")
+        accuracy = f"{evaluated['accuracy']:.3f} (version {evaluated['version']})" if evaluated else "–"
+        rounds = f"{figures.rounds_open} open, {figures.rounds_settled} settled"
+        jobs = f"{figures.jobs_accepted} accepted, {figures.jobs_void} void, {figures.jobs_fraud} fraudulent"
         grid.add_row("step", f"{step['version'] if step else 0} of {self.last_version}", "elapsed", self._elapsed())
-        grid.add_row(
-            "reward",
-            f"{step['reward']:.3f}" if step else "–",
-            "held-out accuracy",
-            f"{evaluated['accuracy']:.3f} (version {evaluated['version']})" if evaluated else "–",
-        )
-        grid.add_row(
-            "staleness",
-            f"{step['staleness']:.2f} versions" if step else "–",
-            "rounds",
-            f"{figures.rounds_open} open, {figures.rounds_settled} settled",
-        )
-        grid.add_row(
-            "jobs", f"{figures.jobs_accepted} accepted, {figures.jobs_void} void, {figures.jobs_fraud} fraudulent"
-        )
+        grid.add_row("reward", reward, "held-out accuracy", accuracy)
+        grid.add_row("staleness", staleness, "rounds", rounds)
+        grid.add_row("jobs", jobs)
         rewards = [float(record["reward"]) for record in metrics.steps][-SPARK_WIDTH:]
         curve = Text(f"reward by step  {spark(rewards)}")
         return Panel(Group(grid, curve, _money(figures)), title="assize", title_align="left")

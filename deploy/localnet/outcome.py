@@ -70,13 +70,9 @@ def failures(outcome: Outcome, steps_wanted: int, judge_accuracy: bool, cheat: A
         rules += _caught(outcome, cheat)
     if judge_accuracy:
         gain = outcome.accuracy_after - outcome.accuracy_before
-        rules += [
-            (
-                outcome.accuracy_after >= NEEDED_ACCURACY,
-                f"accuracy ended at {outcome.accuracy_after:.3f}, under {NEEDED_ACCURACY:.2f}",
-            ),
-            (gain >= NEEDED_GAIN, f"accuracy rose by {gain:.3f}, under {NEEDED_GAIN:.2f}"),
-        ]
+        reached = outcome.accuracy_after
+        rules.append((reached >= NEEDED_ACCURACY, f"accuracy ended at {reached:.3f}, under {NEEDED_ACCURACY:.2f}"))
+        rules.append((gain >= NEEDED_GAIN, f"accuracy rose by {gain:.3f}, under {NEEDED_GAIN:.2f}"))
     return [sentence for holds, sentence in rules if not holds]
 
 
@@ -88,17 +84,9 @@ def _caught(outcome: Outcome, cheat: Adversary) -> list[tuple[bool, str]]:
         rules = [(outcome.rollouts_void > 0, "none of the cheat's work was void")]
     if cheat.begins_honest:
         return rules
-    return [
-        *rules,
-        (
-            outcome.cheat_rounds_before_caught == 0,
-            f"the cheat got through {outcome.cheat_rounds_before_caught} judged rounds before it was caught",
-        ),
-        (
-            outcome.cheat_rollouts_trained == 0,
-            f"{outcome.cheat_rollouts_trained} of the cheat's rollouts were trained on",
-        ),
-    ]
+    through, trained = outcome.cheat_rounds_before_caught, outcome.cheat_rollouts_trained
+    rules.append((through == 0, f"the cheat got through {through} judged rounds before it was caught"))
+    return [*rules, (trained == 0, f"{trained} of the cheat's rollouts were trained on")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +118,10 @@ def draw_curve(metrics: Metrics, path: Path) -> None:
         2, 1, figsize=(9, 6), sharex=True, height_ratios=(3, 1), layout="constrained"
     )
     versions = [step["version"] for step in metrics.steps]
-    above.plot(
-        versions, [step["reward"] for step in metrics.steps], color="#3b6ea5", label="reward of accepted rollouts"
-    )
-    above.plot(
-        [evaluation["version"] for evaluation in metrics.evaluations],
-        [evaluation["accuracy"] for evaluation in metrics.evaluations],
-        "o",
-        color="#b5432a",
-        label="accuracy, 512 held-out problems",
-    )
+    rewards = [step["reward"] for step in metrics.steps]
+    measured = [(evaluation["version"], evaluation["accuracy"]) for evaluation in metrics.evaluations]
+    above.plot(versions, rewards, color="#3b6ea5", label="reward of accepted rollouts")
+    above.plot(*zip(*measured, strict=True), "o", color="#b5432a", label="accuracy, 512 held-out problems")
     above.axhline(NEEDED_ACCURACY, color="grey", linewidth=0.8, linestyle=":")
     above.set(ylabel="share right", ylim=(0, 1), title="Trained on accepted rollouts only")
     above.legend(loc="lower right", frameon=False)
@@ -161,19 +143,10 @@ def write_report(
     """
     folder.mkdir(parents=True, exist_ok=True)
     draw_curve(metrics, folder / "reward.png")
-    (folder / "report.json").write_text(
-        json.dumps(
-            {
-                "outcome": json.loads(outcome.to_json()),
-                "broken": list(broken),
-                "cpu_seconds": dict(cpu_seconds),
-                "steps": metrics.steps,
-                "evaluations": metrics.evaluations,
-            },
-            indent=1,
-        )
-    )
-    rows = "\n".join(f"| {name} | {value} |" for name, value in json.loads(outcome.to_json()).items())
+    figures = json.loads(outcome.to_json())
+    whole = {"outcome": figures, "broken": list(broken), "cpu_seconds": dict(cpu_seconds)}
+    (folder / "report.json").write_text(json.dumps(whole | asdict(metrics), indent=1))
+    rows = "\n".join(f"| {name} | {value} |" for name, value in figures.items())
     parts = "\n".join(f"| {name} | {seconds:.1f} |" for name, seconds in cpu_seconds.items())
     verdict = "Every rule held." if not broken else "Broken: " + "; ".join(broken) + "."
     (folder / "report.md").write_text(

@@ -59,7 +59,8 @@ class Function:
 
     def decode_output(self, payload: bytes) -> Any:
         """Returns the decoded value, or a tuple if there are several."""
-        return _one_or_tuple(_converted(self.output_types, self.converts, payload))
+        values = _converted(self.output_types, self.converts, payload)
+        return values[0] if len(values) == 1 else tuple(values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +82,6 @@ class CustomError:
 def _converted(types: Sequence[str], converts: Sequence[Convert], payload: bytes) -> list[Any]:
     values = decode(types, payload)
     return [convert(value) for convert, value in zip(converts, values, strict=True)]
-
-
-def _one_or_tuple(values: Sequence[Any]) -> Any:
-    return values[0] if len(values) == 1 else tuple(values)
 
 
 def plain(value: Any) -> Any:
@@ -121,7 +118,7 @@ def converter(component: dict[str, Any]) -> Convert:
     internal = str(component.get("internalType", ""))
     if internal.startswith("enum "):
         return ENUMS[internal.removeprefix("enum ").rsplit(".")[-1]]
-    plain_kinds: dict[str, Convert] = {"address": _address, "string": _text}
+    plain_kinds: dict[str, Convert] = {"address": checksummed, "string": _text}
     return plain_kinds.get(kind, _same)
 
 
@@ -135,10 +132,6 @@ def _struct_converter(component: dict[str, Any]) -> Convert:
 def _text(value: bytes) -> str:
     """Decodes text, with U+FFFD for invalid UTF-8."""
     return value.decode("utf-8", "replace")
-
-
-def _address(value: str) -> str:
-    return checksummed(value)
 
 
 def _same(value: Any) -> Any:

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from trainer import grpo
-from trainer.grpo import Objective, Tokens
+from trainer.config import Recipe
+from trainer.grpo import Tokens
 
-PLAIN = Objective(epsilon=0.2, delta=4.0, kl_coefficient=0.0, entropy_coefficient=0.0)
+PLAIN = Recipe(epsilon=0.2, delta=4.0, kl_coefficient=0.0, entropy_coefficient=0.0)
 
 
 def _surrogate(ratio: float, advantage: float) -> tuple[float, bool]:
@@ -88,7 +89,7 @@ def test_loss_is_the_masked_sum_over_the_whole_steps_tokens() -> None:
 
 def test_masked_positions_neither_count_nor_carry_a_gradient() -> None:
     logits_BTV = _logits().requires_grad_()
-    objective = Objective(kl_coefficient=0.1, entropy_coefficient=0.1)
+    objective = Recipe(kl_coefficient=0.1, entropy_coefficient=0.1)
     tokens = _tokens(logits_BTV, reference_BTV=_logits(seed=1).log_softmax(-1))
     grpo.loss(logits_BTV.log_softmax(-1), tokens, objective, 5).total.backward()
     assert logits_BTV.grad is not None
@@ -113,7 +114,7 @@ def test_cutting_a_step_into_micro_batches_does_not_change_its_gradient() -> Non
             piece = Tokens(
                 tokens.targets_BT[part], tokens.mask_BT[part], tokens.advantages_B[part], tokens.behaviour_BT[part]
             )
-            grpo.loss(leaf.log_softmax(-1)[part], piece, Objective(), 5).total.backward()
+            grpo.loss(leaf.log_softmax(-1)[part], piece, Recipe(), 5).total.backward()
         assert leaf.grad is not None
         return leaf.grad
 
@@ -173,7 +174,7 @@ def test_kl_and_entropy_survive_tokens_of_no_probability() -> None:
 def test_entropy_is_exact_and_its_bonus_lowers_the_loss() -> None:
     uniform_BTV = torch.zeros(2, 3, 5, dtype=torch.float64).log_softmax(-1)
     assert grpo.entropy(uniform_BTV)[0, 0].item() == pytest.approx(math.log(5))
-    objective = Objective(kl_coefficient=0.0, entropy_coefficient=0.1)
+    objective = Recipe(kl_coefficient=0.0, entropy_coefficient=0.1)
     plain = grpo.loss(uniform_BTV, _tokens(uniform_BTV), PLAIN, 5)
     bonus = grpo.loss(uniform_BTV, _tokens(uniform_BTV), objective, 5)
     assert (plain.total - bonus.total).item() == pytest.approx(0.1 * math.log(5))
@@ -182,7 +183,7 @@ def test_entropy_is_exact_and_its_bonus_lowers_the_loss() -> None:
 def test_gradient_of_the_whole_loss_agrees_with_finite_differences() -> None:
     logits_BTV = _logits()
     tokens = _tokens(logits_BTV, shift=0.05, reference_BTV=_logits(seed=2).log_softmax(-1))
-    objective = Objective(kl_coefficient=0.3, entropy_coefficient=0.2)
+    objective = Recipe(kl_coefficient=0.3, entropy_coefficient=0.2)
 
     def total(leaf: torch.Tensor) -> torch.Tensor:
         return grpo.loss(leaf.log_softmax(-1), tokens, objective, 5).total
