@@ -20,8 +20,6 @@ EnvFile = Annotated[
 @guard
 def serve(env_file: EnvFile = None) -> None:
     """Serves the HTTP API."""
-    import uvicorn
-
     from coordinator.api.app import create_app
     from coordinator.api.service import CoordinatorService
     from coordinator.driver.wiring import checked_run, keep_rules, read_rules
@@ -29,7 +27,7 @@ def serve(env_file: EnvFile = None) -> None:
     from coordinator.store import Store
     from protocol.chain.reading.client import Chain
     from protocol.node import telemetry
-    from protocol.transport.listening import listen
+    from protocol.transport.listening import listen, run_server
 
     settings = CoordinatorSettings.read(env_file)
     telemetry.configure("coordinator", settings.log_level)
@@ -40,8 +38,7 @@ def serve(env_file: EnvFile = None) -> None:
     store = Store(settings.database)
     keep_rules(store, rules)
     service = CoordinatorService(settings, store, chain.deployment)
-    config = uvicorn.Config(create_app(service), log_level="warning", access_log=False, timeout_graceful_shutdown=2)
-    uvicorn.Server(config).run(sockets=[listener])
+    run_server(create_app(service), listener, grace_seconds=2)
 
 
 @app.command()

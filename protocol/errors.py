@@ -11,6 +11,9 @@ into one sentence and an exit code (``protocol.node.console``).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class AssizeError(Exception):
     """Base of all errors. ``str(error)`` is one sentence that a person can act on."""
@@ -33,3 +36,12 @@ class Rejected(AssizeError):
 
 class Misconfigured(AssizeError):
     """Settings, files or keys of this process are wrong; the message says how to mend them."""
+
+
+@contextmanager
+def accessing(what: str, refusal: type[Unavailable | Misconfigured] = Misconfigured) -> Iterator[None]:
+    """Turns an `OSError` into a ``refusal``: "cannot ``what``" and the system's reason."""
+    try:
+        yield
+    except OSError as error:
+        raise refusal(f"cannot {what}: {error.strerror}") from error

@@ -6,7 +6,6 @@ import functools
 import threading
 
 import torch
-import uvicorn
 
 from protocol.chain.reading.client import Chain
 from protocol.chain.writing.fees import Fees
@@ -18,7 +17,7 @@ from protocol.node.daemon import Daemon
 from protocol.transport.blobs import BlobStores
 from protocol.transport.chunks import ChunkStore
 from protocol.transport.coordinator import CoordinatorClient
-from protocol.transport.listening import listen
+from protocol.transport.listening import listen, run_server
 from protocol.transport.shardcast_server import create_app
 from protocol.wire.rollout import DEFAULT_LIMITS
 from trainer.inbox import Inbox
@@ -66,8 +65,7 @@ def serve(settings: TrainerSettings) -> int:
     torch.set_num_threads(settings.threads)
     trainer, store = build(settings)
     listener = listen(settings.origin_host, settings.origin_port)
-    server = uvicorn.Server(uvicorn.Config(create_app(store), log_level="warning", timeout_graceful_shutdown=1))
-    threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="origin", daemon=True).start()
+    threading.Thread(target=run_server, args=(create_app(store), listener), name="origin", daemon=True).start()
     trainer.resume()
     daemon = Daemon("trainer", trainer.tick, INTERVAL_SECONDS, settings.state_dir / "health.json")
     return daemon.run()

@@ -110,7 +110,7 @@ async def submissions(request: Request, round_id: Id) -> api.SubmissionReceipt:
     jobs = await run_in_threadpool(
         service.intake.store_submission, caller, round_id, _parsed(api.SubmissionRequest, body)
     )
-    await run_in_threadpool(service.notify)
+    await run_in_threadpool(service.notifier.notify)
     CLAIMS.inc()
     return api.SubmissionReceipt(round=round_id, jobs=jobs)
 

@@ -38,7 +38,7 @@ class CoordinatorService:
         self._deployment = deployment
         self._limits_by_rules: dict[bytes, ListingLimits] = {}
         self._leases = Leases(settings.redis_url, settings.run)
-        self._notifier = Notifier(settings.redis_url, settings.run)
+        self.notifier = Notifier(settings.redis_url, settings.run)
         limits = Limits(file_bytes=settings.max_artifact_bytes)
         self._stores = BlobStores()
         folders = (settings.state_dir.absolute() / name for name in ("artifacts", "evidence"))
@@ -52,7 +52,7 @@ class CoordinatorService:
     def close(self) -> None:
         """Closes the connections."""
         self._leases.close()
-        self._notifier.close()
+        self.notifier.close()
         self._stores.close()
         self._store.close()
 
@@ -73,29 +73,22 @@ class CoordinatorService:
     def describe(self, run_id: int) -> api.RunDescription:
         """Returns a run's rules, contracts and sources for nodes. Raises ``Refused`` for runs not driven here."""
         with self._store.reading() as session:
-            run = self._run(session, run_id)
+            run = session.get(RunRow, run_id) if run_id == self._settings.run else None
+            if run is None:
+                raise missing(f"run {run_id} is not driven here")
             body = session.get(RulesRow, run.rules_hash)
-            if body is None:
-                raise missing(f"the rules of run {run_id} are not stored here yet")
-            return self._description(run, body.body)
-
-    def _description(self, run: RunRow, rules: bytes) -> api.RunDescription:
+        if body is None:
+            raise missing(f"the rules of run {run_id} are not stored here yet")
         return api.RunDescription(
             run=run.id,
             rules_hash=run.rules_hash,
-            rules=decode_rules(rules, run.rules_hash).model_dump(mode="json"),
+            rules=decode_rules(body.body, run.rules_hash).model_dump(mode="json"),
             chain=api.ChainIdentity.model_validate(self._deployment, from_attributes=True),
             trainer=run.trainer,
             coordinator=run.coordinator,
             sources=list(self._settings.relays),
             origin=self._settings.origin,
         )
-
-    def _run(self, session: Session, run_id: int) -> RunRow:
-        run = session.get(RunRow, run_id) if run_id == self._settings.run else None
-        if run is None:
-            raise missing(f"run {run_id} is not driven here")
-        return run
 
     def rules(self, rules_hash: bytes) -> bytes:
         """Returns canonical rules by hash. Raises ``Refused`` for an unknown hash."""
@@ -145,10 +138,6 @@ class CoordinatorService:
         """Returns the rounds that wait for the node's work."""
         with self._store.reading() as session:
             return assignments(session, self._settings.run, node, int(time.time()))
-
-    def notify(self) -> None:
-        """Wakes the driver's process, which then relays at once."""
-        self._notifier.notify()
 
     def _leased(self, now: float) -> frozenset[int]:
         """Returns the leases for display; none if Redis does not answer."""

@@ -22,7 +22,7 @@ from protocol.chain.structs import Run
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.pending import TransactionSigner
 from protocol.chain.writing.sender import Sender
-from protocol.errors import Misconfigured, Unavailable
+from protocol.errors import Misconfigured, Unavailable, accessing
 from protocol.node.daemon import Daemon
 from protocol.wire.canonical import validating
 from protocol.wire.rules import Rules, encode_rules, rules_hash
@@ -124,11 +124,9 @@ def checked_run(chain: Chain, run: int) -> Run:
 
 def read_rules(settings: CoordinatorSettings, run: Run) -> Rules:
     """Reads the run's rules from their file. Raises ``Misconfigured`` unless their hash is the one on chain."""
-    try:
-        with validating(f"the rules file {settings.rules}", Misconfigured):
-            rules = Rules.model_validate_json(settings.rules.read_bytes())
-    except OSError as error:
-        raise Misconfigured(f"cannot read the rules file {settings.rules}: {error.strerror}") from error
+    name = f"the rules file {settings.rules}"
+    with accessing(f"read {name}"), validating(name, Misconfigured):
+        rules = Rules.model_validate_json(settings.rules.read_bytes())
     digest = rules_hash(encode_rules(rules))
     if digest != run.terms.rules_hash:
         raise Misconfigured(

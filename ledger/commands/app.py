@@ -26,7 +26,7 @@ from ledger.settings import LedgerSettings
 from protocol.errors import Rejected
 from protocol.node.console import guard
 from protocol.node.doctor import report
-from protocol.transport.listening import listen
+from protocol.transport.listening import listen, run_server
 
 app = typer.Typer(no_args_is_help=True, help="Rebuild and audit everything from the chain alone.")
 
@@ -130,8 +130,6 @@ def serve(
     ] = 8600,
 ) -> None:
     """Follow the chain and answer over HTTP (OpenAPI at /docs)."""
-    import uvicorn
-
     from ledger.api.app import create_app
     from ledger.store.follower import Follower
     from protocol.node import telemetry
@@ -139,8 +137,7 @@ def serve(
     telemetry.configure("ledger")
     with opened(rpc, addresses, db, no_sync=True) as (chain, database), listen(host, port) as listener:
         print(f"ledger at http://{host}:{listener.getsockname()[1]}", flush=True)
-        config = uvicorn.Config(create_app(chain, database, Follower(chain, database)), log_level="warning")
-        uvicorn.Server(config).run(sockets=[listener])
+        run_server(create_app(chain, database, Follower(chain, database)), listener, grace_seconds=None)
 
 
 def _list(kind: type[Fact], rpc: str, addresses: Path, db: str | None, as_json: bool, no_sync: bool) -> None:

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 import httpx
 
-from protocol.errors import Rejected, Unavailable
+from protocol.errors import Rejected, Unavailable, accessing
 from protocol.files import write_atomically
 from protocol.transport.http import is_http, pieces, reaching
 
@@ -56,24 +56,20 @@ class DirectoryBlobs:
     def put(self, root: bytes, data: bytes) -> None:
         """Stores ``data`` under ``root``: flushed to disk, then renamed, so that no partial file is ever visible."""
         path = self._path(root)
-        try:
+        with accessing(f"write to the blob store {self.directory}", Unavailable):
             path.parent.mkdir(parents=True, exist_ok=True)
-            if path.exists():
-                return
-            write_atomically(path, data)
-            _flush_directory(path.parent)
-        except OSError as error:
-            raise Unavailable(f"cannot write to the blob store {self.directory}: {error.strerror}") from error
+            if not path.exists():
+                write_atomically(path, data)
+                _flush_directory(path.parent)
 
     def get(self, root: bytes, limit: int) -> bytes | None:
         """Returns the blob under ``root``, or None. See `Blobs.get`."""
-        try:
-            with self._path(root).open("rb") as file:
-                data = file.read(limit + 1)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise Unavailable(f"cannot read from the blob store {self.directory}: {error.strerror}") from error
+        with accessing(f"read from the blob store {self.directory}", Unavailable):
+            try:
+                with self._path(root).open("rb") as file:
+                    data = file.read(limit + 1)
+            except FileNotFoundError:
+                return None
         if len(data) > limit:
             raise Rejected(f"the blob 0x{root.hex()} has more than {limit} bytes")
         return data

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from protocol.errors import Rejected, Unavailable
+from protocol.errors import Rejected, Unavailable, accessing
 from protocol.wire.manifest import Chunk, Manifest, SignedManifest, hash_chunk, parse_signed
 
 STALE_SECONDS = 3600
@@ -40,12 +40,11 @@ class ChunkStore:
     def read(self, digest: bytes) -> bytes | None:
         """Returns the verified chunk, or None if it is absent. A damaged chunk is dropped and counts as absent."""
         path = self._chunk_path(digest)
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise Unavailable(f"cannot read from the chunk store {self.directory}: {error.strerror}") from error
+        with accessing(f"read from the chunk store {self.directory}", Unavailable):
+            try:
+                data = path.read_bytes()
+            except FileNotFoundError:
+                return None
         if hash_chunk(data) != digest:
             path.unlink(missing_ok=True)
             return None
@@ -136,14 +135,11 @@ class ChunkStore:
 
     def _write(self, path: Path, data: bytes) -> None:
         incoming = self.directory / "incoming" / uuid.uuid4().hex
-        try:
+        with accessing(f"write to the chunk store {self.directory}", Unavailable), contextlib.ExitStack() as cleanup:
+            cleanup.callback(incoming.unlink, missing_ok=True)
             incoming.write_bytes(data)
             path.parent.mkdir(parents=True, exist_ok=True)
             os.replace(incoming, path)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                incoming.unlink()
-            raise Unavailable(f"cannot write to the chunk store {self.directory}: {error.strerror}") from error
 
     def _chunk_path(self, digest: bytes) -> Path:
         name = digest.hex()

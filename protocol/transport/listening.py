@@ -3,8 +3,21 @@
 from __future__ import annotations
 
 import socket
+from typing import TYPE_CHECKING
 
 from protocol.errors import Misconfigured
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
+
+def run_server(app: ASGIApp, listener: socket.socket, grace_seconds: int | None = 1) -> None:
+    """Serves ``app`` until the process is told to stop, then waits up to ``grace_seconds`` for open connections."""
+    # Imported late, so that nodes without a server's packages never load it.
+    import uvicorn
+
+    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=grace_seconds)
+    uvicorn.Server(config).run(sockets=[listener])
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -17,6 +17,7 @@ not fetched again.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import uuid
@@ -25,7 +26,7 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
-from protocol.errors import Rejected, Unavailable
+from protocol.errors import Rejected, Unavailable, accessing
 from protocol.transport.chunks import ChunkStore
 from protocol.transport.sources import Sources
 from protocol.wire import manifest as manifests
@@ -224,20 +225,18 @@ def _assemble(manifest: Manifest, store: ChunkStore, destination: Path) -> None:
     """Writes the files beside ``destination``, then renames the directory into place."""
     mark = uuid.uuid4().hex
     partial = destination.with_name(f".{destination.name}.{mark}.partial")
-    try:
+    old = destination.with_name(f".{destination.name}.{mark}.old")
+    with accessing(f"write {destination}", Unavailable), contextlib.ExitStack() as cleanup:
+        cleanup.callback(shutil.rmtree, partial, ignore_errors=True)
+        cleanup.callback(shutil.rmtree, old, ignore_errors=True)
         partial.mkdir(parents=True)
         for file in manifest.files:
             with (partial / file.name).open("wb") as stream:
                 for digest in file.chunks:
                     stream.write(_chunk(store, digest))
         if destination.exists():
-            os.replace(destination, destination.with_name(f".{destination.name}.{mark}.old"))
+            os.replace(destination, old)
         os.replace(partial, destination)
-    except OSError as error:
-        raise Unavailable(f"cannot write {destination}: {error.strerror}") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-        shutil.rmtree(destination.with_name(f".{destination.name}.{mark}.old"), ignore_errors=True)
 
 
 def _chunk(store: ChunkStore, digest: bytes) -> bytes:

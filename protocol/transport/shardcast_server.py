@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from functools import partial
 
 from blake3 import blake3
 from starlette.applications import Starlette
@@ -39,9 +40,6 @@ def create_app(store: ChunkStore, chunk_wait_seconds: float = CHUNK_WAIT_SECONDS
             return _refuse(404, "no checkpoint of this run is stored here")
         return _json(LatestCheckpoint(version=version))
 
-    async def listing(request: Request) -> Response:
-        return await _listing(store, request)
-
     async def manifest(request: Request) -> Response:
         root = request.query_params.get("root", "")
         if not re.fullmatch(r"(0x[0-9a-f]{64})?", root, re.ASCII):
@@ -52,18 +50,15 @@ def create_app(store: ChunkStore, chunk_wait_seconds: float = CHUNK_WAIT_SECONDS
             return _refuse(404, "this checkpoint is not stored here")
         return Response(signed.canonical, media_type="application/json")
 
-    async def chunk(request: Request) -> Response:
-        return await _chunk(store, request, chunk_wait_seconds)
-
     async def broken(request: Request, error: Exception) -> Response:
         return _refuse(503, str(error))
 
     routes = [
         Route("/health", health),
         Route("/runs/{run:int}/checkpoints/latest", latest),
-        Route("/runs/{run:int}/checkpoints", listing),
+        Route("/runs/{run:int}/checkpoints", partial(_listing, store)),
         Route("/runs/{run:int}/checkpoints/{version:int}", manifest),
-        Route("/chunks/{hash:str}", chunk),
+        Route("/chunks/{hash:str}", partial(_chunk, store, chunk_wait_seconds)),
     ]
     return Starlette(routes=routes, exception_handlers={AssizeError: broken})
 
@@ -90,7 +85,7 @@ async def _listing(store: ChunkStore, request: Request) -> Response:
         await asyncio.sleep(POLL_SECONDS)
 
 
-async def _chunk(store: ChunkStore, request: Request, wait_seconds: float) -> Response:
+async def _chunk(store: ChunkStore, wait_seconds: float, request: Request) -> Response:
     name = request.path_params["hash"]
     if not re.fullmatch(r"[0-9a-f]{64}", name, re.ASCII):
         return _refuse(400, "invalid chunk hash: expected 64 hex digits")

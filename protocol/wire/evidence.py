@@ -193,16 +193,7 @@ def parse_signed(data: bytes, root: bytes | None = None) -> SignedEvidence:
     return signed
 
 
-def encode_job(job: JobEvidence) -> bytes:
-    """Returns the canonical bytes of one job's part of a bundle."""
-    return _JOB.encode(job)
-
-
-def decode_job(data: bytes) -> JobEvidence:
-    """Returns one job's part of a bundle from its canonical bytes; raises ``Rejected`` for any other bytes."""
-    return _JOB.decode(data)
-
-
-_JOB = Canonical(JobEvidence, "evidence of a job", MAX_EVIDENCE_BYTES)
+JOB_JSON = Canonical(JobEvidence, "evidence of a job", MAX_EVIDENCE_BYTES)
+"""One job's part of a bundle, in canonical bytes."""
 _BUNDLE = Canonical(Evidence, "evidence", MAX_EVIDENCE_BYTES)
 _SIGNED = Canonical(SignedEvidence, "evidence", MAX_EVIDENCE_BYTES)

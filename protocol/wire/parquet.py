@@ -152,11 +152,8 @@ def _column(chunk: Mapping[int, Field], field: pa.Field) -> _Column:
     if stored is None or stored.kind != STRUCT or {1, 8, 9} & set(chunk):
         raise malformed("stores a column in another layout than the pinned one")
     meta = _struct(stored.value)
-    if (_int(meta, 1, I32), tuple(_items(meta, 3, BINARY)), _int(meta, 4, I32)) != (
-        physical,
-        path,
-        _ZSTD,
-    ) or 11 in meta:
+    stated = (_int(meta, 1, I32), tuple(_items(meta, 3, BINARY)), _int(meta, 4, I32))
+    if stated != (physical, path, _ZSTD) or 11 in meta:
         raise malformed("stores a column in another layout than the pinned one")
     start, compressed, uncompressed, values = (_int(meta, number, I64) for number in (9, 7, 6, 5))
     return _Column(path, physical, start, compressed, uncompressed, values)

@@ -160,7 +160,7 @@ def assert_all_found(scene: Scene, *reasons: Reason) -> None:
     """Three jurors came to ``reasons``; those who had the jobs judged by others hold the same evidence, to the byte."""
     found = judged(scene)
     assert {tuple(job.reason for job in jobs) for jobs in found.values()} == {reasons}
-    first, second = ([evidence.encode_job(job) for job in found[juror.node]] for juror in scene.jurors[:2])
+    first, second = ([evidence.JOB_JSON.encode(job) for job in found[juror.node]] for juror in scene.jurors[:2])
     assert first == second
 
 

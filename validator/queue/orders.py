@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict
 
 from protocol.errors import Rejected
 from protocol.wire.canonical import validating
-from protocol.wire.evidence import JobEvidence, decode_job, encode_job
+from protocol.wire.evidence import JOB_JSON, JobEvidence
 from validator.judging.claims import Claim
 
 
@@ -68,7 +68,7 @@ class Answer:
 
     def encode(self) -> bytes:
         """Returns the bytes drawn above: kind, colon, rest."""
-        rest = self.detail.encode() if self.evidence is None else encode_job(self.evidence)
+        rest = self.detail.encode() if self.evidence is None else JOB_JSON.encode(self.evidence)
         return self.kind.encode() + b":" + rest
 
     @classmethod
@@ -76,7 +76,7 @@ class Answer:
         """Reads an answer; raises ``Rejected`` for invalid bytes."""
         kind, _, rest = data.partition(b":")
         if kind == Kind.JUDGED.encode():
-            return cls(Kind.JUDGED, evidence=decode_job(rest))
+            return cls(Kind.JUDGED, evidence=JOB_JSON.decode(rest))
         try:
             return cls(Kind(kind.decode()), rest.decode())
         except ValueError as error:

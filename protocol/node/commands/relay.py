@@ -34,11 +34,9 @@ def serve(
 ) -> None:
     """Follow the upstreams, verify their weights and serve them until stopped."""
     # Imported late, so that `assize --help` and nodes without a server's packages never load them.
-    import uvicorn
-
     from protocol.chain.deployment import Deployment
     from protocol.transport.chunks import ChunkStore
-    from protocol.transport.listening import listen
+    from protocol.transport.listening import listen, run_server
     from protocol.transport.relay import Relay
     from protocol.transport.shardcast_server import create_app
     from protocol.transport.sources import Sources
@@ -49,9 +47,8 @@ def serve(
     following = Relay(store, Sources(upstream), {run: authority}, keep)
     listener = listen(host, port)
     print(f"relay of run {run} on http://{host}:{listener.getsockname()[1]}", flush=True)
-    config = uvicorn.Config(create_app(store), log_level="warning", timeout_graceful_shutdown=1)
     following.start()
     try:
-        uvicorn.Server(config).run(sockets=[listener])
+        run_server(create_app(store), listener)
     finally:
         following.stop()

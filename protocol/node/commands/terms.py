@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from protocol.errors import Misconfigured
+from protocol.errors import accessing
 from protocol.node.commands.connection import address_of
 from protocol.node.commands.transaction import Planned, transaction
 from protocol.node.console import picked
@@ -25,10 +25,8 @@ def checked_rules_hash(rules_file: Path) -> bytes:
     """
     from protocol.wire.rules import decode_rules, rules_hash
 
-    try:
+    with accessing(f"read the rules {rules_file}"):
         encoded = rules_file.read_bytes()
-    except OSError as error:
-        raise Misconfigured(f"cannot read the rules {rules_file}: {error.strerror}") from error
     decode_rules(encoded)
     return rules_hash(encoded)
 
