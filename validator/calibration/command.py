@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -218,7 +218,7 @@ def summary(result: Calibration, options: CalibrationOptions) -> dict[str, Any]:
     """Returns the main results for display."""
     everything, held_out = result.verdicts()
     low, high = everything.void_interval
-    sequential, room = result.sequential(), asdict(steering(result.everything, result.rules))
+    sequential, room = result.sequential(), steering(result.everything, result.rules)
     return {
         "rules": str(options.out),
         "rules_hash": rules_hash(encode_rules(result.rules)),
@@ -232,7 +232,7 @@ def summary(result: Calibration, options: CalibrationOptions) -> dict[str, Any]:
         "honest jobs fraud": everything.fraud,
         "honest jobs void": f"{everything.void} of {everything.jobs} (95% interval {low:.2g} to {high:.2g})",
         "held-out jobs void": f"{held_out.void} of {held_out.jobs}",
-        "steering, tokens of 1,000": f"{room['within_void']:.3g}, {room['within_sequence']:.3g} unnoticed",
+        "steering, tokens of 1,000": f"{room.within_void:.3g}, {room.within_sequence:.3g} unnoticed",
     }
 
 

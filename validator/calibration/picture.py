@@ -91,17 +91,8 @@ def _curve(axis: Any, values: F64, colour: str, name: str, style: str = "-", wid
     shares = np.arange(1, len(ordered) + 1) / max(1, len(values))
     kept = np.unique(np.geomspace(1, max(1, len(ordered)), POINTS).astype(int)) - 1
     kept = kept[kept < len(ordered)]
-    marker = "o" if 0 < len(kept) < 8 else None
-    axis.plot(
-        ordered[kept],
-        shares[kept],
-        color=colour,
-        label=name,
-        linestyle=style,
-        linewidth=width,
-        marker=marker,
-        markersize=3,
-    )
+    line = {"color": colour, "label": name, "linestyle": style, "linewidth": width}
+    axis.plot(ordered[kept], shares[kept], marker="o" if 0 < len(kept) < 8 else None, markersize=3, **line)
 
 
 def _describe(axis: Any, title: str, label: str) -> None:
@@ -117,17 +108,9 @@ def _describe(axis: Any, title: str, label: str) -> None:
 def _limit(axis: Any, value: float, name: str) -> None:
     axis.axvline(value, color=LIMIT, linewidth=1.2, linestyle="--")
     axis.axvspan(value, AS_FAR_AS_SHOWN, color=LIMIT, alpha=0.04, linewidth=0)
-    place = {"xy": (value, 0.02), "xycoords": ("data", "axes fraction"), "xytext": (-3, 0)}
-    axis.annotate(
-        f"{name} beyond {value:g}",
-        **place,
-        textcoords="offset points",
-        va="bottom",
-        ha="right",
-        color=LIMIT,
-        fontsize=8,
-        rotation=90,
-    )
+    place: dict[str, Any] = {"xy": (value, 0.02), "xycoords": ("data", "axes fraction"), "xytext": (-3, 0)}
+    place |= {"textcoords": "offset points", "va": "bottom", "ha": "right"}
+    axis.annotate(f"{name} beyond {value:g}", **place, color=LIMIT, fontsize=8, rotation=90)
 
 
 def _joined(jobs: list[MeasuredJob], values: Callable[[MeasuredJob], NDArray[np.floating]]) -> F64:

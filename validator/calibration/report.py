@@ -6,12 +6,13 @@ import math
 import platform
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 import transformers
 
+from protocol.node.console import picked
 from protocol.wire.rules import Rules, encode_rules, rules_hash
 from protocol.wire.specimens import Specimens
 from validator.calibration.fitting import FRAUD_RATE, Fitted
@@ -103,8 +104,7 @@ class Calibration:
             "power": [asdict(each) for each in self.powers()],
             "bands": [asdict(band) for band in bands(self.everything, self.rules)],
         }
-        rounded: dict[str, Any] = _rounded(document)
-        return rounded
+        return cast(dict[str, Any], _rounded(document))
 
     def sequential(self) -> dict[str, Any]:
         """Returns the statistics behind the sequential test."""
@@ -149,25 +149,18 @@ def _band(
     tokens = [np.repeat(inside_N, job.lengths_N) for job, inside_N in pairs]
     chunks = [np.repeat(inside_N, job.chunks_N) for job, inside_N in pairs]
 
-    def of_tokens(name: str) -> np.ndarray[Any, Any]:
-        return np.concatenate([getattr(job, name)[kept] for job, kept in zip(jobs, tokens, strict=True)])
+    def joined(name: str, kept: Sequence[np.ndarray[Any, Any]]) -> np.ndarray[Any, Any]:
+        return np.concatenate([getattr(job, name)[inside] for job, inside in zip(jobs, kept, strict=True)])
 
-    def of_chunks(name: str) -> np.ndarray[Any, Any]:
-        return np.concatenate([getattr(job, name)[kept] for job, kept in zip(jobs, chunks, strict=True)])
-
-    margins_S, apart_S, rel_C, null_C = (
-        of_tokens("margins_S"),
-        of_tokens("apart_S"),
-        of_chunks("rel_C"),
-        of_chunks("null_C"),
-    )
+    margins_S, apart_S, leads_S = (joined(name, tokens) for name in ("margins_S", "apart_S", "leads_S"))
+    rel_C, null_C = joined("rel_C", chunks), joined("null_C", chunks)
     noises_S = np.concatenate([noise(job, rules.temperature)[kept] for job, kept in zip(jobs, tokens, strict=True)])
     return Band(
         kind=kind,
         rollouts=int(sum(each.sum() for each in inside)),
         tokens=len(margins_S),
         flips=int((margins_S > 0).sum()),
-        upwards=int((of_tokens("leads_S") > 0).sum()),
+        upwards=int((leads_S > 0).sum()),
         margin_max=float(margins_S.max()),
         noise_max=float(noises_S.max()),
         logprob_median=float(np.median(apart_S)),
@@ -197,16 +190,8 @@ def _flips(jobs: Sequence[MeasuredJob]) -> tuple[int, int]:
 
 def _described(specimens: Specimens) -> dict[str, Any]:
     """Describes specimens without their jobs."""
-    batches = {str(batch.size): len(batch.jobs) for batch in specimens.batches}
-    weights = specimens.weights.hex()
-    return {
-        "maker": specimens.maker,
-        "model": specimens.model,
-        "weights_sha256": weights,
-        "seed": specimens.seed,
-        "machine": specimens.machine,
-        "jobs_by_batch": batches,
-    }
+    row = picked(specimens, "maker", "model", "seed", "machine") | {"weights_sha256": specimens.weights.hex()}
+    return row | {"jobs_by_batch": {str(batch.size): len(batch.jobs) for batch in specimens.batches}}
 
 
 def _rounded(value: Any) -> Any:
