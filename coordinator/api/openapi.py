@@ -17,18 +17,12 @@ ERRORS: dict[int | str, dict[str, object]] = {
 
 def signed_by_node(body: type[api.Body] | str | None = None) -> dict[str, Any]:
     """Returns the OpenAPI description of a signed request whose body is a model, a file of a media type, or absent."""
-    described: dict[str, Any] = {
-        "parameters": [
-            {
-                "name": name,
-                "in": "header",
-                "required": True,
-                "description": meaning,
-                "schema": {"type": "string", "pattern": pattern},
-            }
-            for name, (pattern, meaning) in auth.HEADERS.items()
-        ]
-    }
+    common = {"in": "header", "required": True}
+    parameters = [
+        common | {"name": name, "description": meaning, "schema": {"type": "string", "pattern": pattern}}
+        for name, (pattern, meaning) in auth.HEADERS.items()
+    ]
+    described: dict[str, Any] = {"parameters": parameters}
     if isinstance(body, str):
         content = {body: {"schema": {"type": "string", "format": "binary"}}}
     elif body is not None:

@@ -95,7 +95,7 @@ async def assignments(
 async def artifact(request: Request, round_id: Id, job: Job) -> api.ArtifactReceipt:
     """Store the artifact of one job."""
     service = _service(request)
-    caller, body = await _signed(request, service.most_artifact_bytes)
+    caller, body = await _signed(request, service.settings.max_artifact_bytes)
     root = await run_in_threadpool(service.intake.store_artifact, caller, round_id, job, body)
     UPLOADS.inc()
     UPLOADED_BYTES.inc(len(body))
@@ -125,7 +125,7 @@ async def kept_artifact(request: Request, root: Root) -> Response:
 async def evidence(request: Request, root: Root) -> api.EvidenceReceipt:
     """Store a juror's signed evidence."""
     service = _service(request)
-    caller, body = await _signed(request, service.most_evidence_bytes)
+    caller, body = await _signed(request, service.settings.max_evidence_bytes)
     await run_in_threadpool(service.intake.store_evidence, caller, _bytes(root), body)
     return api.EvidenceReceipt(root=_bytes(root))
 

@@ -33,7 +33,7 @@ class CoordinatorService:
     """Answers the routes. Methods block, so routes call them in threads."""
 
     def __init__(self, settings: CoordinatorSettings, store: Store, deployment: Deployment) -> None:
-        self._settings = settings
+        self.settings = settings
         self._store = store
         self._deployment = deployment
         self._limits_by_rules: dict[bytes, ListingLimits] = {}
@@ -46,8 +46,6 @@ class CoordinatorService:
         self.gate = Gate(store, deployment)
         self.intake = Intake(settings.run, store, artifacts, evidence, deployment, limits)
         self.poller = Poller(store)
-        self.most_artifact_bytes = settings.max_artifact_bytes
-        self.most_evidence_bytes = settings.max_evidence_bytes
 
     def close(self) -> None:
         """Closes the connections."""
@@ -68,12 +66,12 @@ class CoordinatorService:
         leased = self._leased(now)
         with self._store.reading() as session:
             limits = self._limits(session)
-            return status.status(session, self._settings.run, leased, self._settings.lease_seconds, limits, now)
+            return status.status(session, self.settings.run, leased, self.settings.lease_seconds, limits, now)
 
     def describe(self, run_id: int) -> api.RunDescription:
         """Returns a run's rules, contracts and sources for nodes. Raises ``Refused`` for runs not driven here."""
         with self._store.reading() as session:
-            run = session.get(RunRow, run_id) if run_id == self._settings.run else None
+            run = session.get(RunRow, run_id) if run_id == self.settings.run else None
             if run is None:
                 raise missing(f"run {run_id} is not driven here")
             body = session.get(RulesRow, run.rules_hash)
@@ -86,8 +84,8 @@ class CoordinatorService:
             chain=api.ChainIdentity.model_validate(self._deployment, from_attributes=True),
             trainer=run.trainer,
             coordinator=run.coordinator,
-            sources=list(self._settings.relays),
-            origin=self._settings.origin,
+            sources=list(self.settings.relays),
+            origin=self.settings.origin,
         )
 
     def rules(self, rules_hash: bytes) -> bytes:
@@ -101,21 +99,21 @@ class CoordinatorService:
     def heartbeat(self, heartbeat: api.Heartbeat) -> api.HeartbeatReply:
         """Renews the node's lease, stores the heartbeat, and returns the node's state."""
         now = time.time()
-        self._leases.grant(heartbeat.node, now + self._settings.lease_seconds)
+        self._leases.grant(heartbeat.node, now + self.settings.lease_seconds)
         self._store_heartbeat(heartbeat, now)
         leased = self._leases.held(now)
         with self._store.reading() as session:
             limits = self._limits(session)
-            return status.heartbeat_reply(session, self._settings.run, heartbeat.node, leased, limits, now)
+            return status.heartbeat_reply(session, self.settings.run, heartbeat.node, leased, limits, now)
 
     def _limits(self, session: Session) -> ListingLimits | None:
         """Returns the listing limits under the run's present rules; None while those are unknown."""
-        run = session.get(RunRow, self._settings.run)
+        run = session.get(RunRow, self.settings.run)
         if run is None or (body := session.get(RulesRow, run.rules_hash)) is None:
             return None
         if body.hash not in self._limits_by_rules:
             self._limits_by_rules[body.hash] = ListingLimits(
-                self._settings.version_lag, decode_rules(body.body, body.hash).sequential.neglect_bound
+                self.settings.version_lag, decode_rules(body.body, body.hash).sequential.neglect_bound
             )
         return self._limits_by_rules[body.hash]
 
@@ -137,7 +135,7 @@ class CoordinatorService:
     def assignments(self, node: int) -> api.Assignments:
         """Returns the rounds that wait for the node's work."""
         with self._store.reading() as session:
-            return assignments(session, self._settings.run, node, int(time.time()))
+            return assignments(session, self.settings.run, node, int(time.time()))
 
     def _leased(self, now: float) -> frozenset[int]:
         """Returns the leases for display; none if Redis does not answer."""

@@ -6,22 +6,17 @@ import base64
 import json
 from typing import Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ledger.audit.report import Report
 from protocol.errors import Rejected
+from protocol.wire.api import Body
 
 Item = TypeVar("Item")
 MOST_CURSOR_CHARACTERS = 400
 
 
-class LedgerBody(BaseModel):
-    """Frozen; unknown fields refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Page(LedgerBody, Generic[Item]):
+class Page(Body, Generic[Item]):
     """Some of a list, as of one block. ``next`` is the cursor of what follows, null at the end.
 
     What came about up to ``final_block`` can no longer be undone by a reorganisation; the rest is provisional.
@@ -34,7 +29,7 @@ class Page(LedgerBody, Generic[Item]):
     final_block: int
 
 
-class LedgerHealth(LedgerBody):
+class LedgerHealth(Body):
     """State of the ledger: block, lag and problem, if any.
 
     ``behind`` counts the blocks on the chain that are not in the database yet; null where no RPC answers.
@@ -49,14 +44,14 @@ class LedgerHealth(LedgerBody):
     problem: str
 
 
-class AuditAnswer(LedgerBody):
+class AuditAnswer(Body):
     """An audit: ``audit`` is "ok" or "failed"."""
 
     audit: str
     report: Report
 
 
-class Error(LedgerBody):
+class Error(Body):
     """Error as one sentence."""
 
     error: str = Field(examples=["there is no round 7"])

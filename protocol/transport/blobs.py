@@ -100,7 +100,7 @@ class HttpBlobs:
 
     def put(self, root: bytes, data: bytes) -> None:
         """Stores ``data`` under ``root``. If a blob is already there, it stays."""
-        self._request("PUT", root, {200, 201, 204, 412}, content=data, headers={"If-None-Match": "*"})
+        self._request("PUT", root, {200, 201, 204, 412}, data)
 
     def get(self, root: bytes, limit: int) -> bytes | None:
         """Returns the blob under ``root``, or None. See `Blobs.get`; reading stops at the limit."""
@@ -125,14 +125,8 @@ class HttpBlobs:
     def _address(self, root: bytes) -> str:
         return f"{self._url}0x{root.hex()}"
 
-    def _request(
-        self,
-        method: str,
-        root: bytes,
-        expected: Collection[int],
-        content: bytes | None = None,
-        headers: dict[str, str] | None = None,
-    ) -> int:
+    def _request(self, method: str, root: bytes, expected: Collection[int], content: bytes | None = None) -> int:
+        headers = {} if content is None else {"If-None-Match": "*"}
         with reaching(self._url[:160]):
             response = self._client.request(method, self._address(root), content=content, headers=headers)
             return _expect(response, expected)

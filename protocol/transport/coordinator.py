@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
 from contextlib import closing
 from typing import TypeVar
 
@@ -25,6 +24,7 @@ from protocol.wire.rules import MAX_RULES_BYTES, Rules, decode_rules
 
 REQUEST_SECONDS = 60
 """Validity of a signed request; well under the maximum that a coordinator accepts."""
+TIMEOUT_SECONDS = 15.0
 JSON_BYTES = 8 << 20
 EVIDENCE_BYTES = 64 << 20
 _Body = TypeVar("_Body", bound=api.Body)
@@ -33,24 +33,17 @@ _Body = TypeVar("_Body", bound=api.Body)
 class CoordinatorClient:
     """Client of the coordinator at ``base_url``, signing as ``signer`` for one deployment. Threads may share it.
 
-    Without a signer only the public paths work. ``clock`` returns unix seconds.
+    Without a signer only the public paths work.
     """
 
     def __init__(
-        self,
-        base_url: str,
-        signer: Signer | None = None,
-        chain_id: int = 0,
-        rounds_address: str = "",
-        clock: Callable[[], float] = time.time,
-        timeout_seconds: float = 15.0,
+        self, base_url: str, signer: Signer | None = None, chain_id: int = 0, rounds_address: str = ""
     ) -> None:
         if not is_http(base_url):
             raise Misconfigured(f"invalid coordinator URL {base_url!r}: expected http(s)://host")
         self.base_url = base_url.rstrip("/")
-        self._signer, self._chain_id, self._rounds, self._clock = signer, chain_id, rounds_address, clock
-        self._timeout_seconds = timeout_seconds
-        self._client = httpx.Client(timeout=httpx.Timeout(timeout_seconds, connect=3.0))
+        self._signer, self._chain_id, self._rounds = signer, chain_id, rounds_address
+        self._client = httpx.Client()
 
     @property
     def artifacts_uri(self) -> str:
@@ -124,7 +117,7 @@ class CoordinatorClient:
         headers = {"Accept-Encoding": "identity"} | ({"Content-Type": kind} if body else {})
         if signed:
             headers |= self._signature(method, path, body)
-        timeout = httpx.Timeout(self._timeout_seconds + extra_seconds, connect=3.0)
+        timeout = httpx.Timeout(TIMEOUT_SECONDS + extra_seconds, connect=3.0)
         stream = self._client.stream(
             method, self.base_url + path, content=body or None, headers=headers, timeout=timeout
         )
@@ -134,9 +127,8 @@ class CoordinatorClient:
     def _signature(self, method: str, path: str, body: bytes) -> dict[str, str]:
         if self._signer is None:
             raise Misconfigured(f"{method} {path} must be signed: give the coordinator client a node key")
-        deadline = int(self._clock()) + REQUEST_SECONDS
-        nonce = secrets.randbits(256)
-        return sign_request(self._signer, self._chain_id, self._rounds, method, path, body, nonce, deadline)
+        once = (secrets.randbits(256), int(time.time()) + REQUEST_SECONDS)
+        return sign_request(self._signer, self._chain_id, self._rounds, method, path, body, *once)
 
 
 def describe_coordinator(url: str) -> str:

@@ -31,7 +31,7 @@ from protocol.transport.chunks import ChunkStore
 from protocol.transport.sources import Sources
 from protocol.wire import manifest as manifests
 from protocol.wire.auth import Signer
-from protocol.wire.manifest import Chunk, Manifest, ManifestFile, SignedManifest
+from protocol.wire.manifest import Chunk, Manifest, SignedManifest
 
 PARALLEL_REQUESTS = 4
 DEFAULT_VERSIONS_KEPT = 8
@@ -208,17 +208,14 @@ def _adopt(directory: Path, manifest: Manifest, store: ChunkStore) -> None:
     """Copies chunks shared with an earlier version; skips the rest of a file at its first chunk that differs."""
     missing = {chunk.hash for chunk in store.missing(manifest)}
     for file in manifest.files:
-        if missing.intersection(file.chunks) and (directory / file.name).is_file():
-            _adopt_file(directory / file.name, file, manifest.chunk_bytes, store)
-
-
-def _adopt_file(path: Path, file: ManifestFile, chunk_bytes: int, store: ChunkStore) -> None:
-    with path.open("rb") as stream:
-        for digest in file.chunks:
-            data = stream.read(chunk_bytes)
-            if manifests.hash_chunk(data) != digest:
-                return
-            store.put(digest, data)
+        if not missing.intersection(file.chunks) or not (directory / file.name).is_file():
+            continue
+        with (directory / file.name).open("rb") as stream:
+            for digest in file.chunks:
+                data = stream.read(manifest.chunk_bytes)
+                if manifests.hash_chunk(data) != digest:
+                    break
+                store.put(digest, data)
 
 
 def _assemble(manifest: Manifest, store: ChunkStore, destination: Path) -> None:

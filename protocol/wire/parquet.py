@@ -64,15 +64,8 @@ class _PageHeader:
 def write(table: pa.Table, metadata: Mapping[str, str]) -> bytes:
     """Returns ``table`` in the pinned layout, with ``metadata`` as the footer's key-value pairs."""
     sink = pa.BufferOutputStream()
-    with pq.ParquetWriter(
-        sink,
-        table.schema,
-        compression="zstd",
-        use_dictionary=False,
-        write_statistics=False,
-        store_schema=False,
-        data_page_version="1.0",
-    ) as writer:
+    layout = {"use_dictionary": False, "write_statistics": False, "store_schema": False, "data_page_version": "1.0"}
+    with pq.ParquetWriter(sink, table.schema, compression="zstd", **layout) as writer:
         writer.write_table(table, row_group_size=max(1, table.num_rows))
         writer.add_key_value_metadata(dict(metadata))
     return bytes(sink.getvalue())

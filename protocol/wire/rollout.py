@@ -231,14 +231,19 @@ def _checked(
 
 def _lists(table: pa.Table, name: str, least: int, most: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Returns offsets (rows + 1,) and values of a list column whose lists have ``least`` to ``most`` elements."""
+    column, offsets, counts = _list_column(table, name)
+    if counts.min() < least or counts.max() > most:
+        raise malformed(f"has a rollout with {counts.min()} to {counts.max()} {name}, not {least} to {most}")
+    return offsets, column.values.to_numpy(zero_copy_only=True)
+
+
+def _list_column(table: pa.Table, name: str) -> tuple[pa.ListArray, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Returns a list column without nulls, its offsets (rows + 1,), and the length of each list (rows,)."""
     column = table.column(name).combine_chunks()
     if column.null_count or column.values.null_count:
         raise malformed(f"has nulls in {name}")
     offsets = column.offsets.to_numpy()
-    counts = np.diff(offsets)
-    if counts.min() < least or counts.max() > most:
-        raise malformed(f"has a rollout with {counts.min()} to {counts.max()} {name}, not {least} to {most}")
-    return offsets, column.values.to_numpy(zero_copy_only=True)
+    return column, offsets, np.diff(offsets)
 
 
 def _pieces(offsets: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
@@ -247,10 +252,7 @@ def _pieces(offsets: np.ndarray[Any, Any], values: np.ndarray[Any, Any]) -> list
 
 
 def _proofs(table: pa.Table, limits: Limits) -> pa.Array:
-    column = table.column("proofs").combine_chunks()
-    if column.null_count or column.values.null_count:
-        raise malformed("has nulls in proofs")
-    counts = np.diff(column.offsets.to_numpy())
+    column, _, counts = _list_column(table, "proofs")
     longest = pc.max(pc.binary_length(column.values)).as_py() or 0
     if counts.max() > limits.proofs or longest > limits.proof_bytes:
         raise malformed(f"has more than {limits.proofs} proofs for a rollout, or one over {limits.proof_bytes} bytes")
