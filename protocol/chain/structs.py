@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any, dataclass_transform
 
 from protocol.errors import Rejected
 from protocol.wire.assignments import LEAF_BYTES
@@ -16,6 +17,18 @@ from protocol.wire.assignments import LEAF_BYTES
 SIGNATURE_BYTES = 65
 MAX_COUNT = 2**8 - 1
 MAX_URI_BYTES = 2**16 - 1
+
+
+@dataclass_transform(frozen_default=True)
+class Frozen(type):
+    """The type of classes that are frozen slotted dataclasses without a decorator on each of them."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Frozen:
+        """Returns the dataclass; ``slots`` builds each class twice, the second time with its slots."""
+        made: type[object] = super().__new__(cls, name, bases, namespace)
+        whole: object = made if "__slots__" in namespace else dataclass(frozen=True, slots=True)(made)
+        assert isinstance(whole, Frozen)
+        return whole
 
 
 class Role(IntEnum):
@@ -80,8 +93,7 @@ def with_verdict(accepted: int, fraud: int, job: int, verdict: Verdict) -> tuple
     )
 
 
-@dataclass(frozen=True, slots=True)
-class RunTerms:
+class RunTerms(metaclass=Frozen):
     """Terms that a requester sets when it opens a run."""
 
     coordinator: str
@@ -99,8 +111,7 @@ class RunTerms:
     challenge_seconds: int
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(metaclass=Frozen):
     """A run as stored."""
 
     requester: str
@@ -111,16 +122,14 @@ class Run:
     terms: RunTerms
 
 
-@dataclass(frozen=True, slots=True)
-class Consumption:
+class Consumption(metaclass=Frozen):
     """Jobs of one round that a checkpoint was trained on, as a bitmap."""
 
     round: int
     jobs: int
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(metaclass=Frozen):
     """One registered node."""
 
     owner: str
@@ -136,8 +145,7 @@ class Node:
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class RegistryTerms:
+class RegistryTerms(metaclass=Frozen):
     """Bonds and delays, fixed at deployment."""
 
     bond_per_job: int
@@ -146,16 +154,14 @@ class RegistryTerms:
     unbonding_delay: int
 
 
-@dataclass(frozen=True, slots=True)
-class MarketTerms:
+class MarketTerms(metaclass=Frozen):
     """Delays, fixed at deployment."""
 
     notice_seconds: int
     max_round_seconds: int
 
 
-@dataclass(frozen=True, slots=True)
-class RoundsTerms:
+class RoundsTerms(metaclass=Frozen):
     """Penalties in token wei, appeal amounts in credits, fixed at deployment."""
 
     fraud_slash: int
@@ -165,8 +171,7 @@ class RoundsTerms:
     appeal_bounty: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProtocolTerms:
+class ProtocolTerms(metaclass=Frozen):
     """All terms fixed at deployment; ``admin_delay`` is in seconds."""
 
     registry: RegistryTerms
@@ -175,8 +180,7 @@ class ProtocolTerms:
     admin_delay: int
 
 
-@dataclass(frozen=True, slots=True)
-class Appeal:
+class Appeal(metaclass=Frozen):
     """An appeal: the disputed verdict and the appellant; all zeros if there is no appeal of a number."""
 
     round: int
@@ -188,8 +192,7 @@ class Appeal:
     deposit: int
 
 
-@dataclass(frozen=True, slots=True)
-class Submission:
+class Submission(metaclass=Frozen):
     """One worker's signed part of a batch, which the contracts read packed (``pack_submissions``)."""
 
     node: int
@@ -199,8 +202,7 @@ class Submission:
     signature: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class SettledLeaves:
+class SettledLeaves(metaclass=Frozen):
     """One part of a batch as accepted: the node and its leaves. The contracts read it packed (``pack_parts``)."""
 
     node: int
@@ -238,8 +240,7 @@ def pack_parts(parts: Iterable[SettledLeaves]) -> bytes:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Round:
+class Round(metaclass=Frozen):
     """A round as stored. ``committed``, ``revealed`` and ``abstained`` are bitmaps of seats, ``eligible`` of slots."""
 
     state: State
@@ -278,8 +279,7 @@ class Round:
     consumed: int
 
 
-@dataclass(frozen=True, slots=True)
-class Seat:
+class Seat(metaclass=Frozen):
     """One seat of a committee."""
 
     node: int

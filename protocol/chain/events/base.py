@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from protocol.chain.structs import Frozen
 
 EVENTS: dict[str, type[Event]] = {}
 """Solidity event name to dataclass."""
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(metaclass=Frozen):
     """Base of all events."""
 
     def __init_subclass__(cls) -> None:

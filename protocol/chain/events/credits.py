@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from protocol.chain.events.base import Event
 
 
-@dataclass(frozen=True, slots=True)
 class CreditsBought(Event):
     """Tokens became credits."""
 
@@ -15,7 +12,6 @@ class CreditsBought(Event):
     amount: int
 
 
-@dataclass(frozen=True, slots=True)
 class CreditsRedeemed(Event):
     """Credits became tokens."""
 
@@ -23,7 +19,6 @@ class CreditsRedeemed(Event):
     amount: int
 
 
-@dataclass(frozen=True, slots=True)
 class CreditsLocked(Event):
     """Credits became a run's escrow, or a deposit on an appeal."""
 
@@ -32,7 +27,6 @@ class CreditsLocked(Event):
     amount: int
 
 
-@dataclass(frozen=True, slots=True)
 class CreditsUnlocked(Event):
     """Credits of a run became free credits of ``owner``."""
 
@@ -41,7 +35,6 @@ class CreditsUnlocked(Event):
     amount: int
 
 
-@dataclass(frozen=True, slots=True)
 class CreditsEarned(Event):
     """Credits left a run's escrow for the owner of ``node``."""
 
@@ -52,7 +45,6 @@ class CreditsEarned(Event):
     amount: int
 
 
-@dataclass(frozen=True, slots=True)
 class CreditsGranted(Event):
     """Slashed tokens became credits of an appellant whose verdict in ``round`` was overturned."""
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from protocol.chain.events.base import Event
 from protocol.chain.structs import Consumption, RunTerms
 
 
-@dataclass(frozen=True, slots=True)
 class RunOpened(Event):
     """A run was opened; ``manifest_root`` is its version 0."""
 
@@ -19,7 +16,6 @@ class RunOpened(Event):
     uri: str
 
 
-@dataclass(frozen=True, slots=True)
 class RunFunded(Event):
     """``amount`` credits were locked; free escrow is now ``escrow``."""
 
@@ -29,7 +25,6 @@ class RunFunded(Event):
     escrow: int
 
 
-@dataclass(frozen=True, slots=True)
 class RunClosed(Event):
     """A run was closed: it opens no new rounds."""
 
@@ -37,7 +32,6 @@ class RunClosed(Event):
     requester: str
 
 
-@dataclass(frozen=True, slots=True)
 class RunRefunded(Event):
     """``amount`` credits went back to the requester; free escrow is now ``escrow``."""
 
@@ -47,7 +41,6 @@ class RunRefunded(Event):
     escrow: int
 
 
-@dataclass(frozen=True, slots=True)
 class NodeJoined(Event):
     """A node consented to a run's rules."""
 
@@ -56,7 +49,6 @@ class NodeJoined(Event):
     rules_hash: bytes
 
 
-@dataclass(frozen=True, slots=True)
 class NodeLeft(Event):
     """A node no longer takes part in a run."""
 
@@ -64,7 +56,6 @@ class NodeLeft(Event):
     node: int
 
 
-@dataclass(frozen=True, slots=True)
 class EscrowReserved(Event):
     """Escrow was reserved for a round."""
 
@@ -73,7 +64,6 @@ class EscrowReserved(Event):
     amount: int
 
 
-@dataclass(frozen=True, slots=True)
 class EscrowReleased(Event):
     """Unused reserved escrow went back to free escrow."""
 
@@ -82,7 +72,6 @@ class EscrowReleased(Event):
     amount: int
 
 
-@dataclass(frozen=True, slots=True)
 class CheckpointPublished(Event):
     """A new checkpoint, and the jobs it was trained on."""
 
@@ -92,7 +81,6 @@ class CheckpointPublished(Event):
     consumed: tuple[Consumption, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class TermsAnnounced(Event):
     """New terms from ``effective_at`` on; they also replace an earlier announcement that is not in effect yet."""
 
@@ -102,7 +90,6 @@ class TermsAnnounced(Event):
     effective_at: int
 
 
-@dataclass(frozen=True, slots=True)
 class DepositLocked(Event):
     """Credits were locked as the deposit on the appeal ``round``."""
 
@@ -112,7 +99,6 @@ class DepositLocked(Event):
     amount: int
 
 
-@dataclass(frozen=True, slots=True)
 class DepositPaidOut(Event):
     """Credits of the appeal ``round`` became free credits of ``to``."""
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from protocol.chain.events.base import Event
 from protocol.chain.structs import Cause, Role
 
 
-@dataclass(frozen=True, slots=True)
 class NodeRegistered(Event):
     """A node was registered and bonded."""
 
@@ -22,7 +19,6 @@ class NodeRegistered(Event):
     active_at: int
 
 
-@dataclass(frozen=True, slots=True)
 class BondToppedUp(Event):
     """``amount`` was added to a bond, which is now ``bond``."""
 
@@ -32,7 +28,6 @@ class BondToppedUp(Event):
     bond: int
 
 
-@dataclass(frozen=True, slots=True)
 class NodeRetired(Event):
     """A node left service."""
 
@@ -42,7 +37,6 @@ class NodeRetired(Event):
     withdrawable_at: int
 
 
-@dataclass(frozen=True, slots=True)
 class BondWithdrawn(Event):
     """The rest of a bond went back to its owner."""
 
@@ -51,7 +45,6 @@ class BondWithdrawn(Event):
     amount: int
 
 
-@dataclass(frozen=True, slots=True)
 class NodeSlashed(Event):
     """``amount`` was taken from a bond; ``bond`` remains."""
 
@@ -63,7 +56,6 @@ class NodeSlashed(Event):
     bond: int
 
 
-@dataclass(frozen=True, slots=True)
 class KeyRotated(Event):
     """A node has a new session key."""
 
@@ -72,7 +64,6 @@ class KeyRotated(Event):
     key: str
 
 
-@dataclass(frozen=True, slots=True)
 class KeyRevoked(Event):
     """A session key was revoked; the node has none."""
 
@@ -81,7 +72,6 @@ class KeyRevoked(Event):
     key: str
 
 
-@dataclass(frozen=True, slots=True)
 class TreasurySwept(Event):
     """Slashed bonds went to the treasury."""
 
@@ -89,7 +79,6 @@ class TreasurySwept(Event):
     amount: int
 
 
-@dataclass(frozen=True, slots=True)
 class SlashesAwarded(Event):
     """Slashed bonds became credits of an appellant whose verdict in ``round`` was overturned."""
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from protocol.chain.events.base import Event
 from protocol.chain.structs import Refusal, Verdict
 
 
-@dataclass(frozen=True, slots=True)
 class RoundOpened(Event):
     """A round was opened, with its list of nodes."""
 
@@ -23,7 +20,6 @@ class RoundOpened(Event):
     assignments: bytes
 
 
-@dataclass(frozen=True, slots=True)
 class Submitted(Event):
     """A node submitted leaves in a batch."""
 
@@ -36,7 +32,6 @@ class Submitted(Event):
     signature: bytes
 
 
-@dataclass(frozen=True, slots=True)
 class RoundClosed(Event):
     """The work phase ended; a committee must be drawn by ``deadline``."""
 
@@ -45,7 +40,6 @@ class RoundClosed(Event):
     deadline: int
 
 
-@dataclass(frozen=True, slots=True)
 class CommitteeDrawn(Event):
     """A committee was drawn."""
 
@@ -57,7 +51,6 @@ class CommitteeDrawn(Event):
     deadline: int
 
 
-@dataclass(frozen=True, slots=True)
 class VoteCommitted(Event):
     """A juror committed to a vote."""
 
@@ -67,7 +60,6 @@ class VoteCommitted(Event):
     commitment: bytes
 
 
-@dataclass(frozen=True, slots=True)
 class RevealStarted(Event):
     """The commit phase ended; votes are revealed until ``deadline``."""
 
@@ -76,7 +68,6 @@ class RevealStarted(Event):
     deadline: int
 
 
-@dataclass(frozen=True, slots=True)
 class VoteRevealed(Event):
     """A juror revealed its vote."""
 
@@ -90,7 +81,6 @@ class VoteRevealed(Event):
     salt: bytes
 
 
-@dataclass(frozen=True, slots=True)
 class RoundTallied(Event):
     """A round has its verdict, which can be appealed until ``deadline``."""
 
@@ -101,7 +91,6 @@ class RoundTallied(Event):
     deadline: int
 
 
-@dataclass(frozen=True, slots=True)
 class CommitteeRedrawn(Event):
     """There was no quorum: every seat is drawn again."""
 
@@ -110,7 +99,6 @@ class CommitteeRedrawn(Event):
     deadline: int
 
 
-@dataclass(frozen=True, slots=True)
 class JobsConsumed(Event):
     """Accepted jobs were trained on."""
 
@@ -119,7 +107,6 @@ class JobsConsumed(Event):
     jobs: int
 
 
-@dataclass(frozen=True, slots=True)
 class SubmissionSettled(Event):
     """A submission was settled."""
 
@@ -133,7 +120,6 @@ class SubmissionSettled(Event):
     paid: int
 
 
-@dataclass(frozen=True, slots=True)
 class JurorSettled(Event):
     """A juror was settled."""
 
@@ -143,7 +129,6 @@ class JurorSettled(Event):
     paid: int
 
 
-@dataclass(frozen=True, slots=True)
 class RoundSettled(Event):
     """The round ended; ``released`` credits went back to escrow."""
 
@@ -151,7 +136,6 @@ class RoundSettled(Event):
     released: int
 
 
-@dataclass(frozen=True, slots=True)
 class RoundVoided(Event):
     """The round ended without a verdict; ``released`` credits went back to escrow."""
 
@@ -159,7 +143,6 @@ class RoundVoided(Event):
     released: int
 
 
-@dataclass(frozen=True, slots=True)
 class JobsFreed(Event):
     """The jobs of a void round no longer count as in flight."""
 
@@ -167,7 +150,6 @@ class JobsFreed(Event):
     jobs: int
 
 
-@dataclass(frozen=True, slots=True)
 class SubmissionRefused(Event):
     """The submission at ``index`` of a batch was left out."""
 
@@ -177,7 +159,6 @@ class SubmissionRefused(Event):
     reason: Refusal
 
 
-@dataclass(frozen=True, slots=True)
 class JobsTainted(Event):
     """Jobs that a checkpoint was trained on are no longer accepted."""
 
@@ -186,7 +167,6 @@ class JobsTainted(Event):
     jobs: int
 
 
-@dataclass(frozen=True, slots=True)
 class AppealOpened(Event):
     """A job of ``round`` was appealed: the round ``appeal`` judges it again, with a draw by ``deadline``."""
 
@@ -201,7 +181,6 @@ class AppealOpened(Event):
     deadline: int
 
 
-@dataclass(frozen=True, slots=True)
 class AppealDecided(Event):
     """An appeal ended; the job is void unless it was ``decided``. Amounts are credits."""
 
@@ -216,7 +195,6 @@ class AppealDecided(Event):
     forfeited: int
 
 
-@dataclass(frozen=True, slots=True)
 class AppealedJobSettled(Event):
     """An appealed job was settled."""
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from protocol.chain.events.base import Event
 
 
-@dataclass(frozen=True, slots=True)
 class Transfer(Event):
     """Tokens moved; minted where ``sender`` is zero."""
 
@@ -16,7 +13,6 @@ class Transfer(Event):
     value: int
 
 
-@dataclass(frozen=True, slots=True)
 class Approval(Event):
     """An owner lets a spender take tokens."""
 
@@ -25,7 +21,6 @@ class Approval(Event):
     value: int
 
 
-@dataclass(frozen=True, slots=True)
 class Dripped(Event):
     """The faucet minted ``amount``; ``total`` is all it gave this address."""
 
