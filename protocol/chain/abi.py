@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -32,16 +32,34 @@ checksummed = functools.lru_cache(maxsize=65536)(to_checksum_address)
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
-    """One contract function: its selector, and the types of its inputs and outputs."""
+class Values:
+    """ABI values in a row: the types to decode them as, and what converts each into our type."""
+
+    types: tuple[str, ...]
+    converts: tuple[Convert, ...]
+
+    @classmethod
+    def of(cls, components: Sequence[dict[str, Any]]) -> Values:
+        """Returns the decoder of these inputs or outputs."""
+        return cls(tuple(map(decoded_type, components)), tuple(map(converter, components)))
+
+    def decode(self, payload: bytes) -> list[Any]:
+        """Returns the decoded values in order."""
+        values = decode(self.types, payload)
+        return [convert(value) for convert, value in zip(self.converts, values, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One function or custom error: its selector, and its inputs and outputs."""
 
     contract: str
     name: str
     selector: bytes
     parameters: tuple[str, ...]
     input_types: tuple[str, ...]
-    output_types: tuple[str, ...]
-    converts: tuple[Convert, ...]
+    inputs: Values
+    outputs: Values
 
     def encode(self, *arguments: Any) -> bytes:
         """Returns the calldata for these arguments, with dataclasses for structs.
@@ -59,29 +77,12 @@ class Function:
 
     def decode_output(self, payload: bytes) -> Any:
         """Returns the decoded value, or a tuple if there are several."""
-        values = _converted(self.output_types, self.converts, payload)
+        values = self.outputs.decode(payload)
         return values[0] if len(values) == 1 else tuple(values)
 
-
-@dataclass(frozen=True, slots=True)
-class CustomError:
-    """One Solidity custom error."""
-
-    name: str
-    selector: bytes
-    parameters: tuple[str, ...]
-    types: tuple[str, ...]
-    converts: tuple[Convert, ...]
-
-    def decode(self, payload: bytes) -> dict[str, Any]:
-        """Returns the arguments by name from revert data (selector included)."""
-        values = _converted(self.types, self.converts, payload[4:])
-        return dict(zip(self.parameters, values, strict=True))
-
-
-def _converted(types: Sequence[str], converts: Sequence[Convert], payload: bytes) -> list[Any]:
-    values = decode(types, payload)
-    return [convert(value) for convert, value in zip(converts, values, strict=True)]
+    def decode_revert(self, payload: bytes) -> dict[str, Any]:
+        """Returns a custom error's arguments by name from revert data (selector included)."""
+        return dict(zip(self.parameters, self.inputs.decode(payload[4:]), strict=True))
 
 
 def plain(value: Any) -> Any:
@@ -161,39 +162,27 @@ def bytecode(contract: str) -> bytes:
 
 
 @functools.cache
-def functions(contract: str) -> dict[str, Function]:
+def functions(contract: str) -> dict[str, Entry]:
     """Returns the contract's functions by name (none is overloaded)."""
-    entries = (entry for entry in artifact(contract)["abi"] if entry["type"] == "function")
-    return {entry["name"]: _function(contract, entry) for entry in entries}
-
-
-def _function(contract: str, entry: dict[str, Any]) -> Function:
-    inputs = tuple(canonical_type(part) for part in entry["inputs"])
-    return Function(
-        contract=contract,
-        name=entry["name"],
-        selector=keccak(text=f"{entry['name']}({','.join(inputs)})")[:4],
-        parameters=tuple(part["name"] for part in entry["inputs"]),
-        input_types=inputs,
-        output_types=tuple(decoded_type(part) for part in entry["outputs"]),
-        converts=tuple(converter(part) for part in entry["outputs"]),
-    )
+    return {entry.name: entry for entry in _entries(contract, "function")}
 
 
 @functools.cache
-def custom_errors() -> dict[bytes, CustomError]:
+def custom_errors() -> dict[bytes, Entry]:
     """Returns every custom error of the contracts, by selector."""
-    entries = (entry for name in CONTRACTS for entry in artifact(name)["abi"] if entry["type"] == "error")
-    return {error.selector: error for error in map(_custom_error, entries)}
+    return {error.selector: error for contract in CONTRACTS for error in _entries(contract, "error")}
 
 
-def _custom_error(entry: dict[str, Any]) -> CustomError:
-    types = tuple(canonical_type(part) for part in entry["inputs"])
-    decoded = tuple(decoded_type(part) for part in entry["inputs"])
-    return CustomError(
-        name=entry["name"],
-        selector=keccak(text=f"{entry['name']}({','.join(types)})")[:4],
-        parameters=tuple(part["name"].strip("_") or str(index) for index, part in enumerate(entry["inputs"])),
-        types=decoded,
-        converts=tuple(converter(part) for part in entry["inputs"]),
-    )
+def _entries(contract: str, kind: str) -> Iterator[Entry]:
+    for entry in artifact(contract)["abi"]:
+        if entry["type"] == kind:
+            inputs, types = entry["inputs"], tuple(map(canonical_type, entry["inputs"]))
+            yield Entry(
+                contract=contract,
+                name=entry["name"],
+                selector=keccak(text=f"{entry['name']}({','.join(types)})")[:4],
+                parameters=tuple(part["name"].strip("_") or str(index) for index, part in enumerate(inputs)),
+                input_types=types,
+                inputs=Values.of(inputs),
+                outputs=Values.of(entry.get("outputs", ())),
+            )

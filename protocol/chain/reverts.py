@@ -41,7 +41,7 @@ def decode_revert(payload: bytes) -> Reverted:
     error = custom_errors().get(payload[:4])
     try:
         if error is not None:
-            arguments = error.decode(payload)
+            arguments = error.decode_revert(payload)
             return Reverted(error.name, arguments, f"reverted: {error.name}({_listed(arguments)})")
         if payload[:4] == ERROR_STRING:
             (message,) = decode(["string"], payload[4:])
