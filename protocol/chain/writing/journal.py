@@ -162,31 +162,18 @@ class Journal:
         self._db.execute("PRAGMA synchronous=NORMAL")
 
     def _write_signed(self, nonce: int, attempt: Attempt) -> None:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
+        with self._db:  # rolls back after an error
+            self._db.execute("BEGIN IMMEDIATE")
             self._db.execute("UPDATE intents SET state = ?, nonce = ? WHERE key = ?", (SIGNED, nonce, attempt.key))
             self._db.execute("INSERT OR IGNORE INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(attempt))
             self._db.execute("COMMIT")
-        except BaseException:
-            if self._db.in_transaction:
-                self._db.execute("ROLLBACK")
-            raise
 
-    def mark_broadcast(self, key: str) -> None:
-        """Records that an RPC accepted the newest transaction."""
-        self._db.execute("UPDATE intents SET state = ?, block_number = NULL WHERE key = ?", (BROADCAST, key))
-
-    def mark_mined(self, key: str, block_number: int) -> None:
-        """Records that a transaction of the intent was mined."""
-        self._db.execute("UPDATE intents SET state = ?, block_number = ? WHERE key = ?", (MINED, block_number, key))
-
-    def mark_final(self, key: str, block_number: int) -> None:
-        """Records that the intent is final."""
-        self._db.execute("UPDATE intents SET state = ?, block_number = ? WHERE key = ?", (FINAL, block_number, key))
-
-    def mark_failed(self, key: str, failure: str) -> None:
-        """Records that the intent failed for good, and why."""
-        self._db.execute("UPDATE intents SET state = ?, failure = ? WHERE key = ?", (FAILED, failure, key))
+    def mark(self, key: str, state: str, *, block_number: int | None = None, failure: str | None = None) -> None:
+        """Records an intent's state, with the block that its transaction was mined in, or why it failed for good."""
+        self._db.execute(
+            "UPDATE intents SET state = ?, block_number = ?, failure = ? WHERE key = ?",
+            (state, block_number, failure, key),
+        )
 
     def close(self) -> None:
         """Closes the file."""

@@ -14,7 +14,7 @@ from protocol.chain.reverts import Reverted, decode_revert, reverted
 from protocol.chain.rpc import RpcFault, RpcRequest
 from protocol.chain.writing.calls import Call, pay_native
 from protocol.chain.writing.fees import Fees
-from protocol.chain.writing.journal import FINAL, MINED, Attempt, Intent, Journal
+from protocol.chain.writing.journal import BROADCAST, FAILED, FINAL, MINED, Attempt, Intent, Journal
 from protocol.chain.writing.nonces import user_of_nonce
 from protocol.chain.writing.receipts import Receipt, receipt_of
 from protocol.chain.writing.simulation import fields_of, simulate
@@ -79,12 +79,12 @@ class Pending:
         _, final = self.chain.head_and_final()
         for intent, receipt in zip(mined, self.receipts(mined), strict=True):
             if receipt is None:
-                self.journal.mark_broadcast(intent.key)
+                self.journal.mark(intent.key, BROADCAST)
             elif receipt.status != 1:  # in the block that replaced the one it was mined in
                 with suppress(Rejected):
                     self.settle(intent, receipt)
             elif receipt.block_number <= final:
-                self.journal.mark_final(intent.key, receipt.block_number)
+                self.journal.mark(intent.key, FINAL, block_number=receipt.block_number)
 
     def sign(self, key: str, call: Call, nonce: int, gas: int, max_fee: int, priority_fee: int) -> None:
         """Signs a transaction of an intent and records it in the journal."""
@@ -109,16 +109,16 @@ class Pending:
         except RpcFault as fault:
             if not _already_there(fault):
                 raise Unavailable(f"the RPC refused the transaction: {fault.message}") from fault
-        self.journal.mark_broadcast(key)
+        self.journal.mark(key, BROADCAST)
 
     def settle(self, intent: Intent, receipt: Receipt) -> Receipt:
         """Records that an intent is mined; raises ``Reverted`` if it reverted."""
         if receipt.status != 1:
             error = self._why_reverted(intent, receipt)
-            self.journal.mark_failed(intent.key, f"{intent.call.description} was mined but {error}")
+            self.journal.mark(intent.key, FAILED, failure=f"{intent.call.description} was mined but {error}")
             raise error
         if intent.state not in (MINED, FINAL):
-            self.journal.mark_mined(intent.key, receipt.block_number)
+            self.journal.mark(intent.key, MINED, block_number=receipt.block_number)
         return receipt
 
     def receipts(self, intents: Sequence[Intent]) -> list[Receipt | None]:
@@ -152,7 +152,7 @@ class Pending:
             raw = self.journal.attempts(intent.key)[-1].raw
             (answer,) = self.chain.rpc.batch([RpcRequest("eth_sendRawTransaction", ("0x" + raw.hex(),))])
             if not isinstance(answer, RpcFault) or _already_there(answer):
-                self.journal.mark_broadcast(intent.key)
+                self.journal.mark(intent.key, BROADCAST)
 
     def _mined_count(self) -> int:
         return int(self.chain.rpc.call("eth_getTransactionCount", self.address, "latest"), 16)
@@ -165,7 +165,7 @@ class Pending:
         if user is None or user in ours:
             return False
         what = f"nonce {intent.nonce} was taken by another program with this key, in transaction {user}"
-        self.journal.mark_failed(intent.key, f"{intent.call.description} was not sent: {what}")
+        self.journal.mark(intent.key, FAILED, failure=f"{intent.call.description} was not sent: {what}")
         return True
 
     def _replace_if_stuck(self, intent: Intent) -> None:
