@@ -56,37 +56,37 @@ class Views:
             self._equal("Credits.balanceOf", credit.owner, "balance", balance, credit.balance)
         locked = sum(run.escrow + run.reserved for run in self._book.all(Run))
         free = sum(credit.balance for credit in owners)
-        self._equal("Credits", "totalLocked", "credits", self._reader.credits_locked(), locked)
-        self._equal("Credits", "totalSupply", "credits", self._reader.credits_supply(), free + locked)
+        self._value("Credits", "totalLocked", "credits", locked)
+        self._value("Credits", "totalSupply", "credits", free + locked)
 
     def _tokens(self) -> None:
         holdings = list(self._book.all(Holding))
         for holding, balance in self._ask("Token", "balanceOf", [(each.holder,) for each in holdings], holdings):
             self._equal("Token.balanceOf", holding.holder, "tokens", balance, holding.tokens)
         supply = sum(holding.tokens for holding in holdings)
-        self._equal("Token", "totalSupply", "tokens", self._reader.token_supply(), supply)
+        self._value("Token", "totalSupply", "tokens", supply)
 
     def _nodes(self) -> None:
         nodes = list(self._book.all(Node))
-        self._equal("Registry", "nodeCount", "nodes", self._reader.node_count(), len(nodes))
+        self._value("Registry", "nodeCount", "nodes", len(nodes))
         for node, view in self._ask("Registry", "nodeOf", [(node.node,) for node in nodes], nodes):
             self._fields("Registry.nodeOf", node.node, view, node)
         bonded = sum(node.bond for node in nodes)
-        self._equal("Registry", "totalBonded", "bonds", self._reader.total_bonded(), bonded)
+        self._value("Registry", "totalBonded", "bonds", bonded)
         self._slots()
 
     def _slots(self) -> None:
         slots = list(self._book.all(Slot))
         count = max((slot.slot + 1 for slot in slots), default=0)
         eligible = eligible_slots(self._book, count, self._timestamp)
-        self._equal("Registry", "slotCount", "slots", self._reader.slot_count(), count)
-        self._equal("Registry", "eligible", "slots", hex(self._reader.eligible()), hex(eligible))
+        self._value("Registry", "slotCount", "slots", count)
+        self._equal("Registry", "eligible", "slots", hex(self._reader.view("Registry", "eligible")), hex(eligible))
         for slot, node in self._ask("Registry", "nodeAt", [(slot.slot,) for slot in slots], slots):
             self._equal("Registry.nodeAt", slot.slot, "node", node, slot.node)
 
     def _runs(self) -> None:
         runs = list(self._book.all(Run))
-        self._equal("Market", "runCount", "runs", self._reader.run_count(), len(runs))
+        self._value("Market", "runCount", "runs", len(runs))
         for run, view in self._ask("Market", "runOf", [(run.run,) for run in runs], runs):
             self._fields("Market.runOf", run.run, view, run)
             terms = terms_at(self._book, run.run, self._timestamp)
@@ -112,7 +112,7 @@ class Views:
     def _rounds(self) -> None:
         rounds = list(self._book.all(Round))
         keys = [(each.round,) for each in rounds]
-        self._equal("Rounds", "roundCount", "rounds", self._reader.round_count(), len(rounds))
+        self._value("Rounds", "roundCount", "rounds", len(rounds))
         for round_, view in self._ask("Rounds", "roundOf", keys, rounds):
             ended = round_.state in ("settled", "void")
             self._fields("Rounds.roundOf", round_.round, view, round_, besides=WHILE_LIVE if ended else ())
@@ -138,9 +138,9 @@ class Views:
 
     def _treasury(self) -> None:
         pot, admin = treasury_of(self._book).balance, admin_of(self._book)
-        self._equal("Registry", "treasuryBalance", "tokens", self._reader.treasury_balance(), pot)
-        self._equal("Admin", "treasury", "address", self._reader.treasury(), admin.treasury)
-        self._equal("Admin", "paused", "paused", self._reader.paused(), admin.paused)
+        self._value("Registry", "treasuryBalance", "tokens", pot)
+        self._value("Admin", "treasury", "address", admin.treasury)
+        self._value("Admin", "paused", "paused", admin.paused)
 
     def _seats(self, round_: Round, views: Sequence[Any]) -> None:
         seated = round_.state in ("voting", "tallied")
@@ -166,6 +166,10 @@ class Views:
             value = getattr(view, name)
             stored = value.name.lower() if isinstance(value, Enum) else value
             self._equal(subject, key, name, stored, getattr(fact, name))
+
+    def _value(self, contract: str, view: str, field: str, recomputed: object) -> None:
+        """Compares a view without arguments."""
+        self._equal(contract, view, field, self._reader.view(contract, view), recomputed)
 
     def _equal(self, subject: str, key: object, field: str, stored: object, recomputed: object) -> None:
         self._findings.equal("views", subject, key, field, stored, recomputed)

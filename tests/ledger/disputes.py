@@ -152,14 +152,14 @@ def finish(dispute: Dispute) -> None:
 def sweep_twice(dispute: Dispute) -> None:
     """Slashed bonds are swept to the old treasury, and after another absence to the new one."""
     market = dispute.market
-    market.send(dispute.rival, calls.sweep(market.deployment))
+    market.send(dispute.rival, calls.call(market.deployment, "Registry", "sweep"))
     as_admin(market, calls.call(market.deployment, "Admin", "setTreasury", NEW_TREASURY))
     round_ = market.open_round(dispute.coordinator, one_job(dispute))
     submit_one(dispute, round_)
     dispute.tick("draw", round_)
     market.pass_time(2 * WINDOW + 1)
     dispute.tick("tally", round_)
-    market.send(dispute.rival, calls.sweep(market.deployment))
+    market.send(dispute.rival, calls.call(market.deployment, "Registry", "sweep"))
 
 
 def one_job(dispute: Dispute) -> bytes:

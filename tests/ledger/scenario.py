@@ -188,7 +188,7 @@ def tell(market: Market) -> Story:
     without_work(story)
     without_jurors(story)
     market.send(honest.owner, calls.redeem(market.deployment, MAX_UNITS * PRICE))
-    market.send(requester, calls.sweep(market.deployment))
+    market.send(requester, calls.call(market.deployment, "Registry", "sweep"))
     return story
 
 

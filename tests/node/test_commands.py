@@ -98,7 +98,7 @@ def test_a_run_is_opened_funded_and_joined(owner: Sender, chain: Chain, make_wal
     assert (run.escrow, run.terms, run.version) == (5 * TOKEN, opened.terms, 0)
     assert reader.joined_at(opened.run, node.node) == b"\7" * 32
     assert reader.manifest_root(opened.run, 0) == b"\1" * 32
-    assert (reader.credits_locked(), reader.credits_of(owner.address)) == (5 * TOKEN, 0)
+    assert (reader.view("Credits", "totalLocked"), reader.credits_of(owner.address)) == (5 * TOKEN, 0)
 
 
 def test_a_run_is_not_joined_at_other_rules(owner: Sender, make_wallet: Callable[[str], Wallet]) -> None:

@@ -48,7 +48,7 @@ class Reader:
         ]
         return [self._decoded(shape, answer) for answer in self._rpc.batch(calls)]
 
-    def _decoded(self, shape: abi.Function, answer: Any) -> Any:
+    def _decoded(self, shape: abi.Entry, answer: Any) -> Any:
         if isinstance(answer, RpcFault):
             raise reverted(answer) or answer
         try:
@@ -68,10 +68,6 @@ class Reader:
     def allowance(self, owner: str, spender: str) -> int:
         """Token wei that ``spender`` can take from ``owner``."""
         return cast(int, self.view("Token", "allowance", owner, spender))
-
-    def token_supply(self) -> int:
-        """Token wei in existence."""
-        return cast(int, self.view("Token", "totalSupply"))
 
     def native_balance(self, address: str) -> int:
         """Wei of the chain's own coin, which pays for gas."""
@@ -103,33 +99,9 @@ class Reader:
         """True if the node is in service, active, and holds its bond."""
         return cast(bool, self.view("Registry", "isListable", node))
 
-    def eligible(self) -> int:
-        """Bitmap of the slots of validators that can be drawn now."""
-        return cast(int, self.view("Registry", "eligible"))
-
-    def slot_count(self) -> int:
-        """Highest validator slot ever taken, plus one."""
-        return cast(int, self.view("Registry", "slotCount"))
-
     def registry_terms(self) -> structs.RegistryTerms:
         """Bonds and delays."""
         return cast(structs.RegistryTerms, self.view("Registry", "terms"))
-
-    def treasury(self) -> str:
-        """Receiver of slashed bonds."""
-        return cast(str, self.view("Admin", "treasury"))
-
-    def treasury_balance(self) -> int:
-        """Slashed token wei not yet swept to the treasury or awarded."""
-        return cast(int, self.view("Registry", "treasuryBalance"))
-
-    def paused(self) -> bool:
-        """True while new rounds are paused."""
-        return cast(bool, self.view("Admin", "paused"))
-
-    def total_bonded(self) -> int:
-        """Token wei of all bonds, unbonding ones included."""
-        return cast(int, self.view("Registry", "totalBonded"))
 
     # Market
 
@@ -196,11 +168,3 @@ class Reader:
     def credits_of(self, owner: str) -> int:
         """Free credits of an owner."""
         return cast(int, self.view("Credits", "balanceOf", owner))
-
-    def credits_supply(self) -> int:
-        """All credits: free and locked."""
-        return cast(int, self.view("Credits", "totalSupply"))
-
-    def credits_locked(self) -> int:
-        """Credits in escrow."""
-        return cast(int, self.view("Credits", "totalLocked"))

@@ -56,11 +56,6 @@ def drip(deployment: Deployment, to: str, amount: int) -> Call:
     return call(deployment, "Token", "drip", to, amount)
 
 
-def transfer(deployment: Deployment, to: str, amount: int) -> Call:
-    """Moves the sender's tokens."""
-    return call(deployment, "Token", "transfer", to, amount)
-
-
 def approve(deployment: Deployment, contract: str, amount: int) -> Call:
     """Lets one of our contracts take ``amount`` of the sender's tokens."""
     return call(deployment, "Token", "approve", deployment.address_of(contract), amount)
@@ -99,11 +94,6 @@ def revoke_key(deployment: Deployment, node: int) -> Call:
     return call(deployment, "Registry", "revokeKey", node)
 
 
-def sweep(deployment: Deployment) -> Call:
-    """Sends what was slashed to the treasury."""
-    return call(deployment, "Registry", "sweep")
-
-
 # Market
 
 
@@ -135,11 +125,6 @@ def announce(deployment: Deployment, run: int, terms: RunTerms) -> Call:
 def join(deployment: Deployment, run: int, node: int, rules_hash: bytes) -> Call:
     """A node consents to a run's rules."""
     return call(deployment, "Market", "join", run, node, rules_hash)
-
-
-def leave(deployment: Deployment, run: int, node: int) -> Call:
-    """A node leaves a run."""
-    return call(deployment, "Market", "leave", run, node)
 
 
 def publish(

@@ -42,10 +42,10 @@ def appealed_round(network: GasNetwork, workers: Sequence[Member]) -> None:
 def one_time_verbs(network: GasNetwork, workers: Sequence[Member]) -> None:
     """Leaving, changing keys and terms, ending a run: each once, at the end of everything."""
     at, leaver, run = network.deployment, workers[1], network.runs[COMMITTEE]
-    network.once("leave", leaver.owner, calls.leave(at, run, leaver.node))
+    network.once("leave", leaver.owner, calls.call(at, "Market", "leave", run, leaver.node))
     _change_keys(network, leaver)
     network.once("redeem", leaver.owner, calls.redeem(at, 1))
-    network.once("sweep", network.coordinator, calls.sweep(at))
+    network.once("sweep", network.coordinator, calls.call(at, "Registry", "sweep"))
     network.once("retire", leaver.owner, calls.retire(at, leaver.node))
     network.once("announce", network.requester, calls.announce(at, run, network.terms(COMMITTEE, rules(9))))
     network.once("close run", network.requester, calls.close_run(at, run))
