@@ -132,10 +132,8 @@ class Deployment:
         self._verify_references(rpc)
 
     def _verify_code(self, rpc: Rpc) -> None:
-        codes = rpc.batch([RpcRequest("eth_getCode", (address, "latest")) for address in self.addresses])
+        codes = rpc.results([RpcRequest("eth_getCode", (address, "latest")) for address in self.addresses])
         for name, address, code in zip(CONTRACTS, self.addresses, codes, strict=True):
-            if isinstance(code, RpcFault):
-                raise code
             if code in ("0x", None):
                 raise Misconfigured(
                     f"no contract at {address}, where the address file puts {name}: "

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,6 +74,14 @@ class Rpc:
         parts = [requests[start : start + MOST_IN_BATCH] for start in range(0, len(requests), MOST_IN_BATCH)]
         return [answer for part in parts for answer in self._batch(part)]
 
+    def results(self, requests: Sequence[RpcRequest]) -> list[Any]:
+        """Sends the requests together and returns their results in order; raises the first ``RpcFault``."""
+        answers = self.batch(requests)
+        for fault in answers:
+            if isinstance(fault, RpcFault):
+                raise fault
+        return answers
+
     def _batch(self, requests: Sequence[RpcRequest]) -> list[Any]:
         bodies = [self._body(request) for request in requests]
         answers = self._post(bodies)
@@ -101,7 +110,9 @@ class Rpc:
         except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
             raise Misconfigured(f"invalid RPC URL {self.url!r}: expected http(s)://host") from error
         except httpx.HTTPError as error:
-            raise Unavailable(f"no RPC answers at {self.url}: {_cause(error)}; is the node running?") from error
+            raise Unavailable(
+                f"no RPC answers at {self.url}: {str(error) or type(error).__name__}; is the node running?"
+            ) from error
         if response.status_code == httpx.codes.TOO_MANY_REQUESTS:
             raise Unavailable(f"the RPC at {self.url} asks to slow down (HTTP 429)")
         try:
@@ -110,10 +121,6 @@ class Rpc:
             raise Unavailable(
                 f"invalid answer from {self.url}: expected JSON-RPC, got HTTP {response.status_code}"
             ) from error
-
-
-def _cause(error: Exception) -> str:
-    return str(error) or type(error).__name__
 
 
 def _result(method: str, answer: Any) -> Any:
@@ -141,8 +148,6 @@ def _revert_data(data: Any) -> bytes | None:
     if isinstance(data, dict):
         data = data.get("data")
     if isinstance(data, str) and data.startswith("0x"):
-        try:
+        with suppress(ValueError):
             return bytes.fromhex(data[2:])
-        except ValueError:
-            return None
     return None

@@ -20,14 +20,14 @@ MAX_URI_BYTES = 2**16 - 1
 
 
 @dataclass_transform(frozen_default=True)
-class Frozen(type):
+class FrozenDataclass(type):
     """The type of classes that are frozen slotted dataclasses without a decorator on each of them."""
 
-    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> Frozen:
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> FrozenDataclass:
         """Returns the dataclass; ``slots`` builds each class twice, the second time with its slots."""
         made: type[object] = super().__new__(cls, name, bases, namespace)
         whole: object = made if "__slots__" in namespace else dataclass(frozen=True, slots=True)(made)
-        assert isinstance(whole, Frozen)
+        assert isinstance(whole, FrozenDataclass)
         return whole
 
 
@@ -93,7 +93,7 @@ def with_verdict(accepted: int, fraud: int, job: int, verdict: Verdict) -> tuple
     )
 
 
-class RunTerms(metaclass=Frozen):
+class RunTerms(metaclass=FrozenDataclass):
     """Terms that a requester sets when it opens a run."""
 
     coordinator: str
@@ -111,7 +111,7 @@ class RunTerms(metaclass=Frozen):
     challenge_seconds: int
 
 
-class Run(metaclass=Frozen):
+class Run(metaclass=FrozenDataclass):
     """A run as stored."""
 
     requester: str
@@ -122,14 +122,14 @@ class Run(metaclass=Frozen):
     terms: RunTerms
 
 
-class Consumption(metaclass=Frozen):
+class Consumption(metaclass=FrozenDataclass):
     """Jobs of one round that a checkpoint was trained on, as a bitmap."""
 
     round: int
     jobs: int
 
 
-class Node(metaclass=Frozen):
+class Node(metaclass=FrozenDataclass):
     """One registered node."""
 
     owner: str
@@ -145,7 +145,7 @@ class Node(metaclass=Frozen):
     key: str
 
 
-class RegistryTerms(metaclass=Frozen):
+class RegistryTerms(metaclass=FrozenDataclass):
     """Bonds and delays, fixed at deployment."""
 
     bond_per_job: int
@@ -154,14 +154,14 @@ class RegistryTerms(metaclass=Frozen):
     unbonding_delay: int
 
 
-class MarketTerms(metaclass=Frozen):
+class MarketTerms(metaclass=FrozenDataclass):
     """Delays, fixed at deployment."""
 
     notice_seconds: int
     max_round_seconds: int
 
 
-class RoundsTerms(metaclass=Frozen):
+class RoundsTerms(metaclass=FrozenDataclass):
     """Penalties in token wei, appeal amounts in credits, fixed at deployment."""
 
     fraud_slash: int
@@ -171,7 +171,7 @@ class RoundsTerms(metaclass=Frozen):
     appeal_bounty: int
 
 
-class ProtocolTerms(metaclass=Frozen):
+class ProtocolTerms(metaclass=FrozenDataclass):
     """All terms fixed at deployment; ``admin_delay`` is in seconds."""
 
     registry: RegistryTerms
@@ -180,7 +180,7 @@ class ProtocolTerms(metaclass=Frozen):
     admin_delay: int
 
 
-class Appeal(metaclass=Frozen):
+class Appeal(metaclass=FrozenDataclass):
     """An appeal: the disputed verdict and the appellant; all zeros if there is no appeal of a number."""
 
     round: int
@@ -192,7 +192,7 @@ class Appeal(metaclass=Frozen):
     deposit: int
 
 
-class Submission(metaclass=Frozen):
+class Submission(metaclass=FrozenDataclass):
     """One worker's signed part of a batch, which the contracts read packed (``pack_submissions``)."""
 
     node: int
@@ -202,7 +202,7 @@ class Submission(metaclass=Frozen):
     signature: bytes
 
 
-class SettledLeaves(metaclass=Frozen):
+class SettledLeaves(metaclass=FrozenDataclass):
     """One part of a batch as accepted: the node and its leaves. The contracts read it packed (``pack_parts``)."""
 
     node: int
@@ -240,7 +240,7 @@ def pack_parts(parts: Iterable[SettledLeaves]) -> bytes:
     )
 
 
-class Round(metaclass=Frozen):
+class Round(metaclass=FrozenDataclass):
     """A round as stored. ``committed``, ``revealed`` and ``abstained`` are bitmaps of seats, ``eligible`` of slots."""
 
     state: State
@@ -279,7 +279,7 @@ class Round(metaclass=Frozen):
     consumed: int
 
 
-class Seat(metaclass=Frozen):
+class Seat(metaclass=FrozenDataclass):
     """One seat of a committee."""
 
     node: int

@@ -55,7 +55,7 @@ class Reason(IntEnum):
 
     @classmethod
     def _missing_(cls, value: object) -> Reason | None:
-        return _registered.get(value)
+        return _registered.get(value) if isinstance(value, int) else None
 
 
 REGISTERED_CODES = range(0x80, 0xFF)

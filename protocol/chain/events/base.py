@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from protocol.chain.structs import Frozen
+from protocol.chain.structs import FrozenDataclass
 
 EVENTS: dict[str, type[Event]] = {}
 """Solidity event name to dataclass."""
 
 
-class Event(metaclass=Frozen):
+class Event(metaclass=FrozenDataclass):
     """Base of all events."""
 
     def __init_subclass__(cls) -> None:

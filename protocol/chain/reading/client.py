@@ -80,10 +80,7 @@ class Chain:
 
     def blocks(self, numbers: Sequence[int]) -> list[Block]:
         """Returns many blocks in one round trip, leaving out those that the endpoint does not know."""
-        answers = self.rpc.batch([RpcRequest("eth_getBlockByNumber", (hex(number), False)) for number in numbers])
-        for answer in answers:
-            if isinstance(answer, RpcFault):
-                raise answer
+        answers = self.rpc.results([RpcRequest("eth_getBlockByNumber", (hex(number), False)) for number in numbers])
         return [block_of(answer) for answer in answers if answer]
 
     def pinned(self, block: Block) -> Reader:

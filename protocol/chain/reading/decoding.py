@@ -40,12 +40,8 @@ def decoders() -> dict[str, dict[str, Decode]]:
 
 def decode_event(contract: str, topics: list[str], data: str) -> Event | None:
     """Returns the typed event of one raw log, or None for an event that Assize does not use."""
-    if not topics:
-        return None
-    decode = decoders()[contract].get(topics[0])
-    if decode is None:
-        return None
-    return decode(topics, data)
+    decode = decoders()[contract].get(topics[0]) if topics else None
+    return decode(topics, data) if decode else None
 
 
 def _contract_decoders(contract: str) -> dict[str, Decode]:

@@ -7,13 +7,13 @@ that an appellant needs only its key.
 from __future__ import annotations
 
 from protocol.chain.abi import artifact
-from protocol.chain.events import AppealDecided, AppealOpened, Event, Submitted
+from protocol.chain.events import AppealDecided, AppealOpened, Submitted
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.contracts import Reader
 from protocol.chain.reading.decoding import decode_event, topic_of
 from protocol.chain.structs import Appeal, Round, SettledLeaves, State
 from protocol.chain.writing import actions, calls
-from protocol.chain.writing.plans import Plan, event_of
+from protocol.chain.writing.plans import E, Plan, event_of
 from protocol.chain.writing.sender import Sender
 from protocol.errors import Rejected
 from protocol.wire.assignments import unpack_leaves
@@ -81,7 +81,7 @@ def appeal_numbered(chain: Chain, number: int) -> tuple[Appeal, Round]:
 def decision_on(chain: Chain, number: int) -> AppealDecided | None:
     """Returns the outcome of an appeal, or None while it is undecided."""
     found = _events(chain, AppealDecided, number, chain.deployment.start_block)
-    return found[0] if found and isinstance(found[0], AppealDecided) else None
+    return found[0] if found else None
 
 
 def _check_round(round: int, stored: Round) -> None:
@@ -111,7 +111,7 @@ def _check_job(reader: Reader, round: int, job: int, stored: Round) -> None:
 
 def _batch_of(chain: Chain, round: int, open_block: int, job: int) -> tuple[int, tuple[SettledLeaves, ...]]:
     """Returns the number of the batch that holds a job, and the batch's submissions that were taken, in order."""
-    parts = [event for event in _events(chain, Submitted, round, open_block) if isinstance(event, Submitted)]
+    parts = _events(chain, Submitted, round, open_block)
     for part in parts:
         if any(leaf.job == job for leaf in unpack_leaves(part.leaves)):
             batch = tuple(SettledLeaves(each.node, each.leaves) for each in parts if each.batch == part.batch)
@@ -119,7 +119,7 @@ def _batch_of(chain: Chain, round: int, open_block: int, job: int) -> tuple[int,
     raise Rejected(f"the RPC at {chain.rpc.url} has no events of round {round}; use one that keeps them")
 
 
-def _events(chain: Chain, kind: type[Event], number: int, first_block: int) -> list[Event]:
+def _events(chain: Chain, kind: type[E], number: int, first_block: int) -> list[E]:
     """Returns the events of one kind of ``Rounds`` whose first indexed field is ``number``, in chain order."""
     entry = next(
         each for each in artifact("Rounds")["abi"] if each["type"] == "event" and each["name"] == kind.__name__
@@ -131,4 +131,5 @@ def _events(chain: Chain, kind: type[Event], number: int, first_block: int) -> l
         "topics": [topic_of(entry), f"0x{number:064x}"],
     }
     raws = chain.rpc.call("eth_getLogs", wanted)
-    return [event for raw in raws if (event := decode_event("Rounds", raw["topics"], raw["data"])) is not None]
+    events = (decode_event("Rounds", raw["topics"], raw["data"]) for raw in raws)
+    return [event for event in events if isinstance(event, kind)]

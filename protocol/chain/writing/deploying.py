@@ -6,6 +6,7 @@ which takes half the time per call and a tenth of the import time.
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import requests
@@ -52,11 +53,8 @@ def deploy(
         raise Rejected(f"the chain refused a contract: {error}") from error
     except (requests.RequestException, Web3Exception) as error:
         raise Unavailable(f"deploying through the RPC at {rpc_url} failed: {error}") from error
-    rpc = Rpc(rpc_url)
-    try:
+    with closing(Rpc(rpc_url)) as rpc:
         deployment.verify(rpc)
-    finally:
-        rpc.close()
     return deployment
 
 

@@ -128,10 +128,6 @@ class Journal:
         query = "SELECT 1 FROM intents WHERE state IN (?, ?) AND nonce = ?"
         return self._number(query, MINED, FINAL, nonce) is not None
 
-    def has_failed(self, key: str) -> bool:
-        """Returns true if the intent of this key failed for good."""
-        return self._number("SELECT 1 FROM intents WHERE state = ? AND key = ?", FAILED, key) is not None
-
     def attempts(self, key: str) -> list[Attempt]:
         """Returns the intent's signed transactions, oldest first."""
         rows = self._db.execute(

@@ -124,13 +124,11 @@ class Pending:
     def receipts(self, intents: Sequence[Intent]) -> list[Receipt | None]:
         """Returns, per intent, the receipt of the attempt that was mined, or None."""
         attempts = [attempt for intent in intents for attempt in self.journal.attempts(intent.key)]
-        answers = self.chain.rpc.batch(
+        answers = self.chain.rpc.results(
             [RpcRequest("eth_getTransactionReceipt", ("0x" + attempt.tx_hash.hex(),)) for attempt in attempts]
         )
         found: dict[str, Receipt] = {}
         for attempt, answer in zip(attempts, answers, strict=True):
-            if isinstance(answer, RpcFault):
-                raise answer
             if answer:
                 found[attempt.key] = receipt_of(answer, self.chain)
         return [found.get(intent.key) for intent in intents]

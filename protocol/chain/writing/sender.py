@@ -159,7 +159,7 @@ class Sender:
     def _unfailed_key(self, name: str, call: Call) -> str:
         keys = (key_of(name, call, failures) for failures in count())
         with self._guard:
-            return next(key for key in keys if not self._journal.has_failed(key))
+            return next(key for key in keys if not (known := self._journal.intent(key)) or known.state != FAILED)
 
     def _begin(self, key: str, call: Call) -> None:
         with self._guard:

@@ -67,7 +67,9 @@ def simulate(chain: Chain, address: str, fees: Fees, call: Call) -> Simulation:
         raise Unavailable(f"the RPC at {chain.rpc.url} does not know its newest block")
     limit = max(int(gas, 16) * (100 + GAS_MARGIN_PERCENT) // 100, call.least_gas)
     bid = fees.bid(block_of(header).base_fee)
-    _afford(address, call.value + limit * bid, int(balance, 16))
+    need, have = call.value + limit * bid, int(balance, 16)
+    if have < need:
+        raise Misconfigured(f"{address} has {have} wei of the chain's coin and may need {need}: send it some")
     return Simulation(call.description, limit, bid, bytes.fromhex(returned[2:]), int(mined, 16))
 
 
@@ -75,8 +77,3 @@ def fields_of(call: Call, address: str) -> dict[str, Any]:
     """Returns the call in the form that ``eth_call`` takes."""
     fields = {"from": address, "data": "0x" + call.data.hex(), "value": hex(call.value)}
     return fields | ({"to": call.to} if call.to else {})
-
-
-def _afford(address: str, need: int, have: int) -> None:
-    if have < need:
-        raise Misconfigured(f"{address} has {have} wei of the chain's coin and may need {need}: send it some")
