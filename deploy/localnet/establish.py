@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass
 
-from deploy.localnet.parties import (
-    COORDINATOR,
-    GAS_MONEY,
-    REQUESTER,
-    RUN_ESCROW,
-    SCRYPT_N,
-    TERMS,
-    TRAINER,
-    TREASURY,
-    VALIDATOR_MARGIN,
-    Party,
-)
+from deploy.localnet.parties import COORDINATOR, ETHER, REQUESTER, TERMS, TRAINER, TREASURY, VALIDATOR_MARGIN, Party
 from deploy.localnet.services import NetworkLayout
 from deploy.runs.run_file import RunFile
 from protocol.chain.reading.client import Chain
@@ -27,12 +16,16 @@ from protocol.chain.structs import Role
 from protocol.chain.writing import actions
 from protocol.chain.writing.deploying import deploy
 from protocol.chain.writing.sender import Sender
-from protocol.node.wallet import Keystores, Wallet, read_password
+from protocol.node.wallet import Keystores, read_password
 from protocol.wire import manifest
 from protocol.wire.rules import encode_rules, rules_hash
 
-ROLES = {"worker": Role.WORKER, "validator": Role.VALIDATOR}
 DEPLOYER = "deployer"
+GAS_MONEY = 100 * ETHER
+RUN_ESCROW = 200_000 * ETHER
+
+SCRYPT_N = 1 << 12
+"""Low scrypt cost, for keys that live for minutes and are opened a dozen times at start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,49 +39,34 @@ class Established:
 
 
 class KeyRing:
-    """Every party's wallet, and senders for their transactions during setup."""
+    """Every party's wallet, in new keystores with one random password, and senders for setup transactions."""
 
-    def __init__(self, layout: NetworkLayout) -> None:
+    def __init__(self, layout: NetworkLayout, names: Iterable[str]) -> None:
         self.layout = layout
-        self.keystores = Keystores(layout.keystores)
+        layout.root.mkdir(parents=True, exist_ok=True)
+        layout.password_file.touch(mode=0o600)
+        layout.password_file.write_text(secrets.token_hex(16) + "\n")
+        password = read_password(layout.password_file)
+        self.wallets = {name: Keystores(layout.keystores).create(name, password, SCRYPT_N) for name in names}
 
-    def make_keys(self, names: Iterable[str]) -> None:
-        """Creates the keystores, all with one random password."""
-        self.layout.root.mkdir(parents=True, exist_ok=True)
-        self.layout.password_file.touch(mode=0o600)
-        self.layout.password_file.write_text(secrets.token_hex(16) + "\n")
-        password = read_password(self.layout.password_file)
-        self.wallets = {name: self.keystores.create(name, password, SCRYPT_N) for name in names}
-
-    def wallet(self, name: str) -> Wallet:
-        """Returns a party's wallet."""
-        return self.wallets[name]
-
-    @contextlib.contextmanager
-    def sender(self, chain: Chain, name: str) -> Iterator[Sender]:
-        """Opens a sender for the key ``name``."""
+    def sender(self, chain: Chain, name: str) -> closing[Sender]:
+        """Opens a sender for the key ``name``, to be used in a ``with`` statement."""
         journal = self.layout.root / "state" / "setup" / f"{name}.db"
         journal.parent.mkdir(parents=True, exist_ok=True)
-        sender = Sender(chain, self.wallet(name), journal)
-        try:
-            yield sender
-        finally:
-            sender.close()
+        return closing(Sender(chain, self.wallets[name], journal))
 
 
 def establish(
     layout: NetworkLayout, run_file: RunFile, parties: tuple[Party, ...], say: Callable[[str], None]
 ) -> Established:
     """Sets everything up, announcing each step through ``say``. The model directory must exist."""
-    keys = KeyRing(layout)
     say("making wallets")
-    keys.make_keys(
-        [DEPLOYER, REQUESTER, COORDINATOR, TRAINER, TREASURY, *(n for p in parties for n in (p.owner, p.key))]
-    )
+    owned = (name for party in parties for name in (party.owner, party.key))
+    keys = KeyRing(layout, [DEPLOYER, REQUESTER, COORDINATOR, TRAINER, TREASURY, *owned])
     give_gas(layout.url("chain"), [wallet.address for wallet in keys.wallets.values()])
     say("deploying the contracts")
-    treasury = keys.wallet(TREASURY).address
-    deploy(layout.url("chain"), keys.wallet(DEPLOYER), TERMS, treasury).save(layout.addresses)
+    treasury = keys.wallets[TREASURY].address
+    deploy(layout.url("chain"), keys.wallets[DEPLOYER], TERMS, treasury).save(layout.addresses)
     chain = Chain.connect(layout.url("chain"), layout.addresses)
     say("registering nodes and bonding their stake")
     nodes = {party.name: register(keys, chain, party) for party in parties}
@@ -100,8 +78,8 @@ def establish(
             with keys.sender(chain, party.owner) as sender:
                 actions.join_run(sender, run, nodes[party.name], agreed).carry_out("join")
     chain.close()
-    owners = {party.name: keys.wallet(party.owner).address for party in parties}
-    return Established(run, nodes, owners, keys.wallet(TRAINER).address)
+    owners = {party.name: keys.wallets[party.owner].address for party in parties}
+    return Established(run, nodes, owners, keys.wallets[TRAINER].address)
 
 
 def give_gas(rpc_url: str, addresses: Iterable[str]) -> None:
@@ -117,8 +95,8 @@ def register(keys: KeyRing, chain: Chain, party: Party) -> int:
     with keys.sender(chain, party.owner) as sender:
         margin = VALIDATOR_MARGIN if party.role == "validator" else 0
         actions.drip(sender, party.bond + margin + party.purse).carry_out("drip")
-        role = ROLES[party.role]
-        node = actions.register_node(sender, keys.wallet(party.key), role, party.capacity).carry_out("register").node
+        role = Role[party.role.upper()]
+        node = actions.register_node(sender, keys.wallets[party.key], role, party.capacity).carry_out("register").node
         if margin:
             actions.deposit(sender, node, margin).carry_out("margin")
         return node
@@ -128,7 +106,8 @@ def open_run(keys: KeyRing, chain: Chain, layout: NetworkLayout, run_file: RunFi
     """Opens the run with its rules and the model as version 0, and funds it; returns the run id."""
     encoded = encode_rules(run_file.rules)
     layout.rules.write_bytes(encoded)
-    terms = run_file.terms.on_chain(keys.wallet(COORDINATOR).address, keys.wallet(TRAINER).address, rules_hash(encoded))
+    coordinator, trainer = keys.wallets[COORDINATOR].address, keys.wallets[TRAINER].address
+    terms = run_file.terms.on_chain(coordinator, trainer, rules_hash(encoded))
     root = manifest.from_directory(layout.model, 0).root
     with keys.sender(chain, REQUESTER) as sender:
         actions.drip(sender, RUN_ESCROW).carry_out("drip")

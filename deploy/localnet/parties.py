@@ -28,12 +28,7 @@ TERMS = ProtocolTerms(
     ),
     admin_delay=HOUR,
 )
-GAS_MONEY = 100 * ETHER
-RUN_ESCROW = 200_000 * ETHER
 APPEAL_MONEY = 100 * ETHER
-
-SCRYPT_N = 1 << 12
-"""Low scrypt cost, for keys that live for minutes and are opened a dozen times at start."""
 
 
 @dataclass(frozen=True, slots=True)
