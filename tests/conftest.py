@@ -38,6 +38,7 @@ from protocol.chain.structs import MarketTerms, ProtocolTerms, RegistryTerms, Ro
 from protocol.chain.writing.deploying import deploy
 from protocol.errors import Unavailable
 from protocol.node.wallet import Wallet
+from protocol.transport.connections import BoundedConnection
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "tests" / "protocol" / "test_toploc_reference.py"
@@ -208,7 +209,8 @@ def serving(app: FastAPI) -> Iterator[str]:
     """An application on a free port of this machine; its URL."""
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, ws="none"))
+    config = uvicorn.Config(app, http=BoundedConnection, ws="none", log_level="error", timeout_graceful_shutdown=1)
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:

@@ -13,10 +13,20 @@ if TYPE_CHECKING:
 
 def run_server(app: ASGIApp, listener: socket.socket, grace_seconds: int | None = 1) -> None:
     """Serves ``app`` until the process is told to stop, then waits up to ``grace_seconds`` for open connections."""
-    # Imported late, so that nodes without a server's packages never load it.
+    # Imported late, so that nodes without a server's packages never load them.
     import uvicorn
 
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=grace_seconds)
+    from protocol.transport.connections import MOST_CONNECTIONS, BoundedConnection, allow_files
+
+    allow_files(3 * MOST_CONNECTIONS)  # a connection may have a file open too
+    config = uvicorn.Config(
+        app,
+        http=BoundedConnection,
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=grace_seconds,
+    )
     uvicorn.Server(config).run(sockets=[listener])
 
 
@@ -28,7 +38,7 @@ def listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        listener.listen(128)
+        listener.listen(1024)
     except OSError as error:
         listener.close()
         raise Misconfigured(
