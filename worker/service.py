@@ -31,7 +31,8 @@ def build(settings: WorkerSettings, produce: Produce = Producer) -> Worker:
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     wallet = settings.wallet()
     chain = Chain.connect(settings.rpc_url, settings.addresses)
-    client = CoordinatorClient(settings.coordinator_url, wallet, chain.chain_id, chain.deployment.address_of("Rounds"))
+    rounds_address = chain.deployment.address_of("Rounds")
+    client = CoordinatorClient(settings.coordinator_url, wallet, chain.chain_id, rounds_address, settings.run)
     rules_hash = chain.latest().run(settings.run).terms.rules_hash
     rules = client.rules(rules_hash)
     engine = engine_of(settings, rules)

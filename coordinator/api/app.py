@@ -12,6 +12,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from coordinator.api.bodies import has_body
 from coordinator.api.openapi import ERRORS
 from coordinator.api.refusals import Refused
 from coordinator.api.routes import router
@@ -45,26 +46,28 @@ def create_app(service: CoordinatorService) -> FastAPI:
 
 async def _rejected(request: Request, error: Exception) -> JSONResponse:
     status = error.status if isinstance(error, Refused) else HTTPStatus.BAD_REQUEST
-    # Close the connection: the unread rest of a refused body would be parsed as the next request.
-    return _answer(status, str(error), {"Connection": "close"} if status == 413 else {})
+    return _answer(request, status, str(error), {})
 
 
 async def _unavailable(request: Request, error: Exception) -> JSONResponse:
     log.warning("unavailable", path=request.url.path, error=str(error))
-    return _answer(HTTPStatus.SERVICE_UNAVAILABLE, str(error), {"Retry-After": "1"})
+    return _answer(request, HTTPStatus.SERVICE_UNAVAILABLE, str(error), {"Retry-After": "1"})
 
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"][1:]) or "the request"
-    return _answer(HTTPStatus.UNPROCESSABLE_ENTITY, f"{where}: {first['msg']}", {})
+    return _answer(request, HTTPStatus.UNPROCESSABLE_ENTITY, f"{where}: {first['msg']}", {})
 
 
 async def _http(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    return _answer(error.status_code, f"{request.method} {request.url.path}: {error.detail}", dict(error.headers or {}))
+    sentence = f"{request.method} {request.url.path}: {error.detail}"
+    return _answer(request, error.status_code, sentence, dict(error.headers or {}))
 
 
-def _answer(status: int, sentence: str, headers: dict[str, str]) -> JSONResponse:
+def _answer(request: Request, status: int, sentence: str, headers: dict[str, str]) -> JSONResponse:
+    # The rest of a refused body is not read, so the connection cannot carry another request.
+    headers |= {"Connection": "close"} if has_body(request) else {}
     return JSONResponse(ErrorBody(error=sentence[:MOST_SENTENCE]).model_dump(), int(status), headers)

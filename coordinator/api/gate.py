@@ -1,4 +1,4 @@
-"""Admission of requests: signed by a registered node's key, each used once."""
+"""Admission of requests: signed for this coordinator by a registered node's key, each used once."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from sqlmodel import Session, col, delete, select
 from coordinator.api.refusals import conflicting, refusing, unsigned
 from coordinator.store import Store
 from coordinator.tables import NodeRow, NonceRow
-from protocol.chain.deployment import Deployment
 from protocol.chain.structs import Role
-from protocol.wire.auth import HEADER_ADDRESS, recover_request
+from protocol.wire.auth import HEADER_ADDRESS, Audience, recover_request
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +25,14 @@ class Caller:
     key: str
 
 
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """An admitted request: its caller, and the keccak256 that its body must have."""
+
+    caller: Caller
+    body: bytes
+
+
 FORGET_SECONDS = 5
 """Shortest time between deletions of expired nonces."""
 
@@ -33,15 +40,14 @@ _BY_KEY = select(NodeRow.id, NodeRow.role, NodeRow.key).where(NodeRow.key == bin
 
 
 class Gate:
-    """Admits requests signed by a registered node's key, each once.
+    """Admits requests to ``audience`` signed by a registered node's key, each once; bodies are not needed for it.
 
     The nonce is committed before the request takes effect and kept past its deadline, so replays are refused across
     restarts too. A request whose nonce cannot be committed is refused.
     """
 
-    def __init__(self, store: Store, deployment: Deployment) -> None:
-        self._store = store
-        self._deployment = deployment
+    def __init__(self, store: Store, audience: Audience) -> None:
+        self._store, self._audience = store, audience
         self._known: set[str] = set()
         self._forget_at = 0
 
@@ -50,27 +56,25 @@ class Gate:
         return headers.get(HEADER_ADDRESS.lower(), "") in self._known
 
     def check_known(self, headers: Mapping[str, str]) -> None:
-        """Refuses an unknown address before the body is read. Raises ``Refused``; the signature is not checked here."""
+        """Refuses an unknown address by reading only. Raises ``Refused``; the signature is not checked here."""
         with self._store.reading() as session:
             self._known.add(_node_of(session, headers.get(HEADER_ADDRESS.lower(), "")).key)
 
-    def admit(self, headers: Mapping[str, str], method: str, path: str, body_hash: bytes, now: int) -> Caller:
-        """Returns the node that signed the request.
+    def admit(self, headers: Mapping[str, str], method: str, path: str, now: int) -> Admission:
+        """Returns the node that signed the request, and its body's hash.
 
         Args:
             headers: the request's headers.
             method: its HTTP method.
             path: its raw path with the query.
-            body_hash: keccak256 of its body.
             now: unix seconds.
 
         Raises:
-            Refused: the request is unsigned, not signed by a node's key, or was made before.
+            Refused: the request is unsigned, not signed by a node's key, for another run, or was made before.
             Unavailable: the database cannot store the nonce.
         """
-        of = self._deployment
         with refusing(unsigned):
-            signed = recover_request(headers, of.chain_id, of.rounds, method, path, body_hash, now)
+            signed = recover_request(headers, self._audience, method, path, now)
         try:
             with self._store.writing() as session:
                 caller = _node_of(session, signed.address)
@@ -81,7 +85,7 @@ class Gate:
                     self._forget_at = now + FORGET_SECONDS
         except IntegrityError as error:
             raise conflicting("nonce already used: sign each request with a new nonce") from error
-        return caller
+        return Admission(caller, signed.body)
 
 
 def _node_of(session: Session, key: str) -> Caller:

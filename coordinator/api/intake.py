@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from typing import IO
 
 from sqlmodel import Session, func, select
 
@@ -13,7 +15,7 @@ from coordinator.store import Store
 from coordinator.tables import CheckpointRow, ClaimRow, EvidenceRow, RoundRow, SeatRow, UploadRow
 from protocol.chain.deployment import Deployment
 from protocol.chain.structs import State
-from protocol.transport.blobs import Blobs
+from protocol.transport.blobs import DirectoryBlobs
 from protocol.wire import auth, evidence, rollout
 from protocol.wire.api import SubmissionRequest
 from protocol.wire.assignments import Leaf, jobs_of, unpack_leaves
@@ -30,13 +32,24 @@ class Intake:
     """The uploads and claims of one run."""
 
     def __init__(
-        self, run: int, store: Store, artifacts: Blobs, evidence_blobs: Blobs, deployment: Deployment, limits: Limits
+        self,
+        run: int,
+        store: Store,
+        artifacts: DirectoryBlobs,
+        evidence_blobs: DirectoryBlobs,
+        deployment: Deployment,
+        limits: Limits,
     ) -> None:
         self._run, self._store, self._deployment, self._limits = run, store, deployment, limits
         self._artifacts, self._evidence = artifacts, evidence_blobs
 
-    def store_artifact(self, caller: Caller, round_id: int, job: int, data: bytes) -> bytes:
-        """Stores one job's artifact and returns its root.
+    def check_upload(self, caller: Caller, round_id: int, job: int) -> None:
+        """Raises ``Refused`` before an artifact is read: another node's job, or the work phase has ended."""
+        with self._store.reading() as session:
+            self._check_assigned(self._open_round(session, round_id), caller.node, (job,))
+
+    def store_artifact(self, caller: Caller, round_id: int, job: int, file: IO[bytes]) -> tuple[bytes, int]:
+        """Stores one job's artifact and returns its root and size in bytes.
 
         Raises:
             Refused: another node's job, the work phase has ended, or the artifact is of another job or policy.
@@ -46,6 +59,7 @@ class Intake:
             round_ = self._open_round(session, round_id)
             self._check_assigned(round_, caller.node, (job,))
             policy = session.get(CheckpointRow, (round_.run, round_.policy_version))
+        data = file.read()
         with refusing(unreadable):
             artifact = rollout.decode(data, self._limits)
         named = (artifact.round, artifact.job, artifact.node)
@@ -53,7 +67,7 @@ class Intake:
             raise unreadable("wrong artifact: it is of round {}, job {}, node {}".format(*named))
         if policy is None or artifact.manifest_root != policy.manifest_root:
             raise unreadable(f"wrong artifact: expected one made by version {round_.policy_version} of the run")
-        return self._keep(artifact, data)
+        return self._keep(artifact, data), len(data)
 
     def _keep(self, artifact: Artifact, data: bytes) -> bytes:
         root = rollout.artifact_root(self._deployment.chain_id, self._deployment.rounds, artifact)
@@ -70,14 +84,13 @@ class Intake:
             session.merge(upload)
         return root
 
-    def read_artifact(self, root: bytes) -> bytes:
-        """Returns the bytes of an artifact whose upload was acknowledged. Raises ``Refused`` for an unknown root."""
+    def find_artifact(self, root: bytes) -> Path:
+        """Returns the file of an artifact whose upload was acknowledged. Raises ``Refused`` for an unknown root."""
         with self._store.reading() as session:
-            size = session.exec(select(UploadRow.size).where(UploadRow.root == root)).first()
-        data = None if size is None else self._artifacts.get(root, size)
-        if data is None:
+            uploaded = session.exec(select(UploadRow.job).where(UploadRow.root == root)).first() is not None
+        if not uploaded or not self._artifacts.has(root):
             raise missing(f"no artifact with the root 0x{root.hex()} is stored here")
-        return data
+        return self._artifacts.path(root)
 
     def store_submission(self, caller: Caller, round_id: int, request: SubmissionRequest) -> list[int]:
         """Stores signed leaves for relaying and returns their jobs; repeating the request changes nothing.
@@ -99,13 +112,14 @@ class Intake:
                 session.add(claim)
         return [leaf.job for leaf in leaves]
 
-    def store_evidence(self, caller: Caller, root: bytes, data: bytes) -> None:
+    def store_evidence(self, caller: Caller, root: bytes, file: IO[bytes]) -> None:
         """Stores a juror's signed evidence under its root.
 
         Raises:
             Refused: the bundle has another root or signer, or the caller has no seat in that round.
             Unavailable: the evidence cannot be stored.
         """
+        data = file.read()
         with refusing(unreadable):
             signed = evidence.parse_signed(data, root)
             signed.verify(caller.key)
@@ -124,18 +138,17 @@ class Intake:
         with self._store.writing() as session:
             session.merge(row)
 
-    def read_evidence(self, root: bytes) -> bytes:
-        """Returns evidence once committing has ended, so that votes cannot be copied. Raises ``Refused``."""
+    def find_evidence(self, root: bytes) -> Path:
+        """Returns the file of evidence, once committing has ended: votes cannot be copied. Raises ``Refused``."""
         with self._store.reading() as session:
             row = session.get(EvidenceRow, root)
             round_ = session.get(RoundRow, row.round) if row else None
-        data = self._evidence.get(root, evidence.MAX_EVIDENCE_BYTES) if row else None
-        if row is None or data is None:
+        if row is None or not self._evidence.has(root):
             raise missing(f"no evidence with the root 0x{root.hex()} is stored here")
         voting = round_ is not None and round_.state == State.VOTING and round_.attempt == row.attempt
         if voting and round_ is not None and not round_.revealing and time.time() <= round_.deadline:
             raise missing("this evidence is served once committing has ended: ask again then")
-        return data
+        return self._evidence.path(root)
 
     def _open_round(self, session: Session, round_id: int) -> RoundRow:
         round_ = session.get(RoundRow, round_id)

@@ -10,7 +10,7 @@ JSON = "application/json"
 PARQUET = "application/vnd.apache.parquet"
 
 ERRORS: dict[int | str, dict[str, object]] = {
-    code: {"model": api.ErrorBody} for code in (401, 403, 404, 409, 413, 422, 503)
+    code: {"model": api.ErrorBody} for code in (401, 403, 404, 408, 409, 413, 422, 429, 503)
 }
 """Responses of every route to refused requests."""
 

@@ -30,6 +30,10 @@ too_large = partial(Refused, HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
 """Refusal of a body that is too large: 413."""
 unreadable = partial(Refused, HTTPStatus.UNPROCESSABLE_ENTITY)
 """Refusal of an invalid body: 422."""
+too_slow = partial(Refused, HTTPStatus.REQUEST_TIMEOUT)
+"""Refusal of a body that arrives too slowly: 408."""
+too_many = partial(Refused, HTTPStatus.TOO_MANY_REQUESTS)
+"""Refusal of one more body from a key that is sending as many as it may: 429."""
 
 
 @contextmanager

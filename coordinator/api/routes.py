@@ -1,18 +1,20 @@
-"""HTTP routes: read requests within their limits, have them admitted, and answer from ``CoordinatorService``."""
+"""HTTP routes: have requests admitted, then read their bodies, and answer from ``CoordinatorService``."""
 
 from __future__ import annotations
 
 import time
+from pathlib import Path as FilePath
 from typing import Annotated, TypeVar
 
-from eth_utils import keccak
 from fastapi import APIRouter, Path, Query, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, Counter, generate_latest
 from starlette.concurrency import run_in_threadpool
+from starlette.responses import FileResponse
 
-from coordinator.api.gate import Caller
+from coordinator.api.bodies import NO_BODY, check_length, mismatch
+from coordinator.api.gate import Admission, Caller
 from coordinator.api.openapi import JSON, PARQUET, signed_by_node
-from coordinator.api.refusals import forbidden, too_large, unreadable
+from coordinator.api.refusals import forbidden, unreadable
 from coordinator.api.service import CoordinatorService
 from protocol.wire import api
 from protocol.wire.canonical import validating
@@ -67,8 +69,7 @@ async def rules(request: Request, hash: Root) -> Response:
 @router.post("/heartbeats", openapi_extra=signed_by_node(api.Heartbeat))
 async def heartbeats(request: Request) -> api.HeartbeatReply:
     """Renew the node's lease and return its state."""
-    caller, body = await _signed(request, MOST_JSON_BYTES)
-    heartbeat = _parsed(api.Heartbeat, body)
+    caller, heartbeat = await _signed(request, api.Heartbeat)
     if heartbeat.node != caller.node:
         raise forbidden(f"wrong signer: expected node {heartbeat.node} of the heartbeat, not node {caller.node}")
     return await run_in_threadpool(_service(request).heartbeat, heartbeat)
@@ -79,8 +80,10 @@ async def assignments(
     request: Request, node: Id, wait: Annotated[float, Query(ge=0, le=LONGEST_WAIT_SECONDS)] = 0
 ) -> api.Assignments:
     """List rounds that wait for the node's work; without any, wait up to ``wait`` seconds for one."""
-    caller, _ = await _signed(request, 0)
-    if caller.node != node:
+    admission = await _admitted(request, 0)
+    if admission.body != NO_BODY:
+        raise mismatch(NO_BODY, admission.body)
+    if (caller := admission.caller).node != node:
         raise forbidden(f"wrong signer: expected node {node}, not node {caller.node}")
     service, until = _service(request), time.monotonic() + wait
     while True:
@@ -95,10 +98,14 @@ async def assignments(
 async def artifact(request: Request, round_id: Id, job: Job) -> api.ArtifactReceipt:
     """Store the artifact of one job."""
     service = _service(request)
-    caller, body = await _signed(request, service.settings.max_artifact_bytes)
-    root = await run_in_threadpool(service.intake.store_artifact, caller, round_id, job, body)
+    limit = service.settings.max_artifact_bytes
+    admission = await _admitted(request, limit)
+    upload = (admission.caller, round_id, job)
+    await run_in_threadpool(service.intake.check_upload, *upload)
+    async with service.bodies.received(request, admission, limit) as file:
+        root, size = await service.storing(service.intake.store_artifact, *upload, file)
     UPLOADS.inc()
-    UPLOADED_BYTES.inc(len(body))
+    UPLOADED_BYTES.inc(size)
     return api.ArtifactReceipt(root=root)
 
 
@@ -106,10 +113,8 @@ async def artifact(request: Request, round_id: Id, job: Job) -> api.ArtifactRece
 async def submissions(request: Request, round_id: Id) -> api.SubmissionReceipt:
     """Store signed leaves for relaying."""
     service = _service(request)
-    caller, body = await _signed(request, MOST_JSON_BYTES)
-    jobs = await run_in_threadpool(
-        service.intake.store_submission, caller, round_id, _parsed(api.SubmissionRequest, body)
-    )
+    caller, submission = await _signed(request, api.SubmissionRequest)
+    jobs = await run_in_threadpool(service.intake.store_submission, caller, round_id, submission)
     await run_in_threadpool(service.notifier.notify)
     CLAIMS.inc()
     return api.SubmissionReceipt(round=round_id, jobs=jobs)
@@ -118,23 +123,24 @@ async def submissions(request: Request, round_id: Id) -> api.SubmissionReceipt:
 @router.get("/artifacts/{root}")
 async def kept_artifact(request: Request, root: Root) -> Response:
     """Return the bytes of an artifact."""
-    return Response(await run_in_threadpool(_service(request).intake.read_artifact, _bytes(root)), media_type=PARQUET)
+    return _file(await run_in_threadpool(_service(request).intake.find_artifact, _bytes(root)), PARQUET)
 
 
 @router.put("/evidence/{root}", openapi_extra=signed_by_node(JSON))
 async def evidence(request: Request, root: Root) -> api.EvidenceReceipt:
     """Store a juror's signed evidence."""
     service = _service(request)
-    caller, body = await _signed(request, service.settings.max_evidence_bytes)
-    await run_in_threadpool(service.intake.store_evidence, caller, _bytes(root), body)
+    limit = service.settings.max_evidence_bytes
+    admission = await _admitted(request, limit)
+    async with service.bodies.received(request, admission, limit) as file:
+        await service.storing(service.intake.store_evidence, admission.caller, _bytes(root), file)
     return api.EvidenceReceipt(root=_bytes(root))
 
 
 @router.get("/evidence/{root}")
 async def kept_evidence(request: Request, root: Root) -> Response:
     """Return a juror's signed evidence, once committing has ended."""
-    data = await run_in_threadpool(_service(request).intake.read_evidence, _bytes(root))
-    return Response(data, media_type=JSON)
+    return _file(await run_in_threadpool(_service(request).intake.find_evidence, _bytes(root)), JSON)
 
 
 def _service(request: Request) -> CoordinatorService:
@@ -143,43 +149,27 @@ def _service(request: Request) -> CoordinatorService:
     return service
 
 
-async def _signed(request: Request, limit: int) -> tuple[Caller, bytes]:
-    """Returns the caller and the body; unknown callers and bodies over ``limit`` bytes are refused before reading."""
+async def _admitted(request: Request, limit: int) -> Admission:
+    """Admits the request by its head alone; the body, at most ``limit`` bytes, is not read."""
     gate = _service(request).gate
-    _check_length(request, limit)
+    check_length(request, limit)
     if not gate.is_known(request.headers):
         await run_in_threadpool(gate.check_known, request.headers)
-    body = await _read(request, limit)
     query = request.scope["query_string"]
     path = (request.scope["raw_path"].split(b"?")[0] + (b"?" + query if query else b"")).decode("latin-1")
-
-    def admit() -> Caller:
-        return gate.admit(request.headers, request.method, path, keccak(body), int(time.time()))
-
-    return await run_in_threadpool(admit), body
+    return await run_in_threadpool(gate.admit, request.headers, request.method, path, int(time.time()))
 
 
-def _check_length(request: Request, limit: int) -> None:
-    declared = request.headers.get("content-length", "0")
-    if not declared.isascii() or not declared.isdigit() or len(declared) > 18:
-        raise unreadable("invalid Content-Length header: expected a number of bytes")
-    if int(declared) > limit:
-        raise _over(limit)
+async def _signed(request: Request, model: type[_Body]) -> tuple[Caller, _Body]:
+    """Admits the request and parses its JSON."""
+    admission = await _admitted(request, MOST_JSON_BYTES)
+    async with _service(request).bodies.received(request, admission, MOST_JSON_BYTES) as file:
+        return admission.caller, _parsed(model, file.read())
 
 
-async def _read(request: Request, limit: int) -> bytes:
-    body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > limit:
-            raise _over(limit)
-    return bytes(body)
-
-
-def _over(limit: int) -> Exception:
-    return too_large(
-        f"body too large: expected at most {limit} bytes" if limit else "unexpected body: this request has none"
-    )
+def _file(path: FilePath, media_type: str) -> Response:
+    """Sends a file piece by piece, as fast as the client reads."""
+    return FileResponse(path, media_type=media_type)
 
 
 def _parsed(model: type[_Body], body: bytes) -> _Body:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 from sqlmodel import Session
+from starlette.concurrency import run_in_threadpool
 
 from coordinator.api import status
 from coordinator.api.assignments import assignments
+from coordinator.api.bodies import Bodies
 from coordinator.api.gate import Gate
 from coordinator.api.intake import Intake
 from coordinator.api.poller import Poller
@@ -20,13 +25,21 @@ from coordinator.store import Store
 from coordinator.tables import CursorRow, HeartbeatRow, RulesRow, RunRow
 from protocol.chain.deployment import Deployment
 from protocol.errors import Unavailable
-from protocol.transport.blobs import BlobStores
+from protocol.transport.blobs import DirectoryBlobs
 from protocol.wire import api
+from protocol.wire.auth import Audience
 from protocol.wire.rollout import Limits
 from protocol.wire.rules import decode_rules
 
 BEAT_SECONDS = 2.0
 """Shortest time between SQL writes of unchanged heartbeats; each heartbeat renews the lease in Redis."""
+
+
+MOST_STORED_AT_ONCE = 2
+"""Most bodies that are parsed and stored at once: each is whole in memory for that time."""
+
+_Given = ParamSpec("_Given")
+_Made = TypeVar("_Made")
 
 
 class CoordinatorService:
@@ -40,25 +53,29 @@ class CoordinatorService:
         self._leases = Leases(settings.redis_url, settings.run)
         self.notifier = Notifier(settings.redis_url, settings.run)
         limits = Limits(file_bytes=settings.max_artifact_bytes)
-        self._stores = BlobStores()
-        folders = (settings.state_dir.absolute() / name for name in ("artifacts", "evidence"))
-        artifacts, evidence = (self._stores.open(folder.as_uri()) for folder in folders)
-        self.gate = Gate(store, deployment)
+        artifacts, evidence = (DirectoryBlobs(settings.state_dir / name) for name in ("artifacts", "evidence"))
+        self.gate = Gate(store, Audience(deployment.chain_id, deployment.rounds, settings.run))
+        self.bodies = Bodies(settings.state_dir / "incoming")
+        self._storing = asyncio.Semaphore(MOST_STORED_AT_ONCE)
         self.intake = Intake(settings.run, store, artifacts, evidence, deployment, limits)
         self.poller = Poller(store)
+
+    async def storing(self, store: Callable[_Given, _Made], *args: _Given.args, **options: _Given.kwargs) -> _Made:
+        """Calls ``store`` in a thread, once less than ``MOST_STORED_AT_ONCE`` others are running."""
+        async with self._storing:
+            return await run_in_threadpool(store, *args, **options)
 
     def close(self) -> None:
         """Closes the connections."""
         self._leases.close()
         self.notifier.close()
-        self._stores.close()
         self._store.close()
 
     def health(self) -> api.Health:
         """Returns the number of the newest mirrored block; 0 before the first."""
         with self._store.reading() as session:
             cursor = session.get(CursorRow, 1)
-            return api.Health(ok=True, head=cursor.number if cursor else 0)
+            return api.Health(ok=True, run=self.settings.run, head=cursor.number if cursor else 0)
 
     def status(self) -> api.StatusReport:
         """Returns the live counts."""

@@ -55,7 +55,7 @@ class DirectoryBlobs:
 
     def put(self, root: bytes, data: bytes) -> None:
         """Stores ``data`` under ``root``: flushed to disk, then renamed, so that no partial file is ever visible."""
-        path = self._path(root)
+        path = self.path(root)
         with accessing(f"write to the blob store {self.directory}", Unavailable):
             path.parent.mkdir(parents=True, exist_ok=True)
             if not path.exists():
@@ -66,7 +66,7 @@ class DirectoryBlobs:
         """Returns the blob under ``root``, or None. See `Blobs.get`."""
         with accessing(f"read from the blob store {self.directory}", Unavailable):
             try:
-                with self._path(root).open("rb") as file:
+                with self.path(root).open("rb") as file:
                     data = file.read(limit + 1)
             except FileNotFoundError:
                 return None
@@ -76,13 +76,14 @@ class DirectoryBlobs:
 
     def has(self, root: bytes) -> bool:
         """Returns whether a blob is stored under ``root``."""
-        return self._path(root).exists()
+        return self.path(root).exists()
 
     def drop(self, root: bytes) -> None:
         """Deletes the blob under ``root``, if there is one."""
-        self._path(root).unlink(missing_ok=True)
+        self.path(root).unlink(missing_ok=True)
 
-    def _path(self, root: bytes) -> Path:
+    def path(self, root: bytes) -> Path:
+        """Returns the file of the blob under ``root``, whether or not there is one."""
         name = root.hex()
         return self.directory / name[:2] / name
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.transport.http import is_http, pieces, reaching
 from protocol.wire import api
-from protocol.wire.auth import Signer, sign_request
+from protocol.wire.auth import Audience, Signer, sign_request
 from protocol.wire.canonical import validating
 from protocol.wire.rollout import DEFAULT_LIMITS
 from protocol.wire.rules import MAX_RULES_BYTES, Rules, decode_rules
@@ -33,16 +33,22 @@ _Body = TypeVar("_Body", bound=api.Body)
 class CoordinatorClient:
     """Client of the coordinator at ``base_url``, signing as ``signer`` for one deployment. Threads may share it.
 
-    Without a signer only the public paths work.
+    Requests are signed for the coordinator of ``run``; None asks the coordinator each time which run it drives. Without
+    a signer only the public paths work.
     """
 
     def __init__(
-        self, base_url: str, signer: Signer | None = None, chain_id: int = 0, rounds_address: str = ""
+        self,
+        base_url: str,
+        signer: Signer | None = None,
+        chain_id: int = 0,
+        rounds_address: str = "",
+        run: int | None = None,
     ) -> None:
         if not is_http(base_url):
             raise Misconfigured(f"invalid coordinator URL {base_url!r}: expected http(s)://host")
         self.base_url = base_url.rstrip("/")
-        self._signer, self._chain_id, self._rounds = signer, chain_id, rounds_address
+        self._signer, self._chain_id, self._rounds, self._run = signer, chain_id, rounds_address, run
         self._client = httpx.Client()
 
     @property
@@ -55,7 +61,7 @@ class CoordinatorClient:
         self._client.close()
 
     def health(self) -> api.Health:
-        """Returns whether the coordinator answers, and the block it has folded."""
+        """Returns whether the coordinator answers, the run it drives, and the block it has folded."""
         return _parse(api.Health, self._send("GET", "/health"))
 
     def status(self) -> api.StatusReport:
@@ -128,7 +134,11 @@ class CoordinatorClient:
         if self._signer is None:
             raise Misconfigured(f"{method} {path} must be signed: give the coordinator client a node key")
         once = (secrets.randbits(256), int(time.time()) + REQUEST_SECONDS)
-        return sign_request(self._signer, self._chain_id, self._rounds, method, path, body, *once)
+        return sign_request(self._signer, self._audience(), method, path, body, *once)
+
+    def _audience(self) -> Audience:
+        run = self.health().run if self._run is None else self._run
+        return Audience(self._chain_id, self._rounds, run)
 
 
 def describe_coordinator(url: str) -> str:

@@ -12,9 +12,10 @@
     PUT  /evidence/{root}                     signed   bytes -> EvidenceReceipt
     GET  /evidence/{root}                     -> bytes
 
-Every refusal is an `ErrorBody` with a 4xx, or 503 while the coordinator's store or chain is out of reach. Hashes, roots
-and byte strings are bytes in Python and lower-case 0x-hex in JSON; wei are decimal strings; times are unix seconds.
-Unknown fields are refused on both sides. PURE.
+Every refusal is an `ErrorBody` with a 4xx, or 503 while the coordinator's store or chain is out of reach or too many
+bodies arrive at once. Refusing a request with a body closes the connection. Hashes, roots and byte strings are bytes in
+Python and lower-case 0x-hex in JSON; wei are decimal strings; times are unix seconds. Unknown fields are refused on
+both sides. PURE.
 """
 
 from __future__ import annotations
@@ -49,9 +50,10 @@ class ErrorBody(Body):
 
 
 class Health(Body):
-    """The process answers; ``head`` is the newest block that it has folded."""
+    """The process answers and drives ``run``; ``head`` is the newest block that it has folded."""
 
     ok: bool
+    run: Id
     head: int
 
 

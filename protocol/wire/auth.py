@@ -7,10 +7,12 @@
     Evidence      Assize Evidence, Rounds                           node key       coordinator, readers of evidence
     Request       Assize Request, Rounds                            node key       coordinator
 
-A request to a coordinator carries four headers, `Assize-Address`, `Assize-Nonce`, `Assize-Deadline` and
-`Assize-Signature`, over contract, method, path with query, keccak of the body, nonce and deadline. A server that
-accepts one must keep its nonce at least until its deadline. Nothing here reads a clock or a key: `now` is passed in,
-and functions that sign take a `Signer`. PURE.
+A request to a coordinator carries six headers: `Assize-Address`, `Assize-Run`, `Assize-Body`, `Assize-Nonce`,
+`Assize-Deadline` and `Assize-Signature`. The signature is over run, method, path with query, keccak of the body, nonce
+and deadline, so it is checked before any of the body is read. The run names the audience: a run has one coordinator,
+and a request made for one run is refused by the coordinator of another. A server that accepts a request must keep its
+nonce at least until its deadline, and compare the body that arrives with the hash. Nothing here reads a clock or a
+key: `now` is passed in, and functions that sign take a `Signer`. PURE.
 """
 
 from __future__ import annotations
@@ -33,11 +35,15 @@ MAX_REQUEST_SECONDS = 120
 """Largest distance of a request's deadline, and so the longest time that a nonce must be remembered."""
 
 HEADER_ADDRESS = "Assize-Address"
+HEADER_RUN = "Assize-Run"
+HEADER_BODY = "Assize-Body"
 HEADER_NONCE = "Assize-Nonce"
 HEADER_DEADLINE = "Assize-Deadline"
 HEADER_SIGNATURE = "Assize-Signature"
 HEADERS = {
     HEADER_ADDRESS: ("^0x[0-9a-fA-F]{40}$", "Address of the node's key."),
+    HEADER_RUN: ("^[0-9]{1,78}$", "Run whose coordinator the request is for."),
+    HEADER_BODY: ("^0x[0-9a-fA-F]{64}$", "keccak256 of the body; of no bytes, if there is none."),
     HEADER_NONCE: ("^[0-9]{1,78}$", "A random number of 256 bits; each is accepted once."),
     HEADER_DEADLINE: ("^[0-9]{1,12}$", f"Expiry in unix seconds, at most {MAX_REQUEST_SECONDS} ahead."),
     HEADER_SIGNATURE: ("^0x[0-9a-fA-F]{130}$", "EIP-712 signature of the Request by that key."),
@@ -60,10 +66,24 @@ class Signer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Audience:
+    """The coordinator that a request is for: the one of ``run`` on the deployment with this ``Rounds`` contract."""
+
+    chain_id: int
+    rounds: str
+    run: int
+
+
+@dataclass(frozen=True, slots=True)
 class SignedRequest:
-    """A request with a valid signature: its signer, and the nonce to keep until the deadline (unix seconds)."""
+    """A request with a valid signature.
+
+    ``address`` signed it, ``body`` is the keccak256 that the body must have, and ``nonce`` is to be kept until the
+    ``deadline`` (unix seconds).
+    """
 
     address: str
+    body: bytes
     nonce: int
     deadline: int
 
@@ -97,55 +117,60 @@ def evidence(chain_id: int, rounds: str, round_id: int, attempt: int, juror: int
     return _typed("Assize Evidence", chain_id, rounds, "Evidence", fields, (round_id, attempt, juror, root))
 
 
-def request(
-    chain_id: int, contract: str, method: str, path: str, body_hash: bytes, nonce: int, deadline: int
-) -> TypedData:
+def request(audience: Audience, method: str, path: str, body_hash: bytes, nonce: int, deadline: int) -> TypedData:
     """Returns a request to the coordinator; ``path`` is the raw path with its query, as sent."""
-    fields = "address contract,string method,string path,bytes32 body,uint256 nonce,uint256 deadline"
-    values = (contract, method, path, body_hash, nonce, deadline)
-    return _typed("Assize Request", chain_id, contract, "Request", fields, values)
+    fields = "uint256 run,string method,string path,bytes32 body,uint256 nonce,uint256 deadline"
+    values = (audience.run, method, path, body_hash, nonce, deadline)
+    return _typed("Assize Request", audience.chain_id, audience.rounds, "Request", fields, values)
 
 
 def sign_request(
-    signer: Signer, chain_id: int, contract: str, method: str, path: str, body: bytes, nonce: int, deadline: int
+    signer: Signer, audience: Audience, method: str, path: str, body: bytes, nonce: int, deadline: int
 ) -> dict[str, str]:
-    """Returns the four headers that sign a request; draw ``nonce`` at random from 256 bits."""
-    message = request(chain_id, contract, method.upper(), path, keccak(body), nonce, deadline)
+    """Returns the headers that sign a request; draw ``nonce`` at random from 256 bits."""
+    body_hash = keccak(body)
+    message = request(audience, method.upper(), path, body_hash, nonce, deadline)
     return {
         HEADER_ADDRESS: signer.address,
+        HEADER_RUN: str(audience.run),
+        HEADER_BODY: "0x" + body_hash.hex(),
         HEADER_NONCE: str(nonce),
         HEADER_DEADLINE: str(deadline),
         HEADER_SIGNATURE: "0x" + signer.sign_typed(message).hex(),
     }
 
 
-def recover_request(
-    headers: Mapping[str, str], chain_id: int, contract: str, method: str, path: str, body_hash: bytes, now: int
-) -> SignedRequest:
-    """Returns the signer of a request.
+def recover_request(headers: Mapping[str, str], audience: Audience, method: str, path: str, now: int) -> SignedRequest:
+    """Returns the signer of a request to ``audience``, and the hash that its body must have.
 
     ``headers`` is looked up by the names above and, for a plain dict of an ASGI server, in lower case. ``now`` is unix
     seconds.
 
     Raises:
-        Rejected: A header is missing or malformed, the deadline has passed or lies more than `MAX_REQUEST_SECONDS`
-            ahead, or the signature is by another key than the one named.
+        Rejected: A header is missing or malformed, the request is for the coordinator of another run, the deadline has
+            passed or lies more than `MAX_REQUEST_SECONDS` ahead, or the signature is by another key than the one named.
     """
     address, signature = _header(headers, HEADER_ADDRESS), _header(headers, HEADER_SIGNATURE)
-    nonce, deadline = int(_header(headers, HEADER_NONCE)), int(_header(headers, HEADER_DEADLINE))
+    body_hash = bytes.fromhex(_header(headers, HEADER_BODY)[2:])
+    run, nonce, deadline = (int(_header(headers, name)) for name in (HEADER_RUN, HEADER_NONCE, HEADER_DEADLINE))
     if nonce >> 256:
         raise Rejected(f"invalid {HEADER_NONCE} header: expected a number below 2^256")
+    if run != audience.run:
+        raise Rejected(
+            f"the request is for the coordinator of run {run}, this is the one of run {audience.run}: "
+            "check run and coordinator URL"
+        )
     if deadline < now:
         raise Rejected(f"the request's deadline passed {now - deadline} s ago: check the clock of this machine")
     if deadline > now + MAX_REQUEST_SECONDS:
         raise Rejected(
             f"the request's deadline lies more than {MAX_REQUEST_SECONDS} s ahead: check the clock of this machine"
         )
-    message = request(chain_id, contract, method.upper(), path, body_hash, nonce, deadline)
+    message = request(audience, method.upper(), path, body_hash, nonce, deadline)
     signed_by = recover(message, bytes.fromhex(signature[2:]))
     if signed_by.lower() != address.lower():
         raise Rejected(f"invalid signature of the request: it is not by {address[:42]}, which the request names")
-    return SignedRequest(signed_by, nonce, deadline)
+    return SignedRequest(signed_by, body_hash, nonce, deadline)
 
 
 def recover(message: TypedData, signature: bytes) -> str:

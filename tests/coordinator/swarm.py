@@ -203,7 +203,7 @@ class Swarm:
         """The coordinator as this node sees it."""
         if party.node not in self.clients:
             deployment = self.chain.deployment
-            made = CoordinatorClient(self.url, party.key, deployment.chain_id, deployment.rounds)
+            made = CoordinatorClient(self.url, party.key, deployment.chain_id, deployment.rounds, self.run)
             self.clients[party.node] = made
         return self.clients[party.node]
 
@@ -246,11 +246,13 @@ def headers(
     """A signed request's headers; ``changes`` are other values under the signature."""
     values: dict[str, Any] = {
         "chain_id": swarm.chain.deployment.chain_id,
-        "contract": swarm.chain.deployment.rounds,
+        "rounds": swarm.chain.deployment.rounds,
+        "run": swarm.run,
         "nonce": secrets.randbits(256),
         "deadline": int(time.time()) + 60,
-    }
-    return auth.sign_request(party.key, method=method, path=path, body=body, **(values | changes))
+    } | changes
+    audience = auth.Audience(values["chain_id"], values["rounds"], values["run"])
+    return auth.sign_request(party.key, audience, method, path, body, values["nonce"], values["deadline"])
 
 
 def artifact(round_: int, job: int, node: int, manifest_root: bytes = MANIFEST_ROOT) -> Artifact:

@@ -65,6 +65,8 @@ def test_a_request_holds_for_its_method_path_body_and_time_only(
     refused(http.get(path, headers=headers(swarm, worker, "POST", path, b"")), 401, "signature")
     refused(http.get(path, headers=headers(swarm, worker, "GET", path[:-1] + "1", b"")), 401, "signature")
     refused(http.get(path, headers=headers(swarm, worker, "GET", path, b"x")), 401, "signature")
+    elsewhere = headers(swarm, worker, "GET", path, run=swarm.run + 1)
+    refused(http.get(path, headers=elsewhere), 401, f"run {swarm.run + 1}, this is the one of run {swarm.run}")
     refused(http.get(path, headers=headers(swarm, worker, "GET", path, b"", deadline=1)), 401, "deadline")
     other = headers(swarm, swarm.workers[1], "GET", path, b"")
     refused(http.get(path, headers=other), 403, f"expected node {worker.node}, not node {swarm.workers[1].node}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from eth_utils import keccak
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlmodel import select
@@ -15,10 +14,10 @@ from coordinator.store import Store
 from coordinator.tables import NonceRow
 from protocol.errors import Rejected
 from protocol.node.wallet import Wallet
-from protocol.wire.auth import recover_request, sign_request
+from protocol.wire.auth import Audience, recover_request, sign_request
 
 MOMENTS = st.integers(min_value=0, max_value=2_000)
-ROUNDS = "0x" + "11" * 20
+AUDIENCE = Audience(1, "0x" + "11" * 20, 1)
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -33,7 +32,7 @@ def test_a_nonce_is_forgotten_only_once_its_request_is_refused_anyway(tmp_path: 
         kept = session.exec(select(NonceRow)).first() is not None
     store.close()
     key = Wallet("key", b"\x01" * 32)
-    headers = sign_request(key, 1, ROUNDS, "GET", "/jobs", b"", nonce=1, deadline=deadline)
+    headers = sign_request(key, AUDIENCE, "GET", "/jobs", b"", nonce=1, deadline=deadline)
     if not kept:
         with pytest.raises(Rejected, match="deadline passed"):
-            recover_request(headers, 1, ROUNDS, "GET", "/jobs", keccak(b""), now)
+            recover_request(headers, AUDIENCE, "GET", "/jobs", now)

@@ -26,7 +26,7 @@ from protocol.chain.reading.client import Chain
 from protocol.environments.arithmetic import Arithmetic
 from protocol.node.wallet import Keystores, Wallet
 from protocol.wire.api import Assignment, ErrorBody
-from protocol.wire.auth import sign_request
+from protocol.wire.auth import Audience, sign_request
 from protocol.wire.rollout import encode
 from tests.conftest import ROOT, TOKEN, Anvil, deploy_on
 from tests.coordinator.conftest import redis_process, redis_url
@@ -279,7 +279,8 @@ class Uploads:
     def headers(self, body: bytes, key: Wallet | None = None) -> dict[str, str]:
         deployment = self.farm.swarm.chain.deployment
         signer, nonce, deadline = key or self.farm.party.key, secrets.randbits(256), int(time.time()) + 60
-        return sign_request(signer, deployment.chain_id, deployment.rounds, "PUT", self.path, body, nonce, deadline)
+        audience = Audience(deployment.chain_id, deployment.rounds, self.farm.swarm.run)
+        return sign_request(signer, audience, "PUT", self.path, body, nonce, deadline)
 
     def put(self, body: bytes, key: Wallet | None = None, signed: bytes | None = None) -> httpx.Response:
         headers = self.headers(body if signed is None else signed, key)

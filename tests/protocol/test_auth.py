@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+
 import pytest
 from eth_account import Account
 from eth_account.messages import encode_typed_data
@@ -10,24 +13,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.errors import Rejected
+from protocol.node.wallet import Wallet
 from protocol.wire import auth
+from tests.conftest import ROOT
 
 CHAIN_ID, NOW = 31337, 1_800_000_000
 CONTRACT = "0x" + "11" * 20
+AUDIENCE = auth.Audience(CHAIN_ID, CONTRACT, 7)
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 
 
 def signed(signer, method="PUT", path="/rounds/1/jobs/2/artifact?x=1", body=b"bytes", nonce=2**255, deadline=NOW + 60):
-    return auth.sign_request(signer, CHAIN_ID, CONTRACT, method, path, body, nonce, deadline)
+    return auth.sign_request(signer, AUDIENCE, method, path, body, nonce, deadline)
 
 
-def recovered(headers, method="PUT", path="/rounds/1/jobs/2/artifact?x=1", body=b"bytes", now=NOW, **domain):
-    chain_id, contract = domain.get("chain_id", CHAIN_ID), domain.get("contract", CONTRACT)
-    return auth.recover_request(headers, chain_id, contract, method, path, keccak(body), now)
+def recovered(headers, method="PUT", path="/rounds/1/jobs/2/artifact?x=1", now=NOW, **audience):
+    return auth.recover_request(headers, dataclasses.replace(AUDIENCE, **audience), method, path, now)
 
 
 def test_a_request_names_who_signed_it(signer):
-    assert recovered(signed(signer)) == auth.SignedRequest(signer.address, 2**255, NOW + 60)
+    assert recovered(signed(signer)) == auth.SignedRequest(signer.address, keccak(b"bytes"), 2**255, NOW + 60)
     lower = {name.lower(): value for name, value in signed(signer).items()}
     assert recovered(lower, method="put").address == signer.address
 
@@ -39,10 +44,9 @@ def test_a_request_names_who_signed_it(signer):
         {"path": "/rounds/1/jobs/3/artifact?x=1"},
         {"path": "/rounds/1/jobs/2/artifact?x=2"},
         {"path": "/rounds/1/jobs/2/artifact"},
-        {"body": b"Bytes"},
-        {"body": b""},
         {"chain_id": 1},
-        {"contract": "0x" + "12" * 20},
+        {"rounds": "0x" + "12" * 20},
+        {"run": 8},
     ],
 )
 def test_a_request_sent_otherwise_than_it_was_signed_is_rejected(signer, sent):
@@ -53,6 +57,13 @@ def test_a_request_sent_otherwise_than_it_was_signed_is_rejected(signer, sent):
 @pytest.mark.parametrize(
     "header",
     [
+        {auth.HEADER_BODY: "0x" + keccak(b"Bytes").hex()},
+        {auth.HEADER_BODY: "0x" + keccak(b"").hex()},
+        {auth.HEADER_BODY: keccak(b"bytes").hex()},
+        {auth.HEADER_BODY: ""},
+        {auth.HEADER_RUN: "8"},
+        {auth.HEADER_RUN: "-7"},
+        {auth.HEADER_RUN: ""},
         {auth.HEADER_NONCE: "1"},
         {auth.HEADER_DEADLINE: str(NOW + 61)},
         {auth.HEADER_ADDRESS: "0x" + "00" * 20},
@@ -70,6 +81,24 @@ def test_a_request_sent_otherwise_than_it_was_signed_is_rejected(signer, sent):
 def test_a_request_with_a_changed_header_is_rejected(signer, header):
     with pytest.raises(Rejected):
         recovered(signed(signer) | header)
+
+
+def test_a_request_for_one_coordinator_is_rejected_by_another_also_under_its_own_name(signer):
+    with pytest.raises(Rejected, match="is for the coordinator of run 7, this is the one of run 8"):
+        recovered(signed(signer), run=8)
+    with pytest.raises(Rejected, match="invalid signature"):
+        recovered(signed(signer) | {auth.HEADER_RUN: "8"}, run=8)
+
+
+def test_a_signed_request_is_a_golden_vector(signer):
+    vector = json.loads((ROOT / "tests" / "vectors" / "request.json").read_text())
+    audience = auth.Audience(**vector["audience"])
+    body = bytes.fromhex(vector["body"][2:])
+    given = (vector["method"], vector["path"], body, int(vector["nonce"]), vector["deadline"])
+    assert auth.digest(auth.request(audience, *given[:2], keccak(body), *given[3:])).hex() == vector["digest"][2:]
+    assert auth.sign_request(Wallet("vector", b"\x01" * 32), audience, *given) == vector["headers"]
+    now = vector["deadline"] - 60
+    assert auth.recover_request(vector["headers"], audience, *given[:2], now).body == keccak(body)
 
 
 def test_an_unsigned_request_is_rejected():
@@ -124,8 +153,8 @@ def test_any_bytes_are_rejected_or_belong_to_some_key(signature):
             "Checkpoint(uint256 run,uint32 version,bytes32 manifestRoot)",
         ),
         (
-            auth.request(1, CONTRACT, "GET", "/x", bytes(32), 1, 2),
-            "Request(address contract,string method,string path,bytes32 body,uint256 nonce,uint256 deadline)",
+            auth.request(AUDIENCE, "GET", "/x", bytes(32), 1, 2),
+            "Request(uint256 run,string method,string path,bytes32 body,uint256 nonce,uint256 deadline)",
         ),
     ],
 )

@@ -14,12 +14,13 @@ from starlette.routing import Route
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire import api
-from protocol.wire.auth import recover_request
+from protocol.wire.auth import Audience, recover_request
 from protocol.wire.rules import encode_rules
 from tests.coordinator.swarm import RULES
 
 CHAIN_ID = 31337
 ROUNDS = "0x" + "11" * 20
+RUN = 3
 ROOT = bytes(range(32))
 HEX = "0x" + ROOT.hex()
 RULES_JSON = encode_rules(RULES)
@@ -53,7 +54,7 @@ class Coordinator:
             ("PUT", f"/evidence/{HEX}"): api.EvidenceReceipt(root=HEX),
         }
         public = {
-            "/health": api.Health(ok=True, head=12).model_dump_json().encode(),
+            "/health": api.Health(ok=True, run=RUN, head=12).model_dump_json().encode(),
             f"/rules/0x{keccak(RULES_JSON).hex()}": RULES_JSON,
             f"/rules/{HEX}": RULES_JSON,
             f"/artifacts/{HEX}": b"parquet",
@@ -68,9 +69,11 @@ class Coordinator:
         async def endpoint(request):
             data = await request.body()
             path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-            args = (request.headers, CHAIN_ID, ROUNDS, request.method, path, keccak(data), int(time.time()))
+            args = (request.headers, Audience(CHAIN_ID, ROUNDS, RUN), request.method, path, int(time.time()))
             try:
                 signed = recover_request(*args)
+                if signed.body != keccak(data):
+                    raise Rejected("another body was signed")
             except Rejected as error:
                 return Response(api.ErrorBody(error=str(error)).model_dump_json(), 401)
             if signed.address != self.address or signed.nonce in self.nonces:
@@ -96,7 +99,7 @@ def coordinator(signer):
 
 @pytest.fixture
 def client(coordinator, serve, signer):
-    with closing(CoordinatorClient(serve(coordinator.app()).url, signer, CHAIN_ID, ROUNDS)) as client:
+    with closing(CoordinatorClient(serve(coordinator.app()).url, signer, CHAIN_ID, ROUNDS, RUN)) as client:
         yield client
 
 
@@ -135,7 +138,7 @@ def test_public_paths_need_no_key(coordinator, serve):
 
 def test_a_refusal_carries_the_coordinators_own_sentence(coordinator, serve, other_signer):
     with (
-        closing(CoordinatorClient(serve(coordinator.app()).url, other_signer, CHAIN_ID, ROUNDS)) as client,
+        closing(CoordinatorClient(serve(coordinator.app()).url, other_signer, CHAIN_ID, ROUNDS, RUN)) as client,
         pytest.raises(Rejected, match="bound to no node"),
     ):
         client.heartbeat(api.Heartbeat(node=7, version=None))
@@ -143,8 +146,21 @@ def test_a_refusal_carries_the_coordinators_own_sentence(coordinator, serve, oth
 
 def test_a_key_of_another_chain_is_refused(coordinator, serve, signer):
     with (
-        closing(CoordinatorClient(serve(coordinator.app()).url, signer, 1, ROUNDS)) as client,
+        closing(CoordinatorClient(serve(coordinator.app()).url, signer, 1, ROUNDS, RUN)) as client,
         pytest.raises(Rejected),
+    ):
+        client.upload(4, 0, b"bytes")
+
+
+def test_requests_are_signed_for_the_run_given_or_else_for_the_one_that_the_coordinator_drives(
+    coordinator, serve, signer
+):
+    url = serve(coordinator.app()).url
+    with closing(CoordinatorClient(url, signer, CHAIN_ID, ROUNDS)) as client:
+        assert client.upload(4, 0, b"bytes") == ROOT
+    with (
+        closing(CoordinatorClient(url, signer, CHAIN_ID, ROUNDS, RUN + 1)) as client,
+        pytest.raises(Rejected, match="coordinator of run 4, this is the one of run 3"),
     ):
         client.upload(4, 0, b"bytes")
 

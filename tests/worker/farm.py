@@ -95,7 +95,7 @@ class Farm:
         settings.state_dir.mkdir(parents=True, exist_ok=True)
         key = (party or self.party).key
         chain = Chain(settings.rpc_url, deployment)
-        client = CoordinatorClient(settings.coordinator_url, key, chain.chain_id, deployment.rounds)
+        client = CoordinatorClient(settings.coordinator_url, key, chain.chain_id, deployment.rounds, settings.run)
         sender = Sender(chain, key, settings.state_dir / "sender.db")
         with ExitStack() as unless_made:
             for held in (chain, client, sender):

@@ -9,14 +9,9 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import statistics
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated
 
 import httpx
@@ -25,13 +20,10 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from coordinator.driver.wiring import DriverProcess
 from deploy.localnet.processes import free_port
-from protocol.chain.reading.client import Chain
-from protocol.node.wallet import Wallet
 from tests.bench.api.load import per_second, raw_get
 from tests.bench.api.replays import Attempt, attempts
-from tests.conftest import ROOT, Anvil, deploy_on, redis_server, until
+from tests.coordinator.market import market, running, server
 from tests.coordinator.swarm import Swarm, headers
 
 SERVER_CORE = 0
@@ -47,7 +39,7 @@ def main(
         worker = swarm.workers[0]
         path = f"/nodes/{worker.node}/assignments?wait=0"
         signed, bare = [], []
-        with server(swarm) as port, bare_server() as bare_port:
+        with server(swarm.settings(), SERVER_CORE) as (port, _), bare_server() as bare_port:
             plain = [raw_get(path, {})] * requests
             for _ in range(runs):
                 made = [raw_get(path, headers(swarm, worker, "GET", path)) for _ in range(requests)]
@@ -65,82 +57,28 @@ def main(
 
 def replayed(swarm: Swarm) -> Iterator[tuple[str, Attempt, int]]:
     """Every attempt, when it was made, and the status it was answered with."""
-    with server(swarm) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+    with (
+        server(swarm.settings(), SERVER_CORE) as (port, _),
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client,
+    ):
         everything = list(attempts(swarm, client))
         yield from (("at once", attempt, attempt.status(client)) for attempt in everything)
         with redis.Redis.from_url(swarm.redis_url) as connection:
             connection.flushall()
         yield from (("Redis flushed", attempt, attempt.status(client)) for attempt in everything)
-    with server(swarm) as port, httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+    with (
+        server(swarm.settings(), SERVER_CORE) as (port, _),
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client,
+    ):
         yield from (("server killed", attempt, attempt.status(client)) for attempt in everything)
-
-
-@contextmanager
-def market() -> Iterator[Swarm]:
-    """A run with two workers on a chain of its own."""
-    with tempfile.TemporaryDirectory() as name, redis_server(Path(name)) as redis_url:
-        folder = Path(name)
-        anvil = Anvil(folder)
-        try:
-
-            def make_wallet(name: str) -> Wallet:
-                wallet = Wallet(name, secrets.token_bytes(32))
-                anvil.fund(wallet.address)
-                return wallet
-
-            with Chain(anvil.url, deploy_on(anvil)) as chain:
-                swarm = Swarm(chain, anvil, make_wallet, redis_url, folder)
-                driver = DriverProcess(swarm.settings(), swarm.coordinator)
-                driver.tick()
-                driver.close()
-                yield swarm
-                swarm.close()
-        finally:
-            anvil.stop()
-
-
-@contextmanager
-def server(swarm: Swarm) -> Iterator[int]:
-    """The coordinator's API as a process of its own; its port. It ends by being killed."""
-    port, settings = free_port(), swarm.settings()
-    values = settings.model_dump(mode="json", exclude_none=True) | {"port": port}
-    lines = [f"ASSIZE_COORDINATOR_{name.upper()}={_plain(value)}" for name, value in values.items()]
-    file = swarm.directory / "coordinator.env"
-    file.write_text("\n".join(lines) + "\n")
-    with _running([str(ROOT / "assize.py"), "coordinator", "serve", "--settings", str(file)], port):
-        yield port
 
 
 @contextmanager
 def bare_server() -> Iterator[int]:
     """The bare application; its port."""
     port = free_port()
-    with _running(["-m", "tests.bench.api.bare", str(port)], port):
+    with running(["-m", "tests.bench.api.bare", str(port)], port, SERVER_CORE):
         yield port
-
-
-@contextmanager
-def _running(words: list[str], port: int) -> Iterator[None]:
-    pinned = f"import os, sys; os.sched_setaffinity(0, {{{SERVER_CORE}}}); os.execv(sys.executable, sys.argv[1:])"
-    process = subprocess.Popen([sys.executable, "-c", pinned, sys.executable, *words], cwd=ROOT)
-    try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
-            until(lambda: _answers(client), 60, "the server to answer")
-        yield
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _answers(client: httpx.Client) -> bool:
-    try:
-        return client.get("/health").status_code < 500
-    except httpx.TransportError:
-        return False
-
-
-def _plain(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _show_speed(console: Console, signed: list[float], bare: list[float], requests: int) -> None:

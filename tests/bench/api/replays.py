@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from functools import partial
 
 import httpx
+from eth_utils import keccak
 
 from protocol.wire.auth import (
     HEADER_ADDRESS,
+    HEADER_BODY,
     HEADER_DEADLINE,
     HEADER_NONCE,
+    HEADER_RUN,
     HEADER_SIGNATURE,
     MAX_REQUEST_SECONDS,
 )
@@ -71,10 +74,16 @@ def attempts(swarm: Swarm, client: httpx.Client) -> Iterator[Attempt]:
     beat = b'{"node": %d, "version": 0}' % worker.node
     beating = signed("POST", "/heartbeats", beat)
     yield Attempt("body", "another body", "POST", "/heartbeats", beat.replace(b"0}", b"1}"), beating)
-    yield Attempt("body", "no body", "POST", "/heartbeats", b"", beating)
+    yield Attempt("body", "no body", "POST", "/heartbeats", b"", signed("POST", "/heartbeats", beat))
+    other_beat = beat.replace(b"0}", b"1}")
+    renamed = signed("POST", "/heartbeats", beat) | {HEADER_BODY: "0x" + keccak(other_beat).hex()}
+    yield Attempt("body", "another body and its hash", "POST", "/heartbeats", other_beat, renamed)
     yield get("chain", "signed for another chain", signed("GET", path, chain_id=1))
-    contract = signed("GET", path, contract=swarm.chain.deployment.market)
+    contract = signed("GET", path, rounds=swarm.chain.deployment.market)
     yield get("chain", "signed for another contract", contract)
+    yield get("run", "signed for another run's coordinator", signed("GET", path, run=swarm.run + 1))
+    yield get("run", "sent as if to this one", signed("GET", path, run=swarm.run + 1) | {HEADER_RUN: str(swarm.run)})
+    yield get("run", "used with another run named", used | {HEADER_RUN: str(swarm.run + 1)})
     yield get("address", "another node's name", used | {HEADER_ADDRESS: other.key.address})
     yield get("address", "another node's signature", by_other("GET", path))
     yield get("address", "a stranger's signature", headers(swarm, outsider, "GET", path))

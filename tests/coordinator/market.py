@@ -1,0 +1,91 @@
+"""A run on a chain of its own, and the coordinator's API over it as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+
+from coordinator.driver.wiring import DriverProcess
+from coordinator.settings import CoordinatorSettings
+from deploy.localnet.processes import free_port
+from protocol.chain.reading.client import Chain
+from protocol.node.wallet import Wallet
+from tests.conftest import ROOT, Anvil, deploy_on, redis_server, until
+from tests.coordinator.swarm import Swarm
+
+
+@contextmanager
+def market() -> Iterator[Swarm]:
+    """A run with two workers on a chain of its own."""
+    with tempfile.TemporaryDirectory() as name, redis_server(Path(name)) as redis_url:
+        folder = Path(name)
+        anvil = Anvil(folder)
+        try:
+
+            def make_wallet(name: str) -> Wallet:
+                wallet = Wallet(name, secrets.token_bytes(32))
+                anvil.fund(wallet.address)
+                return wallet
+
+            with Chain(anvil.url, deploy_on(anvil)) as chain:
+                swarm = Swarm(chain, anvil, make_wallet, redis_url, folder)
+                mirror(swarm, swarm.settings())
+                yield swarm
+                swarm.close()
+        finally:
+            anvil.stop()
+
+
+def mirror(swarm: Swarm, settings: CoordinatorSettings) -> None:
+    """Reads the chain into the coordinator's database, and opens a round if one is due."""
+    driver = DriverProcess(settings, swarm.coordinator)
+    driver.tick()
+    driver.close()
+
+
+@contextmanager
+def server(settings: CoordinatorSettings, core: int | None = None) -> Iterator[tuple[int, int]]:
+    """The coordinator's API as a process of its own, killed at the end, on one core if given; its port and pid."""
+    port = free_port()
+    values = settings.model_dump(mode="json", exclude_none=True) | {"port": port}
+    lines = [f"ASSIZE_COORDINATOR_{name.upper()}={_plain(value)}" for name, value in values.items()]
+    file = settings.state_dir / "coordinator.env"
+    file.write_text("\n".join(lines) + "\n")
+    with running([str(ROOT / "assize.py"), "coordinator", "serve", "--settings", str(file)], port, core) as pid:
+        yield port, pid
+
+
+@contextmanager
+def running(words: list[str], port: int, core: int | None = None) -> Iterator[int]:
+    """A Python process that answers at ``port``, on one core if given; its pid."""
+    command = [sys.executable, *words]
+    if core is not None:
+        pinned = f"import os, sys; os.sched_setaffinity(0, {{{core}}}); os.execv(sys.executable, sys.argv[1:])"
+        command = [sys.executable, "-c", pinned, *command]
+    process = subprocess.Popen(command, cwd=ROOT)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+            until(lambda: _answers(client), 60, "the server to answer")
+        yield process.pid
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _answers(client: httpx.Client) -> bool:
+    try:
+        return client.get("/health").status_code < 500
+    except httpx.TransportError:
+        return False
+
+
+def _plain(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
