@@ -1,20 +1,25 @@
 """HTTP server of a chunk store, for origins and relays. Paths are listed in ``shardcast``.
 
 A request for a chunk that a stored manifest names, but that has not arrived yet, waits for it: a relay serves chunk k
-while chunk k + 1 is in flight, and clients need not guess when to retry.
+while chunk k + 1 is in flight, and clients need not guess when to retry. Files are sent piece by piece, as fast as each
+client takes them, so that memory does not grow with clients.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from typing import BinaryIO
 
 from blake3 import blake3
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from protocol.errors import AssizeError
@@ -24,12 +29,36 @@ from protocol.wire.api import Body, CheckpointEntry, CheckpointList, ErrorBody, 
 CHUNK_WAIT_SECONDS = 5.0
 LONGEST_WAIT_SECONDS = 30.0
 POLL_SECONDS = 0.02
+WAITING_AT_FULL_PACE = 64
+"""Requests that may wait before each of them looks less often: anyone may wait, and looking takes time."""
+PIECE_BYTES = 64 << 10
 _RANGE = re.compile(r"bytes=(\d{1,12})-(\d{0,12})", re.ASCII)
 _FOREVER = "public, max-age=31536000, immutable"
 
 
+class Waiting:
+    """Requests that wait for a file or a list to change."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    @contextmanager
+    def counted(self) -> Iterator[None]:
+        """Counts a request while the block runs."""
+        self._count += 1
+        try:
+            yield
+        finally:
+            self._count -= 1
+
+    async def pause(self) -> None:
+        """Returns when a waiting request may look again."""
+        await asyncio.sleep(POLL_SECONDS * (1 + self._count // WAITING_AT_FULL_PACE))
+
+
 def create_app(store: ChunkStore, chunk_wait_seconds: float = CHUNK_WAIT_SECONDS) -> Starlette:
     """Returns the ASGI app that serves ``store``; other processes may write into it meanwhile."""
+    waiting = Waiting()
 
     async def health(request: Request) -> Response:
         return Response(b'{"ok":true}', media_type="application/json")
@@ -46,9 +75,10 @@ def create_app(store: ChunkStore, chunk_wait_seconds: float = CHUNK_WAIT_SECONDS
             return _refuse(400, "invalid root: expected 0x and 64 hex digits")
         wanted = bytes.fromhex(root[2:]) if root else None
         signed = store.manifest(int(request.path_params["run"]), int(request.path_params["version"]), wanted)
-        if signed is None:
+        file = None if signed is None else store.open_manifest(signed)
+        if file is None:
             return _refuse(404, "this checkpoint is not stored here")
-        return Response(signed.canonical, media_type="application/json")
+        return _file(file, 0, _size(file), media_type="application/json")
 
     async def broken(request: Request, error: Exception) -> Response:
         return _refuse(503, str(error))
@@ -56,14 +86,14 @@ def create_app(store: ChunkStore, chunk_wait_seconds: float = CHUNK_WAIT_SECONDS
     routes = [
         Route("/health", health),
         Route("/runs/{run:int}/checkpoints/latest", latest),
-        Route("/runs/{run:int}/checkpoints", partial(_listing, store)),
+        Route("/runs/{run:int}/checkpoints", partial(_listing, store, waiting)),
         Route("/runs/{run:int}/checkpoints/{version:int}", manifest),
-        Route("/chunks/{hash:str}", partial(_chunk, store, chunk_wait_seconds)),
+        Route("/chunks/{hash:str}", partial(_chunk, store, waiting, chunk_wait_seconds)),
     ]
     return Starlette(routes=routes, exception_handlers={AssizeError: broken})
 
 
-async def _listing(store: ChunkStore, request: Request) -> Response:
+async def _listing(store: ChunkStore, waiting: Waiting, request: Request) -> Response:
     """Answers at once, unless the client has the current list: then waits for a change."""
     run, known = int(request.path_params["run"]), request.headers.get("if-none-match")
     wait = re.fullmatch(r"\d{1,3}(\.\d{1,3})?", request.query_params.get("wait", "0"), re.ASCII)
@@ -72,54 +102,82 @@ async def _listing(store: ChunkStore, request: Request) -> Response:
     loop = asyncio.get_running_loop()
     until = loop.time() + min(float(wait.group()), LONGEST_WAIT_SECONDS)
     seen = -1
-    while True:
-        changed_at = store.changed_at(run)
-        if changed_at != seen:
-            seen, held = changed_at, store.checkpoints(run)
-            tag = f'"{blake3(repr(held).encode()).hexdigest()[:32]}"'
-            if tag != known:
-                entries = [CheckpointEntry(version=version, root=root) for version, root in held[-1024:]]
-                return _json(CheckpointList(checkpoints=entries), {"ETag": tag})
-        if loop.time() >= until:
-            return Response(status_code=304)
-        await asyncio.sleep(POLL_SECONDS)
+    with waiting.counted():
+        while True:
+            changed_at = store.changed_at(run)
+            if changed_at != seen:
+                seen, held = changed_at, store.checkpoints(run)
+                tag = f'"{blake3(repr(held).encode()).hexdigest()[:32]}"'
+                if tag != known:
+                    entries = [CheckpointEntry(version=version, root=root) for version, root in held[-1024:]]
+                    return _json(CheckpointList(checkpoints=entries), {"ETag": tag})
+            if loop.time() >= until:
+                return Response(status_code=304)
+            await waiting.pause()
 
 
-async def _chunk(store: ChunkStore, wait_seconds: float, request: Request) -> Response:
+async def _chunk(store: ChunkStore, waiting: Waiting, wait_seconds: float, request: Request) -> Response:
     name = request.path_params["hash"]
     if not re.fullmatch(r"[0-9a-f]{64}", name, re.ASCII):
         return _refuse(400, "invalid chunk hash: expected 64 hex digits")
     tag = f'"{name}"'
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers={"ETag": tag, "Cache-Control": _FOREVER})
-    data = await _arrived(store, bytes.fromhex(name), wait_seconds)
-    if data is None:
+    file = await _arrived(store, waiting, bytes.fromhex(name), wait_seconds)
+    if file is None:
         return _refuse(404, "this chunk is not stored here")
-    return _ranged(data, request.headers.get("range"), {"ETag": tag, "Cache-Control": _FOREVER})
+    return _ranged(file, request.headers.get("range"), {"ETag": tag, "Cache-Control": _FOREVER})
 
 
-async def _arrived(store: ChunkStore, digest: bytes, wait_seconds: float) -> bytes | None:
+async def _arrived(store: ChunkStore, waiting: Waiting, digest: bytes, wait_seconds: float) -> BinaryIO | None:
     """Returns a chunk, waiting for it if a stored manifest names it."""
     loop = asyncio.get_running_loop()
     until = loop.time() + wait_seconds
-    while not store.has(digest):
-        if loop.time() >= until or not store.expects(digest):
-            return None
-        await asyncio.sleep(POLL_SECONDS)
-    return await run_in_threadpool(store.read, digest)
+    with waiting.counted():
+        while not store.has(digest):
+            if loop.time() >= until or not store.expects(digest):
+                return None
+            await waiting.pause()
+    return await run_in_threadpool(store.open, digest)
 
 
-def _ranged(data: bytes, header: str | None, headers: dict[str, str]) -> Response:
+def _ranged(file: BinaryIO, header: str | None, headers: dict[str, str]) -> Response:
     """Answers with the whole chunk, or with one range (RFC 9110, 14.2); an unreadable range header is ignored."""
     headers["Accept-Ranges"] = "bytes"
-    asked = _RANGE.fullmatch(header) if header else None
+    asked, size = _RANGE.fullmatch(header) if header else None, _size(file)
     if asked is None:
-        return Response(data, headers=headers, media_type="application/octet-stream")
-    first, last = int(asked[1]), min(int(asked[2] or len(data)), len(data) - 1)
+        return _file(file, 0, size, headers=headers)
+    first, last = int(asked[1]), min(int(asked[2] or size), size - 1)
     if first > last:
-        return Response(status_code=416, headers={"Content-Range": f"bytes */{len(data)}"})
-    headers["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
-    return Response(data[first : last + 1], 206, headers, "application/octet-stream")
+        file.close()
+        return Response(status_code=416, headers={"Content-Range": f"bytes */{size}"})
+    headers["Content-Range"] = f"bytes {first}-{last}/{size}"
+    return _file(file, first, last + 1 - first, 206, headers)
+
+
+def _size(file: BinaryIO) -> int:
+    return os.fstat(file.fileno()).st_size
+
+
+def _file(
+    file: BinaryIO,
+    first: int,
+    size: int,
+    status: int = 200,
+    headers: dict[str, str] | None = None,
+    media_type: str = "application/octet-stream",
+) -> Response:
+    """Answers with ``size`` bytes of a file from ``first`` on, and closes it."""
+    lengthy = {"Content-Length": str(size)} | (headers or {})
+    return StreamingResponse(_pieces(file, first, size), status, lengthy, media_type)
+
+
+def _pieces(file: BinaryIO, first: int, size: int) -> Iterator[bytes]:
+    with file:
+        file.seek(first)
+        while size and (piece := file.read(min(PIECE_BYTES, size))):
+            size -= len(piece)
+            yield piece
 
 
 def _json(body: Body, headers: dict[str, str] | None = None) -> Response:
