@@ -24,6 +24,9 @@ from protocol.wire.rollout import Artifact, Limits
 MOST_UPLOADS = 4
 """Most different artifacts of one job. A worker that lost the first may make another, but not fill the disk."""
 
+MOST_BUNDLES = 4
+"""Most different bundles of evidence of one seat. A juror votes for one, and may have judged again before."""
+
 MOST_URI_BYTES = 256
 """Longest URI of a submission; it is part of calldata that the coordinator pays for."""
 
@@ -112,11 +115,19 @@ class Intake:
                 session.add(claim)
         return [leaf.job for leaf in leaves]
 
+    def check_juror(self, caller: Caller) -> None:
+        """Raises ``Refused`` before evidence is read: the caller never had a seat."""
+        with self._store.reading() as session:
+            if session.exec(select(SeatRow.round).where(SeatRow.juror == caller.node).limit(1)).first() is None:
+                raise forbidden(
+                    f"node {caller.node} has no seat in any round, in the blocks that this coordinator has read"
+                )
+
     def store_evidence(self, caller: Caller, root: bytes, file: IO[bytes]) -> None:
         """Stores a juror's signed evidence under its root.
 
         Raises:
-            Refused: the bundle has another root or signer, or the caller has no seat in that round.
+            Refused: the bundle has another root or signer, or the caller has no seat in that round or too many bundles.
             Unavailable: the evidence cannot be stored.
         """
         data = file.read()
@@ -134,6 +145,7 @@ class Intake:
                 raise forbidden(
                     f"node {row.juror} has no seat in round {row.round}, in the blocks that this coordinator has read"
                 )
+            _check_bundles(session, row)
         self._evidence.put(root, data)
         with self._store.writing() as session:
             session.merge(row)
@@ -174,6 +186,13 @@ class Intake:
             signer = auth.recover(message, claim.signature)
         if signer != caller.key:
             raise forbidden(f"wrong signature: expected the node's key {caller.key}, not {signer}")
+
+
+def _check_bundles(session: Session, row: EvidenceRow) -> None:
+    same = (EvidenceRow.round == row.round, EvidenceRow.attempt == row.attempt, EvidenceRow.juror == row.juror)
+    stored = session.exec(select(EvidenceRow.root).where(*same)).all()
+    if row.root not in stored and len(stored) >= MOST_BUNDLES:
+        raise conflicting(f"this seat already has {MOST_BUNDLES} different bundles, the most that are stored")
 
 
 def _check_new(session: Session, round_: RoundRow, claim: ClaimRow) -> None:

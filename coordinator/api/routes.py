@@ -132,6 +132,7 @@ async def evidence(request: Request, root: Root) -> api.EvidenceReceipt:
     service = _service(request)
     limit = service.settings.max_evidence_bytes
     admission = await _admitted(request, limit)
+    await run_in_threadpool(service.intake.check_juror, admission.caller)
     async with service.bodies.received(request, admission, limit) as file:
         await service.storing(service.intake.store_evidence, admission.caller, _bytes(root), file)
     return api.EvidenceReceipt(root=_bytes(root))

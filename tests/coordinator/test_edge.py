@@ -127,10 +127,6 @@ def flood(edge: Edge, start: bytes, size: int = 40 * MIB) -> tuple[str, int]:
         return answered(connection), taken
 
 
-def evidence_path(body: bytes) -> str:
-    return f"/evidence/0x{keccak(body).hex()}"
-
-
 def test_bodies_of_unsigned_wrongly_signed_and_replayed_requests_are_not_read(edge: Edge) -> None:
     """Six connections of 40 MiB took the server from 149 to 394 MiB, and it kept them."""
     worker, other = edge.swarm.workers
@@ -239,7 +235,7 @@ def test_a_request_for_one_coordinator_is_refused_by_another(edge: Edge) -> None
 
 
 def test_slow_heads_slow_bodies_and_answers_that_are_not_taken_are_cut(edge: Edge) -> None:
-    worker, path = edge.swarm.workers[0], evidence_path(b"slow")
+    worker, path = edge.swarm.workers[0], edge.upload_path(0)
     signed = headers(edge.swarm, worker, "PUT", path, b"slow")
     slow_body = edge.connect(head("PUT", path, signed, "Content-Length: 4000000"))
     slow_head = edge.connect(b"GET /health HTTP/1.1\r\n")
@@ -284,7 +280,7 @@ def test_one_key_has_few_bodies_at_once_while_another_key_uploads(edge: Edge) ->
     round_, job = edge.rounds[1].round, edge.rounds[1].jobs[0]
     with ExitStack() as held, edge.http as http:
         for index in range(MOST_BODIES_OF_KEY):
-            path = evidence_path(b"%d" % index)
+            path = edge.upload_path(0)
             signed = headers(swarm, worker, "PUT", path, b"%d" % index)
             held.enter_context(edge.connect(head("PUT", path, signed, "Content-Length: 1000000"))).sendall(b"x")
 
