@@ -80,8 +80,7 @@ class Worker:
     def _take_part(self) -> None:
         """Reads this node, its run and the rules it joined from the chain."""
         self.node = node_of(self.chain, self.signer.address, Role.WORKER)
-        check_joined(self.chain, self.settings.run, self.node)
-        self.terms = self.chain.latest().run(self.settings.run).terms
+        self.terms = check_joined(self.chain, self.settings.run, self.node)
         self.rules = self.client.rules(self.terms.rules_hash)
         authority = Authority(self.chain.chain_id, self.chain.deployment.address_of("Market"), self.terms.trainer)
         sources = Sources(self.client.run(self.settings.run).sources)

@@ -10,7 +10,7 @@ import psutil
 import torch
 
 from protocol.chain.reading.client import Chain
-from protocol.chain.structs import Role
+from protocol.chain.structs import Role, RunTerms
 from protocol.errors import Misconfigured
 from protocol.node.commands.doctor import examine_on_chain, node_examinations, node_of
 from protocol.node.doctor import Examination, Key, Result, disk, examine
@@ -81,13 +81,15 @@ def _engine(name: str) -> str:
     return f"{name}; " + ", ".join(f"{package} {version}" for package, version in entry.versions().items())
 
 
-def check_joined(chain: Chain, run: int, node: int) -> None:
-    """Checks that a node has joined a run at its present rules; raises ``Misconfigured`` otherwise."""
+def check_joined(chain: Chain, run: int, node: int) -> RunTerms:
+    """Returns a run's terms once a node has joined at their rules; raises ``Misconfigured`` otherwise."""
     reader = chain.latest()
-    if reader.joined_at(run, node) != reader.run(run).terms.rules_hash:
+    terms = reader.run(run).terms
+    if reader.joined_at(run, node) != terms.rules_hash:
         raise Misconfigured(
             f"node {node} has not joined run {run} at its present rules: join with `assize run join {run} {node}`"
         )
+    return terms
 
 
 def _joined(settings: WorkerSettings, chain: Chain, key: Key) -> str:
