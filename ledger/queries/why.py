@@ -380,4 +380,4 @@ _CONCERNS: dict[type[Event], Callable[[_Subject, Any], bool]] = {
     on_chain.JurorSettled: lambda case, event: event.juror == case.juror,
     on_chain.CreditsEarned: lambda case, event: event.node in (case.node, case.juror),
 }
-"""Event type to whether such an event concerns a case; every event of another type does."""
+"""Event type to whether such an event concerns a case; of every other type, its sentence is empty if not."""
