@@ -201,8 +201,8 @@ class Stage:
             artifact = decode(judged.file)
         except Rejected:
             return None
-        vocabulary = self.policy.vocabulary
-        if any(int(rollout.output_tokens.max()) >= vocabulary for rollout in artifact.rollouts):
+        tokens = [part for rollout in artifact.rollouts for part in (rollout.prompt_tokens, rollout.output_tokens)]
+        if any(int(part.max(initial=0)) >= self.policy.vocabulary for part in tokens):
             return None
         sequences = [
             Completed(rollout.prompt_tokens, rollout.output_tokens, noise_key(judged.claim.seed, n))
