@@ -56,20 +56,19 @@ class ChunkStore:
             return None
         return data
 
-    def open(self, digest: bytes) -> BinaryIO | None:
-        """Returns the verified chunk as a file, or None if it is absent; unlike `read` it takes little memory."""
+    def verified(self, digest: bytes) -> Path | None:
+        """Returns the file of the verified chunk, or None if it is absent; unlike `read` it takes little memory."""
         path = self._chunk_path(digest)
-        with accessing(f"read from the chunk store {self.directory}", Unavailable), contextlib.ExitStack() as unless:
+        with accessing(f"read from the chunk store {self.directory}", Unavailable):
             try:
-                file = unless.enter_context(path.open("rb"))
+                with path.open("rb") as file:
+                    found = _hash(file)
             except FileNotFoundError:
                 return None
-            if _hash(file) != digest:
-                path.unlink(missing_ok=True)
-                return None
-            file.seek(0)
-            unless.pop_all()
-            return file
+        if found != digest:
+            path.unlink(missing_ok=True)
+            return None
+        return path
 
     def put(self, digest: bytes, data: bytes) -> None:
         """Stores a chunk; raises `Rejected` if ``data`` does not hash to ``digest``."""
@@ -117,12 +116,9 @@ class ChunkStore:
         """Returns whether a stored manifest names this chunk, so that it will arrive."""
         return any(digest in hashes for _, hashes in self._all_parsed())
 
-    def open_manifest(self, signed: SignedManifest) -> BinaryIO | None:
-        """Returns the canonical JSON of a stored manifest as a file, or None if it was dropped meanwhile."""
-        try:
-            return self._manifest_path(signed.run, signed.manifest.version, signed.manifest.root).open("rb")
-        except FileNotFoundError:
-            return None
+    def manifest_file(self, signed: SignedManifest) -> Path:
+        """Returns the file with the canonical JSON of a stored manifest."""
+        return self._manifest_path(signed.run, signed.manifest.version, signed.manifest.root)
 
     def retain(self, run: int, versions: int) -> None:
         """Drops all but the newest ``versions`` versions of ``run``, and chunks that no manifest names."""

@@ -8,12 +8,11 @@ client takes them, so that memory does not grow with clients.
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import BinaryIO
+from pathlib import Path
 
 from blake3 import blake3
 from starlette.applications import Starlette
@@ -75,13 +74,16 @@ def create_app(store: ChunkStore, chunk_wait_seconds: float = CHUNK_WAIT_SECONDS
             return _refuse(400, "invalid root: expected 0x and 64 hex digits")
         wanted = bytes.fromhex(root[2:]) if root else None
         signed = store.manifest(int(request.path_params["run"]), int(request.path_params["version"]), wanted)
-        file = None if signed is None else store.open_manifest(signed)
-        if file is None:
+        if signed is None:
             return _refuse(404, "this checkpoint is not stored here")
-        return _file(file, 0, _size(file), media_type="application/json")
+        file = store.manifest_file(signed)
+        return _part(file, 0, file.stat().st_size, media_type="application/json")
 
     async def broken(request: Request, error: Exception) -> Response:
         return _refuse(503, str(error))
+
+    async def dropped(request: Request, error: Exception) -> Response:
+        return _refuse(404, "this file is no longer stored here")
 
     routes = [
         Route("/health", health),
@@ -90,7 +92,7 @@ def create_app(store: ChunkStore, chunk_wait_seconds: float = CHUNK_WAIT_SECONDS
         Route("/runs/{run:int}/checkpoints/{version:int}", manifest),
         Route("/chunks/{hash:str}", partial(_chunk, store, waiting, chunk_wait_seconds)),
     ]
-    return Starlette(routes=routes, exception_handlers={AssizeError: broken})
+    return Starlette(routes=routes, exception_handlers={AssizeError: broken, FileNotFoundError: dropped})
 
 
 async def _listing(store: ChunkStore, waiting: Waiting, request: Request) -> Response:
@@ -129,7 +131,7 @@ async def _chunk(store: ChunkStore, waiting: Waiting, wait_seconds: float, reque
     return _ranged(file, request.headers.get("range"), {"ETag": tag, "Cache-Control": _FOREVER})
 
 
-async def _arrived(store: ChunkStore, waiting: Waiting, digest: bytes, wait_seconds: float) -> BinaryIO | None:
+async def _arrived(store: ChunkStore, waiting: Waiting, digest: bytes, wait_seconds: float) -> Path | None:
     """Returns a chunk, waiting for it if a stored manifest names it."""
     loop = asyncio.get_running_loop()
     until = loop.time() + wait_seconds
@@ -138,44 +140,39 @@ async def _arrived(store: ChunkStore, waiting: Waiting, digest: bytes, wait_seco
             if loop.time() >= until or not store.expects(digest):
                 return None
             await waiting.pause()
-    return await run_in_threadpool(store.open, digest)
+    return await run_in_threadpool(store.verified, digest)
 
 
-def _ranged(file: BinaryIO, header: str | None, headers: dict[str, str]) -> Response:
+def _ranged(file: Path, header: str | None, headers: dict[str, str]) -> Response:
     """Answers with the whole chunk, or with one range (RFC 9110, 14.2); an unreadable range header is ignored."""
     headers["Accept-Ranges"] = "bytes"
-    asked, size = _RANGE.fullmatch(header) if header else None, _size(file)
+    asked, size = _RANGE.fullmatch(header) if header else None, file.stat().st_size
     if asked is None:
-        return _file(file, 0, size, headers=headers)
+        return _part(file, 0, size, headers=headers)
     first, last = int(asked[1]), min(int(asked[2] or size), size - 1)
     if first > last:
-        file.close()
         return Response(status_code=416, headers={"Content-Range": f"bytes */{size}"})
     headers["Content-Range"] = f"bytes {first}-{last}/{size}"
-    return _file(file, first, last + 1 - first, 206, headers)
+    return _part(file, first, last + 1 - first, 206, headers)
 
 
-def _size(file: BinaryIO) -> int:
-    return os.fstat(file.fileno()).st_size
-
-
-def _file(
-    file: BinaryIO,
+def _part(
+    file: Path,
     first: int,
     size: int,
     status: int = 200,
     headers: dict[str, str] | None = None,
     media_type: str = "application/octet-stream",
 ) -> Response:
-    """Answers with ``size`` bytes of a file from ``first`` on, and closes it."""
+    """Answers with ``size`` bytes of a file from ``first`` on."""
     lengthy = {"Content-Length": str(size)} | (headers or {})
     return StreamingResponse(_pieces(file, first, size), status, lengthy, media_type)
 
 
-def _pieces(file: BinaryIO, first: int, size: int) -> Iterator[bytes]:
-    with file:
-        file.seek(first)
-        while size and (piece := file.read(min(PIECE_BYTES, size))):
+def _pieces(file: Path, first: int, size: int) -> Iterator[bytes]:
+    with file.open("rb") as opened:
+        opened.seek(first)
+        while size and (piece := opened.read(min(PIECE_BYTES, size))):
             size -= len(piece)
             yield piece
 
