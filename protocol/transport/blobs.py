@@ -21,6 +21,7 @@ import httpx
 
 from protocol.errors import Rejected, Unavailable, accessing
 from protocol.files import write_atomically
+from protocol.transport.deadlines import bounded, within
 from protocol.transport.http import is_http, pieces, reaching
 
 LONGEST_FETCH_SECONDS = 120.0
@@ -107,6 +108,7 @@ class HttpBlobs:
         """Returns the blob under ``root``, or None. See `Blobs.get`; reading stops at the limit."""
         url = self._address(root)
         with (
+            within(LONGEST_FETCH_SECONDS),
             reaching(self._url[:160]),
             self._client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as response,
         ):
@@ -128,7 +130,7 @@ class HttpBlobs:
 
     def _request(self, method: str, root: bytes, expected: Collection[int], content: bytes | None = None) -> int:
         headers = {} if content is None else {"If-None-Match": "*"}
-        with reaching(self._url[:160]):
+        with within(LONGEST_FETCH_SECONDS), reaching(self._url[:160]):
             response = self._client.request(method, self._address(root), content=content, headers=headers)
             return _expect(response, expected)
 
@@ -172,7 +174,8 @@ class BlobStores:
     """Opens stores by URL over one keep-alive HTTP client. Threads may share it."""
 
     def __init__(self, timeout_seconds: float = 10.0) -> None:
-        self._client = httpx.Client(timeout=httpx.Timeout(timeout_seconds, connect=3.0), follow_redirects=False)
+        timeout = httpx.Timeout(timeout_seconds, connect=3.0)
+        self._client = bounded(httpx.Client(timeout=timeout, follow_redirects=False))
 
     def close(self) -> None:
         """Closes the connections; requests in progress fail."""

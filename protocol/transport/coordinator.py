@@ -1,7 +1,7 @@
 """Typed client of the coordinator's API: one method per path of ``protocol.wire.api``.
 
-Connection failures, 429 and 5xx raise `Unavailable`; any other refusal raises `Rejected` with the coordinator's own
-message. No method retries: the caller's loop decides.
+Connection failures, answers that take too long, 408, 429 and 5xx raise `Unavailable`; any other refusal raises
+`Rejected` with the coordinator's own message. No method retries: the caller's loop decides.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import httpx
 from pydantic import ValidationError
 
 from protocol.errors import Misconfigured, Rejected, Unavailable
+from protocol.transport.deadlines import bounded, within
 from protocol.transport.http import is_http, pieces, reaching
 from protocol.wire import api
 from protocol.wire.auth import Audience, Signer, sign_request
@@ -25,6 +26,7 @@ from protocol.wire.rules import MAX_RULES_BYTES, Rules, decode_rules
 REQUEST_SECONDS = 60
 """Validity of a signed request; well under the maximum that a coordinator accepts."""
 TIMEOUT_SECONDS = 15.0
+"""Longest time for a request, apart from what its and the answer's body take at the lowest speed."""
 JSON_BYTES = 8 << 20
 EVIDENCE_BYTES = 64 << 20
 _Body = TypeVar("_Body", bound=api.Body)
@@ -49,7 +51,7 @@ class CoordinatorClient:
             raise Misconfigured(f"invalid coordinator URL {base_url!r}: expected http(s)://host")
         self.base_url = base_url.rstrip("/")
         self._signer, self._chain_id, self._rounds, self._run = signer, chain_id, rounds_address, run
-        self._client = httpx.Client()
+        self._client = bounded(httpx.Client())
 
     @property
     def artifacts_uri(self) -> str:
@@ -127,8 +129,13 @@ class CoordinatorClient:
         stream = self._client.stream(
             method, self.base_url + path, content=body or None, headers=headers, timeout=timeout
         )
-        with reaching(f"the coordinator at {self.base_url}"), stream as response:
-            return _checked(response.status_code, b"".join(pieces(response, limit, "the coordinator")))
+        with (
+            within(TIMEOUT_SECONDS + extra_seconds, len(body)) as deadline,
+            reaching(f"the coordinator at {self.base_url}"),
+            stream as response,
+        ):
+            answer = deadline.extended(pieces(response, limit, "the coordinator"))
+            return _checked(response.status_code, b"".join(answer))
 
     def _signature(self, method: str, path: str, body: bytes) -> dict[str, str]:
         if self._signer is None:

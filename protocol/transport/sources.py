@@ -16,6 +16,7 @@ from random import Random
 import httpx
 
 from protocol.errors import Misconfigured, Rejected, Unavailable
+from protocol.transport.deadlines import bounded, within
 from protocol.transport.http import is_http, pieces, reaching
 
 MEMORY = 0.7
@@ -24,6 +25,8 @@ FIRST_REST_SECONDS, LONGEST_REST_SECONDS = 0.5, 60.0
 LEAST_BYTES_PER_SECOND = 64 * 1024
 """A source slower than this, after a grace of `GRACE_SECONDS`, counts as failed: it may stall us on purpose."""
 GRACE_SECONDS = 15.0
+HEAD_SECONDS = 2 * GRACE_SECONDS
+"""Longest time for a request, apart from what the answer's body takes at the lowest speed."""
 _SUCCESS_FLOOR = 0.05
 
 
@@ -53,7 +56,7 @@ class Sources:
         self._clock, self._random = clock, random or Random()
         self._lock = threading.Lock()
         limits = httpx.Limits(max_keepalive_connections=64, keepalive_expiry=60.0)
-        self._client = httpx.Client(timeout=httpx.Timeout(15.0, connect=3.0), limits=limits)
+        self._client = bounded(httpx.Client(timeout=httpx.Timeout(15.0, connect=3.0), limits=limits))
 
     @property
     def urls(self) -> list[str]:
@@ -122,7 +125,11 @@ class Sources:
     def _request(self, url: str, path: str, headers: dict[str, str], into: bytearray, limit: int) -> str | None:
         """Reads one answer into ``into`` and returns its ETag, "" without one; None if nothing changed (304)."""
         headers = {"Accept-Encoding": "identity", **headers}
-        with reaching(url), self._client.stream("GET", url + path, headers=headers) as response:
+        with (
+            within(HEAD_SECONDS) as deadline,
+            reaching(url),
+            self._client.stream("GET", url + path, headers=headers) as response,
+        ):
             if response.status_code == 304:
                 return None
             if response.status_code not in (200, 206):
@@ -130,7 +137,7 @@ class Sources:
             if response.status_code == 200:
                 into.clear()
             started = self._clock()
-            for piece in pieces(response, limit - len(into), f"{url}{path}"):
+            for piece in deadline.extended(pieces(response, limit - len(into), f"{url}{path}")):
                 into += piece
                 if self._clock() - started > GRACE_SECONDS + len(into) / LEAST_BYTES_PER_SECOND:
                     raise Unavailable(f"{url} is too slow: under {LEAST_BYTES_PER_SECOND} bytes per second")

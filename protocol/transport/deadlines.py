@@ -1,0 +1,109 @@
+"""Deadlines for whole requests: httpx's timeouts begin anew with every byte that a server sends or takes.
+
+A request made by a client of `bounded` inside `within` ends with `httpx.TimeoutException` once its time is up, however
+the server spreads the bytes of its head, its body or its TLS records.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import httpcore
+import httpx
+
+LEAST_BYTES_PER_SECOND = 64 << 10
+"""Bytes of a body for which a deadline allows another second."""
+
+_WRITE_BYTES = 64 << 10
+
+
+class Deadline:
+    """The time by which a request must be complete."""
+
+    def __init__(self, seconds: float) -> None:
+        self._until = time.monotonic() + seconds
+
+    def left(self, timeout: float | None, error: type[Exception]) -> float:
+        """Returns the seconds left, at most ``timeout``; raises ``error`` once there are none."""
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise error("the request took too long")
+        return left if timeout is None else min(left, timeout)
+
+    def extended(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Yields ``pieces``, allowing time for each at `LEAST_BYTES_PER_SECOND`."""
+        for piece in pieces:
+            self._until += len(piece) / LEAST_BYTES_PER_SECOND
+            yield piece
+
+
+_DEADLINE: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
+
+
+@contextmanager
+def within(seconds: float, body: int = 0) -> Iterator[Deadline]:
+    """Bounds the requests made in the block, by this thread, to ``seconds`` and the time for ``body`` bytes sent."""
+    deadline = Deadline(seconds + body / LEAST_BYTES_PER_SECOND)
+    before = _DEADLINE.set(deadline)
+    try:
+        yield deadline
+    finally:
+        _DEADLINE.reset(before)
+
+
+def bounded(client: httpx.Client) -> httpx.Client:
+    """Makes ``client`` keep the deadlines of `within`, and returns it."""
+    for transport in (client._transport, *client._mounts.values()):
+        if isinstance(transport, httpx.HTTPTransport):
+            transport._pool._network_backend = _Backend(transport._pool._network_backend)
+    return client
+
+
+def _left(timeout: float | None, error: type[Exception]) -> float | None:
+    deadline = _DEADLINE.get()
+    return timeout if deadline is None else deadline.left(timeout, error)
+
+
+class _Backend(httpcore.NetworkBackend):
+    """Opens streams that keep the deadline of the request that uses them."""
+
+    def __init__(self, backend: httpcore.NetworkBackend) -> None:
+        self._backend = backend
+
+    def connect_tcp(
+        self, host: str, port: int, timeout: float | None = None, *rest: Any, **options: Any
+    ) -> httpcore.NetworkStream:
+        left = _left(timeout, httpcore.ConnectTimeout)
+        return _Stream(self._backend.connect_tcp(host, port, left, *rest, **options))
+
+
+class _Stream(httpcore.NetworkStream):
+    """A stream whose every read and write ends by the deadline."""
+
+    def __init__(self, stream: httpcore.NetworkStream) -> None:
+        self._stream = stream
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._stream.read(max_bytes, _left(timeout, httpcore.ReadTimeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        for first in range(0, len(buffer), _WRITE_BYTES):
+            piece = buffer[first : first + _WRITE_BYTES]
+            self._stream.write(piece, _left(timeout, httpcore.WriteTimeout))
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.NetworkStream:
+        left = _left(timeout, httpcore.ConnectTimeout)
+        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)

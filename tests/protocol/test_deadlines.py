@@ -1,0 +1,114 @@
+"""Requests to servers that drip: each byte is in time, the whole never is."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+
+import httpx
+import pytest
+
+from protocol.errors import Unavailable
+from protocol.transport import coordinator
+from protocol.transport.blobs import BlobStores
+from protocol.transport.coordinator import CoordinatorClient
+from protocol.transport.deadlines import bounded, within
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"
+
+
+@contextmanager
+def dripping(serve: Callable[[socket.socket], object]) -> Iterator[str]:
+    """A server that treats each connection as ``serve`` does; its URL."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def accept() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    threading.Thread(target=drip, args=(connection,), daemon=True).start()
+
+        def drip(connection: socket.socket) -> None:
+            with connection, suppress(OSError):
+                serve(connection)
+
+        threading.Thread(target=accept, daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def drip_head(connection: socket.socket) -> None:
+    connection.recv(65536)
+    connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+    while True:
+        connection.sendall(b"x")
+        time.sleep(0.1)
+
+
+def drip_body(connection: socket.socket) -> None:
+    connection.recv(65536)
+    connection.sendall(OK)
+    while True:
+        connection.sendall(b"x")
+        time.sleep(0.1)
+
+
+def drip_reading(connection: socket.socket) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    while connection.recv(512):
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("serve", [drip_head, drip_body])
+def test_a_dripping_coordinator_is_given_up_in_time(serve, monkeypatch) -> None:
+    monkeypatch.setattr(coordinator, "TIMEOUT_SECONDS", 1.0)
+    started = time.monotonic()
+    with (
+        dripping(serve) as url,
+        closing(CoordinatorClient(url)) as client,
+        pytest.raises(Unavailable, match="does not answer"),
+    ):
+        client.health()
+    assert time.monotonic() - started < 5
+
+
+def test_a_server_that_takes_a_body_by_the_drop_is_given_up_in_time() -> None:
+    started = time.monotonic()
+    with (
+        dripping(drip_reading) as url,
+        bounded(httpx.Client(trust_env=False)) as client,
+        within(1.0),
+        pytest.raises(httpx.TimeoutException),
+    ):
+        client.put(url, content=bytes(32 << 20))
+    assert time.monotonic() - started < 5
+
+
+def test_a_dripping_store_is_given_up_in_time(monkeypatch) -> None:
+    monkeypatch.setattr("protocol.transport.blobs.LONGEST_FETCH_SECONDS", 1.0)
+    for serve in (drip_head, drip_body):
+        started = time.monotonic()
+        with dripping(serve) as url, closing(BlobStores()) as stores, pytest.raises(Unavailable):
+            stores.fetch(f"{url}/", bytes(32), 1 << 20)
+        assert time.monotonic() - started < 5
+
+
+def test_bytes_that_arrive_earn_time() -> None:
+    def steady(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(OK)
+        for _ in range(10):
+            connection.sendall(bytes(100_000))
+            time.sleep(0.2)
+
+    with (
+        dripping(steady) as url,
+        bounded(httpx.Client(trust_env=False)) as client,
+        within(1.0) as deadline,
+        client.stream("GET", url) as response,
+    ):
+        assert len(b"".join(deadline.extended(response.iter_raw()))) == 1_000_000
+    with bounded(httpx.Client(trust_env=False)) as client, within(0.0), pytest.raises(httpx.ConnectTimeout):
+        client.get(url)
