@@ -98,11 +98,15 @@ class Scene:
         n = max(range(len(artifact.rollouts)), key=lambda n: len(artifact.rollouts[n].output_tokens))
         tokens = artifact.rollouts[n].output_tokens.copy()
         tokens[2] = 3 + (tokens[2] - 2) % 15
+        return self.forge(job, n, output_tokens=tokens)
+
+    def forge(self, job: Finished, n: int, **changes: Any) -> Finished:
+        """The same job with other contents of its ``n``-th rollout, signed as if it were honest."""
+        artifact, deployment = decode_artifact(job.file), self.chain.deployment
         rollouts = list(artifact.rollouts)
-        rollouts[n] = replace(rollouts[n], output_tokens=tokens)
-        edited = replace(artifact, rollouts=tuple(rollouts))
-        deployment = self.chain.deployment
-        return replace(job, file=encode(edited), root=artifact_root(deployment.chain_id, deployment.rounds, edited))
+        rollouts[n] = replace(rollouts[n], **changes)
+        forged = replace(artifact, rollouts=tuple(rollouts))
+        return replace(job, file=encode(forged), root=artifact_root(deployment.chain_id, deployment.rounds, forged))
 
     def submit(self, opened: RoundOpened, jobs: list[Finished], kept: set[int]) -> None:
         """Serves the files of the jobs in ``kept``, submits all of them and closes the round."""

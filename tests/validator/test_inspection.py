@@ -83,6 +83,21 @@ def test_checking_by_hand_finds_what_the_daemon_finds(make_scene: Callable[..., 
         inspect(settings, honest.file, opened.round, job=7)
 
 
+def test_activations_are_not_examined_without_proofs_to_examine(
+    make_scene: Callable[..., Scene], tmp_path: Path
+) -> None:
+    scene = make_scene()
+    opened = scene.open()
+    honest, cut = scene.work(opened)
+    bare = scene.forge(cut, 0, proofs=())
+    scene.submit(opened, [honest, bare], {0, 1})
+    inspection = inspect(scene.settings(tmp_path), bare.file, opened.round)
+    assert inspection.reason is Reason.SHAPE
+    shown = {line["check"]: (line["passed"], line["measured"]) for line in lines(inspection)}
+    assert shown["activations"] == (None, "not examined: an earlier check failed")
+    assert shown["seeded sampling"][0]
+
+
 def test_the_commands_print_what_a_person_reads_and_exit_by_the_verdict(
     make_scene: Callable[..., Scene], tmp_path: Path
 ) -> None:

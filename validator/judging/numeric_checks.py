@@ -94,7 +94,9 @@ def forgery_ratios(measured: TokenMeasurements) -> F64:
 
 
 def mean_distance(measured: TokenMeasurements) -> F64:
-    """Returns the mean distance of the job's chunks."""
+    """Returns the mean distance of the job's chunks, or nothing if there are none."""
+    if not measured.rel_C.size:
+        return measured.rel_C
     return np.asarray(measured.rel_C.mean(dtype=np.float64))
 
 
