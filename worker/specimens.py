@@ -16,7 +16,7 @@ from protocol.tensor.completions import Completion, Request
 from protocol.tensor.directory import check_model_directory, weights_hash
 from protocol.tensor.model import Model
 from protocol.wire.rules import Rules, decode_rules, encode_rules, rules_hash
-from protocol.wire.specimens import INDEX, ROUNDS, Batch, Specimens, beacon_of, encode_index, file_of
+from protocol.wire.specimens import FORMAT, INDEX, ROUNDS, Batch, Specimens, beacon_of, encode_index, file_of
 from worker.engines.engine import Engine
 from worker.engines.registry import engine_packages, installed_versions, make_engine
 from worker.producer import Producer
@@ -93,7 +93,7 @@ def make_specimens(
             progress(done, of)
     producer.engine = engine
     digest = rules_hash(encode_rules(rules))
-    specimens = Specimens(maker, model.name, weights, digest, seed, machine(), tuple(made))
+    specimens = Specimens(maker, model.name, weights, digest, seed, machine(), tuple(made), FORMAT)
     (out / INDEX).write_text(encode_index(specimens))
     return specimens
 

@@ -52,7 +52,7 @@ class Specimens:
     seed: int
     machine: dict[str, str]
     batches: tuple[Batch, ...]
-    format: Literal["assize/specimens/1"] = FORMAT
+    format: Literal["assize/specimens/1"]
 
     @property
     def beacon(self) -> bytes:
