@@ -82,7 +82,7 @@ def run(
 
     if faulty:
         run_file = FAULTY_COMMITTEE if run_file == BUILTIN else run_file
-        options = _options(root, run_file, model, seed=seed, evaluate_every=0, faulty_committee=True)
+        options = _options(root, run_file, model, adversary, seed=seed, evaluate_every=0, faulty_committee=True)
         with _started(options, endless=True) as network:
             found = run_until_restored(network)
         _conclude(*found)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -45,13 +46,13 @@ def sync(addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson 
             print(f"{database.shown} holds the chain up to block {at.block_number} ({at.block_hash})")
 
 
-def _lister(kind: type[Fact]) -> Callable[..., None]:
+def _lister(name: str, kind: type[Fact]) -> Callable[..., None]:
     """Returns the command that lists all facts of a kind."""
 
     def facts(
         addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False, no_sync: NoSync = False
     ) -> None:
-        _list(kind, rpc, addresses, db, as_json, no_sync)
+        _list(name, kind, rpc, addresses, db, as_json, no_sync)
 
     return guard(facts)
 
@@ -69,7 +70,7 @@ LISTS: dict[str, tuple[type[Fact], str]] = {
 }
 """Name of each command that lists facts of a kind, and its help."""
 for _name, (_kind, _help) in LISTS.items():
-    app.command(_name, help=_help)(_lister(_kind))
+    app.command(_name, help=_help)(_lister(_name, _kind))
 
 
 @app.command()
@@ -86,7 +87,7 @@ def rounds(
 ) -> None:
     """Rounds and their verdicts; or one round with submissions, votes, payments and slashes."""
     if round is None:
-        return _list(Round, rpc, addresses, db, as_json, no_sync)
+        return _list("rounds", Round, rpc, addresses, db, as_json, no_sync)
     with opened(rpc, addresses, db, no_sync) as (_, database), database.reading() as connection:
         story = lookup.round_story(connection, round)
     if story is None:
@@ -140,7 +141,8 @@ def serve(
         run_server(create_app(chain, database, Follower(chain, database)), listener, grace_seconds=None)
 
 
-def _list(kind: type[Fact], rpc: str, addresses: Path, db: str | None, as_json: bool, no_sync: bool) -> None:
+def _list(name: str, kind: type[Fact], rpc: str, addresses: Path, db: str | None, as_json: bool, no_sync: bool) -> None:
     with opened(rpc, addresses, db, no_sync) as (_, database), database.reading() as connection:
         facts = lookup.every(connection, kind)
-    tell(tuple[kind, ...], facts, lambda found: screen().print(table_of(kind, found)), as_json)  # type: ignore[valid-type]
+    show = partial(table_of, name, kind)
+    tell(tuple[kind, ...], facts, lambda found: screen().print(show(found)), as_json)  # type: ignore[valid-type]

@@ -56,10 +56,10 @@ def say(text: str) -> None:
     screen().print(plain(text), highlight=False, soft_wrap=True)
 
 
-def table_of(kind: type[Fact], facts: Sequence[Any]) -> Table:
-    """Returns the table of one kind of facts."""
+def table_of(name: str, kind: type[Fact], facts: Sequence[Any]) -> Table:
+    """Returns the table of one kind of facts, which the command ``name`` lists."""
     columns = COLUMNS[kind]
-    table = Table(title=f"{kind.__name__}s, amounts in {UNIT}")
+    table = Table(title=f"{name.capitalize()}, amounts in {UNIT}")
     for column in columns:
         table.add_column(column.replace("_", " ") if isinstance(column, str) else column[0], overflow="fold")
     formats = {name: FORMATS.get(annotation, str) for name, annotation in annotations_of(kind).items()}

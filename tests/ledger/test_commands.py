@@ -62,6 +62,8 @@ def test_an_auditor_sees_credits_rounds_and_slashes_and_the_audit_passes(story: 
     told = json.loads(ledger("rounds", str(story.rounds[0])).stdout)
     assert [job["verdict"] for job in told["jobs"]] == ["accepted", "accepted", "fraud", "fraud"]
     assert "in service" in ledger("nodes").stdout
+    for listed in ("validators", "slashes", "rounds"):
+        assert f"{listed.capitalize()}, amounts in ASZ" in ledger(listed).stdout
     audit = ledger("audit", "--json")
     assert audit.exit_code == 0, audit.stdout + audit.stderr
     assert json.loads(audit.stdout)["audit"] == "ok"
