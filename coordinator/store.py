@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from sqlalchemy import Engine, inspect
 from sqlalchemy.exc import SQLAlchemyError
 from sqlmodel import Session, SQLModel
 
@@ -22,7 +23,7 @@ BUSY_SECONDS = 5.0
 
 
 TURN_SECONDS = 60.0
-"""Longest wait of a thread for the writes of others."""
+"""Longest wait of a thread for the writes of others to SQLite."""
 
 NAME, PRAGMAS = "the coordinator's database", ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON")
 
@@ -34,7 +35,7 @@ class Store:
         """Opens the database at ``url`` and makes its tables.
 
         Raises:
-            Misconfigured: the URL cannot be used at all.
+            Misconfigured: the URL cannot be used at all, or tables that are there have other columns.
             Unavailable: the database does not answer.
         """
         try:
@@ -43,11 +44,19 @@ class Store:
         except (SQLAlchemyError, ImportError, ValueError) as error:
             raise Misconfigured(f"database_url cannot be used: {error}") from error
         self._glances = itertools.count()
-        self._turn = Turn(NAME, TURN_SECONDS)
+        # Other databases let writers wait for the rows that they share.
+        self._turn = Turn(NAME, TURN_SECONDS) if self._engine.dialect.name == "sqlite" else None
         with answering(NAME):
             SQLModel.metadata.create_all(self._writer)
             # A connection of its own, which never writes: SQLite tells each of the commits of all others.
             self._glance = self._engine.raw_connection() if self._engine.dialect.name == "sqlite" else None
+            differing = differing_table(self._engine)
+        if differing:
+            self.close()
+            raise Misconfigured(
+                f"{NAME} belongs to another revision of Assize, its table {differing!r} has other columns: delete it "
+                "between rounds; the chain fills it again"
+            )
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
@@ -58,7 +67,8 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[Session]:
         """A session that is committed, durably, when the block ends, or not at all. Raises ``Unavailable``."""
-        with self._turn.taken(), Session(self._writer, expire_on_commit=False) as session, session.begin():
+        turn = answering(NAME) if self._turn is None else self._turn.taken()
+        with turn, Session(self._writer, expire_on_commit=False) as session, session.begin():
             yield session
 
     def state(self) -> int:
@@ -79,6 +89,15 @@ class Store:
         if self._glance is not None:
             self._glance.close()
         self._engine.dispose()
+
+
+def differing_table(engine: Engine) -> str | None:
+    """Returns the first table whose columns are not those that this revision reads and writes, or None."""
+    held = inspect(engine)
+    for table in SQLModel.metadata.sorted_tables:
+        if {column["name"] for column in held.get_columns(table.name)} != set(table.columns.keys()):
+            return table.name
+    return None
 
 
 def upsert(session: Session, rows: Sequence[SQLModel]) -> None:

@@ -1,6 +1,7 @@
 """SQL databases that hold what was read of a chain: SQLite by default, PostgreSQL by URL.
 
-SQLite lets writers poll for its lock, and the unlucky starve, so threads of one process take turns (``Turn``).
+SQLite lets writers poll for its lock, and the unlucky starve, so threads of one process take turns (``Turn``). In
+PostgreSQL they wait for rows; only the ledger, each of whose writes changes the same row, takes turns there too.
 """
 
 from __future__ import annotations

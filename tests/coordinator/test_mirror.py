@@ -21,7 +21,7 @@ from protocol.chain.events import Event, Log, NodeJoined, NodeLeft
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.cursor import Cursor as Position
 from protocol.chain.writing import calls
-from protocol.errors import Unavailable
+from protocol.errors import Misconfigured, Unavailable
 from protocol.wire.reasons import Reason
 from tests.conftest import Anvil
 from tests.coordinator.swarm import JOBS, PRICE, RULES, Swarm
@@ -156,4 +156,22 @@ def test_terms_that_could_not_be_written_when_their_time_came_are_written_by_the
     with store.reading() as session:
         assert session.get_one(RunRow, swarm.run).price_per_unit == PRICE + 1
     assert rows(store)["AnnouncementRow"] == []
+    store.close()
+
+
+def test_the_database_of_another_revision_is_named_at_once_and_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "mirror.db"
+    for _ in range(2):
+        Store(f"sqlite:///{path}").close()
+    with closing(sqlite3.connect(path, isolation_level=None)) as older:
+        older.execute(f"ALTER TABLE {RunRow.__tablename__} DROP COLUMN price_per_unit")
+    with pytest.raises(Misconfigured, match=r"another revision of Assize.*'runs'.*delete it"):
+        Store(f"sqlite:///{path}")
+
+
+def test_threads_that_write_to_postgresql_do_not_wait_for_one_another(postgresql: str) -> None:
+    store = Store(new_database(postgresql))
+    with store.writing() as first, store.writing() as second:
+        for session in (first, second):
+            session.exec(select(RunRow)).all()
     store.close()
