@@ -41,9 +41,9 @@ class Relayed:
     def http(self) -> httpx.Client:
         return httpx.Client(base_url=f"http://127.0.0.1:{self.port}", trust_env=False, timeout=30)
 
-    def asking(self, path: str, *more: str) -> socket.socket:
+    def asking(self, path: str, *more: str, source: str = "127.0.0.1") -> socket.socket:
         """A connection on which a request was sent, and from which nothing is read."""
-        connection = socket.create_connection(("127.0.0.1", self.port), timeout=10)
+        connection = socket.create_connection(("127.0.0.1", self.port), 10, (source, 0))
         connection.sendall("\r\n".join([f"GET {path} HTTP/1.1", "Host: x", *more, "", ""]).encode())
         return connection
 
@@ -117,3 +117,33 @@ def test_whoever_asks_and_does_not_read_sends_without_end_or_waits_costs_little_
                 held.enter_context(socket.create_connection(("127.0.0.1", relayed.port), timeout=10))
             assert http.get(path).content == whole
         assert relayed.process.memory_info().rss < before + FLAT_BYTES
+
+
+def test_a_network_that_keeps_every_connection_busy_makes_way_for_another(relayed: Relayed) -> None:
+    with relayed.http() as http:
+        tag = http.get("/runs/1/checkpoints").headers["etag"]
+    with ExitStack() as held:
+
+        def wait() -> socket.socket:
+            asked = relayed.asking("/runs/1/checkpoints?wait=30", f"If-None-Match: {tag}", source="127.0.0.2")
+            return held.enter_context(asked)
+
+        waiting = [wait() for _ in range(MOST_CONNECTIONS)]
+        until(lambda: relayed.process.num_fds() >= MOST_CONNECTIONS, 20, "all connections to be in use")
+        refused = wait().recv(65536)
+        assert refused.startswith(b"HTTP/1.1 503")
+        assert b"all connections of this server are in use" in refused
+        with relayed.http() as http:
+            assert http.get("/health").status_code == 200
+        until(lambda: _is_cut(waiting[0]), 10, "the oldest of the network that held most to be cut")
+        assert not _is_cut(waiting[-1])
+
+
+def _is_cut(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return connection.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
