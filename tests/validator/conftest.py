@@ -27,6 +27,7 @@ from protocol.transport.chunks import ChunkStore
 from protocol.transport.shardcast import publish
 from protocol.transport.shardcast_server import create_app
 from protocol.wire import manifest
+from protocol.wire.api import Health
 from protocol.wire.rollout import Artifact, artifact_root, encode
 from protocol.wire.rollout import decode as decode_artifact
 from protocol.wire.rules import (
@@ -258,6 +259,7 @@ def make_scene(
         jurors = [cast.juror(f"juror-{index}", url, origin_url, queue) for index, queue in enumerate(queues)]
         root = manifest.from_directory(model_directory, 0).root
         run = cast.run(judging, trainer, coordinator, root, **offered)
+        (files / "health").write_text(Health(ok=True, run=run, head=0).model_dump_json())
         publish(model_directory, run, 0, chain.chain_id, chain.deployment.market, trainer, store)
         owner.send("join", calls.join(chain.deployment, run, worker_node, rules_hash(encoded)))
         cast.closing.extend((lambda juror=juror: juror.close()) for juror in jurors)
