@@ -77,11 +77,13 @@ class DirectoryBlobs:
 
     def has(self, root: bytes) -> bool:
         """Returns whether a blob is stored under ``root``."""
-        return self.path(root).exists()
+        with accessing(f"read from the blob store {self.directory}", Unavailable):
+            return self.path(root).exists()
 
     def drop(self, root: bytes) -> None:
         """Deletes the blob under ``root``, if there is one."""
-        self.path(root).unlink(missing_ok=True)
+        with accessing(f"write to the blob store {self.directory}", Unavailable):
+            self.path(root).unlink(missing_ok=True)
 
     def path(self, root: bytes) -> Path:
         """Returns the file of the blob under ``root``, whether or not there is one."""

@@ -39,6 +39,10 @@ def test_a_disk_that_fails_is_unavailable_and_leaves_nothing(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(Unavailable):
         DirectoryBlobs(tmp_path / "file").put(ROOT, b"bytes")
+    with pytest.raises(Unavailable):
+        DirectoryBlobs(tmp_path / "file").drop(ROOT)
+    with pytest.raises(Unavailable):
+        DirectoryBlobs(tmp_path / ("x" * 300)).has(ROOT)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
