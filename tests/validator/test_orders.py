@@ -72,6 +72,10 @@ def test_an_answer_comes_back_as_it_was(answer: Answer) -> None:
     assert Answer.decode(answer.encode()) == answer
 
 
+def test_a_detail_that_is_not_text_is_told_as_far_as_it_is() -> None:
+    assert Answer.decode(b"later:a\xff") == Answer(Kind.LATER, "a\ufffd")
+
+
 @given(st.binary(max_size=80) | st.binary(max_size=80).map(b"judged:".__add__))
 def test_anything_else_is_refused(data: bytes) -> None:
     with pytest.raises(Rejected):

@@ -78,9 +78,10 @@ class Answer:
         if kind == Kind.JUDGED.encode():
             return cls(Kind.JUDGED, evidence=JOB_JSON.decode(rest))
         try:
-            return cls(Kind(kind.decode()), rest.decode())
+            known = Kind(kind.decode())
         except ValueError as error:
             raise Rejected(f"invalid answer in the queue: unknown kind {kind[:16]!r}") from error
+        return cls(known, rest.decode(errors="replace"))
 
 
 def decode_order(text: str) -> Order:
