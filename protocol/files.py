@@ -8,29 +8,45 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 import uuid
 from pathlib import Path
 from typing import TextIO
 
+POLL_SECONDS = 0.05
 
-def lock(path: Path, wait: bool = False) -> TextIO:
+
+def lock(path: Path, seconds: float = 0.0) -> TextIO:
     """Locks a file for this process and returns it; closing the file releases the lock.
 
     Args:
         path: the file; created with mode 0600 if missing, never followed as a symbolic link.
-        wait: wait for another holder to release it.
+        seconds: longest wait for another holder to release it.
 
     Raises:
-        BlockingIOError: another process holds the lock and ``wait`` is false.
+        BlockingIOError: another holder still has the lock.
         OSError: the file cannot be created.
     """
     file = open(path, "w", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600))  # noqa: SIM115
+    deadline = time.monotonic() + seconds
     try:
-        fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        while not _locked(file, last=time.monotonic() >= deadline):
+            time.sleep(POLL_SECONDS)
     except OSError:
         file.close()
         raise
     return file
+
+
+def _locked(file: TextIO, last: bool) -> bool:
+    """Tries to lock ``file``; raises ``BlockingIOError`` if another holds it at the ``last`` try."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        if last:
+            raise
+        return False
+    return True
 
 
 def write_atomically(path: Path, data: bytes) -> None:

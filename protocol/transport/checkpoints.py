@@ -5,7 +5,9 @@ from __future__ import annotations
 import shutil
 import threading
 from pathlib import Path
+from typing import TextIO
 
+from protocol.errors import Unavailable
 from protocol.files import lock
 from protocol.transport.chunks import ChunkStore
 from protocol.transport.shardcast import Authority, fetch_checkpoint
@@ -13,6 +15,9 @@ from protocol.transport.sources import Sources
 
 KEPT = 6
 """Versions kept at least."""
+
+WAIT_SECONDS = 60.0
+"""Longest wait for another process that fetches into the same folder."""
 
 SPARE = 3
 """Versions kept beyond those that rounds in flight may still name."""
@@ -48,19 +53,25 @@ class Checkpoints:
             root: its manifest root, 32 bytes, as the chain names it.
 
         Raises:
-            Unavailable: no source has it.
+            Unavailable: no source has it, or another process is still fetching into the folder.
             Rejected: every source that answers offers other bytes than ``root`` promises.
         """
         directory = self.folder / f"{version:010d}-{root.hex()[:16]}"
         with self._fetching:
             if directory not in self._verified or not directory.is_dir():
-                with lock(self.folder.with_suffix(".lock"), wait=True):
+                with self._alone():
                     self._fetch(version, root, directory)
         return directory
 
     def newest(self) -> int | None:
         """Returns the newest version held, or None."""
         return max((_version(path) for path in self._held()), default=None)
+
+    def _alone(self) -> TextIO:
+        try:
+            return lock(self.folder.with_suffix(".lock"), WAIT_SECONDS)
+        except BlockingIOError as error:
+            raise Unavailable(f"another process is fetching into {self.folder}") from error
 
     def _fetch(self, version: int, root: bytes, directory: Path) -> None:
         older = [path for path in self._held() if path != directory]

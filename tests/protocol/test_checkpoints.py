@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import Rejected, Unavailable
+from protocol.files import lock
+from protocol.transport import checkpoints as module
 from protocol.transport.checkpoints import KEPT, Checkpoints
 from protocol.transport.chunks import ChunkStore
 from protocol.transport.shardcast import Authority, publish
@@ -174,3 +176,13 @@ def test_fetches_into_one_folder_leave_one_anothers_files_alone(
     first.join()
     second.join()
     assert [path.is_dir() for path in found] == [True, True]
+
+
+def test_a_process_that_fetches_for_too_long_is_not_waited_for_without_end(
+    origin: Origin, checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "WAIT_SECONDS", 0.2)
+    root = origin.publish(0)
+    with lock(checkpoints.folder.with_suffix(".lock")), pytest.raises(Unavailable, match="another process is fetching"):
+        checkpoints.directory(0, root)
+    assert checkpoints.directory(0, root).is_dir()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -75,5 +76,5 @@ def _locked(directory: str | None) -> Iterator[None]:
         return
     path = Path(directory)
     path.mkdir(parents=True, exist_ok=True)
-    with lock(path / "compiling.lock", wait=True):
+    with lock(path / "compiling.lock", seconds=math.inf):
         yield
