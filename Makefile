@@ -17,7 +17,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one)"
 	@echo "make test            set up, run every test and check"
-	@echo "make test-long       the tests that take a local network for minutes"
+	@echo "make test-long       the tests that take a local network for minutes, and 100 seeds of make sim"
 	@echo "make bench-tax       the market against a bare loop: the trust tax"
 	@echo "make bench-gas       gas of every verb, and all-in for each verified job"
 	@echo "make bench-engines   vLLM against transformers: who generates, who verifies, how far apart"
@@ -69,6 +69,7 @@ test-python: .venv/.test $(TESTED_BESIDE) contracts/node_modules/.stamp
 
 test-long: .venv/.test contracts/node_modules/.stamp
 	$(BIN)/python -m pytest -m long tests/e2e
+	$(BIN)/python -m tests.simulation --seeds 100
 
 bench-tax: .venv/.localnet contracts/node_modules/.stamp
 	@$(BIN)/python -m tests.bench.tax

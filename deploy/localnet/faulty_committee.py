@@ -65,16 +65,17 @@ def run_until_restored(network: Localnet) -> tuple[DisputeOutcome, list[str]]:
         senders = {node: stack.enter_context(closing(sender)) for node, sender in _appellants(network).items()}
         _watch(network, senders)
     network.view.say("auditing the ledger against the chain")
-    outcome = outcome_of(network, network.audit())
+    verdict = network.audit()
+    seconds = round(time.monotonic() - network.started, 1)
+    outcome = outcome_of(network.scoreboard, verdict, seconds, network.options.seed)
     return outcome, broken_rules(outcome)
 
 
-def outcome_of(network: Localnet, verdict: str) -> DisputeOutcome:
-    """Returns the figures of the run."""
-    board = network.scoreboard
+def outcome_of(board: Scoreboard, audit: str, seconds: float, seed: int) -> DisputeOutcome:
+    """Returns the figures of a run on its scoreboard, whose audit said ``audit``."""
     appeals, treasury = list(board.book.all(facts.Appeal)), board.book.find(facts.Treasury, facts.THE_ONE)
-    honest = [party for party in network.parties if not party.adversary]
-    faulty = [party for party in network.parties if party.adversary]
+    honest = [party for party in board.parties if not party.adversary]
+    faulty = [party for party in board.parties if party.adversary]
     return DisputeOutcome(
         appeals=len(appeals),
         overturned=sum(each.verdict == "accepted" for each in appeals),
@@ -83,9 +84,9 @@ def outcome_of(network: Localnet, verdict: str) -> DisputeOutcome:
         faulty_slashed_wei=sum(board.slashed(party, Cause.OVERTURNED) for party in faulty),
         paid_wei=sum(job.credited for job in board.book.all(facts.Job) if job.appeal),
         awarded_wei=treasury.awarded if treasury else 0,
-        audit=verdict,
-        wall_seconds=round(time.monotonic() - network.started, 1),
-        seed=network.options.seed,
+        audit=audit,
+        wall_seconds=seconds,
+        seed=seed,
     )
 
 

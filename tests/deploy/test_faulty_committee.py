@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from deploy.localnet.faulty_committee import DisputeOutcome, broken_rules
-from deploy.localnet.parties import ETHER, faulty_committee
+from deploy.localnet.commands import localnet
+from deploy.localnet.faulty_committee import DisputeOutcome, broken_rules, outcome_of, restored
+from deploy.localnet.parties import ETHER, Party, faulty_committee
+from deploy.localnet.scoreboard import Scoreboard
 from deploy.runs.run_file import BUILTIN, read_run_file
+from tests.ledger import disputes
+from tests.ledger.conftest import dispute, market  # noqa: F401
+from tests.ledger.disputes import Dispute
 
 GOOD = DisputeOutcome(
     appeals=2,
@@ -51,3 +58,37 @@ def test_the_run_file_has_the_builtin_rules_and_seats_for_its_validators() -> No
     assert own.rules == read_run_file(BUILTIN).rules
     validators = [party for party in faulty_committee(1) if party.role == "validator"]
     assert own.terms.committee + own.terms.appeal_seats == len(validators)
+
+
+def test_a_run_goes_on_until_each_appeal_is_decided_and_its_figures_are_those_of_the_chain(
+    dispute: Dispute,  # noqa: F811
+) -> None:
+    disputes.condemn(dispute)
+    nodes = {"careful": dispute.workers[0].node, "hasty": dispute.workers[1].node, "faulty": dispute.juror}
+    parties = tuple(
+        Party(name, "validator" if name == "faulty" else "worker", adversary="x" if name == "faulty" else None)
+        for name in nodes
+    )
+    board = Scoreboard(dispute.market.chain, dispute.market.run, parties, nodes, rollouts_per_job=1)
+    board.refresh()
+    assert not restored(board), "nobody has appealed yet"
+    for chapter in (disputes.dispute_all, disputes.hear, disputes.settle):
+        chapter(dispute)
+        board.refresh()
+        assert not restored(board)
+    disputes.finish(dispute)
+    board.refresh()
+    assert restored(board)
+    outcome = outcome_of(board, "ok", 1.0, seed=3)
+    assert (outcome.appeals, outcome.overturned, outcome.audit, outcome.seed) == (5, 1, "ok", 3)
+    assert outcome.faulty_slashed_wei > 0
+    assert outcome.honest_slashed_wei > 0, "the jury condemned another job of this worker on appeal"
+    assert outcome.paid_wei > 0
+    assert outcome.awarded_wei > 0
+
+
+def test_an_adversary_that_nobody_knows_is_refused_beside_a_faulty_committee_too(tmp_path: Path) -> None:
+    words = ["run", "--faulty-committee", "--adversary", "nonsense", "--root", str(tmp_path / "net")]
+    answer = CliRunner().invoke(localnet, words)
+    assert (answer.exit_code, "unknown adversary" in answer.output) == (2, True)
+    assert not (tmp_path / "net").exists()
