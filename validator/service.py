@@ -13,7 +13,7 @@ from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Role
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
-from protocol.errors import Misconfigured
+from protocol.errors import Misconfigured, accessing
 from protocol.files import lock
 from protocol.node.commands.doctor import node_of
 from protocol.node.daemon import Daemon
@@ -83,15 +83,16 @@ def locked(state_dir: Path) -> TextIO:
     """Keeps a state folder for this process alone until the returned file is closed.
 
     Raises:
-        Misconfigured: another background worker uses the folder.
+        Misconfigured: another background worker uses the folder, or no file can be locked in it.
     """
-    state_dir.mkdir(parents=True, exist_ok=True)
-    try:
-        return lock(state_dir / "background.lock")
-    except BlockingIOError as error:
-        raise Misconfigured(
-            f"another background worker uses {state_dir}: give this one an ASSIZE_VALIDATOR_STATE_DIR of its own"
-        ) from error
+    with accessing(f"lock {state_dir}"):
+        state_dir.mkdir(parents=True, exist_ok=True)
+        try:
+            return lock(state_dir / "background.lock")
+        except BlockingIOError as error:
+            raise Misconfigured(
+                f"another background worker uses {state_dir}: give this one an ASSIZE_VALIDATOR_STATE_DIR of its own"
+            ) from error
 
 
 def serve(settings: ValidatorSettings, kind: type[Validator] = Validator) -> int:

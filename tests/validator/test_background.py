@@ -25,6 +25,7 @@ import redis
 
 from deploy.localnet.processes import free_port
 from protocol.chain.structs import State
+from protocol.errors import Misconfigured
 from protocol.wire import evidence
 from protocol.wire.reasons import Reason
 from tests.conftest import ROOT
@@ -33,6 +34,7 @@ from tests.validator.conftest import Quiet
 from tests.validator.scene import Scene
 from validator.journal import VoteJournal
 from validator.queue.orders import decode_order
+from validator.service import locked
 
 __all__ = ["redis_process", "redis_url"]
 
@@ -304,3 +306,11 @@ def test_wrong_settings_end_a_worker_with_one_sentence(
     assert process.returncode == code, process.stderr
     assert words in process.stderr
     assert "Traceback" not in process.stderr
+
+
+def test_a_state_folder_that_cannot_be_locked_is_told_in_a_sentence(tmp_path: Path) -> None:
+    with locked(tmp_path / "state"), pytest.raises(Misconfigured, match="another background worker uses"):
+        locked(tmp_path / "state")
+    (tmp_path / "file").touch()
+    with pytest.raises(Misconfigured, match=r"cannot lock .*file: File exists"):
+        locked(tmp_path / "file")
