@@ -164,7 +164,7 @@ class Validator:
                 return None
             return self._vote(round_, self.findings(round_))
         if late or (round_ is not None and round_.progress.impossible):
-            return self._abstain(followed)
+            return self._abstain(followed, "not judged before the deadline" if late else "judging failed too often")
         return None
 
     def findings(self, round_: JudgedRound) -> list[Judgement]:
@@ -176,11 +176,11 @@ class Validator:
         reasons = {judgement.claim.job: judgement.reason for judgement in judgements}
         vote = vote_of(reasons, signed.evidence.root, round_.followed.appeal)
         if vote == abstention():
-            return self._abstain(round_.followed)
+            return self._abstain(round_.followed, "a job could not be judged")
         return self._journal.record(_vote_key(round_.followed), vote, signed.canonical)
 
-    def _abstain(self, followed: FollowedRound) -> JournalledVote:
-        log.warning("abstains", round=followed.number, attempt=followed.attempt)
+    def _abstain(self, followed: FollowedRound, why: str) -> JournalledVote:
+        log.warning("abstains", round=followed.number, attempt=followed.attempt, why=why)
         return self._journal.record(_vote_key(followed), abstention(), b"")
 
     def _evidence(self, round_: JudgedRound, judgements: Sequence[Judgement]) -> bundles.Evidence:
