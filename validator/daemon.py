@@ -11,7 +11,9 @@ own number; it judges the submission to the appealed round.
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -31,6 +33,7 @@ from validator.judging.runs import Runs
 from validator.judging.verdict import vote_of
 from validator.queue.judged_round import Judge, JudgedRound, JudgingProgress, settle_missing
 from validator.records.history import History
+from validator.records.record import SettledRound, ratios_of
 from validator.rounds import FollowedRound, Rounds
 from validator.schedule import Step, must_decide, next_step, overdue_step
 
@@ -38,6 +41,24 @@ log = structlog.get_logger()
 
 RETRY_SECONDS = 1.0
 """Pause before a vote that the contract refused is sent again."""
+
+REPLAYS_AT_ONCE = 8
+"""Settled rounds that are replayed in one tick, newest first."""
+
+REPLAY_SECONDS = 60.0
+"""Longest that a vote waits for the replay of a settled round."""
+
+
+@dataclass(slots=True)
+class _Replaying:
+    """Time spent on the replay of one settled round; pauses in which no vote waits for it count a second each."""
+
+    seconds: float = 0.0
+    last: float = 0.0
+
+    def tick(self, now: float) -> None:
+        """Counts the time since the last tick."""
+        self.seconds, self.last = self.seconds + min(1.0, now - self.last), now
 
 
 class Validator:
@@ -77,6 +98,7 @@ class Validator:
         self._told: set[str] = set()
         self._progress: dict[tuple[int, bytes], JudgingProgress] = {}
         self._not_before: dict[str, float] = {}
+        self._replayed: defaultdict[tuple[int, bytes], _Replaying] = defaultdict(_Replaying)
         self._overdue_since: dict[tuple[int, Step], float] = {}
 
     def tick(self) -> bool:
@@ -88,14 +110,16 @@ class Validator:
         rounds = [self._judged_round(one) for one, due in steps if due in (Step.PREPARE, Step.COMMIT)]
         ready = [round_ for round_ in rounds if round_ is not None]
         self._history.follow(self._rounds.settled, [round_.record_point for round_ in ready])
-        worked = self._judge.work(ready)
+        replays = self._replays(ready)
+        worked = self._judge.work([*ready, *replays])
+        self._learn(replays)
         for one, due in steps:
             if due is Step.COMMIT:
                 self._commit(one)
             elif due is Step.REVEAL:
                 self._reveal(one)
         self._nudge(live)
-        self._keep(live)
+        self._keep([*live, *(replay.followed for replay in replays)])
         self._deliveries.publish({_vote_key(one) for one in live if _takes_commitments(one)})
         self._runs.prefetch(self._rounds.manifest_roots)
         self._deliveries.beat(self._runs.loaded_version)
@@ -106,6 +130,56 @@ class Validator:
         kept = {(one.number, one.beacon) for one in live}
         self._progress = {key: progress for key, progress in self._progress.items() if key in kept}
         self._judge.keep(live)
+
+    def _replays(self, rounds: Sequence[JudgedRound]) -> list[JudgedRound]:
+        """The settled jobs to measure here before a record may condemn, once nothing else is to be judged.
+
+        Each settled round is given ``REPLAY_SECONDS``: after that, its artifacts count as lost.
+        """
+        if not all(round_.judged for round_ in rounds):
+            return []
+        found = dict[int, JudgedRound]()
+        for settled, jobs in (each for round_ in rounds for each in self._underived(round_)):
+            followed = self._rounds.replayable.get(settled.round)
+            if followed is None or self._lost(settled) or len(found) == REPLAYS_AT_ONCE:
+                continue
+            asked = replace(followed, leaves={job: followed.leaves[job] for job in jobs})
+            if settled.round not in found and (replay := self._judged_round(asked)) is not None:
+                found[settled.round] = replay
+                self._replayed[settled.round, settled.beacon].tick(time.monotonic())
+        return list(found.values())
+
+    def _underived(self, round_: JudgedRound) -> list[tuple[SettledRound, tuple[int, ...]]]:
+        return self._history.underived(round_.record_point, round_.nodes)
+
+    def _replaying(self, round_: JudgedRound) -> bool:
+        """Returns whether a suspicion against a node of ``round_`` is still being replayed."""
+        asked = (settled for settled, _ in self._underived(round_) if settled.round in self._rounds.replayable)
+        return not all(self._lost(settled) for settled in asked)
+
+    def _lost(self, settled: SettledRound) -> bool:
+        """Returns whether the jobs of a settled round could not be replayed in the time there was."""
+        return self._replayed[settled.round, settled.beacon].seconds > REPLAY_SECONDS
+
+    def _learn(self, replays: Sequence[JudgedRound]) -> None:
+        """Takes the figures of replayed jobs into the records.
+
+        An unmeasurable job counts nothing if its committee refused it too; an accepted one was replaced in its store.
+        """
+        settled = {each.round: each for each in self._rounds.settled} if replays else {}
+        for replay in replays:
+            found = {
+                job: judgement.evidence.measurements
+                for job, judgement in replay.progress.judged.items()
+                if job in replay.followed.leaves
+            }
+            derived = {
+                job: ratios_of(measured)
+                for job, measured in found.items()
+                if measured is not None or not replay.followed.accepted >> job & 1
+            }
+            if derived:
+                self._history.learn(settled[replay.followed.number], derived)
 
     def _follow(self) -> bool:
         """Folds all new events, so that nothing is decided on an old state; returns whether there were any.
@@ -162,6 +236,10 @@ class Validator:
         if round_ is not None and (round_.judged or (impatient and settle_missing(self._judge, round_))):
             if not (impatient or self._history.complete(round_.record_point)):
                 return None
+            if not late and self._replaying(round_):
+                return None
+            if followed.appeal and self._underived(round_):
+                return self._abstain(followed, "the rounds behind a suspicion cannot be replayed")
             return self._vote(round_, self.findings(round_))
         if late or (round_ is not None and round_.progress.impossible):
             return self._abstain(followed, "not judged before the deadline" if late else "judging failed too often")

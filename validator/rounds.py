@@ -19,6 +19,9 @@ from protocol.wire.reasons import Reason
 from protocol.wire.votes import Vote, reasons_of
 from validator.records.record import NamedBundle, SettledRound
 
+REPLAYABLE_ROUNDS = 1024
+"""Settled rounds whose claims are kept in memory, so that their jobs can be replayed."""
+
 
 @dataclass(slots=True, kw_only=True)
 class FollowedRound(RoundState):
@@ -79,13 +82,15 @@ class FollowedRound(RoundState):
 class Rounds:
     """The rounds that have not ended (or all of them with ``keep_ended``), and the runs and checkpoints they name.
 
-    ``settled`` lists the settled rounds, which make up the records of nodes, in the order they settled.
+    ``settled`` lists the settled rounds, which make up the records of nodes, in the order they settled; ``replayable``
+    has the newest of them whole.
     """
 
     def __init__(self, keep_ended: bool = False) -> None:
         self._keep_ended = keep_ended
         self.live: dict[int, FollowedRound] = {}
         self.settled: list[SettledRound] = []
+        self.replayable: dict[int, FollowedRound] = {}
         self.keys: dict[int, str] = {}
         self.runs: dict[int, RunTerms] = {}
         self._announced: dict[int, events.TermsAnnounced] = {}
@@ -140,6 +145,9 @@ class Rounds:
             followed.tallied_fraud = event.fraud
         if isinstance(event, events.RoundSettled) and not followed.appeal:
             self.settled.append(_settled(followed, log.block_number))
+            self.replayable[event.round] = followed
+            if len(self.replayable) > REPLAYABLE_ROUNDS:
+                del self.replayable[next(iter(self.replayable))]
         if isinstance(event, events.RoundSettled | events.RoundVoided) and not self._keep_ended:
             del self.live[event.round]
 

@@ -37,13 +37,15 @@ from validator.settings import BackgroundSettings, ValidatorSettings
 Announce = Callable[[RunContext, int, bytes], None]
 
 
-def history_of(client: CoordinatorClient, journal: VoteJournal, deployment: Deployment, directory: Path) -> History:
-    """Returns the records of all nodes; bundles come from the journal, or else from the coordinator."""
+def history_of(
+    client: CoordinatorClient, journal: VoteJournal, deployment: Deployment, directory: Path, juror: int
+) -> History:
+    """Returns all nodes' records before ``juror``; bundles come from the journal, or else from the coordinator."""
 
     def bundle(root: bytes) -> bytes:
         return journal.evidence(root) or client.evidence(root)
 
-    return History(Bundles(bundle, deployment.chain_id, deployment.rounds, directory))
+    return History(Bundles(bundle, deployment.chain_id, deployment.rounds, directory), juror)
 
 
 def judge_of(queue_url: str, jobs_per_order: int = JOBS_PER_ORDER) -> tuple[Judge, Announce | None]:
@@ -115,7 +117,7 @@ def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Dae
     deliveries = Deliveries(client, journal, node, settings.heartbeat_seconds)
     judge, announce = judge_of(settings.queue_url)
     runs = Runs(client, deployment, settings.state_dir / "weights", settings.sources, settings.device, announce)
-    history = history_of(client, journal, deployment, settings.state_dir)
+    history = history_of(client, journal, deployment, settings.state_dir, node)
     validator = kind(
         chain=chain,
         node=node,

@@ -7,7 +7,7 @@ import http.server
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -43,6 +43,7 @@ from tests.conftest import Anvil
 from tests.validator.scene import Cast, Scene
 from tests.worker.finishing import finish
 from trainer.builtin import character_tokenizer
+from validator.daemon import Validator
 from validator.judging.claims import Claim
 from validator.judging.judge import FetchedJob, Judgement, PolicyVersion, judge
 from validator.judging.weights import load_policy
@@ -240,7 +241,7 @@ def make_scene(
 ) -> Callable[..., Scene]:
     """Opens a run; ``rules`` and ``offered`` replace rules and terms.
 
-    With a ``queue_url`` others judge for every validator but the last.
+    With a ``queue_url`` others judge for every validator but the last. ``kinds`` are those of the first validators.
     """
     chain, make_wallet = cast.chain, cast.make_wallet
 
@@ -248,6 +249,7 @@ def make_scene(
         validators: int = 3,
         rules: Rules | None = None,
         queue_url: str = "",
+        kinds: Sequence[type[Validator]] = (),
         **offered: int,
     ) -> Scene:
         judging = court if rules is None else replace(court, rules=rules)
@@ -256,7 +258,11 @@ def make_scene(
         trainer, coordinator = make_wallet("trainer"), cast.sender("coordinator")
         owner, worker, worker_node = cast.node("worker", Role.WORKER)
         queues = [queue_url] * (validators - 1) + [""]
-        jurors = [cast.juror(f"juror-{index}", url, origin_url, queue) for index, queue in enumerate(queues)]
+        of_kinds = [*kinds, *([Validator] * (validators - len(kinds)))]
+        jurors = [
+            cast.juror(f"juror-{index}", url, origin_url, queue, kind)
+            for index, (queue, kind) in enumerate(zip(queues, of_kinds, strict=True))
+        ]
         root = manifest.from_directory(model_directory, 0).root
         run = cast.run(judging, trainer, coordinator, root, **offered)
         (files / "health").write_text(Health(ok=True, run=run, head=0).model_dump_json())

@@ -214,7 +214,9 @@ class Cast:
         registering = register_node(owner, key, role, JOBS if role is Role.WORKER else 1)
         return owner, key, registering.carry_out("register").node
 
-    def juror(self, name: str, url: str, origin_url: str, queue_url: str = "") -> Juror:
+    def juror(
+        self, name: str, url: str, origin_url: str, queue_url: str = "", kind: type[Validator] = Validator
+    ) -> Juror:
         """A validator over a directory of its own, which knows rules by ``url`` and weights by ``origin_url``.
 
         With a ``queue_url`` others judge for it, one job an order.
@@ -229,8 +231,8 @@ class Cast:
             judge, announce = judge_of(queue_url, jobs_per_order=1)
             runs = Runs(client, deployment, directory / "weights", (origin_url,), announce=announce)
             sender = Sender(own, key, directory / "sender.sqlite")
-            history = history_of(client, journal, deployment, directory)
-            made = Validator(
+            history = history_of(client, journal, deployment, directory, node)
+            made = kind(
                 own,
                 node,
                 key,

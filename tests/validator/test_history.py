@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -24,8 +25,10 @@ from protocol.wire.rules import Rules, Sequential, Thresholds
 from tests.conftest import TOKEN
 from tests.validator.conftest import RULES, Court
 from tests.validator.scene import Cast, Scene
+from validator.daemon import Validator
 from validator.journal import VoteJournal
-from validator.queue.judged_round import record_point
+from validator.judging.judge import Judgement
+from validator.queue.judged_round import JudgedRound, record_point
 from validator.records.bundles import WAIT_SECONDS, Bundles
 from validator.records.history import History
 from validator.records.record import EvidenceState, NamedBundle, Ratios, RecordPoint, SettledRound
@@ -69,12 +72,12 @@ def states(scene: Scene, opened: int, seconds: float = 10.0) -> list[EvidenceSta
     found = []
     for juror in scene.jurors:
         juror.validator.tick()
-        point = replace(record_point(scene.followed[opened]), opened_in=1 << 60)
+        point = replace(record_point(scene.followed[opened], scene.court.rules.sequential), opened_in=1 << 60)
         give_up = time.monotonic() + seconds
         while not juror.validator._history.complete(point) and time.monotonic() < give_up:
             juror.validator.tick()
             time.sleep(0.01)
-        found.append(juror.validator._history.state(point, scene.worker_node))
+        found.append(juror.validator._history.record_of(point, scene.worker_node).derived)
     return found
 
 
@@ -132,6 +135,96 @@ def test_an_honest_node_stands_near_zero_and_goes_on_being_accepted(make_scene: 
         scene.settle(opened)
     assert scene.chain.latest().round(opened.round).accepted == 0b11
     assert all(state.foremost[1] < 1.0 for state in states(scene, opened.round))
+
+
+class Planting(Validator):
+    """Votes rightly by each job alone, and writes another likelihood ratio than it measured into its evidence."""
+
+    planted = 1e6
+
+    def findings(self, round_: JudgedRound) -> list[Judgement]:
+        return [self._plant(judgement) for judgement in round_.judgements]
+
+    def _plant(self, judgement: Judgement) -> Judgement:
+        measured = judgement.evidence.measurements
+        assert measured is not None
+        lie = replace(measured, llr_N=np.full_like(measured.llr_N, self.planted))
+        return replace(judgement, evidence=replace(judgement.evidence, measurements=lie))
+
+
+class Washing(Planting):
+    """Plants evidence in favour of the node."""
+
+    planted = -1e6
+
+
+def reasons_by_juror(scene: Scene, round_: int) -> dict[int, bytes]:
+    return {revealed.juror: revealed.reasons for revealed in scene.reveals() if revealed.round == round_}
+
+
+def test_what_two_liars_of_three_plant_condemns_no_honest_node(make_scene: Callable[..., Scene]) -> None:
+    scene = make_scene(rules=lenient(), kinds=[Validator, Planting, Planting])
+    for _ in range(3):
+        opened = judged(scene)
+        assert set(reasons_by_juror(scene, opened.round).values()) == {b""}
+        scene.settle(opened)
+    honest, liar, _ = states(scene, opened.round)
+    assert liar.choices > 1e6, "so it stands in the bundles that were published"
+    assert honest.foremost[1] < 1.0
+
+
+def test_what_two_liars_of_three_plant_washes_no_cheat_clean(
+    make_scene: Callable[..., Scene], slightly_off: Any
+) -> None:
+    scene = make_scene(rules=lenient(), kinds=[Validator, Washing, Washing])
+    reached = suspect(scene, slightly_off)
+    opened = judged(scene)
+    said = reasons_by_juror(scene, opened.round)
+    assert said[scene.jurors[0].node] == bytes([Reason.SEQUENCE] * 2)
+    assert [said[juror.node] for juror in scene.jurors[1:]] == [b"", b""]
+    assert states(scene, opened.round)[0].choices == pytest.approx(reached, abs=1e-3)
+
+
+def test_on_appeal_a_planted_record_is_measured_again_and_found_empty(
+    make_scene: Callable[..., Scene], cast: Cast
+) -> None:
+    offered = {"validators": 4, "committee": 1, "appeal_seats": 3, "challenge_seconds": 3600}
+    scene, seated = make_scene(rules=lenient(), kinds=[Planting] * 4, **offered), set[int]()
+    for _ in range(2):
+        opened = judged(scene)
+        seated |= reasons_by_juror(scene, opened.round).keys()
+        scene.let_pass(3601)
+        scene.settle(opened)
+    for juror in scene.jurors:
+        juror.validator.__class__ = Validator
+    opened = judged(scene)
+    seated |= reasons_by_juror(scene, opened.round).keys()
+    others = {juror.node for juror in scene.jurors} - seated
+    appellant = cast.sender("appellant")
+    drip(appellant, TOKEN).carry_out("drip")
+    appeal = open_appeal(appellant, opened.round, 0).carry_out("appeal").appeal
+    scene.tick_until(appeal, State.SETTLED, 60)
+    for node in others:
+        assert reasons_by_juror(scene, appeal)[node] == b""
+
+
+def test_jobs_replaced_in_their_store_condemn_only_before_the_juror_that_measured_them(
+    make_scene: Callable[..., Scene], slightly_off: Any
+) -> None:
+    one_round = Sequential(sigma=1e-4, false_alarm=0.5, horizon_jobs=1)
+    scene = make_scene(rules=lenient(one_round), validators=4, committee=1)
+    first = judged(scene, slightly_off)
+    scene.settle(first)
+    for path in (scene.files / "artifacts").iterdir():
+        path.write_bytes(b"junk")
+    opened = scene.open()
+    scene.submit(opened, scene.work(opened), {0, 1})
+    scene.tick_until(opened.round, State.TALLIED, 60, late=True)
+    (witness,), ((juror, reasons),) = (
+        reasons_by_juror(scene, first.round),
+        reasons_by_juror(scene, opened.round).items(),
+    )
+    assert reasons == (bytes([Reason.SEQUENCE] * 2) if juror == witness else b"")
 
 
 def lose_evidence(scene: Scene) -> None:
@@ -213,7 +306,7 @@ def past(number: int, rules_hash: bytes = b"\x02" * 32) -> SettledRound:
 
 
 def opened_in(block: int) -> RecordPoint:
-    return RecordPoint(1, b"\x02" * 32, block)
+    return RecordPoint(1, b"\x02" * 32, block, TWO_ROUNDS)
 
 
 def follow(store: Store, history: History, settled: list[SettledRound]) -> None:
@@ -225,21 +318,21 @@ def follow(store: Store, history: History, settled: list[SettledRound]) -> None:
 
 def test_rounds_count_in_order_up_to_the_opening_and_of_these_rules_alone(tmp_path: Path) -> None:
     store, settled = Store(tmp_path), [past(1), past(2, b"\x03" * 32), past(3), past(4)]
-    history = History(store.bundles)
+    history = History(store.bundles, 4)
     for one in settled:
         store.put(one)
     point = opened_in(40)
     assert history.complete(point), "nothing was followed yet"
     follow(store, history, settled)
     assert history.complete(point)
-    assert history.state(point, 7).choices == 1.0 + 3.0, "settled in block 40: too late"
-    assert history.state(opened_in(41), 7).choices == 8.0
+    assert history.record_of(point, 7).derived.choices == 1.0 + 3.0, "settled in block 40: too late"
+    assert history.record_of(opened_in(41), 7).derived.choices == 8.0
     history.close()
 
 
 def test_what_is_awaited_holds_a_vote_back_for_a_while_and_counts_once_it_comes(tmp_path: Path) -> None:
     store, settled, point = Store(tmp_path), [past(1), past(2)], opened_in(100)
-    history = History(store.bundles)
+    history = History(store.bundles, 4)
     store.put(settled[1])
     history.complete(point)
     follow(store, history, settled)
@@ -247,13 +340,13 @@ def test_what_is_awaited_holds_a_vote_back_for_a_while_and_counts_once_it_comes(
     store.now += WAIT_SECONDS
     assert history.complete(point)
     assert not history.whole(point)
-    assert history.state(point, 7).choices == 2.0, "what is there counts"
+    assert history.record_of(point, 7).derived.choices == 2.0, "what is there counts"
     store.put(settled[0])
     for _ in range(10):
         store.now += 11.0
         follow(store, history, settled)
     assert history.whole(point)
-    assert history.state(point, 7).choices == 3.0
+    assert history.record_of(point, 7).derived.choices == 3.0
     history.close()
 
 
@@ -262,10 +355,10 @@ def test_after_a_reorganisation_the_record_follows_the_other_chain(tmp_path: Pat
     first, other = [past(1), past(2)], [past(1), past(5)]
     for one in (*first, *other):
         store.put(one)
-    history = History(store.bundles)
+    history = History(store.bundles, 4)
     history.complete(point)
     follow(store, history, first)
-    assert history.state(point, 7).choices == 3.0
+    assert history.record_of(point, 7).derived.choices == 3.0
     follow(store, history, other)
-    assert history.state(point, 7).choices == 6.0
+    assert history.record_of(point, 7).derived.choices == 6.0
     history.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -16,23 +16,26 @@ from protocol.wire.reasons import Reason
 from protocol.wire.rules import Sequential
 from validator.judging.statistics import log_likelihood_ratios
 from validator.records.record import (
+    CLEARING_SHARE,
     Bundle,
     EvidenceState,
     NamedBundle,
+    NodeRecord,
     Ratios,
     Records,
+    RoundFigures,
     SettledRound,
+    excursion,
     finding_on,
     lopsidedness,
-    median_of,
     ratios_of,
-    state_after,
+    record_after,
 )
 
 NODE, OTHER = 7, 8
 JURORS = (1, 2, 3)
 SEQUENTIAL = Sequential(sigma=0.01)
-NOTHING = Ratios(0.0, 0.0, 0.0)
+BOUND = SEQUENTIAL.bound
 
 
 def settled(number: int, jobs: int = 1, node: int = NODE, condemned: bool = False) -> SettledRound:
@@ -50,10 +53,20 @@ def settled(number: int, jobs: int = 1, node: int = NODE, condemned: bool = Fals
     )
 
 
-def agreeing(*choices: float) -> dict[int, Bundle]:
-    """Three bundles that say the same of each job."""
-    said = {job: Ratios(x, 0.0, 0.0) for job, x in enumerate(choices)}
-    return {juror: said for juror in JURORS}  # noqa: C420  # of read-only mappings
+def view(*choices: float, seated: bool = True, stated: Sequence[Bundle] = ()) -> RoundFigures:
+    """A round before a juror that measured jobs 0, 1, ... itself."""
+    return RoundFigures({job: Ratios(x, 0.0, 0.0) for job, x in enumerate(choices)}, seated, stated)
+
+
+def stating(x: float) -> Bundle:
+    """Another juror's bundle on job 0."""
+    return {0: Ratios(x, x, x)}
+
+
+def before(records: Records, node: int, block: int) -> EvidenceState:
+    """What the juror has derived of ``node`` from rounds that settled before ``block``."""
+    past = records.before(node, block)
+    return past[-1][1].derived if past else EvidenceState()
 
 
 def ratios() -> st.SearchStrategy[float]:
@@ -72,72 +85,120 @@ def test_a_standing_is_the_best_case_over_all_runs_of_jobs_that_end_now(xs: list
 
 @given(st.lists(st.lists(ratios(), min_size=1, max_size=3), max_size=8))
 def test_rounds_and_the_jobs_in_them_count_in_their_order(rounds: list[list[float]]) -> None:
-    records, one_by_one = Records(), EvidenceState()
+    records, one_by_one = Records(BOUND), EvidenceState()
     for number, jobs in enumerate(rounds, 1):
-        records.settle(settled(number, len(jobs)), agreeing(*jobs))
+        records.settle(settled(number, len(jobs)), view(*jobs))
         for x in jobs:
             one_by_one = one_by_one.after(Ratios(x, 0.0, 0.0))
-    assert records.before(NODE, 10 * len(rounds) + 1) == one_by_one
+    assert before(records, NODE, 10 * len(rounds) + 1) == one_by_one
 
 
 @given(st.lists(ratios(), min_size=1, max_size=8), st.integers(0, 100))
 def test_only_rounds_settled_in_an_earlier_block_count(xs: list[float], block: int) -> None:
-    records, state = Records(), EvidenceState()
+    records, state = Records(BOUND), EvidenceState()
     for number, x in enumerate(xs, 1):
-        records.settle(settled(number), agreeing(x))
+        records.settle(settled(number), view(x))
         if 10 * number < block:
             state = state.after(Ratios(x, 0.0, 0.0))
-    assert records.before(NODE, block) == state
-    assert records.before(OTHER, block) == EvidenceState()
+    assert before(records, NODE, block) == state
+    assert before(records, OTHER, block) == EvidenceState()
 
 
 @given(st.lists(ratios(), min_size=1, max_size=6), st.data())
 def test_a_restart_with_the_same_bundles_comes_to_the_same(xs: list[float], data: st.DataObject) -> None:
     def fold() -> Records:
-        records = Records()
+        records = Records(BOUND)
         for number, x in enumerate(xs, 1):
-            records.settle(settled(number), agreeing(x))
+            records.settle(settled(number), view(x))
         return records
 
     block = data.draw(st.integers(0, 10 * len(xs) + 5))
-    assert fold().before(NODE, block) == fold().before(NODE, block)
+    assert before(fold(), NODE, block) == before(fold(), NODE, block)
 
 
 def test_after_a_condemnation_the_record_starts_anew() -> None:
-    records = Records()
+    records = Records(BOUND)
     for number, (x, condemned) in enumerate([(30.0, False), (30.0, True), (2.0, False)], 1):
-        records.settle(settled(number, condemned=condemned), agreeing(x))
-    assert [records.before(NODE, 10 * number + 1).choices for number in (1, 2, 3)] == [30.0, 0.0, 2.0]
+        records.settle(settled(number, condemned=condemned), view(x))
+    assert [before(records, NODE, 10 * number + 1).choices for number in (1, 2, 3)] == [30.0, 0.0, 2.0]
 
 
-@given(ratios(), ratios())
-def test_one_lying_juror_of_three_says_nothing_that_an_honest_one_does_not(honest: float, lie: float) -> None:
-    bundles = agreeing(honest)
-    bundles[2] = {0: Ratios(lie, lie, lie)}
-    assert state_after(EvidenceState(), NODE, settled(1), bundles).choices == max(0.0, honest)
+@given(st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False, allow_infinity=False), ratios())
+def test_the_others_of_a_committee_change_nothing_for_a_juror_that_measured_itself(
+    lie: float, other: float, own: float
+) -> None:
+    before = NodeRecord(EvidenceState(3.0), EvidenceState(2.0))
+    alone = record_after(before, NODE, settled(1), view(own), BOUND)
+    assert record_after(before, NODE, settled(1), view(own, stated=[stating(lie), stating(other)]), BOUND) == alone
+    assert alone.derived.choices == max(0.0, 2.0 + own)
 
 
-def test_lost_bundles_leave_what_a_majority_says_and_otherwise_nothing() -> None:
-    bundles = agreeing(5.0)
-    two = {juror: bundles[juror] for juror in (1, 2)}
-    assert state_after(EvidenceState(), NODE, settled(1), two).choices == 5.0
-    two[2] = {0: Ratios(1e6, 0.0, 0.0)}
-    assert state_after(EvidenceState(), NODE, settled(1), two).choices == 5.0, "in doubt the lower one"
-    assert state_after(EvidenceState(3.0), NODE, settled(1), {1: bundles[1]}) == EvidenceState(3.0)
-    assert state_after(EvidenceState(3.0), NODE, settled(1), {}) == EvidenceState(3.0)
-    unread: dict[int, Bundle] = {**bundles, 2: {}, 3: {}}
-    assert state_after(EvidenceState(3.0), NODE, settled(1), unread) == EvidenceState(3.0), "what two could not measure"
+@given(st.lists(st.tuples(st.booleans(), st.floats(allow_nan=False, allow_infinity=False), ratios()), max_size=30))
+def test_no_statement_of_others_ever_raises_what_a_juror_derived(rounds: list[tuple[bool, float, float]]) -> None:
+    record, all_seen = NodeRecord(), EvidenceState()
+    for number, (measured, lie, x) in enumerate(rounds, 1):
+        figures = view(x) if measured else view(seated=False, stated=[stating(lie), stating(lie)])
+        record = record_after(record, NODE, settled(number), figures, BOUND)
+        all_seen = all_seen.after(Ratios(x, 0.0, 0.0))
+        assert record.derived.choices <= all_seen.choices, "never more than measuring every job would give"
+        assert record.derived.choices <= record.suspected.choices
 
 
-def test_a_committee_of_one_is_its_own_majority() -> None:
-    alone = replace(settled(1), bundles=(NamedBundle(1, "0x", b""),))
-    assert state_after(EvidenceState(), NODE, alone, {1: {0: Ratios(2.0, 0.0, 0.0)}}).choices == 2.0
-    assert median_of([], 0) is None
+@pytest.mark.parametrize("lie", [1e6, 1e300, SEQUENTIAL.bound])
+def test_a_planted_statement_has_a_job_replayed_and_no_number_of_them_condemns(lie: float) -> None:
+    record, planted = NodeRecord(), view(seated=False, stated=[stating(lie), stating(lie), stating(-1.0)])
+    once = record_after(record, NODE, settled(1), planted, BOUND)
+    assert once.suspected.choices == BOUND
+    for number in range(1, 100):
+        record = record_after(record, NODE, settled(number), planted, BOUND)
+    assert record.derived == EvidenceState()
+    assert finding_on(record.derived, BOUND) is None
 
 
-def test_each_test_has_its_own_median() -> None:
-    said = [Ratios(1.0, 9.0, 5.0), Ratios(2.0, 8.0, 4.0), Ratios(3.0, 7.0, 6.0)]
-    assert median_of(said, 3) == Ratios(2.0, 8.0, 5.0)
+@pytest.mark.parametrize("lie", [-1e6, -1e300])
+def test_no_single_bundle_clears_a_suspicion_and_none_clears_what_was_derived(lie: float) -> None:
+    bound = BOUND
+    washed = view(seated=False, stated=[stating(lie), stating(lie), stating(lie)])
+    record = record_after(NodeRecord(EvidenceState(bound)), NODE, settled(1), washed, BOUND)
+    assert record.suspected.choices == pytest.approx(bound * (1 - CLEARING_SHARE))
+    honest = view(seated=False, stated=[stating(lie), stating(lie), stating(2.0)])
+    record = record_after(NodeRecord(EvidenceState(bound)), NODE, settled(1), honest, BOUND)
+    assert record.suspected.choices == bound + 2.0, "where they disagree, the job is replayed"
+    own = view(2.0, stated=[stating(lie), stating(lie)])
+    record = record_after(NodeRecord(EvidenceState(bound), EvidenceState(bound)), NODE, settled(1), own, BOUND)
+    assert record.derived.choices == record.suspected.choices == bound + 2.0
+
+
+def test_a_job_that_a_juror_could_not_measure_counts_nothing_and_one_it_did_not_measure_ends_the_run() -> None:
+    before = NodeRecord(EvidenceState(3.0), EvidenceState(3.0))
+    assert record_after(before, NODE, settled(1), view(), BOUND) == before, "in its seat: refused by everybody"
+    unseen = record_after(before, NODE, settled(1), view(seated=False), BOUND)
+    assert unseen == NodeRecord(EvidenceState(3.0), EvidenceState())
+    replayed = record_after(before, NODE, settled(1), view(2.0, seated=False, stated=[stating(1e6)]), BOUND)
+    assert replayed == NodeRecord(EvidenceState(5.0), EvidenceState(5.0)), "a replay outweighs any statement"
+
+
+def test_a_replay_of_an_earlier_round_changes_the_record_from_there_on() -> None:
+    records, rounds = Records(BOUND), [settled(number) for number in (1, 2, 3)]
+    planted = view(seated=False, stated=[{0: Ratios(1e6, 0.0, 0.0)}])
+    for one in rounds:
+        records.settle(one, planted)
+    assert [one.round for one in excursion(records.before(NODE, 1000), 2 * BOUND)] == [3, 2, 1]
+    records.refold(NODE, rounds[1], lambda one: view(-1.0, seated=False) if one is rounds[1] else planted)
+    assert [each.suspected.choices for _, each in records.before(NODE, 1000)] == [BOUND, BOUND - 1.0, 2 * BOUND - 1.0]
+    for one in rounds:
+        records.refold(NODE, one, lambda one: view(-1.0, seated=False))
+    assert not excursion(records.before(NODE, 1000), BOUND)
+
+
+def test_nothing_is_replayed_once_it_is_derived() -> None:
+    records = Records(BOUND)
+    records.settle(settled(1), view(100.0, stated=[stating(1e6)]))
+    assert not excursion(records.before(NODE, 1000), SEQUENTIAL.bound)
+    assert not excursion([], SEQUENTIAL.bound)
+    assert view(seated=False).missing(settled(1, 2), NODE) == (0, 1)
+    assert view(1.0, seated=False).missing(settled(1, 2), NODE) == (1,)
+    assert view().missing(settled(1, 2), NODE) == ()
 
 
 def test_what_is_held_against_a_node_names_its_test_and_the_bound() -> None:
@@ -231,9 +292,9 @@ def test_flips_all_one_way_are_condemned_within_the_flips_it_takes() -> None:
 
 
 def test_records_of_a_node_grow_with_its_own_rounds_only() -> None:
-    records = Records()
+    records = Records(BOUND)
     for number in range(1, 5):
-        records.settle(settled(number, node=NODE if number % 2 else OTHER), agreeing(1.0))
+        records.settle(settled(number, node=NODE if number % 2 else OTHER), view(1.0))
     blocks = [10 * number + 1 for number in range(5)]
-    assert [records.before(NODE, block).choices for block in blocks] == [0, 1, 1, 2, 2]
-    assert all(later >= earlier for earlier, later in pairwise(records.before(OTHER, b).choices for b in blocks))
+    assert [before(records, NODE, block).choices for block in blocks] == [0, 1, 1, 2, 2]
+    assert all(later >= earlier for earlier, later in pairwise(before(records, OTHER, b).choices for b in blocks))

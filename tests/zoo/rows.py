@@ -109,8 +109,7 @@ def conclude(name: str, kind: str, judged: Sequence[Judged], stage: Stage, said:
 
 def ratios_of_job(judged: Judged) -> Ratios:
     """What a job adds to its node's record: nothing where it could not be measured."""
-    measured = judged.judgement.evidence.measurements
-    return Ratios(0.0, 0.0, 0.0) if measured is None else ratios_of(measured)
+    return ratios_of(judged.judgement.evidence.measurements)
 
 
 def _chunks(judged: Sequence[Judged], thresholds: Thresholds) -> tuple[int, int]:

@@ -14,6 +14,7 @@ import structlog
 from protocol.chain.structs import State
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
+from protocol.wire.rules import Sequential
 from validator.judging.claims import Claim
 from validator.judging.judge import Judgement, judge_unread, with_findings
 from validator.judging.runs import RunContext
@@ -67,7 +68,12 @@ class JudgedRound:
     @property
     def record_point(self) -> RecordPoint:
         """The point in the run's history whose records count for this round."""
-        return record_point(self.followed)
+        return record_point(self.followed, self.context.rules.sequential)
+
+    @property
+    def nodes(self) -> set[int]:
+        """Nodes of the submitted jobs."""
+        return {leaf.node for leaf in self.followed.leaves.values()}
 
     def claim(self, job: int) -> Claim:
         """Returns one submitted job as it stands on chain."""
@@ -103,8 +109,7 @@ class JudgedRound:
     def with_records(self, history: History, judgements: Sequence[Judgement]) -> list[Judgement]:
         """Returns ``judgements`` with a finding added to each job of a node whose record reaches the bound."""
         nodes = {judgement.claim.node for judgement in judgements}
-        bound = self.context.rules.sequential.bound
-        return with_findings(judgements, history.findings(self.record_point, nodes, bound))
+        return with_findings(judgements, history.findings(self.record_point, nodes))
 
 
 class Judge(Protocol):
@@ -123,9 +128,9 @@ class Judge(Protocol):
         """Releases what this judge holds."""
 
 
-def record_point(followed: FollowedRound) -> RecordPoint:
-    """Returns the point in its run's history at which a round opened."""
-    return RecordPoint(followed.run, followed.terms.rules_hash, followed.opened_in)
+def record_point(followed: FollowedRound, sequential: Sequential) -> RecordPoint:
+    """Returns the point in its run's history at which a round opened, under the ``sequential`` rules of the run."""
+    return RecordPoint(followed.run, followed.terms.rules_hash, followed.opened_in, sequential)
 
 
 def settle_missing(judge: Judge, round_: JudgedRound) -> bool:

@@ -1,7 +1,8 @@
 """Bundles named by revealed votes: fetched in the background and verified; their ratios are kept on disk.
 
 Ratios are keyed by round, beacon, juror and root: a reorganised round is another round, and after a restart nothing is
-fetched again. An invalid bundle is treated as a missing one: asked for repeatedly, then given up.
+fetched again. An invalid bundle is treated as a missing one: asked for repeatedly, then given up. Ratios of jobs that
+this juror has replayed are kept in the same table, under an empty root.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ CREATE TABLE IF NOT EXISTS bundles (
     PRIMARY KEY (round, beacon, juror, root)
 ) STRICT
 """
+
+_REPLAYED = b""
+"""Root of replayed ratios; no vote can name it."""
 
 log = structlog.get_logger()
 
@@ -102,6 +106,15 @@ class Bundles:
         for named in settled.bundles:
             self._had.pop(_key(settled, named), None)
 
+    def replayed(self, settled: SettledRound, juror: int) -> Bundle:
+        """Returns the ratios of the jobs that ``juror`` has replayed in a settled round."""
+        return self._kept((str(settled.round), settled.beacon, juror, _REPLAYED)) or {}
+
+    def keep_replayed(self, settled: SettledRound, juror: int, derived: Bundle) -> None:
+        """Adds replayed jobs to those of ``replayed``."""
+        key = (str(settled.round), settled.beacon, juror, _REPLAYED)
+        self._keep(key, {**self.replayed(settled, juror), **derived})
+
     def close(self) -> None:
         """Ends the fetches and closes the database."""
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -155,7 +168,7 @@ class Bundles:
     def _keep(self, key: Key, bundle: Bundle) -> None:
         jobs = json.dumps({job: astuple(ratios) for job, ratios in bundle.items()})
         try:
-            self._db.execute("INSERT OR IGNORE INTO bundles VALUES (?, ?, ?, ?, ?)", (*key, jobs))
+            self._db.execute("INSERT OR REPLACE INTO bundles VALUES (?, ?, ?, ?, ?)", (*key, jobs))
         except sqlite3.Error as error:  # the ratios stay in memory, and are fetched again after a restart
             log.warning("history_not_kept", error=str(error))
 

@@ -1,8 +1,8 @@
 """Records of all nodes over the settled rounds, kept up with the chain without delaying a tick.
 
 Rounds are folded in the order they settled, each as soon as its bundles are there or given up. For a round that opened
-in block B, the rounds that settled before B under the same run and rules count: jurors that have the same bundles hold
-the same records. If a vote cannot wait, missing bundles count nothing.
+in block B, the rounds that settled before B under the same run and rules count. Only jobs that this juror has measured
+itself can condemn; where the statements of others raise a suspicion, ``underived`` names the jobs to replay first.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+
+import structlog
 
 from protocol.wire.evidence import Finding
 from validator.records import record
@@ -19,20 +21,31 @@ AHEAD = 64
 """Most rounds that one step folds, and whose bundles are fetched at once."""
 
 
+log = structlog.get_logger()
+
+
 @dataclass(slots=True)
 class _Past:
     """The settled rounds of one run under one set of rules: the folded ones, and the others in chain order."""
 
+    bound: float
     seen: int = 0
-    records: record.Records = field(default_factory=record.Records)
+    records: record.Records = field(init=False)
     waiting: list[record.SettledRound] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.records = record.Records(self.bound)
 
 
 class History:
-    """Every node's evidence state. Used from one thread."""
+    """Every node's record before one juror. Used from one thread.
 
-    def __init__(self, bundles: Bundles) -> None:
-        self._bundles = bundles
+    Args:
+        juror: the node whose own bundles and replays count as derived; None: nothing is derived.
+    """
+
+    def __init__(self, bundles: Bundles, juror: int | None) -> None:
+        self._bundles, self._juror = bundles, juror
         self._settled: Sequence[record.SettledRound] = ()
         self._pasts: dict[tuple[int, bytes], _Past] = {}
 
@@ -42,7 +55,8 @@ class History:
         Bundles are fetched for the runs of ``judging`` and of points asked for before, and for no others.
         """
         if settled is not self._settled:
-            self._settled, self._pasts = settled, {key: _Past() for key in self._pasts}
+            self._settled = settled
+            self._pasts = {key: _Past(past.bound) for key, past in self._pasts.items()}
         for point in judging:
             self._past(point)
         for key, past in self._pasts.items():
@@ -63,19 +77,41 @@ class History:
         """Returns whether no bundle that counts at ``point`` is missing or given up."""
         return not any(settled.settled_in < point.opened_in for settled in self._past(point).waiting)
 
-    def state(self, point: record.RecordPoint, node: int) -> record.EvidenceState:
-        """Returns the evidence state of ``node`` at ``point``, from the bundles that are there."""
-        past = self._past(point)
-        state = past.records.before(node, point.opened_in)
-        for settled in past.waiting:
-            if settled.settled_in < point.opened_in and node in settled.nodes.values():
-                state = record.state_after(state, node, settled, self._there(settled))
-        return state
+    def record_of(self, point: record.RecordPoint, node: int) -> record.NodeRecord:
+        """Returns the record of ``node`` at ``point``, from the bundles that are there."""
+        past = self._past_of(point, node)
+        return past[-1][1] if past else record.NodeRecord()
 
-    def findings(self, point: record.RecordPoint, nodes: Collection[int], bound: float) -> dict[int, Finding]:
-        """Returns a finding for each of ``nodes`` whose evidence reaches ``bound`` at ``point``."""
-        found = {node: record.finding_on(self.state(point, node), bound) for node in nodes}
+    def findings(self, point: record.RecordPoint, nodes: Collection[int]) -> dict[int, Finding]:
+        """Returns a finding for each of ``nodes`` whose derived evidence reaches the bound at ``point``."""
+        bound = point.sequential.bound
+        found = {node: record.finding_on(self.record_of(point, node).derived, bound) for node in nodes}
         return {node: finding for node, finding in found.items() if finding is not None}
+
+    def underived(
+        self, point: record.RecordPoint, nodes: Collection[int]
+    ) -> list[tuple[record.SettledRound, tuple[int, ...]]]:
+        """Returns the jobs to replay before the suspicions against ``nodes`` can condemn, newest first by node."""
+        return [
+            (settled, missing)
+            for node in sorted(nodes)
+            for settled in record.excursion(self._past_of(point, node), point.sequential.bound)
+            if (missing := self._figures(settled).missing(settled, node))
+        ]
+
+    def learn(self, settled: record.SettledRound, derived: record.Bundle) -> None:
+        """Takes in jobs of a settled round that this juror has replayed."""
+        assert self._juror is not None
+        self._bundles.keep_replayed(settled, self._juror, derived)
+        past = self._pasts[_key(settled)]
+        for juror, bundle in self._there(settled).items():
+            for job in bundle.keys() & derived.keys():
+                stated, found = bundle[job].choices, derived[job].choices
+                if abs(stated - found) > record.CLEARING_SHARE * past.bound:
+                    place = {"round": settled.round, "job": job, "juror": juror}
+                    log.warning("evidence_contradicted", **place, stated=stated, derived=found)
+        for node in {settled.nodes[job] for job in derived}:
+            past.records.refold(node, settled, self._figures)
 
     def close(self) -> None:
         """Ends the fetches."""
@@ -84,13 +120,23 @@ class History:
     def _past(self, point: record.RecordPoint) -> _Past:
         key = (point.run, point.rules_hash)
         if key not in self._pasts:
-            self._pasts[key] = _Past()
+            self._pasts[key] = _Past(point.sequential.bound)
             self._take_note(self._pasts[key], key)
         return self._pasts[key]
 
+    def _past_of(self, point: record.RecordPoint, node: int) -> list[tuple[record.SettledRound, record.NodeRecord]]:
+        """The node's rounds that count at ``point``, each with the record after it."""
+        past = self._past(point)
+        found = past.records.before(node, point.opened_in)
+        for settled in past.waiting:
+            if settled.settled_in < point.opened_in and node in settled.nodes.values():
+                before = found[-1][1] if found else record.NodeRecord()
+                found.append((settled, past.records.after(before, node, settled, self._figures(settled))))
+        return found
+
     def _take_note(self, past: _Past, key: tuple[int, bytes]) -> None:
         news, past.seen = self._settled[past.seen :], len(self._settled)
-        past.waiting += [settled for settled in news if (settled.run, settled.rules_hash) == key]
+        past.waiting += [settled for settled in news if _key(settled) == key]
 
     def _take_in(self, past: _Past) -> None:
         """Folds rounds, oldest first, up to the first one with a bundle still to come."""
@@ -99,11 +145,23 @@ class History:
             there = self._there(settled)
             in_order &= all(named.juror in there or self._bundles.given_up(settled, named) for named in settled.bundles)
             if in_order:
-                past.records.settle(settled, there)
+                past.records.settle(settled, self._figures(settled))
                 self._bundles.forget(settled)
                 taken += 1
         del past.waiting[:taken]
 
+    def _figures(self, settled: record.SettledRound) -> record.RoundFigures:
+        there = self._there(settled)
+        if self._juror is None:
+            return record.RoundFigures({}, False, list(there.values()))
+        own = there.pop(self._juror, None)
+        derived = self._bundles.replayed(settled, self._juror) if own is None else own
+        return record.RoundFigures(derived, own is not None, list(there.values()))
+
     def _there(self, settled: record.SettledRound) -> dict[int, record.Bundle]:
         looked = {named.juror: self._bundles.look(settled, named) for named in settled.bundles}
         return {juror: bundle for juror, bundle in looked.items() if bundle is not None}
+
+
+def _key(settled: record.SettledRound) -> tuple[int, bytes]:
+    return settled.run, settled.rules_hash

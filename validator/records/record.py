@@ -1,26 +1,37 @@
 """Records: evidence accumulated over a node's settled jobs, for cheats too small to detect in one job. PURE.
 
-    job      three numbers from each juror's bundle, x = log p1/p0 in nats; the committee's median of each counts
-    test     s = max(0, s + x), job after job: a CUSUM, in which earlier honest work does not offset a cheat
-    verdict  if s has reached ``Sequential.bound`` when a round opens, the node's jobs in that round are fraud
+    job        x = log p1/p0 in nats, in three tests
+    test       s = max(0, s + x), job after job: a CUSUM, in which earlier honest work does not offset a cheat
+    derived    the test over the jobs that this juror has measured itself: in its seat, or replayed; it starts anew
+               after every job that it has not measured, so that nobody can select the jobs that count
+    suspected  the same, with other jurors' statements for the jobs it has not measured: the highest of them counts,
+               at most the bound, at least -``CLEARING_SHARE`` of it. It decides which jobs to replay, and nothing else
+    verdict    if ``derived`` has reached ``Sequential.bound`` when a round opens, the node's jobs in it are fraud
 
 The tests detect an engine noisier than an honest one; flips toward the likelier token (a lower temperature); and flips
 toward the less likely token (a higher temperature, or answers chosen for their reward). If an honest job has
 E[exp x] <= 1 in each test, a test started at a given job reaches h with probability at most exp(-h). The three tests,
-started at any of ``horizon_jobs`` jobs, then find an honest node fraudulent with probability at most ``false_alarm``.
+started at any of ``horizon_jobs`` jobs, then find an honest node fraudulent with probability at most ``false_alarm``:
+whatever other jurors state, since a derived test is the sum of consecutive jobs that end at the latest.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median_low
+from itertools import dropwhile, takewhile
 
 import numpy as np
 
 from protocol.wire.evidence import Finding, Measurements
 from protocol.wire.reasons import Reason
+from protocol.wire.rules import Sequential
+
+CLEARING_SHARE = 0.25
+"""Most that other jurors' statements on one job lower a suspicion, as a share of the bound. A single one may raise it
+to the bound: what condemns before one juror is replayed by all, and a replay outweighs what was stated."""
 
 EVEN, LOPSIDED = 0.5, 0.9
 """Probability that a flip goes in one direction: for an honest engine, and under the alternative."""
@@ -58,6 +69,14 @@ class EvidenceState:
         """Name and value of the highest test."""
         name = max(TESTS, key=lambda test: float(getattr(self, test)))
         return name, getattr(self, name)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord:
+    """A node's tests in the eyes of one juror; see above."""
+
+    suspected: EvidenceState = EvidenceState()
+    derived: EvidenceState = EvidenceState()
 
 
 Bundle = Mapping[int, Ratios]
@@ -100,10 +119,39 @@ class RecordPoint:
     run: int
     rules_hash: bytes
     opened_in: int
+    sequential: Sequential
 
 
-def ratios_of(measurements: Measurements) -> Ratios:
-    """Returns the ratios of one job by one juror's measurements."""
+@dataclass(frozen=True, slots=True)
+class RoundFigures:
+    """Figures of one settled round before one juror.
+
+    derived  by job, measured by the juror itself
+    seated   whether the juror's own bundle is among them: jobs it lacks could not be measured, and count nothing
+    stated   bundles of the other jurors
+    """
+
+    derived: Bundle
+    seated: bool
+    stated: Sequence[Bundle]
+
+    def statement(self, job: int, bound: float) -> Ratios | None:
+        """Returns the highest that other jurors state of a job in each test, clipped; None: nothing."""
+        said = [bundle[job] for bundle in self.stated if job in bundle]
+        if not said:
+            return None
+        highest = (max(getattr(ratios, test) for ratios in said) for test in TESTS)
+        return Ratios(*(max(-CLEARING_SHARE * bound, min(bound, each)) for each in highest))
+
+    def missing(self, settled: SettledRound, node: int) -> tuple[int, ...]:
+        """Returns the jobs of ``node`` that the juror has not measured and could, ascending."""
+        return () if self.seated else tuple(job for job in jobs_of(settled, node) if job not in self.derived)
+
+
+def ratios_of(measurements: Measurements | None) -> Ratios:
+    """Returns the ratios of one job by one juror's measurements, 0 for a job that could not be measured."""
+    if measurements is None:
+        return Ratios(0.0, 0.0, 0.0)
     flips, up = (int(column.sum(dtype=np.int64)) for column in (measurements.flips_N, measurements.up_N))
     choices = float(measurements.llr_N.sum(dtype=np.float64))
     return Ratios(choices, lopsidedness(up, flips - up), lopsidedness(flips - up, up))
@@ -114,46 +162,69 @@ def lopsidedness(towards: int, away: int) -> float:
     return towards * math.log(LOPSIDED / EVEN) + away * math.log((1 - LOPSIDED) / (1 - EVEN))
 
 
-def median_of(said: Sequence[Ratios], voters: int) -> Ratios | None:
-    """Returns the median in each test; None unless a majority of the ``voters`` measured the job.
-
-    An even number of values gives the lower of the two in the middle, in favour of the node.
-    """
-    if 2 * len(said) <= voters:
-        return None
-    return Ratios(*(median_low(getattr(ratios, test) for ratios in said) for test in TESTS))
+def jobs_of(settled: SettledRound, node: int) -> list[int]:
+    """Returns the submitted jobs of ``node``, ascending."""
+    return sorted(job for job, of in settled.nodes.items() if of == node)
 
 
-def state_after(state: EvidenceState, node: int, settled: SettledRound, bundles: Mapping[int, Bundle]) -> EvidenceState:
-    """Returns the state of ``node`` after a round; ``bundles`` are by juror, and a missing one counts nothing."""
+def record_after(
+    record: NodeRecord, node: int, settled: SettledRound, figures: RoundFigures, bound: float
+) -> NodeRecord:
+    """Returns the record of ``node`` after a round."""
     if node in settled.condemned:
-        return EvidenceState()  # the round has already been punished for this evidence
-    there = [bundles[named.juror] for named in settled.bundles if named.juror in bundles]
-    for job in sorted(job for job, of in settled.nodes.items() if of == node):
-        ratios = median_of([bundle[job] for bundle in there if job in bundle], len(settled.bundles))
-        state = state if ratios is None else state.after(ratios)
-    return state
+        return NodeRecord()  # the round has already been punished for this evidence
+    suspected, derived = record.suspected, record.derived
+    for job in jobs_of(settled, node):
+        own = figures.derived.get(job)
+        stated = own if own is not None or figures.seated else figures.statement(job, bound)
+        suspected = suspected if stated is None else suspected.after(stated)
+        if own is not None:
+            derived = derived.after(own)
+        elif not figures.seated:
+            derived = EvidenceState()
+    return NodeRecord(suspected, derived)
 
 
 class Records:
-    """Every node's state after each settled round of one run under one set of rules, in chain order."""
+    """Every node's record after each settled round of one run under one set of rules, in chain order."""
 
-    def __init__(self) -> None:
-        self._after: dict[int, list[tuple[int, EvidenceState]]] = {}
+    def __init__(self, bound: float) -> None:
+        self._bound = bound
+        self._after: dict[int, list[tuple[SettledRound, NodeRecord]]] = {}
 
-    def settle(self, settled: SettledRound, bundles: Mapping[int, Bundle]) -> None:
+    def settle(self, settled: SettledRound, figures: RoundFigures) -> None:
         """Folds the next round."""
         for node in set(settled.nodes.values()):
-            after = self._after.setdefault(node, [])
-            before = after[-1][1] if after else EvidenceState()
-            after.append((settled.settled_in, state_after(before, node, settled, bundles)))
+            self._after.setdefault(node, []).append((settled, self.after(self._last(node), node, settled, figures)))
 
-    def before(self, node: int, block: int) -> EvidenceState:
-        """Returns the state of ``node`` before ``block``; rounds that settled in it or later do not count."""
-        for settled_in, state in reversed(self._after.get(node, ())):
-            if settled_in < block:
-                return state
-        return EvidenceState()
+    def after(self, record: NodeRecord, node: int, settled: SettledRound, figures: RoundFigures) -> NodeRecord:
+        """Returns the record of ``node`` after one more round."""
+        return record_after(record, node, settled, figures, self._bound)
+
+    def refold(self, node: int, since: SettledRound, figures: Callable[[SettledRound], RoundFigures]) -> None:
+        """Folds the rounds of ``node`` again from ``since`` on, after jobs of that round were replayed."""
+        after = self._after.get(node, [])
+        again = [settled for settled, _ in dropwhile(lambda each: each[0] is not since, after)]
+        del after[len(after) - len(again) :]
+        for settled in again:
+            after.append((settled, self.after(self._last(node), node, settled, figures(settled))))
+
+    def before(self, node: int, block: int) -> list[tuple[SettledRound, NodeRecord]]:
+        """Returns the node's rounds that settled before ``block``, each with the record after it, in chain order."""
+        after = self._after.get(node, [])
+        return after[: bisect_left(after, block, key=lambda each: each[0].settled_in)]
+
+    def _last(self, node: int) -> NodeRecord:
+        after = self._after.get(node)
+        return after[-1][1] if after else NodeRecord()
+
+
+def excursion(past: Sequence[tuple[SettledRound, NodeRecord]], bound: float) -> list[SettledRound]:
+    """Returns the rounds behind a suspicion that has reached ``bound`` unproved, newest first; none: no suspicion."""
+    if not past or past[-1][1].derived.foremost[1] >= bound or past[-1][1].suspected.foremost[1] < bound:
+        return []
+    test, _ = past[-1][1].suspected.foremost
+    return [settled for settled, _ in takewhile(lambda each: getattr(each[1].suspected, test) > 0.0, reversed(past))]
 
 
 def finding_on(state: EvidenceState, bound: float) -> Finding | None:

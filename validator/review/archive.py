@@ -39,7 +39,7 @@ class Archive:
         self._client = CoordinatorClient(settings.coordinator_url)
         directory = settings.state_dir
         self._runs = Runs(self._client, deployment, directory / "weights", settings.sources, settings.device)
-        self._history = History(Bundles(self._client.evidence, deployment.chain_id, deployment.rounds, directory))
+        self._bundles = Bundles(self._client.evidence, deployment.chain_id, deployment.rounds, directory)
 
     def judged_round(self, number: int) -> JudgedRound:
         """Returns a round or an appeal as a juror sees it; raises ``Rejected`` if it does not exist."""
@@ -57,18 +57,18 @@ class Archive:
         version = round_.followed.policy_version
         return round_.context.weights.wait_for(version, round_.manifest_root, WEIGHTS_SECONDS)
 
-    def history(self, point: RecordPoint) -> tuple[History, bool]:
-        """Returns the records up to ``point``, and whether every bundle that counts was fetched."""
-        give_up = time.monotonic() + RECORD_SECONDS
-        self._history.follow(self.rounds.settled)
-        while not self._history.complete(point) and time.monotonic() < give_up:
+    def history(self, point: RecordPoint, juror: int | None = None) -> tuple[History, bool]:
+        """Returns the records up to ``point`` before ``juror``, and whether every bundle that counts was fetched."""
+        history, give_up = History(self._bundles, juror), time.monotonic() + RECORD_SECONDS
+        history.follow(self.rounds.settled)
+        while not history.complete(point) and time.monotonic() < give_up:
             time.sleep(0.02)
-            self._history.follow(self.rounds.settled)
-        return self._history, self._history.whole(point)
+            history.follow(self.rounds.settled)
+        return history, history.whole(point)
 
     def close(self) -> None:
         """Ends the fetches and closes the connections."""
-        for part in (self._history, self._runs, self._client, self._chain):
+        for part in (self._bundles, self._runs, self._client, self._chain):
             part.close()
 
 

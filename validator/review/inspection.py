@@ -21,9 +21,9 @@ from validator.settings import ValidatorSettings
 class Inspection:
     """A judgement and everything it rests on.
 
-    judgement    with the node's record taken into account
+    judgement    of the artifact alone: only a juror's own measurements of earlier rounds can condemn by the record
     examination  of the artifact alone
-    state        the node's evidence when the round opened
+    state        the node's evidence when the round opened, as the jurors of its earlier rounds state it
     whole        whether every bundle that counts for the record could be fetched
     """
 
@@ -57,9 +57,8 @@ def inspect(
         policy, context = archive.policy(judged), judged.context
         (examined,) = examine(policy, context.rules, context.environment, [FetchedJob(claim, data)])
         history, whole = archive.history(judged.record_point)
-        (judgement,) = judged.with_records(history, [examined.judgement])
-        state = history.state(judged.record_point, claim.node)
-        return Inspection(judgement, context.rules, policy, examined, state, whole)
+        state = history.record_of(judged.record_point, claim.node).suspected
+        return Inspection(examined.judgement, context.rules, policy, examined, state, whole)
 
 
 def _job(followed: FollowedRound, data: bytes, job: int | None) -> int:

@@ -146,4 +146,4 @@ def _described(check: Check, inspection: Inspection) -> str | None:
 def _record(inspection: Inspection) -> str:
     record = ", ".join(f"{test} {getattr(inspection.state, test):.2f}" for test in TESTS)
     missing = "" if inspection.whole else " (some bundles of earlier rounds could not be fetched)"
-    return f"nats when the round opened: {record}{missing}"
+    return f"nats when the round opened, as stated: {record}{missing}"

@@ -101,7 +101,7 @@ def replay(
             submitted = [_submitted(round_, job, artifacts, stores) for job in evidence.jobs]
         rules = round_.context.rules
         judgements = judge(archive.policy(round_), rules, round_.context.environment, submitted)
-        history, whole = archive.history(round_.record_point)
+        history, whole = archive.history(round_.record_point, evidence.juror)
         found = [judgement.evidence for judgement in round_.with_records(history, judgements)]
         return Replay(
             evidence.juror,
