@@ -49,7 +49,9 @@ FIRST = "tests/e2e/test_market.py"
 TOKEN = 10**18
 TERMS = ProtocolTerms(
     RegistryTerms(bond_per_job=TOKEN, validator_bond=10 * TOKEN, activation_delay=0, unbonding_delay=2 * 86_400),
-    MarketTerms(notice_seconds=3600, max_round_seconds=86_400),
+    MarketTerms(
+        notice_seconds=3600, max_round_seconds=86_400, min_commit_seconds=1, min_reveal_seconds=1, min_juror_fee=1
+    ),
     RoundsTerms(
         fraud_slash=TOKEN,
         absence_penalty=TOKEN // 10,

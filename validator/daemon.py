@@ -252,7 +252,7 @@ class Validator:
     def _vote(self, round_: JudgedRound, judgements: Sequence[Judgement]) -> JournalledVote:
         signed = bundles.sign(self._evidence(round_, judgements), self._signer)
         reasons = {judgement.claim.job: judgement.reason for judgement in judgements}
-        vote = vote_of(reasons, signed.evidence.root, round_.followed.appeal)
+        vote = vote_of(reasons, signed.evidence.root)
         if vote == abstention():
             return self._abstain(round_.followed, "a job could not be judged")
         return self._journal.record(_vote_key(round_.followed), vote, signed.canonical)

@@ -7,6 +7,7 @@ import {Consumption, IMarket, MarketTerms, Run, RunTerms} from "./interfaces/IMa
 import {IRegistry, Role} from "./interfaces/IRegistry.sol";
 import {IRounds} from "./interfaces/IRounds.sol";
 import {Assignments} from "./libraries/Assignments.sol";
+import {Committees} from "./libraries/Committees.sol";
 
 /// @title Market
 /// @notice Implements `IMarket`.
@@ -19,8 +20,6 @@ contract Market is IMarket {
         RunTerms terms;
     }
 
-    /// Maximum seats of a committee.
-    uint256 private constant MAX_COMMITTEE = 15;
     uint256 private constant WORD_BITS = 256;
     /// Maximum jobs in one round.
     uint256 private constant MAX_JOBS = 256;
@@ -33,6 +32,9 @@ contract Market is IMarket {
     address public immutable rounds;
     uint40 private immutable NOTICE;
     uint40 private immutable MAX_ROUND;
+    uint32 private immutable MIN_COMMIT;
+    uint32 private immutable MIN_REVEAL;
+    uint128 private immutable MIN_JUROR_FEE;
 
     /// @inheritdoc IMarket
     uint256 public runCount;
@@ -51,14 +53,20 @@ contract Market is IMarket {
     /// @param registry_  node registry
     /// @param credits_   credits that escrow is locked in
     /// @param rounds_    address at which `Rounds` will be deployed
-    /// @param terms_     protocol-wide delays; maxRoundSeconds must be less than the registry's unbonding delay
+    /// @param terms_     protocol-wide delays and minimums; maxRoundSeconds must be less than the registry's unbonding delay and
+    ///                   the least windows at least a second
     constructor(IRegistry registry_, ICredits credits_, address rounds_, MarketTerms memory terms_) {
         if (terms_.maxRoundSeconds >= registry_.terms().unbondingDelay) revert BadTerms("maxRoundSeconds");
+        if (terms_.minCommitSeconds == 0) revert BadTerms("minCommitSeconds");
+        if (terms_.minRevealSeconds == 0) revert BadTerms("minRevealSeconds");
         registry = registry_;
         credits = credits_;
         rounds = rounds_;
         NOTICE = terms_.noticeSeconds;
         MAX_ROUND = terms_.maxRoundSeconds;
+        MIN_COMMIT = terms_.minCommitSeconds;
+        MIN_REVEAL = terms_.minRevealSeconds;
+        MIN_JUROR_FEE = terms_.minJurorFee;
     }
 
     modifier onlyRounds() {
@@ -232,7 +240,7 @@ contract Market is IMarket {
 
     /// @inheritdoc IMarket
     function terms() external view returns (MarketTerms memory) {
-        return MarketTerms(NOTICE, MAX_ROUND);
+        return MarketTerms(NOTICE, MAX_ROUND, MIN_COMMIT, MIN_REVEAL, MIN_JUROR_FEE);
     }
 
     function _bitOf(uint32 node) private pure returns (uint256) {
@@ -277,35 +285,37 @@ contract Market is IMarket {
         if (terms_.trainer == address(0)) revert BadTerms("trainer");
         if (terms_.rulesHash == 0) revert BadTerms("rulesHash");
         if (terms_.maxUnits == 0) revert BadTerms("maxUnits");
-        if (terms_.committee % 2 == 0 || terms_.committee > MAX_COMMITTEE) revert BadTerms("committee");
+        if (terms_.committee % 2 == 0 || terms_.committee > Committees.MAX_SEATS) revert BadTerms("committee");
         if (terms_.workSeconds == 0) revert BadTerms("workSeconds");
         if (terms_.drawSeconds == 0) revert BadTerms("drawSeconds");
-        if (terms_.commitSeconds == 0) revert BadTerms("commitSeconds");
-        if (terms_.revealSeconds == 0) revert BadTerms("revealSeconds");
+        if (terms_.commitSeconds < MIN_COMMIT) revert BadTerms("commitSeconds");
+        if (terms_.revealSeconds < MIN_REVEAL) revert BadTerms("revealSeconds");
+        if (terms_.jurorFee < MIN_JUROR_FEE) revert BadTerms("jurorFee");
+        uint256 share = uint256(terms_.maxUnits) * terms_.pricePerUnit;
+        if (share > IRounds(rounds).terms().fraudSlash) revert BadTerms("pricePerUnit");
         if ((terms_.challengeSeconds == 0) != (terms_.appealSeats == 0)) revert BadTerms("challengeSeconds");
         if (terms_.appealSeats != 0) _checkAppeals(terms_);
         _checkBounds(terms_);
     }
 
-    /// An appeal's committee is larger than the first, and one job's share of the reserve covers the fees of an
-    /// undecided appeal.
+    /// An appeal's committee is larger than the first.
     function _checkAppeals(RunTerms calldata terms_) private pure {
         uint256 seats = terms_.appealSeats;
         bool odd = seats % 2 == 1;
-        if (!odd || seats < uint256(terms_.committee) + 2 || seats > MAX_COMMITTEE) revert BadTerms("appealSeats");
-        uint256 share = uint256(terms_.maxUnits) * terms_.pricePerUnit;
-        if ((seats - 1) * terms_.jurorFee > share) revert BadTerms("jurorFee");
+        if (!odd || seats < uint256(terms_.committee) + 2 || seats > Committees.MAX_SEATS) {
+            revert BadTerms("appealSeats");
+        }
     }
 
-    /// A round with its redraw and an appeal with its own must end within MAX_ROUND, before a bond behind it can be
+    /// A round with its redraws and an appeal with its own must end within MAX_ROUND, before a bond behind it can be
     /// withdrawn. The reserve must fit in 128 bits.
     function _checkBounds(RunTerms calldata terms_) private view {
-        uint256 voting = 2 * (uint256(terms_.drawSeconds) + terms_.commitSeconds + terms_.revealSeconds);
+        uint256 voting = Committees.longest(terms_.drawSeconds, terms_.commitSeconds, terms_.revealSeconds);
         uint256 longest = terms_.workSeconds + voting;
         if (terms_.appealSeats != 0) longest += terms_.challengeSeconds + voting;
         if (longest > MAX_ROUND) revert BadTerms("seconds");
-        uint256 most =
-            MAX_JOBS * terms_.maxUnits * uint256(terms_.pricePerUnit) + 2 * MAX_COMMITTEE * uint256(terms_.jurorFee);
-        if (most > type(uint128).max) revert BadTerms("pricePerUnit");
+        uint256 fees = Committees.mostFees(Committees.MAX_SEATS, terms_.jurorFee);
+        uint256 most = MAX_JOBS * terms_.maxUnits * uint256(terms_.pricePerUnit) + fees;
+        if (most > type(uint128).max) revert BadTerms("jurorFee");
     }
 }

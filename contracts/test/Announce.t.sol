@@ -121,13 +121,13 @@ contract AnnounceTest is Scenario {
         _announce(_next());
         vm.warp(block.timestamp + passed);
         RunTerms memory third = runTerms();
-        (third.rulesHash, third.jurorFee) = (keccak256("third rules"), 7);
+        (third.rulesHash, third.jurorFee) = (keccak256("third rules"), 77);
         _announce(third);
         vm.warp(block.timestamp + NOTICE - 1);
         vm.assertEq(market.runOf(run).terms.rulesHash, RULES);
         vm.warp(block.timestamp + 1);
         vm.assertEq(market.runOf(run).terms.rulesHash, third.rulesHash);
-        vm.assertEq(market.runOf(run).terms.jurorFee, 7);
+        vm.assertEq(market.runOf(run).terms.jurorFee, 77);
     }
 
     function test_termsInEffectStayUntilTheirSuccessorsCount() public {

@@ -20,7 +20,7 @@ contract AppealTest is Appeals {
         uint40 deadline = uint40(block.timestamp + 300);
         vm.expectEmit(address(rounds));
         emit IRoundsFacts.AppealOpened(
-            2, round, appellant, 0, Verdict.Fraud, workers[0], UNITS, 500_000 + (5 + 2) * 1000, deadline
+            2, round, appellant, 0, Verdict.Fraud, workers[0], UNITS, 500_000 + (5 + 3 * 2) * 1000, deadline
         );
         vm.expectEmit(address(market));
         emit IMarket.DepositLocked(run, 2, appellant, DEPOSIT);
@@ -108,7 +108,7 @@ contract AppealTest is Appeals {
         revealVote(round, jurors[0], 254, 1, reasons);
         revealVote(round, jurors[1], 254, 1, reasons);
         Round memory stored = rounds.roundOf(round);
-        uint256 latest = uint256(stored.openedAt) + MAX_ROUND - 2
+        uint256 latest = uint256(stored.openedAt) + MAX_ROUND - 4
             * (uint256(stored.drawSeconds) + stored.commitSeconds + stored.revealSeconds);
         late = bound(late, 1, 365 days);
         vm.warp(latest);

@@ -79,7 +79,7 @@ contract AppealDecidedTest is Appeals {
         vm.expectEmit(address(market));
         emit IMarket.DepositPaidOut(run, appealRound, appellant, DEPOSIT - FEES);
         vm.expectEmit(address(rounds));
-        emit IRoundsFacts.AppealDecided(appealRound, round, 0, Verdict.Accepted, true, FEES, 0, FEES + APPEAL_BOUNTY, 0);
+        emit IRoundsFacts.AppealDecided(appealRound, round, 0, Verdict.Accepted, true, FEES, FEES + APPEAL_BOUNTY, 0);
         vm.expectEmit(address(rounds));
         emit IRoundsFacts.RoundSettled(appealRound, 0);
         rounds.tally(appealRound);
@@ -91,11 +91,11 @@ contract AppealDecidedTest is Appeals {
         rounds.draw(appealRound);
         vote(appealRound, all(SEATS, Choice.Fraud));
         vm.expectEmit(address(market));
-        emit IMarket.DepositPaidOut(run, appealRound, appellant, 2 * JUROR_FEE);
+        emit IMarket.DepositPaidOut(run, appealRound, appellant, 6 * JUROR_FEE);
         vm.expectEmit(address(market));
         emit IMarket.DepositPaidOut(run, appealRound, treasury, APPEAL_BOND);
         vm.expectEmit(address(rounds));
-        emit IRoundsFacts.AppealDecided(appealRound, round, 0, Verdict.Fraud, true, FEES, 0, 0, APPEAL_BOND);
+        emit IRoundsFacts.AppealDecided(appealRound, round, 0, Verdict.Fraud, true, FEES, 0, APPEAL_BOND);
         rounds.tally(appealRound);
         vm.assertEq(credits.balanceOf(appellant), before - APPEAL_BOND - FEES);
         vm.assertEq(credits.balanceOf(treasury), APPEAL_BOND);
@@ -131,8 +131,8 @@ contract AppealDecidedTest is Appeals {
         requireEnded(round);
     }
 
-    /// Void because the jurors were split three ways: no majority can pay, so the job's own share does.
-    function test_overturnedVerdictOfNoMajorityCostsNoJuror() public {
+    /// Void because the jurors were split three ways: both that the appeal contradicts pay, though no majority.
+    function test_everyContradictedVoteOfASplitCommitteePays() public {
         uint256 round = drawnRound(UNITS);
         Choice[] memory split = all(3, Choice.Accept);
         (split[1], split[2]) = (Choice.Fraud, Choice.Void);
@@ -143,12 +143,12 @@ contract AppealDecidedTest is Appeals {
         rounds.draw(appealRound);
         vote(appealRound, all(SEATS, Choice.Accept));
         vm.expectEmit(address(rounds));
-        emit IRoundsFacts.AppealDecided(appealRound, round, 0, Verdict.Accepted, true, FEES, FEES, 0, 0);
+        emit IRoundsFacts.AppealDecided(appealRound, round, 0, Verdict.Accepted, true, FEES, FEES + APPEAL_BOUNTY, 0);
         rounds.tally(appealRound);
-        for (uint256 i; i < 3; ++i) {
-            vm.assertEq(_bond(round, i), VALIDATOR_BOND);
-        }
-        vm.assertEq(credits.balanceOf(appellant), before);
+        vm.assertEq(_bond(round, 0), VALIDATOR_BOND);
+        vm.assertEq(_bond(round, 1), VALIDATOR_BOND - OVERTURN_PENALTY);
+        vm.assertEq(_bond(round, 2), VALIDATOR_BOND - OVERTURN_PENALTY);
+        vm.assertEq(credits.balanceOf(appellant), before + APPEAL_BOUNTY);
         settleAll(round);
         requireEnded(round);
     }
@@ -171,13 +171,13 @@ contract AppealDecidedTest is Appeals {
         uint256 most = taken == 0 ? 0 : (taken - 1) / 2;
         if (most > taken - repaid) most = taken - repaid;
         vm.assertEq(bounty, most < APPEAL_BOUNTY ? most : APPEAL_BOUNTY);
-        // The fees are always returned: the job's share covers what the jurors' bonds cannot.
-        vm.assertEq(credits.balanceOf(appellant), before + bounty);
+        // Fees that the contradicted jurors' bonds do not cover stay with the appellant.
+        vm.assertEq(credits.balanceOf(appellant), before + bounty + repaid - FEES);
         settleAll(round);
         requireEnded(round);
     }
 
-    /// Jurors without a bond cannot pay, and the share of a job paid in full is spent: the appellant bears the fees.
+    /// Jurors without a bond cannot pay: the appellant bears the fees, and the requester nothing.
     function test_feesNobodyCanPayStayWithTheAppellant() public {
         uint256 round = openRound(fourEach());
         rounds.submit(round, fourEach(), packed(bothSubmissions(round, MAX_UNITS)));

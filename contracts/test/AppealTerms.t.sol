@@ -25,15 +25,15 @@ contract AppealTermsTest is Appeals {
         _terms.overturnPenalty = uint128(bound(seed % 1e30, 0, 2 * VALIDATOR_BOND));
         _terms.appealBond = uint128(bound((seed >> 64) % 1e30, 0, 1000 ether));
         _terms.appealBounty = uint128(bound((seed >> 128) % 1e30, 0, 1000 ether));
-        _terms.fraudSlash = uint128(bound((seed >> 192) % 1e30, 0, 20 * BOND_PER_JOB));
-        _price = uint128(bound(price, 1, ESCROW / (10 * uint256(MAX_UNITS))));
-        // A job's pay covers four fees, and the escrow the reserve.
-        _fee = uint128(bound(fee, 0, uint256(MAX_UNITS) * _price / 4));
+        _terms.fraudSlash = uint128(bound(seed >> 192, MAX_UNITS * uint256(PRICE), BOND_PER_JOB));
+        _price = uint128(bound(price, 1, _terms.fraudSlash / uint256(MAX_UNITS)));
+        // The escrow covers the reserve.
+        _fee = uint128(bound(fee, MIN_FEE, ESCROW / 100));
         delete validators;
         delete workers;
         setUp();
-        if (_terms.appealBond + 7 * uint256(_fee) > 10 * uint256(DEPOSIT)) {
-            buy(appellant, _terms.appealBond + 7 * uint256(_fee));
+        if (_terms.appealBond + 11 * uint256(_fee) > 10 * uint256(DEPOSIT)) {
+            buy(appellant, _terms.appealBond + 11 * uint256(_fee));
         }
     }
 
@@ -48,7 +48,7 @@ contract AppealTermsTest is Appeals {
         uint256 before = credits.balanceOf(appellant);
         uint256 round = judged(Choice(first % 3));
         uint256 appealRound = appealed(round);
-        uint256 deposit = _terms.appealBond + 7 * uint256(_fee);
+        uint256 deposit = _terms.appealBond + 11 * uint256(_fee);
         vm.assertEq(before - credits.balanceOf(appellant), deposit, "deposit");
         tried(appealRound, Choice(last % 3));
         requireState(appealRound, State.Settled);

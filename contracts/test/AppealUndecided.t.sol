@@ -25,38 +25,44 @@ contract AppealUndecidedTest is Appeals {
         }
     }
 
-    /// The job is void, its worker neither paid nor slashed, the first committee unpunished and the deposit whole.
+    /// The job is void, its worker neither paid nor slashed, and the first committee unpunished; the appellant bears
+    /// the fees, and the requester nothing.
     function _requireUndecided(uint256 fees) private {
         requireState(appealRound, State.Void);
         vm.assertEq(rounds.roundOf(round).accepted, 254);
         vm.assertEq(rounds.roundOf(round).fraud, 0);
-        vm.assertEq(credits.balanceOf(appellant), before);
+        vm.assertEq(credits.balanceOf(appellant), before - fees);
         vm.assertEq(registry.nodeOf(workers[0]).bond, 8 * BOND_PER_JOB);
         vm.assertEq(registry.nodeOf(jurorsOf(round)[0]).bond, VALIDATOR_BOND);
         vm.assertEq(credits.balanceOf(ownerNamed("worker", 0)), 0);
         uint128 reserved = market.runOf(run).reserved;
-        vm.assertEq(reserved, 8 * SHARE + 6 * JUROR_FEE - fees);
+        vm.assertEq(reserved, 8 * SHARE + 6 * JUROR_FEE);
         settleAll(round);
         requireEnded(round);
     }
 
-    function testFuzz_noQuorumInEitherAttemptIsUndecided(uint8 first, uint8 second) public {
-        uint256 revealing = uint256(first) % 3 + uint256(second) % 3;
-        tried(appealRound, _few(first % 3));
-        requireState(appealRound, State.Closed);
-        vm.assertEq(rounds.roundOf(appealRound).attempt, 1);
-        mine(1);
+    function testFuzz_noQuorumInAnyAttemptIsUndecided(uint8[4] memory few) public {
+        uint256 fees = 0;
+        for (uint256 i; i < 3; ++i) {
+            tried(appealRound, _few(few[i] % 3));
+            requireState(appealRound, State.Closed);
+            vm.assertEq(rounds.roundOf(appealRound).attempt, i + 1);
+            mine(1);
+            fees += few[i] % 3 * JUROR_FEE;
+        }
         rounds.draw(appealRound);
-        vote(appealRound, _few(second % 3));
-        uint256 fees = revealing * JUROR_FEE;
+        vote(appealRound, _few(few[3] % 3));
+        pass(400);
+        fees += few[3] % 3 * JUROR_FEE;
         vm.expectEmit(address(market));
-        emit IMarket.DepositPaidOut(run, appealRound, appellant, DEPOSIT);
+        emit IMarket.DepositPaidOut(run, appealRound, appellant, DEPOSIT - fees);
         vm.expectEmit(address(rounds));
-        emit IRoundsFacts.AppealDecided(appealRound, round, 0, Verdict.Void, false, fees, fees, 0, 0);
+        emit IRoundsFacts.AppealDecided(appealRound, round, 0, Verdict.Void, false, fees, 0, 0);
         vm.expectEmit(address(rounds));
         emit IRoundsFacts.RoundVoided(appealRound, 0);
         rounds.tally(appealRound);
-        vm.assertEq(registry.treasuryBalance(), (10 - revealing) * ABSENCE_PENALTY);
+        // Nobody withheld a reveal, so nobody is fined: the windows may have been at fault.
+        vm.assertEq(registry.treasuryBalance(), 0);
         _requireUndecided(fees);
     }
 
@@ -66,16 +72,18 @@ contract AppealUndecidedTest is Appeals {
         tried(appealRound, Choice.Accept);
         vm.assertEq(rounds.roundOf(round).accepted, 255);
         requireState(appealRound, State.Settled);
-        // Seven fees were paid: all of the deposit but the bond. The overturned jurors give them back.
+        // The contradicted jurors give back all seven fees.
         vm.assertEq(credits.balanceOf(appellant), before + APPEAL_BOUNTY);
         settleAll(round);
         requireEnded(round);
     }
 
     /// The deposit holds the most that the jurors can earn, so that nothing is ever owed.
-    function test_upheldVerdictAfterARedrawUsesUpTheWholeDeposit() public {
-        tried(appealRound, _few(2));
-        mine(1);
+    function test_confirmedVerdictAfterThreeRedrawsUsesUpTheWholeDeposit() public {
+        for (uint256 i; i < 3; ++i) {
+            tried(appealRound, _few(2));
+            mine(1);
+        }
         tried(appealRound, Choice.Fraud);
         vm.assertEq(credits.balanceOf(appellant), before - DEPOSIT);
         vm.assertEq(credits.balanceOf(treasury), APPEAL_BOND);
@@ -87,14 +95,14 @@ contract AppealUndecidedTest is Appeals {
         uint256 deadline = rounds.roundOf(appealRound).deadline;
         vm.warp(deadline + bound(late, 1, MAX_ROUND));
         vm.expectEmit(address(rounds));
-        emit IRoundsFacts.AppealDecided(appealRound, round, 0, Verdict.Void, false, 0, 0, 0, 0);
+        emit IRoundsFacts.AppealDecided(appealRound, round, 0, Verdict.Void, false, 0, 0, 0);
         vm.prank(stranger);
         rounds.draw(appealRound);
         _requireUndecided(0);
     }
 
-    function test_appealWithoutVotesIsUndecidedAfterTwoDraws() public {
-        for (uint256 i; i < 2; ++i) {
+    function test_appealWithoutVotesIsUndecidedAfterFourDraws() public {
+        for (uint256 i; i < 4; ++i) {
             rounds.draw(appealRound);
             pass(201);
             tallyDue(appealRound);
@@ -118,25 +126,27 @@ contract AppealUndecidedTest is Appeals {
     }
 
     function test_everyoneAbstainingIsUndecidedAndFree() public {
-        tried(appealRound, Choice.Abstain);
-        mine(1);
-        tried(appealRound, Choice.Abstain);
+        for (uint256 i; i < 4; ++i) {
+            tried(appealRound, Choice.Abstain);
+            mine(1);
+        }
         vm.assertEq(registry.treasuryBalance(), 0);
         _requireUndecided(0);
     }
 
-    /// The committee agrees on nothing: that is a verdict, void, and not indecision.
-    function test_splitAppealOverturnsToVoid() public {
+    /// Votes that split are no decision: the condemnation does not stand, and nobody is fined.
+    function test_splitAppealDecidesNothing() public {
         Choice[] memory split = all(SEATS, Choice.Accept);
         (split[0], split[1], split[2]) = (Choice.Fraud, Choice.Fraud, Choice.Void);
         rounds.draw(appealRound);
         vote(appealRound, split);
         uint256 paid = JUROR_FEE;
         vm.expectEmit(address(rounds));
-        emit IRoundsFacts.AppealDecided(appealRound, round, 0, Verdict.Void, true, paid, 0, paid + APPEAL_BOUNTY, 0);
+        emit IRoundsFacts.AppealDecided(appealRound, round, 0, Verdict.Void, false, paid, 0, 0);
         rounds.tally(appealRound);
         requireState(appealRound, State.Settled);
-        vm.assertEq(registry.nodeOf(jurorsOf(round)[0]).bond, VALIDATOR_BOND - OVERTURN_PENALTY);
+        vm.assertEq(registry.nodeOf(jurorsOf(round)[0]).bond, VALIDATOR_BOND);
+        vm.assertEq(credits.balanceOf(appellant), before - paid);
         settleAll(round);
         requireEnded(round);
     }

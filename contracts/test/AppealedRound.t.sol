@@ -111,21 +111,33 @@ contract AppealedRoundTest is Appeals {
         requireEnded(round);
     }
 
-    function testFuzz_consumedJobThatIsNoLongerAcceptedTaints(bool decided) public {
+    function testFuzz_consumedJobThatIsNoLongerAcceptedTaints(bool fraud) public {
         uint256 round = judged(Choice.Accept);
         _publish(round, 0xff);
         uint256 appealRound = appealed(round);
-        if (decided) {
-            rounds.draw(appealRound);
-            vote(appealRound, all(SEATS, Choice.Fraud));
-        } else {
-            vm.warp(rounds.roundOf(appealRound).deadline + 1);
-        }
+        rounds.draw(appealRound);
+        vote(appealRound, all(SEATS, fraud ? Choice.Fraud : Choice.Void));
         vm.expectEmit(address(rounds));
         emit IRoundsFacts.JobsTainted(round, run, 1);
-        if (decided) rounds.tally(appealRound);
-        else rounds.draw(appealRound);
+        rounds.tally(appealRound);
         vm.assertEq(rounds.roundOf(round).consumed, 0xff, "what was trained on stays on record");
+    }
+
+    /// An appeal that proves nothing against a job leaves the checkpoints trained on it alone.
+    function testFuzz_consumedJobStaysAcceptedUnlessItIsProvedWrong(bool drawn) public {
+        uint256 round = judged(Choice.Accept);
+        _publish(round, 0xff);
+        uint256 appealRound = appealed(round);
+        vm.recordLogs();
+        if (drawn) {
+            tried(appealRound, Choice.Unavailable);
+        } else {
+            vm.warp(rounds.roundOf(appealRound).deadline + 1);
+            rounds.draw(appealRound);
+        }
+        vm.assertEq(_count(vm.getRecordedLogs(), IRoundsFacts.JobsTainted.selector), 0);
+        vm.assertEq(rounds.roundOf(round).accepted, 0xff);
+        vm.assertEq(rounds.roundOf(round).fraud, 0);
     }
 
     function test_jobNobodyTrainedOnTaintsNothing() public {

@@ -12,7 +12,8 @@ enum Choice {
     Fraud,
     Void,
     Abstain,
-    Absent
+    Absent,
+    Unavailable
 }
 
 /// @title Appeals: the small market with a run that offers appeals
@@ -21,7 +22,7 @@ enum Choice {
 abstract contract Appeals is Scenario {
     uint8 internal constant SEATS = 5;
     uint32 internal constant CHALLENGE = 400;
-    uint128 internal constant DEPOSIT = APPEAL_BOND + 7 * JUROR_FEE;
+    uint128 internal constant DEPOSIT = APPEAL_BOND + 11 * JUROR_FEE;
     uint256 internal constant SHARE = uint256(MAX_UNITS) * PRICE;
     uint64 internal constant UNITS = 10;
 
@@ -60,7 +61,7 @@ abstract contract Appeals is Scenario {
     function revealed(uint256 seed, uint256 seats) internal pure returns (Choice[] memory choices) {
         choices = new Choice[](seats);
         for (uint256 i; i < seats; ++i) {
-            choices[i] = Choice((seed >> (8 * i)) % 5);
+            choices[i] = Choice((seed >> (8 * i)) % 6);
         }
     }
 
@@ -83,9 +84,10 @@ abstract contract Appeals is Scenario {
     function _cast(uint256 round, Choice choice) private view returns (uint256 accept, uint256 fraud, bytes memory) {
         if (choice == Choice.Abstain) return (0, 0, hex"ff");
         uint256 submitted = rounds.roundOf(round).submitted;
-        accept = choice == Choice.Accept ? submitted : submitted & ~uint256(1);
-        fraud = choice == Choice.Fraud ? 1 : 0;
-        return (accept, fraud, reasonsFor(round, accept));
+        bool both = choice == Choice.Unavailable;
+        accept = both || choice == Choice.Accept ? submitted : submitted & ~uint256(1);
+        fraud = both || choice == Choice.Fraud ? 1 : 0;
+        return (accept, fraud, reasonsFor(round, accept & ~fraud));
     }
 
     /// A round whose three jurors all vote `choice` on job 0.

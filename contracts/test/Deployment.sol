@@ -25,6 +25,9 @@ abstract contract Deployment is Base {
     uint128 internal constant APPEAL_BOUNTY = 1 ether;
     uint40 internal constant NOTICE = 1 days;
     uint40 internal constant MAX_ROUND = 2 days;
+    uint32 internal constant MIN_COMMIT = 60;
+    uint32 internal constant MIN_REVEAL = 30;
+    uint128 internal constant MIN_FEE = 10;
     uint48 internal constant ADMIN_DELAY = 3 days;
 
     address internal governor = address(0x60E);
@@ -49,12 +52,16 @@ abstract contract Deployment is Base {
         admin = new Admin(ADMIN_DELAY, governor, treasury);
         credits = new Credits(token, marketAt, IRegistry(registryAt));
         registry = new Registry(token, admin, credits, roundsAt, registryTerms());
-        market = new Market(registry, credits, roundsAt, MarketTerms(NOTICE, MAX_ROUND));
+        market = new Market(registry, credits, roundsAt, marketTerms());
         rounds = new Rounds(registry, market, roundsTerms());
     }
 
     function roundsTerms() internal view virtual returns (RoundsTerms memory) {
         return RoundsTerms(FRAUD_SLASH, ABSENCE_PENALTY, OVERTURN_PENALTY, APPEAL_BOND, APPEAL_BOUNTY);
+    }
+
+    function marketTerms() internal pure returns (MarketTerms memory) {
+        return MarketTerms(NOTICE, MAX_ROUND, MIN_COMMIT, MIN_REVEAL, MIN_FEE);
     }
 
     function registryTerms() internal pure returns (RegistryTerms memory) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-import {Consumption, MarketTerms} from "../src/interfaces/IMarket.sol";
+import {Consumption} from "../src/interfaces/IMarket.sol";
 import {Role} from "../src/interfaces/IRegistry.sol";
-import {IRoundsFacts, State} from "../src/interfaces/IRounds.sol";
+import {IRoundsFacts, RoundsTerms, State} from "../src/interfaces/IRounds.sol";
 import {Market} from "../src/Market.sol";
 import {Rounds} from "../src/Rounds.sol";
 import {Settlement} from "../src/Settlement.sol";
@@ -108,15 +108,24 @@ contract LifeTest is Scenario {
     function test_roundsRefusesContractsThatNameAnother() public {
         vm.expectRevert(IRoundsFacts.WrongDeployment.selector);
         new Rounds(registry, market, roundsTerms());
-        Market other = new Market(registry, credits, address(rounds), MarketTerms(NOTICE, MAX_ROUND));
+        Market other = new Market(registry, credits, address(rounds), marketTerms());
         vm.expectRevert(IRoundsFacts.WrongDeployment.selector);
         new Rounds(registry, other, roundsTerms());
+    }
+
+    function test_fraudNeverCostsMoreThanTheBondBehindAJob() public {
+        RoundsTerms memory dear = roundsTerms();
+        dear.fraudSlash = BOND_PER_JOB + 1;
+        vm.expectRevert(
+            abi.encodeWithSelector(IRoundsFacts.SlashAboveBond.selector, uint256(BOND_PER_JOB) + 1, BOND_PER_JOB)
+        );
+        new Rounds(registry, market, dear);
     }
 
     function test_everyContractTellsTheTermsItWasMadeWith() public view {
         vm.assertEq(keccak256(abi.encode(rounds.terms())), keccak256(abi.encode(roundsTerms())));
         vm.assertEq(keccak256(abi.encode(registry.terms())), keccak256(abi.encode(registryTerms())));
-        vm.assertEq(keccak256(abi.encode(market.terms())), keccak256(abi.encode(MarketTerms(NOTICE, MAX_ROUND))));
+        vm.assertEq(keccak256(abi.encode(market.terms())), keccak256(abi.encode(marketTerms())));
         vm.assertEq(address(rounds.admin()), address(admin));
     }
 

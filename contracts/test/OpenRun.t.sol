@@ -76,18 +76,18 @@ contract OpenRunTest is Scenario {
         RunTerms memory terms = runTerms();
         terms.workSeconds = uint32(bound(work, 1, type(uint32).max));
         terms.drawSeconds = uint32(bound(draw, 1, type(uint32).max));
-        terms.commitSeconds = uint32(bound(commit, 1, type(uint32).max));
-        terms.revealSeconds = uint32(bound(reveal, 1, type(uint32).max));
+        terms.commitSeconds = uint32(bound(commit, MIN_COMMIT, type(uint32).max));
+        terms.revealSeconds = uint32(bound(reveal, MIN_REVEAL, type(uint32).max));
         uint256 voting = uint256(terms.drawSeconds) + terms.commitSeconds + terms.revealSeconds;
-        if (terms.workSeconds + 2 * voting > MAX_ROUND) _refuse(terms, "seconds");
+        if (terms.workSeconds + 4 * voting > MAX_ROUND) _refuse(terms, "seconds");
         else vm.assertEq(market.open(terms, MANIFEST, ""), 2);
     }
 
-    function testFuzz_pricesWhoseReserveCannotBeHeldAreRefused(uint64 units, uint128 price, uint128 fee) public {
+    function testFuzz_feesWhoseReserveCannotBeHeldAreRefused(uint128 fee) public {
         RunTerms memory terms = runTerms();
-        (terms.maxUnits, terms.pricePerUnit, terms.jurorFee) = (uint64(bound(units, 1, type(uint64).max)), price, fee);
-        uint256 most = 256 * uint256(terms.maxUnits) * price + 30 * uint256(fee);
-        if (most > type(uint128).max) _refuse(terms, "pricePerUnit");
+        terms.jurorFee = uint128(bound(fee, MIN_FEE, type(uint128).max));
+        uint256 most = 256 * uint256(terms.maxUnits) * terms.pricePerUnit + 36 * uint256(terms.jurorFee);
+        if (most > type(uint128).max) _refuse(terms, "jurorFee");
         else vm.assertEq(market.open(terms, MANIFEST, ""), 2);
     }
 
@@ -105,13 +105,34 @@ contract OpenRunTest is Scenario {
         else _refuse(terms, "appealSeats");
     }
 
-    /// No party pays for an undecided appeal, so the job's own share must cover the jurors' fees.
-    function testFuzz_jobCoversTheFeesOfAnAppealThatComesToNothing(uint64 units, uint32 price, uint128 fee) public {
-        RunTerms memory terms = _appealing(3, 5);
-        (terms.maxUnits, terms.pricePerUnit) = (uint64(bound(units, 1, type(uint64).max)), price);
-        uint256 share = uint256(terms.maxUnits) * price;
-        terms.jurorFee = uint128(bound(fee, 0, share / 2 + 1));
-        if (4 * uint256(terms.jurorFee) > share) _refuse(terms, "jurorFee");
+    function testFuzz_windowsAndFeesBelowTheProtocolsMinimumsAreRefused(uint32 commit, uint32 reveal, uint128 fee)
+        public
+    {
+        RunTerms memory terms = runTerms();
+        terms.commitSeconds = uint32(bound(commit, 0, 2 * MIN_COMMIT));
+        terms.revealSeconds = uint32(bound(reveal, 0, 2 * MIN_REVEAL));
+        terms.jurorFee = uint128(bound(fee, 0, 2 * MIN_FEE));
+        if (terms.commitSeconds < MIN_COMMIT) _refuse(terms, "commitSeconds");
+        else if (terms.revealSeconds < MIN_REVEAL) _refuse(terms, "revealSeconds");
+        else if (terms.jurorFee < MIN_FEE) _refuse(terms, "jurorFee");
+        else vm.assertEq(market.open(terms, MANIFEST, ""), 2);
+    }
+
+    function test_minimumWindowsAreNotZero() public {
+        MarketTerms memory terms = marketTerms();
+        terms.minCommitSeconds = 0;
+        vm.expectRevert(abi.encodeWithSelector(IMarket.BadTerms.selector, "minCommitSeconds"));
+        new Market(registry, credits, address(rounds), terms);
+        (terms.minCommitSeconds, terms.minRevealSeconds) = (1, 0);
+        vm.expectRevert(abi.encodeWithSelector(IMarket.BadTerms.selector, "minRevealSeconds"));
+        new Market(registry, credits, address(rounds), terms);
+    }
+
+    function testFuzz_jobNeverPaysMoreThanItsFraudCosts(uint64 units, uint128 price) public {
+        RunTerms memory terms = runTerms();
+        terms.maxUnits = uint64(bound(units, 1, type(uint64).max));
+        terms.pricePerUnit = uint128(bound(price, 0, 2 * FRAUD_SLASH / terms.maxUnits + 1));
+        if (uint256(terms.maxUnits) * terms.pricePerUnit > FRAUD_SLASH) _refuse(terms, "pricePerUnit");
         else vm.assertEq(market.open(terms, MANIFEST, ""), 2);
     }
 
@@ -119,7 +140,7 @@ contract OpenRunTest is Scenario {
         RunTerms memory terms = _appealing(3, 5);
         terms.workSeconds = uint32(bound(work, 1, MAX_ROUND));
         terms.challengeSeconds = uint32(bound(challenge, 1, MAX_ROUND));
-        uint256 voting = 2 * uint256(300 + 200 + 100);
+        uint256 voting = 4 * uint256(300 + 200 + 100);
         if (uint256(terms.workSeconds) + terms.challengeSeconds + 2 * voting > MAX_ROUND) _refuse(terms, "seconds");
         else vm.assertEq(market.open(terms, MANIFEST, ""), 2);
     }
@@ -128,7 +149,9 @@ contract OpenRunTest is Scenario {
         if (longest >= UNBONDING) {
             vm.expectRevert(abi.encodeWithSelector(IMarket.BadTerms.selector, "maxRoundSeconds"));
         }
-        Market other = new Market(registry, credits, address(rounds), MarketTerms(NOTICE, longest));
+        MarketTerms memory terms = marketTerms();
+        terms.maxRoundSeconds = longest;
+        Market other = new Market(registry, credits, address(rounds), terms);
         if (longest < UNBONDING) vm.assertEq(other.terms().maxRoundSeconds, longest);
     }
 

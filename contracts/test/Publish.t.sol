@@ -33,6 +33,25 @@ contract PublishTest is Scenario {
         vm.stopPrank();
     }
 
+    /// Both bits are unavailable, which is no acceptance.
+    function test_unavailableJobIsNeverConsumed() public {
+        uint256 round = drawnRound(10);
+        uint32[] memory jurors = jurorsOf(round);
+        bytes memory reasons = reasonsFor(round, 254);
+        for (uint256 i; i < jurors.length; ++i) {
+            commitVote(round, jurors[i], 255, 1, reasons);
+        }
+        for (uint256 i; i < jurors.length; ++i) {
+            revealVote(round, jurors[i], 255, 1, reasons);
+        }
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.NotAccepted.selector, round, 1));
+        vm.prank(trainer);
+        market.publish(run, 1, ROOT, _of(round, 255));
+        vm.prank(trainer);
+        market.publish(run, 1, ROOT, _of(round, 254));
+        vm.assertEq(rounds.roundOf(round).consumed, 254);
+    }
+
     function testFuzz_whatWasNotAcceptedIsNeverConsumed(uint256 accept, uint256 jobs) public {
         accept = bound(accept, 0, 255);
         vm.assume(jobs & ~accept != 0);

@@ -38,11 +38,14 @@ contract RevealTest is Scenario {
         revealVote(round, jurors[0], accept, fraud, reasons);
     }
 
-    function testFuzz_jobIsNotBothAcceptedAndFraudulent(uint256 accept, uint256 fraud) public {
-        vm.assume(accept & fraud != 0);
-        _commitAll(accept, fraud, "");
-        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.OverlappingVerdict.selector, accept & fraud));
-        revealVote(round, jurors[0], accept, fraud, "");
+    /// Both bits are a verdict of their own, unavailable, which needs a reason like every vote but an acceptance.
+    function testFuzz_jobInBothBitmapsNeedsAReason(uint256 accept, uint256 fraud) public {
+        vm.assume(accept & fraud & 255 != 0);
+        bytes memory tooFew = reasonsFor(round, accept);
+        _commitAll(accept, fraud, tooFew);
+        uint256 needed = reasonsFor(round, accept & ~fraud).length;
+        vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.WrongReasons.selector, tooFew.length, needed));
+        revealVote(round, jurors[0], accept, fraud, tooFew);
     }
 
     function testFuzz_anotherVoteThanTheCommittedIsRefused(uint256 accept, uint256 other) public {

@@ -2,7 +2,7 @@
 pragma solidity ^0.8.28;
 
 import {IRegistry, Role} from "../src/interfaces/IRegistry.sol";
-import {IRoundsFacts, Refusal} from "../src/interfaces/IRounds.sol";
+import {IRoundsFacts, Refusal, State} from "../src/interfaces/IRounds.sol";
 import {Scenario, Submission} from "./Scenario.sol";
 
 contract RevokeKeyTest is Scenario {
@@ -59,8 +59,14 @@ contract RevokeKeyTest is Scenario {
         vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.NotSeated.selector, round, 0));
         vm.prank(thief);
         rounds.commit(round, keccak256("vote"));
+        for (uint256 i = 1; i < 3; ++i) {
+            commitVote(round, jurorsOf(round)[i], 255, 0, "");
+        }
         pass(201);
-        tallyDue(round);
+        for (uint256 i = 1; i < 3; ++i) {
+            revealVote(round, jurorsOf(round)[i], 255, 0, "");
+        }
+        requireState(round, State.Tallied);
         vm.assertEq(registry.nodeOf(juror).bond, VALIDATOR_BOND - ABSENCE_PENALTY);
     }
 

@@ -18,10 +18,10 @@ contract TallyTest is Scenario {
 
     function _vote(uint256[3] memory accepts, uint256[3] memory frauds) private {
         for (uint256 i; i < 3; ++i) {
-            commitVote(round, jurors[i], accepts[i], frauds[i], reasonsFor(round, accepts[i]));
+            commitVote(round, jurors[i], accepts[i], frauds[i], reasonsFor(round, accepts[i] & ~frauds[i]));
         }
         for (uint256 i; i < 2; ++i) {
-            revealVote(round, jurors[i], accepts[i], frauds[i], reasonsFor(round, accepts[i]));
+            revealVote(round, jurors[i], accepts[i], frauds[i], reasonsFor(round, accepts[i] & ~frauds[i]));
         }
         requireState(round, State.Voting);
     }
@@ -30,12 +30,19 @@ contract TallyTest is Scenario {
         uint256[3] memory accepts;
         uint256[3] memory frauds;
         for (uint256 i; i < 3; ++i) {
-            (accepts[i], frauds[i]) = (accept8[i], fraud8[i] & ~accept8[i]);
+            (accepts[i], frauds[i]) = (accept8[i], fraud8[i]);
         }
         _vote(accepts, frauds);
-        uint256 accepted = (accepts[0] & accepts[1]) | (accepts[0] & accepts[2]) | (accepts[1] & accepts[2]);
-        uint256 fraud = (frauds[0] & frauds[1]) | (frauds[0] & frauds[2]) | (frauds[1] & frauds[2]);
-        bytes memory reasons = reasonsFor(round, accepts[2]);
+        (uint256 accepted, uint256 fraud) = (0, 0);
+        for (uint256 job; job < 8; ++job) {
+            uint256[4] memory named;
+            for (uint256 i; i < 3; ++i) {
+                ++named[((accepts[i] >> job) & 1) + 2 * ((frauds[i] >> job) & 1)];
+            }
+            if (named[1] > 1 || named[3] > 1) accepted |= uint256(1) << job;
+            if (named[2] > 1 || named[3] > 1) fraud |= uint256(1) << job;
+        }
+        bytes memory reasons = reasonsFor(round, accepts[2] & ~frauds[2]);
         address key = keyAddress(jurors[2]);
         vm.expectEmit(address(rounds));
         emit IRoundsFacts.RoundTallied(round, 0, accepted, fraud, uint40(block.timestamp));
@@ -119,7 +126,7 @@ contract TallyTest is Scenario {
         vm.assertEq(registry.treasuryBalance(), 0);
     }
 
-    function test_withoutQuorumEverySeatIsDrawnAgainOnceThenTheRoundIsVoid() public {
+    function test_withoutQuorumEverySeatIsDrawnAgainThreeTimesThenTheRoundIsVoid() public {
         address paid = registry.ownerOf(jurors[0]);
         commitVote(round, jurors[0], 255, 0, "");
         pass(201);
@@ -131,23 +138,62 @@ contract TallyTest is Scenario {
         vm.prank(key);
         rounds.reveal(round, 255, 0, "", EVIDENCE, SALT);
         vm.assertEq(credits.balanceOf(paid), JUROR_FEE);
-        vm.assertEq(registry.treasuryBalance(), 2 * ABSENCE_PENALTY);
         requireState(round, State.Closed);
         Round memory stored = rounds.roundOf(round);
         vm.assertEq(stored.committed + stored.revealed + stored.abstained, 0);
         vm.assertEq(rounds.seatsOf(round).length, 0);
-        mine(1);
-        rounds.draw(round);
-        vm.assertEq(rounds.seatsOf(round).length, 3);
-        pass(201);
         uint128 left = stored.reserved;
-        vm.expectEmit(address(rounds));
-        emit IRoundsFacts.RoundVoided(round, left);
-        rounds.tally(round);
+        for (uint256 attempt = 1; attempt < 4; ++attempt) {
+            vm.assertEq(rounds.roundOf(round).attempt, attempt);
+            mine(1);
+            rounds.draw(round);
+            vm.assertEq(rounds.seatsOf(round).length, 3);
+            pass(201);
+            if (attempt == 3) {
+                vm.expectEmit(address(rounds));
+                emit IRoundsFacts.RoundVoided(round, left);
+            }
+            rounds.tally(round);
+        }
         requireState(round, State.Void);
+        vm.assertEq(registry.treasuryBalance(), 0, "nobody pays for a window that nobody could meet");
         vm.assertEq(market.runOf(run).escrow, ESCROW - JUROR_FEE);
         rounds.free(round, fourEach());
         vm.assertEq(registry.nodeOf(workers[0]).inFlight, 0);
+    }
+
+    /// Whoever sees the others' votes before withholding its own pays even if there is no quorum.
+    function test_withheldRevealIsPenalisedWithoutAQuorumToo() public {
+        commitVote(round, jurors[0], 255, 0, "");
+        commitVote(round, jurors[1], 255, 0, "");
+        pass(201);
+        revealVote(round, jurors[0], 255, 0, "");
+        pass(101);
+        rounds.tally(round);
+        requireState(round, State.Closed);
+        vm.assertEq(registry.nodeOf(jurors[0]).bond, VALIDATOR_BOND);
+        vm.assertEq(registry.nodeOf(jurors[1]).bond, VALIDATOR_BOND - ABSENCE_PENALTY);
+        vm.assertEq(registry.nodeOf(jurors[2]).bond, VALIDATOR_BOND);
+    }
+
+    /// The three verdicts that a vote can name are counted apart: one accepting and two unavailable votes are no
+    /// majority for acceptance, though all three set the accepted bit.
+    function test_unavailableVotesDoNotCountAsAcceptances() public {
+        uint256[3] memory frauds = [uint256(0), 255, 255];
+        for (uint256 i; i < 3; ++i) {
+            commitVote(round, jurors[i], 255, frauds[i], reasonsFor(round, 255 & ~frauds[i]));
+        }
+        for (uint256 i; i < 3; ++i) {
+            revealVote(round, jurors[i], 255, frauds[i], reasonsFor(round, 255 & ~frauds[i]));
+        }
+        vm.assertEq(rounds.roundOf(round).accepted, 255);
+        vm.assertEq(rounds.roundOf(round).fraud, 255);
+        settleRound(round, 10);
+        vm.assertEq(credits.balanceOf(ownerNamed("worker", 0)), 0, "unpaid");
+        vm.assertEq(registry.nodeOf(workers[0]).bond, 8 * BOND_PER_JOB, "not slashed");
+        for (uint256 i; i < 3; ++i) {
+            vm.assertEq(credits.balanceOf(registry.ownerOf(jurors[i])), 0, "an unavailable vote earns no fee");
+        }
     }
 
     function test_redrawnCommitteeDecides() public {

@@ -24,8 +24,8 @@ def _job_settled(market: Market, log: Log, event: on_chain.AppealedJobSettled) -
     round_, node = market.rounds[event.round], market.nodes[event.node]
     before, after = verdict_in(round_.accepted, round_.fraud, event.job), event.verdict
     more = {kind: (after is kind) - (before is kind) for kind in Verdict}
-    accepted, fraud, void = more[Verdict.ACCEPTED], more[Verdict.FRAUD], more[Verdict.VOID]
-    market.add(market.runs[round_.run], jobs_accepted=accepted, jobs_fraud=fraud, jobs_void=void)
+    accepted, fraud = more[Verdict.ACCEPTED], more[Verdict.FRAUD]
+    market.add(market.runs[round_.run], jobs_accepted=accepted, jobs_fraud=fraud, jobs_void=-accepted - fraud)
     market.set(node, in_flight=node.in_flight - 1, fraudulent=max(0, node.fraudulent + fraud))
 
 

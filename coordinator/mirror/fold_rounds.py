@@ -13,6 +13,7 @@ from coordinator.tables import ListingRow, RoundRow, SubmittedRow
 from protocol.chain import events as on_chain
 from protocol.chain.events import Log
 from protocol.chain.round_changes import opening
+from protocol.chain.structs import Verdict, jobs_by_verdict
 from protocol.wire.assignments import unpack_assignments
 from protocol.wire.rules import Sequential
 
@@ -42,11 +43,12 @@ def _tallied(market: Market, log: Log, event: on_chain.RoundTallied) -> None:
     round_ = market.rounds[event.round]
     if round_.parent:
         return  # the result of an appeal is in the events of the round appealed against
-    accepted, fraud = event.accepted.bit_count(), event.fraud.bit_count()
+    judged = jobs_by_verdict(event.accepted, event.fraud, round_.submitted)
+    accepted, fraud = judged[Verdict.ACCEPTED].bit_count(), judged[Verdict.FRAUD].bit_count()
     void = round_.jobs - accepted - fraud
     market.add(market.runs[round_.run], jobs_accepted=accepted, jobs_fraud=fraud, jobs_void=void)
     for listing in market.listings[event.round]:
-        if found := (event.fraud & _mask(listing)).bit_count():
+        if found := (judged[Verdict.FRAUD] & _mask(listing)).bit_count():
             market.add(market.nodes[listing.node], fraudulent=found)
 
 
@@ -76,8 +78,9 @@ def _note_neglect(market: Market, round_: RoundRow, budgets: Sequential | None) 
     jobs: dict[int, int] = {}
     for listing in market.listings[round_.id]:
         jobs[listing.node] = jobs.get(listing.node, 0) | _mask(listing)
+    judged = jobs_by_verdict(round_.accepted, round_.fraud, round_.submitted)
     for node_id, mask in jobs.items():
-        node, lost = market.nodes[node_id], mask & ~(round_.accepted | round_.fraud)
+        node, lost = market.nodes[node_id], mask & ~(judged[Verdict.ACCEPTED] | judged[Verdict.FRAUD])
         became = NodeOutcome(mask.bit_count(), (mask & round_.submitted).bit_count(), lost.bit_count())
         after = neglect_after(Neglect(node.neglect, node.absent), became, budgets)
         market.set(node, neglect=after.evidence, absent=after.absent)

@@ -10,7 +10,7 @@ from protocol.wire.rules import DEFAULT_ENGINE
 
 ETHER = 10**18
 
-BOND_PER_JOB = 1 * ETHER
+BOND_PER_JOB = 2 * ETHER
 VALIDATOR_BOND = 50 * ETHER
 VALIDATOR_MARGIN = 10 * ETHER
 """Deposit on top of the bond: a validator at the exact minimum is deactivated by the first vote it misses."""
@@ -18,7 +18,13 @@ VALIDATOR_MARGIN = 10 * ETHER
 HOUR = 3600
 TERMS = ProtocolTerms(
     RegistryTerms(BOND_PER_JOB, VALIDATOR_BOND, activation_delay=1, unbonding_delay=2 * HOUR),
-    MarketTerms(notice_seconds=60, max_round_seconds=HOUR),
+    MarketTerms(
+        notice_seconds=60,
+        max_round_seconds=HOUR,
+        min_commit_seconds=10,
+        min_reveal_seconds=10,
+        min_juror_fee=ETHER // 100,
+    ),
     RoundsTerms(
         fraud_slash=2 * ETHER,
         absence_penalty=ETHER // 10,

@@ -44,7 +44,7 @@ class Scoreboard:
             rounds_open=self.rounds_unsettled(),
             rounds_settled=rounds.count("settled"),
             jobs_accepted=jobs.count("accepted"),
-            jobs_void=jobs.count("void"),
+            jobs_void=jobs.count("void") + jobs.count("unavailable"),
             jobs_fraud=jobs.count("fraud"),
             credits=self._credits(),
             slashed={party.name: self.slashed(party) for party in self.parties},
@@ -62,7 +62,7 @@ class Scoreboard:
             rollouts_accepted=self._rollouts(jobs, "accepted"),
             rollouts_trained=len(trained) * self.rollouts_per_job,
             rollouts_fraud=self._rollouts(jobs, "fraud"),
-            rollouts_void=self._rollouts(jobs, "void"),
+            rollouts_void=self._rollouts(jobs, "void") + self._rollouts(jobs, "unavailable"),
             cheat_rollouts_trained=sum(job.node in cheats and (job.round, job.job) in trained for job in jobs)
             * self.rollouts_per_job,
             cheat_rounds_before_caught=rounds_before_caught(jobs, rounds, cheats),

@@ -12,8 +12,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ledger.audit.audit_state import AuditCheck, AuditState, Conclusion
+from ledger.audit.rounds import maximum_fees
 from ledger.book import Book, known
-from ledger.facts import Appeal, Job, Round, Submission
+from ledger.facts import Appeal, Job, Round, Seat, Submission
 from ledger.fold.committees import seats_of, verdict_in
 from ledger.fold.treasury import admin_of
 from protocol.chain import events
@@ -28,8 +29,8 @@ APPEALS = AuditCheck(
 def _opened(audit: AuditState, log: events.Log, event: events.AppealOpened) -> None:
     round_ = known(audit.book, Round, event.round)
     job = known(audit.book, Job, event.round, event.job)
-    penalties, seats = audit.terms.penalties, round_.appeal_seats
-    deposit = penalties.appeal_bond + (seats + (seats - 1) // 2) * round_.juror_fee
+    seats = round_.appeal_seats
+    deposit = audit.terms.penalties.appeal_bond + maximum_fees(seats, round_.juror_fee)
     for field, stated, due in (
         ("state of its round", round_.state, "tallied"),
         ("within the challenge window", log.timestamp < round_.deadline, True),
@@ -71,17 +72,47 @@ def _tainted(audit: AuditState, log: events.Log, event: events.JobsTainted) -> N
     audit.concluding(event.round).tainted |= event.jobs
 
 
-def _final_verdict(audit: AuditState, appeal: Appeal) -> str:
-    """Returns the verdict of the appeal's committee; void if it reached none."""
-    tried = known(audit.book, Round, appeal.appeal)
-    return verdict_in(tried.accepted, tried.fraud, appeal.job) if tried.state == "tallied" else "void"
+@dataclass(frozen=True, slots=True)
+class AppealVerdict:
+    """The verdict that a majority of an appeal's seats ``named``, if any, and the ``final`` one."""
+
+    named: str | None
+    final: str
+
+
+def verdict_of(book: Book, appeal: Appeal) -> AppealVerdict:
+    """Returns the verdict on appeal by the table of ``ISettlement.appeal``."""
+    named = _named(book, appeal)
+    if named is None:
+        return AppealVerdict(None, "void" if appeal.against == "fraud" else appeal.against)
+    if named != "unavailable":
+        return AppealVerdict(named, named)
+    consumed = known(book, Round, appeal.round).consumed >> appeal.job & 1
+    return AppealVerdict(named, "unavailable" if appeal.against == "accepted" and not consumed else appeal.against)
+
+
+def _named(book: Book, appeal: Appeal) -> str | None:
+    trial = known(book, Round, appeal.appeal)
+    if trial.state != "tallied":
+        return None
+    votes = Counter(_said(seat, appeal.job) for seat in _voters(book, trial))
+    named, seats = votes.most_common(1)[0]
+    return named if 2 * seats > trial.committee else None
+
+
+def _voters(book: Book, round_: Round) -> list[Seat]:
+    return [seat for seat in seats_of(book, round_.round, round_.attempt) if seat.state == "revealed"]
+
+
+def _said(seat: Seat, job: int) -> str:
+    return verdict_in(seat.accept, seat.fraud, job)
 
 
 @APPEALS.tries(events.AppealedJobSettled)
 def _job_settled(audit: AuditState, log: events.Log, event: events.AppealedJobSettled) -> None:
     round_ = known(audit.book, Round, event.round)
     appeal = known(audit.book, Appeal, known(audit.book, Job, event.round, event.job).appeal)
-    verdict, conclusion = _final_verdict(audit, appeal), audit.concluding(event.round)
+    verdict, conclusion = verdict_of(audit.book, appeal).final, audit.concluding(event.round)
     units = min(appeal.units, round_.max_units) if verdict == "accepted" else 0
     tainted = round_.consumed & 1 << event.job if verdict != "accepted" else 0
     for field, stated, due in (
@@ -114,78 +145,58 @@ class Costs:
     """Amounts that an appeal moves, in credits. See ``ledger.facts.Appeal``; ``left`` of its deposit is returned."""
 
     fees: int
-    covered: int
     awarded: int
     forfeited: int
     left: int
 
 
-def costs_of(penalties: RoundsTerms, deposit: int, fees: int, share: int, taken: int, end: str) -> Costs:
-    """Returns what an appeal comes to by the rules of ``IRounds``.
+def costs_of(penalties: RoundsTerms, deposit: int, fees: int, taken: int, against: str, named: str | None) -> Costs:
+    """Returns what an appeal comes to by the rules of ``ISettlement.appeal``.
 
-    ``share`` is what the job left of its part of the reserve, ``taken`` what overturned jurors paid, ``end`` upheld,
-    overturned or undecided. The bounty stays under half of what was taken, so a small committee
-    cannot gain by overturning itself.
+    ``taken`` is what contradicted jurors paid. The bounty stays under half of it, so a small committee cannot gain by
+    overturning itself.
     """
-    covered, awarded, forfeited = 0, 0, 0
-    if end == "upheld":
-        forfeited = penalties.appeal_bond
-    else:
-        if end == "overturned" and taken:
-            awarded = min(fees, taken)
-            awarded += min(penalties.appeal_bounty, taken - awarded, (taken - 1) // 2)
-        covered = min(max(fees - awarded, 0), share)
-    return Costs(fees, covered, awarded, forfeited, deposit - fees + covered - forfeited)
+    awarded = min(fees, taken)
+    if named != against and taken:
+        awarded += min(penalties.appeal_bounty, taken - awarded, (taken - 1) // 2)
+    forfeited = penalties.appeal_bond if named == against != "unavailable" else 0
+    return Costs(fees, awarded, forfeited, deposit - fees - forfeited)
 
 
-def _costs(audit: AuditState, appeal: Appeal, taken: int, verdict: str, end: str) -> Costs:
-    round_ = known(audit.book, Round, appeal.round)
-    paid = min(appeal.units, round_.max_units) if verdict == "accepted" else 0
-    share = (round_.max_units - paid) * round_.price_per_unit
-    fees = known(audit.book, Round, appeal.appeal).paid
-    return costs_of(audit.terms.penalties, appeal.deposit, fees, share, taken, end)
-
-
-def overturned_by(book: Book, appeal: Appeal) -> list[int]:
-    """Returns the jurors that made the verdict appealed against, ascending; none where it was no majority's."""
-    round_ = known(book, Round, appeal.round)
-    sided = [
-        seat.juror
-        for seat in seats_of(book, round_.round, round_.attempt)
-        if seat.state == "revealed" and verdict_in(seat.accept, seat.fraud, appeal.job) == appeal.against
-    ]
-    return sorted(sided) if 2 * len(sided) > round_.committee else []
+def contradicted_by(book: Book, appeal: Appeal, named: str | None) -> list[int]:
+    """Returns the jurors of the first committee whose vote the verdict ``named`` on appeal contradicts, ascending."""
+    if named in (None, "unavailable"):
+        return []
+    voters = _voters(book, known(book, Round, appeal.round))
+    return sorted(seat.juror for seat in voters if _said(seat, appeal.job) not in (named, "unavailable"))
 
 
 @APPEALS.tries(events.AppealDecided)
 def _decided(audit: AuditState, log: events.Log, event: events.AppealDecided) -> None:
     appeal = known(audit.book, Appeal, event.appeal)
     conclusion = audit.conclusions.pop(event.round, Conclusion())
-    verdict = _final_verdict(audit, appeal)
-    decided = known(audit.book, Round, event.appeal).state == "tallied"
-    end = ("upheld" if verdict == appeal.against else "overturned") if decided else "undecided"
-    overturned = overturned_by(audit.book, appeal) if end == "overturned" else []
-    costs = _costs(audit, appeal, sum(amount for _, amount in conclusion.punished), verdict, end)
+    verdict, fees = verdict_of(audit.book, appeal), known(audit.book, Round, appeal.appeal).paid
+    taken = sum(amount for _, amount in conclusion.punished)
+    costs = costs_of(audit.terms.penalties, appeal.deposit, fees, taken, appeal.against, verdict.named)
     for field, stated, due in (
         ("round", event.round, appeal.round),
         ("job", event.job, appeal.job),
         ("state before", appeal.state, "pending"),
         ("job settled", conclusion.settled, event.appeal),
-        ("verdict", event.verdict.name.lower(), verdict),
-        ("decided", event.decided, decided),
+        ("verdict", event.verdict.name.lower(), verdict.final),
+        ("decided", event.decided, verdict.named is not None),
         ("fees", event.fees, costs.fees),
-        ("covered", event.covered, costs.covered),
         ("awarded", event.awarded, costs.awarded),
         ("forfeited", event.forfeited, costs.forfeited),
     ):
         audit.findings.equal("appeals", "AppealDecided", event.appeal, field, stated, due)
-    _paid_by(audit, event.appeal, conclusion, overturned)
+    _paid_by(audit, event.appeal, conclusion, contradicted_by(audit.book, appeal, verdict.named))
     _paid_to(audit, appeal, conclusion, costs)
 
 
-def _paid_by(audit: AuditState, number: int, conclusion: Conclusion, overturned: list[int]) -> None:
+def _paid_by(audit: AuditState, number: int, conclusion: Conclusion, contradicted: list[int]) -> None:
     punished = tuple(sorted(juror for juror, _ in conclusion.punished))
-    audit.findings.equal("slashes", "appeal", number, "jurors penalised as overturned", punished, tuple(overturned))
+    audit.findings.equal("slashes", "appeal", number, "jurors penalised as overturned", punished, tuple(contradicted))
 
 
 def _paid_to(audit: AuditState, appeal: Appeal, conclusion: Conclusion, costs: Costs) -> None:

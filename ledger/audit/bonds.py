@@ -108,7 +108,9 @@ def _absences(
         return
     key = (event.round, round_.attempt)
     seats = seats_of(audit.book, *key)
-    silent = sorted(seat.juror for seat in seats if seat.state in ("drawn", "committed"))
+    # Without a quorum the windows may have been at fault, so that only a withheld reveal is penalised.
+    due = ("drawn", "committed") if isinstance(event, events.RoundTallied) else ("committed",)
+    silent = sorted(seat.juror for seat in seats if seat.state in due)
     punished = sorted(audit.absent.pop(key, set()))
     audit.findings.equal(
         "slashes", "round/attempt", key, "jurors penalised for absence", tuple(punished), tuple(silent)

@@ -16,13 +16,18 @@ RULES = AuditCheck(
 
 @RULES.tries(events.RunOpened, events.TermsAnnounced)
 def _offered(audit: AuditState, log: events.Log, event: events.RunOpened | events.TermsAnnounced) -> None:
-    """Tries the conditions on terms that other checks rely on."""
-    terms = event.terms
-    fees, share = (terms.appeal_seats - 1) * terms.juror_fee, terms.max_units * terms.price_per_unit
-    covered = not terms.appeal_seats or fees <= share
+    """Tries the protocol's bounds on terms."""
+    terms, market = event.terms, audit.terms.market
     larger = not terms.appeal_seats or terms.appeal_seats >= terms.committee + 2
-    audit.findings.holds("rules", "run", event.run, "a job's share covers an appeal's fees", covered)
-    audit.findings.holds("rules", "run", event.run, "an appeal's committee is larger", larger)
+    pay = terms.max_units * terms.price_per_unit
+    for field, holds in (
+        ("an appeal's committee is larger", larger),
+        ("commit window above the minimum", terms.commit_seconds >= market.min_commit_seconds),
+        ("reveal window above the minimum", terms.reveal_seconds >= market.min_reveal_seconds),
+        ("juror fee above the minimum", terms.juror_fee >= market.min_juror_fee),
+        ("a job's pay at most its fraud's slash", pay <= audit.terms.penalties.fraud_slash),
+    ):
+        audit.findings.holds("rules", "run", event.run, field, holds)
 
 
 @RULES.tries(events.TermsAnnounced)

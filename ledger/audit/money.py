@@ -27,7 +27,9 @@ def _settlement(audit: AuditState, log: events.Log, event: events.SubmissionSett
     first = known(audit.book, Job, event.round, jobs_in(stated)[0]).first_job
     submission = known(audit.book, Submission, event.round, first)
     jobs = submitted_jobs(submission) & ~round_.appealed
-    leaves = [leaf for leaf in unpack_leaves(submission.leaves) if jobs & round_.accepted & 1 << leaf.job]
+    leaves = [
+        leaf for leaf in unpack_leaves(submission.leaves) if jobs & round_.accepted & ~round_.fraud & 1 << leaf.job
+    ]
     units = sum(min(leaf.units, round_.max_units) for leaf in leaves)
     findings, key = audit.findings, (event.round, first)
     for field, stated_value, due in (
@@ -43,7 +45,7 @@ def _settlement(audit: AuditState, log: events.Log, event: events.SubmissionSett
         ("paid", event.paid, units * round_.price_per_unit),
     ):
         findings.equal("settlements", "round/first job", key, field, stated_value, due)
-    audit.owe(event.round, event.node, event.paid, fraudulent=event.fraud.bit_count())
+    audit.owe(event.round, event.node, event.paid, fraudulent=(event.fraud & ~event.accepted).bit_count())
 
 
 @FEES.tries(events.JurorSettled)
@@ -57,7 +59,7 @@ def _fee(audit: AuditState, log: events.Log, event: events.JurorSettled) -> None
     bits, paid = 0, round_.juror_fee
     if round_.state == "tallied":
         apart = (seat.accept ^ round_.accepted) | (seat.fraud ^ round_.fraud)
-        bits = (round_.submitted & ~apart).bit_count()
+        bits = (round_.submitted & ~apart & ~(seat.accept & seat.fraud)).bit_count()
         paid = round_.juror_fee * bits // round_.submitted.bit_count()
     audit.findings.equal("fees", "round/attempt/juror", key, "bits", event.bits, bits)
     audit.findings.equal("fees", "round/attempt/juror", key, "paid", event.paid, paid)

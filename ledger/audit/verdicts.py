@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from ledger.audit.audit_state import AuditCheck, AuditState, next_due
+from ledger.audit.rounds import MOST_ATTEMPTS
 from ledger.book import known
 from ledger.facts import Round, Run, Seat, Submission
 from ledger.fold.committees import seats_of
@@ -40,8 +41,10 @@ def _voters(audit: AuditState, round_: Round) -> tuple[list[Seat], int]:
 def _verdict(audit: AuditState, log: events.Log, event: events.RoundTallied) -> None:
     round_ = known(audit.book, Round, event.round)
     voters, quorum = _voters(audit, round_)
-    accepted = majority([seat.accept & round_.submitted for seat in voters], quorum)
-    fraud = majority([seat.fraud & round_.submitted for seat in voters], quorum)
+    said = [(seat.accept & round_.submitted, seat.fraud & round_.submitted) for seat in voters]
+    unavailable = majority([accept & fraud for accept, fraud in said], quorum)
+    accepted = majority([accept & ~fraud for accept, fraud in said], quorum) | unavailable
+    fraud = majority([fraud & ~accept for accept, fraud in said], quorum) | unavailable
     audit.findings.equal("tallies", "round", event.round, "state at the tally", round_.state, "voting")
     audit.findings.holds("tallies", "round", event.round, "quorum", len(voters) >= quorum)
     audit.findings.equal("tallies", "round", event.round, "accepted", hex(event.accepted), hex(accepted))
@@ -53,7 +56,7 @@ def _canonical(audit: AuditState, log: events.Log, event: events.RoundTallied) -
     round_ = known(audit.book, Round, event.round)
     for job in jobs_in(round_.submitted):
         submission = audit.book.find(Submission, event.round, job)
-        if submission is None or not submitted_jobs(submission) & event.accepted:
+        if submission is None or not submitted_jobs(submission) & event.accepted & ~event.fraud:
             continue
         key = (event.round, submission.node)
         audit.findings.equal("beacons", "round/node", key, "beacon of accepted jobs", submission.beacon, round_.beacon)
@@ -75,14 +78,14 @@ def _without_quorum(audit: AuditState, log: events.Log, event: events.CommitteeR
 
 @TALLIES.tries(events.RoundVoided)
 def _no_verdict(audit: AuditState, log: events.Log, event: events.RoundVoided) -> None:
-    """Tries that a void round had no submission, no draw in time, no quorum twice, or was ended by force."""
+    """Tries that a void round had no submission, no draw in time, no quorum in any draw, or was ended by force."""
     round_ = known(audit.book, Round, event.round)
     voters, quorum = _voters(audit, round_)
     late = log.timestamp > round_.deadline
     void = {
         "open": late and not round_.submitted,
         "closed": late,
-        "voting": round_.attempt == 1 and len(voters) < quorum,
+        "voting": round_.attempt == MOST_ATTEMPTS - 1 and len(voters) < quorum,
     }.get(round_.state, False)
     ended = void or (round_.state in ("open", "closed", "voting") and audit.expired(log, round_))
     audit.findings.holds("tallies", "round", event.round, "void for a reason", ended)
@@ -103,7 +106,8 @@ def _consumed(audit: AuditState, log: events.Log, event: events.JobsConsumed) ->
     findings, key = audit.findings, event.round
     findings.equal("consumption", "round", key, "jobs marked", hex(event.jobs), hex(named))
     findings.equal("consumption", "round", key, "run", event.run, round_.run)
-    findings.equal("consumption", "round", key, "consumed, not accepted", hex(event.jobs & ~round_.accepted), "0x0")
+    refused = event.jobs & ~(round_.accepted & ~round_.fraud)
+    findings.equal("consumption", "round", key, "consumed, not accepted", hex(refused), "0x0")
     findings.equal("consumption", "round", key, "consumed twice", hex(event.jobs & round_.consumed), "0x0")
     judged = round_.state in ("tallied", "settled") and not round_.parent
     findings.holds("consumption", "round", key, "verdict stands", judged)

@@ -159,7 +159,7 @@ COLUMNS: dict[type[Fact], tuple[Column, ...]] = {
     Slash: ("round", "node", "owner", "cause", "amount", ("bond left", lambda slash: amount(slash.bond))),
     Appeal: (
         *("appeal", "round", "job", "node", "appellant", "against", "state", "verdict"),
-        *("deposit", "fees", "covered", "awarded", "forfeited"),
+        *("deposit", "fees", "awarded", "forfeited"),
     ),
     Service: (
         *("validator", "owner", "seats", "revealed", "abstained", "silent", "agreed", "absent", "overturned"),

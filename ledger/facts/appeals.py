@@ -9,9 +9,9 @@ from ledger.facts.fact import Fact, Hex, Wide, fact
 class Appeal(Fact):
     """One job of ``round`` tried again, as the round under the number ``appeal``. Amounts in credits (wei).
 
-    ``state`` is pending, upheld, overturned or undecided; ``against`` and ``verdict`` are accepted, fraud or void, the
-    latter empty while pending. ``fees`` went to the jurors, ``covered`` of them out of the reserve of ``round``;
-    ``awarded`` came to the appellant from slashed bonds, ``forfeited`` went from its deposit to the treasury.
+    ``state`` is pending, upheld, overturned or undecided; ``against`` and ``verdict`` are accepted, fraud, unavailable
+    or void, the latter empty while pending. ``fees`` went to the jurors; ``awarded`` came to the appellant from slashed
+    bonds, ``forfeited`` went from its deposit to the treasury.
     """
 
     appeal: int
@@ -26,7 +26,6 @@ class Appeal(Fact):
     state: str
     verdict: str
     fees: Wide
-    covered: Wide
     awarded: Wide
     forfeited: Wide
     block_number: int

@@ -10,14 +10,16 @@ class Round(Fact):
     """A round, or the trial of an appeal: then ``parent`` is the round appealed against, 0 otherwise.
 
     ``beacon`` is the hash of its opening block; committee to ``challenge_seconds`` are the run's terms as they stood
-    then, and ``eligible`` the validator slots that could be drawn (an appeal's lack the first committee's).
+    then, and ``eligible`` the validator slots that may be drawn (an appeal's lack the first committee's, a redraw's
+    those that did not vote).
     The present attempt's draw starts at ``close_block``, whose hash is ``close_hash``. Bit b of ``settled_batches`` is
     batch b.
-    ``accepted`` and ``fraud`` are as appeals have left them; ``appeals`` of the ``appealed`` jobs are pending.
+    ``accepted`` and ``fraud`` are as appeals have left them, a job in both is unavailable; ``appeals`` of the
+    ``appealed`` jobs are pending.
 
     Credits: ``reserve`` was set aside at the opening, an appeal's by its deposit; ``reserved`` is left of it.
-        round    reserve           = paid + covered + released + reserved     ``covered`` paid fees of its appeals
-        appeal   reserve + covered = paid + paid_out + reserved               ``covered`` came from its parent
+        round    reserve = paid + released + reserved
+        appeal   reserve = paid + paid_out + reserved
     """
 
     round: int
@@ -56,7 +58,6 @@ class Round(Fact):
     appeals: int = 0
     reserve: Wide = 0
     paid: Wide = 0
-    covered: Wide = 0
     paid_out: Wide = 0
     released: Wide = 0
     reserved: Wide = 0

@@ -10,7 +10,7 @@ class Run(Fact):
     """A run and its escrow; its terms are ``RunTerms``, the last of which has the number ``announcements``.
 
     ``escrow`` = funded − refunded − reserved rounds + released; ``reserved`` is promised to rounds that have not ended,
-    deposits on their appeals included: ``deposited`` came in, ``paid_out`` of them (and of what covered fees) went out.
+    deposits on their appeals included: ``deposited`` came in, ``paid_out`` of them went out.
     """
 
     run: int

@@ -34,7 +34,6 @@ def _opened(book: Book, log: events.Log, event: events.AppealOpened) -> None:
             state="pending",
             verdict="",
             fees=0,
-            covered=0,
             awarded=0,
             forfeited=0,
             block_number=log.block_number,
@@ -87,7 +86,6 @@ def _deposit_locked(book: Book, log: events.Log, event: events.DepositLocked) ->
 
 
 def _deposit_paid_out(book: Book, log: events.Log, event: events.DepositPaidOut) -> None:
-    # The trial's reserve is below zero until the decision, a moment later, brings what the parent covered.
     for fact in (known(book, Run, event.run), known(book, Round, event.round)):
         add(book, fact, paid_out=event.amount, reserved=-event.amount)
 
@@ -137,14 +135,11 @@ def _decided(book: Book, log: events.Log, event: events.AppealDecided) -> None:
             state=state,
             verdict=verdict,
             fees=event.fees,
-            covered=event.covered,
             awarded=event.awarded,
             forfeited=event.forfeited,
         )
     )
-    covered = event.covered
-    add(book, known(book, Round, event.round), appeals=-1, covered=covered, reserved=-covered)
-    add(book, known(book, Round, event.appeal), covered=covered, reserved=covered)
+    add(book, known(book, Round, event.round), appeals=-1)
 
 
 APPEALS = {

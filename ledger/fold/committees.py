@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ledger.book import Book, add, known
-from ledger.facts import Committee, Job, Round, Seat, Service
+from ledger.facts import Committee, Job, Node, Round, Seat, Service
 from ledger.fold.rounds import awaiting_draw
 from protocol.chain import events, structs
-from protocol.wire.assignments import jobs_in
+from protocol.wire.assignments import bitmap_of, jobs_in
 from protocol.wire.votes import Vote
 
 
@@ -70,12 +70,18 @@ def _tallied(book: Book, log: events.Log, event: events.RoundTallied) -> None:
 
 
 def verdict_in(accepted: int, fraud: int, job: int) -> str:
-    """Returns what two bitmaps say of one job: accepted, fraud or void."""
+    """Returns what two bitmaps say of one job: accepted, fraud, unavailable or void."""
     return structs.verdict_in(accepted, fraud, job).name.lower()
 
 
 def _redrawn(book: Book, log: events.Log, event: events.CommitteeRedrawn) -> None:
-    round_ = replace(known(book, Round, event.round), attempt=event.attempt)
+    round_ = known(book, Round, event.round)
+    idle = [seat.juror for seat in seats_of(book, round_.round, round_.attempt) if seat.state != "revealed"]
+    eligible = round_.eligible & ~bitmap_of(known(book, Node, juror).slot for juror in idle)
+    # Those that did not vote are not drawn again while enough others remain for the committees still needed.
+    if eligible.bit_count() < round_.committee + round_.appeal_seats:
+        eligible = round_.eligible
+    round_ = replace(round_, attempt=event.attempt, eligible=eligible)
     book.put(awaiting_draw(round_, log, event.deadline))
 
 

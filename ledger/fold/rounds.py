@@ -148,7 +148,7 @@ def _submission_settled(book: Book, log: events.Log, event: events.SubmissionSet
     count_in_flight(book, {event.node: len(jobs)}, sign=-1)
     round_ = known(book, Round, event.round)
     book.put(replace(round_, settled_batches=round_.settled_batches | 1 << event.batch))
-    for number in jobs_in(event.accepted):
+    for number in jobs_in(event.accepted & ~event.fraud):
         job = known(book, Job, event.round, number)
         book.put(replace(job, credited=min(job.units, round_.max_units) * round_.price_per_unit))
 

@@ -18,7 +18,7 @@ from ledger.store.records import decode_event
 from ledger.store.rows import find_fact
 from protocol.chain import events as on_chain
 from protocol.chain.events import Event
-from protocol.chain.structs import Cause, Verdict
+from protocol.chain.structs import Cause, Verdict, jobs_by_verdict, verdict_in
 from protocol.errors import Rejected
 from protocol.wire.assignments import assignee_of, jobs_in, jobs_of, unpack_leaves
 from protocol.wire.reasons import Reason
@@ -263,7 +263,7 @@ def _votes(case: _Subject, vote: Vote) -> str:
 
 
 def _word(vote: Vote, job: int) -> str:
-    return "accepted" if vote.accept >> job & 1 else "fraud" if vote.fraud >> job & 1 else "void"
+    return verdict_in(vote.accept, vote.fraud, job).name.lower()
 
 
 def _reason(code: int) -> str:
@@ -275,12 +275,16 @@ def _reason(code: int) -> str:
 
 def _tallied(case: _Subject, event: on_chain.RoundTallied) -> str:
     if event.round != case.round.round:
-        return f"the committee decides: {'accepted' if event.accepted else 'fraud' if event.fraud else 'void'}"
-    void = case.round.submitted & ~event.accepted & ~event.fraud
-    parts = {"accepted": event.accepted, "fraud": event.fraud, "void": void}
-    said = "; ".join(f"{jobs} {word}" for word, bits in parts.items() if (jobs := case.of_jobs(bits)))
+        job = case.trials[event.round]
+        return f"the committee decides: {verdict_in(event.accepted, event.fraud, job).name.lower()}"
+    said = _by_verdict(case, event.accepted, event.fraud, case.round.submitted)
     final = f"it may be appealed until {event.deadline}" if case.round.appeal_seats else "it is final"
     return f"the majority's verdict: {said or 'of other jobs'}; {final}"
+
+
+def _by_verdict(case: _Subject, accepted: int, fraud: int, submitted: int) -> str:
+    parts = jobs_by_verdict(accepted, fraud, submitted)
+    return "; ".join(f"{jobs} {word.name.lower()}" for word, bits in parts.items() if (jobs := case.of_jobs(bits)))
 
 
 def _appealed(case: _Subject, event: on_chain.AppealOpened) -> str:
@@ -291,7 +295,8 @@ def _appealed(case: _Subject, event: on_chain.AppealOpened) -> str:
 
 def _decided(case: _Subject, event: on_chain.AppealDecided) -> str:
     if not event.decided:
-        return f"no committee decides appeal {event.appeal}: job {event.job} is void"
+        verdict = Verdict(event.verdict).name.lower()
+        return f"no majority names a verdict in appeal {event.appeal}: job {event.job} is {verdict}"
     return f"appeal {event.appeal} ends: job {event.job} is {Verdict(event.verdict).name.lower()}"
 
 
@@ -306,8 +311,7 @@ def _tainted(case: _Subject, event: on_chain.JobsTainted) -> str:
 
 
 def _settled(case: _Subject, event: on_chain.SubmissionSettled) -> str:
-    parts = {"accepted": event.accepted, "fraud": event.fraud, "void": event.void_jobs}
-    said = "; ".join(f"{jobs} {word}" for word, bits in parts.items() if (jobs := case.of_jobs(bits)))
+    said = _by_verdict(case, event.accepted, event.fraud, event.accepted | event.fraud | event.void_jobs)
     price = f"{event.units} accepted units at {case.round.price_per_unit} wei: {event.paid} wei"
     return f"node {event.node}'s submission is settled: {said}; {price}" if said else ""
 

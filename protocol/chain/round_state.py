@@ -27,7 +27,7 @@ class RoundState:
     """A round, or the round that tries one of its jobs on appeal.
 
     Times are unix seconds; ``submitted``, ``accepted``, ``fraud``, ``consumed``, ``appealed``, ``concluded`` are
-    bitmaps of jobs.
+    bitmaps of jobs; a job both ``accepted`` and ``fraud`` is unavailable.
 
     Args:
         number: identifies the round; an appeal round has a number of its own.
@@ -78,7 +78,7 @@ class RoundState:
     @property
     def usable(self) -> int:
         """Bitmap of the jobs that may be trained on: accepted, not consumed, not under appeal."""
-        return self.accepted & ~self.consumed & (~self.appealed | self.concluded)
+        return self.accepted & ~self.fraud & ~self.consumed & (~self.appealed | self.concluded)
 
     def apply(self, changes: Changes) -> None:
         """Takes the changes of one event in."""

@@ -69,28 +69,43 @@ class Refusal(IntEnum):
     BAD_SIGNATURE = 4
 
 
+MOST_DRAWS = 4
+"""Most committees drawn for one verdict."""
+
+
+def most_fees(seats: int, juror_fee: int) -> int:
+    """Returns the most credits that one verdict's jurors earn: committees short of a quorum, then a full one."""
+    return (seats + (MOST_DRAWS - 1) * (seats // 2)) * juror_fee
+
+
 class Verdict(IntEnum):
-    """A committee's verdict on one job."""
+    """A committee's verdict on one job: the accepted bit plus twice the fraud bit of a vote or a round."""
 
     VOID = 0
     ACCEPTED = 1
     FRAUD = 2
+    UNAVAILABLE = 3
 
 
 def verdict_in(accepted: int, fraud: int, job: int) -> Verdict:
-    """Returns the verdict on one job in the two bitmaps of a round."""
-    if accepted >> job & 1:
-        return Verdict.ACCEPTED
-    return Verdict.FRAUD if fraud >> job & 1 else Verdict.VOID
+    """Returns the verdict on one job in the two bitmaps of a vote or a round."""
+    return Verdict((accepted >> job & 1) | (fraud >> job & 1) << 1)
+
+
+def jobs_by_verdict(accepted: int, fraud: int, submitted: int) -> dict[Verdict, int]:
+    """Returns the bitmap of the ``submitted`` jobs with each verdict in the two bitmaps of a vote or a round."""
+    return {
+        Verdict.ACCEPTED: submitted & accepted & ~fraud,
+        Verdict.FRAUD: submitted & fraud & ~accepted,
+        Verdict.UNAVAILABLE: submitted & accepted & fraud,
+        Verdict.VOID: submitted & ~(accepted | fraud),
+    }
 
 
 def with_verdict(accepted: int, fraud: int, job: int, verdict: Verdict) -> tuple[int, int]:
     """Returns the two bitmaps of a round after an appeal has given ``job`` this verdict."""
     bit = 1 << job
-    return (
-        accepted & ~bit | (bit if verdict is Verdict.ACCEPTED else 0),
-        fraud & ~bit | (bit if verdict is Verdict.FRAUD else 0),
-    )
+    return accepted & ~bit | (verdict & 1) << job, fraud & ~bit | (verdict >> 1) << job
 
 
 class RunTerms(metaclass=FrozenDataclass):
@@ -155,10 +170,13 @@ class RegistryTerms(metaclass=FrozenDataclass):
 
 
 class MarketTerms(metaclass=FrozenDataclass):
-    """Delays, fixed at deployment."""
+    """Delays and minimums of a run's terms, fixed at deployment; ``min_juror_fee`` in credits."""
 
     notice_seconds: int
     max_round_seconds: int
+    min_commit_seconds: int
+    min_reveal_seconds: int
+    min_juror_fee: int
 
 
 class RoundsTerms(metaclass=FrozenDataclass):

@@ -10,21 +10,25 @@ from enum import IntEnum
 
 
 class Reason(IntEnum):
-    """Verdict on one job as it appears in a revealed vote: code, sentence for people, and whether it is fraud."""
+    """Verdict on one job as it appears in a revealed vote: code, sentence for people, and what it makes of the job.
+
+    A reason votes fraud, or unavailable if the bytes that were signed could not be read, and void otherwise.
+    """
 
     sentence: str
     fraud: bool
+    unavailable: bool
 
-    def __new__(cls, code: int, sentence: str = "", fraud: bool = False) -> Reason:
+    def __new__(cls, code: int, sentence: str = "", fraud: bool = False, unavailable: bool = False) -> Reason:
         """Makes one row of the table below; ``Reason(code)`` looks a code up in it."""
         reason = int.__new__(cls, code)
-        reason._value_, reason.sentence, reason.fraud = code, sentence, fraud
+        reason._value_, reason.sentence, reason.fraud, reason.unavailable = code, sentence, fraud, unavailable
         return reason
 
     ACCEPTED = 0, "every check passed"
-    UNAVAILABLE = 1, "the artifact could not be fetched from the submitted URI"
+    UNAVAILABLE = 1, "the artifact could not be fetched from the submitted URI", False, True
     STALE_BEACON = 2, "the signed beacon is not the hash of the round's opening block"
-    WRONG_ROOT = 3, "the artifact does not hash to the signed root"
+    WRONG_ROOT = 3, "the bytes fetched do not hash to the signed root", False, True
     SHAPE = 4, "the artifact breaks the schema, its size limits or the form of its proofs"
     WRONG_POLICY = 5, "the artifact names another round, job, node or checkpoint than the one assigned"
     WRONG_PROMPT = 6, "a prompt differs from the one derived from the beacon", True
@@ -51,6 +55,7 @@ class Reason(IntEnum):
             raise ValueError(f"invalid reason code {code}: expected a free one of {REGISTERED_CODES}")
         reason = int.__new__(cls, code)
         reason._name_, reason._value_, reason.sentence, reason.fraud = name, code, sentence, fraud
+        reason.unavailable = False
         return _registered.setdefault(code, reason)
 
     @classmethod

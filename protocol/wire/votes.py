@@ -3,7 +3,8 @@
     commitment = keccak256(abi.encode(chainId, Rounds, round, attempt, juror,
                                       accept, fraud, keccak256(reasons), evidenceRoot, salt))
 
-``reasons`` holds one byte for each submitted job that is not accepted, ascending by job.
+A job in both bitmaps is voted unavailable, in neither void. ``reasons`` holds one byte for each submitted job that is
+not voted accepted, ascending by job.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ ABSTENTION = bytes([Reason.ABSTAIN])
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """Bitmaps of the jobs judged accepted and fraudulent; submitted jobs in neither are void."""
+    """Bitmaps of the jobs judged accepted and fraudulent; submitted jobs in both are unavailable, in neither void."""
 
     accept: int
     fraud: int
@@ -38,8 +39,8 @@ class Vote:
 
 def vote_on(judgements: Mapping[int, Reason], evidence_root: bytes) -> Vote:
     """Returns the vote for ``judgements``, which hold a reason for each submitted job."""
-    accept = bitmap_of(job for job, reason in judgements.items() if reason is Reason.ACCEPTED)
-    fraud = bitmap_of(job for job, reason in judgements.items() if reason.fraud)
+    accept = bitmap_of(job for job, reason in judgements.items() if reason is Reason.ACCEPTED or reason.unavailable)
+    fraud = bitmap_of(job for job, reason in judgements.items() if reason.fraud or reason.unavailable)
     reasons = bytes(judgements[job] for job in sorted(judgements) if judgements[job] is not Reason.ACCEPTED)
     return Vote(accept, fraud, reasons, evidence_root)
 
@@ -57,7 +58,7 @@ def reasons_of(vote: Vote, submitted: int) -> dict[int, Reason]:
     """
     if vote.abstains:
         return dict.fromkeys(jobs_in(submitted), Reason.ABSTAIN)
-    not_accepted = jobs_in(submitted & ~vote.accept)
+    not_accepted = jobs_in(submitted & ~(vote.accept & ~vote.fraud))
     if len(not_accepted) != len(vote.reasons):
         raise Rejected(f"invalid vote: {len(vote.reasons)} reasons for {len(not_accepted)} jobs that were not accepted")
     try:

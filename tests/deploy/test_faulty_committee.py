@@ -80,7 +80,7 @@ def test_a_run_goes_on_until_each_appeal_is_decided_and_its_figures_are_those_of
     board.refresh()
     assert restored(board)
     outcome = outcome_of(board, "ok", 1.0, seed=3)
-    assert (outcome.appeals, outcome.overturned, outcome.audit, outcome.seed) == (5, 1, "ok", 3)
+    assert (outcome.appeals, outcome.overturned, outcome.audit, outcome.seed) == (6, 2, "ok", 3)
     assert outcome.faulty_slashed_wei > 0
     assert outcome.honest_slashed_wei > 0, "the jury condemned another job of this worker on appeal"
     assert outcome.paid_wei > 0

@@ -25,8 +25,8 @@ from protocol.wire.votes import vote_on
 from tests.conftest import TOKEN
 from tests.ledger.scenario import FEE, MAX_UNITS, PRICE, RULES, WINDOW, Market, Party, only, terms_of
 
-OK, FRAUD, VOID = Reason.ACCEPTED, Reason.SAMPLING_FRAUD, Reason.UNAVAILABLE
-FIRST_VERDICT = {0: FRAUD, 1: OK, 2: VOID, 3: OK, 4: OK, 6: FRAUD}
+OK, FRAUD, VOID, HIDDEN = Reason.ACCEPTED, Reason.SAMPLING_FRAUD, Reason.SHAPE, Reason.UNAVAILABLE
+FIRST_VERDICT = {0: FRAUD, 1: OK, 2: VOID, 3: OK, 4: OK, 5: OK, 6: FRAUD}
 NEW_TREASURY = "0x00000000000000000000000000000000000b0551"
 NEW_RULES = b"\x22" * 32
 NEW_PRICE = 3 * PRICE
@@ -77,9 +77,9 @@ def begin(market: Market) -> Dispute:
 def condemn(dispute: Dispute) -> None:
     """The round up to its first verdict, and two checkpoints trained on it."""
     market, (careful, hasty) = dispute.market, dispute.workers
-    dispute.assignments = pack_assignments([Listing(careful.node, 5), Listing(hasty.node, 2)])
+    dispute.assignments = pack_assignments([Listing(careful.node, 5), Listing(hasty.node, 3)])
     dispute.round = market.open_round(dispute.coordinator, dispute.assignments)
-    parts = ((careful, range(5)), (hasty, [6]))
+    parts = ((careful, range(5)), (hasty, [5, 6]))
     for worker, jobs in parts:
         leaves = pack_leaves([Leaf(job, MAX_UNITS - 3 + job, bytes([job + 1]) * 32) for job in jobs])
         submission = market.signed(dispute.round, worker, leaves)
@@ -119,18 +119,19 @@ def judge(dispute: Dispute, number: int, judgements: Mapping[int, Reason], votin
 def dispute_all(dispute: Dispute) -> None:
     """Every appeal is opened within the window."""
     careful, hasty = (worker.owner for worker in dispute.workers)
-    for job, appellant in ((0, careful), (1, dispute.rival), (2, careful), (3, dispute.rival), (6, hasty)):
-        batch = 1 if job == 6 else 0
+    rival = dispute.rival
+    for job, appellant in ((0, careful), (1, rival), (2, careful), (3, rival), (5, rival), (6, hasty)):
+        batch = 1 if job > 4 else 0
         call = calls.appeal(dispute.market.deployment, dispute.round, job, batch, dispute.batches[batch])
         dispute.appeals[job] = only(dispute.market.send(appellant, call), AppealOpened).appeal
 
 
 def hear(dispute: Dispute) -> None:
-    """Four of the five appeals are tried, one of them twice without a quorum."""
-    for job, verdict in ((0, OK), (1, FRAUD), (2, VOID)):
+    """Five of the six appeals are tried, one of them four times without a quorum, one after its file was hidden."""
+    for job, verdict in ((0, OK), (1, FRAUD), (2, VOID), (5, HIDDEN)):
         dispute.tick("draw", dispute.appeals[job])
         judge(dispute, dispute.appeals[job], {job: verdict})
-    for _ in range(2):
+    for _ in range(4):
         dispute.tick("draw", dispute.appeals[6])
         judge(dispute, dispute.appeals[6], {6: FRAUD}, voting=1)
 
@@ -150,13 +151,15 @@ def finish(dispute: Dispute) -> None:
 
 
 def sweep_twice(dispute: Dispute) -> None:
-    """Slashed bonds are swept to the old treasury, and after another absence to the new one."""
+    """Slashed bonds are swept to the old treasury, and after a withheld reveal to the new one."""
     market = dispute.market
     market.send(dispute.rival, calls.call(market.deployment, "Registry", "sweep"))
     as_admin(market, calls.call(market.deployment, "Admin", "setTreasury", NEW_TREASURY))
     round_ = market.open_round(dispute.coordinator, one_job(dispute))
     submit_one(dispute, round_)
     dispute.tick("draw", round_)
+    (seat,) = market.chain.latest().seats(round_)
+    market.commit(round_, dispute.validators[seat.node], vote_on({0: OK}, b"\x07" * 32))
     market.pass_time(2 * WINDOW + 1)
     dispute.tick("tally", round_)
     market.send(dispute.rival, calls.call(market.deployment, "Registry", "sweep"))

@@ -250,7 +250,7 @@ def without_work(story: Story) -> None:
 
 
 def without_jurors(story: Story) -> None:
-    """A round whose first committee abstains or stays away, and whose second stays away: redrawn, then void."""
+    """A round whose first committee abstains or stays away, and whose next three stay away: redrawn, then void."""
     market, assignments = story.market, pack_assignments([Listing(story.honest.node, 2)])
     round_ = market.open_round(story.coordinator, assignments, step=3)
     submit_and_close(story, round_, assignments, {story.honest.node: pack_leaves([Leaf(1, 9, b"\x30" * 32)])})
@@ -259,9 +259,10 @@ def without_jurors(story: Story) -> None:
     market.commit(round_, first, abstention())
     market.pass_time(WINDOW + 1)
     market.reveal(round_, first, abstention())
-    market.send(story.coordinator, calls.draw(market.deployment, round_))
-    market.pass_time(2 * WINDOW + 2)
-    market.send(story.coordinator, calls.tally(market.deployment, round_))
+    for _ in range(3):
+        market.send(story.coordinator, calls.draw(market.deployment, round_))
+        market.pass_time(2 * WINDOW + 2)
+        market.send(story.coordinator, calls.tally(market.deployment, round_))
     market.send(story.coordinator, calls.call(market.deployment, "Rounds", "free", round_, assignments))
     story.rounds.append(round_)
 

@@ -61,32 +61,33 @@ def test_every_end_of_an_appeal_is_told_and_the_audit_passes_after_each_chapter(
 def appeals_are_told(dispute: Dispute, database: Database) -> None:
     ends = {}
     for appeal in all_of(database, Appeal):
-        ends[appeal.job] = (appeal.state, appeal.verdict, appeal.fees, appeal.covered, appeal.awarded, appeal.forfeited)
+        ends[appeal.job] = (appeal.state, appeal.verdict, appeal.fees, appeal.awarded, appeal.forfeited)
     assert ends == {
-        0: ("overturned", "accepted", 3 * FEE, 0, 3 * FEE + BOUNTY, 0),
-        1: ("overturned", "fraud", 3 * FEE, 0, 3 * FEE + BOUNTY, 0),
-        2: ("upheld", "void", 3 * FEE, 0, 0, BOND),
-        3: ("undecided", "void", 0, 0, 0, 0),
-        6: ("undecided", "void", 2 * FEE, 2 * FEE, 0, 0),
+        0: ("overturned", "accepted", 3 * FEE, 3 * FEE + BOUNTY, 0),
+        1: ("overturned", "fraud", 3 * FEE, 3 * FEE + BOUNTY, 0),
+        2: ("upheld", "void", 3 * FEE, 0, BOND),
+        3: ("undecided", "accepted", 0, 0, 0),
+        5: ("overturned", "unavailable", 0, 0, 0),
+        6: ("undecided", "void", 4 * FEE, 0, 0),
     }
     for job, number in dispute.appeals.items():
         trial = one_of(database, Round, number)
-        assert (trial.parent, trial.submitted, trial.reserve) == (dispute.round, 1 << job, BOND + 4 * FEE)
+        assert (trial.parent, trial.submitted, trial.reserve) == (dispute.round, 1 << job, BOND + 6 * FEE)
         assert trial.state == ("void" if job in (3, 6) else "settled")
         assert (trial.reserved, trial.eligible.bit_count()) == (0, 3)
     round_ = one_of(database, Round, dispute.round)
-    assert (round_.state, round_.appeals, round_.appealed) == ("settled", 0, 0b1001111)
-    assert (round_.accepted, round_.fraud, round_.covered) == (0b10001, 0b00010, 2 * FEE)
+    assert (round_.state, round_.appeals, round_.appealed) == ("settled", 0, 0b1101111)
+    assert (round_.accepted, round_.fraud) == (0b111001, 0b100010)
     jobs = {job.job: (job.verdict, job.credited) for job in all_of(database, Job) if job.round == dispute.round}
     assert jobs[0] == ("accepted", (MAX_UNITS - 3) * PRICE)
-    assert (jobs[1], jobs[6]) == (("fraud", 0), ("void", 0))
+    assert (jobs[1], jobs[5], jobs[6]) == (("fraud", 0), ("unavailable", 0), ("void", 0))
 
 
 def what_stands_on_them_is_told(dispute: Dispute, database: Database) -> None:
     taints = {taint.job: (taint.version, taint.appeal) for taint in all_of(database, Taint)}
-    assert taints == {1: (1, dispute.appeals[1]), 3: (2, dispute.appeals[3])}
+    assert taints == {1: (1, dispute.appeals[1])}
     stands = {checkpoint.version: checkpoint.tainted for checkpoint in all_of(database, Checkpoint)}
-    assert stands == {0: 0, 1: 1, 2: 2, 5: 2}
+    assert stands == {0: 0, 1: 1, 2: 1, 5: 1}
 
 
 def who_pays_is_told(dispute: Dispute, database: Database) -> None:
@@ -111,12 +112,11 @@ def test_changed_appeals_and_taints_are_named_and_an_auditor_reads_them(
     flips = [
         ("appeal", "state", "appeal", str(dispute.appeals[2]), "overturned"),
         ("appeal", "awarded", "appeal", str(dispute.appeals[0]), "1"),
-        ("taint", "version", "job", "3", "5"),
+        ("taint", "version", "job", "1", "5"),
         ("checkpoint", "tainted", "version", "1", "0"),
         ("job", "appeal", "job", "6", "0"),
         ("round", "parent", "round", str(dispute.appeals[1]), "0"),
         ("round", "appealed", "round", str(dispute.round), "0x0"),
-        ("round", "covered", "round", str(dispute.round), "0"),
         ("run", "deposited", "run", "1", "5"),
         ("credit", "granted", "owner", f"'{dispute.rival.address}'", "5"),
         ("treasury", "awarded", "id", "1", "0"),
@@ -133,17 +133,17 @@ def an_auditor_reads(dispute: Dispute, chain: Chain, database: Database, address
     where = ["--rpc", chain.rpc.url, "--addresses", str(addresses), "--db", database.where]
     rows = json.loads(CliRunner().invoke(app, ["appeals", *where, "--json"]).stdout)
     assert [row["appeal"] for row in rows] == list(dispute.appeals.values())
-    assert rows[0]["deposit"] == str(BOND + 4 * FEE)
+    assert rows[0]["deposit"] == str(BOND + 6 * FEE)
     assert "undecided" in CliRunner().invoke(app, ["appeals", *where]).stdout
     checkpoints = json.loads(CliRunner().invoke(app, ["checkpoints", *where, "--json"]).stdout)
-    assert [row["tainted"] for row in checkpoints] == [0, 1, 2, 2]
+    assert [row["tainted"] for row in checkpoints] == [0, 1, 1, 1]
     assert "tainted" in CliRunner().invoke(app, ["checkpoints", *where]).stdout
     with TestClient(create_app(chain, database, Follower(chain, database))) as http:
         items = http.get("/appeals", params={"round": dispute.round}).json()["items"]
         assert [item["state"] for item in items] == [row["state"] for row in rows]
         assert len(http.get(f"/rounds/{dispute.round}").json()["appeals"]) == len(rows)
         assert [taint["job"] for taint in http.get("/checkpoints/1/1").json()["taints"]] == [1]
-        assert len(http.get("/checkpoints/1/5").json()["taints"]) == 2
+        assert len(http.get("/checkpoints/1/5").json()["taints"]) == 1
         told = http.get("/treasury").json()
         assert (told["treasury"]["balance"], told["admin"]["treasury"]) == ("0", disputes.NEW_TREASURY)
         assert len(told["sweeps"]) == 2

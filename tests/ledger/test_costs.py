@@ -6,44 +6,44 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.audit.appeals import costs_of, overturned_by
+from ledger.audit.appeals import contradicted_by, costs_of
 from ledger.book import MemoryBook
 from ledger.facts import Appeal, Committee, Round, Seat
 from protocol.chain.structs import RoundsTerms
 
 amounts = st.integers(min_value=0, max_value=2**100)
-ENDS = ("upheld", "overturned", "undecided")
+VERDICTS = ("accepted", "fraud", "unavailable", "void")
 
 
-@given(amounts, amounts, amounts, amounts, amounts, st.sampled_from(ENDS))
-def test_a_deposit_and_what_covers_its_fees_go_to_jurors_treasury_and_appellant(
-    bond: int, most_fees: int, share: int, taken: int, bounty: int, end: str
+@given(amounts, amounts, amounts, amounts, st.sampled_from(VERDICTS), st.sampled_from([None, *VERDICTS]))
+def test_a_deposit_goes_to_jurors_treasury_and_appellant(
+    bond: int, most_fees: int, taken: int, bounty: int, against: str, named: str | None
 ) -> None:
-    penalties = RoundsTerms(1, 1, 1, bond, bounty)
     deposit, fees = bond + most_fees, most_fees // 2
-    costs = costs_of(penalties, deposit, fees, share, taken, end)
-    assert deposit + costs.covered == fees + costs.left + costs.forfeited
-    assert costs.covered <= min(fees, share)
+    costs = costs_of(RoundsTerms(1, 1, 1, bond, bounty), deposit, fees, taken, against, named)
+    assert deposit == fees + costs.left + costs.forfeited
     assert costs.left >= 0
-    assert costs.awarded <= (taken if end == "overturned" else 0)
-    assert costs.forfeited == (bond if end == "upheld" else 0)
+    assert costs.awarded <= taken
+    assert costs.forfeited == (bond if named == against and named != "unavailable" else 0)
     bounty_given = costs.awarded - min(fees, taken)
-    assert end != "overturned" or taken == 0 or 2 * bounty_given < taken
+    assert taken == 0 or 2 * bounty_given < taken
+    assert bounty_given == 0 or named != against
 
 
 @pytest.mark.parametrize(
-    ("votes", "against", "jurors"),
+    ("votes", "named", "jurors"),
     [
-        ([(1, 0), (1, 0), (0, 1)], "accepted", [11, 12]),
-        ([(0, 1), (1, 0), (0, 1)], "fraud", [11, 13]),
-        ([(0, 0), (1, 0), (0, 0)], "void", [11, 13]),
-        ([(0, 0), (1, 0), (0, 1)], "void", []),
-        ([None, (1, 0), (1, 0)], "accepted", [12, 13]),
-        ([None, None, (1, 0)], "void", []),
+        ([(1, 0), (1, 0), (0, 1)], "fraud", [11, 12]),
+        ([(0, 1), (1, 0), (0, 1)], "accepted", [11, 13]),
+        ([(0, 0), (1, 0), (0, 1)], "accepted", [11, 13]),
+        ([(0, 0), (1, 1), (0, 1)], "accepted", [11, 13]),
+        ([None, (1, 0), (1, 0)], "void", [12, 13]),
+        ([(1, 0), (0, 0), (0, 1)], "unavailable", []),
+        ([(1, 0), (0, 0), (0, 1)], None, []),
     ],
 )
-def test_only_a_majority_that_voted_for_the_verdict_is_overturned(
-    votes: list[tuple[int, int] | None], against: str, jurors: list[int]
+def test_each_vote_that_an_appeal_contradicts_pays_but_an_unavailable_one(
+    votes: list[tuple[int, int] | None], named: str | None, jurors: list[int]
 ) -> None:
     book = MemoryBook()
     empty = dict.fromkeys(Round.__slots__, 0)
@@ -54,4 +54,4 @@ def test_only_a_majority_that_voted_for_the_verdict_is_overturned(
         state = "revealed" if vote else "abstained"
         book.put(Seat(1, 0, 11 + place, place, state, b"", accept, fraud, b"", b"", b"", 0, 0))
     empty = dict.fromkeys(Appeal.__slots__, 0)
-    assert overturned_by(book, Appeal(**empty | {"round": 1, "job": 0, "against": against})) == jurors
+    assert contradicted_by(book, Appeal(**empty | {"round": 1, "job": 0}), named) == jurors

@@ -115,7 +115,7 @@ def test_appeals_are_part_of_the_explanation(dispute: Dispute, ledger: Ledger) -
     in_order(lines, "the majority's verdict", "appeals against", f"appeal {won}: validators", "the committee decides")
     in_order(lines, f"appeal {won}: validator", "job 1, appealed, is settled as fraud", f"appeal {won} ends: job 1 is")
     lines = told(ledger, f"{dispute.round}/6")
-    in_order(lines, f"appeal {undecided}: there is no quorum", f"no committee decides appeal {undecided}")
+    in_order(lines, f"appeal {undecided}: there is no quorum", f"no majority names a verdict in appeal {undecided}")
 
 
 def test_a_grant_is_explained_by_the_appeal_it_comes_from(

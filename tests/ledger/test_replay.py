@@ -215,7 +215,7 @@ APPEAL_LIES: list[tuple[type[Event], Change, str, Callable[[Any], bool]]] = [
     (CreditsGranted, lambda event: None, "treasury", bool),
     (DepositPaidOut, lambda event: replace(event, to=somebody_else(event.to)), "escrow", bool),
     (CreditsUnlocked, lambda event: replace(event, amount=event.amount - 1), "escrow", bool),
-    (AppealDecided, lambda event: replace(event, covered=event.covered + 1), "appeals", bool),
+    (AppealDecided, lambda event: replace(event, fees=event.fees + 1), "appeals", bool),
     (AppealDecided, lambda event: replace(event, decided=False), "appeals", bool),
     (AppealDecided, lambda event: replace(event, awarded=0), "appeals", bool),
     (AppealDecided, lambda event: None, "appeals", bool),

@@ -13,7 +13,7 @@ from tests.model.submitting import Submitting
 from tests.model.transaction import Refused, Transaction
 
 ABSTENTION = b"\xff"
-ATTEMPTS = 2
+ATTEMPTS = 4
 
 
 class Judging(Submitting):
@@ -71,18 +71,19 @@ class Judging(Submitting):
         self._tally(tx, voted)
 
     def _tally(self, tx: Transaction, voted: Round) -> None:
+        quorate = sum(seat.votes for seat in voted.seats) >= voted.threshold
         for seat in voted.seats:
-            if seat.vote is None:
+            if seat.vote is None and (quorate or seat.commitment is not None):
                 penalty = self.terms.absence_penalty
                 self.registry.slash(tx.by(self.address), seat.juror, voted.number, Cause.ABSENCE, penalty)
-        if sum(seat.votes for seat in voted.seats) < voted.threshold:
+        if not quorate:
             self._fail_quorum(tx, voted)
             return
         voted.verdicts = {job: _majority(voted, job) for job in voted.submitted}
         voted.state = State.TALLIED
         voted.deadline = tx.now + voted.terms.challenge_seconds
         if voted.appeal:
-            self._conclude(tx, voted, decided=True)
+            self._conclude(tx, voted, judged=True)
 
     def commitment(
         self, round: Round, juror: int, accept: int, fraud: int, reasons: bytes, evidence: bytes, salt: bytes
@@ -97,21 +98,24 @@ class Judging(Submitting):
     def _fail(self, tx: Transaction, round: Round) -> None:
         """No verdict: a round ends void, an appeal undecided."""
         if round.appeal:
-            self._conclude(tx, round, decided=False)
+            self._conclude(tx, round, judged=False)
         else:
             self._end(tx, round, State.VOID)
 
-    def _conclude(self, tx: Transaction, trial: Round, decided: bool) -> None:
+    def _conclude(self, tx: Transaction, trial: Round, judged: bool) -> None:
         raise NotImplementedError
 
     def _fail_quorum(self, tx: Transaction, round: Round) -> None:
-        """Those who voted are paid in full; all seats are drawn again, once."""
+        """Those who voted are paid in full; all seats are drawn again, without the others while enough are left."""
         for seat in round.seats:
             if seat.votes:
                 self._pay(tx, round, seat.juror, round.terms.juror_fee)
         if round.attempt + 1 == ATTEMPTS:
             self._fail(tx, round)
             return
+        idle = {self.registry.nodes[seat.juror].slot for seat in round.seats if not seat.votes}
+        if len(round.eligible - idle) >= round.committee + round.terms.appeal_seats:
+            round.eligible -= idle
         round.attempt += 1
         round.state, round.seats, round.revealing = State.CLOSED, [], False
         round.deadline = tx.now + round.terms.draw_seconds
@@ -134,15 +138,10 @@ class Judging(Submitting):
             raise Refused("TooEarly", deadline, tx.now)
 
     def _vote(self, round: Round, accept: set[int], fraud: set[int], reasons: bytes) -> Vote:
-        if accept & fraud:
-            raise Refused("OverlappingVerdict", sum(1 << job for job in accept & fraud))
         if not accept and not fraud and reasons == ABSTENTION:
             return Vote({})
-        verdicts = {
-            job: Verdict.ACCEPTED if job in accept else Verdict.FRAUD if job in fraud else Verdict.VOID
-            for job in round.submitted
-        }
-        unaccepted = len(round.submitted - accept)
+        verdicts = {job: Verdict((job in accept) + 2 * (job in fraud)) for job in round.submitted}
+        unaccepted = sum(verdict != Verdict.ACCEPTED for verdict in verdicts.values())
         if len(reasons) != unaccepted:
             raise Refused("WrongReasons", len(reasons), unaccepted)
         return Vote(verdicts)

@@ -184,28 +184,29 @@ class Market:
 
     def _check(self, terms: RunTerms) -> None:
         """The first field that no run may have so."""
-        appeals, attempts = terms.appeal_seats != 0, 2
+        appeals, attempts = terms.appeal_seats != 0, 4
         voting = attempts * (terms.draw_seconds + terms.commit_seconds + terms.reveal_seconds)
         longest = terms.work_seconds + voting + appeals * (terms.challenge_seconds + voting)
         share = terms.max_units * terms.price_per_unit
         seats_fit = terms.appeal_seats % 2 == 1 and terms.committee + 2 <= terms.appeal_seats <= MAX_COMMITTEE
-        most = MAX_JOBS * share + attempts * MAX_COMMITTEE * terms.juror_fee
-        faults = {
-            "coordinator": terms.coordinator == NOBODY,
-            "trainer": terms.trainer == NOBODY,
-            "rulesHash": terms.rules_hash == NO_HASH,
-            "maxUnits": terms.max_units == 0,
-            "committee": terms.committee % 2 == 0 or terms.committee > MAX_COMMITTEE,
-            "workSeconds": terms.work_seconds == 0,
-            "drawSeconds": terms.draw_seconds == 0,
-            "commitSeconds": terms.commit_seconds == 0,
-            "revealSeconds": terms.reveal_seconds == 0,
-            "challengeSeconds": (terms.challenge_seconds != 0) != appeals,
-            "appealSeats": appeals and not seats_fit,
-            "jurorFee": appeals and (terms.appeal_seats - 1) * terms.juror_fee > share,
-            "seconds": longest > self.terms.max_round_seconds,
-            "pricePerUnit": most >= 2**128,
-        }
-        for name, wrong in faults.items():
+        most = MAX_JOBS * share + (MAX_COMMITTEE + 3 * 7) * terms.juror_fee
+        faults = (
+            ("coordinator", terms.coordinator == NOBODY),
+            ("trainer", terms.trainer == NOBODY),
+            ("rulesHash", terms.rules_hash == NO_HASH),
+            ("maxUnits", terms.max_units == 0),
+            ("committee", terms.committee % 2 == 0 or terms.committee > MAX_COMMITTEE),
+            ("workSeconds", terms.work_seconds == 0),
+            ("drawSeconds", terms.draw_seconds == 0),
+            ("commitSeconds", terms.commit_seconds < self.terms.min_commit_seconds),
+            ("revealSeconds", terms.reveal_seconds < self.terms.min_reveal_seconds),
+            ("jurorFee", terms.juror_fee < self.terms.min_juror_fee),
+            ("pricePerUnit", share > self.rounds.terms.fraud_slash),
+            ("challengeSeconds", (terms.challenge_seconds != 0) != appeals),
+            ("appealSeats", appeals and not seats_fit),
+            ("seconds", longest > self.terms.max_round_seconds),
+            ("jurorFee", most >= 2**128),
+        )
+        for name, wrong in faults:
             if wrong:
                 raise Refused("BadTerms", name)

@@ -108,8 +108,8 @@ class Round:
     def unsettled(self) -> int:
         return sum(batch is not None for batch in self.batches)
 
-    def jobs_with(self, verdict: Verdict) -> set[int]:
-        return {job for job, found in self.verdicts.items() if found == verdict}
+    def jobs_with(self, *verdicts: Verdict) -> set[int]:
+        return {job for job, found in self.verdicts.items() if found in verdicts}
 
     def digest(self, batch: int) -> bytes:
         """What stands on chain of a batch: zero where there is none, or it was settled."""

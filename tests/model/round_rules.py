@@ -24,7 +24,7 @@ from tests.model.rules import Rules
 from tests.model.transaction import NOBODY
 
 LIVE = (State.OPEN, State.CLOSED, State.VOTING, State.TALLIED)
-VERDICTS = (Verdict.ACCEPTED, Verdict.ACCEPTED, Verdict.FRAUD, Verdict.VOID)
+VERDICTS = (Verdict.ACCEPTED, Verdict.ACCEPTED, Verdict.FRAUD, Verdict.VOID, Verdict.UNAVAILABLE)
 MOODS = (*["agree"] * 9, *["split"] * 4, "silent", "abstain")
 BEHAVIOURS = ("agree", "agree", "differ", "abstain", "absent", "hide")
 ABSTENTION = b"\xff"
@@ -165,9 +165,9 @@ class RoundRules(Rules):
             return 0, 0, ABSTENTION
         turn = 1 if behaviour == "differ" else 0
         said = {job: Verdict((verdict + turn) % len(Verdict)) for job, verdict in truth.items()}
-        accept = {job for job, verdict in said.items() if verdict == Verdict.ACCEPTED}
-        fraud = {job for job, verdict in said.items() if verdict == Verdict.FRAUD}
-        return bitmap(accept), bitmap(fraud), b"\x05" * len(round.submitted - accept)
+        accept = {job for job, verdict in said.items() if verdict & 1}
+        fraud = {job for job, verdict in said.items() if verdict & 2}
+        return bitmap(accept), bitmap(fraud), b"\x05" * len(round.submitted - (accept - fraud))
 
     def _commit(self, round: Round, seat: Seat, vote: tuple[int, int, bytes]) -> None:
         commitment = self.model.rounds.commitment(self.now(round), seat.juror, *vote, EVIDENCE, SALT)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from protocol.chain.structs import Appeal, Cause, SettledLeaves, State, Verdict
 from tests.model.round import Leaf, Round, Seat, leaves_in
 from tests.model.settling import Settling
+from tests.model.submitting import most_fees
 from tests.model.transaction import Refused, Transaction
 
 
@@ -22,7 +24,7 @@ class Rounds(Settling):
             raise Refused("TooLate", parent.deadline, tx.now)
         # A trial that could not end in time is not begun.
         terms = parent.terms
-        latest = self.ends_by(parent) - 2 * (terms.draw_seconds + terms.commit_seconds + terms.reveal_seconds)
+        latest = self.ends_by(parent) - 4 * (terms.draw_seconds + terms.commit_seconds + terms.reveal_seconds)
         if tx.now > latest:
             raise Refused("TooLate", latest, tx.now)
         if job in parent.appealed:
@@ -65,59 +67,51 @@ class Rounds(Settling):
         )
 
     def _deposit(self, parent: Round) -> int:
-        """The bond, and fees for a first attempt just short of a quorum and a whole second committee."""
-        seats = parent.terms.appeal_seats
-        return self.terms.appeal_bond + (seats + (seats - 1) // 2) * parent.terms.juror_fee
+        """The bond, and the most that the trial's jurors can earn."""
+        return self.terms.appeal_bond + most_fees(parent.terms.appeal_seats, parent.terms.juror_fee)
 
-    def _conclude(self, tx: Transaction, trial: Round, decided: bool) -> None:
+    def _conclude(self, tx: Transaction, trial: Round, judged: bool) -> None:
         """Pays the trial's jurors, settles the job for good, and shares out what it cost."""
         assert trial.appeal is not None
         made, parent = trial.appeal, self.rounds[trial.appeal.round]
-        verdict = trial.verdicts[made.job] if decided else Verdict.VOID
-        if decided:
+        named = _named(trial, made.job) if judged else None
+        if judged:
             self._pay_jurors(tx, trial)
         fees = made.deposit - trial.reserved
-        left_of_share = self._settle_appealed(tx, parent, made, verdict)
-        if decided and verdict == made.against:
-            self._return_deposit(tx, trial, parent, covered=0, forfeited=self.terms.appeal_bond)
-        else:
-            awarded = self._award(tx, parent, made, fees) if decided else 0
-            covered = min(max(0, fees - awarded), left_of_share)
-            self._return_deposit(tx, trial, parent, covered=covered, forfeited=0)
+        self._settle_appealed(tx, parent, made, _last_word(made.against, named, made.job in parent.consumed))
+        if named not in (None, Verdict.UNAVAILABLE):
+            self._award(tx, parent, made, named, fees)
+        confirmed = named == made.against != Verdict.UNAVAILABLE
+        self._return_deposit(tx, trial, forfeited=self.terms.appeal_bond if confirmed else 0)
         parent.pending -= 1
-        trial.state = State.SETTLED if decided else State.VOID
+        trial.state = State.SETTLED if judged else State.VOID
 
-    def _settle_appealed(self, tx: Transaction, parent: Round, made: Appeal, verdict: Verdict) -> int:
-        """Returns what the job's pay leaves of its share of the escrow."""
+    def _settle_appealed(self, tx: Transaction, parent: Round, made: Appeal, verdict: Verdict) -> None:
         parent.verdicts[made.job] = verdict
         units = min(made.units, parent.terms.max_units) if verdict == Verdict.ACCEPTED else 0
         self._free_jobs(tx, made.node, 1)
         self._pay(tx, parent, made.node, units * parent.terms.price_per_unit)
         self._slash_fraud(tx, parent.number, made.node, int(verdict == Verdict.FRAUD))
-        return (parent.terms.max_units - units) * parent.terms.price_per_unit
 
-    def _award(self, tx: Transaction, parent: Round, made: Appeal, fees: int) -> int:
-        """The overturned majority pays the fees and a bounty of less than half of what it lost."""
-        losers = [seat for seat in parent.seats if _said(seat, made)]
-        if len(losers) * 2 <= parent.committee:
-            return 0
+    def _award(self, tx: Transaction, parent: Round, made: Appeal, named: Verdict, fees: int) -> None:
+        """Those who said otherwise pay the fees and, if the verdict falls, a bounty under half of what they lost."""
         registry, penalty = tx.by(self.address), self.terms.overturn_penalty
         lost = sum(
-            self.registry.slash(registry, seat.juror, parent.number, Cause.OVERTURNED, penalty) for seat in losers
+            self.registry.slash(registry, seat.juror, parent.number, Cause.OVERTURNED, penalty)
+            for seat in parent.seats
+            if seat.votes and _said(seat, made) not in (named, Verdict.UNAVAILABLE)
         )
         if lost == 0:
-            return 0
-        repaid = min(fees, lost)
-        bounty = min(self.terms.appeal_bounty, lost - repaid, (lost - 1) // 2)
+            return
+        repaid, bounty = min(fees, lost), 0
+        if named != made.against:
+            bounty = min(self.terms.appeal_bounty, lost - repaid, (lost - 1) // 2)
         self.registry.award(registry, made.appellant, parent.number, repaid + bounty)
-        return repaid + bounty
 
-    def _return_deposit(self, tx: Transaction, trial: Round, parent: Round, covered: int, forfeited: int) -> None:
+    def _return_deposit(self, tx: Transaction, trial: Round, forfeited: int) -> None:
         assert trial.appeal is not None
         market, to = tx.by(self.address), trial.appeal.appellant
-        left = trial.reserved + covered - forfeited
-        parent.reserved -= covered
-        trial.reserved = 0
+        left, trial.reserved = trial.reserved - forfeited, 0
         self.market.pay_out(market, trial.run, trial.number, to, left)
         self.market.pay_out(market, trial.run, trial.number, self.admin.treasury, forfeited)
 
@@ -130,6 +124,21 @@ def _find(round: int, job: int, submissions: Sequence[SettledLeaves]) -> tuple[i
     raise Refused("NotSubmitted", round, job)
 
 
-def _said(seat: Seat, made: Appeal) -> bool:
-    """Voted for the verdict appealed against."""
-    return seat.vote is not None and seat.vote.verdicts.get(made.job) == made.against
+def _said(seat: Seat, made: Appeal) -> Verdict:
+    assert seat.vote is not None
+    return seat.vote.verdicts[made.job]
+
+
+def _named(trial: Round, job: int) -> Verdict | None:
+    """What a majority of all seats says, void included."""
+    said = Counter(seat.vote.verdicts[job] for seat in trial.seats if seat.vote and not seat.vote.abstained)
+    return next((verdict for verdict, seats in said.items() if seats >= trial.threshold), None)
+
+
+def _last_word(against: Verdict, named: Verdict | None, consumed: bool) -> Verdict:
+    """The table of appeals."""
+    if named is None:
+        return Verdict.VOID if against == Verdict.FRAUD else against
+    if named != Verdict.UNAVAILABLE:
+        return named
+    return Verdict.UNAVAILABLE if against == Verdict.ACCEPTED and not consumed else against

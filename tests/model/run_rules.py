@@ -22,15 +22,16 @@ FAULTS: tuple[dict[str, object], ...] = (
     {"committee": 17},
     {"work_seconds": 0},
     {"draw_seconds": 0},
-    {"commit_seconds": 0},
-    {"reveal_seconds": 0},
+    {"commit_seconds": 9},
+    {"reveal_seconds": 9},
     {"challenge_seconds": 0},
     {"appeal_seats": 4},
     {"appeal_seats": 3},
     {"appeal_seats": 17},
-    {"juror_fee": 38},
-    {"work_seconds": 191},
-    {"price_per_unit": 2**128 // (256 * 50)},
+    {"juror_fee": 1},
+    {"juror_fee": 2**128 // 36},
+    {"work_seconds": 61},
+    {"price_per_unit": 4},
 )
 """Terms that are refused, or just not."""
 

@@ -50,7 +50,9 @@ class Settling(Judging):
         """The share of the fee that is the share of the jobs on which a juror agrees with the last verdict."""
         for seat in round.seats:
             if seat.vote and not seat.vote.abstained:
-                agreed = sum(seat.vote.verdicts[job] == verdict for job, verdict in round.verdicts.items())
+                agreed = sum(
+                    seat.vote.verdicts[job] == verdict != Verdict.UNAVAILABLE for job, verdict in round.verdicts.items()
+                )
                 fee = round.terms.juror_fee * Fraction(agreed, len(round.submitted))
                 self._pay(tx, round, seat.juror, int(fee))
 

@@ -17,6 +17,11 @@ from tests.model.transaction import NO_HASH, NOBODY, Refused, Transaction
 MAX_LEAVES = 64
 
 
+def most_fees(seats: int, juror_fee: int) -> int:
+    """Three committees one vote short of their quorum, and a whole one."""
+    return (3 * ((seats + 1) // 2 - 1) + seats) * juror_fee
+
+
 class Submitting:
     """All rounds, trials of appeals among them; this part opens, fills and closes them."""
 
@@ -36,7 +41,7 @@ class Submitting:
         if len(eligible) < terms.committee + terms.appeal_seats:
             raise Refused("TooFewValidators", len(eligible), terms.committee + terms.appeal_seats)
         number = len(self.rounds) + 1
-        reserve = jobs * terms.max_units * terms.price_per_unit + 2 * terms.committee * terms.juror_fee
+        reserve = jobs * terms.max_units * terms.price_per_unit + most_fees(terms.committee, terms.juror_fee)
         self.market.reserve(tx.by(self.address), run, number, reserve)
         self.rounds[number] = Round(
             number=number,

@@ -96,21 +96,25 @@ def test_an_appeal_ends_each_way_for_a_job_that_was_trained_on(
     twins.must(parties.STRANGER, "Rounds", "settle", 1, 0, round.assignments, steps.batch(round, 0))
     twins.compare()
     assert steps.now(round).state == State.SETTLED
-    assert steps.now(round).verdicts[0] == verdict
+    kept = verdict == Verdict.UNAVAILABLE
+    assert steps.now(round).verdicts[0] == (against if kept else verdict)
 
 
 @pytest.mark.parametrize("behaviour", ["silent", "abstain", "hide"])
-def test_an_appeal_that_no_committee_decides_leaves_the_job_void(twins: Twins, behaviour: str) -> None:
+@pytest.mark.parametrize("against", Verdict)
+def test_an_appeal_that_no_committee_decides_only_undoes_a_condemnation(
+    twins: Twins, behaviour: str, against: Verdict
+) -> None:
     steps, chance = begun(), Chance(0, 0)
-    round = tallied(steps, run=2, said=Verdict.ACCEPTED)
+    round = tallied(steps, run=2, said=against)
     twins.must(parties.PROVIDERS[0], "Rounds", "appeal", 1, 0, 0, steps.batch(round, 0))
-    for _ in range(2):
+    for _ in range(4):
         twins.must(parties.STRANGER, "Rounds", "draw", 2)
         trial = steps.model.rounds.rounds[2]
         steps.hold_vote(chance, trial, {0: Verdict.FRAUD}, ["agree", "agree", *[behaviour] * 3])
         twins.compare()
     assert steps.model.rounds.rounds[2].state == State.VOID
-    assert steps.now(round).verdicts[0] == Verdict.VOID
+    assert steps.now(round).verdicts[0] == (Verdict.VOID if against == Verdict.FRAUD else against)
 
 
 def test_a_slot_is_not_touched_by_what_befalls_the_one_who_left_it(twins: Twins) -> None:

@@ -142,8 +142,8 @@ def _whole(round: Round) -> structs.Round:
         assignments_hash=round.assignments_hash,
         eligible=bitmap(round.eligible),
         submitted=bitmap(round.submitted),
-        accepted=bitmap(round.jobs_with(Verdict.ACCEPTED)),
-        fraud=bitmap(round.jobs_with(Verdict.FRAUD)),
+        accepted=bitmap(round.jobs_with(Verdict.ACCEPTED, Verdict.UNAVAILABLE)),
+        fraud=bitmap(round.jobs_with(Verdict.FRAUD, Verdict.UNAVAILABLE)),
         appealed=bitmap(set(round.appealed)),
         consumed=bitmap(round.consumed),
     )
@@ -156,8 +156,8 @@ def _seat(seat: Seat) -> structs.Seat:
         revealed=seat.vote is not None,
         abstained=seat.vote is not None and not seat.votes,
         commitment=NO_HASH if seat.vote else seat.commitment or NO_HASH,
-        accept=bitmap({job for job, verdict in verdicts.items() if verdict == Verdict.ACCEPTED}),
-        fraud=bitmap({job for job, verdict in verdicts.items() if verdict == Verdict.FRAUD}),
+        accept=bitmap({job for job, verdict in verdicts.items() if verdict & 1}),
+        fraud=bitmap({job for job, verdict in verdicts.items() if verdict & 2}),
     )
 
 

@@ -53,13 +53,13 @@ def test_a_restarted_validator_reveals_what_it_had_journalled(make_scene: Callab
     assert scene.chain.latest().round(opened.round).accepted == 0b11
 
 
-def test_what_cannot_be_fetched_is_void_where_the_rest_can(make_scene: Callable[..., Scene]) -> None:
+def test_what_cannot_be_fetched_is_unavailable_where_the_rest_can(make_scene: Callable[..., Scene]) -> None:
     scene = make_scene()
     opened = scene.open()
     scene.submit(opened, scene.work(opened), {1})
     scene.tick_until(opened.round, State.TALLIED)
     tallied = scene.chain.latest().round(opened.round)
-    assert (tallied.accepted, tallied.fraud) == (0b10, 0)
+    assert (tallied.accepted, tallied.fraud) == (0b11, 0b01), "job 0 is unavailable"
     assert {revealed.reasons for revealed in scene.reveals()} == {b"\x01"}
 
 
@@ -104,7 +104,9 @@ def test_an_appeal_is_judged_by_the_others_from_the_same_artifact_under_its_own_
         assert [(job.job, job.reason) for job in signed.evidence.jobs] == [(0, Reason.SAMPLING_FRAUD)]
 
 
-def test_an_appeal_whose_artifact_is_gone_decides_nothing(make_scene: Callable[..., Scene], cast: Cast) -> None:
+def test_an_appeal_whose_artifact_is_gone_is_unavailable_and_not_undecided(
+    make_scene: Callable[..., Scene], cast: Cast
+) -> None:
     scene = make_scene(**APPEALS)
     opened = scene.open()
     scene.submit(opened, scene.work(opened), {0, 1})
@@ -112,9 +114,11 @@ def test_an_appeal_whose_artifact_is_gone_decides_nothing(make_scene: Callable[.
     for path in (scene.files / "artifacts").iterdir():
         path.unlink()
     appeal = appealed(scene, cast)
-    scene.tick_until(appeal, State.VOID, late=True)
-    assert {revealed.reasons for revealed in scene.reveals() if revealed.round == appeal} <= {b"\xff"}
-    assert scene.chain.latest().round(opened.round).accepted == 0b10
+    scene.tick_until(appeal, State.SETTLED, late=True)
+    assert {revealed.reasons for revealed in scene.reveals() if revealed.round == appeal} == {b"\x01"}
+    tallied = scene.chain.latest().round(opened.round)
+    assert (tallied.accepted, tallied.fraud) == (0b11, 0b01)
+    assert scene.chain.latest().view("Registry", "treasuryBalance") == 0, "nobody pays"
 
 
 def test_doctor_names_what_is_missing(make_scene: Callable[..., Scene], tmp_path: Path) -> None:

@@ -73,9 +73,9 @@ def test_checking_by_hand_finds_what_the_daemon_finds(make_scene: Callable[..., 
     assert middle["margin"] == seen["largest margin (logits)"]
     assert middle["token"] != middle["seeded choice"]
     garbage = inspect(settings, b"garbage", opened.round, job=0)
-    assert garbage.reason is Reason.SHAPE
+    assert garbage.reason is Reason.WRONG_ROOT
     assert worst(garbage) is None
-    assert [line["passed"] for line in lines(garbage)][:3] == [None, False, None]
+    assert [line["passed"] for line in lines(garbage)][:3] == [False, None, None]
     assert inspect(settings, edited.file, opened.round).reason is Reason.WRONG_ROOT
     with pytest.raises(Rejected, match="no round 99"):
         inspect(settings, honest.file, 99)

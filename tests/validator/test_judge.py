@@ -297,25 +297,25 @@ def test_a_token_outside_the_vocabulary_is_a_wrong_shape(court: Any) -> None:
     assert court.cheat(changed(4, leave)).reason is Reason.SHAPE
 
 
-def test_more_tokens_than_allowed_are_a_wrong_shape(court: Any) -> None:
+def test_more_tokens_than_allowed_are_not_read(court: Any) -> None:
     def lengthen(rollout: Rollout) -> Rollout:
         tokens = np.append(rollout.output_tokens, np.full(60, 5, np.int32))
         logprobs = np.append(rollout.logprobs, np.full(60, -1, np.float32))
         return replace(rollout, output_tokens=tokens, logprobs=logprobs)
 
-    assert court.cheat(changed(4, lengthen)).reason is Reason.SHAPE
+    assert court.cheat(changed(4, lengthen)).reason is Reason.WRONG_ROOT
 
 
 def test_one_bad_job_does_not_touch_its_neighbours(court: Any) -> None:
     claim, data = court.honest(0)
     reasons = [judgement.reason for judgement in court.judge(court.honest(1), (claim, data[:-9]), court.honest(2))]
-    assert reasons == [Reason.ACCEPTED, Reason.SHAPE, Reason.ACCEPTED]
+    assert reasons == [Reason.ACCEPTED, Reason.WRONG_ROOT, Reason.ACCEPTED]
 
 
-def test_an_oversized_file_is_a_wrong_shape(court: Any) -> None:
+def test_an_oversized_file_is_not_the_signed_one(court: Any) -> None:
     claim, data = court.honest()
     (judgement,) = court.judge((claim, data + bytes(1 << 20)))
-    assert judgement.reason is Reason.SHAPE
+    assert judgement.reason is Reason.WRONG_ROOT
 
 
 def test_what_could_not_be_fetched_keeps_its_finding(court: Any) -> None:

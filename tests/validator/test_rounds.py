@@ -110,7 +110,7 @@ def test_a_record_is_found_guilty_where_a_majority_gives_that_reason(
 def test_a_record_stays_guilty_where_an_appeal_overturns_the_verdict() -> None:
     votes = (revealed(juror, 0b001, bytes([Reason.SEQUENCE])) for juror in (4, 5, 6))
     appeal = AppealOpened(2, 1, "", 0, Verdict.FRAUD, 9, 1, 1, 200)
-    overturned = (AppealDecided(2, 1, 0, Verdict.ACCEPTED, True, 0, 0, 0, 0), RoundSettled(2, 0))
+    overturned = (AppealDecided(2, 1, 0, Verdict.ACCEPTED, True, 0, 0, 0), RoundSettled(2, 0))
     corrected = AppealedJobSettled(1, 9, 0, Verdict.ACCEPTED, 1, 1)
     rounds = folded(*votes, RoundTallied(1, 0, 0b110, 0b001, 0), appeal, *overturned, corrected, RoundSettled(1, 0))
     assert rounds.settled[0].condemned == {9}
@@ -125,7 +125,7 @@ def test_a_code_nobody_knows_says_nothing() -> None:
 def test_void_rounds_and_trials_of_appeals_leave_nothing_behind() -> None:
     assert folded(RoundVoided(1, 0)).settled == []
     appeal = AppealOpened(2, 1, "", 0, Verdict.ACCEPTED, 9, 1, 1, 200)
-    decided = AppealDecided(2, 1, 0, Verdict.VOID, True, 0, 0, 0, 0)
+    decided = AppealDecided(2, 1, 0, Verdict.VOID, True, 0, 0, 0)
     tallied = RoundTallied(1, 0, 7, 0, 0)
     rounds = folded(revealed(4), tallied, appeal, decided, RoundSettled(2, 0), RoundSettled(1, 0))
     assert [settled.round for settled in rounds.settled] == [1]

@@ -41,10 +41,12 @@ def test_a_vote_says_what_was_found() -> None:
     assert reasons_of(vote, 1 << 0 | 1 << 2 | 1 << 5 | 1 << 9) == reasons
 
 
-def test_what_cannot_be_fetched_is_void_at_first_and_decides_nothing_on_appeal() -> None:
-    reasons = {3: Reason.UNAVAILABLE}
-    assert not vote_of(reasons, b"\x01" * 32).abstains
-    assert vote_of(reasons, b"\x01" * 32, appeal=True).abstains
+@pytest.mark.parametrize("reason", [Reason.UNAVAILABLE, Reason.WRONG_ROOT])
+def test_bytes_that_nobody_could_read_are_voted_unavailable_by_both_bits(reason: Reason) -> None:
+    vote = vote_of({0: Reason.ACCEPTED, 3: reason}, b"\x01" * 32)
+    assert not vote.abstains
+    assert (vote.accept, vote.fraud, vote.reasons) == (0b1001, 0b1000, bytes([reason]))
+    assert reasons_of(vote, 0b1001) == {0: Reason.ACCEPTED, 3: reason}
 
 
 def test_one_job_that_could_not_be_judged_makes_an_abstention() -> None:

@@ -47,15 +47,18 @@ def read_artifact(claim: Claim, data: bytes, limits: Limits) -> Artifact:
     """Returns the artifact in ``data`` if it is the one that was signed for this job.
 
     A signed beacon that is not canonical voids the job whatever the artifact contains: a reorganisation may cost honest
-    work, never a bond. Bytes that do not hash to the signed root were not signed by the node and prove nothing against
-    it.
+    work, never a bond. Bytes that do not hash to the signed root, undecodable ones among them, were not signed by the
+    node and prove nothing against it: what it signed is unavailable.
 
     Raises:
         Rejected: the bytes are not that artifact; carries the reason.
     """
     if claim.signed_beacon != claim.beacon:
         raise Rejected("the signed beacon is not the hash of the round's opening block", Reason.STALE_BEACON)
-    artifact = decode(data, limits)
+    try:
+        artifact = decode(data, limits)
+    except Rejected as error:
+        raise Rejected(str(error), Reason.WRONG_ROOT) from error
     if artifact_root(claim.chain_id, claim.rounds, artifact) != claim.root:
         raise Rejected("the artifact does not hash to the signed root", Reason.WRONG_ROOT)
     if (artifact.round, artifact.job) != (claim.round, claim.job):

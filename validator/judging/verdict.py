@@ -28,12 +28,8 @@ def with_finding(evidence: JobEvidence, finding: Finding) -> JobEvidence:
     return replace(evidence, findings=findings, reason=reason_of(findings))
 
 
-def vote_of(reasons: Mapping[int, Reason], evidence_root: bytes, appeal: bool = False) -> Vote:
-    """Returns the vote for ``reasons`` (by job), or an abstention if one job could not be judged.
-
-    On appeal an artifact that cannot be fetched proves nothing about the appealed verdict, so it makes an abstention.
-    """
-    unjudged = (Reason.ABSTAIN, Reason.UNAVAILABLE) if appeal else (Reason.ABSTAIN,)
-    if any(reason in unjudged for reason in reasons.values()):
+def vote_of(reasons: Mapping[int, Reason], evidence_root: bytes) -> Vote:
+    """Returns the vote for ``reasons`` (by job), or an abstention if one job could not be judged."""
+    if Reason.ABSTAIN in reasons.values():
         return abstention()
     return vote_on(reasons, evidence_root)

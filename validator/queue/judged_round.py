@@ -136,9 +136,14 @@ def record_point(followed: FollowedRound, sequential: Sequential) -> RecordPoint
 def settle_missing(judge: Judge, round_: JudgedRound) -> bool:
     """Judges missing artifacts as unavailable if others of the round were fetched, so that the fault is not here.
 
+    An appeal is about one artifact. If its jurors abstained where it is missing, a worker could end the appeal
+    undecided, and with it its condemnation, by hiding the file; an unavailable vote leaves the condemnation standing.
+
     Returns whether the round is judged now; if not, the juror abstains.
     """
-    fetched = any(judgement.reason is not Reason.UNAVAILABLE for judgement in round_.progress.judged.values())
+    fetched = round_.followed.appeal or any(
+        judgement.reason is not Reason.UNAVAILABLE for judgement in round_.progress.judged.values()
+    )
     if fetched and not round_.progress.impossible and judge.all_silent(round_):
         for claim in round_.waiting:
             finding = Finding(Reason.UNAVAILABLE, "no answer within the time there was to judge")

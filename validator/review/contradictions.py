@@ -53,7 +53,7 @@ def _vote(signed: SignedEvidence, round_: JudgedRound, key: str) -> Iterator[str
     if revealed.evidence_root != evidence.root:
         yield f"the vote of {place} names 0x{revealed.evidence_root.hex()}, the bundle is 0x{evidence.root.hex()}"
         return
-    said = vote_of({job.job: job.reason for job in evidence.jobs}, evidence.root, round_.followed.appeal)
+    said = vote_of({job.job: job.reason for job in evidence.jobs}, evidence.root)
     if said != revealed:
         yield f"the vote of {place} does not follow from its bundle"
 

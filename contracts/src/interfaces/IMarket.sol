@@ -10,7 +10,7 @@ import {IRegistry} from "./IRegistry.sol";
 /// @param rulesHash         keccak256 of the canonical JSON rules (model, sampling, tasks, thresholds); opaque here,
 ///                          defined in protocol/wire/rules.py
 /// @param pricePerUnit      credits paid for one verified unit of work (one floating-point operation)
-/// @param jurorFee          maximum credits a juror earns in one round
+/// @param jurorFee          maximum credits a juror earns in one round, at least the protocol's minimum
 /// @param maxUnits          maximum units one job is paid for
 /// @param committee         seats of the first committee: odd, 1 to 15
 /// @param appealSeats       seats of an appeal's committee: 0 (no appeals), or odd, at least committee + 2, at most 15
@@ -35,12 +35,18 @@ struct RunTerms {
     uint32 challengeSeconds;
 }
 
-/// Protocol-wide delays, fixed at deployment.
+/// Protocol-wide delays and minimums, fixed at deployment.
 /// @param noticeSeconds    from the announcement of new terms to their effect
 /// @param maxRoundSeconds  from a round's opening until anyone may expire it; less than the registry's unbondingDelay
+/// @param minCommitSeconds  minimum commitSeconds of a run, not zero
+/// @param minRevealSeconds  minimum revealSeconds of a run, not zero
+/// @param minJurorFee       minimum jurorFee of a run
 struct MarketTerms {
     uint40 noticeSeconds;
     uint40 maxRoundSeconds;
+    uint32 minCommitSeconds;
+    uint32 minRevealSeconds;
+    uint128 minJurorFee;
 }
 
 /// A run.
@@ -73,7 +79,7 @@ struct Consumption {
 /// @notice Nodes consent to a run's rules by joining at their hash. New terms take effect after notice, always with a
 /// new rules hash, so that every node has to join again. A round keeps the terms it was opened with.
 /// @dev Constructor: IRegistry registry, ICredits credits, address rounds, MarketTerms terms. Reverts `BadTerms` unless
-/// maxRoundSeconds is less than the registry's unbondingDelay.
+/// maxRoundSeconds is less than the registry's unbondingDelay, and minCommitSeconds and minRevealSeconds are not zero.
 interface IMarket {
     /// @notice A run was opened.
     /// @param run           id of the run
@@ -230,14 +236,13 @@ interface IMarket {
 
     /// @notice Opens a run. Anyone may call it; the caller becomes its requester.
     /// @dev Reverts `BadTerms` unless, with a = appealSeats, c = committee and
-    /// v = 2 * (drawSeconds + commitSeconds + revealSeconds), the time of voting with a redraw:
-    ///  - coordinator, trainer, rulesHash, manifestRoot, maxUnits, workSeconds, drawSeconds, commitSeconds,
-    ///    revealSeconds are not zero;
+    /// v = 4 * (drawSeconds + commitSeconds + revealSeconds), the time of voting with all redraws:
+    ///  - coordinator, trainer, rulesHash, manifestRoot, maxUnits, workSeconds, drawSeconds are not zero;
+    ///  - commitSeconds, revealSeconds and jurorFee are at least the protocol's minimums;
+    ///  - maxUnits * pricePerUnit, the maximum pay of a job, is at most fraudSlash ("pricePerUnit");
     ///  - c and a are as described at `RunTerms`, and challengeSeconds is zero if and only if a is;
     ///  - workSeconds + v, plus challengeSeconds + v if a is not zero, is at most maxRoundSeconds ("seconds");
-    ///  - if a is not zero, (a - 1) * jurorFee, the maximum fees of an undecided appeal, is at most maxUnits *
-    ///    pricePerUnit ("jurorFee");
-    ///  - 256 * maxUnits * pricePerUnit + 30 * jurorFee is below 2^128 ("pricePerUnit").
+    ///  - 256 * maxUnits * pricePerUnit + 36 * jurorFee is below 2^128 ("jurorFee").
     /// @param terms         terms of the run
     /// @param manifestRoot  keccak256 of the manifest of version 0; opaque here, defined in protocol/wire/manifest.py
     /// @param uri           where rules and manifest can be fetched; opaque here

@@ -32,17 +32,24 @@ enum Refusal {
     BadSignature
 }
 
-/// A committee's finding on one job. Void is neither accepted nor fraud: no pay, no slash.
+/// A committee's finding on one job. In votes and verdicts two bits stand for it: accepted and fraud. Only an accepted
+/// job is paid and may be consumed; only a fraudulent one is slashed.
 enum Verdict {
+    /// Neither bit: judged, and neither accepted nor fraud; or no majority for any of the others.
     Void,
+    /// The accepted bit alone.
     Accepted,
-    Fraud
+    /// The fraud bit alone.
+    Fraud,
+    /// Both bits: its bytes could not be read, so nothing can be said of them.
+    Unavailable
 }
 
 /// Protocol-wide penalties, fixed at deployment; the same for all runs.
-/// @param fraudSlash       wei taken from a worker's bond for each fraudulent job
-/// @param absencePenalty   wei taken from the bond of a juror that did not commit or did not reveal
-/// @param overturnPenalty  wei taken from the bond of each juror of a majority that an appeal overturned
+/// @param fraudSlash       wei taken from a worker's bond for each fraudulent job; at most the registry's bondPerJob
+/// @param absencePenalty   wei taken from the bond of a juror that committed and did not reveal, or that did neither in
+///                         a committee that reached its quorum
+/// @param overturnPenalty  wei taken from the bond of each juror whose vote on a job an appeal contradicted
 /// @param appealBond       credits an appellant loses, besides the fees, if the verdict stands
 /// @param appealBounty     maximum credits a successful appellant is awarded besides its fees
 struct RoundsTerms {
@@ -78,7 +85,7 @@ struct Appeal {
 /// permanent record. A void round keeps them until its jobs are freed, by `close` or `free`. Of a settled round,
 /// settledBatches equals batches.
 /// @param state             state
-/// @param attempt           0, or 1 after a redraw
+/// @param attempt           number of redraws, 0 to 3
 /// @param committee         number of seats
 /// @param revealing         in state Voting: committing is over
 /// @param jobs              number of jobs listed, 1 to 256; 0 for an appeal
@@ -105,10 +112,11 @@ struct Appeal {
 /// @param revealSeconds     * the run's window at opening
 /// @param challengeSeconds  * the run's window at opening
 /// @param assignmentsHash   * keccak256 of the packed assignments
-/// @param eligible          * bitmap of the validator slots that may be drawn, as of opening
+/// @param eligible          * bitmap of the validator slots that may be drawn: those in service at the opening, without
+///                          those that a redraw excluded
 /// @param submitted         bitmap of the jobs submitted; for an appeal, of the job appealed
-/// @param accepted          bitmap of the jobs accepted, as appeals have left it
-/// @param fraud             bitmap of the jobs found fraudulent, as appeals have left it
+/// @param accepted          bitmap of the jobs accepted or unavailable, as appeals have left it
+/// @param fraud             bitmap of the jobs fraudulent or unavailable, as appeals have left it
 /// @param appealed          * bitmap of the jobs ever appealed; each is settled by its appeal
 /// @param consumed          bitmap of the jobs that went into a checkpoint, overturned since or not
 struct Round {
@@ -225,7 +233,7 @@ interface IRoundsFacts {
 
     /// @notice A committee was seated.
     /// @param round      number of the round or appeal
-    /// @param attempt    0, or 1 after a redraw
+    /// @param attempt    number of redraws, 0 to 3
     /// @param seedBlock  number of the seed block
     /// @param seed       its hash
     /// @param jurors     ids of the validators by seat
@@ -270,14 +278,14 @@ interface IRoundsFacts {
     /// @notice A committee reached its verdict.
     /// @param round     number of the round or appeal
     /// @param attempt   attempt of the committee
-    /// @param accepted  bitmap of the jobs accepted
-    /// @param fraud     bitmap of the jobs found fraudulent
+    /// @param accepted  bitmap of the jobs accepted or unavailable
+    /// @param fraud     bitmap of the jobs fraudulent or unavailable
     /// @param deadline  end of the challenge window, a timestamp in seconds; for an appeal, the time of the tally
     event RoundTallied(uint256 indexed round, uint8 attempt, uint256 accepted, uint256 fraud, uint40 deadline);
 
-    /// @notice The first committee had no quorum: every seat will be drawn again.
+    /// @notice A committee had no quorum: every seat will be drawn again.
     /// @param round     number of the round or appeal
-    /// @param attempt   attempt of the next committee: 1
+    /// @param attempt   attempt of the next committee, 1 to 3
     /// @param deadline  end of the draw, a timestamp in seconds
     event CommitteeRedrawn(uint256 indexed round, uint8 attempt, uint40 deadline);
 
@@ -320,10 +328,9 @@ interface IRoundsFacts {
     /// @param appeal     number of the appeal
     /// @param round      number of the round appealed against
     /// @param job        number of the job
-    /// @param verdict    final verdict on the job; Void if not decided
-    /// @param decided    false if no committee reached a verdict
+    /// @param verdict    final verdict on the job
+    /// @param decided    false if no majority of the appeal's seats named one verdict
     /// @param fees       paid to the appeal's jurors from the deposit
-    /// @param covered    fees returned to the deposit from the reserve of `round`
     /// @param awarded    slashed tokens given to the appellant
     /// @param forfeited  part of the deposit paid to the treasury
     event AppealDecided(
@@ -333,7 +340,6 @@ interface IRoundsFacts {
         Verdict verdict,
         bool decided,
         uint256 fees,
-        uint256 covered,
         uint256 awarded,
         uint256 forfeited
     );
@@ -354,8 +360,8 @@ interface IRoundsFacts {
     /// @param round     number of the round
     /// @param node      id of the worker
     /// @param batch     number of the batch
-    /// @param accepted  bitmap of the part's accepted jobs
-    /// @param fraud     bitmap of its fraudulent jobs
+    /// @param accepted  bitmap of the part's accepted or unavailable jobs
+    /// @param fraud     bitmap of its fraudulent or unavailable jobs
     /// @param void_     bitmap of its other jobs
     /// @param units     units paid for
     /// @param paid      credits paid
@@ -474,10 +480,6 @@ interface IRoundsFacts {
     /// @param committed  the juror's commitment
     error WrongReveal(bytes32 given, bytes32 committed);
 
-    /// @notice A job is both in `accept` and in `fraud`.
-    /// @param both  bitmap of such jobs
-    error OverlappingVerdict(uint256 both);
-
     /// @notice There must be one reason for each submitted job that is not accepted.
     /// @param given  number of reasons
     /// @param need   number of such jobs
@@ -538,6 +540,11 @@ interface IRoundsFacts {
     /// @notice Registry or market name another `Rounds`, or the market another registry.
     error WrongDeployment();
 
+    /// @notice A fraudulent job would cost more than the bond behind it.
+    /// @param fraudSlash  wei slashed for a fraudulent job
+    /// @param bondPerJob  the registry's bond behind each job
+    error SlashAboveBond(uint256 fraudSlash, uint256 bondPerJob);
+
     /// @notice Number of rounds opened, appeals included; also the newest number.
     function roundCount() external view returns (uint256);
 
@@ -568,26 +575,34 @@ interface IRoundsFacts {
 /// @notice Functions of `Rounds` that follow a verdict; their code is in `Settlement`. Call them at `Rounds`.
 interface ISettlement is IRoundsFacts {
     /// @notice Appeals the verdict on one submitted job, once, within the challenge window. Anyone may call it.
-    /// @dev Reverts `TooLate` past the window, and if the round was tallied so late that the appeal with a redraw could
-    /// outlast maxRoundSeconds.
-    /// @dev The deposit, taken from the caller's free credits, is appealBond + (a + (a - 1) / 2) * jurorFee with a =
-    /// appealSeats: the bond and the maximum fees (a first attempt one vote short of a quorum, then a full committee).
+    /// @dev Reverts `TooLate` past the window, and if the round was tallied so late that the appeal with its redraws
+    /// could outlast maxRoundSeconds.
+    /// @dev The deposit, taken from the caller's free credits, is appealBond + (a + 3 * (a - 1) / 2) * jurorFee with a =
+    /// appealSeats: the bond and the maximum fees (three committees one vote short of a quorum, then a full one).
     /// @dev The appeal is judged as a round of its own, by a committee of appealSeats without members of the first. It
-    /// starts at Closed; `draw`, `commit`, `reveal`, `tally` and `expire` take its number. It ends with a verdict,
-    /// which is final, or undecided: not drawn in time, no quorum in two attempts, or expired. Its job is then settled
-    /// at once. The other jobs of the round appealed against do not wait for it.
-    /// @dev Amounts reported by `AppealDecided`, where share = maxUnits * pricePerUnit - what the job is paid:
+    /// starts at Closed; `draw`, `commit`, `reveal`, `tally` and `expire` take its number. It is decided if t =
+    /// (a + 1) / 2 of its seats name the same verdict, void included, and otherwise undecided: votes split, not drawn in
+    /// time, no quorum in four attempts, or expired. The job then has its final verdict and is settled at once:
+    ///
+    ///     appealed against   t name accepted, fraud, void   t name unavailable             undecided
+    ///     fraud              the verdict named              fraud                          void
+    ///     accepted           the verdict named              unavailable if not consumed,   accepted
+    ///                                                       otherwise accepted
+    ///     void, unavailable  the verdict named              unchanged                      unchanged
+    ///
+    /// The other jobs of the round appealed against do not wait for it.
+    /// @dev If t name accepted, fraud or void, each juror of the first committee that revealed another verdict on the
+    /// job, unavailable excepted, pays min(overturnPenalty, bond); taken is the sum. An appeal that is undecided, or in
+    /// which t name unavailable, costs no juror anything.
+    /// @dev Amounts reported by `AppealDecided`:
     ///  - fees: paid to the appeal's jurors from the deposit, as in any round;
-    ///  - forfeited: appealBond if the verdict stands, otherwise 0; goes to the treasury as credits;
-    ///  - awarded: min(fees, taken) + min(appealBounty, taken - min(fees, taken), (taken - 1) / 2) if the verdict is
-    ///    overturned and taken is not 0, otherwise 0;
-    ///  - covered: 0 if the verdict stands, otherwise min(fees - min(fees, awarded), share), from the reserve of the
-    ///    round appealed against.
-    /// @dev taken is the sum of min(overturnPenalty, bond) over the jurors of the first committee that revealed a vote
-    /// for the overturned verdict. They pay only if they are a majority of its seats; otherwise taken is 0. The part of
-    /// taken that is not awarded stays with the registry for the treasury.
-    /// @dev The appellant gets back deposit - fees + covered - forfeited (`DepositPaidOut`), and awarded
-    /// (`CreditsGranted`), both as credits. Undecided, the job is void and awarded is 0.
+    ///  - forfeited: appealBond if t name the verdict appealed against and it is not unavailable, otherwise 0; goes to
+    ///    the treasury as credits;
+    ///  - awarded: min(fees, taken), plus min(appealBounty, taken - min(fees, taken), (taken - 1) / 2) if taken is not 0
+    ///    and the verdict named is not the one appealed against. The part of taken that is not awarded stays with the
+    ///    registry for the treasury.
+    /// @dev The appellant gets back deposit - fees - forfeited (`DepositPaidOut`), and awarded (`CreditsGranted`), both
+    /// as credits.
     /// @param round  number of the round, in state Tallied
     /// @param job    number of the job
     /// @param batch  number of the batch that holds it
@@ -613,7 +628,8 @@ interface ISettlement is IRoundsFacts {
     /// @dev Must be called if an appeal was pending when the last batch was settled: deciding the appeal does not end
     /// the round.
     /// @dev Each juror that revealed and did not abstain is paid jurorFee * bits / number of jobs submitted, rounded
-    /// down; bits counts the submitted jobs on which its vote equals the verdict, as appeals have left it.
+    /// down; bits counts the submitted jobs on which its vote equals the verdict, as appeals have left it, and is not
+    /// unavailable.
     /// @param round        number of the round, in state Tallied
     /// @param assignments  as given to `open`
     function finish(uint256 round, bytes calldata assignments) external;
@@ -645,12 +661,14 @@ interface ISettlement is IRoundsFacts {
 /// `expire` after maxRoundSeconds.
 /// @dev Signatures are 65 bytes: r, s, v with v 27 or 28 and s in the lower half order.
 /// @dev Constructor: IRegistry registry, IMarket market, RoundsTerms terms. Reverts `WrongDeployment` unless registry
-/// and market name this address as their `rounds()`, and the market names the registry.
+/// and market name this address as their `rounds()`, and the market names the registry, and `SlashAboveBond` if
+/// fraudSlash is more than the registry's bondPerJob.
 interface IRounds is ISettlement {
     /// @notice Opens a round: lists nodes for its jobs and reserves its maximum cost. Coordinator only.
     /// @dev Requires that new rounds are not paused, the run is not closed, every node has joined at the present rules
     /// and has capacity, and the validators that may be drawn fill the committee and an appeal's committee together.
-    /// @dev Reserve: jobs * maxUnits * pricePerUnit + 2 * committee * jurorFee.
+    /// @dev Reserve: jobs * maxUnits * pricePerUnit + (c + 3 * (c - 1) / 2) * jurorFee with c =
+    /// committee: three committees one vote short of a quorum, then a full one.
     /// @dev The hash of this block is the beacon, from which prompts and sampling noise follow off chain
     /// (protocol/wire/seeds.py).
     /// @dev Packed assignments, big-endian, 5 bytes for each listing: uint32 node, uint8 count - 1. Jobs are numbered
@@ -709,13 +727,14 @@ interface IRounds is ISettlement {
     /// of revealing. Key of a seated validator only, once.
     /// @dev The last reveal tallies the round, if all that committed have revealed. It does not tally an appeal, whose
     /// outcome moves tokens: a reveal must not depend on a token transfer.
-    /// @dev Reasons are one byte for each submitted job not in `accept`, ascending by job. Only their number is checked
-    /// here; the codes are defined in protocol/wire/reasons.py. A job in neither bitmap is voted void.
+    /// @dev A job in both bitmaps is voted unavailable, in neither void.
+    /// @dev Reasons are one byte for each submitted job not voted accepted, ascending by job. Only their number is
+    /// checked here; the codes are defined in protocol/wire/reasons.py.
     /// @dev An abstention has accept = fraud = 0 and the single reason 0xff, for any number of jobs submitted. It earns
     /// no fee, costs no penalty, and does not count for the quorum.
     /// @param round         number of the round or appeal, in state Voting
-    /// @param accept        bitmap of accepted jobs; jobs not submitted are ignored
-    /// @param fraud         bitmap of fraudulent jobs, disjoint from `accept`; jobs not submitted are ignored
+    /// @param accept        bitmap of accepted or unavailable jobs; jobs not submitted are ignored
+    /// @param fraud         bitmap of fraudulent or unavailable jobs; jobs not submitted are ignored
     /// @param reasons       why jobs are not accepted
     /// @param evidenceRoot  keccak256 of the juror's evidence bundle; opaque here, defined in protocol/wire/evidence.py
     /// @param salt          random word
@@ -729,12 +748,13 @@ interface IRounds is ISettlement {
     ) external;
 
     /// @notice Counts the votes, after the reveal deadline or once all that committed have revealed. Anyone may do so.
-    /// @dev A majority is (committee + 1) / 2, counted over all seats: a job is accepted, or fraud, if as many seats
-    /// voted so; absent and abstaining seats count against both. Otherwise the job is void.
-    /// @dev Every seat that did not reveal pays min(absencePenalty, bond).
-    /// @dev With fewer votes than a majority, abstentions not counted, there is no quorum: those votes earn the full
-    /// jurorFee and every seat is drawn again, once. After the second attempt the round is void, or the appeal
-    /// undecided.
+    /// @dev A majority is t = (committee + 1) / 2, counted over all seats: a job is accepted, fraud or unavailable if t
+    /// seats voted so, each counted apart; absent and abstaining seats count against all three. Otherwise it is void.
+    /// @dev With fewer than t votes, abstentions not counted, there is no quorum: those votes earn the full jurorFee and
+    /// every seat is drawn again, up to three times, without the seats that did not vote, as long as validators for the
+    /// committee and an appeal's committee remain. After the fourth attempt the round is void, or the appeal undecided.
+    /// @dev A seat that committed and did not reveal pays min(absencePenalty, bond). A seat that did neither pays the
+    /// same in a committee that reached its quorum, and nothing otherwise.
     /// @dev If no seat committed, the reveal window is skipped.
     /// @param round  number of the round or appeal, in state Voting
     function tally(uint256 round) external;

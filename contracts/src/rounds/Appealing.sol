@@ -5,6 +5,8 @@ import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {Cause} from "../interfaces/IRegistry.sol";
 import {Appeal, ISettlement, State, Verdict} from "../interfaces/IRounds.sol";
+import {Bitmaps} from "../libraries/Bitmaps.sol";
+import {Committees} from "../libraries/Committees.sol";
 import {Leaves} from "../libraries/Leaves.sol";
 import {Parts} from "../libraries/Parts.sol";
 import {Committee, Record, RoundStorage} from "./RoundsBase.sol";
@@ -16,14 +18,6 @@ import {Settling} from "./Settling.sol";
 /// @dev Below, `made` is the appeal, `second` the round that judges it, `stored` the round appealed against.
 abstract contract Appealing is Settling {
     using SafeCast for uint256;
-
-    /// Amounts reported by `AppealDecided`, in credits.
-    struct Costs {
-        uint256 fees;
-        uint256 covered;
-        uint256 awarded;
-        uint256 forfeited;
-    }
 
     /// @inheritdoc ISettlement
     function appeal(uint256 round, uint8 job, uint8 batch, bytes calldata parts) external returns (uint256 appealed) {
@@ -66,7 +60,7 @@ abstract contract Appealing is Settling {
     /// could make its job void by waiting.
     function _requireTimeToAppeal(Record storage stored) private view {
         RoundStorage storage live = _storageOf(stored);
-        uint256 voting = 2 * (uint256(live.drawSeconds) + live.commitSeconds + live.revealSeconds);
+        uint256 voting = Committees.longest(live.drawSeconds, live.commitSeconds, live.revealSeconds);
         uint256 latest = _endsBy(stored) - voting;
         if (block.timestamp > latest) revert TooLate(latest, block.timestamp);
     }
@@ -94,7 +88,7 @@ abstract contract Appealing is Settling {
         live.pricePerUnit = 0;
         live.jurorFee = first.jurorFee;
         live.assignmentsHash = 0;
-        live.eligible = first.eligible & ~_seatedSlots(stored);
+        live.eligible = first.eligible & ~_slotsOf(first.committee, _all(stored));
         // The draw window begins now; `_emitAppealOpened` reads its end from the record.
         // slither-disable-next-line unused-return
         _awaitDraw(second);
@@ -115,17 +109,9 @@ abstract contract Appealing is Settling {
         );
     }
 
-    /// The bond plus the maximum fees: a first attempt one vote short of a quorum, then a full committee.
+    /// The bond plus the maximum fees.
     function _deposit(RoundStorage storage live) private view returns (uint128) {
-        uint256 seats = live.appealSeats;
-        return (APPEAL_BOND + (seats + (seats - 1) / 2) * live.jurorFee).toUint128();
-    }
-
-    function _seatedSlots(Record storage stored) private view returns (uint256 slots) {
-        Committee storage committee = _storageOf(stored).committee;
-        for (uint256 seat; seat < stored.committee; ++seat) {
-            slots |= uint256(1) << registry.nodeOf(committee.jurors[seat]).slot;
-        }
+        return (APPEAL_BOND + Committees.mostFees(live.appealSeats, live.jurorFee)).toUint128();
     }
 
     function _find(uint256 round, uint8 wanted, bytes calldata parts) private pure returns (uint32 node, uint64 units) {
@@ -142,123 +128,121 @@ abstract contract Appealing is Settling {
         revert NotSubmitted(round, wanted);
     }
 
-    /// @notice Carries out an appeal: pays its jurors, settles the job, pays out the deposit.
+    /// @notice Carries out an appeal: pays its jurors, settles the job, fines contradicted jurors, pays out the deposit.
     /// @dev Reached only by delegatecall from `Rounds`, which has no function of this selector.
     /// @param appealed  number of the appeal
-    /// @param decided   true if its committee reached a verdict; otherwise the job is void
+    /// @param judged    true if a committee of the appeal had a quorum
     // Registry, market and credits are fixed at deployment and call only each other and the token.
     // slither-disable-next-line reentrancy-no-eth
-    function conclude(uint256 appealed, bool decided) external {
+    function conclude(uint256 appealed, bool judged) external {
         Record storage second = _rounds[appealed];
         Appeal memory made = _appeals[appealed];
-        if (!decided) return _conclude(appealed, second, made, Verdict.Void, false);
-        _payJurors(appealed, second);
-        (uint256 accepted, uint256 fraud) = _verdict(second);
-        _conclude(appealed, second, made, _verdictIn(accepted, fraud, made.job), true);
-    }
-
-    // Registry, market and credits are fixed at deployment and call only each other and the token.
-    // slither-disable-next-line reentrancy-no-eth
-    function _conclude(uint256 appealed, Record storage second, Appeal memory made, Verdict verdict, bool decided)
-        private
-    {
         Record storage stored = _rounds[made.round];
-        // A struct in memory starts as zeros, as intended.
-        // slither-disable-next-line uninitialized-local
-        Costs memory costs;
-        costs.fees = made.deposit - _storageOf(second).reserved;
-        uint256 share = _settleAppealed(stored, made, verdict);
-        if (decided && verdict == made.against) {
-            costs.forfeited = APPEAL_BOND;
-        } else {
-            if (decided) costs.awarded = _awardAppellant(stored, made, costs.fees);
-            costs.covered = Math.min(costs.fees - Math.min(costs.fees, costs.awarded), share);
-        }
+        if (judged) _payJurors(appealed, second);
+        (bool decided, Verdict named) = judged ? _named(second, made.job) : (false, Verdict.Void);
+        Verdict verdict = _settleAppealed(stored, made, decided, named);
+        uint256 fees = made.deposit - _storageOf(second).reserved;
+        bool confirmed = decided && named == made.against && named != Verdict.Unavailable;
+        uint256 forfeited = confirmed ? APPEAL_BOND : 0;
+        uint256 awarded = 0;
+        if (decided && named != Verdict.Unavailable) awarded = _award(stored, made, named, fees);
         _storageOf(stored).appeals -= 1;
-        _returnDeposit(appealed, second, made, costs);
-        emit AppealDecided(
-            appealed, made.round, made.job, verdict, decided, costs.fees, costs.covered, costs.awarded, costs.forfeited
-        );
-        _end(appealed, second, decided ? State.Settled : State.Void);
+        _returnDeposit(appealed, second, made, forfeited);
+        emit AppealDecided(appealed, made.round, made.job, verdict, decided, fees, awarded, forfeited);
+        _end(appealed, second, judged ? State.Settled : State.Void);
         _releaseStorage(second);
     }
 
-    function _returnDeposit(uint256 appealed, Record storage second, Appeal memory made, Costs memory costs) private {
-        RoundStorage storage live = _storageOf(second);
-        uint256 left = uint256(live.reserved) + costs.covered - costs.forfeited;
-        _storageOf(_rounds[made.round]).reserved -= costs.covered.toUint128();
-        live.reserved = 0;
-        if (left != 0) market.payOut(second.run, appealed, made.appellant, left.toUint128());
-        if (costs.forfeited != 0) market.payOut(second.run, appealed, admin.treasury(), costs.forfeited.toUint128());
+    /// The verdict that a majority of the appeal's seats name, if any. Seats that name none of the others name void.
+    function _named(Record storage second, uint8 job) private view returns (bool decided, Verdict named) {
+        (uint256 accepted, uint256 fraud) = _verdict(second);
+        named = _verdictIn(accepted, fraud, job);
+        if (named != Verdict.Void) return (true, named);
+        uint256 count = Bitmaps.count(_seatsFor(second, job, Verdict.Void));
+        return (count >= Committees.quorum(second.committee), named);
     }
 
-    /// Sets a job's final verdict, frees it, pays or slashes its node; returns the unspent part of the job's share of
-    /// the reserve.
-    function _settleAppealed(Record storage stored, Appeal memory made, Verdict verdict)
+    function _returnDeposit(uint256 appealed, Record storage second, Appeal memory made, uint256 forfeited) private {
+        RoundStorage storage live = _storageOf(second);
+        uint256 left = live.reserved - forfeited;
+        live.reserved = 0;
+        if (left != 0) market.payOut(second.run, appealed, made.appellant, left.toUint128());
+        if (forfeited != 0) market.payOut(second.run, appealed, admin.treasury(), forfeited.toUint128());
+    }
+
+    /// The job's final verdict. Without a decision a condemnation does not stand, and everything else does. An appeal
+    /// whose committee could not read the bytes changes only an acceptance that no checkpoint relies on.
+    function _final(Verdict against, bool decided, Verdict named, bool consumed) private pure returns (Verdict) {
+        if (!decided) return against == Verdict.Fraud ? Verdict.Void : against;
+        if (named != Verdict.Unavailable) return named;
+        return against == Verdict.Accepted && !consumed ? Verdict.Unavailable : against;
+    }
+
+    /// Sets a job's final verdict, frees it, pays or slashes its node.
+    function _settleAppealed(Record storage stored, Appeal memory made, bool decided, Verdict named)
         private
-        returns (uint256 share)
+        returns (Verdict verdict)
     {
-        _overturn(stored, uint256(1) << made.job, verdict);
         uint256 bit = uint256(1) << made.job;
-        if (_consumed(stored) & bit != 0 && verdict != Verdict.Accepted) emit JobsTainted(made.round, stored.run, bit);
-        (uint256 maxUnits, uint256 price) = (_storageOf(stored).maxUnits, _storageOf(stored).pricePerUnit);
-        uint256 units = verdict == Verdict.Accepted ? Math.min(made.units, maxUnits) : 0;
-        uint256 paid = units * price;
+        bool consumed = _consumed(stored) & bit != 0;
+        verdict = _final(made.against, decided, named, consumed);
+        _overturn(stored, bit, verdict);
+        if (consumed && verdict != Verdict.Accepted) emit JobsTainted(made.round, stored.run, bit);
+        uint256 units = verdict == Verdict.Accepted ? Math.min(made.units, _storageOf(stored).maxUnits) : 0;
+        uint256 paid = units * _storageOf(stored).pricePerUnit;
         emit AppealedJobSettled(made.round, made.node, made.job, verdict, units, paid);
         address owner = registry.freeJobs(abi.encodePacked(made.node, uint8(0)))[0];
         _pay(made.round, stored, made.node, owner, paid);
         // The registry's event reports the amount taken.
         // slither-disable-next-line unused-return
         if (verdict == Verdict.Fraud) registry.slash(made.node, made.round, Cause.Fraud, FRAUD_SLASH);
-        return maxUnits * price - paid;
     }
 
     function _overturn(Record storage stored, uint256 bit, Verdict verdict) private {
         (uint256 accepted, uint256 fraud) = _verdict(stored);
-        accepted = verdict == Verdict.Accepted ? accepted | bit : accepted & ~bit;
-        fraud = verdict == Verdict.Fraud ? fraud | bit : fraud & ~bit;
+        bool both = verdict == Verdict.Unavailable;
+        accepted = both || verdict == Verdict.Accepted ? accepted | bit : accepted & ~bit;
+        fraud = both || verdict == Verdict.Fraud ? fraud | bit : fraud & ~bit;
         _setVerdict(stored, accepted, fraud);
     }
 
-    /// Slashes the overturned majority and awards the appellant the fees and a bounty from the amount taken.
-    function _awardAppellant(Record storage stored, Appeal memory made, uint256 fees)
+    /// Slashes the jurors whose vote the appeal contradicts. The appellant is awarded the fees from the amount taken
+    /// and, if the verdict is overturned, a bounty.
+    function _award(Record storage stored, Appeal memory made, Verdict named, uint256 fees)
         private
         returns (uint256 awarded)
     {
-        uint256 overturned = _majorityFor(made, stored);
-        if (overturned == 0) return 0;
         Committee storage committee = _storageOf(stored).committee;
+        uint256 fined =
+            _voting(stored) & ~_seatsFor(stored, made.job, named) & ~_seatsFor(stored, made.job, Verdict.Unavailable);
         uint256 taken = 0;
-        for (uint256 seat; seat < stored.committee; ++seat) {
-            if (!_has(overturned, seat)) continue;
+        for (uint256 seat; fined >> seat != 0; ++seat) {
+            if (!_has(fined, seat)) continue;
             taken += registry.slash(committee.jurors[seat], made.round, Cause.Overturned, OVERTURN_PENALTY);
         }
         if (taken == 0) return 0;
         awarded = Math.min(fees, taken);
-        // Less than half: a juror of a majority of one or two seats cannot profit from an appeal against its own
-        // verdict.
-        awarded += Math.min(APPEAL_BOUNTY, Math.min(taken - awarded, (taken - 1) / 2));
+        // Less than half: a juror that pays for one or two seats cannot profit from an appeal against its own vote.
+        if (named != made.against) {
+            awarded += Math.min(APPEAL_BOUNTY, Math.min(taken - awarded, (taken - 1) / 2));
+        }
         registry.award(made.appellant, made.round, awarded);
     }
 
-    /// Bitmap of the seats that voted for the verdict appealed against; zero if they are not a majority of all seats.
-    function _majorityFor(Appeal memory made, Record storage stored) private view returns (uint256 seats) {
+    /// Bitmap of the seats that voted for one verdict on a job.
+    function _seatsFor(Record storage stored, uint8 job, Verdict verdict) private view returns (uint256 seats) {
         Committee storage committee = _storageOf(stored).committee;
-        uint256 submitted = _submitted(stored);
-        uint256 voting = stored.revealed & ~stored.abstained;
-        uint256 count = 0;
-        for (uint256 seat; seat < stored.committee; ++seat) {
+        (uint256 submitted, uint256 voting) = (_submitted(stored), _voting(stored));
+        for (uint256 seat; voting >> seat != 0; ++seat) {
             if (!_has(voting, seat)) continue;
             (uint256 accept, uint256 fraud) = _voteOf(committee, seat, submitted);
-            if (_verdictIn(accept, fraud, made.job) != made.against) continue;
-            seats |= uint256(1) << seat;
-            ++count;
+            if (_verdictIn(accept, fraud, job) == verdict) seats |= uint256(1) << seat;
         }
-        return 2 * count > stored.committee ? seats : 0;
     }
 
     function _verdictIn(uint256 accepted, uint256 fraud, uint8 job) private pure returns (Verdict) {
-        if ((accepted >> job) & 1 == 1) return Verdict.Accepted;
-        return (fraud >> job) & 1 == 1 ? Verdict.Fraud : Verdict.Void;
+        bool fraudulent = (fraud >> job) & 1 == 1;
+        if ((accepted >> job) & 1 == 0) return fraudulent ? Verdict.Fraud : Verdict.Void;
+        return fraudulent ? Verdict.Unavailable : Verdict.Accepted;
     }
 }

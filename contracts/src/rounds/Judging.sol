@@ -5,6 +5,7 @@ import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {Cause} from "../interfaces/IRegistry.sol";
 import {IRounds, State} from "../interfaces/IRounds.sol";
 import {Bitmaps} from "../libraries/Bitmaps.sol";
+import {Committees} from "../libraries/Committees.sol";
 import {Draw} from "../libraries/Draw.sol";
 import {Committee, Record, RoundStorage, RoundsBase} from "./RoundsBase.sol";
 
@@ -15,8 +16,6 @@ abstract contract Judging is IRounds, RoundsBase {
 
     /// The single reason byte that marks a zero vote as an abstention.
     bytes1 private constant ABSTAIN = 0xff;
-    /// Maximum committees drawn per round.
-    uint256 private constant ATTEMPTS = 2;
 
     /// A revealed vote without its reasons, in memory because the stack is too small for it.
     struct Vote {
@@ -95,9 +94,11 @@ abstract contract Judging is IRounds, RoundsBase {
 
     function _tally(uint256 round, Record storage stored) private {
         Committee storage committee = _storageOf(stored).committee;
-        _penaliseAbsent(round, stored, committee);
-        uint256 quorum = (uint256(stored.committee) + 1) / 2;
-        if (Bitmaps.count(stored.revealed & ~stored.abstained) < quorum) return _failQuorum(round, stored, committee);
+        uint256 quorum = Committees.quorum(stored.committee);
+        bool decided = Bitmaps.count(_voting(stored)) >= quorum;
+        // Without a quorum the windows may have been at fault, so that only a withheld reveal is penalised.
+        _penaliseAbsent(round, committee, (decided ? _all(stored) : stored.committed) & ~stored.revealed);
+        if (!decided) return _failQuorum(round, stored, committee);
         (uint256 accepted, uint256 fraud) = _majority(stored, committee, quorum);
         uint40 deadline = _after(_storageOf(stored).challengeSeconds);
         _setVerdict(stored, accepted, fraud);
@@ -186,11 +187,10 @@ abstract contract Judging is IRounds, RoundsBase {
     ) private {
         (uint256 accept, uint256 fraud) = (vote.accept, vote.fraud);
         uint256 submitted = _submitted(stored);
-        if (accept & fraud != 0) revert OverlappingVerdict(accept & fraud);
         if (accept == 0 && fraud == 0 && reasons.length == 1 && reasons[0] == ABSTAIN) {
             stored.abstained = _with(stored.abstained, seat);
         } else {
-            uint256 unaccepted = Bitmaps.count(submitted & ~accept);
+            uint256 unaccepted = Bitmaps.count(submitted & ~(accept & ~fraud));
             if (reasons.length != unaccepted) revert WrongReasons(reasons.length, unaccepted);
         }
         stored.revealed = _with(stored.revealed, seat);
@@ -200,15 +200,16 @@ abstract contract Judging is IRounds, RoundsBase {
         committee.words[seat] = accept;
     }
 
-    function _penaliseAbsent(uint256 round, Record storage stored, Committee storage committee) private {
-        for (uint256 seat; seat < stored.committee; ++seat) {
-            if (_has(stored.revealed, seat)) continue;
+    function _penaliseAbsent(uint256 round, Committee storage committee, uint256 absent) private {
+        for (uint256 seat; absent >> seat != 0; ++seat) {
+            if (!_has(absent, seat)) continue;
             // The registry's event reports the amount taken.
             // slither-disable-next-line unused-return
             registry.slash(committee.jurors[seat], round, Cause.Absence, ABSENCE_PENALTY);
         }
     }
 
+    /// Counts the three verdicts that a vote can name apart; each is a majority of its own.
     function _majority(Record storage stored, Committee storage committee, uint256 quorum)
         private
         view
@@ -217,29 +218,43 @@ abstract contract Judging is IRounds, RoundsBase {
         uint256 submitted = _submitted(stored);
         uint256[] memory accepts = new uint256[](stored.committee);
         uint256[] memory frauds = new uint256[](stored.committee);
-        for (uint256 seat; seat < accepts.length; ++seat) {
+        uint256[] memory both = new uint256[](stored.committee);
+        for (uint256 seat; seat < both.length; ++seat) {
             // The word of an unrevealed seat is its commitment. An abstention is stored as zeros.
             if (!_has(stored.revealed, seat)) continue;
-            (accepts[seat], frauds[seat]) = _voteOf(committee, seat, submitted);
+            (uint256 accept, uint256 against) = _voteOf(committee, seat, submitted);
+            (accepts[seat], frauds[seat], both[seat]) = (accept & ~against, against & ~accept, accept & against);
         }
-        return (Bitmaps.atLeast(accepts, quorum), Bitmaps.atLeast(frauds, quorum));
+        uint256 unavailable = Bitmaps.atLeast(both, quorum);
+        return (Bitmaps.atLeast(accepts, quorum) | unavailable, Bitmaps.atLeast(frauds, quorum) | unavailable);
     }
 
-    /// Pays every vote that did not abstain the full fee, as there is no verdict to agree with. Then redraws, or ends
-    /// the round.
+    /// Pays every vote that did not abstain the full fee, as there is no verdict to agree with. Then redraws without
+    /// the seats that did not vote, or ends the round.
     function _failQuorum(uint256 round, Record storage stored, Committee storage committee) private {
         uint256 fee = _storageOf(stored).jurorFee;
-        for (uint256 seat; seat < stored.committee; ++seat) {
-            if (!_has(stored.revealed & ~stored.abstained, seat)) continue;
+        uint256 voting = _voting(stored);
+        for (uint256 seat; voting >> seat != 0; ++seat) {
+            if (!_has(voting, seat)) continue;
             uint32 juror = committee.jurors[seat];
             emit JurorSettled(round, juror, 0, fee);
             _pay(round, stored, juror, registry.ownerOf(juror), fee);
         }
-        if (stored.attempt + 1 == ATTEMPTS) return _fail(round, stored);
+        if (stored.attempt + 1 == Committees.DRAWS) return _fail(round, stored);
+        _exclude(stored, committee, _all(stored) & ~voting);
         stored.attempt += 1;
         stored.revealing = false;
         (stored.committed, stored.revealed, stored.abstained) = (0, 0, 0);
         emit CommitteeRedrawn(round, stored.attempt, _awaitDraw(stored));
+    }
+
+    /// Makes the validators in `seats` ineligible for this round, unless too few would remain for the committees that
+    /// it may still need.
+    function _exclude(Record storage stored, Committee storage committee, uint256 seats) private {
+        RoundStorage storage live = _storageOf(stored);
+        uint256 eligible = live.eligible & ~_slotsOf(committee, seats);
+        uint256 needed = uint256(stored.committee) + live.appealSeats;
+        if (Bitmaps.count(eligible) >= needed) live.eligible = eligible;
     }
 
     function _seatOf(uint256 round, Record storage stored, address key)
@@ -255,10 +270,6 @@ abstract contract Judging is IRounds, RoundsBase {
             if (committee.jurors[seat] == juror) return (committee, seat, juror);
         }
         revert NotSeated(round, juror);
-    }
-
-    function _all(Record storage stored) private view returns (uint16) {
-        return type(uint16).max >> (16 - stored.committee);
     }
 
     function _with(uint16 seats, uint256 seat) private pure returns (uint16) {

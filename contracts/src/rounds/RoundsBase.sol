@@ -114,6 +114,8 @@ abstract contract RoundsBase is IRoundsFacts {
 
     /// @dev Admin and the longest round are read from the registry and the market.
     constructor(IRegistry registry_, IMarket market_, RoundsTerms memory terms_) {
+        uint256 bondPerJob = registry_.terms().bondPerJob;
+        if (terms_.fraudSlash > bondPerJob) revert SlashAboveBond(terms_.fraudSlash, bondPerJob);
         admin = registry_.admin();
         registry = registry_;
         market = market_;
@@ -235,6 +237,23 @@ abstract contract RoundsBase is IRoundsFacts {
     {
         uint256 word = committee.words[seat];
         return submitted >> 128 == 0 ? (word & type(uint128).max, word >> 128) : (word, committee.fraud[seat]);
+    }
+
+    /// Bitmap of all seats.
+    function _all(Record storage stored) internal view returns (uint16) {
+        return type(uint16).max >> (16 - stored.committee);
+    }
+
+    /// Bitmap of the seats that revealed a vote and did not abstain.
+    function _voting(Record storage stored) internal view returns (uint256) {
+        return stored.revealed & ~stored.abstained;
+    }
+
+    /// Bitmap of the validator slots that hold the jurors in `seats`.
+    function _slotsOf(Committee storage committee, uint256 seats) internal view returns (uint256 slots) {
+        for (uint256 seat; seats >> seat != 0; ++seat) {
+            if (_has(seats, seat)) slots |= uint256(1) << registry.nodeOf(committee.jurors[seat]).slot;
+        }
     }
 
     function _has(uint256 seats, uint256 seat) internal pure returns (bool) {

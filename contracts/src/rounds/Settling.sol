@@ -83,10 +83,9 @@ abstract contract Settling is ISettlement, RoundsBase {
         bool judged = stored.state == State.Tallied || stored.state == State.Settled;
         if (!judged || _isAppeal(stored)) revert WrongState(round, stored.state);
         if (stored.run != run) revert WrongRun(round, run);
-        // Jobs that are not accepted are refused; whether they are fraud does not matter.
-        // slither-disable-next-line unused-return
-        (uint256 accepted,) = _verdict(stored);
-        if (jobs & ~accepted != 0) revert NotAccepted(round, jobs & ~accepted);
+        (uint256 accepted, uint256 fraud) = _verdict(stored);
+        uint256 refused = jobs & ~(accepted & ~fraud);
+        if (refused != 0) revert NotAccepted(round, refused);
         uint256 consumed = _consumed(stored);
         if (jobs & consumed != 0) revert AlreadyConsumed(round, jobs & consumed);
         _consume(stored, jobs);
@@ -138,7 +137,7 @@ abstract contract Settling is ISettlement, RoundsBase {
     function _settleOne(uint256 round, BatchSettlement memory settlement, uint32 node, bytes calldata leaves) private {
         (uint256 jobs, uint256 units, uint256 count) = _outcome(settlement, leaves);
         if (count == 0) return;
-        uint256 fraud = jobs & settlement.fraud;
+        uint256 fraud = jobs & settlement.fraud & ~settlement.accepted;
         uint256 paid = units * settlement.pricePerUnit;
         uint256 place = settlement.nodes++;
         Assignments.write(settlement.freed, place, node, count);
@@ -182,7 +181,7 @@ abstract contract Settling is ISettlement, RoundsBase {
         pure
         returns (uint256 jobs, uint256 units, uint256 count)
     {
-        uint256 accepted = settlement.accepted;
+        uint256 accepted = settlement.accepted & ~settlement.fraud;
         uint256 unappealed = settlement.unappealed;
         uint256 maxUnits = settlement.maxUnits;
         unchecked {
@@ -206,7 +205,7 @@ abstract contract Settling is ISettlement, RoundsBase {
     /// Pays every juror that revealed a vote, abstentions excepted.
     function _payJurors(uint256 round, Record storage stored) internal {
         Committee storage committee = _storageOf(stored).committee;
-        uint256 voting = stored.revealed & ~stored.abstained;
+        uint256 voting = _voting(stored);
         bytes memory payments = Payments.room(Bitmaps.count(voting));
         (uint256 paid, uint256 total) = (0, 0);
         for (uint256 seat; voting >> seat != 0; ++seat) {
@@ -220,7 +219,7 @@ abstract contract Settling is ISettlement, RoundsBase {
     }
 
     /// A juror earns jurorFee * agreeing jobs / submitted jobs, rounded down. A job agrees if both its accept and its
-    /// fraud bit equal those of the final verdict.
+    /// fraud bit equal those of the final verdict. An unavailable vote earns nothing: it needs no work.
     function _settleJuror(uint256 round, Record storage stored, Committee storage committee, uint256 seat, uint32 juror)
         private
         returns (uint256 paid)
@@ -228,7 +227,8 @@ abstract contract Settling is ISettlement, RoundsBase {
         uint256 submitted = _submitted(stored);
         (uint256 accepted, uint256 fraudulent) = _verdict(stored);
         (uint256 accept, uint256 fraud) = _voteOf(committee, seat, submitted);
-        uint256 bits = Bitmaps.count(submitted & ~((accept ^ accepted) | (fraud ^ fraudulent)));
+        uint256 differing = (accept ^ accepted) | (fraud ^ fraudulent);
+        uint256 bits = Bitmaps.count(submitted & ~(differing | (accept & fraud)));
         paid = uint256(_storageOf(stored).jurorFee) * bits / Bitmaps.count(submitted);
         emit JurorSettled(round, juror, bits.toUint16(), paid);
     }

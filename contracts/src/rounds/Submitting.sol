@@ -9,6 +9,7 @@ import {IMarket, Run, RunTerms} from "../interfaces/IMarket.sol";
 import {IRounds, Refusal, State} from "../interfaces/IRounds.sol";
 import {Assignments} from "../libraries/Assignments.sol";
 import {Bitmaps} from "../libraries/Bitmaps.sol";
+import {Committees} from "../libraries/Committees.sol";
 import {Leaves} from "../libraries/Leaves.sol";
 import {Parts} from "../libraries/Parts.sol";
 import {Record, RoundStorage, RoundsBase} from "./RoundsBase.sol";
@@ -157,8 +158,8 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
         if (jobs == 0 || jobs > MAX_JOBS) revert BadAssignments();
     }
 
-    /// Stores the round. Its reserve covers the maximum pay of all jobs and the fees of two committees; the market's
-    /// bounds on the terms make it fit in 128 bits.
+    /// Stores the round. Its reserve covers the maximum pay of all jobs and the maximum fees of its verdict; the
+    /// market's bounds on the terms make it fit in 128 bits.
     function _store(Record storage stored, uint256 run, RunTerms memory terms, uint256 jobs, uint256 eligible)
         private
         returns (uint128 reserved)
@@ -180,7 +181,7 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
         live.appeals = 0;
         live.closeBlock = 0;
         uint256 work = jobs * terms.maxUnits * uint256(terms.pricePerUnit);
-        reserved = (work + 2 * uint256(terms.committee) * terms.jurorFee).toUint128();
+        reserved = (work + Committees.mostFees(terms.committee, terms.jurorFee)).toUint128();
         live.reserved = reserved;
         live.maxUnits = terms.maxUnits;
         live.openBlock = block.number.toUint40();

@@ -16,6 +16,10 @@ abstract contract AppealHistories is Histories {
         bytes32 kind = log.topics[0];
         uint256 round = uint256(log.topics[1]);
         if (kind == IRoundsFacts.VoteRevealed.selector) return _reveal(log, round);
+        if (kind == IRoundsFacts.VoteCommitted.selector) {
+            ++_committed[round][_histories[round].attempt];
+            return;
+        }
         if (kind == IRoundsFacts.Submitted.selector) return _submit(log, round);
         if (kind == IRoundsFacts.SubmissionSettled.selector) return _settle(log, round);
         if (kind == IRoundsFacts.JurorSettled.selector) return _juror(log, round);
@@ -55,7 +59,7 @@ abstract contract AppealHistories is Histories {
         appealRound.submitted = bit;
         appealRound.state = State.Closed;
         appealRound.committee = ROUNDS.roundOf(appealed).committee;
-        uint256 most = appealRound.committee + (appealRound.committee - 1) / 2;
+        uint256 most = appealRound.committee + 3 * ((appealRound.committee - 1) / 2);
         uint256 fee = parent.jurorFee;
         appealRound.jurorFee = fee;
         _hold("a deposit covers bond and fees", deposit == ROUNDS.terms().appealBond + most * fee);
@@ -67,12 +71,15 @@ abstract contract AppealHistories is Histories {
         uint32 node = uint32(uint256(log.topics[2]));
         uint256 bit = uint256(1) << job;
         History storage parent = _histories[round];
-        parent.accepted = verdict == Verdict.Accepted ? parent.accepted | bit : parent.accepted & ~bit;
-        parent.fraud = verdict == Verdict.Fraud ? parent.fraud | bit : parent.fraud & ~bit;
-        parent.everAccepted |= parent.accepted;
+        bool both = verdict == Verdict.Unavailable;
+        parent.accepted = both || verdict == Verdict.Accepted ? parent.accepted | bit : parent.accepted & ~bit;
+        parent.fraud = both || verdict == Verdict.Fraud ? parent.fraud | bit : parent.fraud & ~bit;
+        parent.everAccepted |= parent.accepted & ~parent.fraud;
         _free(round, node, bit);
         if (verdict == Verdict.Accepted) {
-            _credit(round, ROUNDS.appealOf(round, job), bit);
+            // An acceptance that its appeal leaves standing is the first committee's.
+            uint256 appealed = ROUNDS.appealOf(round, job);
+            _credit(round, ROUNDS.appealAt(appealed).against == verdict ? round : appealed, bit);
             _hold("pay is units by price", units == _unitsOf(round, bit));
         }
         _hold("pay is units by price", paid == units * parent.pricePerUnit);
@@ -81,19 +88,16 @@ abstract contract AppealHistories is Histories {
     }
 
     function _decide(Log memory log, uint256 appealed, uint256 round) private {
-        (, Verdict verdict, bool decided, uint256 fees, uint256 covered, uint256 awarded,) =
-            abi.decode(log.data, (uint8, Verdict, bool, uint256, uint256, uint256, uint256));
+        (, Verdict verdict, bool decided, uint256 fees, uint256 awarded,) =
+            abi.decode(log.data, (uint8, Verdict, bool, uint256, uint256, uint256));
         --_histories[round].appeals;
-        reservedOf[round] -= int256(covered);
-        reservedOf[appealed] += int256(covered);
         uint256 taken = _overturned[round];
         _overturned[round] = 0;
         uint256 repaid = fees < taken ? fees : taken;
         _hold("a bounty is under half", awarded == 0 || (awarded >= repaid && 2 * (awarded - repaid) < taken));
         _hold("a bounty is under its cap", awarded <= repaid + ROUNDS.terms().appealBounty);
-        _hold("fees are covered once", covered + (awarded < fees ? awarded : fees) <= fees);
         bool stands = verdict == ROUNDS.appealAt(appealed).against;
-        _hold("only the overturned pay", taken == 0 || (decided && !stands));
+        _hold("only a decision makes jurors pay", taken == 0 || (decided && verdict != Verdict.Unavailable));
         if (!decided) ++undecided;
         else if (stands) ++upheld;
         else ++overturned;

@@ -19,7 +19,7 @@ abstract contract Appellants is World {
         Round memory stored = rounds.roundOf(round);
         (bool found, uint8 batch, uint8 job) = _unsettledJob(round, stored.submitted & ~stored.appealed, which);
         if (!found) return false;
-        uint256 fees = uint256(stored.jurorFee) * (stored.appealSeats + (uint256(stored.appealSeats) + 1) / 2);
+        uint256 fees = uint256(stored.jurorFee) * (stored.appealSeats + 3 * (uint256(stored.appealSeats) / 2));
         if (credits.balanceOf(APPELLANT) < APPEAL_BOND + fees) buy(APPELLANT, APPEAL_BOND + fees);
         bytes memory call = abi.encodeCall(ISettlement.appeal, (round, job, batch, chronicle.batchOf(round, batch)));
         if (stored.appealSeats == 0) {
@@ -32,7 +32,7 @@ abstract contract Appellants is World {
             );
             return false;
         }
-        uint256 voting = 2 * (uint256(stored.drawSeconds) + stored.commitSeconds + stored.revealSeconds);
+        uint256 voting = 4 * (uint256(stored.drawSeconds) + stored.commitSeconds + stored.revealSeconds);
         if (block.timestamp >= stored.deadline || block.timestamp + voting > _endsBy(stored)) {
             _refused("appeal late", APPELLANT, address(rounds), call, IRoundsFacts.TooLate.selector);
             return false;
@@ -43,8 +43,9 @@ abstract contract Appellants is World {
     }
 
     function _against(Round memory stored, uint8 job) private pure returns (bytes32) {
-        if ((stored.accepted >> job) & 1 == 1) return "appeal against accept";
-        return (stored.fraud >> job) & 1 == 1 ? bytes32("appeal against fraud") : bytes32("appeal against void");
+        (bool accepted, bool fraud) = ((stored.accepted >> job) & 1 == 1, (stored.fraud >> job) & 1 == 1);
+        if (accepted) return fraud ? bytes32("appeal against unavailable") : bytes32("appeal against accept");
+        return fraud ? bytes32("appeal against fraud") : bytes32("appeal against void");
     }
 
     /// One of `jobs` in a batch not settled yet.

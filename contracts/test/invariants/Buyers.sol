@@ -90,11 +90,12 @@ abstract contract Buyers is World {
     function publish(uint256 pick, uint256 jobs) external told {
         uint256 round = _roundIn(pick % 2 == 0 ? State.Tallied : State.Settled, pick / 2);
         Round memory stored = rounds.roundOf(round);
-        jobs &= stored.accepted & ~stored.consumed;
+        uint256 accepted = stored.accepted & ~stored.fraud;
+        jobs &= accepted & ~stored.consumed;
         require(jobs != 0 && !_isAppeal(round), "nothing to train on");
         _due("publish", trainer, address(market), _checkpoint(stored.run, round, jobs));
         _refused("consume twice", trainer, address(market), _checkpoint(stored.run, round, jobs));
-        bytes memory unaccepted = _checkpoint(stored.run, round, ~stored.accepted);
+        bytes memory unaccepted = _checkpoint(stored.run, round, ~accepted);
         _refused("consume what was not accepted", trainer, address(market), unaccepted);
         bytes memory elsewhere = _checkpoint(stored.run == 1 ? 2 : 1, round, 0);
         _refused("consume another run's", trainer, address(market), elsewhere);

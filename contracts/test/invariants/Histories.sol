@@ -43,6 +43,7 @@ struct RevealedVote {
 abstract contract Histories is Bonds {
     mapping(uint256 round => History) internal _histories;
     mapping(uint256 round => mapping(uint256 attempt => RevealedVote[])) internal _revealedVotes;
+    mapping(uint256 round => mapping(uint256 attempt => uint256)) internal _committed;
     mapping(uint256 round => mapping(uint8 batch => bytes)) internal _batches;
     mapping(uint256 round => mapping(uint256 job => uint256)) internal _claimed;
 
@@ -109,7 +110,7 @@ abstract contract Histories is Bonds {
 
     function _draw(Log memory log, uint256 round) internal {
         (uint8 attempt,,,,) = abi.decode(log.data, (uint8, uint64, bytes32, uint32[], uint40));
-        _hold("attempts are counted", attempt == _histories[round].attempt && attempt < 2);
+        _hold("attempts are counted", attempt == _histories[round].attempt && attempt < 4);
         _move(round, State.Voting);
     }
 
@@ -125,22 +126,24 @@ abstract contract Histories is Bonds {
     function _tally(Log memory log, uint256 round) internal {
         (, uint256 accepted, uint256 fraud, uint40 deadline) = abi.decode(log.data, (uint8, uint256, uint256, uint40));
         History storage history = _histories[round];
-        _requireAbsences(round);
-        (history.accepted, history.fraud, history.everAccepted) = (accepted, fraud, accepted);
+        _requireAbsences(round, true);
+        (history.accepted, history.fraud, history.everAccepted) = (accepted, fraud, accepted & ~fraud);
         history.deadline = deadline;
         _move(round, State.Tallied);
     }
 
     function _redraw(uint256 round) internal {
-        _requireAbsences(round);
+        _requireAbsences(round, false);
         ++_histories[round].attempt;
         _move(round, State.Closed);
     }
 
-    function _requireAbsences(uint256 round) private {
+    /// Of a committee without a quorum only those pay that withheld a reveal.
+    function _requireAbsences(uint256 round, bool quorate) private {
         History storage history = _histories[round];
         uint256 revealed = _revealedVotes[round][history.attempt].length;
-        _hold("the absent pay", _absences[round] + revealed == history.committee);
+        uint256 due = quorate ? history.committee : _committed[round][history.attempt];
+        _hold("the absent pay", _absences[round] + revealed == due);
         _absences[round] = 0;
     }
 
@@ -154,6 +157,7 @@ abstract contract Histories is Bonds {
         _hold("appealed jobs are left alone", jobs & history.appealed == 0);
         _hold("outcomes are the verdict", accepted == jobs & history.accepted && fraud == jobs & history.fraud);
         _free(round, node, jobs);
+        (accepted, fraud) = (accepted & ~fraud, fraud & ~accepted);
         _credit(round, round, accepted);
         _hold("pay is units by price", units == _unitsOf(round, accepted));
         _hold("pay is units by price", paid == units * history.pricePerUnit);
@@ -183,7 +187,7 @@ abstract contract Histories is Bonds {
             uint256 bit = left & (~left + 1);
             uint256 accepting;
             for (uint256 i; i < votes.length; ++i) {
-                if (votes[i].accept & bit != 0) ++accepting;
+                if (votes[i].accept & ~votes[i].fraud & bit != 0) ++accepting;
             }
             _hold("credited by a quorum", 2 * accepting > _histories[judged].committee);
         }
@@ -218,7 +222,7 @@ abstract contract Histories is Bonds {
     function _consume(uint256 round, uint256 jobs) internal {
         History storage history = _histories[round];
         _hold("trained on once", jobs & history.consumed == 0);
-        _hold("trained on if accepted", jobs & ~history.accepted == 0);
+        _hold("trained on if accepted", jobs & ~(history.accepted & ~history.fraud) == 0);
         history.consumed |= jobs;
     }
 

@@ -128,7 +128,12 @@ abstract contract Jurors is World {
             cast.fraud = ~cast.accept & uint256(keccak256(abi.encode("fraud", round)));
         }
         if (kind == 5) cast.fraud = type(uint256).max;
-        for (uint256 left = submitted & ~cast.accept; left != 0; left &= left - 1) {
+        // A committee that cannot fetch some jobs votes both bits for these.
+        if ((mood >> 16) % 3 == 2) {
+            uint256 missing = ~uint256(keccak256(abi.encode("held", round))) | uint256(keccak256(abi.encode(round)));
+            (cast.accept, cast.fraud) = (cast.accept | missing, cast.fraud | missing);
+        }
+        for (uint256 left = submitted & ~(cast.accept & ~cast.fraud); left != 0; left &= left - 1) {
             cast.reasons = bytes.concat(cast.reasons, hex"05");
         }
     }

@@ -107,6 +107,5 @@ abstract contract MoneyChecks is Checks {
 
     function depositsCoverAppeals() internal view {
         _never("a deposit covers bond and fees");
-        _never("fees are covered once");
     }
 }

@@ -98,7 +98,7 @@ abstract contract NodeChecks is Checks {
         _never("a slash is what is due");
         _never("fraud is slashed");
         _never("the absent pay");
-        _never("only the overturned pay");
+        _never("only a decision makes jurors pay");
     }
 
     function noExitIsBeforeItsTime() internal view {

@@ -14,7 +14,7 @@ abstract contract Successes is Checks {
 
     string private constant HONEST = "register|topUp|restore|retire|withdraw|rotateKey|revokeKey|renewKeys|join|leave|redeem|"
         "openRun|buy|fund|announce|rejoin|closeRun|refund|publish|open|submit|submit part|submit spoiled|commit|reveal|abstain|copy|"
-        "vote together|advance|judge next|appeal and judge|settle before the appeal|appeal against accept|appeal against fraud|appeal against void|"
+        "vote together|advance|judge next|appeal and judge|settle before the appeal|appeal against accept|appeal against fraud|appeal against void|appeal against unavailable|"
         "verdict upheld|verdict overturned|appeal undecided|appellant awarded|close|close empty|draw|draw late|tally|redraw|settle|"
         "finish|free|expire|sweep|donate|wait|lapse|pause|unpause|setTreasury|begin to pass office|take office|appoint a pauser";
     string private constant REFUSED = "withdraw early|withdraw in flight|replay a binding|redeem more than one has|announce rules used before|"

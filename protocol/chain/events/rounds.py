@@ -182,7 +182,7 @@ class AppealOpened(Event):
 
 
 class AppealDecided(Event):
-    """An appeal ended; the job is void unless it was ``decided``. Amounts are credits."""
+    """An appeal ended with the job's last ``verdict``; ``decided`` if most of its seats named one. In credits."""
 
     appeal: int
     round: int
@@ -190,7 +190,6 @@ class AppealDecided(Event):
     verdict: Verdict
     decided: bool
     fees: int
-    covered: int
     awarded: int
     forfeited: int
 

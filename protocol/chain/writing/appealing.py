@@ -11,7 +11,7 @@ from protocol.chain.events import AppealDecided, AppealOpened, Submitted
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.contracts import Reader
 from protocol.chain.reading.decoding import decode_event, topic_of
-from protocol.chain.structs import Appeal, Round, SettledLeaves, State
+from protocol.chain.structs import Appeal, Round, SettledLeaves, State, most_fees
 from protocol.chain.writing import actions, calls
 from protocol.chain.writing.plans import E, Plan, event_of
 from protocol.chain.writing.sender import Sender
@@ -33,15 +33,10 @@ def open_appeal(sender: Sender, round: int, job: int) -> Plan[AppealOpened]:
     if chain.head().timestamp >= stored.deadline:
         raise over
     batch, submissions = _batch_of(chain, round, stored.open_block, job)
-    deposit = reader.rounds_terms().appeal_bond + _most_fees(stored.appeal_seats, stored.juror_fee)
+    deposit = reader.rounds_terms().appeal_bond + most_fees(stored.appeal_seats, stored.juror_fee)
     bought = _missing_credits(sender, f"an appeal against job {job} of round {round}", deposit)
     appeal = calls.appeal(chain.deployment, round, job, batch, submissions)
     return Plan(sender, (*bought, appeal), event_of(AppealOpened), {"TooLate": over})
-
-
-def _most_fees(seats: int, juror_fee: int) -> int:
-    """Most credits the jurors of an appeal can earn: a first attempt short of a quorum, then a full committee."""
-    return (seats + (seats - 1) // 2) * juror_fee
 
 
 def _missing_credits(sender: Sender, purpose: str, deposit: int) -> tuple[calls.Call, ...]:
@@ -56,17 +51,20 @@ def _missing_credits(sender: Sender, purpose: str, deposit: int) -> tuple[calls.
     return actions.buying(sender, deposit - credits) if credits < deposit else ()
 
 
-def appeals(chain: Chain) -> dict[int, tuple[Appeal, Round]]:
-    """Returns every appeal by its number, with the round that tries it."""
+def appeals(chain: Chain) -> dict[int, tuple[Appeal, Round, Round]]:
+    """Returns every appeal by its number, with the round that tries it and the round appealed against."""
     reader = chain.pinned(chain.head())
     numbers = range(1, reader.round_count() + 1)
     tried = {number: round for number, round in zip(numbers, reader.rounds(numbers), strict=True) if not round.jobs}
     made: list[Appeal] = reader.views("Rounds", "appealAt", [(number,) for number in tried])
-    return {number: (appeal, tried[number]) for number, appeal in zip(tried, made, strict=True)}
+    parents = reader.rounds([appeal.round for appeal in made])
+    return {
+        number: (appeal, tried[number], parent) for number, appeal, parent in zip(tried, made, parents, strict=True)
+    }
 
 
-def appeal_numbered(chain: Chain, number: int) -> tuple[Appeal, Round]:
-    """Returns one appeal, with the round that tries it.
+def appeal_numbered(chain: Chain, number: int) -> tuple[Appeal, Round, Round]:
+    """Returns one appeal, with the round that tries it and the round appealed against.
 
     Raises:
         Rejected: there is no appeal of this number.
@@ -75,7 +73,7 @@ def appeal_numbered(chain: Chain, number: int) -> tuple[Appeal, Round]:
     appeal = reader.appeal(number)
     if not appeal.round:
         raise Rejected(f"{number} is not the number of an appeal; see: assize appeal list")
-    return appeal, reader.round(number)
+    return appeal, reader.round(number), reader.round(appeal.round)
 
 
 def decision_on(chain: Chain, number: int) -> AppealDecided | None:

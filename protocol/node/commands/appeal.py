@@ -56,7 +56,7 @@ def show_appeal(
     decision = appealing.decision_on(chain, number)
     if decision is None:
         return row | {"decided": None}
-    amounts = {f"{name}_wei": name for name in ("fees", "covered", "awarded", "forfeited")}
+    amounts = {f"{name}_wei": name for name in ("fees", "awarded", "forfeited")}
     return row | picked(decision, "decided", **amounts)
 
 
@@ -65,9 +65,10 @@ def _opened_row(opened: AppealOpened) -> dict[str, object]:
     return picked(opened, *names, deposit_wei="deposit", drawn_by="deadline")
 
 
-def _row(number: int, appeal: Appeal, judged: Round) -> dict[str, object]:
-    from protocol.chain.structs import State, Verdict, verdict_in
+def _row(number: int, appeal: Appeal, trial: Round, appealed: Round) -> dict[str, object]:
+    from protocol.chain.structs import State, verdict_in
 
-    ended = {State.SETTLED: verdict_in(judged.accepted, judged.fraud, appeal.job), State.VOID: Verdict.VOID}
+    ended = trial.state in (State.SETTLED, State.VOID)
     row = {"appeal": number} | picked(appeal, "round", "job", "node", "appellant", "against", deposit_wei="deposit")
-    return row | {"state": judged.state, "verdict": ended.get(judged.state)}
+    verdict = verdict_in(appealed.accepted, appealed.fraud, appeal.job) if ended else None
+    return row | {"state": trial.state, "verdict": verdict}

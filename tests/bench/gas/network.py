@@ -39,7 +39,9 @@ TERMS = ProtocolTerms(
     registry=RegistryTerms(
         bond_per_job=ETHER, validator_bond=100 * ETHER, activation_delay=60, unbonding_delay=7 * 86_400
     ),
-    market=MarketTerms(notice_seconds=60, max_round_seconds=2 * 86_400),
+    market=MarketTerms(
+        notice_seconds=60, max_round_seconds=2 * 86_400, min_commit_seconds=60, min_reveal_seconds=60, min_juror_fee=1
+    ),
     rounds=RoundsTerms(
         fraud_slash=ETHER,
         absence_penalty=ETHER,
