@@ -11,6 +11,7 @@ from protocol.node.commands.doctor import examine_on_chain, gas
 from protocol.node.doctor import Examination, Key, Result, disk, examine
 from protocol.tensor.directory import check_model_directory
 from protocol.transport.coordinator import CoordinatorClient, describe_coordinator
+from protocol.wire.pins import check_directory
 from trainer.settings import TrainerSettings, read_recipe
 
 
@@ -30,7 +31,7 @@ def diagnose(settings: TrainerSettings) -> Iterator[Result]:
     def on_chain(chain: Chain) -> tuple[Examination, ...]:
         return (
             Examination("trainer", lambda: _trainer(settings, chain, key), "use the key that the run names"),
-            Examination("rules", lambda: _rules(settings, chain)),
+            Examination("rules", lambda: _rules(settings, chain), "use the model that the run was opened with"),
             gas(chain, key),
         )
 
@@ -57,4 +58,5 @@ def _rules(settings: TrainerSettings, chain: Chain) -> str:
     digest = chain.latest().run(settings.run).terms.rules_hash
     with closing(CoordinatorClient(settings.coordinator_url)) as client:
         rules = client.rules(digest)
-    return f"rules of {rules.environment.name} match the chain"
+    check_directory(settings.model, rules.pins)
+    return f"rules of {rules.environment.name} match the chain and the model"

@@ -18,7 +18,7 @@ from torch.func import functional_call
 
 from protocol.errors import Misconfigured
 from protocol.tensor.model import DTYPES, load_model
-from protocol.wire.rules import Rules
+from protocol.wire.rules import Rules, check_format
 from trainer import grpo
 from trainer.batch import MicroBatch
 from trainer.config import Recipe
@@ -48,10 +48,14 @@ class StepRecord:
 
 
 class Policy:
-    """A model in training. ``version`` is that of its current weights; ``step`` makes the next."""
+    """A model in training. ``version`` is that of its current weights; ``step`` makes the next.
+
+    ``directory`` holds version 0, whose files every later version has, with other weights.
+    """
 
     def __init__(self, directory: Path, recipe: Recipe, rules: Rules) -> None:
-        self.recipe, self.rules = recipe, rules
+        check_format(directory, rules.model.dtype)
+        self.directory, self.recipe, self.rules = directory, recipe, rules
         self.model = load_model(directory, DTYPES[rules.model.dtype])
         self.network = self.model.network
         self.optimizer = _optimizer(self.network, recipe)
@@ -176,11 +180,10 @@ class Policy:
         self.optimizer = _optimizer(self.network, self.recipe)
 
     def save_weights(self, directory: Path) -> None:
-        """Writes model and tokenizer in Hugging Face's layout; ``directory`` appears complete or not at all."""
+        """Writes the files of version 0 with the present weights; ``directory`` appears complete or not at all."""
         unfinished = directory.with_name(directory.name + ".unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
-        self.network.save_pretrained(unfinished)
-        self.model.tokenizer.save_pretrained(unfinished)
+        self.model.save(unfinished, self.directory)
         os.replace(unfinished, directory)
 
 

@@ -12,10 +12,11 @@ from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Consumption
 from protocol.chain.writing import calls
 from protocol.chain.writing.sender import Sender
-from protocol.errors import Rejected
+from protocol.errors import Misconfigured, Rejected
 from protocol.transport import shardcast
 from protocol.transport.chunks import ChunkStore
 from protocol.wire.auth import Signer
+from protocol.wire.pins import PinnedFile, UnfitCheckpoint, check_directory
 from trainer.policy import Policy
 
 DIRECTORIES_KEPT = 2
@@ -25,10 +26,21 @@ class Publisher:
     """Publishes one run's checkpoints with the trainer key. Every step is idempotent."""
 
     def __init__(
-        self, chain: Chain, sender: Sender, signer: Signer, run: int, store: ChunkStore, model: Path, folder: Path
+        self,
+        chain: Chain,
+        sender: Sender,
+        signer: Signer,
+        run: int,
+        pins: Sequence[PinnedFile],
+        store: ChunkStore,
+        model: Path,
+        folder: Path,
     ) -> None:
-        """Takes the model directory the run was opened with (version 0); later versions go under ``folder``."""
-        self.chain, self.sender, self.signer, self.run = chain, sender, signer, run
+        """Takes the pins of the run's rules and the model that the run was opened with, version 0.
+
+        Later versions go under ``folder``.
+        """
+        self.chain, self.sender, self.signer, self.run, self.pins = chain, sender, signer, run, pins
         self.store, self.model, self.folder = store, model, folder
         folder.mkdir(parents=True, exist_ok=True)
         self.log = structlog.get_logger("trainer.publish")
@@ -41,6 +53,7 @@ class Publisher:
         """Serves the policy's current version, and announces it unless it is on chain already.
 
         Raises:
+            Misconfigured: the version is not what the rules pin: every node would refuse it.
             Reverted: the contract refused the announcement.
             Rejected: the chain has this version with another manifest root.
         """
@@ -48,6 +61,10 @@ class Publisher:
         directory = self._path(version)
         if not directory.exists():
             policy.save_weights(directory)
+        try:
+            check_directory(directory, self.pins)
+        except UnfitCheckpoint as error:
+            raise Misconfigured(f"version {version} is not published: {error}") from error
         self.sender.tend()
         signed = shardcast.publish(
             directory,

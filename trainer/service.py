@@ -19,6 +19,7 @@ from protocol.transport.chunks import ChunkStore
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.listening import listen, run_server
 from protocol.transport.shardcast_server import create_app
+from protocol.wire.pins import check_directory
 from protocol.wire.rollout import DEFAULT_LIMITS
 from trainer.inbox import Inbox
 from trainer.loop import Schedule, Trainer
@@ -35,6 +36,7 @@ def build(settings: TrainerSettings) -> tuple[Trainer, ChunkStore]:
 
     Raises:
         Misconfigured: this key is not the run's trainer, or settings are invalid.
+        UnfitCheckpoint: the model is not the one that the run's rules pin.
     """
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     wallet = settings.wallet()
@@ -45,11 +47,12 @@ def build(settings: TrainerSettings) -> tuple[Trainer, ChunkStore]:
     rules = CoordinatorClient(settings.coordinator_url).rules(terms.rules_hash)
     tasks = environment(rules.environment.name, rules.environment.params)
     recipe = read_recipe(settings.run_file)
+    check_directory(settings.model, rules.pins)
     policy = Policy(settings.model, recipe, rules)
     store = ChunkStore(settings.state_dir / "origin")
     sender = Sender(chain, wallet, settings.state_dir / "sender.db", Fees.capped(settings.fee_cap_gwei))
     folder = settings.state_dir / "versions"
-    publisher = Publisher(chain, sender, wallet, settings.run, store, settings.model, folder)
+    publisher = Publisher(chain, sender, wallet, settings.run, rules.pins, store, settings.model, folder)
     fetch = functools.partial(BlobStores(FETCH_SECONDS).fetch, limit=DEFAULT_LIMITS.file_bytes)
     inbox = Inbox(chain, settings.run, rules, tasks, policy.model, fetch)
     schedule = Schedule(

@@ -3,13 +3,16 @@
 The coordinator is not trusted. Its rules must have the hash on chain, its beacon must be the hash of the block that
 opened the round, and its policy version must be the one on chain. If it does not relay a submission in time, the
 worker sends its own transaction.
+
+Nor is the trainer: jobs of a version that is not what the rules pin are left undone, until it publishes another.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 import structlog
@@ -31,6 +34,7 @@ from protocol.transport.sources import Sources
 from protocol.wire import auth
 from protocol.wire.api import Assignment, Heartbeat, SubmissionRequest
 from protocol.wire.assignments import MAX_LEAVES_PER_BATCH, Leaf, bitmap_of, jobs_of, pack_leaves, unpack_leaves
+from protocol.wire.pins import UnfitCheckpoint
 from protocol.wire.rules import Rules
 from worker.doctor import check_joined, describe
 from worker.engines.engine import Engine
@@ -46,6 +50,8 @@ HOUSEKEEPING_SECONDS = 5.0
 FIRST_HEARTBEAT_SECONDS = 0.5
 CLOSE_SECONDS = 5.0
 OWN_SUBMISSION_SHARE = 0.25
+REFUSED_SECONDS = 0.5
+"""Pause while the only jobs to do are of a version that the worker refuses."""
 
 Produce = Callable[[Engine, Rules, Environment, Deployed], Producer]
 """Makes a worker's producer once rules and deployment are known: ``Producer``, or an adversary's subclass."""
@@ -73,6 +79,7 @@ class Worker:
         self.stopped = threading.Event()
         self.threads: list[threading.Thread] = []
         self.next_housekeeping = 0.0
+        self.refused: set[str] = set()
         self._take_part()
         tasks = environment(self.rules.environment.name, self.rules.environment.params)
         self.producer = produce(engine, self.rules, tasks, self.deployed)
@@ -85,7 +92,7 @@ class Worker:
         authority = Authority(self.chain.chain_id, self.chain.deployment.address_of("Market"), self.terms.trainer)
         sources = Sources(self.client.run(self.settings.run).sources)
         folder = self.settings.state_dir / "checkpoints"
-        self.checkpoints = Checkpoints(sources, self.settings.run, authority, folder, self.rules.async_level)
+        self.checkpoints = Checkpoints(sources, self.settings.run, authority, folder, self.rules)
 
     def start_background(self) -> None:
         """Starts the threads that send heartbeats and fetch new versions while the current one generates."""
@@ -104,15 +111,31 @@ class Worker:
             held.close()
 
     def tick(self) -> bool:
-        """Works through the current assignments. Returns whether there were any."""
+        """Works through the current assignments. Returns whether any of them could be done."""
         self._keep_house_if_due()
         self.sender.tend()
         if self.producer.loaded is None:
-            self._load_newest()
+            with self._refusing_unfit():
+                self._load_newest()
         assignments = self.client.assignments(self.node, int(self.settings.wait_seconds))
+        done = 0
         for assignment in assignments:
-            self._work_on(assignment)
-        return bool(assignments)
+            with self._refusing_unfit():
+                self._work_on(assignment)
+                done += 1
+        if assignments and not done:
+            self.stopped.wait(REFUSED_SECONDS)
+        return bool(done)
+
+    @contextmanager
+    def _refusing_unfit(self) -> Iterator[None]:
+        """Skips what needs a version that is not what the rules pin; says so once."""
+        try:
+            yield
+        except UnfitCheckpoint as error:
+            if str(error) not in self.refused:
+                self.refused.add(str(error))
+                self.log.warning("checkpoint_refused", error=f"{error}; waiting for the next version")
 
     def _work_on(self, assignment: Assignment) -> None:
         work = self._checked(assignment)
@@ -207,7 +230,8 @@ class Worker:
                 reader = self.chain.latest()
                 version = reader.run(self.settings.run).version
                 if version > held:
-                    self.checkpoints.directory(version, reader.manifest_root(self.settings.run, version))
+                    with self._refusing_unfit():
+                        self.checkpoints.directory(version, reader.manifest_root(self.settings.run, version))
                     held = version
             except AssizeError as error:
                 self.log.warning("prefetch_failed", error=str(error))

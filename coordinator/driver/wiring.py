@@ -123,7 +123,12 @@ def checked_run(chain: Chain, run: int) -> Run:
 
 
 def read_rules(settings: CoordinatorSettings, run: Run) -> Rules:
-    """Reads the run's rules from their file. Raises ``Misconfigured`` unless their hash is the one on chain."""
+    """Reads the run's rules from their file.
+
+    Raises:
+        Misconfigured: their hash is not the one on chain.
+        Rejected: they pin no checkpoint.
+    """
     name = f"the rules file {settings.rules}"
     with accessing(f"read {name}"), validating(name, Misconfigured):
         rules = Rules.model_validate_json(settings.rules.read_bytes())
@@ -133,6 +138,7 @@ def read_rules(settings: CoordinatorSettings, run: Run) -> Rules:
             f"the rules in {settings.rules} hash to 0x{digest.hex()}, run {settings.run} was opened with "
             f"0x{run.terms.rules_hash.hex()}: use the file it was opened with"
         )
+    _ = rules.pins
     return rules
 
 

@@ -18,7 +18,7 @@ from protocol.chain.writing.deploying import deploy
 from protocol.chain.writing.sender import Sender
 from protocol.node.wallet import Keystores, read_password
 from protocol.wire import manifest
-from protocol.wire.rules import encode_rules, rules_hash
+from protocol.wire.rules import encode_rules, rules_hash, with_checkpoint
 
 DEPLOYER = "deployer"
 GAS_MONEY = 100 * ETHER
@@ -71,8 +71,9 @@ def establish(
     say("registering nodes and bonding their stake")
     nodes = {party.name: register(keys, chain, party) for party in parties}
     say("opening and funding the run")
-    run = open_run(keys, chain, layout, run_file)
-    agreed = rules_hash(encode_rules(run_file.rules))
+    encoded = encode_rules(with_checkpoint(run_file.rules, layout.model))
+    run = open_run(keys, chain, layout, run_file, encoded)
+    agreed = rules_hash(encoded)
     for party in parties:
         if party.role == "worker":
             with keys.sender(chain, party.owner) as sender:
@@ -102,9 +103,8 @@ def register(keys: KeyRing, chain: Chain, party: Party) -> int:
         return node
 
 
-def open_run(keys: KeyRing, chain: Chain, layout: NetworkLayout, run_file: RunFile) -> int:
-    """Opens the run with its rules and the model as version 0, and funds it; returns the run id."""
-    encoded = encode_rules(run_file.rules)
+def open_run(keys: KeyRing, chain: Chain, layout: NetworkLayout, run_file: RunFile, encoded: bytes) -> int:
+    """Opens the run with its ``encoded`` rules and the model as version 0, and funds it; returns the run id."""
     layout.rules.write_bytes(encoded)
     coordinator, trainer = keys.wallets[COORDINATOR].address, keys.wallets[TRAINER].address
     terms = run_file.terms.on_chain(coordinator, trainer, rules_hash(encoded))

@@ -6,12 +6,18 @@ import hashlib
 from pathlib import Path
 
 from protocol.errors import Misconfigured
+from protocol.wire.pins import check_names
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 
 
 def check_model_directory(directory: Path) -> None:
-    """Raises ``Misconfigured``, in one sentence, if the directory lacks a configuration, a tokenizer or weights."""
+    """Checks what a model directory holds, by the names of its files.
+
+    Raises:
+        Misconfigured: it lacks a configuration, a tokenizer or weights.
+        UnfitCheckpoint: it holds a file that cannot be part of a checkpoint, such as code or pickled weights.
+    """
     if not directory.is_dir():
         raise Misconfigured(f"invalid model directory {directory}: it does not exist")
     if not (directory / "config.json").is_file():
@@ -20,6 +26,7 @@ def check_model_directory(directory: Path) -> None:
         raise Misconfigured(f"{directory} has no tokenizer: put its tokenizer.json beside the weights")
     if not any(directory.glob("*.safetensors")):
         raise Misconfigured(f"{directory} has no weights: put its *.safetensors beside config.json")
+    check_names(path.name for path in directory.iterdir() if path.is_file() and not path.name.startswith("."))
 
 
 def weights_hash(directory: Path) -> bytes:

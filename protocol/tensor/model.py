@@ -1,11 +1,13 @@
 """A causal LM and its tokenizer, from a directory in Hugging Face's layout.
 
 Worker, validator and trainer share this module, because they must turn a prompt into the same tokens, end at the same
-token, and read the same text out of a completion.
+token, and read the same text out of a completion. The network is built from its configuration, and every version fills
+it in the same way, the first as the thousandth: each parameter from exactly one tensor of a ``*.safetensors``.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +16,20 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from safetensors import safe_open
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.initialization import no_init_weights
 from transformers.utils import logging
 
 from protocol.errors import Misconfigured
 from protocol.tensor.directory import check_model_directory
+from protocol.wire.pins import TENSORS, UnfitCheckpoint, head_of, tensors_in
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 """Number formats by their name in a run's rules."""
+
+STORED_DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16}
+"""Number formats by their name in a file of tensors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +54,28 @@ class Model:
         """Copies the weights of another version over the present ones, in place.
 
         Raises:
-            Misconfigured: The directory's tensors are not this model's.
+            UnfitCheckpoint: the directory's tensors are not this model's, each once.
         """
+        check_tensors(directory, self.network)
         own: dict[str, torch.Tensor] = self.network.state_dict()
-        missing = set(self.weights())
-        for file in sorted(directory.glob("*.safetensors")):
-            missing -= _copy_tensors(file, own)
-        if missing:
-            raise Misconfigured(
-                f"{directory} lacks weights of this model, {sorted(missing)[0]!r} first: fetch it again"
-            )
+        for file, tensors in tensors_in(directory).items():
+            with safe_open(directory / file, framework="pt") as held:
+                for name in tensors:
+                    own[name].copy_(held.get_tensor(name))
+
+    def save(self, directory: Path, like: Path) -> None:
+        """Writes the present weights to ``directory``, in the files and formats of ``like``, another version."""
+        own: dict[str, torch.Tensor] = self.network.state_dict()
+        directory.mkdir()
+        for file, tensors in tensors_in(like).items():
+            with (directory / file).open("wb") as stream:
+                stream.write(head_of(like / file))
+                for name, tensor in tensors.items():
+                    values = own[name].detach().to("cpu", STORED_DTYPES[tensor.dtype]).contiguous()
+                    stream.write(values.view(torch.uint8).numpy().data)
+        for path in like.iterdir():
+            if path.is_file() and not path.name.startswith(".") and not path.name.endswith(TENSORS):
+                shutil.copyfile(path, directory / path.name)
 
     def weights(self) -> dict[str, torch.Tensor]:
         """Returns the parameters by name, not copied, without gradient, tied ones once."""
@@ -69,24 +88,61 @@ class Model:
 
 
 def load_model(directory: Path, dtype: torch.dtype) -> Model:
-    """Loads a model in evaluation mode, without access to the network.
+    """Loads a model in evaluation mode, without access to the network and without code from the directory.
 
     Raises:
-        Misconfigured: The directory lacks a causal LM or a tokenizer, or the tokenizer has no end-of-text token.
+        Misconfigured: the directory lacks a causal LM or a tokenizer, or the tokenizer has no end-of-text token.
+        UnfitCheckpoint: a file cannot be part of a checkpoint, or the tensors are not the model's, each once.
     """
     check_model_directory(directory)
     tokenizer = load_tokenizer(directory)
+    with no_init_weights():  # every parameter is overwritten: ``check_tensors`` sees to that
+        network = _build(directory, dtype)
+    network.tie_weights()
+    model = Model(network.eval(), tokenizer, tokenizer.eos_token_id)
+    model.load_weights(directory)
+    return model
+
+
+def check_tensors(directory: Path, network: Any = None) -> None:
+    """Checks that the directory's tensors are those of ``network``: None is the one that its config.json describes.
+
+    Raises:
+        UnfitCheckpoint: one is missing, held twice or unexpected, or has another shape.
+        Misconfigured: there is no configuration of a causal LM.
+    """
+    if network is None:
+        with torch.device("meta"):
+            network = _build(directory, torch.float32)
+        network.tie_weights()
+    own: dict[str, torch.Tensor] = network.state_dict(keep_vars=True)
+    held = {name: tensor for file in tensors_in(directory).values() for name, tensor in file.items()}
+    filled: dict[int, str] = {}
+    for name, tensor in held.items():
+        if name not in own:
+            raise UnfitCheckpoint(f"{directory.name} holds the tensor {name}, which this model does not have")
+        if tensor.shape != (shape := tuple(own[name].shape)):
+            raise UnfitCheckpoint(f"{directory.name} holds {name} with shape {tensor.shape}: this model's is {shape}")
+        if (other := filled.setdefault(id(own[name]), name)) != name:
+            raise UnfitCheckpoint(f"{directory.name} holds {name} and {other}, which are one tensor of this model")
+    for name, parameter in own.items():
+        if id(parameter) not in filled:
+            raise UnfitCheckpoint(f"{directory.name} lacks the tensor {name} of this model")
+
+
+def _build(directory: Path, dtype: torch.dtype) -> Any:
+    """Builds the network that config.json describes, with weights of no meaning."""
     try:
-        network = AutoModelForCausalLM.from_pretrained(directory, local_files_only=True, dtype=dtype)
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        config = AutoConfig.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
+        return AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise Misconfigured(f"{directory} holds no causal language model that loads: {error}") from error
-    return Model(network.eval(), tokenizer, tokenizer.eos_token_id)
 
 
 def load_tokenizer(directory: Path) -> Any:
     """Loads the tokenizer alone; raises ``Misconfigured`` if it does not load or has no end-of-text token."""
     try:
-        tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True)
+        tokenizer = AutoTokenizer.from_pretrained(directory, local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:
         raise Misconfigured(f"the tokenizer of {directory} does not load: {error}") from error
     if tokenizer.eos_token_id is None:
@@ -94,18 +150,6 @@ def load_tokenizer(directory: Path) -> Any:
             f"the tokenizer of {directory} has no end-of-text token: set eos_token in its configuration"
         )
     return tokenizer
-
-
-def _copy_tensors(file: Path, own: dict[str, torch.Tensor]) -> set[str]:
-    """Copies the tensors of ``file`` into those of the same names; returns the names."""
-    try:
-        with safe_open(file, framework="pt") as held:
-            names = set(held.keys())
-            for name in names:
-                own[name].copy_(held.get_tensor(name))
-    except (SafetensorError, KeyError, RuntimeError) as error:
-        raise Misconfigured(f"{file} does not hold weights of this model: {error}") from error
-    return names
 
 
 # Progress bars would clutter a daemon's log.

@@ -1,4 +1,4 @@
-"""The model directories a node holds on disk: fetched through relays, verified against the chain, a few kept."""
+"""The model directories a node holds on disk: fetched through relays, verified against chain and rules, a few kept."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import TextIO
 from protocol.errors import Unavailable
 from protocol.files import lock
 from protocol.transport.chunks import ChunkStore
-from protocol.transport.shardcast import Authority, fetch_checkpoint
+from protocol.transport.shardcast import Authority, fetch_checkpoint, fetch_manifest, reading
 from protocol.transport.sources import Sources
+from protocol.wire.pins import UnfitCheckpoint, check_contents, check_sizes
+from protocol.wire.rules import Rules
 
 KEPT = 6
 """Versions kept at least."""
@@ -35,15 +37,16 @@ class Checkpoints:
     The root tells versions of two branches apart: after a reorganisation the same number may mean other weights.
     """
 
-    def __init__(self, sources: Sources, run: int, authority: Authority, folder: Path, async_level: int = 0) -> None:
-        """Keeps ``KEPT`` versions, or more if ``async_level`` lets rounds use older ones."""
-        self.sources, self.run, self.authority = sources, run, authority
-        self.kept = max(KEPT, async_level + SPARE)
+    def __init__(self, sources: Sources, run: int, authority: Authority, folder: Path, rules: Rules) -> None:
+        """Keeps ``KEPT`` versions, or more if the run's ``rules`` let rounds use older ones."""
+        self.sources, self.run, self.authority, self.pins = sources, run, authority, rules.pins
+        self.kept = max(KEPT, rules.async_level + SPARE)
         self.folder = folder / f"run-{run}"
         self.folder.mkdir(parents=True, exist_ok=True)
         self.store = ChunkStore(folder / "chunks")
         self._fetching = threading.Lock()
         self._verified: set[Path] = set()
+        self._unfit: dict[Path, str] = {}
 
     def directory(self, version: int, root: bytes) -> Path:
         """Returns the directory of ``version``, fetched if it is missing and verified once in this process.
@@ -55,9 +58,12 @@ class Checkpoints:
         Raises:
             Unavailable: no source has it, or another process is still fetching into the folder.
             Rejected: every source that answers offers other bytes than ``root`` promises.
+            UnfitCheckpoint: the version is not what the run's rules pin. Its weights are not fetched.
         """
         directory = self.folder / f"{version:010d}-{root.hex()[:16]}"
         with self._fetching:
+            if directory in self._unfit:
+                raise UnfitCheckpoint(self._unfit[directory])
             if directory not in self._verified or not directory.is_dir():
                 with self._alone():
                     self._fetch(version, root, directory)
@@ -76,9 +82,23 @@ class Checkpoints:
     def _fetch(self, version: int, root: bytes, directory: Path) -> None:
         older = [path for path in self._held() if path != directory]
         place = (self.authority, self.store, directory)
+        self._check_pins(version, root, directory)
         fetch_checkpoint(self.sources, self.run, version, root, *place, older[-1:], self.kept)
         self._verified.add(directory)
         self._remove_others(version, directory)
+
+    def _check_pins(self, version: int, root: bytes, directory: Path) -> None:
+        """Raises ``UnfitCheckpoint``, and keeps its sentence, if the version is not what the rules pin."""
+        manifest = fetch_manifest(self.sources, self.run, version, root, self.authority, self.store).manifest
+        try:
+            check_sizes(self.pins, {file.name: file.size for file in manifest.files})
+            check_contents(self.pins, reading(self.sources, manifest, self.store, directory))
+        except UnfitCheckpoint as error:
+            self._unfit[directory] = (
+                f"version {version} is no checkpoint of run {self.run}, by its trainer's fault: {error}"
+            )
+            shutil.rmtree(directory, ignore_errors=True)
+            raise UnfitCheckpoint(self._unfit[directory]) from error
 
     def _remove_others(self, version: int, directory: Path) -> None:
         """Removes all but ``directory`` and the newest others, and what a crash left half written.

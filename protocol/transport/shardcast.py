@@ -32,6 +32,7 @@ from protocol.transport.sources import Sources
 from protocol.wire import manifest as manifests
 from protocol.wire.auth import Signer
 from protocol.wire.manifest import Chunk, Manifest, SignedManifest
+from protocol.wire.pins import Read
 
 PARALLEL_REQUESTS = 4
 DEFAULT_VERSIONS_KEPT = 8
@@ -155,6 +156,36 @@ def fetch_chunks(sources: Sources, manifest: Manifest, store: ChunkStore) -> Non
         pool.shutdown(cancel_futures=True)
     for future in done:
         future.result()
+
+
+def reading(sources: Sources, manifest: Manifest, store: ChunkStore, held: Path) -> Read:
+    """Returns a function that reads parts of a version's files, verified, fetching no more chunks than they lie in.
+
+    Chunks are taken from ``store``, then from ``held``, a directory that may hold the version, then from ``sources``.
+    """
+    chunks: dict[str, list[Chunk]] = {file.name: [] for file in manifest.files}
+    for chunk in manifest.chunks():
+        chunks[chunk.file].append(chunk)
+
+    def read(name: str, start: int, size: int) -> bytes:
+        first, last = start // manifest.chunk_bytes, -(-(start + size) // manifest.chunk_bytes)
+        parts = [_read_chunk(sources, chunk, store, held) for chunk in chunks[name][first:last]]
+        offset = start - first * manifest.chunk_bytes
+        return b"".join(parts)[offset : offset + size]
+
+    return read
+
+
+def _read_chunk(sources: Sources, chunk: Chunk, store: ChunkStore, held: Path) -> bytes:
+    data = store.read(chunk.hash)
+    if data is not None and len(data) == chunk.size:
+        return data
+    with contextlib.suppress(OSError), (held / chunk.file).open("rb") as file:
+        file.seek(chunk.offset)
+        if manifests.hash_chunk(data := file.read(chunk.size)) == chunk.hash:
+            return data
+    fetch_chunk(sources, chunk, store)
+    return _chunk(store, chunk.hash)
 
 
 def fetch_chunk(sources: Sources, chunk: Chunk, store: ChunkStore) -> None:

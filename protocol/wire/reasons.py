@@ -40,6 +40,7 @@ class Reason(IntEnum):
     LOGPROBS = 12, "the reported logprobs differ from the policy's"
     UNITS = 13, "the claimed work units differ from those of the verified tokens"
     SEQUENCE = 14, "the node's settled jobs together exceed the run's evidence bound for an honest node", True
+    UNFIT_CHECKPOINT = 15, "the round's checkpoint is not one that the run's rules allow, which is its trainer's fault"
     ABSTAIN = 0xFF, "the juror could not judge and abstained"
 
     @classmethod

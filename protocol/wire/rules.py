@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from eth_utils import keccak
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, field_validator, model_serializer
 
-from protocol.errors import Rejected
+from protocol.errors import Misconfigured, Rejected
 from protocol.wire.canonical import Canonical
+from protocol.wire.pins import PinnedFile, Pins, pin_directory, tensors_in
 
 MAX_RULES_BYTES = 64 * 1024
 
@@ -30,14 +32,21 @@ class _Frozen(BaseModel):
 
 
 class ModelRules(_Frozen):
-    """Number formats of the policy, and the engines whose honest noise the thresholds allow for.
+    """Number formats of the policy, the engines whose honest noise the thresholds allow for, and what is pinned of it.
 
-    ``head_dtype`` is the dtype of the raw logits before they are widened to float32.
+    ``head_dtype`` is the dtype of the raw logits before they are widened to float32. ``checkpoint`` pins the files of
+    every version; only rules that no run has yet leave it out, and then it is left out of the canonical JSON.
     """
 
     dtype: Literal["float32", "bfloat16"]
     head_dtype: Literal["float32", "bfloat16"]
     worker_engines: tuple[EngineName, ...] = Field(default=(DEFAULT_ENGINE,), min_length=1)
+    checkpoint: Pins | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_absent_pins(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        shown: dict[str, Any] = handler(self)
+        return shown if self.checkpoint is not None else {key: shown[key] for key in shown if key != "checkpoint"}
 
 
 class EnvironmentRules(_Frozen):
@@ -146,6 +155,39 @@ class Rules(_Frozen):
         """Rollouts in one job's artifact."""
         return self.groups_per_job * self.samples_per_group
 
+    @property
+    def pins(self) -> tuple[PinnedFile, ...]:
+        """The files of every checkpoint; raises ``Rejected`` if these rules pin none, and so cannot be a run's."""
+        if self.model.checkpoint is None:
+            raise Rejected(
+                "the rules pin no checkpoint, so a version could mean two policies: add the run's first model to them "
+                "with `assize run rules RULES OUT --model DIRECTORY`"
+            )
+        return self.model.checkpoint
+
+
+def with_checkpoint(rules: Rules, directory: Path) -> Rules:
+    """Returns ``rules`` with the files pinned of the model in ``directory``, the first of a run.
+
+    Raises:
+        UnfitCheckpoint: the directory cannot be pinned.
+        Misconfigured: its format cannot hold what the trainer computes under these rules.
+    """
+    pins = pin_directory(directory)
+    check_format(directory, rules.model.dtype)
+    return rules.model_copy(update={"model": rules.model.model_copy(update={"checkpoint": pins})})
+
+
+def check_format(directory: Path, dtype: str) -> None:
+    """Raises ``Misconfigured`` if a tensor of ``directory`` is stored in fewer bits than ``dtype`` has."""
+    if dtype == "float32" and any(
+        tensor.dtype != "F32" for held in tensors_in(directory).values() for tensor in held.values()
+    ):
+        raise Misconfigured(
+            f"{directory} stores tensors in fewer bits than the rules' float32, so published versions would differ "
+            "from the trained ones: save the model in float32"
+        )
+
 
 def encode_rules(rules: Rules) -> bytes:
     """Returns the canonical JSON bytes."""
@@ -158,10 +200,19 @@ def rules_hash(encoded: bytes) -> bytes:
 
 
 def decode_rules(encoded: bytes, expected: bytes | None = None) -> Rules:
-    """Reads rules; raises ``Rejected`` if they are invalid, or do not hash to ``expected`` where that is given."""
+    """Reads rules.
+
+    Where ``expected`` is given, the rules are a run's: that is their hash on chain.
+
+    Raises:
+        Rejected: they are invalid; or a run's rules have another hash, or pin no checkpoint.
+    """
     if expected is not None and rules_hash(encoded) != expected:
         raise Rejected(f"the rules hash to 0x{rules_hash(encoded).hex()}, expected 0x{expected.hex()} as on chain")
-    return _RULES.decode(encoded)
+    rules = _RULES.decode(encoded)
+    if expected is not None:
+        _ = rules.pins
+    return rules
 
 
 _RULES = Canonical(Rules, "rules (see `assize run rules`)", MAX_RULES_BYTES)

@@ -25,6 +25,7 @@ from protocol.node.wallet import Wallet
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire import api, auth, rollout
 from protocol.wire.assignments import Leaf, jobs_of, pack_leaves
+from protocol.wire.pins import PinnedFile
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import Artifact, Rollout
 from protocol.wire.rules import EnvironmentRules, ModelRules, Rules, Sequential, Thresholds, encode_rules, rules_hash
@@ -35,8 +36,10 @@ FOREVER = 2**40
 PRICE, FEE, MAX_UNITS = 10**9, 10**15, 10**7
 JOBS = 4
 MANIFEST_ROOT = b"\x01" * 32
+PINS = (PinnedFile("model.safetensors", 8, bytes(32)),)
+"""Of a model that no party here ever fetches."""
 RULES = Rules(
-    model=ModelRules(dtype="float32", head_dtype="float32"),
+    model=ModelRules(dtype="float32", head_dtype="float32", checkpoint=PINS),
     environment=EnvironmentRules(name="arithmetic"),
     groups_per_job=1,
     samples_per_group=2,
@@ -73,6 +76,7 @@ class Swarm:
     committee: int = 3
     appeal_seats: int = 0
     challenge: int = 0
+    rules: Rules = RULES
     senders: dict[str, Sender] = field(default_factory=dict)
     clients: dict[int, CoordinatorClient] = field(default_factory=dict)
     intents: itertools.count[int] = field(default_factory=itertools.count)
@@ -96,7 +100,7 @@ class Swarm:
     def settings(self, **changes: Any) -> CoordinatorSettings:
         """The coordinator's settings; the rules and address files are written beside its state."""
         rules, addresses = self.directory / "rules.json", self.directory / "addresses.json"
-        rules.write_bytes(encode_rules(RULES))
+        rules.write_bytes(encode_rules(self.rules))
         self.chain.deployment.save(addresses)
         values: dict[str, Any] = {
             "rpc_url": self.anvil.url,
@@ -149,7 +153,7 @@ class Swarm:
 
     def join(self, worker: Party) -> None:
         """A worker consents to the run's rules."""
-        call = calls.join(self.chain.deployment, self.run, worker.node, rules_hash(encode_rules(RULES)))
+        call = calls.join(self.chain.deployment, self.run, worker.node, rules_hash(encode_rules(self.rules)))
         self.send(worker.owner, call)
 
     def _open_run(self) -> int:
@@ -157,7 +161,7 @@ class Swarm:
         terms = RunTerms(
             coordinator=self.coordinator.address,
             trainer=self.trainer.address,
-            rules_hash=rules_hash(encode_rules(RULES)),
+            rules_hash=rules_hash(encode_rules(self.rules)),
             price_per_unit=PRICE,
             juror_fee=FEE,
             max_units=MAX_UNITS,

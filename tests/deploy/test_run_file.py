@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from deploy.runs.run_file import BUILTIN, read_run_file
-from protocol.errors import Misconfigured
+from protocol.errors import Misconfigured, Rejected
 from protocol.wire.rules import decode_rules, encode_rules, rules_hash
 from trainer.settings import read_recipe
 
@@ -51,7 +51,9 @@ def test_a_round_of_the_built_in_run_suffices_for_a_step() -> None:
     assert run_file.recipe == recipe
     jobs = run_file.terms.jobs_per_round
     assert jobs * rules.groups_per_job >= recipe.groups_to_start
-    assert decode_rules(encode_rules(rules), rules_hash(encode_rules(rules))) == rules
+    assert decode_rules(encode_rules(rules)) == rules
+    with pytest.raises(Rejected, match=r"pin no checkpoint.*--model"):
+        decode_rules(encode_rules(rules), rules_hash(encode_rules(rules)))
 
 
 def test_the_rules_are_those_that_the_committed_calibration_measured() -> None:

@@ -17,9 +17,13 @@ from protocol.transport.chunks import ChunkStore
 from protocol.transport.shardcast import Authority, publish
 from protocol.transport.shardcast_server import create_app
 from protocol.transport.sources import Sources
+from protocol.wire.pins import UnfitCheckpoint
+from protocol.wire.rules import Rules, with_checkpoint
+from tests.checkpoints import CONFIG, TENSORS, smallest
+from tests.coordinator.swarm import RULES
 from tests.protocol.conftest import KeySigner, Served
 
-CHAIN_ID, RUN = 31337, 1
+CHAIN_ID, RUN, SIZE = 31337, 1, 1600
 MARKET = "0x" + "11" * 20
 
 
@@ -31,10 +35,7 @@ class Origin:
         self.served = serve(create_app(self.store))
 
     def publish(self, version: int, branch: bytes = b"") -> bytes:
-        model = self.folder / f"model-{version}"
-        model.mkdir(exist_ok=True)
-        (model / "config.json").write_text("{}")
-        (model / "model.safetensors").write_bytes(branch + b"weights of version %d" % version * 100)
+        model = smallest(self.folder / f"model-{version}", (branch + b"weights of version %d" % version * 100)[:SIZE])
         return publish(model, RUN, version, CHAIN_ID, MARKET, self.signer, self.store).manifest.root
 
 
@@ -47,14 +48,19 @@ def origin(tmp_path: Path, signer: KeySigner, serve: Callable[..., Served]) -> O
 def checkpoints(tmp_path: Path, origin: Origin) -> Iterator[Checkpoints]:
     authority = Authority(CHAIN_ID, MARKET, origin.signer.address)
     with closing(Sources([origin.served.url])) as sources:
-        yield Checkpoints(sources, RUN, authority, tmp_path / "held")
+        yield Checkpoints(sources, RUN, authority, tmp_path / "held", pinned(tmp_path))
+
+
+def pinned(folder: Path) -> Rules:
+    """Rules that pin what ``Origin`` publishes."""
+    return with_checkpoint(RULES, smallest(folder / "model", bytes(SIZE)))
 
 
 def test_a_version_is_fetched_once_and_then_needs_nobody(origin: Origin, checkpoints: Checkpoints) -> None:
     assert checkpoints.newest() is None
     root = origin.publish(0)
     directory = checkpoints.directory(0, root)
-    assert (directory / "model.safetensors").read_bytes().startswith(b"weights of version 0")
+    assert b"weights of version 0" in (directory / TENSORS).read_bytes()
     assert checkpoints.newest() == 0
     origin.served.stop()
     assert checkpoints.directory(0, root) == directory
@@ -70,12 +76,11 @@ def test_two_roots_of_one_version_are_two_checkpoints(origin: Origin, checkpoint
     first = checkpoints.directory(1, origin.publish(1))
     (tmp_path / "model-1").rename(tmp_path / "elsewhere")
     other = origin.publish(1)
-    (tmp_path / "model-1" / "model.safetensors").write_bytes(b"another branch")
-    changed = publish(tmp_path / "model-1", RUN, 1, CHAIN_ID, MARKET, origin.signer, origin.store).manifest.root
+    changed = origin.publish(1, b"another branch")
     assert other != changed
     second = checkpoints.directory(1, changed)
     assert first != second
-    assert (second / "model.safetensors").read_bytes() == b"another branch"
+    assert b"another branch" in (second / TENSORS).read_bytes()
 
 
 def test_directories_of_a_branch_that_was_reorganised_away_are_removed(
@@ -111,8 +116,8 @@ def test_a_directory_that_changed_on_disk_is_fetched_again_by_the_next_process(
     directory = checkpoints.directory(0, root)
     (directory / "model.safetensors").write_bytes(b"rotten")
     (checkpoints.folder / ".0000000000-left.partial").mkdir()
-    restarted = Checkpoints(checkpoints.sources, RUN, checkpoints.authority, tmp_path / "held")
-    assert (restarted.directory(0, root) / "model.safetensors").read_bytes().startswith(b"weights of version 0")
+    restarted = Checkpoints(checkpoints.sources, RUN, checkpoints.authority, tmp_path / "held", pinned(tmp_path))
+    assert b"weights of version 0" in (restarted.directory(0, root) / TENSORS).read_bytes()
     assert list(restarted.folder.iterdir()) == [directory]
 
 
@@ -128,7 +133,8 @@ def test_bytes_other_than_the_chain_promises_are_refused_and_leave_nothing(
 def test_a_checkpoint_signed_by_another_key_is_refused(origin: Origin, other_signer: KeySigner, tmp_path: Path) -> None:
     root = origin.publish(0)
     with closing(Sources([origin.served.url])) as sources:
-        wary = Checkpoints(sources, RUN, Authority(CHAIN_ID, MARKET, other_signer.address), tmp_path / "wary")
+        authority = Authority(CHAIN_ID, MARKET, other_signer.address)
+        wary = Checkpoints(sources, RUN, authority, tmp_path / "wary", pinned(tmp_path))
         with pytest.raises(Rejected, match="sign"):
             wary.directory(0, root)
         assert wary.newest() is None
@@ -156,7 +162,7 @@ def test_fetches_into_one_folder_leave_one_anothers_files_alone(
     origin: Origin, checkpoints: Checkpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     roots = [origin.publish(version) for version in range(2)]
-    other = Checkpoints(checkpoints.sources, RUN, checkpoints.authority, tmp_path / "held")
+    other = Checkpoints(checkpoints.sources, RUN, checkpoints.authority, tmp_path / "held", pinned(tmp_path))
     writing, goes_on, found, read = threading.Event(), threading.Event(), [], checkpoints.store.read
 
     def read_slowly(digest: bytes) -> bytes | None:
@@ -185,4 +191,56 @@ def test_a_process_that_fetches_for_too_long_is_not_waited_for_without_end(
     root = origin.publish(0)
     with lock(checkpoints.folder.with_suffix(".lock")), pytest.raises(Unavailable, match="another process is fetching"):
         checkpoints.directory(0, root)
+    assert checkpoints.directory(0, root).is_dir()
+
+
+def test_a_version_that_the_rules_do_not_allow_is_refused_before_its_weights_are_fetched(
+    origin: Origin, checkpoints: Checkpoints, tmp_path: Path
+) -> None:
+    size = 3 << 20
+    rules = with_checkpoint(RULES, smallest(tmp_path / "large", bytes(size)))
+    large = Checkpoints(checkpoints.sources, RUN, checkpoints.authority, tmp_path / "mine", rules)
+    model = smallest(tmp_path / "model-1", b"\x01" * size)
+    (model / CONFIG).write_text("[]")
+    signed = publish(model, RUN, 1, CHAIN_ID, MARKET, origin.signer, origin.store)
+    restarted = Checkpoints(checkpoints.sources, RUN, checkpoints.authority, tmp_path / "mine", rules)
+    for held in (large, large, restarted):
+        with pytest.raises(
+            UnfitCheckpoint, match=r"^version 1 is no checkpoint of run 1.*config\.json is another file"
+        ):
+            held.directory(1, signed.manifest.root)
+    assert large.newest() is None
+    assert len(large.store.missing(signed.manifest)) >= 2, "of the weights, only what the header lies in was fetched"
+
+
+def test_names_and_sizes_are_refused_by_the_manifest_alone(
+    origin: Origin, checkpoints: Checkpoints, tmp_path: Path
+) -> None:
+    model = smallest(tmp_path / "model-1", bytes(SIZE))
+    (model / "tokenizer.json").write_text("{}")
+    signed = publish(model, RUN, 1, CHAIN_ID, MARKET, origin.signer, origin.store)
+    (model / "tokenizer.json").unlink()
+    smallest(model, bytes(SIZE + 4))
+    larger = publish(model, RUN, 2, CHAIN_ID, MARKET, origin.signer, origin.store)
+    for version, put, words in (
+        (1, signed, "tokenizer.json is not among the files that the run's rules pin"),
+        (2, larger, f"bytes: the run's rules pin {checkpoints.pins[1].size}"),
+    ):
+        with pytest.raises(UnfitCheckpoint, match=words):
+            checkpoints.directory(version, put.manifest.root)
+        assert len(checkpoints.store.missing(put.manifest)) == len({chunk.hash for chunk in put.manifest.chunks()})
+
+
+def test_a_chunk_that_nobody_serves_proves_nothing_against_a_version(
+    origin: Origin, checkpoints: Checkpoints, tmp_path: Path
+) -> None:
+    root = origin.publish(0)
+    manifest = origin.store.manifest(RUN, 0, root)
+    assert manifest is not None
+    for chunk in manifest.manifest.chunks():
+        (origin.store.directory / "chunks" / chunk.hash.hex()[:2] / chunk.hash.hex()).unlink()
+    with pytest.raises(Unavailable):
+        checkpoints.directory(0, root)
+    smallest(tmp_path / "model-0", bytes(SIZE))
+    origin.publish(0)
     assert checkpoints.directory(0, root).is_dir()

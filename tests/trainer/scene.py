@@ -22,12 +22,12 @@ from protocol.environments.arithmetic import Arithmetic
 from protocol.environments.environment import Problem
 from protocol.transport.blobs import BlobStores
 from protocol.transport.chunks import ChunkStore
-from protocol.wire import auth, manifest
+from protocol.wire import auth
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import Artifact, Rollout, artifact_root, encode
 from protocol.wire.seeds import job_seed, prompt_seed
-from tests.coordinator.swarm import RULES, Swarm
+from tests.coordinator.swarm import Swarm
 from tests.worker.farm import open_run_with
 from trainer.config import Recipe
 from trainer.inbox import Inbox
@@ -54,9 +54,8 @@ class Scene:
     closing: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
-        self.environment = Arithmetic.from_params(RULES.environment.params)
-        self.root = manifest.from_directory(self.model, 0).root
-        open_run_with(self.swarm, self.root)
+        self.environment = Arithmetic.from_params(self.swarm.rules.environment.params)
+        self.root = open_run_with(self.swarm, self.model)
         self.files = self.directory / "served" / "artifacts"
         self.files.mkdir(parents=True)
         handler = functools.partial(_Quiet, directory=str(self.files.parent))
@@ -75,14 +74,14 @@ class Scene:
 
     def policy(self) -> Policy:
         """The model of version 0."""
-        return Policy(self.model, RECIPE, RULES)
+        return Policy(self.model, RECIPE, self.swarm.rules)
 
     def inbox(self, policy: Policy) -> Inbox:
         """An inbox that has seen nothing yet."""
         blobs = BlobStores()
         self.closing.callback(blobs.close)
         fetch = functools.partial(blobs.fetch, limit=1 << 20)
-        made = Inbox(self.chain, self.swarm.run, RULES, self.environment, policy.model, fetch)
+        made = Inbox(self.chain, self.swarm.run, self.swarm.rules, self.environment, policy.model, fetch)
         self.closing.callback(made.pool.shutdown)
         return made
 
@@ -93,8 +92,8 @@ class Scene:
         sender = Sender(self.chain, self.swarm.trainer, state / "sender.db")
         stack.callback(sender.close)
         store = ChunkStore(state / "origin")
-        run, trainer = self.swarm.run, self.swarm.trainer
-        return Publisher(self.chain, sender, trainer, run, store, self.model, state / "versions"), stack
+        run, trainer, pins = self.swarm.run, self.swarm.trainer, self.swarm.rules.pins
+        return Publisher(self.chain, sender, trainer, run, pins, store, self.model, state / "versions"), stack
 
     def trainer(self, state: Path, last_version: int = 4) -> tuple[Trainer, ExitStack]:
         """A trainer over ``state``: asking twice is starting it again, once the stack of the first is closed."""

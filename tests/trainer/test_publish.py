@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from protocol.chain.structs import Consumption
-from protocol.errors import Rejected
+from protocol.errors import Misconfigured, Rejected
 from protocol.wire import manifest
 from protocol.wire.reasons import Reason
+from tests.checkpoints import CHANGES
 from tests.trainer.scene import Scene
 from trainer.batch import pack
 from trainer.inbox import Inbox
@@ -76,3 +78,22 @@ def test_only_the_last_directories_are_kept(scene: Scene, tmp_path: Path) -> Non
             publisher.publish(policy, ())
     kept = sorted(int(path.name) for path in (tmp_path / "trainer" / "versions").iterdir())
     assert kept == list(range(3, DIRECTORIES_KEPT + 3))
+
+
+def test_a_version_that_the_rules_do_not_allow_is_not_published(scene: Scene, tmp_path: Path) -> None:
+    policy = scene.policy()
+    publisher, held = scene.publisher(tmp_path / "trainer")
+    policy.version = 1
+    with held:
+        for change, words in CHANGES.values():
+            directory = tmp_path / "trainer" / "versions" / "1"
+            policy.save_weights(directory)
+            change(directory)
+            with pytest.raises(Misconfigured, match="version 1 is not published") as refused:
+                publisher.publish(policy, ())
+            assert words in str(refused.value)
+            shutil.rmtree(directory)
+        assert publisher.store.latest(scene.swarm.run) is None
+        publisher.publish(policy, ())
+    (event,) = scene.published()
+    assert event.version == 1

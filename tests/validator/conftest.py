@@ -38,6 +38,7 @@ from protocol.wire.rules import (
     Thresholds,
     encode_rules,
     rules_hash,
+    with_checkpoint,
 )
 from tests.conftest import Anvil
 from tests.validator.scene import Cast, Scene
@@ -172,7 +173,8 @@ def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def court(model_directory: Path) -> Court:
     """The tiny policy and its rules."""
-    return Court(load_policy(model_directory, RULES), RULES, Arithmetic(2))
+    rules = with_checkpoint(RULES, model_directory)
+    return Court(load_policy(model_directory, rules), rules, Arithmetic(2))
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -243,7 +245,7 @@ def make_scene(
 
     With a ``queue_url`` others judge for every validator but the last. ``kinds`` are those of the first validators.
     """
-    chain, make_wallet = cast.chain, cast.make_wallet
+    chain = cast.chain
 
     def make(
         validators: int = 3,
@@ -252,10 +254,10 @@ def make_scene(
         kinds: Sequence[type[Validator]] = (),
         **offered: int,
     ) -> Scene:
-        judging = court if rules is None else replace(court, rules=rules)
+        judging = court if rules is None else replace(court, rules=with_checkpoint(rules, model_directory))
         encoded, (files, url), (store, origin_url) = encode_rules(judging.rules), file_server, origin
         (files / "rules" / f"0x{rules_hash(encoded).hex()}").write_bytes(encoded)
-        trainer, coordinator = make_wallet("trainer"), cast.sender("coordinator")
+        trainer, coordinator = cast.sender("trainer"), cast.sender("coordinator")
         owner, worker, worker_node = cast.node("worker", Role.WORKER)
         queues = [queue_url] * (validators - 1) + [""]
         of_kinds = [*kinds, *([Validator] * (validators - len(kinds)))]
@@ -264,11 +266,13 @@ def make_scene(
             for index, (queue, kind) in enumerate(zip(queues, of_kinds, strict=True))
         ]
         root = manifest.from_directory(model_directory, 0).root
-        run = cast.run(judging, trainer, coordinator, root, **offered)
+        run = cast.run(judging, trainer.signer, coordinator, root, **offered)
         (files / "health").write_text(Health(ok=True, run=run, head=0).model_dump_json())
-        publish(model_directory, run, 0, chain.chain_id, chain.deployment.market, trainer, store)
+        publish(model_directory, run, 0, chain.chain_id, chain.deployment.market, trainer.signer, store)
         owner.send("join", calls.join(chain.deployment, run, worker_node, rules_hash(encoded)))
         cast.closing.extend((lambda juror=juror: juror.close()) for juror in jurors)
-        return Scene(chain, judging, coordinator, worker, worker_node, run, root, jurors, files, url, origin_url)
+        return Scene(
+            chain, judging, coordinator, worker, worker_node, run, root, jurors, files, url, origin_url, trainer
+        )
 
     return make

@@ -20,7 +20,9 @@ from protocol.chain.writing.plans import event_in
 from protocol.chain.writing.sender import Sender
 from protocol.node.wallet import Wallet
 from protocol.tensor.decode import decode
+from protocol.transport.chunks import ChunkStore
 from protocol.transport.coordinator import CoordinatorClient
+from protocol.transport.shardcast import publish
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
 from protocol.wire.auth import submission
 from protocol.wire.rollout import artifact_root, encode
@@ -73,15 +75,24 @@ class Scene:
     files: Path
     url: str
     origin_url: str
+    trainer: Sender
     followed: dict[int, FollowedRound] = field(default_factory=dict)
 
-    def open(self) -> RoundOpened:
-        """Opens a round in which the worker has every job."""
+    def open(self, version: int = 0) -> RoundOpened:
+        """Opens a round of a version in which the worker has every job."""
         self.assignments = pack_assignments([Listing(self.worker_node, JOBS)])
-        call = calls.open_round(self.chain.deployment, self.run, 0, 0, self.assignments)
+        call = calls.open_round(self.chain.deployment, self.run, version, version, self.assignments)
         receipt = self.coordinator.send(f"open-{secrets.token_hex(4)}", call)
         self.beacon = receipt.block_hash
         return event_in(receipt, RoundOpened)
+
+    def publish(self, version: int, directory: Path, store: ChunkStore) -> None:
+        """The trainer publishes a version by hand, as one that minds no rules would."""
+        deployment = self.chain.deployment
+        place = (self.run, version, deployment.chain_id, deployment.market)
+        signed = publish(directory, *place, self.trainer.signer, store, versions_kept=99)
+        self.manifest_root = signed.manifest.root
+        self.trainer.send(f"publish-{version}", calls.publish(deployment, self.run, version, self.manifest_root, []))
 
     def work(self, opened: RoundOpened, network: Any = None) -> list[Finished]:
         """The worker's jobs, honest unless it decodes with another ``network`` than the policy's."""

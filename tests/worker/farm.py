@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,9 @@ from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.shardcast_server import create_app as create_origin
 from protocol.wire import manifest
 from protocol.wire.api import Assignment
+from protocol.wire.rules import encode_rules, rules_hash, with_checkpoint
 from tests.conftest import TOKEN
-from tests.coordinator.swarm import RULES, Party, Swarm
+from tests.coordinator.swarm import Party, Swarm
 from worker.daemon import Worker
 from worker.engines.transformers_engine import TransformersEngine
 from worker.settings import WorkerSettings
@@ -46,8 +47,7 @@ class Farm:
     closing: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
-        self.root = manifest.from_directory(self.model, 0).root
-        open_run_with(self.swarm, self.root, self.escrow)
+        self.root = open_run_with(self.swarm, self.model, self.escrow)
         store, deployment = ChunkStore(self.directory / "origin"), self.swarm.chain.deployment
         shardcast.publish(
             self.model, self.swarm.run, 0, deployment.chain_id, deployment.market, self.swarm.trainer, store
@@ -59,7 +59,7 @@ class Farm:
             relays=[self.origin_url], first_round_nodes=1, max_rounds=1
         )
         database = Store(self.settings.database)
-        keep_rules(database, RULES)
+        keep_rules(database, self.swarm.rules)
         self.app = create_app(CoordinatorService(self.settings, database, deployment))
         self.url = self.swarm.url = serve(self.app, self.closing, listener)
         self.driver = DriverProcess(self.settings, self.swarm.coordinator)
@@ -121,10 +121,14 @@ class Farm:
         return assignment
 
 
-def open_run_with(swarm: Swarm, root: bytes, escrow: int = 400 * TOKEN) -> None:
-    """Opens another run in place of the swarm's, with real weights as version 0; everybody joins it."""
-    reader, deployment = swarm.chain.latest(), swarm.chain.deployment
-    terms = reader.run(swarm.run).terms
+def open_run_with(swarm: Swarm, model: Path, escrow: int = 400 * TOKEN) -> bytes:
+    """Opens another run in place of the swarm's, with ``model`` as version 0 and in its rules; everybody joins it.
+
+    Returns the manifest root.
+    """
+    reader, deployment, root = swarm.chain.latest(), swarm.chain.deployment, manifest.from_directory(model, 0).root
+    swarm.rules = with_checkpoint(swarm.rules, model)
+    terms = replace(reader.run(swarm.run).terms, rules_hash=rules_hash(encode_rules(swarm.rules)))
     receipt = swarm.send(swarm.requester, calls.open_run(deployment, terms, root, "rules"))
     (opened,) = [log.event for log in receipt.logs if isinstance(log.event, RunOpened)]
     if escrow:
@@ -132,6 +136,7 @@ def open_run_with(swarm: Swarm, root: bytes, escrow: int = 400 * TOKEN) -> None:
     swarm.run = opened.run
     for worker in swarm.workers:
         swarm.join(worker)
+    return root
 
 
 def serve(app: Any, closing: ExitStack, listener: socket.socket | None = None) -> str:

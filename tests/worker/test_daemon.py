@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from fastapi import Request
@@ -14,11 +16,15 @@ from starlette.routing import Mount, Route
 from protocol.chain.structs import Role, State
 from protocol.chain.writing import calls
 from protocol.errors import Misconfigured, Rejected, Unavailable
+from protocol.transport import shardcast
+from protocol.transport.chunks import ChunkStore
 from protocol.wire.api import Assignment, Assignments
 from protocol.wire.assignments import bitmap_of, unpack_leaves
+from protocol.wire.pins import UnfitCheckpoint
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import artifact_root, decode
 from tests.chaos.between import Between
+from tests.checkpoints import CHANGES
 from tests.coordinator.swarm import RULES
 from tests.interfering import overtaking
 from tests.worker.farm import Farm, serve, wait_for
@@ -208,3 +214,50 @@ def test_a_worker_that_has_not_joined_is_told_what_to_type(farm: Farm) -> None:
     newcomer = farm.swarm.register("newcomer", Role.WORKER, 4)
     with pytest.raises(Misconfigured, match=f"assize run join {farm.swarm.run} {newcomer.node}"):
         farm.worker("newcomer", party=newcomer)
+
+
+def published(farm: Farm, version: int, directory: Path) -> bytes:
+    """The trainer publishes a version by hand, as one that minds no rules would; its manifest root."""
+    swarm, deployment = farm.swarm, farm.swarm.chain.deployment
+    place = (swarm.run, version, deployment.chain_id, deployment.market)
+    signed = shardcast.publish(
+        directory, *place, swarm.trainer, ChunkStore(farm.directory / "origin"), versions_kept=99
+    )
+    swarm.send(swarm.trainer, calls.publish(deployment, swarm.run, version, signed.manifest.root, []))
+    return signed.manifest.root
+
+
+def test_versions_that_the_rules_do_not_allow_are_refused_alike_by_fresh_and_running_workers(
+    farm: Farm, tmp_path: Path
+) -> None:
+    running = farm.worker("running")
+    running._load_newest()
+    for version, (what, (change, words)) in enumerate(CHANGES.items(), start=1):
+        directory = shutil.copytree(farm.model, tmp_path / str(version))
+        change(directory)
+        root = published(farm, version, directory)
+        fresh = farm.worker(f"fresh-{version}", party=farm.swarm.workers[1])
+        assert fresh.tick() is False, what
+        with pytest.raises(UnfitCheckpoint, match=words) as refused:
+            running._load(version, root)
+        assert fresh.refused == {str(refused.value)}
+        assert (fresh.producer.loaded, running.producer.loaded) == (None, 0)
+        fresh.close()
+
+
+def test_a_worker_leaves_jobs_of_a_refused_version_undone_and_goes_on_with_the_next(farm: Farm, tmp_path: Path) -> None:
+    worker = farm.worker()
+    worker._load_newest()
+    unfit = shutil.copytree(farm.model, tmp_path / "1")
+    (unfit / "pytorch_model.bin").write_bytes(b"")
+    published(farm, 1, unfit)
+    assignment = farm.open_round(worker)
+    assert assignment.policy_version == 1
+    assert worker.tick() is False
+    assert list(worker.outbox.submissions(assignment.round)) == []
+    (said,) = worker.refused
+    assert "pytorch_model.bin cannot be part of a checkpoint" in said
+    published(farm, 2, farm.model)
+    again = farm.worker("again", party=farm.swarm.workers[1])
+    assert again.tick() is False
+    assert again.producer.loaded == 2

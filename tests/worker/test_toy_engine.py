@@ -56,8 +56,8 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def rules_for(*engines: str) -> Rules:
-    given = RULES.model_dump() | {"groups_per_job": 2, "samples_per_group": 3, "max_tokens": 12}
-    return Rules.model_validate(given | {"model": RULES.model.model_dump() | {"worker_engines": engines}})
+    given = RULES.model_dump(mode="json") | {"groups_per_job": 2, "samples_per_group": 3, "max_tokens": 12}
+    return Rules.model_validate(given | {"model": RULES.model.model_dump(mode="json") | {"worker_engines": engines}})
 
 
 @pytest.fixture

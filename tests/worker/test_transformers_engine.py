@@ -15,6 +15,7 @@ from protocol.environments.arithmetic import Arithmetic
 from protocol.errors import Misconfigured, Unavailable
 from protocol.tensor import decode as decoding
 from protocol.tensor.completions import Completion, Request
+from protocol.wire.pins import UnfitCheckpoint
 from protocol.wire.sampling import gumbel_noise
 from trainer.builtin import Warmup, make_builtin
 from worker.engines.transformers_engine import TransformersEngine
@@ -121,12 +122,12 @@ def test_swapping_weights_is_like_loading_the_other_model(directories: list[Path
 
 def test_weights_of_another_shape_are_refused(engine: TransformersEngine, tmp_path: Path) -> None:
     make_builtin(tmp_path, 1, Arithmetic(3), Warmup(hidden=64, steps=0))
-    with pytest.raises(Misconfigured, match="does not hold weights of this model"):
+    with pytest.raises(UnfitCheckpoint, match=r"with shape .*: this model's is"):
         engine.swap(tmp_path)
 
 
 def test_an_empty_checkpoint_is_refused(engine: TransformersEngine, tmp_path: Path) -> None:
-    with pytest.raises(Misconfigured, match="lacks weights"):
+    with pytest.raises(UnfitCheckpoint, match="lacks the tensor"):
         engine.swap(tmp_path)
 
 
@@ -158,7 +159,7 @@ def test_a_directory_that_is_no_model_is_refused_in_one_sentence(tmp_path: Path)
 def test_a_directory_with_broken_weights_is_refused_in_one_sentence(directories: list[Path], tmp_path: Path) -> None:
     broken = shutil.copytree(directories[0], tmp_path / "broken")
     (broken / "model.safetensors").write_bytes(b"garbage")
-    with pytest.raises(Misconfigured, match="holds no causal language model that loads"):
+    with pytest.raises(UnfitCheckpoint, match=r"model\.safetensors has a header of"):
         TransformersEngine().load(broken)
 
 

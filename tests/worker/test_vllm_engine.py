@@ -17,6 +17,7 @@ from protocol.environments.arithmetic import Arithmetic
 from protocol.errors import Misconfigured, Unavailable
 from protocol.tensor.completions import Completion, Request
 from protocol.tensor.model import load_model
+from protocol.wire.pins import UnfitCheckpoint
 from tests.conftest import ROOT
 from trainer.builtin import Warmup, make_builtin
 from validator.judging.prefill import Completed, prefill
@@ -177,7 +178,7 @@ def test_a_swap_forgets_what_was_cached_of_a_long_prompt(directories: list[Path]
 def test_weights_of_another_shape_are_refused_and_change_nothing(engine: VllmEngine, tmp_path: Path) -> None:
     make_builtin(tmp_path, 1, Arithmetic(3), Warmup(hidden=128, intermediate=64, heads=2, steps=0))
     before = _tokens(engine.generate(_requests(6)))
-    with pytest.raises(Misconfigured, match="does not hold the weights of this model"):
+    with pytest.raises(UnfitCheckpoint, match="does not hold the tensors of the model that is loaded"):
         engine.swap(tmp_path)
     assert _tokens(engine.generate(_requests(6))) == before
 

@@ -1,4 +1,4 @@
-"""Draft rules for calibration: everything but the thresholds, from a run file or the built-in run."""
+"""Draft rules for calibration: everything but thresholds and pins, from a run file or the built-in run."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def draft(run_file: Path | None, dtype: str | None, max_tokens: int | None, engi
     """Returns rules with placeholder thresholds; raises ``Misconfigured`` for an invalid field, by name."""
     table = dict(BUILTIN) if run_file is None else _table(run_file)
     table |= {} if max_tokens is None else {"max_tokens": max_tokens}
-    model = dict(table.get("model", {}))
+    model = {key: value for key, value in table.get("model", {}).items() if key != "checkpoint"}
     model |= {} if dtype is None else {"dtype": dtype, "head_dtype": dtype}
     table |= {"model": model | {"worker_engines": engines}, "thresholds": _placeholders().model_dump()}
     table |= {"sequential": table.get("sequential", {}) | {"sigma": 1.0}}

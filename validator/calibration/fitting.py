@@ -97,7 +97,7 @@ def fit(jobs: Sequence[MeasuredJob], rules: Rules, void_rate: float, headroom: f
     sequential, holds = widened(jobs, rules, headroom * max(measured, step))
     sequential = sequential.model_copy(update={"sigma": _rounded(sequential.sigma)})
     found = rules.model_copy(update={"thresholds": thresholds, "sequential": sequential})
-    return Fitted(Rules.model_validate(found.model_dump()), tuple(fits), measured, holds, why)
+    return Fitted(Rules.model_validate(found.model_dump(mode="json")), tuple(fits), measured, holds, why)
 
 
 def _no_fraud(jobs: Sequence[MeasuredJob], fits: Sequence[Fit]) -> str | None:

@@ -177,10 +177,13 @@ def _describe_endings(job: ReadJob) -> str:
 PROVENANCE = Check(
     name="provenance",
     sentence="the artifact is the one that was signed for this job, under the round's beacon and checkpoint",
-    reasons=(Reason.UNAVAILABLE, Reason.STALE_BEACON, Reason.WRONG_ROOT, Reason.WRONG_POLICY, Reason.DUPLICATE),
+    reasons=(
+        *(Reason.UNFIT_CHECKPOINT, Reason.UNAVAILABLE, Reason.STALE_BEACON),
+        *(Reason.WRONG_ROOT, Reason.WRONG_POLICY, Reason.DUPLICATE),
+    ),
     describe=lambda job: "beacon, root, round, job, node and checkpoint match the claim",
 )
-"""Made by ``read_artifact`` and, for artifacts that could not be fetched, by the caller."""
+"""Made by ``read_artifact`` and, for artifacts that could not be fetched or belong to no checkpoint, by the caller."""
 
 SHAPE = Check(
     name="shape and proofs",

@@ -16,6 +16,7 @@ from protocol.environments.environment import Environment, Problem
 from protocol.errors import Rejected
 from protocol.tensor.model import Model
 from protocol.wire.evidence import F32, Finding, JobEvidence, Measurements
+from protocol.wire.pins import UnfitCheckpoint
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import Artifact, Limits
 from protocol.wire.rules import Rules
@@ -116,6 +117,11 @@ def examine(
         _conclude(policy, rules, environment, reading, measured.get(index), checks)
         for index, reading in enumerate(readings)
     ]
+
+
+def judge_unfit(claims: Sequence[Claim], error: UnfitCheckpoint) -> list[Judgement]:
+    """Returns the judgements of jobs of a version that is no checkpoint of its run: void, whatever they hold."""
+    return [judge_unread(claim, Finding(Reason.UNFIT_CHECKPOINT, str(error))) for claim in claims]
 
 
 def judge_unread(claim: Claim, finding: Finding) -> Judgement:

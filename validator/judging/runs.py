@@ -53,7 +53,7 @@ def learn_context(
     require_known(rules.thresholds)
     tasks = environment(rules.environment.name, rules.environment.params)
     named = Sources(sources or _named_sources(client, run))
-    checkpoints = Checkpoints(named, run, authority, directory, rules.async_level)
+    checkpoints = Checkpoints(named, run, authority, directory, rules)
     return JudgingContext(rules, tasks, Weights(checkpoints, rules, device))
 
 

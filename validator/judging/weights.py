@@ -13,6 +13,7 @@ import structlog
 from protocol.errors import Unavailable
 from protocol.tensor.model import DTYPES, Model, load_model
 from protocol.transport.checkpoints import Checkpoints
+from protocol.wire.pins import UnfitCheckpoint
 from protocol.wire.rules import Rules
 from protocol.wire.units import parse_shape
 from validator.judging.judge import PolicyVersion
@@ -30,6 +31,7 @@ def load_policy(directory: Path, rules: Rules, device: str = "cpu") -> PolicyVer
 
     Raises:
         Misconfigured: it does not load, or changes its logits after the LM head.
+        UnfitCheckpoint: its tensors are not those of its configuration.
         Rejected: work units are not defined for its architecture.
     """
     shape = parse_shape(json.loads((directory / "config.json").read_text()))
@@ -51,6 +53,7 @@ class Weights:
         self._fetches: dict[tuple[int, bytes], Future[Path]] = {}
         self._policy: PolicyVersion | None = None
         self._loaded: tuple[int, bytes] | None = None
+        self._unfit: dict[tuple[int, bytes], UnfitCheckpoint] = {}
         self._again_at = 0.0
         self._preparing = threading.Lock()
 
@@ -60,11 +63,16 @@ class Weights:
         return None if self._loaded is None else self._loaded[0]
 
     def prepare(self, version: int, root: bytes) -> bool:
-        """Starts fetching ``version`` unless it is on disk; returns whether it is. Retries a failed fetch."""
+        """Starts fetching ``version`` unless it is on disk; returns whether it is. Retries a failed fetch.
+
+        A version that is not what the rules pin is never there; ``refusal`` says so.
+        """
         with self._preparing:
             return self._prepare(version, root)
 
     def _prepare(self, version: int, root: bytes) -> bool:
+        if (version, root) in self._unfit:
+            return False
         fetch = self._fetches.get((version, root))
         if fetch is None:
             if time.monotonic() >= self._again_at:
@@ -77,20 +85,38 @@ class Weights:
             # Removed in favour of newer versions and needed again, for an appeal: fetch it again.
             del self._fetches[version, root]
             return False
-        if error is not None:
+        if isinstance(error, UnfitCheckpoint):
+            self._refuse(version, root, error)
+        elif error is not None:
             log.warning("weights_not_there", run=self._checkpoints.run, version=version, error=str(error))
             del self._fetches[version, root]
             self._again_at = time.monotonic() + RETRY_SECONDS
         return error is None
 
+    def refusal(self, version: int, root: bytes) -> UnfitCheckpoint | None:
+        """Returns the reason for which the version cannot be judged with by anyone, once that is known."""
+        return self._unfit.get((version, root))
+
+    def _refuse(self, version: int, root: bytes, error: UnfitCheckpoint) -> None:
+        log.warning("checkpoint_refused", run=self._checkpoints.run, version=version, error=str(error))
+        self._unfit[version, root] = error
+
     def policy(self, version: int, root: bytes) -> PolicyVersion:
-        """Returns the policy with the weights of a prepared version swapped in; the previous ones are overwritten."""
+        """Returns the policy with the weights of a prepared version swapped in; the previous ones are overwritten.
+
+        Raises:
+            UnfitCheckpoint: the tensors are not those of the configuration; ``refusal`` says so from then on.
+        """
         directory = self._fetches[version, root].result()
-        if self._policy is None:
-            self._policy = load_policy(directory, self._rules, self._device)
-        elif self._loaded != (version, root):
-            self._loaded = None  # a copy that fails half-way leaves no version loaded
-            self._policy.model.load_weights(directory)
+        try:
+            if self._policy is None:
+                self._policy = load_policy(directory, self._rules, self._device)
+            elif self._loaded != (version, root):
+                self._loaded = None  # a copy that fails half-way leaves no version loaded
+                self._policy.model.load_weights(directory)
+        except UnfitCheckpoint as error:
+            self._refuse(version, root, error)
+            raise
         self._loaded = (version, root)
         return self._policy
 
@@ -98,10 +124,13 @@ class Weights:
         """Returns the policy of ``version`` once it has been fetched.
 
         Raises:
+            UnfitCheckpoint: it is not what the rules pin.
             Unavailable: it was not fetched within ``seconds``.
         """
         give_up = time.monotonic() + seconds
         while not self.prepare(version, root):
+            if (refusal := self.refusal(version, root)) is not None:
+                raise refusal
             if time.monotonic() > give_up:
                 raise Unavailable(
                     f"version {version} of run {self._checkpoints.run} could not be fetched in {seconds:.0f} s"

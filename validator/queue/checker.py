@@ -18,9 +18,10 @@ from protocol.transport.blobs import BlobStores
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.shardcast import Authority
 from protocol.wire.evidence import Finding
+from protocol.wire.pins import UnfitCheckpoint
 from validator.judging.claims import Claim
 from validator.judging.fetching import PARALLEL_FETCHES, fetch_once
-from validator.judging.judge import FetchedJob, judge, limits_of
+from validator.judging.judge import FetchedJob, judge, judge_unfit, limits_of
 from validator.judging.runs import JudgingContext, learn_context
 from validator.queue.exchange import Exchange
 from validator.queue.orders import Answer, Kind, Order, decode_order
@@ -73,6 +74,8 @@ class Checker:
         """Returns an answer for each claim."""
         try:
             return self._judge(order, claims)
+        except UnfitCheckpoint as error:
+            return [Answer(Kind.JUDGED, evidence=one.evidence) for one in judge_unfit(claims, error)]
         except Unavailable as error:
             log.warning("put_off", run=order.run, version=order.version, error=str(error))
             return [Answer(Kind.LATER, str(error))] * len(claims)
@@ -91,12 +94,15 @@ class Checker:
         self._exchange.close()
 
     def _judge(self, order: Order, claims: Sequence[Claim]) -> list[Answer]:
-        context = self._context(order)
+        context, version = self._context(order), (order.version, order.manifest_root)
+        context.weights.prepare(*version)
         fetched = list(self._pool.map(functools.partial(self._fetch, context), claims))
         ready = [FetchedJob(claim, data) for claim, data in zip(claims, fetched, strict=True) if data is not None]
+        if (refusal := context.weights.refusal(*version)) is not None:
+            raise refusal
         if not ready:
             return [Answer(Kind.SILENT)] * len(claims)
-        policy = context.weights.wait_for(order.version, order.manifest_root, WEIGHTS_SECONDS)
+        policy = context.weights.wait_for(*version, WEIGHTS_SECONDS)
         judgements = judge(policy, context.rules, context.environment, ready)
         log.info("checked", run=order.run, version=order.version, jobs=len(judgements))
         judged = {one.claim: Answer(Kind.JUDGED, evidence=one.evidence) for one in judgements}

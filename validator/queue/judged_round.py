@@ -16,7 +16,7 @@ from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import Sequential
 from validator.judging.claims import Claim
-from validator.judging.judge import Judgement, judge_unread, with_findings
+from validator.judging.judge import Judgement, judge_unfit, judge_unread, with_findings
 from validator.judging.runs import RunContext
 from validator.records.history import History
 from validator.records.record import RecordPoint
@@ -97,6 +97,14 @@ class JudgedRound:
     def weights_there(self) -> bool:
         """Returns whether the policy's weights have arrived; starts fetching them if they have not."""
         return self.context.weights.prepare(self.followed.policy_version, self.manifest_root)
+
+    def settle_unfit(self) -> bool:
+        """Judges every job void if the policy is known to be no checkpoint of its run; returns whether it is."""
+        refusal = self.context.weights.refusal(self.followed.policy_version, self.manifest_root)
+        if refusal is not None:
+            for judgement in judge_unfit(self.waiting, refusal):
+                self.record(judgement)
+        return refusal is not None
 
     def record(self, judgement: Judgement) -> None:
         """Keeps and logs a judgement."""

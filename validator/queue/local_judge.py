@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import structlog
 
 from protocol.wire.evidence import Finding
+from protocol.wire.pins import UnfitCheckpoint
 from validator.judging.claims import Claim
 from validator.judging.fetching import Fetching
 from validator.judging.judge import FetchedJob, judge, limits_of
@@ -27,7 +28,10 @@ class LocalJudge:
         groups: dict[tuple[int, bytes, bytes], list[tuple[JudgedRound, FetchedJob]]] = {}
         for round_ in rounds:
             ready = [] if round_.progress.impossible else self._ready(round_)
-            if round_.weights_there() and ready:
+            there = round_.weights_there()
+            if round_.settle_unfit():
+                continue
+            if there and ready:
                 group = (round_.context.run, round_.context.rules_hash, round_.manifest_root)
                 groups.setdefault(group, []).extend((round_, job) for job in ready)
         for jobs in groups.values():
@@ -63,6 +67,9 @@ def _judge(jobs: Sequence[tuple[JudgedRound, FetchedJob]]) -> None:
     try:
         policy = first.context.weights.policy(first.followed.policy_version, first.manifest_root)
         judgements = judge(policy, first.context.rules, first.context.environment, [job for _, job in jobs])
+    except UnfitCheckpoint as error:
+        log.warning("not_judged", round=first.followed.number, error=str(error))
+        return
     except Exception as error:  # a failure here may neither cost a worker nor end the daemon: the juror abstains
         for progress in {id(round_.progress): round_.progress for round_, _ in jobs}.values():
             progress.failures += 1

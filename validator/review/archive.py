@@ -9,6 +9,7 @@ from protocol.chain.reading.client import Chain
 from protocol.chain.reading.tail import Rollback, Tail
 from protocol.errors import Rejected, Unavailable
 from protocol.transport.coordinator import CoordinatorClient
+from protocol.wire.pins import check_directory
 from validator.judging.judge import PolicyVersion
 from validator.judging.runs import Runs
 from validator.judging.weights import load_policy
@@ -51,8 +52,14 @@ class Archive:
         return JudgedRound(followed, context, self.rounds.manifest_roots[run, version], JudgingProgress())
 
     def policy(self, round_: JudgedRound) -> PolicyVersion:
-        """Returns the policy of the round; raises ``Unavailable`` if its weights cannot be fetched."""
+        """Returns the policy of the round.
+
+        Raises:
+            Unavailable: its weights cannot be fetched.
+            UnfitCheckpoint: they, or those given by hand, are not what the run's rules pin.
+        """
         if self._model is not None:
+            check_directory(self._model, round_.context.rules.pins)
             return load_policy(self._model, round_.context.rules, self._settings.device)
         version = round_.followed.policy_version
         return round_.context.weights.wait_for(version, round_.manifest_root, WEIGHTS_SECONDS)

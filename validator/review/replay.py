@@ -16,11 +16,12 @@ import numpy as np
 from protocol.errors import Unavailable
 from protocol.transport.blobs import BlobStores
 from protocol.wire.evidence import Finding, JobEvidence, Measurements, parse_signed
+from protocol.wire.pins import UnfitCheckpoint
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import Rules, Thresholds
 from validator.judging.claims import Claim
 from validator.judging.fetching import fetch_once
-from validator.judging.judge import FetchedJob, judge, limits_of
+from validator.judging.judge import FetchedJob, Judgement, judge, judge_unfit, limits_of
 from validator.judging.registry import CHECKS
 from validator.queue.judged_round import JudgedRound
 from validator.review.archive import Archive
@@ -98,9 +99,8 @@ def replay(
         if wrong:
             return Replay(evidence.juror, evidence.round, wrong)
         with closing(BlobStores()) as stores:
-            submitted = [_submitted(round_, job, artifacts, stores) for job in evidence.jobs]
+            judgements = _judged(archive, round_, evidence.jobs, artifacts, stores)
         rules = round_.context.rules
-        judgements = judge(archive.policy(round_), rules, round_.context.environment, submitted)
         history, whole = archive.history(round_.record_point, evidence.juror)
         found = [judgement.evidence for judgement in round_.with_records(history, judgements)]
         return Replay(
@@ -134,6 +134,18 @@ def sentences(replay: Replay) -> Iterator[str]:
     if replay.confirmed:
         apart = [one for one in replay.differences if one.largest]
         yield f"{place}: measurements agree " + ("within tolerance" if apart else "bit for bit")
+
+
+def _judged(
+    archive: Archive, round_: JudgedRound, jobs: Sequence[JobEvidence], artifacts: Path | None, stores: BlobStores
+) -> list[Judgement]:
+    """Judges the jobs; under a version that is no checkpoint of the run they are void without their artifacts."""
+    try:
+        policy = archive.policy(round_)
+    except UnfitCheckpoint as error:
+        return judge_unfit([round_.claim(job.job) for job in jobs], error)
+    submitted = [_submitted(round_, job, artifacts, stores) for job in jobs]
+    return judge(policy, round_.context.rules, round_.context.environment, submitted)
 
 
 def _submitted(round_: JudgedRound, job: JobEvidence, artifacts: Path | None, stores: BlobStores) -> FetchedJob:

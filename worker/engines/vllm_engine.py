@@ -11,12 +11,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Literal
 
 import torch
-from safetensors import SafetensorError, safe_open
 
 from protocol.errors import Misconfigured, Unavailable
 from protocol.tensor.completions import Completion, Request
 from protocol.tensor.directory import check_model_directory
-from protocol.tensor.model import Model, load_tokenizer
+from protocol.tensor.model import Model, check_tensors, load_tokenizer
+from protocol.wire.pins import UnfitCheckpoint, tensors_in
 from worker.engines.vllm_steps import Sampled
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class VllmEngine:
         self._cache_bytes = CPU_CACHE_BYTES if cache_bytes is None and device == "cpu" else cache_bytes
         self._model: Model | None = None
         self._core: Core | None = None
-        self._shapes: dict[str, list[int]] = {}
+        self._shapes: dict[str, tuple[int, ...]] = {}
         self._calls = itertools.count()
 
     @property
@@ -69,6 +69,7 @@ class VllmEngine:
     def load(self, directory: Path) -> None:
         """Loads a model directory."""
         check_model_directory(directory)
+        check_tensors(directory)
         tokenizer, shapes = load_tokenizer(directory), _shapes(directory)
         self.close()
         self._core = _internals().Core(directory, self._dtype, self._max_rows, self._cache_bytes)
@@ -80,7 +81,7 @@ class VllmEngine:
             self.load(directory)
             return
         if _shapes(directory) != self._shapes:
-            raise Misconfigured(f"{directory} does not hold the weights of this model: fetch it again")
+            raise UnfitCheckpoint(f"{directory} does not hold the tensors of the model that is loaded")
         self._core.reload(directory)
 
     def hidden_states(self, request: Request, output_tokens: Sequence[int]) -> torch.Tensor:
@@ -155,13 +156,6 @@ def _completion(request: Request, output: Sequence[int], sampled: Sampled) -> Co
     return Completion(tokens, sampled.logprobs_T, sampled.hidden_TH, reason)
 
 
-def _shapes(directory: Path) -> dict[str, list[int]]:
+def _shapes(directory: Path) -> dict[str, tuple[int, ...]]:
     """Returns the shape of every tensor of a model directory, by name."""
-    shapes: dict[str, list[int]] = {}
-    for file in sorted(directory.glob("*.safetensors")):
-        try:
-            with safe_open(file, framework="pt") as held:
-                shapes |= {name: held.get_slice(name).get_shape() for name in held.keys()}  # noqa: SIM118
-        except SafetensorError as error:
-            raise Misconfigured(f"{file} does not hold weights of this model: {error}") from error
-    return shapes
+    return {name: tensor.shape for held in tensors_in(directory).values() for name, tensor in held.items()}

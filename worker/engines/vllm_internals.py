@@ -167,6 +167,8 @@ class Core:
         arguments = EngineArgs(
             model=str(directory),
             dtype=dtype,
+            load_format="safetensors",
+            trust_remote_code=False,
             skip_tokenizer_init=True,
             enforce_eager=True,
             async_scheduling=False,  # a row's position is the length of its output, which must be up to date

@@ -43,17 +43,21 @@ def hash_of(text: str) -> bytes:
 def rules(
     source: Annotated[Path, typer.Argument(help="Rules as JSON, in any layout.")],
     out: Annotated[Path, typer.Argument(help="File to write the canonical rules to.")],
+    model: Annotated[
+        Path | None, typer.Option(help="Model the run starts from; the rules pin its files for every version.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write rules in canonical form. The chain holds their hash."""
     import json
 
     from protocol.wire.canonical import validating
-    from protocol.wire.rules import Rules, encode_rules, rules_hash
+    from protocol.wire.rules import Rules, encode_rules, rules_hash, with_checkpoint
 
     try:
         with validating(f"cannot turn {source} into rules", Misconfigured):
-            encoded = encode_rules(Rules.model_validate(json.loads(source.read_bytes())))
+            read = Rules.model_validate(json.loads(source.read_bytes()))
+        encoded = encode_rules(read if model is None else with_checkpoint(read, model))
         out.write_bytes(encoded)
     except (OSError, ValueError) as error:
         raise Misconfigured(f"cannot turn {source} into rules: {error}") from error

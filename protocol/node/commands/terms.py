@@ -17,18 +17,19 @@ if TYPE_CHECKING:
 
 
 def checked_rules_hash(rules_file: Path) -> bytes:
-    """Returns the hash of rules in canonical form.
+    """Returns the hash of a run's rules in canonical form.
 
     Raises:
         Misconfigured: the file cannot be read.
-        Rejected: the file does not hold canonical rules.
+        Rejected: the file does not hold canonical rules, or they pin no checkpoint.
     """
     from protocol.wire.rules import decode_rules, rules_hash
 
     with accessing(f"read the rules {rules_file}"):
         encoded = rules_file.read_bytes()
-    decode_rules(encoded)
-    return rules_hash(encoded)
+    digest = rules_hash(encoded)
+    decode_rules(encoded, digest)
+    return digest
 
 
 RunId = Annotated[int, typer.Argument(help="Id of the run.")]

@@ -1,0 +1,120 @@
+"""Headers of safetensors files: names, formats and shapes of tensors, read before any of their values. PURE.
+
+    file   = N (8 bytes, little-endian), header (N bytes), values
+    header = {"__metadata__":{"…":"…"},"NAME":{"dtype":"F32","shape":[…],"data_offsets":[B,E]},…}
+
+Stricter than the format: at most ``MAX_HEADER_BYTES`` of header, each name once, values one after another without a gap
+up to the last byte of the file, and only the formats that a run's rules know.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import Field, TypeAdapter
+
+from protocol.errors import Rejected
+from protocol.wire.canonical import validating
+
+LENGTH_BYTES = 8
+MAX_HEADER_BYTES = 8 << 20
+"""Room for some 60,000 tensors."""
+MAX_DIMENSIONS = 8
+WIDTHS = {"F32": 4, "BF16": 2}
+"""Bytes of one value by its format."""
+MAX_DEPTH = 3
+_METADATA = "__metadata__"
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_BRACKET = re.compile(rb"[\[\]{}]")
+
+_Number = Annotated[int, Field(strict=True, ge=0, lt=1 << 50)]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """One tensor of a file: its format, its shape, and where its values begin and end after the header."""
+
+    dtype: str
+    shape: Annotated[tuple[_Number, ...], Field(max_length=MAX_DIMENSIONS)]
+    data_offsets: tuple[_Number, _Number]
+
+    @property
+    def size(self) -> int:
+        """Bytes that the values take by format and shape."""
+        return math.prod(self.shape) * WIDTHS[self.dtype]
+
+
+_TENSORS = TypeAdapter(dict[str, StoredTensor])
+_TEXTS = TypeAdapter(dict[str, str])
+
+
+def head_bytes(length: bytes, file_bytes: int, room: int = MAX_HEADER_BYTES) -> int:
+    """Returns the number of bytes before the values, from the ``LENGTH_BYTES`` at the beginning of a file.
+
+    Raises:
+        Rejected: the header would not fit into the file, or into ``room``.
+    """
+    size = LENGTH_BYTES + int.from_bytes(length, "little")
+    if len(length) < LENGTH_BYTES or size > min(room, file_bytes):
+        raise Rejected(f"a header of {size} bytes: expected at most {min(room, file_bytes)}")
+    return size
+
+
+def parse_head(head: bytes, file_bytes: int) -> dict[str, StoredTensor]:
+    """Returns the tensors of a file by name, in the order of their values.
+
+    Args:
+        head: the file up to its values.
+        file_bytes: size of the file.
+
+    Raises:
+        Rejected: the header is not one of these files, or does not describe all bytes of the file, each once.
+    """
+    _check_depth(head[LENGTH_BYTES:])
+    try:
+        plain = json.loads(head[LENGTH_BYTES:], object_pairs_hook=_once)
+    except ValueError as error:
+        raise Rejected("a header that is not JSON") from error
+    with validating("an invalid header"):
+        if isinstance(plain, dict):
+            _TEXTS.validate_python(plain.pop(_METADATA, {}), strict=True)
+        tensors = _TENSORS.validate_python(plain)
+    return _in_order(tensors, file_bytes - len(head))
+
+
+def _in_order(tensors: dict[str, StoredTensor], data_bytes: int) -> dict[str, StoredTensor]:
+    end = 0
+    ordered = dict(sorted(tensors.items(), key=lambda named: named[1].data_offsets))
+    for name, tensor in ordered.items():
+        if tensor.dtype not in WIDTHS:
+            raise Rejected(f"tensor {name!r} in format {tensor.dtype!r}: expected {' or '.join(WIDTHS)}")
+        if tensor.data_offsets != (end, end + tensor.size):
+            raise Rejected(f"tensor {name!r} at bytes {tensor.data_offsets}: expected {(end, end + tensor.size)}")
+        end += tensor.size
+    if not tensors or end != data_bytes:
+        raise Rejected(f"tensors of {end} bytes: expected {data_bytes}, the rest of the file")
+    return ordered
+
+
+def _check_depth(text: bytes) -> None:
+    """Raises ``Rejected`` for nesting that no header has, since a parser may run out of stack on it."""
+    depth = 0
+    for bracket in _BRACKET.findall(_STRING.sub(b"", text)):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > MAX_DEPTH:
+            raise Rejected("a header that is nested too deeply")
+
+
+def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Makes a JSON object; raises ``Rejected`` if it holds a key twice."""
+    made: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in made:
+            raise Rejected(f"{key!r} twice in one header")
+        made[key] = value
+    return made
