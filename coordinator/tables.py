@@ -201,7 +201,7 @@ class SubmittedRow(SQLModel, table=True):
 
 
 class SeatRow(SQLModel, table=True):
-    """A juror's seat."""
+    """A juror's seat, and whether its vote calls the round's checkpoint unfit."""
 
     __tablename__ = "seats"
     round: int = _id()
@@ -209,6 +209,7 @@ class SeatRow(SQLModel, table=True):
     juror: int = _id()
     committed: bool = False
     revealed: bool = False
+    unfit: bool = False
 
 
 class CheckpointRow(SQLModel, table=True):

@@ -15,6 +15,7 @@ from protocol.chain.events import Log
 from protocol.chain.round_changes import opening
 from protocol.chain.structs import Verdict, jobs_by_verdict
 from protocol.wire.assignments import unpack_assignments
+from protocol.wire.reasons import Reason
 from protocol.wire.rules import Sequential
 
 
@@ -37,6 +38,11 @@ def _submitted(market: Market, log: Log, event: on_chain.Submitted) -> None:
     row = SubmittedRow(round=event.round, batch=event.batch, position=position, node=event.node, leaves=event.leaves)
     rows.append(row)
     market.touch(row)
+
+
+def _revealed(market: Market, log: Log, event: on_chain.VoteRevealed) -> None:
+    seat = market.seats[event.round][event.attempt, event.juror]
+    market.set(seat, unfit=Reason.UNFIT_CHECKPOINT in event.reasons)
 
 
 def _tallied(market: Market, log: Log, event: on_chain.RoundTallied) -> None:
@@ -72,8 +78,13 @@ def _settled(market: Market, log: Log, event: on_chain.RoundSettled) -> None:
 
 
 def _note_neglect(market: Market, round_: RoundRow, budgets: Sequential | None) -> None:
-    """Updates the evidence of neglect of each listed node; a round without any submission says nothing about nodes."""
-    if budgets is None or not round_.submitted:
+    """Updates the evidence of neglect of each listed node.
+
+    A round without any submission says nothing about nodes, nor does one of a checkpoint that a majority calls unfit:
+    its jobs are void, and honest nodes leave them undone.
+    """
+    seats = market.jurors(round_)
+    if budgets is None or not round_.submitted or 2 * sum(seat.unfit for seat in seats) > len(seats):
         return
     jobs: dict[int, int] = {}
     for listing in market.listings[round_.id]:
@@ -109,6 +120,7 @@ def _free(market: Market, node: int, jobs: int) -> None:
 ROUND_HANDLERS: dict[str, Handler] = {
     "RoundOpened": _opened,
     "Submitted": _submitted,
+    "VoteRevealed": _revealed,
     "RoundTallied": _tallied,
     "SubmissionSettled": _settled_submission,
     "RoundSettled": _settled,

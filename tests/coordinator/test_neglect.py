@@ -128,3 +128,22 @@ def test_a_node_that_spoils_its_jobs_is_left_out_and_told_why(swarm: Swarm, driv
     with Store(swarm.settings().database).reading() as session:
         assert session.get(NodeRow, honest.node).neglect == 0.0
         assert session.get(NodeRow, spoiler.node).neglect >= RULES.sequential.neglect_bound
+
+
+@pytest.mark.parametrize(("reason", "counts"), [(Reason.SHAPE, True), (Reason.UNFIT_CHECKPOINT, False)])
+def test_void_jobs_count_against_a_node_unless_the_checkpoint_was_unfit(
+    swarm: Swarm, driver: DriverProcess, api: str, reason: Reason, counts: bool
+) -> None:
+    driver.tick()
+    swarm.beat()
+    driver.tick()
+    for worker in swarm.workers:
+        for assignment in swarm.client(worker).assignments(worker.node):
+            swarm.work(worker, assignment)
+    driver.tick()
+    swarm.vote(1, dict.fromkeys(range(JOBS), reason))
+    driver.tick()
+    driver.tick()
+    with Store(swarm.settings().database).reading() as session:
+        rows = [session.get(NodeRow, worker.node) for worker in swarm.workers]
+    assert [row is not None and row.neglect > 0.0 for row in rows] == [counts] * 2

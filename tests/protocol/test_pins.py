@@ -12,15 +12,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save, save_file
+from typer.testing import CliRunner
 
 from protocol.environments.arithmetic import Arithmetic
 from protocol.errors import Misconfigured, Rejected
+from protocol.node.commands.run import app
+from protocol.node.commands.terms import checked_rules_hash
 from protocol.tensor.model import check_tensors, load_model
 from protocol.wire.pins import MAX_OTHER_BYTES, PinnedFile, UnfitCheckpoint, check_directory, pin_directory, tensors_in
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import ModelRules, decode_rules, encode_rules, rules_hash, with_checkpoint
 from protocol.wire.safetensors_header import MAX_HEADER_BYTES, head_bytes, parse_head
 from tests.checkpoints import CHANGES, CONFIG, TENSORS, file_of_tensors, smallest
+from tests.conftest import ROOT
 from tests.coordinator.swarm import RULES
 from trainer.builtin import Warmup, make_builtin
 
@@ -225,3 +229,13 @@ def test_the_smallest_directory_is_pinned_by_size_and_hash(tmp_path: Path) -> No
     (tmp_path / "v0" / TENSORS).write_bytes(file_of_tensors({"weight": PLAIN | {"data_offsets": [0, 4]}}, bytes(4)))
     with pytest.raises(UnfitCheckpoint, match="expected"):
         pin_directory(tmp_path / "v0")
+
+
+def test_the_requesters_command_pins_the_model_and_rules_without_pins_open_no_run(model: Path, tmp_path: Path) -> None:
+    source, out = ROOT / "deploy" / "runs" / "builtin-rules.json", tmp_path / "rules.json"
+    result = CliRunner().invoke(app, ["rules", str(source), str(out), "--model", str(model), "--json"])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["rules_hash"] == "0x" + checked_rules_hash(out).hex()
+    assert decode_rules(out.read_bytes()).pins == pin_directory(model)
+    with pytest.raises(Rejected, match=r"pin no checkpoint.*`assize run rules RULES OUT --model DIRECTORY`"):
+        checked_rules_hash(source)
