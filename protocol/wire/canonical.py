@@ -7,6 +7,7 @@ unknown and missing fields, numbers as text, duplicate keys and every other spel
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from pydantic_core import CoreSchema, core_schema
 from protocol.errors import AssizeError, Rejected
 
 _T = TypeVar("_T")
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_BRACKET = re.compile(rb"[\[\]{}]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,15 @@ def validating(what: str, refusal: Callable[[str], AssizeError] = Rejected, tabl
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, (table, *first["loc"]))).strip(".") or "the document"
         raise refusal(f"{what}: {where}: {first['msg']}") from error
+
+
+def check_depth(text: bytes, most: int) -> None:
+    """Raises ``Rejected`` for JSON nested more than ``most`` times: a parser may run out of stack on it, and crash."""
+    depth = 0
+    for bracket in _BRACKET.findall(_STRING.sub(b"", text)):
+        depth += 1 if bracket in b"[{" else -1
+        if depth > most:
+            raise Rejected(f"JSON nested more than {most} times")
 
 
 class Canonical(Generic[_T]):

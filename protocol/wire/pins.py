@@ -25,7 +25,7 @@ from blake3 import blake3
 from pydantic import AfterValidator, Field
 
 from protocol.errors import Rejected, accessing
-from protocol.wire.canonical import Bytes32
+from protocol.wire.canonical import Bytes32, check_depth
 from protocol.wire.reasons import Reason
 from protocol.wire.safetensors_header import LENGTH_BYTES, MAX_HEADER_BYTES, StoredTensor, head_bytes, parse_head
 
@@ -33,6 +33,8 @@ MAX_PINNED = 256
 """Most files of a checkpoint: their pins must fit into the rules."""
 MAX_OTHER_BYTES = 64 << 20
 """Most bytes of the files without tensors together, which are read whole; a large tokenizer has 30 MiB."""
+MAX_JSON_DEPTH = 32
+"""Deepest nesting of a configuration or a tokenizer: parsers crash on files that are made to be deeper."""
 TENSORS = ".safetensors"
 _NAME = r"^([A-Za-z0-9_-][A-Za-z0-9._-]{0,80}\.(json|txt|model|jinja|md|safetensors)|LICENSE)$"
 
@@ -152,6 +154,9 @@ def _heads(sizes: Mapping[str, int], read: Read) -> dict[str, bytes]:
                 kept = head_bytes(read(name, 0, min(LENGTH_BYTES, size)), size, room)
             room -= kept
         heads[name] = read(name, 0, kept)
+        if name.endswith(".json"):
+            with _naming(name):
+                check_depth(heads[name], MAX_JSON_DEPTH)
     return heads
 
 
@@ -171,7 +176,7 @@ def _tensors(heads: Mapping[str, bytes], sizes: Mapping[str, int]) -> dict[str, 
 
 @contextmanager
 def _naming(name: str) -> Iterator[None]:
-    """Turns what is wrong with a header into ``UnfitCheckpoint``, with the name of its file."""
+    """Turns what is wrong with a file into ``UnfitCheckpoint``, with the file's name."""
     try:
         yield
     except Rejected as error:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -19,7 +18,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter
 
 from protocol.errors import Rejected
-from protocol.wire.canonical import validating
+from protocol.wire.canonical import check_depth, validating
 
 LENGTH_BYTES = 8
 MAX_HEADER_BYTES = 8 << 20
@@ -29,8 +28,6 @@ WIDTHS = {"F32": 4, "BF16": 2}
 """Bytes of one value by its format."""
 MAX_DEPTH = 3
 _METADATA = "__metadata__"
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_BRACKET = re.compile(rb"[\[\]{}]")
 
 _Number = Annotated[int, Field(strict=True, ge=0, lt=1 << 50)]
 
@@ -75,7 +72,7 @@ def parse_head(head: bytes, file_bytes: int) -> dict[str, StoredTensor]:
     Raises:
         Rejected: the header is not one of these files, or does not describe all bytes of the file, each once.
     """
-    _check_depth(head[LENGTH_BYTES:])
+    check_depth(head[LENGTH_BYTES:], MAX_DEPTH)
     try:
         plain = json.loads(head[LENGTH_BYTES:], object_pairs_hook=_once)
     except ValueError as error:
@@ -99,15 +96,6 @@ def _in_order(tensors: dict[str, StoredTensor], data_bytes: int) -> dict[str, St
     if not tensors or end != data_bytes:
         raise Rejected(f"tensors of {end} bytes: expected {data_bytes}, the rest of the file")
     return ordered
-
-
-def _check_depth(text: bytes) -> None:
-    """Raises ``Rejected`` for nesting that no header has, since a parser may run out of stack on it."""
-    depth = 0
-    for bracket in _BRACKET.findall(_STRING.sub(b"", text)):
-        depth += 1 if bracket in b"[{" else -1
-        if depth > MAX_DEPTH:
-            raise Rejected("a header that is nested too deeply")
 
 
 def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:

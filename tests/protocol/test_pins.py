@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from blake3 import blake3
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save, save_file
@@ -19,7 +20,15 @@ from protocol.errors import Misconfigured, Rejected
 from protocol.node.commands.run import app
 from protocol.node.commands.terms import checked_rules_hash
 from protocol.tensor.model import check_tensors, load_model
-from protocol.wire.pins import MAX_OTHER_BYTES, PinnedFile, UnfitCheckpoint, check_directory, pin_directory, tensors_in
+from protocol.wire.pins import (
+    MAX_OTHER_BYTES,
+    PinnedFile,
+    UnfitCheckpoint,
+    check_contents,
+    check_directory,
+    pin_directory,
+    tensors_in,
+)
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import ModelRules, decode_rules, encode_rules, rules_hash, with_checkpoint
 from protocol.wire.safetensors_header import MAX_HEADER_BYTES, head_bytes, parse_head
@@ -156,10 +165,10 @@ TWICE = header(a=PLAIN)[:-1] + b"," + header(a=PLAIN)[1:]
         (TWICE, 8, "'a' twice"),
         (b'{"__metadata__":{"format":1},"a":{}}', 8, "valid string"),
         (header(), 0, "tensors of 0 bytes"),
-        (b"[" * 100_000, 8, "nested too deeply"),
-        (b'{"a":' * 100_000, 8, "nested too deeply"),
-        (b'{"\\"[[[[[":' + b"[" * 4, 8, "nested too deeply"),
-        (b'{"a]]]]]]]":[[[[', 8, "nested too deeply"),
+        (b"[" * 100_000, 8, "nested more than 3 times"),
+        (b'{"a":' * 100_000, 8, "nested more than 3 times"),
+        (b'{"\\"[[[[[":' + b"[" * 4, 8, "nested more than 3 times"),
+        (b'{"a]]]]]]]":[[[[', 8, "nested more than 3 times"),
         (b"[]", 8, "valid dictionary"),
         (b"\xff", 8, "not JSON"),
     ],
@@ -239,3 +248,20 @@ def test_the_requesters_command_pins_the_model_and_rules_without_pins_open_no_ru
     assert decode_rules(out.read_bytes()).pins == pin_directory(model)
     with pytest.raises(Rejected, match=r"pin no checkpoint.*`assize run rules RULES OUT --model DIRECTORY`"):
         checked_rules_hash(source)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "generation_config.json"])
+def test_json_made_to_crash_its_parser_is_refused_before_it_is_parsed(tmp_path: Path, name: str) -> None:
+    directory = made(tmp_path / "v0", 3)
+    (directory / name).write_bytes(b"[" * 200_000)
+    with pytest.raises(UnfitCheckpoint, match=f"{name} has JSON nested more than 32 times"):
+        pin_directory(directory)
+    kept = PinnedFile(name, 200_000, blake3(b"[" * 200_000).digest())
+    tensors = [file for file in pin_directory(smallest(tmp_path / "other", bytes(8))) if file.name == TENSORS]
+    with pytest.raises(UnfitCheckpoint, match="nested more than 32 times"):
+        check_contents(
+            [kept, *tensors],
+            lambda asked, start, size: ((tmp_path / ("v0" if asked == name else "other")) / asked).read_bytes()[
+                start : start + size
+            ],
+        )
