@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from protocol.errors import Misconfigured, Unavailable
 from protocol.tensor.completions import Completion, Request
 from protocol.tensor.model import load_model
 from protocol.wire.pins import UnfitCheckpoint
+from tests.checkpoints import CHANGES
 from tests.conftest import ROOT
 from trainer.builtin import Warmup, make_builtin
 from validator.judging.prefill import Completed, prefill
@@ -181,6 +183,19 @@ def test_weights_of_another_shape_are_refused_and_change_nothing(engine: VllmEng
     with pytest.raises(UnfitCheckpoint, match="does not hold the tensors of the model that is loaded"):
         engine.swap(tmp_path)
     assert _tokens(engine.generate(_requests(6))) == before
+
+
+@pytest.mark.parametrize("what", ["a second file of tensors", "a missing tensor", "pickled weights", "code"])
+def test_a_fresh_engine_and_a_running_one_refuse_the_same(
+    directories: list[Path], engine: VllmEngine, tmp_path: Path, what: str
+) -> None:
+    changed = shutil.copytree(directories[1], tmp_path / "changed")
+    CHANGES[what][0](changed)
+    before = _tokens(engine.generate(_requests(2)))
+    for load in (VllmEngine().load, engine.swap):
+        with pytest.raises(UnfitCheckpoint):
+            load(changed)
+    assert _tokens(engine.generate(_requests(2))) == before
 
 
 def test_cancelling_ends_generation_and_leaves_nothing_behind(engine: VllmEngine) -> None:
