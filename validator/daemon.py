@@ -150,7 +150,7 @@ class Validator:
         return list(found.values())
 
     def _underived(self, round_: JudgedRound) -> list[tuple[SettledRound, tuple[int, ...]]]:
-        return self._history.underived(round_.record_point, round_.nodes)
+        return self._history.underived(round_.record_point, round_.owners)
 
     def _replaying(self, round_: JudgedRound) -> bool:
         """Returns whether a suspicion against a node of ``round_`` is still being replayed."""

@@ -6,7 +6,7 @@ PURE. A reorganisation is handled by folding the other chain's events from the b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from protocol.chain import events
@@ -33,6 +33,7 @@ class FollowedRound(RoundState):
         excluded: validators that get no seat: for an appeal, the jurors of the round appealed against.
         copied: jobs whose artifact root was already on chain for another job.
         keys: session keys that revealed votes, by (attempt, juror).
+        owners: owner of every registered node.
         tallied_fraud: jobs that the committee judged fraudulent, whatever an appeal decided later.
     """
 
@@ -41,6 +42,7 @@ class FollowedRound(RoundState):
     excluded: frozenset[int] = frozenset()
     copied: set[int] = field(default_factory=set)
     keys: dict[tuple[int, int], str] = field(default_factory=dict)
+    owners: Mapping[int, str] = field(default_factory=dict)
     tallied_fraud: int = 0
 
     @property
@@ -82,7 +84,7 @@ class FollowedRound(RoundState):
 class Rounds:
     """The rounds that have not ended (or all of them with ``keep_ended``), and the runs and checkpoints they name.
 
-    ``settled`` lists the settled rounds, which make up the records of nodes, in the order they settled; ``replayable``
+    ``settled`` lists the settled rounds, which make up the records of owners, in the order they settled; ``replayable``
     has the newest of them whole.
     """
 
@@ -92,6 +94,7 @@ class Rounds:
         self.settled: list[SettledRound] = []
         self.replayable: dict[int, FollowedRound] = {}
         self.keys: dict[int, str] = {}
+        self._owners: dict[int, str] = {}
         self.runs: dict[int, RunTerms] = {}
         self._announced: dict[int, events.TermsAnnounced] = {}
         self.manifest_roots: dict[tuple[int, int], bytes] = {}
@@ -106,7 +109,9 @@ class Rounds:
     def _fold_parties(self, log: events.Log) -> None:
         """Takes in the keys of nodes, and the terms and checkpoints of runs."""
         match log.event:
-            case events.NodeRegistered(node=node, key=key) | events.KeyRotated(node=node, key=key):
+            case events.NodeRegistered(node=node, owner=owner, key=key):
+                self.keys[node], self._owners[node] = key, owner
+            case events.KeyRotated(node=node, key=key):
                 self.keys[node] = key
             case events.RunOpened(run=run, terms=terms, manifest_root=root):
                 self.runs[run] = terms
@@ -128,7 +133,11 @@ class Rounds:
         event = log.event
         if isinstance(event, events.RoundOpened):
             self.live[event.round] = FollowedRound(
-                event.round, **opening(log, event), terms=self.runs[event.run], opened_in=log.block_number
+                event.round,
+                **opening(log, event),
+                terms=self.runs[event.run],
+                opened_in=log.block_number,
+                owners=self._owners,
             )
             return
         if isinstance(event, events.AppealOpened):
@@ -162,6 +171,7 @@ class Rounds:
             opened_in=first.opened_in,
             excluded=frozenset(first.jurors),
             copied=first.copied & {event.job},
+            owners=self._owners,
         )
 
     def _copied(self, event: events.Submitted) -> list[int]:
@@ -186,16 +196,21 @@ def _settled(followed: FollowedRound, block: int) -> SettledRound:
             for juror, vote in votes.items()
         ),
         nodes={job: followed.leaves[job].node for job in followed.submitted_jobs},
+        owners={job: _owner(followed, job) for job in followed.submitted_jobs},
         condemned=_condemned(followed, list(votes.values())),
     )
 
 
-def _condemned(followed: FollowedRound, votes: Sequence[Vote]) -> frozenset[int]:
-    """Returns the nodes of jobs that a majority of the seats judged fraudulent because of the node's record."""
+def _condemned(followed: FollowedRound, votes: Sequence[Vote]) -> frozenset[str]:
+    """Returns the owners of jobs that a majority of the seats judged fraudulent because of their record."""
     by_record = Counter(job for vote in votes for job, reason in _reasons(vote, followed) if reason is Reason.SEQUENCE)
     majority = (len(followed.jurors) + 1) // 2
     jobs = [job for job, count in by_record.items() if count >= majority and followed.tallied_fraud >> job & 1]
-    return frozenset(followed.leaves[job].node for job in jobs)
+    return frozenset(_owner(followed, job) for job in jobs)
+
+
+def _owner(followed: FollowedRound, job: int) -> str:
+    return followed.owners[followed.leaves[job].node]
 
 
 def _reasons(vote: Vote, followed: FollowedRound) -> Iterable[tuple[int, Reason]]:

@@ -272,7 +272,7 @@ def make_scene(
         owner.send("join", calls.join(chain.deployment, run, worker_node, rules_hash(encoded)))
         cast.closing.extend((lambda juror=juror: juror.close()) for juror in jurors)
         return Scene(
-            chain, judging, coordinator, worker, worker_node, run, root, jurors, files, url, origin_url, trainer
+            chain, judging, coordinator, worker, worker_node, run, root, jurors, files, url, origin_url, trainer, owner
         )
 
     return make

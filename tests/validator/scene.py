@@ -76,7 +76,15 @@ class Scene:
     url: str
     origin_url: str
     trainer: Sender
+    owner: Sender
     followed: dict[int, FollowedRound] = field(default_factory=dict)
+
+    def change_node(self, key: Wallet) -> None:
+        """Gives the worker's owner another node, which has the jobs from now on."""
+        self.worker, node = key, register_node(self.owner, key, Role.WORKER, JOBS).carry_out("register again").node
+        self.worker_node = node
+        rules = rules_hash(encode_rules(self.court.rules))
+        self.owner.send("join again", calls.join(self.chain.deployment, self.run, node, rules))
 
     def open(self, version: int = 0) -> RoundOpened:
         """Opens a round of a version in which the worker has every job."""

@@ -35,7 +35,7 @@ def bundle(juror: int = 1) -> Evidence:
 
 
 def settled(*bundles: NamedBundle) -> SettledRound:
-    return SettledRound(4, BEACON, 1, RULES_HASH, 0, 90, bundles, {0: 7, 1: 7, 2: 7}, frozenset())
+    return SettledRound(4, BEACON, 1, RULES_HASH, 0, 90, bundles, {0: 7, 1: 7, 2: 7}, {}, frozenset())
 
 
 class Clock:

@@ -19,6 +19,7 @@ from protocol.chain.structs import State
 from protocol.chain.writing.actions import drip
 from protocol.chain.writing.appealing import open_appeal
 from protocol.errors import Unavailable
+from protocol.node.wallet import Wallet
 from protocol.wire import evidence
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import Rules, Sequential, Thresholds
@@ -77,7 +78,9 @@ def states(scene: Scene, opened: int, seconds: float = 10.0) -> list[EvidenceSta
         while not juror.validator._history.complete(point) and time.monotonic() < give_up:
             juror.validator.tick()
             time.sleep(0.01)
-        found.append(juror.validator._history.record_of(point, scene.worker_node).derived)
+        found.append(
+            juror.validator._history.record_of(point, scene.followed[opened].owners[scene.worker_node]).derived
+        )
     return found
 
 
@@ -126,6 +129,16 @@ def test_slight_evidence_in_settled_rounds_condemns_in_the_next_and_every_juror_
     assert {found for _, _, found in replayed.reasons} == {Reason.SEQUENCE}
     scene.settle(opened)
     assert states(scene, opened.round) == [EvidenceState()] * 3, "what it was condemned for is paid for"
+
+
+def test_a_record_is_not_left_behind_with_a_node_id(
+    make_scene: Callable[..., Scene], make_wallet: Callable[[str], Wallet], slightly_off: Any
+) -> None:
+    scene = make_scene(rules=lenient())
+    suspect(scene, slightly_off)
+    scene.change_node(make_wallet("another-key"))
+    opened = judged(scene)
+    assert reasons_in(scene, opened) == [bytes([Reason.SEQUENCE] * 2)] * 3
 
 
 def test_an_honest_node_stands_near_zero_and_goes_on_being_accepted(make_scene: Callable[..., Scene]) -> None:
@@ -299,10 +312,13 @@ class Store:
         self.there.update(named.root for named in settled.bundles)
 
 
+OWNER = "0x7"
+
+
 def past(number: int, rules_hash: bytes = b"\x02" * 32) -> SettledRound:
     """A settled round whose one job speaks with as many nats as its number."""
     named = NamedBundle(4, "", bytes([number]) * 32)
-    return SettledRound(number, bytes(32), 1, rules_hash, 0, 10 * number, (named,), {0: 7}, frozenset())
+    return SettledRound(number, bytes(32), 1, rules_hash, 0, 10 * number, (named,), {0: 7}, {0: OWNER}, frozenset())
 
 
 def opened_in(block: int) -> RecordPoint:
@@ -325,8 +341,8 @@ def test_rounds_count_in_order_up_to_the_opening_and_of_these_rules_alone(tmp_pa
     assert history.complete(point), "nothing was followed yet"
     follow(store, history, settled)
     assert history.complete(point)
-    assert history.record_of(point, 7).derived.choices == 1.0 + 3.0, "settled in block 40: too late"
-    assert history.record_of(opened_in(41), 7).derived.choices == 8.0
+    assert history.record_of(point, OWNER).derived.choices == 1.0 + 3.0, "settled in block 40: too late"
+    assert history.record_of(opened_in(41), OWNER).derived.choices == 8.0
     history.close()
 
 
@@ -340,13 +356,13 @@ def test_what_is_awaited_holds_a_vote_back_for_a_while_and_counts_once_it_comes(
     store.now += WAIT_SECONDS
     assert history.complete(point)
     assert not history.whole(point)
-    assert history.record_of(point, 7).derived.choices == 2.0, "what is there counts"
+    assert history.record_of(point, OWNER).derived.choices == 2.0, "what is there counts"
     store.put(settled[0])
     for _ in range(10):
         store.now += 11.0
         follow(store, history, settled)
     assert history.whole(point)
-    assert history.record_of(point, 7).derived.choices == 3.0
+    assert history.record_of(point, OWNER).derived.choices == 3.0
     history.close()
 
 
@@ -358,7 +374,7 @@ def test_after_a_reorganisation_the_record_follows_the_other_chain(tmp_path: Pat
     history = History(store.bundles, 4)
     history.complete(point)
     follow(store, history, first)
-    assert history.record_of(point, 7).derived.choices == 3.0
+    assert history.record_of(point, OWNER).derived.choices == 3.0
     follow(store, history, other)
-    assert history.record_of(point, 7).derived.choices == 6.0
+    assert history.record_of(point, OWNER).derived.choices == 6.0
     history.close()

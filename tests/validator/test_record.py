@@ -20,7 +20,7 @@ from validator.records.record import (
     Bundle,
     EvidenceState,
     NamedBundle,
-    NodeRecord,
+    OwnerRecord,
     Ratios,
     Records,
     RoundFigures,
@@ -32,14 +32,14 @@ from validator.records.record import (
     record_after,
 )
 
-NODE, OTHER = 7, 8
+OWNER, OTHER = "0x7", "0x8"
 JURORS = (1, 2, 3)
 SEQUENTIAL = Sequential(sigma=0.01)
 BOUND = SEQUENTIAL.bound
 
 
-def settled(number: int, jobs: int = 1, node: int = NODE, condemned: bool = False) -> SettledRound:
-    """A round of ``jobs`` jobs, all of one node, that settled in block 10 × ``number``."""
+def settled(number: int, jobs: int = 1, owner: str = OWNER, condemned: bool = False) -> SettledRound:
+    """A round of ``jobs`` jobs, each of another node of one owner, that settled in block 10 × ``number``."""
     return SettledRound(
         round=number,
         beacon=b"\x0b" * 32,
@@ -48,8 +48,9 @@ def settled(number: int, jobs: int = 1, node: int = NODE, condemned: bool = Fals
         attempt=0,
         settled_in=10 * number,
         bundles=tuple(NamedBundle(juror, "0x", bytes([juror]) * 32) for juror in JURORS),
-        nodes=dict.fromkeys(range(jobs), node),
-        condemned=frozenset({node} if condemned else ()),
+        nodes=dict(enumerate(range(jobs))),
+        owners=dict.fromkeys(range(jobs), owner),
+        condemned=frozenset({owner} if condemned else ()),
     )
 
 
@@ -63,9 +64,9 @@ def stating(x: float) -> Bundle:
     return {0: Ratios(x, x, x)}
 
 
-def before(records: Records, node: int, block: int) -> EvidenceState:
-    """What the juror has derived of ``node`` from rounds that settled before ``block``."""
-    past = records.before(node, block)
+def before(records: Records, owner: str, block: int) -> EvidenceState:
+    """What the juror has derived of ``owner`` from rounds that settled before ``block``."""
+    past = records.before(owner, block)
     return past[-1][1].derived if past else EvidenceState()
 
 
@@ -90,7 +91,7 @@ def test_rounds_and_the_jobs_in_them_count_in_their_order(rounds: list[list[floa
         records.settle(settled(number, len(jobs)), view(*jobs))
         for x in jobs:
             one_by_one = one_by_one.after(Ratios(x, 0.0, 0.0))
-    assert before(records, NODE, 10 * len(rounds) + 1) == one_by_one
+    assert before(records, OWNER, 10 * len(rounds) + 1) == one_by_one
 
 
 @given(st.lists(ratios(), min_size=1, max_size=8), st.integers(0, 100))
@@ -100,7 +101,7 @@ def test_only_rounds_settled_in_an_earlier_block_count(xs: list[float], block: i
         records.settle(settled(number), view(x))
         if 10 * number < block:
             state = state.after(Ratios(x, 0.0, 0.0))
-    assert before(records, NODE, block) == state
+    assert before(records, OWNER, block) == state
     assert before(records, OTHER, block) == EvidenceState()
 
 
@@ -113,32 +114,32 @@ def test_a_restart_with_the_same_bundles_comes_to_the_same(xs: list[float], data
         return records
 
     block = data.draw(st.integers(0, 10 * len(xs) + 5))
-    assert before(fold(), NODE, block) == before(fold(), NODE, block)
+    assert before(fold(), OWNER, block) == before(fold(), OWNER, block)
 
 
 def test_after_a_condemnation_the_record_starts_anew() -> None:
     records = Records(BOUND)
     for number, (x, condemned) in enumerate([(30.0, False), (30.0, True), (2.0, False)], 1):
         records.settle(settled(number, condemned=condemned), view(x))
-    assert [before(records, NODE, 10 * number + 1).choices for number in (1, 2, 3)] == [30.0, 0.0, 2.0]
+    assert [before(records, OWNER, 10 * number + 1).choices for number in (1, 2, 3)] == [30.0, 0.0, 2.0]
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False, allow_infinity=False), ratios())
 def test_the_others_of_a_committee_change_nothing_for_a_juror_that_measured_itself(
     lie: float, other: float, own: float
 ) -> None:
-    before = NodeRecord(EvidenceState(3.0), EvidenceState(2.0))
-    alone = record_after(before, NODE, settled(1), view(own), BOUND)
-    assert record_after(before, NODE, settled(1), view(own, stated=[stating(lie), stating(other)]), BOUND) == alone
+    before = OwnerRecord(EvidenceState(3.0), EvidenceState(2.0))
+    alone = record_after(before, OWNER, settled(1), view(own), BOUND)
+    assert record_after(before, OWNER, settled(1), view(own, stated=[stating(lie), stating(other)]), BOUND) == alone
     assert alone.derived.choices == max(0.0, 2.0 + own)
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(allow_nan=False, allow_infinity=False), ratios()), max_size=30))
 def test_no_statement_of_others_ever_raises_what_a_juror_derived(rounds: list[tuple[bool, float, float]]) -> None:
-    record, all_seen = NodeRecord(), EvidenceState()
+    record, all_seen = OwnerRecord(), EvidenceState()
     for number, (measured, lie, x) in enumerate(rounds, 1):
         figures = view(x) if measured else view(seated=False, stated=[stating(lie), stating(lie)])
-        record = record_after(record, NODE, settled(number), figures, BOUND)
+        record = record_after(record, OWNER, settled(number), figures, BOUND)
         all_seen = all_seen.after(Ratios(x, 0.0, 0.0))
         assert record.derived.choices <= all_seen.choices, "never more than measuring every job would give"
         assert record.derived.choices <= record.suspected.choices
@@ -146,11 +147,11 @@ def test_no_statement_of_others_ever_raises_what_a_juror_derived(rounds: list[tu
 
 @pytest.mark.parametrize("lie", [1e6, 1e300, SEQUENTIAL.bound])
 def test_a_planted_statement_has_a_job_replayed_and_no_number_of_them_condemns(lie: float) -> None:
-    record, planted = NodeRecord(), view(seated=False, stated=[stating(lie), stating(lie), stating(-1.0)])
-    once = record_after(record, NODE, settled(1), planted, BOUND)
+    record, planted = OwnerRecord(), view(seated=False, stated=[stating(lie), stating(lie), stating(-1.0)])
+    once = record_after(record, OWNER, settled(1), planted, BOUND)
     assert once.suspected.choices == BOUND
     for number in range(1, 100):
-        record = record_after(record, NODE, settled(number), planted, BOUND)
+        record = record_after(record, OWNER, settled(number), planted, BOUND)
     assert record.derived == EvidenceState()
     assert finding_on(record.derived, BOUND) is None
 
@@ -159,23 +160,23 @@ def test_a_planted_statement_has_a_job_replayed_and_no_number_of_them_condemns(l
 def test_no_single_bundle_clears_a_suspicion_and_none_clears_what_was_derived(lie: float) -> None:
     bound = BOUND
     washed = view(seated=False, stated=[stating(lie), stating(lie), stating(lie)])
-    record = record_after(NodeRecord(EvidenceState(bound)), NODE, settled(1), washed, BOUND)
+    record = record_after(OwnerRecord(EvidenceState(bound)), OWNER, settled(1), washed, BOUND)
     assert record.suspected.choices == pytest.approx(bound * (1 - CLEARING_SHARE))
     honest = view(seated=False, stated=[stating(lie), stating(lie), stating(2.0)])
-    record = record_after(NodeRecord(EvidenceState(bound)), NODE, settled(1), honest, BOUND)
+    record = record_after(OwnerRecord(EvidenceState(bound)), OWNER, settled(1), honest, BOUND)
     assert record.suspected.choices == bound + 2.0, "where they disagree, the job is replayed"
     own = view(2.0, stated=[stating(lie), stating(lie)])
-    record = record_after(NodeRecord(EvidenceState(bound), EvidenceState(bound)), NODE, settled(1), own, BOUND)
+    record = record_after(OwnerRecord(EvidenceState(bound), EvidenceState(bound)), OWNER, settled(1), own, BOUND)
     assert record.derived.choices == record.suspected.choices == bound + 2.0
 
 
 def test_a_job_that_a_juror_could_not_measure_counts_nothing_and_one_it_did_not_measure_ends_the_run() -> None:
-    before = NodeRecord(EvidenceState(3.0), EvidenceState(3.0))
-    assert record_after(before, NODE, settled(1), view(), BOUND) == before, "in its seat: refused by everybody"
-    unseen = record_after(before, NODE, settled(1), view(seated=False), BOUND)
-    assert unseen == NodeRecord(EvidenceState(3.0), EvidenceState())
-    replayed = record_after(before, NODE, settled(1), view(2.0, seated=False, stated=[stating(1e6)]), BOUND)
-    assert replayed == NodeRecord(EvidenceState(5.0), EvidenceState(5.0)), "a replay outweighs any statement"
+    before = OwnerRecord(EvidenceState(3.0), EvidenceState(3.0))
+    assert record_after(before, OWNER, settled(1), view(), BOUND) == before, "in its seat: refused by everybody"
+    unseen = record_after(before, OWNER, settled(1), view(seated=False), BOUND)
+    assert unseen == OwnerRecord(EvidenceState(3.0), EvidenceState())
+    replayed = record_after(before, OWNER, settled(1), view(2.0, seated=False, stated=[stating(1e6)]), BOUND)
+    assert replayed == OwnerRecord(EvidenceState(5.0), EvidenceState(5.0)), "a replay outweighs any statement"
 
 
 def test_a_replay_of_an_earlier_round_changes_the_record_from_there_on() -> None:
@@ -183,22 +184,22 @@ def test_a_replay_of_an_earlier_round_changes_the_record_from_there_on() -> None
     planted = view(seated=False, stated=[{0: Ratios(1e6, 0.0, 0.0)}])
     for one in rounds:
         records.settle(one, planted)
-    assert [one.round for one in excursion(records.before(NODE, 1000), 2 * BOUND)] == [3, 2, 1]
-    records.refold(NODE, rounds[1], lambda one: view(-1.0, seated=False) if one is rounds[1] else planted)
-    assert [each.suspected.choices for _, each in records.before(NODE, 1000)] == [BOUND, BOUND - 1.0, 2 * BOUND - 1.0]
+    assert [one.round for one in excursion(records.before(OWNER, 1000), 2 * BOUND)] == [3, 2, 1]
+    records.refold(OWNER, rounds[1], lambda one: view(-1.0, seated=False) if one is rounds[1] else planted)
+    assert [each.suspected.choices for _, each in records.before(OWNER, 1000)] == [BOUND, BOUND - 1.0, 2 * BOUND - 1.0]
     for one in rounds:
-        records.refold(NODE, one, lambda one: view(-1.0, seated=False))
-    assert not excursion(records.before(NODE, 1000), BOUND)
+        records.refold(OWNER, one, lambda one: view(-1.0, seated=False))
+    assert not excursion(records.before(OWNER, 1000), BOUND)
 
 
 def test_nothing_is_replayed_once_it_is_derived() -> None:
     records = Records(BOUND)
     records.settle(settled(1), view(100.0, stated=[stating(1e6)]))
-    assert not excursion(records.before(NODE, 1000), SEQUENTIAL.bound)
+    assert not excursion(records.before(OWNER, 1000), SEQUENTIAL.bound)
     assert not excursion([], SEQUENTIAL.bound)
-    assert view(seated=False).missing(settled(1, 2), NODE) == (0, 1)
-    assert view(1.0, seated=False).missing(settled(1, 2), NODE) == (1,)
-    assert view().missing(settled(1, 2), NODE) == ()
+    assert view(seated=False).missing(settled(1, 2), OWNER) == (0, 1)
+    assert view(1.0, seated=False).missing(settled(1, 2), OWNER) == (1,)
+    assert view().missing(settled(1, 2), OWNER) == ()
 
 
 def test_what_is_held_against_a_node_names_its_test_and_the_bound() -> None:
@@ -291,10 +292,10 @@ def test_flips_all_one_way_are_condemned_within_the_flips_it_takes() -> None:
     assert state.foremost[0] == "upward"
 
 
-def test_records_of_a_node_grow_with_its_own_rounds_only() -> None:
+def test_records_of_an_owner_grow_with_its_own_rounds_only() -> None:
     records = Records(BOUND)
     for number in range(1, 5):
-        records.settle(settled(number, node=NODE if number % 2 else OTHER), view(1.0))
+        records.settle(settled(number, owner=OWNER if number % 2 else OTHER), view(1.0))
     blocks = [10 * number + 1 for number in range(5)]
-    assert [before(records, NODE, block).choices for block in blocks] == [0, 1, 1, 2, 2]
+    assert [before(records, OWNER, block).choices for block in blocks] == [0, 1, 1, 2, 2]
     assert all(later >= earlier for earlier, later in pairwise(before(records, OTHER, b).choices for b in blocks))

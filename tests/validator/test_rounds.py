@@ -47,6 +47,8 @@ def submitted(node: int, *jobs: int) -> Submitted:
 BEFORE: tuple[Event, ...] = (
     RunOpened(1, "", TERMS, b"", ""),
     *(NodeRegistered(juror, "", f"key-{juror}", Role.VALIDATOR, 0, 1, 1, 0) for juror in (4, 5, 6)),
+    NodeRegistered(8, "other", "key-8", Role.WORKER, 1, 1, 1, 0),
+    NodeRegistered(9, "owner", "key-9", Role.WORKER, 1, 1, 1, 0),
     RoundOpened(1, 1, 0, 0, 3, 3, 0, 100, b""),
     submitted(9, 0, 1),
     submitted(8, 2),
@@ -75,6 +77,7 @@ def test_a_settled_round_names_its_bundles_and_the_keys_that_revealed_them() -> 
     (settled,) = rounds.settled
     assert settled.bundles == (NamedBundle(4, "key-4", root(4)), NamedBundle(5, "key-5", root(5)))
     assert settled.nodes == {0: 9, 1: 9, 2: 8}
+    assert settled.owners == {0: "owner", 1: "owner", 2: "other"}
     assert (settled.settled_in, settled.rules_hash, settled.run) == (50, b"\x02" * 32, 1)
     assert not settled.condemned
     assert not rounds.live
@@ -90,14 +93,14 @@ def test_of_a_round_drawn_again_the_last_attempt_counts() -> None:
 @pytest.mark.parametrize(
     ("reasons", "fraud", "condemned"),
     [
-        ([Reason.SEQUENCE, Reason.SEQUENCE, None], 0b001, {9}),
+        ([Reason.SEQUENCE, Reason.SEQUENCE, None], 0b001, {"owner"}),
         ([Reason.SEQUENCE, None, None], 0, set()),
         ([Reason.SEQUENCE, Reason.SAMPLING_FRAUD, None], 0b001, set()),
         ([Reason.SAMPLING_FRAUD, Reason.SAMPLING_FRAUD, None], 0b001, set()),
     ],
 )
 def test_a_record_is_found_guilty_where_a_majority_gives_that_reason(
-    reasons: list[Reason | None], fraud: int, condemned: set[int]
+    reasons: list[Reason | None], fraud: int, condemned: set[str]
 ) -> None:
     votes = [
         revealed(juror) if reason is None else revealed(juror, 0b001, bytes([reason]))
@@ -113,7 +116,7 @@ def test_a_record_stays_guilty_where_an_appeal_overturns_the_verdict() -> None:
     overturned = (AppealDecided(2, 1, 0, Verdict.ACCEPTED, True, 0, 0, 0), RoundSettled(2, 0))
     corrected = AppealedJobSettled(1, 9, 0, Verdict.ACCEPTED, 1, 1)
     rounds = folded(*votes, RoundTallied(1, 0, 0b110, 0b001, 0), appeal, *overturned, corrected, RoundSettled(1, 0))
-    assert rounds.settled[0].condemned == {9}
+    assert rounds.settled[0].condemned == {"owner"}
 
 
 def test_a_code_nobody_knows_says_nothing() -> None:

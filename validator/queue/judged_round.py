@@ -71,9 +71,9 @@ class JudgedRound:
         return record_point(self.followed, self.context.rules.sequential)
 
     @property
-    def nodes(self) -> set[int]:
-        """Nodes of the submitted jobs."""
-        return {leaf.node for leaf in self.followed.leaves.values()}
+    def owners(self) -> set[str]:
+        """Owners of the nodes that submitted jobs."""
+        return {self.followed.owners[leaf.node] for leaf in self.followed.leaves.values()}
 
     def claim(self, job: int) -> Claim:
         """Returns one submitted job as it stands on chain."""
@@ -115,9 +115,10 @@ class JudgedRound:
         log.info("judged", round=claim.round, job=claim.job, node=claim.node, reason=reason, **detail)
 
     def with_records(self, history: History, judgements: Sequence[Judgement]) -> list[Judgement]:
-        """Returns ``judgements`` with a finding added to each job of a node whose record reaches the bound."""
-        nodes = {judgement.claim.node for judgement in judgements}
-        return with_findings(judgements, history.findings(self.record_point, nodes))
+        """Returns ``judgements`` with a finding added to each job of an owner whose record reaches the bound."""
+        owners = {judgement.claim.node: self.followed.owners[judgement.claim.node] for judgement in judgements}
+        found = history.findings(self.record_point, set(owners.values()))
+        return with_findings(judgements, {node: found[owner] for node, owner in owners.items() if owner in found})
 
 
 class Judge(Protocol):

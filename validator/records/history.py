@@ -1,4 +1,4 @@
-"""Records of all nodes over the settled rounds, kept up with the chain without delaying a tick.
+"""Records of all owners over the settled rounds, kept up with the chain without delaying a tick.
 
 Rounds are folded in the order they settled, each as soon as its bundles are there or given up. For a round that opened
 in block B, the rounds that settled before B under the same run and rules count. Only jobs that this juror has measured
@@ -38,7 +38,7 @@ class _Past:
 
 
 class History:
-    """Every node's record before one juror. Used from one thread.
+    """Every owner's record before one juror. Used from one thread.
 
     Args:
         juror: the node whose own bundles and replays count as derived; None: nothing is derived.
@@ -77,26 +77,26 @@ class History:
         """Returns whether no bundle that counts at ``point`` is missing or given up."""
         return not any(settled.settled_in < point.opened_in for settled in self._past(point).waiting)
 
-    def record_of(self, point: record.RecordPoint, node: int) -> record.NodeRecord:
-        """Returns the record of ``node`` at ``point``, from the bundles that are there."""
-        past = self._past_of(point, node)
-        return past[-1][1] if past else record.NodeRecord()
+    def record_of(self, point: record.RecordPoint, owner: str) -> record.OwnerRecord:
+        """Returns the record of ``owner`` at ``point``, from the bundles that are there."""
+        past = self._past_of(point, owner)
+        return past[-1][1] if past else record.OwnerRecord()
 
-    def findings(self, point: record.RecordPoint, nodes: Collection[int]) -> dict[int, Finding]:
-        """Returns a finding for each of ``nodes`` whose derived evidence reaches the bound at ``point``."""
+    def findings(self, point: record.RecordPoint, owners: Collection[str]) -> dict[str, Finding]:
+        """Returns a finding for each of ``owners`` whose derived evidence reaches the bound at ``point``."""
         bound = point.sequential.bound
-        found = {node: record.finding_on(self.record_of(point, node).derived, bound) for node in nodes}
-        return {node: finding for node, finding in found.items() if finding is not None}
+        found = {owner: record.finding_on(self.record_of(point, owner).derived, bound) for owner in owners}
+        return {owner: finding for owner, finding in found.items() if finding is not None}
 
     def underived(
-        self, point: record.RecordPoint, nodes: Collection[int]
+        self, point: record.RecordPoint, owners: Collection[str]
     ) -> list[tuple[record.SettledRound, tuple[int, ...]]]:
-        """Returns the jobs to replay before the suspicions against ``nodes`` can condemn, newest first by node."""
+        """Returns the jobs to replay before the suspicions against ``owners`` can condemn, newest first by owner."""
         return [
             (settled, missing)
-            for node in sorted(nodes)
-            for settled in record.excursion(self._past_of(point, node), point.sequential.bound)
-            if (missing := self._figures(settled).missing(settled, node))
+            for owner in sorted(owners)
+            for settled in record.excursion(self._past_of(point, owner), point.sequential.bound)
+            if (missing := self._figures(settled).missing(settled, owner))
         ]
 
     def learn(self, settled: record.SettledRound, derived: record.Bundle) -> None:
@@ -110,8 +110,8 @@ class History:
                 if abs(stated - found) > record.CLEARING_SHARE * past.bound:
                     place = {"round": settled.round, "job": job, "juror": juror}
                     log.warning("evidence_contradicted", **place, stated=stated, derived=found)
-        for node in {settled.nodes[job] for job in derived}:
-            past.records.refold(node, settled, self._figures)
+        for owner in {settled.owners[job] for job in derived}:
+            past.records.refold(owner, settled, self._figures)
 
     def close(self) -> None:
         """Ends the fetches."""
@@ -124,14 +124,14 @@ class History:
             self._take_note(self._pasts[key], key)
         return self._pasts[key]
 
-    def _past_of(self, point: record.RecordPoint, node: int) -> list[tuple[record.SettledRound, record.NodeRecord]]:
-        """The node's rounds that count at ``point``, each with the record after it."""
+    def _past_of(self, point: record.RecordPoint, owner: str) -> list[tuple[record.SettledRound, record.OwnerRecord]]:
+        """The owner's rounds that count at ``point``, each with the record after it."""
         past = self._past(point)
-        found = past.records.before(node, point.opened_in)
+        found = past.records.before(owner, point.opened_in)
         for settled in past.waiting:
-            if settled.settled_in < point.opened_in and node in settled.nodes.values():
-                before = found[-1][1] if found else record.NodeRecord()
-                found.append((settled, past.records.after(before, node, settled, self._figures(settled))))
+            if settled.settled_in < point.opened_in and owner in settled.owners.values():
+                before = found[-1][1] if found else record.OwnerRecord()
+                found.append((settled, past.records.after(before, owner, settled, self._figures(settled))))
         return found
 
     def _take_note(self, past: _Past, key: tuple[int, bytes]) -> None:

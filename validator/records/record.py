@@ -1,4 +1,4 @@
-"""Records: evidence accumulated over a node's settled jobs, for cheats too small to detect in one job. PURE.
+"""Records: evidence over the settled jobs of an owner's nodes, for cheats too small to detect in one job. PURE.
 
     job        x = log p1/p0 in nats, in three tests
     test       s = max(0, s + x), job after job: a CUSUM, in which earlier honest work does not offset a cheat
@@ -6,12 +6,12 @@
                after every job that it has not measured, so that nobody can select the jobs that count
     suspected  the same, with other jurors' statements for the jobs it has not measured: the highest of them counts,
                at most the bound, at least -``CLEARING_SHARE`` of it. It decides which jobs to replay, and nothing else
-    verdict    if ``derived`` has reached ``Sequential.bound`` when a round opens, the node's jobs in it are fraud
+    verdict    if ``derived`` has reached ``Sequential.bound`` when a round opens, the jobs of its nodes are fraud
 
 The tests detect an engine noisier than an honest one; flips toward the likelier token (a lower temperature); and flips
 toward the less likely token (a higher temperature, or answers chosen for their reward). If an honest job has
 E[exp x] <= 1 in each test, a test started at a given job reaches h with probability at most exp(-h). The three tests,
-started at any of ``horizon_jobs`` jobs, then find an honest node fraudulent with probability at most ``false_alarm``:
+started at any of ``horizon_jobs`` jobs, then find an honest owner fraudulent with probability at most ``false_alarm``:
 whatever other jurors state, since a derived test is the sum of consecutive jobs that end at the latest.
 """
 
@@ -54,7 +54,7 @@ class Ratios:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceState:
-    """State of a node's three tests, in nats, each at least 0."""
+    """State of an owner's three tests, in nats, each at least 0."""
 
     choices: float = 0.0
     upward: float = 0.0
@@ -72,8 +72,8 @@ class EvidenceState:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeRecord:
-    """A node's tests in the eyes of one juror; see above."""
+class OwnerRecord:
+    """An owner's tests in the eyes of one juror; see above."""
 
     suspected: EvidenceState = EvidenceState()
     derived: EvidenceState = EvidenceState()
@@ -98,7 +98,8 @@ class SettledRound:
 
     bundles    bundles of the jurors that voted in the last attempt, without abstentions
     nodes      node of each submitted job
-    condemned  nodes that a majority found fraudulent by their record in this round
+    owners     owner of that node
+    condemned  owners that a majority found fraudulent by their record in this round
     """
 
     round: int
@@ -109,7 +110,8 @@ class SettledRound:
     settled_in: int
     bundles: tuple[NamedBundle, ...]
     nodes: Mapping[int, int]
-    condemned: frozenset[int]
+    owners: Mapping[int, str]
+    condemned: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +145,9 @@ class RoundFigures:
         highest = (max(getattr(ratios, test) for ratios in said) for test in TESTS)
         return Ratios(*(max(-CLEARING_SHARE * bound, min(bound, each)) for each in highest))
 
-    def missing(self, settled: SettledRound, node: int) -> tuple[int, ...]:
-        """Returns the jobs of ``node`` that the juror has not measured and could, ascending."""
-        return () if self.seated else tuple(job for job in jobs_of(settled, node) if job not in self.derived)
+    def missing(self, settled: SettledRound, owner: str) -> tuple[int, ...]:
+        """Returns the jobs of ``owner`` that the juror has not measured and could, ascending."""
+        return () if self.seated else tuple(job for job in jobs_of(settled, owner) if job not in self.derived)
 
 
 def ratios_of(measurements: Measurements | None) -> Ratios:
@@ -162,19 +164,19 @@ def lopsidedness(towards: int, away: int) -> float:
     return towards * math.log(LOPSIDED / EVEN) + away * math.log((1 - LOPSIDED) / (1 - EVEN))
 
 
-def jobs_of(settled: SettledRound, node: int) -> list[int]:
-    """Returns the submitted jobs of ``node``, ascending."""
-    return sorted(job for job, of in settled.nodes.items() if of == node)
+def jobs_of(settled: SettledRound, owner: str) -> list[int]:
+    """Returns the jobs that nodes of ``owner`` submitted, ascending."""
+    return sorted(job for job, of in settled.owners.items() if of == owner)
 
 
 def record_after(
-    record: NodeRecord, node: int, settled: SettledRound, figures: RoundFigures, bound: float
-) -> NodeRecord:
-    """Returns the record of ``node`` after a round."""
-    if node in settled.condemned:
-        return NodeRecord()  # the round has already been punished for this evidence
+    record: OwnerRecord, owner: str, settled: SettledRound, figures: RoundFigures, bound: float
+) -> OwnerRecord:
+    """Returns the record of ``owner`` after a round."""
+    if owner in settled.condemned:
+        return OwnerRecord()  # the round has already been punished for this evidence
     suspected, derived = record.suspected, record.derived
-    for job in jobs_of(settled, node):
+    for job in jobs_of(settled, owner):
         own = figures.derived.get(job)
         stated = own if own is not None or figures.seated else figures.statement(job, bound)
         suspected = suspected if stated is None else suspected.after(stated)
@@ -182,44 +184,45 @@ def record_after(
             derived = derived.after(own)
         elif not figures.seated:
             derived = EvidenceState()
-    return NodeRecord(suspected, derived)
+    return OwnerRecord(suspected, derived)
 
 
 class Records:
-    """Every node's record after each settled round of one run under one set of rules, in chain order."""
+    """Every owner's record after each settled round of one run under one set of rules, in chain order."""
 
     def __init__(self, bound: float) -> None:
         self._bound = bound
-        self._after: dict[int, list[tuple[SettledRound, NodeRecord]]] = {}
+        self._after: dict[str, list[tuple[SettledRound, OwnerRecord]]] = {}
 
     def settle(self, settled: SettledRound, figures: RoundFigures) -> None:
         """Folds the next round."""
-        for node in set(settled.nodes.values()):
-            self._after.setdefault(node, []).append((settled, self.after(self._last(node), node, settled, figures)))
+        for owner in set(settled.owners.values()):
+            after = self.after(self._last(owner), owner, settled, figures)
+            self._after.setdefault(owner, []).append((settled, after))
 
-    def after(self, record: NodeRecord, node: int, settled: SettledRound, figures: RoundFigures) -> NodeRecord:
-        """Returns the record of ``node`` after one more round."""
-        return record_after(record, node, settled, figures, self._bound)
+    def after(self, record: OwnerRecord, owner: str, settled: SettledRound, figures: RoundFigures) -> OwnerRecord:
+        """Returns the record of ``owner`` after one more round."""
+        return record_after(record, owner, settled, figures, self._bound)
 
-    def refold(self, node: int, since: SettledRound, figures: Callable[[SettledRound], RoundFigures]) -> None:
-        """Folds the rounds of ``node`` again from ``since`` on, after jobs of that round were replayed."""
-        after = self._after.get(node, [])
+    def refold(self, owner: str, since: SettledRound, figures: Callable[[SettledRound], RoundFigures]) -> None:
+        """Folds the rounds of ``owner`` again from ``since`` on, after jobs of that round were replayed."""
+        after = self._after.get(owner, [])
         again = [settled for settled, _ in dropwhile(lambda each: each[0] is not since, after)]
         del after[len(after) - len(again) :]
         for settled in again:
-            after.append((settled, self.after(self._last(node), node, settled, figures(settled))))
+            after.append((settled, self.after(self._last(owner), owner, settled, figures(settled))))
 
-    def before(self, node: int, block: int) -> list[tuple[SettledRound, NodeRecord]]:
-        """Returns the node's rounds that settled before ``block``, each with the record after it, in chain order."""
-        after = self._after.get(node, [])
+    def before(self, owner: str, block: int) -> list[tuple[SettledRound, OwnerRecord]]:
+        """Returns the owner's rounds that settled before ``block``, each with the record after it, in chain order."""
+        after = self._after.get(owner, [])
         return after[: bisect_left(after, block, key=lambda each: each[0].settled_in)]
 
-    def _last(self, node: int) -> NodeRecord:
-        after = self._after.get(node)
-        return after[-1][1] if after else NodeRecord()
+    def _last(self, owner: str) -> OwnerRecord:
+        after = self._after.get(owner)
+        return after[-1][1] if after else OwnerRecord()
 
 
-def excursion(past: Sequence[tuple[SettledRound, NodeRecord]], bound: float) -> list[SettledRound]:
+def excursion(past: Sequence[tuple[SettledRound, OwnerRecord]], bound: float) -> list[SettledRound]:
     """Returns the rounds behind a suspicion that has reached ``bound`` unproved, newest first; none: no suspicion."""
     if not past or past[-1][1].derived.foremost[1] >= bound or past[-1][1].suspected.foremost[1] < bound:
         return []
@@ -228,7 +231,7 @@ def excursion(past: Sequence[tuple[SettledRound, NodeRecord]], bound: float) -> 
 
 
 def finding_on(state: EvidenceState, bound: float) -> Finding | None:
-    """Returns the finding against every job of a node whose state reaches ``bound``, or None."""
+    """Returns the finding against every job of an owner whose state reaches ``bound``, or None."""
     test, reached = state.foremost
     if reached < bound:
         return None

@@ -57,7 +57,7 @@ def inspect(
         policy, context = archive.policy(judged), judged.context
         (examined,) = examine(policy, context.rules, context.environment, [FetchedJob(claim, data)])
         history, whole = archive.history(judged.record_point)
-        state = history.record_of(judged.record_point, claim.node).suspected
+        state = history.record_of(judged.record_point, judged.followed.owners[claim.node]).suspected
         return Inspection(examined.judgement, context.rules, policy, examined, state, whole)
 
 
