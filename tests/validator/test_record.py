@@ -17,6 +17,7 @@ from protocol.wire.rules import Sequential
 from validator.judging.statistics import log_likelihood_ratios
 from validator.records.record import (
     CLEARING_SHARE,
+    RAISING_SHARE,
     Bundle,
     EvidenceState,
     NamedBundle,
@@ -149,7 +150,7 @@ def test_no_statement_of_others_ever_raises_what_a_juror_derived(rounds: list[tu
 def test_a_planted_statement_has_a_job_replayed_and_no_number_of_them_condemns(lie: float) -> None:
     record, planted = OwnerRecord(), view(seated=False, stated=[stating(lie), stating(lie), stating(-1.0)])
     once = record_after(record, OWNER, settled(1), planted, BOUND)
-    assert once.suspected.choices == BOUND
+    assert once.suspected.choices == min(lie, RAISING_SHARE * BOUND)
     for number in range(1, 100):
         record = record_after(record, OWNER, settled(number), planted, BOUND)
     assert record.derived == EvidenceState()
@@ -161,7 +162,7 @@ def test_no_single_bundle_clears_a_suspicion_and_none_clears_what_was_derived(li
     bound = BOUND
     washed = view(seated=False, stated=[stating(lie), stating(lie), stating(lie)])
     record = record_after(OwnerRecord(EvidenceState(bound)), OWNER, settled(1), washed, BOUND)
-    assert record.suspected.choices == pytest.approx(bound * (1 - CLEARING_SHARE))
+    assert record.suspected.choices == pytest.approx(bound * (1 + CLEARING_SHARE))
     honest = view(seated=False, stated=[stating(lie), stating(lie), stating(2.0)])
     record = record_after(OwnerRecord(EvidenceState(bound)), OWNER, settled(1), honest, BOUND)
     assert record.suspected.choices == bound + 2.0, "where they disagree, the job is replayed"
@@ -181,7 +182,7 @@ def test_a_job_that_a_juror_could_not_measure_counts_nothing_and_one_it_did_not_
 
 def test_a_replay_of_an_earlier_round_changes_the_record_from_there_on() -> None:
     records, rounds = Records(BOUND), [settled(number) for number in (1, 2, 3)]
-    planted = view(seated=False, stated=[{0: Ratios(1e6, 0.0, 0.0)}])
+    planted = view(seated=False, stated=[{0: Ratios(BOUND, 0.0, 0.0)}])
     for one in rounds:
         records.settle(one, planted)
     assert [one.round for one in excursion(records.before(OWNER, 1000), 2 * BOUND)] == [3, 2, 1]
@@ -190,6 +191,15 @@ def test_a_replay_of_an_earlier_round_changes_the_record_from_there_on() -> None
     for one in rounds:
         records.refold(OWNER, one, lambda one: view(-1.0, seated=False))
     assert not excursion(records.before(OWNER, 1000), BOUND)
+
+
+def test_what_condemns_before_one_juror_is_suspected_by_all_also_where_fair_jobs_follow() -> None:
+    seen, told = OwnerRecord(), OwnerRecord()
+    for number, x in enumerate([3 * BOUND, -1.0, -2.0], 1):
+        seen = record_after(seen, OWNER, settled(number), view(x), BOUND)
+        told = record_after(told, OWNER, settled(number), view(seated=False, stated=[stating(x)]), BOUND)
+    assert seen.derived == seen.suspected
+    assert told.suspected.choices == seen.derived.choices > BOUND
 
 
 def test_nothing_is_replayed_once_it_is_derived() -> None:

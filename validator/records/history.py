@@ -107,7 +107,7 @@ class History:
         for juror, bundle in self._there(settled).items():
             for job in bundle.keys() & derived.keys():
                 stated, found = bundle[job].choices, derived[job].choices
-                if abs(stated - found) > record.CLEARING_SHARE * past.bound:
+                if abs(stated - found) > -record.CLEARING_SHARE * past.bound:
                     place = {"round": settled.round, "job": job, "juror": juror}
                     log.warning("evidence_contradicted", **place, stated=stated, derived=found)
         for owner in {settled.owners[job] for job in derived}:

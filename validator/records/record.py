@@ -5,7 +5,7 @@
     derived    the test over the jobs that this juror has measured itself: in its seat, or replayed; it starts anew
                after every job that it has not measured, so that nobody can select the jobs that count
     suspected  the same, with other jurors' statements for the jobs it has not measured: the highest of them counts,
-               at most the bound, at least -``CLEARING_SHARE`` of it. It decides which jobs to replay, and nothing else
+               between ``CLEARING_SHARE`` and ``RAISING_SHARE`` of the bound. It decides which jobs are replayed
     verdict    if ``derived`` has reached ``Sequential.bound`` when a round opens, the jobs of its nodes are fraud
 
 The tests detect an engine noisier than an honest one; flips toward the likelier token (a lower temperature); and flips
@@ -29,9 +29,10 @@ from protocol.wire.evidence import Finding, Measurements
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import Sequential
 
-CLEARING_SHARE = 0.25
-"""Most that other jurors' statements on one job lower a suspicion, as a share of the bound. A single one may raise it
-to the bound: what condemns before one juror is replayed by all, and a replay outweighs what was stated."""
+RAISING_SHARE, CLEARING_SHARE = 4.0, -0.25
+"""Most and least that statements of others on one job add to a suspicion, as shares of the bound. One captured round
+clears nothing. A single statement may raise a suspicion, above the bound so that fair jobs after it do not hide it:
+what condemns before one juror is replayed by all, and a replay outweighs what was stated."""
 
 EVEN, LOPSIDED = 0.5, 0.9
 """Probability that a flip goes in one direction: for an honest engine, and under the alternative."""
@@ -143,7 +144,7 @@ class RoundFigures:
         if not said:
             return None
         highest = (max(getattr(ratios, test) for ratios in said) for test in TESTS)
-        return Ratios(*(max(-CLEARING_SHARE * bound, min(bound, each)) for each in highest))
+        return Ratios(*(max(CLEARING_SHARE * bound, min(RAISING_SHARE * bound, each)) for each in highest))
 
     def missing(self, settled: SettledRound, owner: str) -> tuple[int, ...]:
         """Returns the jobs of ``owner`` that the juror has not measured and could, ascending."""
