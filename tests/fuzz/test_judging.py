@@ -56,6 +56,7 @@ def test_every_input_gets_a_reason_and_the_honest_job_beside_them_is_accepted(sm
     assert sum(reasons.values()) == INPUTS
     wanted = {
         Reason.SHAPE,
+        Reason.WRONG_ROOT,
         Reason.WRONG_POLICY,
         Reason.WRONG_PROMPT,
         Reason.SAMPLING_FRAUD,
@@ -65,8 +66,8 @@ def test_every_input_gets_a_reason_and_the_honest_job_beside_them_is_accepted(sm
     assert wanted <= set(reasons), reasons
 
 
-def test_bytes_of_no_form_are_a_wrong_shape(small_court: Court) -> None:
+def test_bytes_of_no_form_are_not_the_signed_ones(small_court: Court) -> None:
     claim, _ = small_court.honest()
     chance = random.Random(5)
     judgements = small_court.judge(*((claim, chance.randbytes(chance.randrange(400))) for _ in range(300)))
-    assert {judgement.reason for judgement in judgements} == {Reason.SHAPE}
+    assert {judgement.reason for judgement in judgements} == {Reason.WRONG_ROOT}
