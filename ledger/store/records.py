@@ -14,7 +14,7 @@ from enum import IntEnum
 from json.encoder import encode_basestring as encode_text
 from typing import Any, get_args, get_origin, get_type_hints
 
-from ledger.store.rows import converted, getting
+from ledger.store.rows import attributes, written_out
 from protocol.chain.events import EVENTS, Event
 
 
@@ -53,9 +53,8 @@ def _object_encoder(kind: type) -> Callable[[Any], str]:
     hints = sorted(_hints(kind).items())
     numbers = {name for name, hint in hints if isinstance(hint, type) and issubclass(hint, int) and hint is not bool}
     fields = ",".join(f'"{name}":"%d"' if name in numbers else f'"{name}":%s' for name, _ in hints)
-    encode = converted(
-        getting([name for name, _ in hints]), [None if name in numbers else _encoder(hint) for name, hint in hints]
-    )
+    converts = [None if name in numbers else _encoder(hint) for name, hint in hints]
+    encode = written_out(attributes(name for name, _ in hints), converts)
     template = f"{{{fields}}}"
     return lambda value: template % encode(value)
 
