@@ -177,7 +177,8 @@ class BlobStores:
 
     def __init__(self, timeout_seconds: float = 10.0) -> None:
         timeout = httpx.Timeout(timeout_seconds, connect=3.0)
-        self._client = bounded(httpx.Client(timeout=timeout, follow_redirects=False))
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)  # callers' threads bound them
+        self._client = bounded(httpx.Client(timeout=timeout, limits=limits, follow_redirects=False))
 
     def close(self) -> None:
         """Closes the connections; requests in progress fail."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import threading
 import time
@@ -19,7 +20,7 @@ from validator.judging.fetching import Fetching, fetch_once
 
 
 class Store(http.server.BaseHTTPRequestHandler):
-    """Answers by path: /good/ bytes, /big/ too many, /once/ nothing the first time."""
+    """Answers by path: /good/ bytes, /big/ too many, /once/ nothing the first time, /drip/ a byte now and then."""
 
     refused = 0
 
@@ -27,6 +28,14 @@ class Store(http.server.BaseHTTPRequestHandler):
         if self.path.startswith("/once/") and Store.refused == 0:
             Store.refused = 1
             self.send_error(503)
+            return
+        if self.path.startswith("/drip/"):
+            self.send_response(200)
+            self.end_headers()
+            with contextlib.suppress(OSError):
+                for _ in range(1000):
+                    self.wfile.write(b"x")
+                    time.sleep(0.05)
             return
         body = b"x" * (5_000_000 if self.path.startswith("/big/") else 10)
         self.send_response(404 if self.path.startswith("/gone/") else 200)
@@ -97,4 +106,16 @@ def test_what_belongs_to_a_finished_round_is_let_go(url: str, claim: Claim) -> N
     assert looked(fetching, good) is not None
     fetching.keep({claim.round + 1})
     assert fetching.look(good, 1000) is None
+    fetching.close()
+
+
+def test_stores_that_drip_delay_no_other_nodes_artifacts(url: str, claim: Claim) -> None:
+    fetching = Fetching()
+    for node in range(12):
+        for job in range(12):
+            dripping = replace(claim, uri=f"{url}/drip/", node=1000 + node, job=1000 + 12 * node + job)
+            assert fetching.look(dripping, 1000) is None
+    for job in range(8, 12):
+        honest = replace(claim, uri=f"{url}/good/", node=1, job=job)
+        assert looked(fetching, honest) == b"x" * 10, f"job {job} waited for another node's store"
     fetching.close()

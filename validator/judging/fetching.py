@@ -1,4 +1,7 @@
-"""Artifacts fetched from the submitted URIs: several at once, and repeatedly until the round is dropped."""
+"""Artifacts fetched from the submitted URIs: several at once, and repeatedly until the round is dropped.
+
+Every node has threads of its own, so that a store which drips bytes delays no other node's artifacts.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from protocol.wire.reasons import Reason
 from validator.judging.claims import Claim
 from validator.retrying import RetriedFetch
 
-PARALLEL_FETCHES = 8
+FETCHES_PER_NODE = 2
 LONGEST_PAUSE_SECONDS = 3.0
 
 
@@ -22,8 +25,8 @@ class Fetching:
 
     def __init__(self, stores: BlobStores | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._stores, self._clock = stores or BlobStores(), clock
-        self._pool = ThreadPoolExecutor(PARALLEL_FETCHES, "artifacts")
-        self._fetches: dict[tuple[int, int, bytes], RetriedFetch[bytes | Finding | None]] = {}
+        self._pools: dict[int, ThreadPoolExecutor] = {}
+        self._fetches: dict[tuple[int, int, int, bytes], RetriedFetch[bytes | Finding | None]] = {}
 
     def look(self, claim: Claim, limit: int) -> bytes | Finding | None:
         """Returns the artifact of ``claim``, or None if it has not arrived; starts the fetch if needed.
@@ -31,7 +34,7 @@ class Fetching:
         More than ``limit`` bytes and an invalid URI are findings. A store that does not answer is asked again; the
         caller decides when its silence counts.
         """
-        key = (claim.round, claim.job, claim.root)
+        key = (claim.round, claim.node, claim.job, claim.root)
         fetch = self._fetches.get(key)
         if fetch is None:
             self._fetches[key] = RetriedFetch(self._start(claim, limit), self._clock())
@@ -44,16 +47,23 @@ class Fetching:
         return found
 
     def keep(self, rounds: Collection[int]) -> None:
-        """Forgets what was fetched for other rounds."""
-        self._fetches = {key: fetch for key, fetch in self._fetches.items() if key[0] in rounds}
+        """Forgets what was fetched for other rounds; fetches of theirs that have not begun never do."""
+        for key in [key for key in self._fetches if key[0] not in rounds]:
+            self._fetches.pop(key).future.cancel()
+        nodes = {node for _, node, _, _ in self._fetches}
+        for node in self._pools.keys() - nodes:
+            self._pools.pop(node).shutdown(wait=False)
 
     def close(self) -> None:
         """Ends the fetches; those in progress fail on their closed client."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for pool in self._pools.values():
+            pool.shutdown(wait=False, cancel_futures=True)
         self._stores.close()
 
     def _start(self, claim: Claim, limit: int) -> Future[bytes | Finding | None]:
-        return self._pool.submit(fetch_once, self._stores, claim, limit)
+        if claim.node not in self._pools:
+            self._pools[claim.node] = ThreadPoolExecutor(FETCHES_PER_NODE, f"artifacts-{claim.node}")
+        return self._pools[claim.node].submit(fetch_once, self._stores, claim, limit)
 
 
 def fetch_once(stores: BlobStores, claim: Claim, limit: int) -> bytes | Finding | None:

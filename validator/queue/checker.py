@@ -20,7 +20,7 @@ from protocol.transport.shardcast import Authority
 from protocol.wire.evidence import Finding
 from protocol.wire.pins import UnfitCheckpoint
 from validator.judging.claims import Claim
-from validator.judging.fetching import PARALLEL_FETCHES, fetch_once
+from validator.judging.fetching import fetch_once
 from validator.judging.judge import FetchedJob, judge, judge_unfit, limits_of
 from validator.judging.runs import JudgingContext, learn_context
 from validator.queue.exchange import Exchange
@@ -29,6 +29,7 @@ from validator.queue.orders import Answer, Kind, Order, decode_order
 WEIGHTS_SECONDS = 120.0
 """Time that an order waits for its weights before it is answered as later."""
 PREFETCH_SECONDS = 2.0
+PARALLEL_FETCHES = 8
 
 log = structlog.get_logger()
 
