@@ -19,7 +19,7 @@ from tests.conftest import TOKEN, Anvil
 from tests.coordinator.swarm import FEE, Swarm
 from tests.node.conftest import Assize, Outcome
 
-DEPOSIT = TOKEN // 10 + 4 * FEE
+DEPOSIT = TOKEN // 10 + 6 * FEE
 CHALLENGE = 600
 
 

@@ -135,7 +135,8 @@ def test_a_network_that_keeps_every_connection_busy_makes_way_for_another(relaye
         assert b"all connections of this server are in use" in refused
         with relayed.http() as http:
             assert http.get("/health").status_code == 200
-        until(lambda: _is_cut(waiting[0]), 10, "the oldest of the network that held most to be cut")
+        # The relay takes connections that come at once in any order, so its oldest is one of the first.
+        until(lambda: any(map(_is_cut, waiting[:32])), 20, "the oldest of the network that held most to be cut")
         assert not _is_cut(waiting[-1])
 
 

@@ -13,6 +13,7 @@ from protocol.chain.events import (
     CommitteeRedrawn,
     Event,
     Log,
+    NodeRegistered,
     RevealStarted,
     RoundClosed,
     RoundOpened,
@@ -25,7 +26,7 @@ from protocol.chain.events import (
     VoteCommitted,
     VoteRevealed,
 )
-from protocol.chain.structs import RunTerms, Verdict
+from protocol.chain.structs import Role, RunTerms, Verdict
 from protocol.wire.assignments import Leaf, pack_leaves
 from validator.rounds import FollowedRound, Rounds
 from validator.schedule import Step, must_decide, next_step, overdue_step
@@ -33,6 +34,7 @@ from validator.schedule import Step, must_decide, next_step, overdue_step
 ME, OTHER = 4, 5
 TERMS = RunTerms("", "", b"", 1, 1, 1, 3, 5, 600, 600, 600, 600, 60)
 RUN = RunOpened(1, "", TERMS, b"", "")
+WORKER = NodeRegistered(9, "owner", "key", Role.WORKER, 0, 2, 1, 0)
 OPENED = RoundOpened(1, 1, 0, 0, 2, 3, 0, 100, b"")
 LEAVES = pack_leaves([Leaf(0, 10, b"\x01" * 32), Leaf(1, 10, b"\x02" * 32)])
 SUBMITTED = Submitted(1, 9, 0, b"\x0b" * 32, LEAVES, "http://a/", b"")
@@ -45,7 +47,7 @@ REVEALED = VoteRevealed(1, ME, 0, 3, 0, b"", b"", b"")
 
 def folded(*events: Event) -> Rounds:
     rounds = Rounds()
-    rounds.fold([Log(0, b"", b"", 0, 80, RUN)])
+    rounds.fold([Log(0, b"", b"", place, 80, event) for place, event in enumerate((RUN, WORKER))])
     rounds.fold([Log(n, b"\x0b" * 32, b"", 0, 90 + n, event) for n, event in enumerate(events)])
     return rounds
 
