@@ -20,6 +20,7 @@ import structlog
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.tail import Rollback, Tail
 from protocol.chain.reverts import Reverted
+from protocol.chain.structs import Verdict
 from protocol.chain.writing import calls
 from protocol.chain.writing.sender import Sender
 from protocol.errors import AssizeError
@@ -176,7 +177,7 @@ class Validator:
             derived = {
                 job: ratios_of(measured)
                 for job, measured in found.items()
-                if measured is not None or not replay.followed.accepted >> job & 1
+                if measured is not None or replay.followed.verdict(job) is not Verdict.ACCEPTED
             }
             if derived:
                 self._history.learn(settled[replay.followed.number], derived)

@@ -151,7 +151,7 @@ class Rounds:
         if isinstance(event, events.VoteRevealed):
             followed.keys[event.attempt, event.juror] = self.keys.get(event.juror, "")
         if isinstance(event, events.RoundTallied):
-            followed.tallied_fraud = event.fraud
+            followed.tallied_fraud = event.fraud & ~event.accepted
         if isinstance(event, events.RoundSettled) and not followed.appeal:
             self.settled.append(_settled(followed, log.block_number))
             self.replayable[event.round] = followed

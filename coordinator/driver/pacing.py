@@ -54,7 +54,7 @@ def _in_flight(each: RoundRow, consumed_up_to: int, version: int, async_level: i
         return False
     if each.state < State.TALLIED:
         return True
-    return bool(each.accepted) and each.id > consumed_up_to
+    return bool(each.accepted & ~each.fraud) and each.id > consumed_up_to
 
 
 def rounds_ahead(run: RunProgress, pacing: PacingLimits, starved: bool = False) -> int:

@@ -15,7 +15,7 @@ from ledger.audit.audit_state import AuditCheck, AuditState, Conclusion
 from ledger.audit.rounds import maximum_fees
 from ledger.book import Book, known
 from ledger.facts import Appeal, Job, Round, Seat, Submission
-from ledger.fold.committees import seats_of, verdict_in
+from ledger.fold.committees import verdict_in, voters_of
 from ledger.fold.treasury import admin_of
 from protocol.chain import events
 from protocol.chain.structs import RoundsTerms
@@ -95,13 +95,9 @@ def _named(book: Book, appeal: Appeal) -> str | None:
     trial = known(book, Round, appeal.appeal)
     if trial.state != "tallied":
         return None
-    votes = Counter(_said(seat, appeal.job) for seat in _voters(book, trial))
+    votes = Counter(_said(seat, appeal.job) for seat in voters_of(book, trial))
     named, seats = votes.most_common(1)[0]
     return named if 2 * seats > trial.committee else None
-
-
-def _voters(book: Book, round_: Round) -> list[Seat]:
-    return [seat for seat in seats_of(book, round_.round, round_.attempt) if seat.state == "revealed"]
 
 
 def _said(seat: Seat, job: int) -> str:
@@ -167,7 +163,7 @@ def contradicted_by(book: Book, appeal: Appeal, named: str | None) -> list[int]:
     """Returns the jurors of the first committee whose vote the verdict ``named`` on appeal contradicts, ascending."""
     if named in (None, "unavailable"):
         return []
-    voters = _voters(book, known(book, Round, appeal.round))
+    voters = voters_of(book, known(book, Round, appeal.round))
     return sorted(seat.juror for seat in voters if _said(seat, appeal.job) not in (named, "unavailable"))
 
 

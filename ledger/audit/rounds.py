@@ -11,6 +11,7 @@ from ledger.facts import Membership, Node, Round, Seat, Slot
 from ledger.fold.rounds import eligible_slots, listed_jobs, serves
 from ledger.fold.runs import terms_at
 from protocol.chain import events
+from protocol.chain.structs import MOST_DRAWS
 from protocol.errors import Rejected
 from protocol.wire import auth
 from protocol.wire.assignments import assignee_of, unpack_leaves
@@ -26,9 +27,6 @@ SIGNATURES = AuditCheck("signatures", "every submission was signed by the key of
 DRAWS = AuditCheck("draws", "every committee is the one its seed draws from the eligible validators")
 SEEDS = AuditCheck("seeds", "every seed is the hash of its seed block")
 COMMITMENTS = AuditCheck("commitments", "every revealed vote is the one that was committed")
-
-MOST_ATTEMPTS = 4
-"""Most committees drawn for one verdict."""
 
 RANDOM_TRIES = 4
 """Random tries for each slot before the draw probes linearly."""
@@ -63,7 +61,7 @@ def _reserve(audit: AuditState, log: events.Log, event: events.RoundOpened) -> N
 def maximum_fees(seats: int, juror_fee: int) -> int:
     """Returns the fees of one verdict if every committee but the last is one vote short of a quorum."""
     quorum = (seats + 1) // 2
-    return juror_fee * ((MOST_ATTEMPTS - 1) * (quorum - 1) + seats)
+    return juror_fee * ((MOST_DRAWS - 1) * (quorum - 1) + seats)
 
 
 @DRAWS.tries(events.RoundOpened)

@@ -6,11 +6,11 @@ from collections import deque
 from collections.abc import Sequence
 
 from ledger.audit.audit_state import AuditCheck, AuditState, next_due
-from ledger.audit.rounds import MOST_ATTEMPTS
 from ledger.book import known
 from ledger.facts import Round, Run, Seat, Submission
-from ledger.fold.committees import seats_of
+from ledger.fold.committees import voters_of
 from protocol.chain import events
+from protocol.chain.structs import MOST_DRAWS
 from protocol.wire.assignments import bitmap_of, jobs_in, unpack_leaves
 
 TALLIES = AuditCheck("tallies", "every verdict is the majority of its revealed votes, bit by bit, with a quorum")
@@ -33,8 +33,7 @@ def _union(votes: Sequence[int]) -> int:
 
 def _voters(audit: AuditState, round_: Round) -> tuple[list[Seat], int]:
     """The seats that revealed a verdict, and how many make a quorum."""
-    seats = seats_of(audit.book, round_.round, round_.attempt)
-    return [seat for seat in seats if seat.state == "revealed"], (round_.committee + 1) // 2
+    return voters_of(audit.book, round_), (round_.committee + 1) // 2
 
 
 @TALLIES.tries(events.RoundTallied)
@@ -85,7 +84,7 @@ def _no_verdict(audit: AuditState, log: events.Log, event: events.RoundVoided) -
     void = {
         "open": late and not round_.submitted,
         "closed": late,
-        "voting": round_.attempt == MOST_ATTEMPTS - 1 and len(voters) < quorum,
+        "voting": round_.attempt == MOST_DRAWS - 1 and len(voters) < quorum,
     }.get(round_.state, False)
     ended = void or (round_.state in ("open", "closed", "voting") and audit.expired(log, round_))
     audit.findings.holds("tallies", "round", event.round, "void for a reason", ended)

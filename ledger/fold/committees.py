@@ -29,6 +29,11 @@ def seats_of(book: Book, round_: int, attempt: int) -> list[Seat]:
     return [known(book, Seat, round_, attempt, juror) for juror in jurors]
 
 
+def voters_of(book: Book, round_: Round) -> list[Seat]:
+    """Returns the seats of the present attempt that revealed a vote and did not abstain, in the order drawn."""
+    return [seat for seat in seats_of(book, round_.round, round_.attempt) if seat.state == "revealed"]
+
+
 def _words(packed: bytes) -> list[bytes]:
     return [packed[start : start + 4] for start in range(0, len(packed), 4)]
 

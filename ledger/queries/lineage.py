@@ -91,4 +91,5 @@ def _voters(connection: Connection, consumption: Consumption) -> dict[int, int]:
     round_ = find_fact(connection, Round, consumption.round)
     attempt = 0 if round_ is None else round_.attempt
     seats = every(connection, Seat, round=consumption.round, attempt=attempt)
-    return {seat.juror: (seat.accept & consumption.jobs).bit_count() for seat in seats if seat.state == "revealed"}
+    accepted = {seat.juror: seat.accept & ~seat.fraud for seat in seats if seat.state == "revealed"}
+    return {juror: (jobs & consumption.jobs).bit_count() for juror, jobs in accepted.items()}

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from protocol.chain.events import Log, RoundOpened
 from protocol.chain.round_changes import Changes, SeatKey, SubmittedLeaf, advance, changed_round, opening
-from protocol.chain.structs import State
+from protocol.chain.structs import State, Verdict, verdict_in
 from protocol.wire.votes import Vote
 
 
@@ -74,6 +74,10 @@ class RoundState:
     def jurors(self) -> tuple[int, ...]:
         """The jurors of the present attempt, in the order they were drawn."""
         return tuple(juror for attempt, juror in self.seats if attempt == self.attempt)
+
+    def verdict(self, job: int) -> Verdict:
+        """Returns the verdict on one job, as appeals have left it."""
+        return verdict_in(self.accepted, self.fraud, job)
 
     @property
     def usable(self) -> int:

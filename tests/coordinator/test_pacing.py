@@ -57,6 +57,7 @@ def test_a_round_is_in_flight_until_consumed_passed_over_void_stale_or_barren() 
     assert in_flight([waiting], 5, 2) == 1
     assert in_flight([changed(waiting, consumed=1)], 5, 2) == 0
     assert in_flight([changed(waiting, accepted=0)], 5, 2) == 0
+    assert in_flight([changed(waiting, fraud=waiting.accepted)], 5, 2) == 0, "nothing could be read"
     assert in_flight([changed(waiting, state=State.VOID)], 5, 2) == 0
     assert in_flight([waiting], 8, 2) == 0
     later = a_round(4, State.TALLIED, 5, 1, 1)
