@@ -242,7 +242,7 @@ class UndoRow(SQLModel, table=True):
 
 
 class UploadRow(SQLModel, table=True):
-    """An uploaded artifact; its bytes are in the artifact directory under ``root``."""
+    """An uploaded artifact, whose file has ``size`` bytes; its blob is in the artifact directory under ``root``."""
 
     __tablename__ = "uploads"
     round: int = _id()

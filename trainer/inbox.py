@@ -21,8 +21,9 @@ from protocol.chain.structs import State
 from protocol.environments.environment import Environment
 from protocol.errors import Rejected, Unavailable
 from protocol.tensor.model import Model
+from protocol.wire.artifact_blob import parse_blob
 from protocol.wire.assignments import jobs_in
-from protocol.wire.rollout import Artifact, artifact_root, decode
+from protocol.wire.rollout import Artifact, decode, rollouts_root
 from protocol.wire.rules import Rules
 from protocol.wire.seeds import job_seed, prompt_seed
 from trainer.batch import Group
@@ -30,7 +31,7 @@ from trainer.batch import Group
 FETCHERS = 4
 
 Fetch = Callable[[str, bytes], bytes]
-"""(uri, artifact root) -> the artifact's bytes. Raises `Unavailable` or `Rejected`."""
+"""(uri, artifact root) -> the artifact's blob, checked. Raises `Unavailable` or `Rejected`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +122,11 @@ class Inbox:
     def _admit(self, number: int, job: int, data: bytes) -> None:
         round_ = self.rounds[number]
         try:
-            artifact = decode(data)
+            head, file = parse_blob(data, round_.leaves[job].leaf.root)
+            artifact = decode(file)
             deployment = self.chain.deployment
-            root = artifact_root(deployment.chain_id, deployment.address_of("Rounds"), artifact)
-            if root != round_.leaves[job].leaf.root or artifact.job != job or artifact.round != number:
+            root = rollouts_root(deployment.chain_id, deployment.address_of("Rounds"), artifact)
+            if root != head.rollouts_root or artifact.job != job or artifact.round != number:
                 raise Rejected("the artifact does not match the judged root")
             if len(artifact.rollouts) != self.rules.rollouts_per_job:
                 raise Rejected(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 
 import torch
@@ -14,6 +13,7 @@ from protocol.environments.registry import environment
 from protocol.errors import Misconfigured
 from protocol.node import telemetry
 from protocol.node.daemon import Daemon
+from protocol.transport.artifacts import fetch_artifact
 from protocol.transport.blobs import BlobStores
 from protocol.transport.chunks import ChunkStore
 from protocol.transport.coordinator import CoordinatorClient
@@ -53,7 +53,11 @@ def build(settings: TrainerSettings) -> tuple[Trainer, ChunkStore]:
     sender = Sender(chain, wallet, settings.state_dir / "sender.db", Fees.capped(settings.fee_cap_gwei))
     folder = settings.state_dir / "versions"
     publisher = Publisher(chain, sender, wallet, settings.run, rules.pins, store, settings.model, folder)
-    fetch = functools.partial(BlobStores(FETCH_SECONDS).fetch, limit=DEFAULT_LIMITS.file_bytes)
+    stores = BlobStores(FETCH_SECONDS)
+
+    def fetch(uri: str, root: bytes) -> bytes:
+        return fetch_artifact(stores, (uri,), root, DEFAULT_LIMITS.file_bytes)
+
     inbox = Inbox(chain, settings.run, rules, tasks, policy.model, fetch)
     schedule = Schedule(
         settings.last_version or recipe.steps, settings.evaluate_every, settings.target_accuracy, settings.seed

@@ -14,6 +14,7 @@ from prometheus_client import Histogram
 
 from protocol.environments.environment import Environment
 from protocol.tensor.completions import Completion
+from protocol.wire.artifact_blob import head_of
 from protocol.wire.rollout import Artifact, Rollout, encode
 from protocol.wire.rules import Rules
 from protocol.wire.units import ModelShape, parse_shape
@@ -78,10 +79,11 @@ class Producer:
         return prover.prove(tasks, completions)
 
     def finish(self, work: Work, job: int, rollouts: tuple[Rollout, ...]) -> Finished:
-        """Returns one job's file, root and units."""
+        """Returns one job's file, its head and units."""
         artifact = self.artifact(work, job, rollouts)
         root, units = self.claim(work, artifact)
-        return Finished(job, self.encode(artifact), root, units)
+        file = self.encode(artifact)
+        return Finished(job, file, head_of(root, file), units)
 
     def artifact(self, work: Work, job: int, rollouts: tuple[Rollout, ...]) -> Artifact:
         """Returns the artifact of one job."""
@@ -92,5 +94,5 @@ class Producer:
         return encode(artifact)
 
     def claim(self, work: Work, artifact: Artifact) -> tuple[bytes, int]:
-        """Returns the root to sign and the units to claim."""
+        """Returns the root of the rollouts and the units to claim."""
         return prover.claim(work, self.deployed, self.shape, artifact)

@@ -16,7 +16,8 @@ from protocol.environments.environment import Environment, Problem
 from protocol.tensor.completions import Completion, Request
 from protocol.tensor.model import Model
 from protocol.tensor.proofs import build_proofs_batch
-from protocol.wire.rollout import Artifact, Rollout, artifact_root
+from protocol.wire.artifact_blob import ArtifactHead
+from protocol.wire.rollout import Artifact, Rollout, rollouts_root
 from protocol.wire.rules import Rules
 from protocol.wire.sampling import noise_key
 from protocol.wire.seeds import job_seed, prompt_seed
@@ -46,12 +47,22 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """One job done: the artifact's file, its root and the units claimed for it."""
+    """One job done: the artifact's file, its head and the units claimed for it."""
 
     job: int
     file: bytes
-    root: bytes
+    head: ArtifactHead
     units: int
+
+    @property
+    def root(self) -> bytes:
+        """The root to sign."""
+        return self.head.root
+
+    @property
+    def blob(self) -> bytes:
+        """The bytes that anyone can check by the root."""
+        return self.head.packed + self.file
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +107,6 @@ def prove(tasks: Sequence[Task], completions: Sequence[Completion]) -> list[Roll
 
 
 def claim(work: Work, deployed: Deployed, shape: ModelShape, artifact: Artifact) -> tuple[bytes, int]:
-    """Returns the root to sign and the units to claim: those of the tokens, capped at what a job pays."""
+    """Returns the rollouts' root and the units to claim: those of the tokens, capped at what a job pays."""
     done = sum(units(shape, len(rollout.prompt_tokens), len(rollout.output_tokens)) for rollout in artifact.rollouts)
-    return artifact_root(deployed.chain_id, deployed.rounds, artifact), capped(done, work.max_units)
+    return rollouts_root(deployed.chain_id, deployed.rounds, artifact), capped(done, work.max_units)

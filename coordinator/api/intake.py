@@ -18,6 +18,7 @@ from protocol.chain.structs import State
 from protocol.transport.blobs import DirectoryBlobs
 from protocol.wire import auth, evidence, rollout
 from protocol.wire.api import SubmissionRequest
+from protocol.wire.artifact_blob import ArtifactHead
 from protocol.wire.assignments import Leaf, jobs_of, unpack_leaves
 from protocol.wire.rollout import Artifact, Limits
 
@@ -51,8 +52,10 @@ class Intake:
         with self._store.reading() as session:
             self._check_assigned(self._open_round(session, round_id), caller.node, (job,))
 
-    def store_artifact(self, caller: Caller, round_id: int, job: int, file: IO[bytes]) -> tuple[bytes, int]:
-        """Stores one job's artifact and returns its root and size in bytes.
+    def store_artifact(
+        self, caller: Caller, round_id: int, job: int, file: IO[bytes], file_hash: bytes
+    ) -> tuple[bytes, int]:
+        """Stores one job's artifact, whose file has this hash; returns its root and the file's size in bytes.
 
         Raises:
             Refused: another node's job, the work phase has ended, or the artifact is of another job or policy.
@@ -70,25 +73,25 @@ class Intake:
             raise unreadable("wrong artifact: it is of round {}, job {}, node {}".format(*named))
         if policy is None or artifact.manifest_root != policy.manifest_root:
             raise unreadable(f"wrong artifact: expected one made by version {round_.policy_version} of the run")
-        return self._keep(artifact, data), len(data)
+        rollouts_root = rollout.rollouts_root(self._deployment.chain_id, self._deployment.rounds, artifact)
+        return self._keep(artifact, ArtifactHead(rollouts_root, file_hash, len(data)), data), len(data)
 
-    def _keep(self, artifact: Artifact, data: bytes) -> bytes:
-        root = rollout.artifact_root(self._deployment.chain_id, self._deployment.rounds, artifact)
+    def _keep(self, artifact: Artifact, head: ArtifactHead, data: bytes) -> bytes:
+        root = head.root
         with self._store.reading() as session:
             if session.get(UploadRow, (artifact.round, artifact.job, root)) is not None:
                 return root
             same = select(func.count()).where(UploadRow.round == artifact.round, UploadRow.job == artifact.job)
             if session.exec(same).one() >= MOST_UPLOADS:
                 raise conflicting(f"this job already has {MOST_UPLOADS} different artifacts, the most that are stored")
-        self._artifacts.put(root, data)
-        kept = self._artifacts.get(root, self._limits.file_bytes) or data  # an earlier file is not replaced
-        upload = UploadRow(round=artifact.round, job=artifact.job, root=root, node=artifact.node, size=len(kept))
+        self._artifacts.put(root, head.packed + data)
+        upload = UploadRow(round=artifact.round, job=artifact.job, root=root, node=artifact.node, size=head.size)
         with self._store.writing() as session:
             session.merge(upload)
         return root
 
     def find_artifact(self, root: bytes) -> Path:
-        """Returns the file of an artifact whose upload was acknowledged. Raises ``Refused`` for an unknown root."""
+        """Returns the path of an acknowledged artifact's blob. Raises ``Refused`` for an unknown root."""
         with self._store.reading() as session:
             uploaded = session.exec(select(UploadRow.job).where(UploadRow.root == root)).first() is not None
         if not uploaded or not self._artifacts.has(root):

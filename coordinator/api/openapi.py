@@ -8,6 +8,7 @@ from protocol.wire import api, auth
 
 JSON = "application/json"
 PARQUET = "application/vnd.apache.parquet"
+BLOB = "application/octet-stream"
 
 ERRORS: dict[int | str, dict[str, object]] = {
     code: {"model": api.ErrorBody} for code in (401, 403, 404, 408, 409, 413, 422, 429, 503)

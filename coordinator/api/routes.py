@@ -13,7 +13,7 @@ from starlette.responses import FileResponse
 
 from coordinator.api.bodies import NO_BODY, check_length, mismatch
 from coordinator.api.gate import Admission, Caller
-from coordinator.api.openapi import JSON, PARQUET, signed_by_node
+from coordinator.api.openapi import BLOB, JSON, PARQUET, signed_by_node
 from coordinator.api.refusals import forbidden, unreadable
 from coordinator.api.service import CoordinatorService
 from protocol.wire import api
@@ -103,7 +103,7 @@ async def artifact(request: Request, round_id: Id, job: Job) -> api.ArtifactRece
     upload = (admission.caller, round_id, job)
     await run_in_threadpool(service.intake.check_upload, *upload)
     async with service.bodies.received(request, admission, limit) as file:
-        root, size = await service.storing(service.intake.store_artifact, *upload, file)
+        root, size = await service.storing(service.intake.store_artifact, *upload, file, admission.body)
     UPLOADS.inc()
     UPLOADED_BYTES.inc(size)
     return api.ArtifactReceipt(root=root)
@@ -122,8 +122,8 @@ async def submissions(request: Request, round_id: Id) -> api.SubmissionReceipt:
 
 @router.get("/artifacts/{root}")
 async def kept_artifact(request: Request, root: Root) -> Response:
-    """Return the bytes of an artifact."""
-    return _file(await run_in_threadpool(_service(request).intake.find_artifact, _bytes(root)), PARQUET)
+    """Return an artifact's blob: its head, then its file."""
+    return _file(await run_in_threadpool(_service(request).intake.find_artifact, _bytes(root)), BLOB)
 
 
 @router.put("/evidence/{root}", openapi_extra=signed_by_node(JSON))

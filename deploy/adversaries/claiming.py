@@ -15,7 +15,7 @@ class InflatedUnits(Producer):
     """Claims a tenth more units than its tokens took."""
 
     def claim(self, work: Work, artifact: Artifact) -> tuple[bytes, int]:
-        """Returns the root and the units to claim."""
+        """Returns the root of the rollouts and the units to claim."""
         root, units = super().claim(work, artifact)
         return root, min(units + max(1, units // 10), work.max_units)
 

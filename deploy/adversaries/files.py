@@ -1,4 +1,4 @@
-"""Workers whose files are broken, huge or crash their readers. Their roots are those of honest work."""
+"""Workers whose files are broken, huge or crash their readers. The rollouts they sign are those of honest work."""
 
 from __future__ import annotations
 

@@ -10,7 +10,9 @@ from protocol.chain.events import Submitted
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.tail import Rollback, Tail
 from protocol.errors import AssizeError
+from protocol.transport.artifacts import fetch_artifact
 from protocol.transport.blobs import BlobStores
+from protocol.wire.artifact_blob import parse_blob
 from protocol.wire.assignments import LEAF_BYTES, unpack_leaves
 
 LIMIT_BYTES = 16 << 20
@@ -41,7 +43,8 @@ class Listener:
         for start in range(0, len(submitted.leaves), LEAF_BYTES):
             (leaf,) = unpack_leaves(submitted.leaves[start : start + LEAF_BYTES])
             try:
-                file = self._stores.fetch(submitted.uri, leaf.root, LIMIT_BYTES)
+                blob = fetch_artifact(self._stores, (submitted.uri,), leaf.root, LIMIT_BYTES)
             except AssizeError:
                 continue  # no file, nothing to copy
-            self._heard.append(Overheard(submitted.round, leaf.job, submitted.node, file, leaf.root))
+            head, file = parse_blob(blob, leaf.root)
+            self._heard.append(Overheard(submitted.round, leaf.job, submitted.node, file, head))

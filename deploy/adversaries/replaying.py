@@ -13,6 +13,7 @@ from threading import Event
 from deploy.adversaries.choosing import prefilled
 from protocol.environments.environment import Environment
 from protocol.tensor.completions import Completion
+from protocol.wire.artifact_blob import ArtifactHead
 from protocol.wire.rollout import Rollout, decode
 from protocol.wire.rules import Rules
 from worker.engines.engine import Engine
@@ -31,7 +32,7 @@ class Overheard:
     job: int
     node: int
     file: bytes
-    root: bytes
+    head: ArtifactHead
 
 
 def nothing() -> Sequence[Overheard]:
@@ -85,7 +86,7 @@ class AnothersArtifact(Thief):
         """Returns what is handed in for ``job``."""
         artifact = decode(booty.file)
         _, units = self.claim(work, artifact)
-        return Finished(job, booty.file, booty.root, units)
+        return Finished(job, booty.file, booty.head, units)
 
 
 class AnothersRollouts(Thief):

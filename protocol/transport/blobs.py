@@ -3,7 +3,7 @@
     file:/path            DirectoryBlobs   <path>/<2 hex>/<64 hex>; durable before `put` returns
     http://… https://…    HttpBlobs        <URL>0x<64 hex>; the URL ends in a slash
 
-A root commits to the decoded content, not to its compression, so no store verifies it: readers decode and verify.
+No store verifies what it keeps: readers do, since a root commits to its blob's bytes.
 To add a store, implement `Blobs` and register its URL scheme in `SCHEMES`.
 """
 
@@ -28,6 +28,14 @@ LONGEST_FETCH_SECONDS = 120.0
 """A single download is given up after this time, however steadily bytes arrive."""
 
 
+class TooLarge(Rejected):
+    """A blob has more bytes than allowed; ``start`` are those that were allowed."""
+
+    def __init__(self, message: str, start: bytes = b"") -> None:
+        super().__init__(message)
+        self.start = start
+
+
 class Blobs(Protocol):
     """A store of blobs. Threads may share it; every method raises `Unavailable` if the store fails."""
 
@@ -38,7 +46,7 @@ class Blobs(Protocol):
         """Returns the blob under ``root``, or None if the store has none.
 
         Raises:
-            Rejected: the blob has more than ``limit`` bytes.
+            TooLarge: the blob has more than ``limit`` bytes.
         """
 
     def has(self, root: bytes) -> bool:
@@ -72,7 +80,7 @@ class DirectoryBlobs:
             except FileNotFoundError:
                 return None
         if len(data) > limit:
-            raise Rejected(f"the blob 0x{root.hex()} has more than {limit} bytes")
+            raise TooLarge(f"the blob 0x{root.hex()} has more than {limit} bytes", data[:limit])
         return data
 
     def has(self, root: bytes) -> bool:
@@ -138,10 +146,13 @@ class HttpBlobs:
 
     def _read(self, response: httpx.Response, limit: int) -> bytes:
         started, data = time.monotonic(), bytearray()
-        for piece in pieces(response, limit, self._url[:160]):
-            data += piece
-            if time.monotonic() - started > LONGEST_FETCH_SECONDS:
-                raise Unavailable(f"{self._url[:160]} is too slow: download exceeded {LONGEST_FETCH_SECONDS:g} s")
+        try:
+            for piece in pieces(response, limit, self._url[:160]):
+                data += piece
+                if time.monotonic() - started > LONGEST_FETCH_SECONDS:
+                    raise Unavailable(f"{self._url[:160]} is too slow: download exceeded {LONGEST_FETCH_SECONDS:g} s")
+        except Rejected as error:
+            raise TooLarge(str(error), bytes(data)) from error
         return bytes(data)
 
 

@@ -18,6 +18,7 @@ from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.transport.deadlines import bounded, within
 from protocol.transport.http import is_http, pieces, reaching
 from protocol.wire import api
+from protocol.wire.artifact_blob import HEAD_BYTES, parse_blob
 from protocol.wire.auth import Audience, Signer, sign_request
 from protocol.wire.canonical import validating
 from protocol.wire.rollout import DEFAULT_LIMITS
@@ -100,8 +101,8 @@ class CoordinatorClient:
         return _parse(api.SubmissionReceipt, self._send("POST", f"/rounds/{round_id}/submissions", body, signed=True))
 
     def artifact(self, root: bytes, limit: int = DEFAULT_LIMITS.file_bytes) -> bytes:
-        """Returns the Parquet bytes kept under ``root``, unverified; more than ``limit`` raise `Rejected`."""
-        return self._send("GET", f"/artifacts/0x{root.hex()}", limit=limit)
+        """Returns the Parquet bytes of the artifact ``root``; raises `Rejected` for others, or more than ``limit``."""
+        return parse_blob(self._send("GET", f"/artifacts/0x{root.hex()}", limit=HEAD_BYTES + limit), root)[1]
 
     def put_evidence(self, root: bytes, evidence: bytes) -> None:
         """Publishes an evidence bundle under its root."""

@@ -34,11 +34,12 @@ def pieces(response: httpx.Response, limit: int, place: str) -> Iterator[bytes]:
     """Yields the body of a streamed response as it arrives.
 
     Raises:
-        Rejected: more than ``limit`` bytes came; the rest is not read.
+        Rejected: more than ``limit`` bytes came; those up to the limit were yielded, the rest is not read.
     """
     size = 0
     for piece in response.iter_raw():
         size += len(piece)
         if size > limit:
+            yield piece[: len(piece) - (size - limit)]
             raise Rejected(f"{place} sent more than {limit} bytes")
         yield piece

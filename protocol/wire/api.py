@@ -8,7 +8,7 @@
     GET  /nodes/{node}/assignments?wait=S     signed   -> Assignments
     PUT  /rounds/{round}/jobs/{job}/artifact  signed   Parquet bytes -> ArtifactReceipt
     POST /rounds/{round}/submissions          signed   SubmissionRequest -> SubmissionReceipt
-    GET  /artifacts/{root}                    -> Parquet bytes
+    GET  /artifacts/{root}                    -> blob (`protocol.wire.artifact_blob`)
     PUT  /evidence/{root}                     signed   bytes -> EvidenceReceipt
     GET  /evidence/{root}                     -> bytes
 

@@ -1,10 +1,11 @@
-"""A worker's result for one job: its rollouts, their file, and the root that goes on chain.
+"""A worker's result for one job: its rollouts, their file, and the root of the rollouts.
 
 File: the Parquet layout of ``protocol.wire.parquet``, one row per rollout, and in the footer
 
     assize.artifact = "1" · assize.round, assize.job, assize.node (decimal) · assize.manifest_root (64 hex digits)
 
-Root: independent of how the file was compressed. With P prompt tokens, T output tokens and K proofs (integers
+Rollouts root: independent of how the file was compressed; what is signed binds the file as well
+(``protocol.wire.artifact_blob``). With P prompt tokens, T output tokens and K proofs (integers
 big-endian, logprobs as their IEEE 754 bits),
 
     rollout = u32 index ‖ u32 P ‖ u32 T ‖ u32 K ‖ P × u32 ‖ T × u32 ‖ T × f32 ‖ K × (u32 length ‖ bytes) ‖ u8 finish
@@ -142,8 +143,8 @@ def decode(data: bytes, limits: Limits = DEFAULT_LIMITS) -> Artifact:
     return Artifact(round_, job, node, manifest_root, _rollouts(table, limits))
 
 
-def artifact_root(chain_id: int, rounds_address: str, artifact: Artifact) -> bytes:
-    """Returns the 32-byte root of ``artifact``, bound to chain, contract, round, job and policy as drawn above."""
+def rollouts_root(chain_id: int, rounds_address: str, artifact: Artifact) -> bytes:
+    """Returns the 32-byte root of the rollouts, bound to chain, contract, round, job and policy as drawn above."""
     leaves = [keccak(b"\x00" + canonical_bytes(index, rollout)) for index, rollout in enumerate(artifact.rollouts)]
     types = ["string", "uint256", "address", "uint256", "uint8", "bytes32", "uint32", "bytes32"]
     bound = (DOMAIN, chain_id, rounds_address, artifact.round, artifact.job, artifact.manifest_root)

@@ -48,12 +48,12 @@ VOID = {
     "inflated-units": Reason.UNITS,
     "wrong-logprobs": Reason.LOGPROBS,
     "other-policy": Reason.WRONG_POLICY,
-    "oversized": Reason.WRONG_ROOT,
-    "zstd-bomb": Reason.WRONG_ROOT,
-    "snappy-bomb": Reason.WRONG_ROOT,
-    "dictionary-bomb": Reason.WRONG_ROOT,
-    "thrift-bomb": Reason.WRONG_ROOT,
-    "lying-footer": Reason.WRONG_ROOT,
+    "oversized": Reason.SHAPE,
+    "zstd-bomb": Reason.SHAPE,
+    "snappy-bomb": Reason.SHAPE,
+    "dictionary-bomb": Reason.SHAPE,
+    "thrift-bomb": Reason.SHAPE,
+    "lying-footer": Reason.SHAPE,
 }
 
 

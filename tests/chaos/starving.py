@@ -12,6 +12,7 @@ from random import Random
 
 import redis
 
+from protocol.wire.artifact_blob import HEAD_BYTES
 from tests.chaos.between import Answer, Asked, Forward
 from tests.chaos.fault import MOMENT_SECONDS, fault
 from tests.chaos.killing import is_chunk
@@ -111,10 +112,10 @@ def disk_full(network: Network) -> list[str]:
 
 
 def _partial(network: Network) -> list[Path]:
-    """Artifacts that are not as long as was noted."""
+    """Blobs of artifacts that are not as long as was noted."""
     state = network.layout.state("coordinator")
     uploads = stored(state / "coordinator.db", "SELECT root, size FROM uploads")
-    sizes = {root.hex(): size for root, size in uploads}
+    sizes = {root.hex(): HEAD_BYTES + size for root, size in uploads}
     held = [path for path in (state / "artifacts").glob("*/*") if not path.name.startswith(".")]
     return [
         path

@@ -63,7 +63,7 @@ def artifact(data: bytes) -> None:
         if refusal.reason != Reason.SHAPE:
             raise AssertionError(f"refused with reason {refusal.reason}") from refusal
         raise
-    rollout.artifact_root(seeds.CHAIN_ID, seeds.ROUNDS, read)
+    rollout.rollouts_root(seeds.CHAIN_ID, seeds.ROUNDS, read)
     assert rollout.decode(rollout.encode(read)) == read
 
 

@@ -14,6 +14,7 @@ from starlette.routing import Route
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire import api
+from protocol.wire.artifact_blob import head_of
 from protocol.wire.auth import Audience, recover_request
 from protocol.wire.rules import encode_rules
 from tests.coordinator.swarm import RULES
@@ -23,6 +24,7 @@ ROUNDS = "0x" + "11" * 20
 RUN = 3
 ROOT = bytes(range(32))
 HEX = "0x" + ROOT.hex()
+HEAD = head_of(bytes(32), b"parquet")
 RULES_JSON = encode_rules(RULES)
 ASSIGNMENT = api.Assignment(
     round=4,
@@ -57,7 +59,8 @@ class Coordinator:
             "/health": api.Health(ok=True, run=RUN, head=12).model_dump_json().encode(),
             f"/rules/0x{keccak(RULES_JSON).hex()}": RULES_JSON,
             f"/rules/{HEX}": RULES_JSON,
-            f"/artifacts/{HEX}": b"parquet",
+            f"/artifacts/0x{HEAD.root.hex()}": HEAD.packed + b"parquet",
+            f"/artifacts/{HEX}": HEAD.packed + b"parquet",
             f"/evidence/{HEX}": b"evidence",
             "/status": b'{"surprise": 1}',
         }
@@ -129,7 +132,9 @@ def test_public_paths_need_no_key(coordinator, serve):
     with closing(CoordinatorClient(serve(coordinator.app()).url + "/")) as client:
         assert client.health().head == 12
         assert client.rules(keccak(RULES_JSON)) == RULES
-        assert client.artifact(ROOT) == b"parquet"
+        assert client.artifact(HEAD.root) == b"parquet"
+        with pytest.raises(Rejected, match="not those of the artifact"):
+            client.artifact(ROOT)
         assert client.evidence(ROOT) == b"evidence"
         assert client.artifacts_uri.endswith("/artifacts/")
         with pytest.raises(Misconfigured, match="node key"):
@@ -173,7 +178,7 @@ def test_rules_that_do_not_hash_to_what_was_asked_for_are_rejected(client):
 def test_an_answer_in_another_form_is_rejected(client):
     with pytest.raises(Rejected, match="StatusReport"):
         client.status()
-    with pytest.raises(Rejected, match="sent more than 3 bytes"):
+    with pytest.raises(Rejected, match="sent more than 75 bytes"):
         client.artifact(ROOT, limit=3)
 
 

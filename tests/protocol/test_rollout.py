@@ -23,11 +23,11 @@ from protocol.wire.rollout import (
     Artifact,
     Limits,
     Rollout,
-    artifact_root,
     canonical_bytes,
     decode,
     encode,
     merkle_root,
+    rollouts_root,
 )
 
 VECTORS = Path(__file__).parents[1] / "vectors" / "artifact.json"
@@ -98,7 +98,7 @@ def refused(data: bytes, limits: Limits | None = None) -> str:
 def test_what_is_encoded_is_decoded(artifact):
     decoded = decode(encode(artifact))
     assert decoded == artifact
-    assert artifact_root(1, ROUNDS, decoded) == artifact_root(1, ROUNDS, artifact)
+    assert rollouts_root(1, ROUNDS, decoded) == rollouts_root(1, ROUNDS, artifact)
 
 
 def test_the_bits_of_logprobs_survive():
@@ -126,7 +126,7 @@ def test_a_flipped_or_cut_file_is_refused_or_has_another_root_or_says_the_same(p
             decoded = decode(candidate)
         except Rejected:
             continue
-        same = artifact_root(1, ROUNDS, decoded) == artifact_root(1, ROUNDS, artifact)
+        same = rollouts_root(1, ROUNDS, decoded) == rollouts_root(1, ROUNDS, artifact)
         assert same == (replace(decoded, node=7) == artifact)
 
 
@@ -254,12 +254,12 @@ def test_a_fault_shows_before_it_is_committed_to():
 
 def test_the_root_is_bound_to_everything_but_the_node():
     artifact = an_artifact()
-    root = artifact_root(1, ROUNDS, artifact)
+    root = rollouts_root(1, ROUNDS, artifact)
     others = [
-        artifact_root(2, ROUNDS, artifact),
-        artifact_root(1, "0x" + "33" * 20, artifact),
+        rollouts_root(2, ROUNDS, artifact),
+        rollouts_root(1, "0x" + "33" * 20, artifact),
         *(
-            artifact_root(1, ROUNDS, replace(artifact, **change))
+            rollouts_root(1, ROUNDS, replace(artifact, **change))
             for change in (
                 {"round": 6},
                 {"job": 4},
@@ -273,7 +273,7 @@ def test_the_root_is_bound_to_everything_but_the_node():
         ),
     ]
     assert len({root, *others}) == len(others) + 1
-    assert artifact_root(1, ROUNDS, replace(artifact, node=8)) == root
+    assert rollouts_root(1, ROUNDS, replace(artifact, node=8)) == root
 
 
 @given(st.lists(st.binary(min_size=32, max_size=32), min_size=2, max_size=20, unique=True), st.data())
@@ -301,7 +301,7 @@ def test_golden_vectors_hold():
         root = bytes.fromhex(vector["manifest_root"])
         artifact = Artifact(int(vector["round"]), vector["job"], vector["node"], root, made)
         assert [canonical_bytes(i, rollout).hex() for i, rollout in enumerate(made)] == vector["canonical"]
-        assert artifact_root(vector["chain_id"], vector["rounds"], artifact).hex() == vector["root"]
+        assert rollouts_root(vector["chain_id"], vector["rounds"], artifact).hex() == vector["rollouts_root"]
 
 
 def test_a_job_of_64_rollouts_takes_milliseconds():
@@ -309,6 +309,6 @@ def test_a_job_of_64_rollouts_takes_milliseconds():
     took = []
     for _ in range(5):
         started = time.perf_counter()
-        artifact_root(1, ROUNDS, decode(encode(artifact)))
+        rollouts_root(1, ROUNDS, decode(encode(artifact)))
         took.append(time.perf_counter() - started)
     assert min(took) < 0.1, took  # about 0.004 s on an idle machine

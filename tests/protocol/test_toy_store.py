@@ -15,7 +15,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from protocol.errors import Rejected, Unavailable
-from protocol.transport.blobs import SCHEMES, Blobs, BlobStores, Scheme
+from protocol.transport.blobs import SCHEMES, Blobs, BlobStores, Scheme, TooLarge
+from protocol.wire.artifact_blob import head_of
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
 from validator.judging.claims import Claim
@@ -36,7 +37,7 @@ class ToyBlobs:
     def get(self, root: bytes, limit: int) -> bytes | None:
         data = self.held.get(root)
         if data is not None and len(data) > limit:
-            raise Rejected(f"the blob has more than {limit} bytes")
+            raise TooLarge(f"the blob has more than {limit} bytes", data[:limit])
         return data
 
     def has(self, root: bytes) -> bool:
@@ -134,14 +135,15 @@ def test_others_may_name_a_public_store_and_no_local_one(stores: BlobStores, url
 
 
 def test_a_validator_fetches_artifacts_from_a_public_store_and_from_no_local_one(stores: BlobStores, url: str) -> None:
-    stores.open(url).put(ROOT, b"bytes")
-    here = Claim(31337, "0x", 1, 0, 7, ROOT, ROOT, ROOT, 1, 1, ROOT, url, False)
+    head = head_of(bytes(32), b"bytes")
+    stores.open(url).put(head.root, head.packed + b"bytes")
+    here = Claim(31337, "0x", 1, 0, 7, ROOT, ROOT, ROOT, 1, 1, head.root, url, False)
     found, too_large = (fetch_once(stores, here, limit) for limit in (5, 4))
     assert isinstance(too_large, Finding)
     if url.startswith("file:"):
         assert isinstance(found, Finding)
         assert found.reason is too_large.reason is Reason.UNAVAILABLE
         return
-    assert found == b"bytes"
+    assert found == head.packed + b"bytes"
     assert too_large.reason is Reason.SHAPE
     assert fetch_once(stores, replace(here, root=OTHER), 5) is None, "it may come yet"

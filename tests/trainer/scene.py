@@ -20,13 +20,15 @@ from protocol.chain.writing import calls
 from protocol.chain.writing.sender import Sender
 from protocol.environments.arithmetic import Arithmetic
 from protocol.environments.environment import Problem
+from protocol.transport.artifacts import fetch_artifact
 from protocol.transport.blobs import BlobStores
 from protocol.transport.chunks import ChunkStore
 from protocol.wire import auth
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
 from protocol.wire.reasons import Reason
-from protocol.wire.rollout import Artifact, Rollout, artifact_root, encode
+from protocol.wire.rollout import Artifact, Rollout, encode
 from protocol.wire.seeds import job_seed, prompt_seed
+from tests.artifacts import signed_head
 from tests.coordinator.swarm import Swarm
 from tests.worker.farm import open_run_with
 from trainer.config import Recipe
@@ -80,7 +82,10 @@ class Scene:
         """An inbox that has seen nothing yet."""
         blobs = BlobStores()
         self.closing.callback(blobs.close)
-        fetch = functools.partial(blobs.fetch, limit=1 << 20)
+
+        def fetch(uri: str, root: bytes) -> bytes:
+            return fetch_artifact(blobs, (uri,), root, 1 << 20)
+
         made = Inbox(self.chain, self.swarm.run, self.swarm.rules, self.environment, policy.model, fetch)
         self.closing.callback(made.pool.shutdown)
         return made
@@ -150,9 +155,10 @@ class Scene:
     def keep(self, artifact: Artifact) -> bytes:
         """Serves an artifact and returns its root."""
         deployment = self.chain.deployment
-        root = artifact_root(deployment.chain_id, deployment.rounds, artifact)
-        (self.files / f"0x{root.hex()}").write_bytes(encode(artifact))
-        return root
+        file = encode(artifact)
+        head = signed_head(deployment.chain_id, deployment.rounds, file)
+        (self.files / f"0x{head.root.hex()}").write_bytes(head.packed + file)
+        return head.root
 
     def published(self) -> list[CheckpointPublished]:
         """Every checkpoint of this run that the chain was told of after the first."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from protocol.chain.structs import Consumption
 from protocol.chain.writing import calls
 from protocol.chain.writing.appealing import open_appeal
+from protocol.wire.artifact_blob import HEAD_BYTES
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import decode, encode
 from tests.conftest import TOKEN
@@ -22,7 +23,7 @@ def held(inbox: Inbox) -> set[tuple[int, int]]:
 
 def artifacts(scene: Scene) -> dict[tuple[int, int], Path]:
     """Where each job's artifact lies."""
-    found = {path: decode(path.read_bytes()) for path in scene.files.iterdir()}
+    found = {path: decode(path.read_bytes()[HEAD_BYTES:]) for path in scene.files.iterdir()}
     return {(artifact.round, artifact.job): path for path, artifact in found.items()}
 
 

@@ -28,7 +28,7 @@ from protocol.transport.shardcast import publish
 from protocol.transport.shardcast_server import create_app
 from protocol.wire import manifest
 from protocol.wire.api import Health
-from protocol.wire.rollout import Artifact, artifact_root, encode
+from protocol.wire.rollout import Artifact, encode
 from protocol.wire.rollout import decode as decode_artifact
 from protocol.wire.rules import (
     EnvironmentRules,
@@ -40,6 +40,7 @@ from protocol.wire.rules import (
     rules_hash,
     with_checkpoint,
 )
+from tests.artifacts import blob_of, signed_head
 from tests.conftest import Anvil
 from tests.validator.scene import Cast, Scene
 from tests.worker.finishing import finish
@@ -123,7 +124,7 @@ class Court:
 
     def judge(self, *jobs: tuple[Claim, bytes]) -> list[Judgement]:
         """Judges jobs together."""
-        return judge(self.policy, self.rules, self.environment, [FetchedJob(claim, data) for claim, data in jobs])
+        return judge(self.policy, self.rules, self.environment, [fetched(claim, file) for claim, file in jobs])
 
     def cheat(self, tamper: Callable[[Artifact], Artifact], job: int = 0) -> Judgement:
         """Makes an honest job, changes its artifact, signs that instead, and judges it."""
@@ -135,7 +136,13 @@ class Court:
 
 def signed(claim: Claim, artifact: Artifact) -> tuple[Claim, bytes]:
     """The claim of someone who signed ``artifact`` in its place."""
-    return replace(claim, root=artifact_root(CHAIN_ID, ROUNDS, artifact)), encode(artifact)
+    file = encode(artifact)
+    return replace(claim, root=signed_head(CHAIN_ID, ROUNDS, file).root), file
+
+
+def fetched(claim: Claim, file: bytes) -> FetchedJob:
+    """A claim and the blob of a file, which may be another than the signed one."""
+    return FetchedJob(claim, blob_of(CHAIN_ID, ROUNDS, file))
 
 
 def make_model(directory: Path, seed: int = 5) -> None:

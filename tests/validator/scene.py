@@ -25,9 +25,10 @@ from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.shardcast import publish
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
 from protocol.wire.auth import submission
-from protocol.wire.rollout import artifact_root, encode
 from protocol.wire.rollout import decode as decode_artifact
+from protocol.wire.rollout import encode
 from protocol.wire.rules import encode_rules, rules_hash
+from tests.artifacts import signed_head
 from tests.conftest import TOKEN
 from tests.worker.finishing import finish
 from validator.daemon import Validator
@@ -125,14 +126,15 @@ class Scene:
         rollouts = list(artifact.rollouts)
         rollouts[n] = replace(rollouts[n], **changes)
         forged = replace(artifact, rollouts=tuple(rollouts))
-        return replace(job, file=encode(forged), root=artifact_root(deployment.chain_id, deployment.rounds, forged))
+        file = encode(forged)
+        return replace(job, file=file, head=signed_head(deployment.chain_id, deployment.rounds, file))
 
     def submit(self, opened: RoundOpened, jobs: list[Finished], kept: set[int]) -> None:
         """Serves the files of the jobs in ``kept``, submits all of them and closes the round."""
         deployment = self.chain.deployment
         for job in jobs:
             if job.job in kept:
-                (self.files / "artifacts" / f"0x{job.root.hex()}").write_bytes(job.file)
+                (self.files / "artifacts" / f"0x{job.root.hex()}").write_bytes(job.blob)
         self.leaves = leaves = pack_leaves([Leaf(job.job, job.units, job.root) for job in jobs])
         uri = f"{self.url}/artifacts/"
         message = submission(

@@ -7,20 +7,39 @@ import http.server
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 
+from protocol.errors import Unavailable
+from protocol.transport.artifacts import fetch_artifact
 from protocol.transport.blobs import BlobStores
+from protocol.wire.artifact_blob import head_of
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
 from tests.validator.conftest import Court
 from validator.judging.claims import Claim
 from validator.judging.fetching import Fetching, fetch_once
 
+FILE, LARGE = b"x" * 10, b"y" * 5_000_000
+BLOB, LARGE_BLOB = (head_of(bytes(32), file).packed + file for file in (FILE, LARGE))
+ROOT, LARGE_ROOT = (head_of(bytes(32), file).root for file in (FILE, LARGE))
+JUNK = {
+    "other": head_of(bytes(32), b"other").packed + b"other",
+    "bare": FILE,
+    "empty": b"",
+    "cut": BLOB[:-1],
+    "longer": BLOB + b"x",
+    "changed": BLOB[:-1] + b"y",
+    "head": BLOB[:71],
+    "endless": BLOB + bytes(5_000_000),
+}
+"""Bytes that are not those that were signed."""
+
 
 class Store(http.server.BaseHTTPRequestHandler):
-    """Answers by path: /good/ bytes, /big/ too many, /once/ nothing the first time, /drip/ a byte now and then."""
+    """Answers by path: /good/ the blob, /big/ a large one, /once/ none the first time, /drip/ a byte now and then."""
 
     refused = 0
 
@@ -37,10 +56,11 @@ class Store(http.server.BaseHTTPRequestHandler):
                     self.wfile.write(b"x")
                     time.sleep(0.05)
             return
-        body = b"x" * (5_000_000 if self.path.startswith("/big/") else 10)
+        body = JUNK.get(self.path.split("/")[1], LARGE_BLOB if self.path.startswith("/big/") else BLOB)
         self.send_response(404 if self.path.startswith("/gone/") else 200)
         self.end_headers()
-        self.wfile.write(body)
+        with contextlib.suppress(OSError):
+            self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -58,7 +78,7 @@ def url() -> Iterator[str]:
 
 @pytest.fixture
 def claim(court: Court) -> Claim:
-    return court.sample[0]
+    return replace(court.sample[0], root=ROOT)
 
 
 def looked(fetching: Fetching, claim: Claim, seconds: float = 5.0) -> bytes | Finding | None:
@@ -72,16 +92,32 @@ def looked(fetching: Fetching, claim: Claim, seconds: float = 5.0) -> bytes | Fi
 @pytest.mark.parametrize("path", ["good", "once"])
 def test_an_artifact_is_fetched_if_need_be_again(url: str, claim: Claim, path: str) -> None:
     fetching = Fetching()
-    assert looked(fetching, replace(claim, uri=f"{url}/{path}/")) == b"x" * 10
+    assert looked(fetching, replace(claim, uri=f"{url}/{path}/")) == BLOB
     fetching.close()
 
 
-def test_too_many_bytes_are_a_finding(url: str, claim: Claim) -> None:
+def test_a_file_that_was_signed_too_large_is_a_finding_before_it_is_read(url: str, claim: Claim) -> None:
     stores = BlobStores()
-    found = fetch_once(stores, replace(claim, uri=f"{url}/big/"), 1000)
+    found = fetch_once(stores, replace(claim, uri=f"{url}/big/", root=LARGE_ROOT), 1000)
     stores.close()
     assert isinstance(found, Finding)
-    assert found.reason is Reason.SHAPE
+    assert (found.reason, found.reason.unavailable) == (Reason.SHAPE, False)
+    assert "5000000 bytes: expected at most 1000" in found.detail
+
+
+@pytest.mark.parametrize("path", ["big", *JUNK])
+def test_a_holder_that_sends_other_bytes_than_the_signed_ones_has_none(url: str, claim: Claim, path: str) -> None:
+    stores = BlobStores()
+    assert fetch_once(stores, replace(claim, uri=f"{url}/{path}/"), 1000) is None
+    stores.close()
+
+
+def test_junk_first_and_the_truth_later_is_the_truth(url: str, claim: Claim) -> None:
+    with closing(BlobStores()) as stores:
+        holders = [f"{url}/{path}/" for path in (*JUNK, "gone", "good")]
+        assert fetch_artifact(stores, holders, ROOT, 1000) == BLOB
+        with pytest.raises(Unavailable, match=r"does not have the artifact"):
+            fetch_artifact(stores, holders[:-1], ROOT, 1000)
 
 
 @pytest.mark.parametrize("uri", ["", "file:///etc/passwd", "ftp://host/", "http://", "http://[", "\x00", "é" * 300])
@@ -117,5 +153,5 @@ def test_stores_that_drip_delay_no_other_nodes_artifacts(url: str, claim: Claim)
             assert fetching.look(dripping, 1000) is None
     for job in range(8, 12):
         honest = replace(claim, uri=f"{url}/good/", node=1, job=job)
-        assert looked(fetching, honest) == b"x" * 10, f"job {job} waited for another node's store"
+        assert looked(fetching, honest) == BLOB, f"job {job} waited for another node's store"
     fetching.close()

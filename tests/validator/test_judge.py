@@ -15,11 +15,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from protocol.tensor.proofs import build_proofs
+from protocol.wire.artifact_blob import head_of
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import Artifact, Rollout, decode
 from protocol.wire.toploc.codec import ENTRIES, PRIME, Proof
 from protocol.wire.units import units
+from tests.artifacts import signed_head
+from tests.validator.conftest import CHAIN_ID, ROUNDS
 from validator.judging.judge import FetchedJob, judge
 from validator.judging.weights import load_policy
 
@@ -303,7 +306,7 @@ def test_more_tokens_than_allowed_are_not_read(court: Any) -> None:
         logprobs = np.append(rollout.logprobs, np.full(60, -1, np.float32))
         return replace(rollout, output_tokens=tokens, logprobs=logprobs)
 
-    assert court.cheat(changed(4, lengthen)).reason is Reason.WRONG_ROOT
+    assert court.cheat(changed(4, lengthen)).reason is Reason.SHAPE
 
 
 def test_one_bad_job_does_not_touch_its_neighbours(court: Any) -> None:
@@ -316,6 +319,23 @@ def test_an_oversized_file_is_not_the_signed_one(court: Any) -> None:
     claim, data = court.honest()
     (judgement,) = court.judge((claim, data + bytes(1 << 20)))
     assert judgement.reason is Reason.WRONG_ROOT
+
+
+def test_a_file_that_nobody_can_read_is_void_once_its_bytes_were_signed(court: Any) -> None:
+    claim, data = court.honest()
+    for file in (b"", b"junk", data[:-1], data + b"x"):
+        signed = replace(claim, root=signed_head(CHAIN_ID, ROUNDS, file).root)
+        (judgement,) = court.judge((signed, file))
+        assert (judgement.reason, judgement.reason.fraud, judgement.reason.unavailable) == (Reason.SHAPE, False, False)
+
+
+def test_a_head_that_names_other_rollouts_than_its_file_is_void(court: Any) -> None:
+    claim, data = court.honest()
+    lying = head_of(b"\x07" * 32, data)
+    job = FetchedJob(replace(claim, root=lying.root), lying.packed + data)
+    (judgement,) = judge(court.policy, court.rules, court.environment, [job])
+    assert judgement.reason is Reason.SHAPE
+    assert "other rollouts" in judgement.evidence.findings[0].detail
 
 
 def test_what_could_not_be_fetched_keeps_its_finding(court: Any) -> None:

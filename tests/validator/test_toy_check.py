@@ -17,13 +17,13 @@ from protocol.wire.evidence import Evidence, Finding, parse_signed
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import Rules, Thresholds, decode_rules, encode_rules, rules_hash
 from protocol.wire.votes import reasons_of
-from tests.validator.conftest import CHAIN_ID, MANIFEST_ROOT, ROUNDS, RULES, Court
+from tests.validator.conftest import CHAIN_ID, MANIFEST_ROOT, ROUNDS, RULES, Court, fetched
 from tests.validator.test_calibration_fitting import RULES_HERE, jobs
 from validator.calibration.draft import draft
 from validator.calibration.fitting import fit
 from validator.calibration.power import reason_under
 from validator.judging.check import Bound, Check, TokenMeasurements
-from validator.judging.judge import FetchedJob, examine
+from validator.judging.judge import examine
 from validator.judging.registry import CHECKS, register, require_known
 from validator.judging.verdict import ranking, vote_of
 from validator.records.record import EvidenceState
@@ -69,7 +69,7 @@ def bounded(rules: Rules, limit: float) -> Rules:
 
 def inspected(court: Court, limit: float) -> Inspection:
     rules, (claim, data) = bounded(court.rules, limit), court.sample
-    (examined,) = examine(court.policy, rules, court.environment, [FetchedJob(claim, data)])
+    (examined,) = examine(court.policy, rules, court.environment, [fetched(claim, data)])
     return Inspection(examined.judgement, rules, court.policy, examined, EvidenceState(), True)
 
 

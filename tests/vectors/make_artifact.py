@@ -1,4 +1,4 @@
-"""Makes ``artifact.json``: artifact roots from struct and keccak alone, as drawn in ``protocol/wire/rollout.py``.
+"""Makes ``artifact.json``: roots from struct and keccak alone, as drawn in ``rollout.py`` and ``artifact_blob.py``.
 
 Run as ``python tests/vectors/make_artifact.py > tests/vectors/artifact.json``. Shares no code with what it checks.
 """
@@ -12,6 +12,7 @@ from typing import Any
 from eth_utils import keccak
 
 DOMAIN = b"assize/artifact/1"
+FILE_DOMAIN = b"assize/file/1"
 
 
 def a_rollout(k: int) -> dict[str, Any]:
@@ -38,7 +39,7 @@ def word(value: int | str) -> bytes:
     return int(value).to_bytes(32, "big")
 
 
-def root(vector: dict[str, Any]) -> bytes:
+def rollouts_root(vector: dict[str, Any]) -> bytes:
     level = [keccak(b"\x00" + bytes.fromhex(rollout)) for rollout in vector["canonical"]]
     while len(level) > 1:
         pairs = [level[i : i + 2] for i in range(0, len(level), 2)]
@@ -47,6 +48,11 @@ def root(vector: dict[str, Any]) -> bytes:
     body = word(vector["round"]) + word(vector["job"]) + bytes.fromhex(vector["manifest_root"])
     tail = word(len(vector["rollouts"])) + level[0] + word(len(DOMAIN)) + DOMAIN.ljust(32, b"\x00")
     return keccak(head + body + tail)
+
+
+def artifact_root(rollouts: bytes, file: bytes) -> bytes:
+    head = word(4 * 32) + rollouts + keccak(file) + word(len(file))
+    return keccak(head + word(len(FILE_DOMAIN)) + FILE_DOMAIN.ljust(32, b"\x00"))
 
 
 def a_vector(chain_id: int, round_: int, job: int, node: int, count: int) -> dict[str, Any]:
@@ -60,7 +66,9 @@ def a_vector(chain_id: int, round_: int, job: int, node: int, count: int) -> dic
         "rollouts": [a_rollout(k) for k in range(count)],
     }
     vector["canonical"] = [canonical(index, rollout).hex() for index, rollout in enumerate(vector["rollouts"])]
-    return vector | {"root": root(vector).hex()}
+    rollouts, file = rollouts_root(vector), b"any bytes " * job
+    roots = {"rollouts_root": rollouts.hex(), "file": file.hex(), "artifact_root": artifact_root(rollouts, file).hex()}
+    return vector | roots
 
 
 VECTORS = [

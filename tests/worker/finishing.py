@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from protocol.tensor.completions import Completion
+from protocol.wire.artifact_blob import head_of
 from protocol.wire.rollout import Artifact, encode
 from protocol.wire.units import ModelShape
 from worker.prover import Deployed, Finished, Task, Work, claim, prove
@@ -24,5 +25,6 @@ def finish(
     for place, job in enumerate(work.jobs):
         part = tuple(rollouts[place * per_job : (place + 1) * per_job])
         artifact = Artifact(work.round, job, work.node, work.manifest_root, part)
-        finished.append(Finished(job, encode(artifact), *claim(work, deployed, shape, artifact)))
+        file, (root, units) = encode(artifact), claim(work, deployed, shape, artifact)
+        finished.append(Finished(job, file, head_of(root, file), units))
     return finished

@@ -22,7 +22,8 @@ from protocol.wire.api import Assignment, Assignments
 from protocol.wire.assignments import bitmap_of, unpack_leaves
 from protocol.wire.pins import UnfitCheckpoint
 from protocol.wire.reasons import Reason
-from protocol.wire.rollout import artifact_root, decode
+from protocol.wire.rollout import decode
+from tests.artifacts import signed_head
 from tests.chaos.between import Between
 from tests.checkpoints import CHANGES
 from tests.coordinator.swarm import RULES
@@ -59,8 +60,9 @@ def test_what_is_assigned_is_made_proved_uploaded_signed_and_relayed(farm: Farm)
     deployment = farm.swarm.chain.deployment
     for submission in worker.outbox.submissions(assignment.round):
         for leaf in unpack_leaves(submission.leaves):
-            artifact = decode(farm.swarm.client(farm.party).artifact(leaf.root))
-            assert artifact_root(deployment.chain_id, deployment.rounds, artifact) == leaf.root
+            file = farm.swarm.client(farm.party).artifact(leaf.root)
+            assert signed_head(deployment.chain_id, deployment.rounds, file).root == leaf.root
+            artifact = decode(file)
             assert (artifact.round, artifact.job, artifact.node) == (assignment.round, leaf.job, farm.party.node)
             assert artifact.manifest_root == farm.root
             assert len(artifact.rollouts) == RULES.rollouts_per_job

@@ -13,8 +13,8 @@ from protocol.tensor.completions import Completion
 from protocol.tensor.decode import decode
 from protocol.tensor.model import Model, load_model
 from protocol.tensor.proofs import build_proofs_batch
-from protocol.wire.rollout import artifact_root
 from protocol.wire.rollout import decode as decode_artifact
+from protocol.wire.rollout import rollouts_root
 from protocol.wire.seeds import job_seed, prompt_seed
 from protocol.wire.units import parse_shape, units
 from tests.coordinator.swarm import RULES
@@ -88,7 +88,7 @@ def test_each_job_becomes_an_artifact_of_its_own_share_with_its_root_and_units(
         share = slice(place * TASKS_PER_JOB, (place + 1) * TASKS_PER_JOB)
         assert (artifact.round, artifact.job, artifact.node) == (5, job.job, 7)
         assert artifact.manifest_root == WORK.manifest_root
-        assert artifact_root(DEPLOYED.chain_id, DEPLOYED.rounds, artifact) == job.root
+        assert rollouts_root(DEPLOYED.chain_id, DEPLOYED.rounds, artifact) == job.head.rollouts_root
         done = 0
         for rollout, task, completion in zip(artifact.rollouts, tasks[share], completions[share], strict=True):
             assert tuple(rollout.prompt_tokens) == task.request.prompt_tokens

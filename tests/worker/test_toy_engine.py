@@ -13,7 +13,7 @@ from protocol.environments.arithmetic import Arithmetic
 from protocol.errors import Misconfigured
 from protocol.tensor.completions import Completion, Request
 from protocol.tensor.model import Model, load_tokenizer
-from protocol.wire.rollout import artifact_root, decode
+from protocol.wire.rollout import decode, rollouts_root
 from protocol.wire.rules import Rules, decode_rules, encode_rules
 from tests.coordinator.swarm import RULES
 from worker.engines.registry import ENGINES, EngineEntry, find_engine, make_engine
@@ -78,7 +78,7 @@ def test_the_toy_generates_through_the_producer_into_a_readable_artifact(toy: st
     for job in finished:
         artifact = decode(job.file)
         assert (artifact.round, artifact.job, artifact.node) == (5, job.job, 7)
-        assert artifact_root(DEPLOYED.chain_id, DEPLOYED.rounds, artifact) == job.root
+        assert rollouts_root(DEPLOYED.chain_id, DEPLOYED.rounds, artifact) == job.head.rollouts_root
         assert job.units > 0
         for rollout in artifact.rollouts:
             assert rollout.output_tokens.tolist() == [int(rollout.prompt_tokens[0])] * rules.max_tokens

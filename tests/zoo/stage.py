@@ -164,7 +164,7 @@ class Stage:
         made = honest.make(others)
         for one in made:
             seen.setdefault(one.root, (round_, one.job))
-        overheard = [Overheard(round_, one.job, HONEST, one.file, one.root) for one in made]
+        overheard = [Overheard(round_, one.job, HONEST, one.file, one.head) for one in made]
         thief.overheard = lambda: overheard
 
     def judge(
@@ -172,7 +172,7 @@ class Stage:
     ) -> list[Judged]:
         """Judges jobs of a round together; ``seen`` remembers which roots were claimed for which job."""
         claims = [self.claim(work, one, {} if seen is None else seen) for one in made]
-        submitted = [FetchedJob(claim, one.file) for claim, one in zip(claims, made, strict=True)]
+        submitted = [FetchedJob(claim, one.blob) for claim, one in zip(claims, made, strict=True)]
         found = judge(self.policy, self.rules, self.environment, submitted)
         return [Judged(claim, one.file, each) for claim, one, each in zip(claims, made, found, strict=True)]
 

@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from protocol.errors import Rejected
+from protocol.wire.artifact_blob import parse_blob
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
-from protocol.wire.rollout import Artifact, Limits, Rollout, artifact_root, decode
+from protocol.wire.rollout import Artifact, Limits, Rollout, decode, rollouts_root
 from protocol.wire.rules import Rules, Thresholds
 from protocol.wire.toploc.codec import CHUNK_ROWS, PROOF_BYTES, chunk_spans, decode_fields
 from protocol.wire.units import ModelShape, capped, units
@@ -44,11 +45,11 @@ def artifact_limits(rules: Rules, prompts: Sequence[str]) -> Limits:
 
 
 def read_artifact(claim: Claim, data: bytes, limits: Limits) -> Artifact:
-    """Returns the artifact in ``data`` if it is the one that was signed for this job.
+    """Returns the artifact in the blob ``data`` if it is the one that was signed for this job.
 
     A signed beacon that is not canonical voids the job whatever the artifact contains: a reorganisation may cost honest
-    work, never a bond. Bytes that do not hash to the signed root, undecodable ones among them, were not signed by the
-    node and prove nothing against it: what it signed is unavailable.
+    work, never a bond. Bytes that do not hash to the signed root were not signed by the node and prove nothing against
+    it: what it signed is unavailable. Bytes that do were, readable or not.
 
     Raises:
         Rejected: the bytes are not that artifact; carries the reason.
@@ -56,11 +57,12 @@ def read_artifact(claim: Claim, data: bytes, limits: Limits) -> Artifact:
     if claim.signed_beacon != claim.beacon:
         raise Rejected("the signed beacon is not the hash of the round's opening block", Reason.STALE_BEACON)
     try:
-        artifact = decode(data, limits)
+        head, file = parse_blob(data, claim.root)
     except Rejected as error:
         raise Rejected(str(error), Reason.WRONG_ROOT) from error
-    if artifact_root(claim.chain_id, claim.rounds, artifact) != claim.root:
-        raise Rejected("the artifact does not hash to the signed root", Reason.WRONG_ROOT)
+    artifact = decode(file, limits)
+    if rollouts_root(claim.chain_id, claim.rounds, artifact) != head.rollouts_root:
+        raise Rejected("the signed root names other rollouts than the file's", Reason.SHAPE)
     if (artifact.round, artifact.job) != (claim.round, claim.job):
         reason = Reason.DUPLICATE if claim.claimed_before else Reason.WRONG_POLICY
         raise Rejected(f"the artifact belongs to job {artifact.job} of round {artifact.round}", reason)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from protocol.errors import Rejected, Unavailable
+from protocol.transport.artifacts import fetch_artifact
 from protocol.transport.blobs import BlobStores
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
@@ -29,10 +30,10 @@ class Fetching:
         self._fetches: dict[tuple[int, int, int, bytes], RetriedFetch[bytes | Finding | None]] = {}
 
     def look(self, claim: Claim, limit: int) -> bytes | Finding | None:
-        """Returns the artifact of ``claim``, or None if it has not arrived; starts the fetch if needed.
+        """Returns the blob of ``claim``'s artifact, or None if it has not arrived; starts the fetch if needed.
 
-        More than ``limit`` bytes and an invalid URI are findings. A store that does not answer is asked again; the
-        caller decides when its silence counts.
+        A signed file of more than ``limit`` bytes and an invalid URI are findings. A store that does not answer, or
+        that sends other bytes, is asked again; the caller decides when its silence counts.
         """
         key = (claim.round, claim.node, claim.job, claim.root)
         fetch = self._fetches.get(key)
@@ -67,13 +68,13 @@ class Fetching:
 
 
 def fetch_once(stores: BlobStores, claim: Claim, limit: int) -> bytes | Finding | None:
-    """Returns the bytes, a finding if there can be none, or None if the store does not have them this time."""
+    """Returns the blob, a finding if there can be none, or None if no holder has it this time."""
     try:
-        store = stores.open_public(claim.uri)
+        stores.open_public(claim.uri)
     except Rejected:
         return Finding(Reason.UNAVAILABLE, "the submission has an invalid URI: expected http(s)://host")
     try:
-        return store.get(claim.root, limit)
+        return fetch_artifact(stores, (claim.uri,), claim.root, limit)
     except Unavailable:
         return None
     except Rejected as error:

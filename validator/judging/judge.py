@@ -46,7 +46,7 @@ class PolicyVersion:
 
 @dataclass(frozen=True, slots=True)
 class FetchedJob:
-    """A claim and its artifact: the fetched bytes, or the finding that explains their absence."""
+    """A claim and its artifact: the fetched blob, or the finding that explains its absence."""
 
     claim: Claim
     data: bytes | Finding

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from protocol.errors import Rejected
+from protocol.wire.artifact_blob import HEAD_BYTES, head_of
+from protocol.wire.parquet import MAGIC
 from protocol.wire.reasons import Reason
-from protocol.wire.rollout import DEFAULT_LIMITS, decode
+from protocol.wire.rollout import DEFAULT_LIMITS, decode, rollouts_root
 from protocol.wire.rules import Rules
+from validator.judging.claims import Claim
 from validator.judging.judge import ExaminedJob, FetchedJob, Judgement, PolicyVersion, examine
 from validator.records.record import EvidenceState
 from validator.review.archive import Archive
@@ -43,7 +46,9 @@ class Inspection:
 def inspect(
     settings: ValidatorSettings, data: bytes, round_: int, job: int | None = None, model: Path | None = None
 ) -> Inspection:
-    """Judges ``data`` as the artifact of ``job`` (None: the one it names) of a round in any state.
+    """Judges ``data``, a blob or an artifact's bare file, as the artifact of ``job`` (None: the one it names).
+
+    The round may be in any state.
 
     ``model`` is a directory of the round's weights; None fetches them as the daemon does.
 
@@ -53,19 +58,30 @@ def inspect(
     """
     with closing(Archive(settings, model)) as archive:
         judged = archive.judged_round(round_)
-        claim = judged.claim(_job(judged.followed, data, job))
+        file = data if data.startswith(MAGIC) else data[HEAD_BYTES:]
+        claim = judged.claim(_job(judged.followed, file, job))
+        blob = _blob(claim, file) if data.startswith(MAGIC) else data
         policy, context = archive.policy(judged), judged.context
-        (examined,) = examine(policy, context.rules, context.environment, [FetchedJob(claim, data)])
+        (examined,) = examine(policy, context.rules, context.environment, [FetchedJob(claim, blob)])
         history, whole = archive.history(judged.record_point)
         state = history.record_of(judged.record_point, judged.followed.owners[claim.node]).suspected
         return Inspection(examined.judgement, context.rules, policy, examined, state, whole)
 
 
-def _job(followed: FollowedRound, data: bytes, job: int | None) -> int:
-    """The requested job, or the one that the artifact names, or the only one of the round."""
+def _blob(claim: Claim, file: bytes) -> bytes:
+    """The blob that an honest node would have made of ``file``; of a file that nobody can read, one with no root."""
+    try:
+        root = rollouts_root(claim.chain_id, claim.rounds, decode(file, DEFAULT_LIMITS))
+    except Rejected:
+        root = bytes(32)
+    return head_of(root, file).packed + file
+
+
+def _job(followed: FollowedRound, file: bytes, job: int | None) -> int:
+    """The requested job, or the one that the artifact's file names, or the only one of the round."""
     if job is None:
         try:
-            job = decode(data, DEFAULT_LIMITS).job
+            job = decode(file, DEFAULT_LIMITS).job
         except Rejected:
             if len(followed.leaves) != 1:
                 raise

@@ -1,0 +1,60 @@
+"""Artifacts from holders that nobody has to trust: each one's bytes are checked before they count as found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from protocol.errors import Rejected, Unavailable
+from protocol.transport.blobs import BlobStores, TooLarge
+from protocol.wire.artifact_blob import HEAD_BYTES, parse_blob, parse_head
+
+
+def fetch_artifact(stores: BlobStores, holders: Iterable[str], root: bytes, limit: int) -> bytes:
+    """Returns the blob of the artifact ``root``, whose file has at most ``limit`` bytes, from the first that has it.
+
+    Args:
+        stores: opens the holders' URLs.
+        holders: base URLs named by other parties, in the order to try them.
+        root: the artifact's root.
+        limit: most bytes of its file.
+
+    Raises:
+        Rejected: the signed file has more than ``limit`` bytes, as a holder has shown; or no holder's URL is one of a
+            public store.
+        Unavailable: no holder sent the artifact's bytes. Other bytes than those count as none.
+    """
+    problems: list[str] = []
+    asked = False
+    for holder in holders:
+        try:
+            store = stores.open_public(holder)
+        except Rejected as error:
+            problems.append(str(error))
+            continue
+        asked = True
+        try:
+            data = store.get(root, HEAD_BYTES + limit)
+            if data is None:
+                raise Unavailable(f"{holder[:160]} does not have the artifact 0x{root.hex()}")
+            parse_blob(data, root)
+        except TooLarge as error:
+            _check_signed_size(error.start, root, limit, problems)
+        except (Unavailable, Rejected) as error:
+            problems.append(str(error))
+        else:
+            return data
+    if not asked:
+        raise Rejected(problems[0] if problems else "no holder is named")
+    raise Unavailable("; ".join(problems))
+
+
+def _check_signed_size(start: bytes, root: bytes, limit: int, problems: list[str]) -> None:
+    """Raises ``Rejected`` if the signed file is too large; a holder that only sends too much proves nothing."""
+    try:
+        size = parse_head(start, root).size
+    except Rejected as error:
+        problems.append(str(error))
+        return
+    if size > limit:
+        raise Rejected(f"the signed file has {size} bytes: expected at most {limit}")
+    problems.append(f"the bytes are not those of the artifact 0x{root.hex()}: more than its {size}")
