@@ -1,0 +1,364 @@
+"""Every strategy that is played. One more is one class, listed in ``STRATEGIES``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from eth_utils.crypto import keccak
+
+from protocol.chain.structs import Role, Verdict
+from tests.bench.economics.playing import watch
+from tests.bench.economics.strategy import ABSTAINS, EIGHTH, FIFTH, SILENT, THIRD, Move, Strategy, same, share
+from tests.bench.economics.terms import PROTOCOL, RUN, TOKEN
+from tests.bench.economics.world import JURORS, PROVIDERS, WATCHER, Quality, World
+from tests.model.market import MAX_COMMITTEE
+from tests.model.parties import COORDINATOR, REQUESTER, TRAINER, address_of
+from tests.model.round import Round
+
+
+class Lazy(Strategy):
+    """Accepts everything unread, in first committees and in trials."""
+
+    name = "lazy"
+
+    def votes(self, world: World, judging: Round, juror: int, honest: Move) -> Move:
+        return same(judging, Verdict.ACCEPTED)
+
+
+class LazyWatched(Lazy):
+    """Lazy, while somebody honest checks every job of a round after its tally."""
+
+    name = "lazy, watched"
+    watched = True
+
+
+class Abstaining(Strategy):
+    name = "always abstain"
+
+    def votes(self, world: World, judging: Round, juror: int, honest: Move) -> Move:
+        return ABSTAINS
+
+
+class Unavailable(Strategy):
+    name = "always unavailable"
+
+    def votes(self, world: World, judging: Round, juror: int, honest: Move) -> Move:
+        return same(judging, Verdict.UNAVAILABLE)
+
+
+class SilentThird(Strategy):
+    """A third of the validators never votes; they keep their bonds above the least one."""
+
+    name = "silent third"
+    jurors = THIRD
+
+    def votes(self, world: World, judging: Round, juror: int, honest: Move) -> Move:
+        return SILENT
+
+
+class LateThird(Strategy):
+    """A third of the validators commits and never reveals."""
+
+    name = "third that hides its votes"
+    jurors = THIRD
+
+    def votes(self, world: World, judging: Round, juror: int, honest: Move) -> Move:
+        return replace(honest, reveals=False)
+
+
+class Withholding(Strategy):
+    """Signs good work, serves it to its own jurors only, then appeals and serves it to everybody."""
+
+    name = "withhold"
+    jurors, workers = EIGHTH, 1
+
+    def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
+        return judging.appeal is not None or world.is_held(juror)
+
+    def appeals(self, world: World, round: Round) -> list[tuple[str, int]]:
+        return [(PROVIDERS[0], job) for job in _own(world, round) if round.verdicts[job] != Verdict.ACCEPTED]
+
+
+class WithholdingAfterTheDraw(Strategy):
+    """Submits junk and serves it to a committee of its own only: every other one finds it unavailable."""
+
+    name = "withhold after the draw"
+    jurors, workers = FIFTH, 1
+
+    def works(self, world: World) -> Quality:
+        return Quality.FRAUD
+
+    def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
+        return False
+
+    def votes(self, world: World, judging: Round, juror: int, honest: Move) -> Move:
+        return replace(honest, verdicts={**(honest.verdicts or {}), **_accepting(world, judging)})
+
+
+class HidingFromTheTrial(Strategy):
+    """Cheats, appeals the fraud verdict, and shows the file to so few of the trial that neither side has a majority."""
+
+    name = "hide from the trial"
+    jurors, workers = FIFTH, 1
+
+    def works(self, world: World) -> Quality:
+        return Quality.FRAUD
+
+    def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
+        if not judging.appeal or world.is_held(juror):
+            return True
+        honest = [seat.juror for seat in judging.seats if not world.is_held(seat.juror)]
+        return honest.index(juror) < judging.threshold - 1
+
+    def votes(self, world: World, judging: Round, juror: int, honest: Move) -> Move:
+        return replace(honest, verdicts={**(honest.verdicts or {}), **_accepting(world, judging)})
+
+    def appeals(self, world: World, round: Round) -> list[tuple[str, int]]:
+        return [(PROVIDERS[0], job) for job in _own(world, round) if round.verdicts[job] == Verdict.FRAUD]
+
+
+class JunkThenTruth(Strategy):
+    """Serves junk to a majority of the committee and the true bytes to the others, then appeals with the true bytes."""
+
+    name = "junk then truth"
+    jurors, workers = EIGHTH, 1
+
+    def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
+        first = [seat.juror for seat in judging.seats[: judging.threshold]]
+        return judging.appeal is not None or juror not in first
+
+    def appeals(self, world: World, round: Round) -> list[tuple[str, int]]:
+        return [(PROVIDERS[0], job) for job in _own(world, round) if round.verdicts[job] != Verdict.ACCEPTED]
+
+
+class PoisonRequester(Strategy):
+    """Opens runs of its own at the least windows and fees, in which honest validators cannot vote at all.
+
+    Its workers are in them, and its jurors accept. Each round is one of a new run; terms below the minimums come first.
+    """
+
+    name = "poison requester"
+    jurors, workers = FIFTH, 1
+    others = (address_of("poisoner"),)
+    reads = False
+
+    def begins(self, world: World) -> None:
+        world.do(self.others[0], "token", "drip", self.others[0], 50_000 * TOKEN)
+        world.do(self.others[0], "credits", "buy", 50_000 * TOKEN)
+
+    def comes_first(self, world: World) -> int:
+        seats = world.random.choice(range(3, MAX_COMMITTEE + 1, 2))
+        again = seats + 2 if seats + 2 <= MAX_COMMITTEE else 0
+        least = replace(
+            RUN,
+            coordinator=self.others[0],
+            trainer=self.others[0],
+            juror_fee=PROTOCOL.market.min_juror_fee,
+            price_per_unit=0,
+            committee=seats,
+            appeal_seats=again,
+            work_seconds=1,
+            draw_seconds=60,
+            commit_seconds=PROTOCOL.market.min_commit_seconds,
+            reveal_seconds=PROTOCOL.market.min_reveal_seconds,
+            challenge_seconds=60 if again else 0,
+        )
+        for wrong in ({"commit_seconds": 1}, {"reveal_seconds": 1}, {"juror_fee": 0}):
+            below = replace(least, **wrong)  # type: ignore[arg-type]
+            refused = world.attempt(self.others[0], "market", "open", below, keccak(text="weights"), "")
+            assert refused is not None
+        run = world.open_run(least, self.others[0], 200 * TOKEN)
+        node = next(node for node in world.nodes(Role.WORKER) if node.owner == PROVIDERS[0])
+        world.do(node.owner, "market", "join", run, node.number, least.rules_hash)
+        return run
+
+    def votes(self, world: World, judging: Round, juror: int, honest: Move) -> Move:
+        return same(judging, Verdict.ACCEPTED)
+
+
+class HidingCoordinator(Strategy):
+    """The run's coordinator keeps the files of honest workers to itself: it has the rollouts, and nobody is paid."""
+
+    name = "hiding coordinator"
+    jurors = 0
+    others = (REQUESTER, COORDINATOR, TRAINER)
+
+    def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
+        return False
+
+    def keeps(self, world: World, owner: str) -> bool:
+        return True
+
+
+class ColludingMajority(Strategy):
+    """Discards blocks until a first committee is its own, which accepts its junk and is right about all else.
+
+    Its worker hides the junk from trials, so that nobody can be contradicted over it.
+    """
+
+    name = "colluding majority of one committee"
+    jurors, workers = FIFTH, 1
+    discards = 64
+
+    def works(self, world: World) -> Quality:
+        return Quality.FRAUD
+
+    def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
+        return False
+
+    def likes(self, world: World, judging: Round, jurors: list[int]) -> bool:
+        return judging.appeal is not None or share(world, jurors) > len(jurors) // 2
+
+    def votes(self, world: World, judging: Round, juror: int, honest: Move) -> Move:
+        return replace(honest, verdicts={**(honest.verdicts or {}), **_accepting(world, judging)})
+
+
+class ColludingMajorityWatched(ColludingMajority):
+    """The same, while somebody honest checks every job of a round after its tally."""
+
+    name = "colluding majority, watched"
+    watched = True
+
+
+class CondemningMajority(ColludingMajority):
+    """As a majority it condemns everybody else's work."""
+
+    name = "condemning majority of one committee"
+
+    def votes(self, world: World, judging: Round, juror: int, honest: Move) -> Move:
+        if share(world, [seat.juror for seat in judging.seats]) < judging.threshold:
+            return honest
+        return Move({**dict.fromkeys(judging.submitted, Verdict.FRAUD), **_accepting(world, judging)})
+
+
+class ColludingTrial(Strategy):
+    """Appeals a right verdict a round, discards blocks until the trial is its own, and overturns it."""
+
+    name = "colluding majority of a trial"
+    jurors, workers = FIFTH, 1
+    discards = 512
+
+    def likes(self, world: World, judging: Round, jurors: list[int]) -> bool:
+        return judging.appeal is None or share(world, jurors) > len(jurors) // 2
+
+    def appeals(self, world: World, round: Round) -> list[tuple[str, int]]:
+        others = [job for job in sorted(round.submitted) if job not in _own(world, round)]
+        return [(PROVIDERS[0], others[0])] if round.verdicts[others[0]] == Verdict.ACCEPTED else []
+
+    def votes(self, world: World, judging: Round, juror: int, honest: Move) -> Move:
+        captured = share(world, [seat.juror for seat in judging.seats]) >= judging.threshold
+        return same(judging, Verdict.FRAUD) if judging.appeal and captured else honest
+
+
+class SlotSquatter(Strategy):
+    """Holds every free validator slot with a node whose key is revoked: never drawn, never fined, bonds refundable."""
+
+    name = "slot squatter"
+    jurors = 0
+    others = (address_of("squatter"),)
+    slots = 256 - len(JURORS)
+
+    def begins(self, world: World) -> None:
+        squatter = self.others[0]
+        world.do(squatter, "token", "drip", squatter, self.slots * PROTOCOL.registry.validator_bond)
+        for i in range(self.slots):
+            assert world.register(squatter, Role.VALIDATOR, f"squatter {i}", 1) is None
+            world.do(squatter, "registry", "revoke_key", len(world.protocol.registry.nodes))
+
+    def comes_first(self, world: World) -> int:
+        newcomer = address_of("newcomer")
+        if not world.protocol.token.balances[newcomer]:
+            world.do(newcomer, "token", "drip", newcomer, 2 * PROTOCOL.registry.validator_bond)
+        world.refused_newcomers += world.register(newcomer, Role.VALIDATOR, "newcomer", 1) is not None
+        return 1
+
+
+class Watcher(Strategy):
+    """Honest: checks every job of a round after its tally; a third of the validators accepts everything unread."""
+
+    name = "watcher"
+    jurors, careless = 0, THIRD
+    others = (WATCHER,)
+
+    def appeals(self, world: World, round: Round) -> list[tuple[str, int]]:
+        return watch(world, round)
+
+
+class AppealingEverything(Strategy):
+    """Appeals every verdict there is, right or wrong."""
+
+    name = "appeal everything"
+    others = (WATCHER,)
+
+    def appeals(self, world: World, round: Round) -> list[tuple[str, int]]:
+        return [(WATCHER, job) for job in sorted(round.submitted)]
+
+
+class WorkingAtTheBound(Strategy):
+    """Makes work that honest jurors' own rounding tells apart, appeals its verdict, and has its jurors vote against it.
+
+    Assumed: each honest juror finds such a job accepted or void with equal odds.
+    """
+
+    name = "work at the bound"
+    jurors, workers = EIGHTH, 1
+    hole = "honest jurors whose figures lie on two sides of a bound contradict each other, and a trial fines one side"
+
+    def works(self, world: World) -> Quality:
+        return Quality.AT_THE_BOUND
+
+    def votes(self, world: World, judging: Round, juror: int, honest: Move) -> Move:
+        if not judging.appeal:
+            return replace(honest, verdicts={**(honest.verdicts or {}), **_unread(world, judging)})
+        against = judging.appeal.against
+        return same(judging, Verdict.VOID if against == Verdict.ACCEPTED else Verdict.ACCEPTED)
+
+    def appeals(self, world: World, round: Round) -> list[tuple[str, int]]:
+        return [(PROVIDERS[0], job) for job in _own(world, round)]
+
+
+def _own(world: World, round: Round) -> list[int]:
+    """Jobs of a round that the holder's workers submitted."""
+    return [job for job, node in enumerate(round.assignees) if world.is_held(node)]
+
+
+def _unread(world: World, judging: Round) -> dict[int, Verdict]:
+    """The holder's jobs of a round, unavailable: no trial fines that."""
+    return dict.fromkeys(_own(world, judging), Verdict.UNAVAILABLE)
+
+
+def _accepting(world: World, judging: Round) -> dict[int, Verdict]:
+    """The holder's jobs among those judged, accepted."""
+    if judging.appeal:
+        own = {judging.appeal.job} if world.is_held(judging.appeal.node) else set()
+    else:
+        own = set(_own(world, judging))
+    return dict.fromkeys(own, Verdict.ACCEPTED)
+
+
+STRATEGIES: dict[str, Strategy] = {
+    strategy.name: strategy
+    for strategy in (
+        Strategy(),
+        Lazy(),
+        LazyWatched(),
+        Abstaining(),
+        Unavailable(),
+        SilentThird(),
+        LateThird(),
+        Withholding(),
+        WithholdingAfterTheDraw(),
+        HidingFromTheTrial(),
+        JunkThenTruth(),
+        PoisonRequester(),
+        HidingCoordinator(),
+        ColludingMajority(),
+        ColludingMajorityWatched(),
+        CondemningMajority(),
+        ColludingTrial(),
+        SlotSquatter(),
+        Watcher(),
+        AppealingEverything(),
+        WorkingAtTheBound(),
+    )
+}

@@ -1,0 +1,105 @@
+"""A strategy: what its holder has, and what its nodes do where the documented daemons would do something else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from protocol.chain.structs import Verdict
+from tests.bench.economics.world import JURORS, OUTSIDER, PROVIDERS, Quality, World
+from tests.model.round import Round
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What a juror does with its seat. No verdicts: an abstention. Bytes of ``read`` jobs were paid for by checking."""
+
+    verdicts: dict[int, Verdict] | None = None
+    commits: bool = True
+    reveals: bool = True
+    read: int = 0
+
+
+SILENT = Move(commits=False)
+ABSTAINS = Move(verdicts={})
+EIGHTH, FIFTH, THIRD = len(JURORS) // 8, len(JURORS) // 5, len(JURORS) // 3
+
+
+class Strategy:
+    """Honest in everything; a strategy changes what it does otherwise.
+
+    ``jurors`` and ``workers`` say how many nodes the holder has. ``discards`` is how many blocks its block producer
+    throws away at most until a draw is to its liking.
+    """
+
+    name: ClassVar[str] = "honest"
+    jurors: ClassVar[int] = FIFTH
+    workers: ClassVar[int] = 0
+    others: ClassVar[tuple[str, ...]] = ()
+    """Addresses of the holder that own no nodes."""
+    discards: ClassVar[int] = 0
+    careless: ClassVar[int] = 0
+    """Jurors after the holder's that accept everything unread; neither honest nor of the holder."""
+    watched: ClassVar[bool] = False
+    """Whether somebody honest checks every job of a round after its tally."""
+    reads: ClassVar[bool] = True
+    """Whether honest jurors can take part in the holder's run in time."""
+    hole: ClassVar[str] = ""
+    """Why honest parties lose to it under the present rules, where they do."""
+
+    @property
+    def held(self) -> list[str]:
+        """Every address of the holder."""
+        return [*JURORS[: self.jurors], *PROVIDERS[: self.workers], *self.others]
+
+    @property
+    def apart(self) -> list[str]:
+        """Owners that are neither honest nor of the holder."""
+        return [OUTSIDER, *JURORS[self.jurors : self.jurors + self.careless]]
+
+    def begins(self, world: World) -> None:
+        """Before the first round."""
+
+    def comes_first(self, world: World) -> int:
+        """Before a round; returns the run that it is of."""
+        return 1
+
+    def works(self, world: World) -> Quality:
+        """The work on a job of the holder's worker."""
+        return Quality.GOOD
+
+    def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
+        """Whether a juror can read the bytes of a job, of those that the holder can keep from it."""
+        return True
+
+    def keeps(self, world: World, owner: str) -> bool:
+        """Whether the holder decides who can read this owner's work."""
+        return owner in world.held
+
+    def votes(self, world: World, judging: Round, juror: int, honest: Move) -> Move:
+        """What a juror of the holder does, which could do as an honest one."""
+        return honest
+
+    def appeals(self, world: World, round: Round) -> list[tuple[str, int]]:
+        """Whom the holder lets appeal against the verdict on which jobs."""
+        return []
+
+    def likes(self, world: World, judging: Round, jurors: list[int]) -> bool:
+        """Whether the holder's block producer keeps a block, given the committee that follows from it."""
+        return True
+
+
+def share(world: World, jurors: list[int]) -> int:
+    """How many of these seats are the holder's."""
+    return sum(world.is_held(juror) for juror in jurors)
+
+
+def hostile(world: World, strategy: Strategy, jurors: list[int]) -> int:
+    """How many of these seats are not honest."""
+    owners = {*strategy.held, *strategy.apart}
+    return sum(world.protocol.registry.nodes[juror].owner in owners for juror in jurors)
+
+
+def same(judging: Round, verdict: Verdict) -> Move:
+    """The same verdict on all jobs, unread."""
+    return Move(dict.fromkeys(judging.submitted, verdict))

@@ -1,0 +1,111 @@
+"""The economics bench: every strategy for a few rounds, and how its figures are worked out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from math import sqrt
+from statistics import mean, stdev
+
+import pytest
+
+from tests.bench.economics.__main__ import beyond, show, summary, unexpected
+from tests.bench.economics.estimates import estimate
+from tests.bench.economics.histories import Played, history
+from tests.bench.economics.strategies import (
+    STRATEGIES,
+    ColludingMajority,
+    HidingCoordinator,
+    HidingFromTheTrial,
+    Lazy,
+    PoisonRequester,
+    SilentThird,
+    SlotSquatter,
+    WithholdingAfterTheDraw,
+    WorkingAtTheBound,
+)
+from tests.bench.economics.strategy import Strategy
+from tests.bench.economics.terms import JOB_PAY, JOBS_PER_WORKER
+
+SEEDS, ROUNDS = (1, 2), 3
+
+
+def played(strategy: Strategy) -> list[Played]:
+    return [each for seed in SEEDS for each in history(strategy, seed, ROUNDS)]
+
+
+@pytest.fixture(scope="module")
+def results() -> dict[str, list[Played]]:
+    return {name: played(strategy) for name, strategy in STRATEGIES.items()}
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_below_a_majority_nobody_honest_loses_and_nobody_gains_what_it_did_not_earn(
+    results: dict[str, list[Played]], name: str
+) -> None:
+    if STRATEGIES[name].hole:
+        assert sum(each.losses for each in results[name]) > 0, f"{name} costs nobody anything: it is no hole any more"
+    else:
+        assert unexpected({name: results[name]}) == []
+
+
+def test_a_history_is_the_same_every_time() -> None:
+    assert list(history(WorkingAtTheBound(), 1, 2)) == list(history(WorkingAtTheBound(), 1, 2))
+
+
+def test_a_silent_third_delays_rounds_but_decides_none(results: dict[str, list[Played]]) -> None:
+    assert all(each.decided for each in results[SilentThird.name])
+    assert sum(each.payoff["holder"] for each in results[SilentThird.name]) < 0
+
+
+def test_a_lazy_jurors_seat_leaves_more_than_an_honest_one(results: dict[str, list[Played]]) -> None:
+    lazy, honest = (
+        estimate(results[name], lambda each: each.held_jurors, lambda each: each.held_seats)
+        for name in (Lazy.name, Strategy.name)
+    )
+    assert (lazy - honest).mean > 0
+
+
+def test_fraud_that_is_hidden_in_time_goes_unpunished_and_unpaid(results: dict[str, list[Played]]) -> None:
+    for name in (WithholdingAfterTheDraw.name, HidingFromTheTrial.name):
+        below = [each for each in results[name] if not each.captured]
+        assert sum(each.escaped for each in below) > 0
+        assert sum(each.undeserved for each in below) == 0
+
+
+def test_a_coordinator_that_hides_files_leaves_honest_workers_unpaid(results: dict[str, list[Played]]) -> None:
+    assert sum(each.unserved for each in results[HidingCoordinator.name]) > 0
+
+
+def test_a_squatter_keeps_newcomers_out(results: dict[str, list[Played]]) -> None:
+    assert sum(each.refused_newcomers for each in results[SlotSquatter.name]) == len(SEEDS) * ROUNDS
+
+
+def test_what_a_captured_committee_takes_is_counted_apart(results: dict[str, list[Played]]) -> None:
+    captured = beyond(results[ColludingMajority.name])
+    assert max(each.undeserved for each in captured) == JOBS_PER_WORKER * JOB_PAY
+
+
+def test_rounds_that_follow_a_captured_one_are_counted_apart() -> None:
+    for seed in range(1, 9):
+        flags = [each.captured for each in history(PoisonRequester(), seed, 4)]
+        assert flags == sorted(flags)
+
+
+def test_the_interval_of_independent_rounds_is_the_usual_one(results: dict[str, list[Played]]) -> None:
+    values = [3.0, 4.0, 8.0, 9.0]
+    apart = [replace(results[Strategy.name][0], seed=seed, losses=value) for seed, value in enumerate(values)]
+    found = estimate(apart, lambda each: each.losses)
+    assert found.mean == pytest.approx(mean(values))
+    assert found.half == pytest.approx(1.96 * stdev(values) / sqrt(len(values)))
+
+
+def test_the_last_line_has_what_decides(results: dict[str, list[Played]], capsys: pytest.CaptureFixture[str]) -> None:
+    show(results)
+    shown = capsys.readouterr().out
+    assert all(name.split()[0] in shown for name in STRATEGIES)
+    found = json.loads(json.dumps(summary(results)))
+    assert {"honest_losses_wei", "profitable", "lazy_minus_honest", "trap_rate", "capture", "decided"} <= found.keys()
+    assert set(found["lost_by_honest_wei"]) == {name for name in STRATEGIES if STRATEGIES[name].hole}
+    assert found["profitable"] == []
+    assert found["decided"] == 1.0
