@@ -1,7 +1,7 @@
 """JSON-RPC over HTTP: one request, or many in one round trip.
 
 Answers are plain JSON values, which the caller converts. Every failure is ``Unavailable``: the endpoint did not answer,
-or it answered with a JSON-RPC error (``RpcFault``, with its code and data).
+not in time, or at too great a length; or it answered with a JSON-RPC error (``RpcFault``, with its code and data).
 """
 
 from __future__ import annotations
@@ -15,10 +15,15 @@ from typing import Any
 import httpx
 from pydantic_core import from_json
 
+from protocol.deadlines import bounded, within
 from protocol.errors import Misconfigured, Unavailable
 
 TIMEOUT_SECONDS = 10.0
-"""Longest wait for one answer; a slower endpoint counts as unavailable."""
+"""Longest wait for one answer, apart from the time it takes at the lowest speed."""
+
+LEAST_BYTES_PER_SECOND = 1 << 20
+MOST_BYTES = 64 << 20
+"""Most bytes of an answer: at the lowest speed, a dripping endpoint holds its caller for about a minute."""
 
 MOST_IN_BATCH = 200
 """Most requests in one round trip. Providers allow between a hundred and a thousand."""
@@ -50,7 +55,8 @@ class Rpc:
         self, url: str, timeout_seconds: float = TIMEOUT_SECONDS, transport: httpx.BaseTransport | None = None
     ) -> None:
         self.url = url
-        self._http = httpx.Client(timeout=timeout_seconds, trust_env=False, transport=transport)
+        self._timeout_seconds = timeout_seconds
+        self._http = bounded(httpx.Client(timeout=timeout_seconds, trust_env=False, transport=transport))
         self._ids = itertools.count(1)
         self.round_trips = 0
 
@@ -106,21 +112,29 @@ class Rpc:
     def _post(self, body: Any) -> Any:
         self.round_trips += 1
         try:
-            response = self._http.post(self.url, json=body)
+            status, content = self._answer(body)
         except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
             raise Misconfigured(f"invalid RPC URL {self.url!r}: expected http(s)://host") from error
         except httpx.HTTPError as error:
             raise Unavailable(
                 f"no RPC answers at {self.url}: {str(error) or type(error).__name__}; is the node running?"
             ) from error
-        if response.status_code == httpx.codes.TOO_MANY_REQUESTS:
+        if status == httpx.codes.TOO_MANY_REQUESTS:
             raise Unavailable(f"the RPC at {self.url} asks to slow down (HTTP 429)")
         try:
-            return from_json(response.content)  # takes two thirds of the time of the standard library
+            return from_json(content)  # takes two thirds of the time of the standard library
         except ValueError as error:
-            raise Unavailable(
-                f"invalid answer from {self.url}: expected JSON-RPC, got HTTP {response.status_code}"
-            ) from error
+            raise Unavailable(f"invalid answer from {self.url}: expected JSON-RPC, got HTTP {status}") from error
+
+    def _answer(self, body: Any) -> tuple[int, bytes]:
+        """Returns the answer's status and bytes."""
+        content = bytearray()
+        with within(self._timeout_seconds) as deadline, self._http.stream("POST", self.url, json=body) as response:
+            for piece in deadline.extended(response.iter_bytes(), LEAST_BYTES_PER_SECOND):
+                content += piece
+                if len(content) > MOST_BYTES:
+                    raise Unavailable(f"the RPC at {self.url} sent more than {MOST_BYTES} bytes")
+            return response.status_code, bytes(content)
 
 
 def _result(method: str, answer: Any) -> Any:

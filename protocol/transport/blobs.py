@@ -19,9 +19,9 @@ from urllib.parse import unquote, urlsplit
 
 import httpx
 
+from protocol.deadlines import bounded, within
 from protocol.errors import Rejected, Unavailable, accessing
 from protocol.files import write_atomically
-from protocol.transport.deadlines import bounded, within
 from protocol.transport.http import is_http, pieces, reaching
 
 LONGEST_FETCH_SECONDS = 120.0

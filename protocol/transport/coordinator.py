@@ -14,8 +14,8 @@ from typing import TypeVar
 import httpx
 from pydantic import ValidationError
 
+from protocol.deadlines import bounded, within
 from protocol.errors import Misconfigured, Rejected, Unavailable
-from protocol.transport.deadlines import bounded, within
 from protocol.transport.http import is_http, pieces, reaching
 from protocol.wire import api
 from protocol.wire.artifact_blob import HEAD_BYTES, parse_blob

@@ -15,8 +15,8 @@ from random import Random
 
 import httpx
 
+from protocol.deadlines import bounded, within
 from protocol.errors import Misconfigured, Rejected, Unavailable
-from protocol.transport.deadlines import bounded, within
 from protocol.transport.http import is_http, pieces, reaching
 
 MEMORY = 0.7

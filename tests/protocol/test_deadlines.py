@@ -11,11 +11,14 @@ from contextlib import closing, contextmanager, suppress
 import httpx
 import pytest
 
+from protocol.chain import rpc
+from protocol.chain.reading.endpoints import Endpoints
+from protocol.chain.rpc import Rpc
+from protocol.deadlines import bounded, within
 from protocol.errors import Unavailable
 from protocol.transport import coordinator
 from protocol.transport.blobs import BlobStores
 from protocol.transport.coordinator import CoordinatorClient
-from protocol.transport.deadlines import bounded, within
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n"
 
@@ -72,6 +75,42 @@ def test_a_dripping_coordinator_is_given_up_in_time(serve, monkeypatch) -> None:
     ):
         client.health()
     assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("serve", [drip_head, drip_body])
+def test_a_dripping_endpoint_is_given_up_in_time_and_another_takes_over(serve) -> None:
+    started = time.monotonic()
+    with (
+        dripping(serve) as hostile,
+        dripping(answer_rpc) as honest,
+        closing(Endpoints([Rpc(hostile, 1.0), Rpc(honest, 1.0)], lambda _: None)) as endpoints,
+    ):
+        assert endpoints.call("eth_chainId") == "0x1"
+    assert time.monotonic() - started < 5
+
+
+def answer_rpc(connection: socket.socket) -> None:
+    connection.recv(65536)
+    body = b'{"jsonrpc":"2.0","id":1,"result":"0x1"}'
+    connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+    connection.recv(1)
+
+
+def test_an_endpoint_whose_answer_has_no_end_is_given_up(monkeypatch) -> None:
+    monkeypatch.setattr(rpc, "MOST_BYTES", 1 << 20)
+
+    def endless(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        while True:
+            connection.sendall(b" " * 65536)
+
+    with (
+        dripping(endless) as url,
+        closing(Rpc(url)) as endpoint,
+        pytest.raises(Unavailable, match="more than 1048576 bytes"),
+    ):
+        endpoint.call("eth_chainId")
 
 
 def test_a_server_that_takes_a_body_by_the_drop_is_given_up_in_time() -> None:

@@ -35,10 +35,10 @@ class Deadline:
             raise error("the request took too long")
         return left if timeout is None else min(left, timeout)
 
-    def extended(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Yields ``pieces``, allowing time for each at `LEAST_BYTES_PER_SECOND`."""
+    def extended(self, pieces: Iterable[bytes], bytes_per_second: int = LEAST_BYTES_PER_SECOND) -> Iterator[bytes]:
+        """Yields ``pieces``, allowing time for each at this speed."""
         for piece in pieces:
-            self._until += len(piece) / LEAST_BYTES_PER_SECOND
+            self._until += len(piece) / bytes_per_second
             yield piece
 
 
