@@ -207,10 +207,12 @@ class Validator:
         """The round with everything that judging needs, or None while its run is not known."""
         run, version = followed.run, followed.policy_version
         try:
-            context = self._runs.context(run, followed.terms)
+            context = self._runs.find(run, followed.terms)
         except AssizeError as error:
             if self._is_news(f"run {run}: {error}"):
                 log.warning("run_not_known", run=run, error=str(error))
+            return None
+        if context is None:
             return None
         progress = self._progress.setdefault((followed.number, followed.beacon), JudgingProgress())
         return JudgedRound(followed, context, self._rounds.manifest_roots[run, version], progress)

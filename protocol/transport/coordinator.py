@@ -28,7 +28,8 @@ REQUEST_SECONDS = 60
 """Validity of a signed request; well under the maximum that a coordinator accepts."""
 TIMEOUT_SECONDS = 15.0
 """Longest time for a request, apart from what its and the answer's body take at the lowest speed."""
-JSON_BYTES = 8 << 20
+JSON_BYTES = 1 << 20
+STATUS_BYTES = 8 << 20
 EVIDENCE_BYTES = 64 << 20
 _Body = TypeVar("_Body", bound=api.Body)
 
@@ -69,7 +70,7 @@ class CoordinatorClient:
 
     def status(self) -> api.StatusReport:
         """Returns the live counts."""
-        return _parse(api.StatusReport, self._send("GET", "/status"))
+        return _parse(api.StatusReport, self._send("GET", "/status", limit=STATUS_BYTES))
 
     def run(self, run: int) -> api.RunDescription:
         """Returns what a node needs to take part in ``run``."""

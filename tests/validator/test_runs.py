@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 from protocol.errors import Rejected
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire.rules import encode_rules
-from tests.validator.scene import Scene
+from tests.dripping import drip_body, dripping
+from tests.validator.scene import Cast, Scene
 from validator.judging.runs import Runs
 
 
@@ -34,3 +36,16 @@ def test_rules_of_another_hash_than_the_chains_are_refused(make_scene: Callable[
     served.write_bytes(right)
     with closing(runs_of(scene, tmp_path / "two")) as runs:
         assert runs.context(scene.run, terms).rules == scene.court.rules
+
+
+def test_a_coordinator_that_drips_holds_no_tick_of_a_validator(make_scene: Callable[..., Scene], cast: Cast) -> None:
+    scene = make_scene()
+    with dripping(drip_body) as url:
+        juror = cast.juror("far", url, scene.origin_url)
+        opened = scene.open()
+        scene.submit(opened, scene.work(opened), {0, 1})
+        started = time.monotonic()
+        for _ in range(20):
+            juror.validator.tick()
+        assert time.monotonic() - started < 5
+        juror.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from protocol.chain.deployment import Deployment
 from protocol.chain.structs import RunTerms
 from protocol.environments.environment import Environment
 from protocol.environments.registry import environment
-from protocol.errors import Unavailable
 from protocol.transport.checkpoints import Checkpoints
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.shardcast import Authority
@@ -22,6 +22,8 @@ from validator.judging.weights import Weights
 
 RETRY_SECONDS = 0.5
 """Pause after a failed request to the coordinator."""
+RUNS_AT_ONCE = 4
+"""Runs that are fetched at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +87,29 @@ class Runs:
         self._announce = announce
         self._client, self._deployment, self._directory = client, deployment, directory
         self._sources, self._device = sources, device
-        self._again_at = 0.0
         self._known: dict[tuple[int, bytes], RunContext] = {}
+        self._pool = ThreadPoolExecutor(RUNS_AT_ONCE, "runs")
+        self._learning: dict[tuple[int, bytes], Future[RunContext]] = {}
+        self._again_at: dict[tuple[int, bytes], float] = {}
 
     def context(self, run: int, terms: RunTerms) -> RunContext:
         """Returns ``run`` under ``terms``, fetched from the coordinator the first time; raises as ``learn_context``."""
-        known = self._known.get((run, terms.rules_hash))
-        if known is None:
-            if time.monotonic() < self._again_at:
-                raise Unavailable(f"the rules of run {run} have not been fetched yet")
-            self._again_at = time.monotonic() + RETRY_SECONDS
-            known = self._known[run, terms.rules_hash] = self._learn(run, terms)
-        return known
+        key = (run, terms.rules_hash)
+        if key not in self._known:
+            self._known[key] = self._learn(run, terms)
+        return self._known[key]
+
+    def find(self, run: int, terms: RunTerms) -> RunContext | None:
+        """Returns what ``context`` does, or None while a thread is fetching it: a slow coordinator delays no vote."""
+        key = (run, terms.rules_hash)
+        learning = self._learning.get(key)
+        if learning is not None and learning.done():
+            del self._learning[key]
+            self._known[key] = learning.result()
+        elif learning is None and key not in self._known and time.monotonic() >= self._again_at.get(key, 0.0):
+            self._again_at[key] = time.monotonic() + RETRY_SECONDS
+            self._learning[key] = self._pool.submit(self._learn, run, terms)
+        return self._known.get(key)
 
     @property
     def loaded_version(self) -> int | None:
@@ -114,7 +127,8 @@ class Runs:
                 known.weights.prepare(newest, manifest_roots[run, newest])
 
     def close(self) -> None:
-        """Ends the fetches of weights."""
+        """Ends the fetches."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
         for known in self._known.values():
             known.weights.close()
 
