@@ -31,13 +31,14 @@ def serve(env_file: EnvFile = None) -> None:
 
     settings = CoordinatorSettings.read(env_file)
     telemetry.configure("coordinator", settings.log_level)
+    wallet = settings.wallet()
     listener = listen(settings.host, settings.port)
     chain = Chain.connect(settings.rpc_url, settings.addresses)
     rules = read_rules(settings, checked_run(chain, settings.run))
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     store = Store(settings.database)
     keep_rules(store, rules)
-    service = CoordinatorService(settings, store, chain.deployment)
+    service = CoordinatorService(settings, store, chain.deployment, wallet)
     run_server(create_app(service), listener, grace_seconds=2)
 
 

@@ -7,7 +7,7 @@ appeal waits for its final verdict; the round that tries an appeal is ignored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -23,6 +23,7 @@ from protocol.errors import Rejected, Unavailable
 from protocol.tensor.model import Model
 from protocol.wire.artifact_blob import parse_blob
 from protocol.wire.assignments import jobs_in
+from protocol.wire.receipts import holders_of
 from protocol.wire.rollout import Artifact, decode, rollouts_root
 from protocol.wire.rules import Rules
 from protocol.wire.seeds import job_seed, prompt_seed
@@ -30,8 +31,8 @@ from trainer.batch import Group
 
 FETCHERS = 4
 
-Fetch = Callable[[str, bytes], bytes]
-"""(uri, artifact root) -> the artifact's blob, checked. Raises `Unavailable` or `Rejected`."""
+Fetch = Callable[[Sequence[str], bytes], bytes]
+"""(holders, artifact root) -> the artifact's blob, checked. Raises `Unavailable` or `Rejected`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ class Inbox:
     def _fetched(self, number: int, job: int) -> bytes | None:
         submitted = self.rounds[number].leaves[job]
         try:
-            return self.fetch(submitted.uri, submitted.leaf.root)
+            return self.fetch(holders_of(submitted.uri, self.rules.stores), submitted.leaf.root)
         except (Rejected, Unavailable) as error:
             self.log.warning("artifact_missing", round=number, job=job, why=str(error))
             return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 
 import torch
 
@@ -55,8 +56,8 @@ def build(settings: TrainerSettings) -> tuple[Trainer, ChunkStore]:
     publisher = Publisher(chain, sender, wallet, settings.run, rules.pins, store, settings.model, folder)
     stores = BlobStores(FETCH_SECONDS)
 
-    def fetch(uri: str, root: bytes) -> bytes:
-        return fetch_artifact(stores, (uri,), root, DEFAULT_LIMITS.file_bytes)
+    def fetch(holders: Sequence[str], root: bytes) -> bytes:
+        return fetch_artifact(stores, holders, root, DEFAULT_LIMITS.file_bytes)
 
     inbox = Inbox(chain, settings.run, rules, tasks, policy.model, fetch)
     schedule = Schedule(

@@ -112,6 +112,8 @@ class Validator:
         ready = [round_ for round_ in rounds if round_ is not None]
         self._history.follow(self._rounds.settled, [round_.record_point for round_ in ready])
         replays = self._replays(ready)
+        for round_ in (*ready, *replays):
+            round_.settle_unreceipted()
         worked = self._judge.work([*ready, *replays])
         self._learn(replays)
         for one, due in steps:

@@ -23,6 +23,14 @@ REPLAYABLE_ROUNDS = 1024
 """Settled rounds whose claims are kept in memory, so that their jobs can be replayed."""
 
 
+@dataclass(frozen=True, slots=True)
+class SubmittedPart:
+    """Packed leaves of one submission, and the time of its block."""
+
+    leaves: bytes
+    time: int
+
+
 @dataclass(slots=True, kw_only=True)
 class FollowedRound(RoundState):
     """A round to judge, or one job of it on appeal.
@@ -31,6 +39,7 @@ class FollowedRound(RoundState):
         terms: the run's terms when the round opened.
         opened_in: number of the block that opened the round; of the round appealed against, for an appeal.
         excluded: validators that get no seat: for an appeal, the jurors of the round appealed against.
+        parts: the submission that each job came in.
         copied: jobs whose artifact root was already on chain for another job.
         keys: session keys that revealed votes, by (attempt, juror).
         owners: owner of every registered node.
@@ -40,6 +49,7 @@ class FollowedRound(RoundState):
     terms: RunTerms
     opened_in: int
     excluded: frozenset[int] = frozenset()
+    parts: dict[int, SubmittedPart] = field(default_factory=dict)
     copied: set[int] = field(default_factory=set)
     keys: dict[tuple[int, int], str] = field(default_factory=dict)
     owners: Mapping[int, str] = field(default_factory=dict)
@@ -148,6 +158,9 @@ class Rounds:
             return
         followed.apply(advance(followed, log))
         followed.copied.update(copied)
+        if isinstance(event, events.Submitted):
+            part = SubmittedPart(event.leaves, log.timestamp)
+            followed.parts.update({leaf.job: part for leaf in submitted_leaves(event.leaves)})
         if isinstance(event, events.VoteRevealed):
             followed.keys[event.attempt, event.juror] = self.keys.get(event.juror, "")
         if isinstance(event, events.RoundTallied):
@@ -170,6 +183,7 @@ class Rounds:
             terms=first.terms,
             opened_in=first.opened_in,
             excluded=frozenset(first.jurors),
+            parts={event.job: first.parts[event.job]},
             copied=first.copied & {event.job},
             owners=self._owners,
         )

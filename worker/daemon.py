@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -35,12 +35,13 @@ from protocol.wire import auth
 from protocol.wire.api import Assignment, Heartbeat, SubmissionRequest
 from protocol.wire.assignments import MAX_LEAVES_PER_BATCH, Leaf, bitmap_of, jobs_of, pack_leaves, unpack_leaves
 from protocol.wire.pins import UnfitCheckpoint
-from protocol.wire.rules import Rules
+from protocol.wire.receipts import CLOCK_SECONDS, CarriedReceipt, Part, check_receipt, write_uri
+from protocol.wire.rules import ArtifactStore, Rules
 from worker.doctor import check_joined, describe
 from worker.engines.engine import Engine
 from worker.outbox import Outbox
 from worker.producer import SECONDS, Producer
-from worker.prover import Deployed, Finished, Work
+from worker.prover import Deployed, Work
 from worker.settings import WorkerSettings
 
 ROLLOUTS = Counter("assize_worker_rollouts", "Rollouts generated and proved")
@@ -92,7 +93,14 @@ class Worker:
         authority = Authority(self.chain.chain_id, self.chain.deployment.address_of("Market"), self.terms.trainer)
         sources = Sources(self.client.run(self.settings.run).sources)
         folder = self.settings.state_dir / "checkpoints"
+        self.stores = [self.client, *self._other_stores()]
         self.checkpoints = Checkpoints(sources, self.settings.run, authority, folder, self.rules)
+
+    def _other_stores(self) -> list[CoordinatorClient]:
+        """Returns clients of the run's stores besides the coordinator."""
+        where = (self.signer, self.chain.chain_id, self.chain.deployment.address_of("Rounds"), self.settings.run)
+        urls = [store.url.rstrip("/") for store in self.rules.stores]
+        return [CoordinatorClient(url, *where) for url in urls if url != self.client.base_url]
 
     def start_background(self) -> None:
         """Starts the threads that send heartbeats and fetch new versions while the current one generates."""
@@ -107,7 +115,9 @@ class Worker:
         self.stopped.set()
         for thread in self.threads:
             thread.join(CLOSE_SECONDS)
-        for held in (self.sender, self.client, self.checkpoints.sources, self.chain):
+        for store in self.stores:
+            store.close()
+        for held in (self.sender, self.checkpoints.sources, self.chain):
             held.close()
 
     def tick(self) -> bool:
@@ -141,15 +151,17 @@ class Worker:
         work = self._checked(assignment)
         log = self.log.bind(round=work.round, step=assignment.step)
         self.outbox.remember(assignment)
-        # Artifacts are signed last: one without a signature was left by a crash and is made again.
-        missing = tuple(sorted(set(work.jobs) - self.outbox.signed_jobs(work.round)))
+        # Leaves are kept last: an artifact without one was left by a crash and is made again.
+        unsigned = {leaf.job for leaf in self.outbox.unsigned_leaves(work.round)}
+        missing = tuple(sorted(set(work.jobs) - self.outbox.signed_jobs(work.round) - unsigned))
         if missing:
             started = time.monotonic()
             self._make(work, missing)
             log.info("generated", jobs=len(missing), seconds=round(time.monotonic() - started, 3))
         with SECONDS.labels("upload").time():
             for job in assignment.jobs:
-                self.client.upload(work.round, job, self.outbox.artifact(work.round, job) or b"")
+                self._upload(work.round, job, self.outbox.artifact(work.round, job) or b"")
+            self._sign(work)
             self._hand_in(work.round, set(assignment.jobs))
         log.info("submitted", jobs=len(work.jobs))
 
@@ -186,19 +198,21 @@ class Worker:
         )
 
     def _make(self, work: Work, missing: tuple[int, ...]) -> None:
-        """Generates and proves the ``missing`` jobs, signs their leaves, and keeps both."""
+        """Generates and proves the ``missing`` jobs, and keeps artifacts and leaves."""
         self._load(work.policy_version, work.manifest_root)
         finished = self.producer.make(replace(work, jobs=missing), self.stopped)
         for job in finished:
             self.outbox.put_artifact(work.round, job.job, job.file)
-        self._sign(work, finished)
+            self.outbox.put_leaf(work.round, Leaf(job.job, job.units, job.root))
         ROLLOUTS.inc(len(finished) * self.rules.rollouts_per_job)
 
-    def _sign(self, work: Work, finished: Sequence[Finished]) -> None:
-        leaves = [Leaf(job.job, job.units, job.root) for job in finished]
+    def _sign(self, work: Work) -> None:
+        """Signs the leaves of uploaded artifacts, with the receipts that the run's rules ask for."""
+        leaves = self.outbox.unsigned_leaves(work.round)
         for start in range(0, len(leaves), MAX_LEAVES_PER_BATCH):
             part = leaves[start : start + MAX_LEAVES_PER_BATCH]
-            packed, uri = pack_leaves(part), self.client.artifacts_uri
+            packed = pack_leaves(part)
+            uri = write_uri((self.client.artifacts_uri,), self._receipts(work, packed))
             message = auth.submission(
                 self.deployed.chain_id, self.deployed.rounds, work.round, work.node, work.beacon, packed, uri
             )
@@ -206,6 +220,44 @@ class Worker:
                 node=work.node, beacon=work.beacon, leaves=packed, uri=uri, signature=self.signer.sign_typed(message)
             )
             self.outbox.put_submission(work.round, part[0].job, signed)
+
+    def _upload(self, round_: int, job: int, artifact: bytes) -> None:
+        """Uploads an artifact to the coordinator, and to the run's other stores as far as they take it."""
+        self.client.upload(round_, job, artifact)
+        for store in self.stores[1:]:
+            try:
+                store.upload(round_, job, artifact)
+            except (Unavailable, Rejected) as error:
+                self.log.warning("not_stored", store=store.base_url, round=round_, job=job, error=str(error))
+
+    def _receipts(self, work: Work, packed: bytes) -> list[CarriedReceipt]:
+        """Returns receipts of as many of the run's stores as its rules ask for, each checked as a juror does.
+
+        Raises:
+            Unavailable: too few stores give one.
+        """
+        availability, found, problem = self.rules.availability, list[CarriedReceipt](), ""
+        if availability is None:
+            return []
+        place, now = (self.settings.run, work.round, work.node, packed, ""), int(time.time())
+        part = Part(self.deployed.chain_id, self.deployed.rounds, *place, now)
+        for index, named in enumerate(availability.stores):
+            try:
+                given = self._store(named).receipt(work.round, work.node, packed)
+                receipt = CarriedReceipt(index, given.time, given.signature)
+                check_receipt(receipt, availability.stores, part)
+                if receipt.time < now - CLOCK_SECONDS:
+                    raise Rejected(f"the receipt is of {now - receipt.time} s ago: check this machine's clock")
+            except (Unavailable, Rejected) as error:
+                problem = f"{named.url}: {error}"
+            else:
+                found.append(receipt)
+            if len(found) == availability.receipts:
+                return found
+        raise Unavailable(f"{len(found)} of {availability.receipts} receipts for round {work.round}: {problem}")
+
+    def _store(self, named: ArtifactStore) -> CoordinatorClient:
+        return next(store for store in self.stores if store.base_url == named.url.rstrip("/"))
 
     def _hand_in(self, round_: int, asked: set[int]) -> None:
         """Sends the signatures of the jobs ``asked`` for; the coordinator lists a job until it holds its signature."""

@@ -2,6 +2,7 @@
 
     ROUND/assignments.json           the coordinator's assignment, beacon included
     ROUND/JOB.parquet                an artifact, written before it is uploaded
+    ROUND/JOB.leaf                   its leaf, packed, written after it
     ROUND/submission-FIRST.json      signed leaves, written before they are sent
 
 After a crash between two steps the worker repeats a step. The node can also submit without the coordinator.
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from protocol.files import write_atomically
 from protocol.wire.api import Assignment, SubmissionRequest
-from protocol.wire.assignments import unpack_leaves
+from protocol.wire.assignments import Leaf, pack_leaves, unpack_leaves
 
 
 class Outbox:
@@ -52,6 +53,16 @@ class Outbox:
         """Returns the artifact of a job, or None if it was not made."""
         path = self._round(round_) / f"{job}.parquet"
         return path.read_bytes() if path.exists() else None
+
+    def put_leaf(self, round_: int, leaf: Leaf) -> None:
+        """Keeps the leaf of a job whose artifact is kept."""
+        self._write(round_, f"{leaf.job}.leaf", pack_leaves([leaf]))
+
+    def unsigned_leaves(self, round_: int) -> list[Leaf]:
+        """Returns the leaves of a round that no kept submission signs, ascending by job."""
+        kept = [leaf for path in self._round(round_).glob("*.leaf") for leaf in unpack_leaves(path.read_bytes())]
+        signed = self.signed_jobs(round_)
+        return sorted((leaf for leaf in kept if leaf.job not in signed), key=lambda leaf: leaf.job)
 
     def put_submission(self, round_: int, first_job: int, submission: SubmissionRequest) -> None:
         """Keeps signed leaves, named after the first job among them."""

@@ -1,4 +1,7 @@
-"""Intake of artifacts, signed leaves and evidence: each is checked, made durable, then acknowledged."""
+"""Intake of artifacts, signed leaves and evidence: each is checked, made durable, then acknowledged.
+
+As one of the run's stores the coordinator signs receipts for the artifacts that it holds.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from protocol.chain.deployment import Deployment
 from protocol.chain.structs import State
 from protocol.transport.blobs import DirectoryBlobs
 from protocol.wire import auth, evidence, rollout
-from protocol.wire.api import SubmissionRequest
+from protocol.wire.api import ReceiptRequest, StoreReceipt, SubmissionRequest
 from protocol.wire.artifact_blob import ArtifactHead
 from protocol.wire.assignments import Leaf, jobs_of, unpack_leaves
 from protocol.wire.rollout import Artifact, Limits
@@ -28,8 +31,8 @@ MOST_UPLOADS = 4
 MOST_BUNDLES = 4
 """Most different bundles of evidence of one seat. A juror votes for one, and may have judged again before."""
 
-MOST_URI_BYTES = 256
-"""Longest URI of a submission; it is part of calldata that the coordinator pays for."""
+MOST_URI_BYTES = 512
+"""Longest URI of a submission, receipts included; it is part of calldata that the coordinator pays for."""
 
 
 class Intake:
@@ -43,8 +46,10 @@ class Intake:
         evidence_blobs: DirectoryBlobs,
         deployment: Deployment,
         limits: Limits,
+        signer: auth.Signer,
     ) -> None:
         self._run, self._store, self._deployment, self._limits = run, store, deployment, limits
+        self._signer = signer
         self._artifacts, self._evidence = artifacts, evidence_blobs
 
     def check_upload(self, caller: Caller, round_id: int, job: int) -> None:
@@ -79,10 +84,11 @@ class Intake:
     def _keep(self, artifact: Artifact, head: ArtifactHead, data: bytes) -> bytes:
         root = head.root
         with self._store.reading() as session:
-            if session.get(UploadRow, (artifact.round, artifact.job, root)) is not None:
+            known = session.get(UploadRow, (artifact.round, artifact.job, root)) is not None
+            if known and self._artifacts.has(root):
                 return root
             same = select(func.count()).where(UploadRow.round == artifact.round, UploadRow.job == artifact.job)
-            if session.exec(same).one() >= MOST_UPLOADS:
+            if not known and session.exec(same).one() >= MOST_UPLOADS:
                 raise conflicting(f"this job already has {MOST_UPLOADS} different artifacts, the most that are stored")
         self._artifacts.put(root, head.packed + data)
         upload = UploadRow(round=artifact.round, job=artifact.job, root=root, node=artifact.node, size=head.size)
@@ -97,6 +103,28 @@ class Intake:
         if not uploaded or not self._artifacts.has(root):
             raise missing(f"no artifact with the root 0x{root.hex()} is stored here")
         return self._artifacts.path(root)
+
+    def receipt(self, caller: Caller, round_id: int, request: ReceiptRequest) -> StoreReceipt:
+        """Returns this store's signed receipt for the artifacts of a node's leaves.
+
+        Raises:
+            Refused: other nodes' jobs, missing artifacts, or the work phase has ended.
+        """
+        if request.node != caller.node:
+            raise forbidden(f"wrong signer: expected node {request.node} of the leaves, not node {caller.node}")
+        with refusing(unreadable):
+            leaves = unpack_leaves(request.leaves)
+        with self._store.reading() as session:
+            self._check_assigned(self._open_round(session, round_id), caller.node, tuple(leaf.job for leaf in leaves))
+            _check_uploaded(session, round_id, caller.node, leaves)
+        lost = [leaf for leaf in leaves if not self._artifacts.has(leaf.root)]
+        if lost:
+            raise missing(
+                f"the artifact 0x{lost[0].root.hex()} of job {lost[0].job} is no longer here: upload it again"
+            )
+        now, deployment = int(time.time()), self._deployment
+        stated = (deployment.chain_id, deployment.rounds, self._run, round_id, request.node, request.leaves, now)
+        return StoreReceipt(time=now, signature=self._signer.sign_typed(auth.receipt(*stated)))
 
     def store_submission(self, caller: Caller, round_id: int, request: SubmissionRequest) -> list[int]:
         """Stores signed leaves for relaying and returns their jobs; repeating the request changes nothing.

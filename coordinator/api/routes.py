@@ -109,6 +109,13 @@ async def artifact(request: Request, round_id: Id, job: Job) -> api.ArtifactRece
     return api.ArtifactReceipt(root=root)
 
 
+@router.post("/rounds/{round_id}/receipts", openapi_extra=signed_by_node(api.ReceiptRequest))
+async def receipts(request: Request, round_id: Id) -> api.StoreReceipt:
+    """Sign a receipt for the artifacts of a node's leaves."""
+    caller, asked = await _signed(request, api.ReceiptRequest)
+    return await run_in_threadpool(_service(request).intake.receipt, caller, round_id, asked)
+
+
 @router.post("/rounds/{round_id}/submissions", openapi_extra=signed_by_node(api.SubmissionRequest))
 async def submissions(request: Request, round_id: Id) -> api.SubmissionReceipt:
     """Store signed leaves for relaying."""

@@ -27,7 +27,7 @@ from protocol.chain.deployment import Deployment
 from protocol.errors import Unavailable
 from protocol.transport.blobs import DirectoryBlobs
 from protocol.wire import api
-from protocol.wire.auth import Audience
+from protocol.wire.auth import Audience, Signer
 from protocol.wire.rollout import Limits
 from protocol.wire.rules import decode_rules
 
@@ -45,7 +45,8 @@ _Made = TypeVar("_Made")
 class CoordinatorService:
     """Answers the routes. Methods block, so routes call them in threads."""
 
-    def __init__(self, settings: CoordinatorSettings, store: Store, deployment: Deployment) -> None:
+    def __init__(self, settings: CoordinatorSettings, store: Store, deployment: Deployment, signer: Signer) -> None:
+        """``signer`` signs the receipts that this coordinator gives as a store."""
         self.settings = settings
         self._store = store
         self._deployment = deployment
@@ -57,7 +58,7 @@ class CoordinatorService:
         self.gate = Gate(store, Audience(deployment.chain_id, deployment.rounds, settings.run))
         self.bodies = Bodies(settings.state_dir / "incoming")
         self._storing = asyncio.Semaphore(MOST_STORED_AT_ONCE)
-        self.intake = Intake(settings.run, store, artifacts, evidence, deployment, limits)
+        self.intake = Intake(settings.run, store, artifacts, evidence, deployment, limits, signer)
         self.poller = Poller(store)
 
     async def storing(self, store: Callable[_Given, _Made], *args: _Given.args, **options: _Given.kwargs) -> _Made:

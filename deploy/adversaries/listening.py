@@ -14,6 +14,7 @@ from protocol.transport.artifacts import fetch_artifact
 from protocol.transport.blobs import BlobStores
 from protocol.wire.artifact_blob import parse_blob
 from protocol.wire.assignments import LEAF_BYTES, unpack_leaves
+from protocol.wire.receipts import places_of
 
 LIMIT_BYTES = 16 << 20
 KEPT = 64
@@ -43,7 +44,7 @@ class Listener:
         for start in range(0, len(submitted.leaves), LEAF_BYTES):
             (leaf,) = unpack_leaves(submitted.leaves[start : start + LEAF_BYTES])
             try:
-                blob = fetch_artifact(self._stores, (submitted.uri,), leaf.root, LIMIT_BYTES)
+                blob = fetch_artifact(self._stores, places_of(submitted.uri), leaf.root, LIMIT_BYTES)
             except AssizeError:
                 continue  # no file, nothing to copy
             head, file = parse_blob(blob, leaf.root)

@@ -18,7 +18,7 @@ from protocol.chain.writing.deploying import deploy
 from protocol.chain.writing.sender import Sender
 from protocol.node.wallet import Keystores, read_password
 from protocol.wire import manifest
-from protocol.wire.rules import encode_rules, rules_hash, with_checkpoint
+from protocol.wire.rules import ArtifactStore, encode_rules, rules_hash, with_checkpoint, with_stores
 
 DEPLOYER = "deployer"
 GAS_MONEY = 100 * ETHER
@@ -71,7 +71,8 @@ def establish(
     say("registering nodes and bonding their stake")
     nodes = {party.name: register(keys, chain, party) for party in parties}
     say("opening and funding the run")
-    encoded = encode_rules(with_checkpoint(run_file.rules, layout.model))
+    store = ArtifactStore(key=keys.wallets[COORDINATOR].address, url=layout.url("coordinator"))
+    encoded = encode_rules(with_checkpoint(with_stores(run_file.rules, [store], 1), layout.model))
     run = open_run(keys, chain, layout, run_file, encoded)
     agreed = rules_hash(encoded)
     for party in parties:

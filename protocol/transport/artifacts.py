@@ -9,6 +9,10 @@ from protocol.transport.blobs import BlobStores, TooLarge
 from protocol.wire.artifact_blob import HEAD_BYTES, parse_blob, parse_head
 
 
+class NoHolder(Rejected):
+    """Nobody is named who could be asked."""
+
+
 def fetch_artifact(stores: BlobStores, holders: Iterable[str], root: bytes, limit: int) -> bytes:
     """Returns the blob of the artifact ``root``, whose file has at most ``limit`` bytes, from the first that has it.
 
@@ -19,8 +23,8 @@ def fetch_artifact(stores: BlobStores, holders: Iterable[str], root: bytes, limi
         limit: most bytes of its file.
 
     Raises:
-        Rejected: the signed file has more than ``limit`` bytes, as a holder has shown; or no holder's URL is one of a
-            public store.
+        Rejected: the signed file has more than ``limit`` bytes, as a holder has shown.
+        NoHolder: no holder's URL is one of a public store.
         Unavailable: no holder sent the artifact's bytes. Other bytes than those count as none.
     """
     problems: list[str] = []
@@ -44,7 +48,7 @@ def fetch_artifact(stores: BlobStores, holders: Iterable[str], root: bytes, limi
         else:
             return data
     if not asked:
-        raise Rejected(problems[0] if problems else "no holder is named")
+        raise NoHolder(problems[0] if problems else "no holder of the artifact is named")
     raise Unavailable("; ".join(problems))
 
 

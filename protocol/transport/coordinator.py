@@ -96,6 +96,11 @@ class CoordinatorClient:
         answer = self._send("PUT", path, artifact, signed=True, kind="application/vnd.apache.parquet", extra_seconds=45)
         return _parse(api.ArtifactReceipt, answer).root
 
+    def receipt(self, round_id: int, node: int, leaves: bytes) -> api.StoreReceipt:
+        """Returns the store's receipt for the uploaded artifacts of packed ``leaves``, its signature unverified."""
+        body = api.ReceiptRequest(node=node, leaves=leaves).model_dump_json().encode()
+        return _parse(api.StoreReceipt, self._send("POST", f"/rounds/{round_id}/receipts", body, signed=True))
+
     def submit(self, round_id: int, submission: api.SubmissionRequest) -> api.SubmissionReceipt:
         """Submits signed leaves; once this returns they are durable."""
         body = submission.model_dump_json().encode()

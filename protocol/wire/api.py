@@ -7,6 +7,7 @@
     POST /heartbeats                          signed   Heartbeat -> HeartbeatReply
     GET  /nodes/{node}/assignments?wait=S     signed   -> Assignments
     PUT  /rounds/{round}/jobs/{job}/artifact  signed   Parquet bytes -> ArtifactReceipt
+    POST /rounds/{round}/receipts             signed   ReceiptRequest -> StoreReceipt
     POST /rounds/{round}/submissions          signed   SubmissionRequest -> SubmissionReceipt
     GET  /artifacts/{root}                    -> blob (`protocol.wire.artifact_blob`)
     PUT  /evidence/{root}                     signed   bytes -> EvidenceReceipt
@@ -134,6 +135,20 @@ class ArtifactReceipt(Body):
     """The upload is durable; ``root`` is computed by the coordinator from the bytes."""
 
     root: Bytes32
+
+
+class ReceiptRequest(Body):
+    """A node's packed leaves, whose artifacts were uploaded: asks for a receipt (`protocol.wire.receipts`)."""
+
+    node: NodeId
+    leaves: HexBytes
+
+
+class StoreReceipt(Body):
+    """A receipt for all artifacts of the leaves, signed by the store's key at ``time``."""
+
+    time: Seconds
+    signature: Signature
 
 
 class SubmissionRequest(Body):

@@ -6,6 +6,8 @@
     Checkpoint    Assize Market, Market                             trainer key    every reader of a manifest
     Evidence      Assize Evidence, Rounds                           node key       coordinator, readers of evidence
     Request       Assize Request, Rounds                            node key       coordinator
+    Receipt       Assize Receipt, Rounds                            store key      workers, validators
+    Refusal       Assize Receipt, Rounds                            store key      whoever holds a receipt
 
 A request to a coordinator carries six headers: `Assize-Address`, `Assize-Run`, `Assize-Body`, `Assize-Nonce`,
 `Assize-Deadline` and `Assize-Signature`. The signature is over run, method, path with query, keccak of the body, nonce
@@ -115,6 +117,18 @@ def evidence(chain_id: int, rounds: str, round_id: int, attempt: int, juror: int
     """Returns a juror's statement that its bundle for one attempt at a round has this ``root``."""
     fields = "uint256 round,uint8 attempt,uint32 juror,bytes32 root"
     return _typed("Assize Evidence", chain_id, rounds, "Evidence", fields, (round_id, attempt, juror, root))
+
+
+def receipt(chain_id: int, rounds: str, run: int, round_id: int, node: int, leaves: bytes, time: int) -> TypedData:
+    """Returns a store's statement at ``time`` that it holds, and will serve, the artifacts of a part's ``leaves``."""
+    fields = "uint256 run,uint256 round,uint32 node,bytes leaves,uint64 time"
+    return _typed("Assize Receipt", chain_id, rounds, "Receipt", fields, (run, round_id, node, leaves, time))
+
+
+def refusal(chain_id: int, rounds: str, run: int, root: bytes, time: int) -> TypedData:
+    """Returns a store's statement at ``time`` that it does not serve the artifact ``root``."""
+    fields = "uint256 run,bytes32 root,uint64 time"
+    return _typed("Assize Receipt", chain_id, rounds, "Refusal", fields, (run, root, time))
 
 
 def request(audience: Audience, method: str, path: str, body_hash: bytes, nonce: int, deadline: int) -> TypedData:

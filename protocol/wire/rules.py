@@ -7,15 +7,23 @@ chain, nodes consent to it when they join, and validators refuse any other bytes
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from eth_utils import keccak
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, field_validator, model_serializer
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from protocol.errors import Misconfigured, Rejected
-from protocol.wire.canonical import Canonical
+from protocol.wire.canonical import Canonical, validating
 from protocol.wire.pins import PinnedFile, Pins, pin_directory, tensors_in
 
 MAX_RULES_BYTES = 64 * 1024
@@ -136,8 +144,40 @@ class Sequential(_Frozen):
         return math.log(self.horizon_jobs / self.false_alarm)
 
 
+class ArtifactStore(_Frozen):
+    """A store of a run's artifacts: the address of the key that signs its receipts, and the base URL of its API."""
+
+    key: str = Field(pattern=r"^0x[0-9a-fA-F]{40}$")
+    url: str = Field(pattern=r"^https?://[!-~]+$", max_length=200)
+
+    @property
+    def place(self) -> str:
+        """The URL to which 0x and an artifact's root are appended."""
+        return f"{self.url.rstrip('/')}/artifacts/"
+
+
+class Availability(_Frozen):
+    """The stores of a run's artifacts, and from how many of them a submission needs a receipt."""
+
+    stores: tuple[ArtifactStore, ...] = Field(min_length=1, max_length=8)
+    receipts: int = Field(default=2, ge=1)
+
+    @model_validator(mode="after")
+    def _enough_stores(self) -> Availability:
+        keys = {store.key.lower() for store in self.stores}
+        if len(keys) < len(self.stores):
+            raise ValueError("two stores have one key: each needs its own")
+        if self.receipts > len(keys):
+            raise ValueError(f"{self.receipts} receipts from {len(keys)} stores: name more stores or ask for fewer")
+        return self
+
+
 class Rules(_Frozen):
-    """Parameters that a worker and a validator must agree on. ``temperature`` is 0 (greedy) to 1.5."""
+    """Parameters that a worker and a validator must agree on. ``temperature`` is 0 (greedy) to 1.5.
+
+    ``availability`` names the stores whose receipts a submission needs, if any; it is left out of the canonical JSON
+    where it is null.
+    """
 
     version: Literal[1] = 1
     model: ModelRules
@@ -149,6 +189,17 @@ class Rules(_Frozen):
     async_level: int = Field(ge=0, le=16)
     thresholds: Thresholds
     sequential: Sequential
+    availability: Availability | None = None
+
+    @model_serializer(mode="wrap")
+    def _without_absent_availability(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        shown: dict[str, Any] = handler(self)
+        return shown if self.availability is not None else {key: shown[key] for key in shown if key != "availability"}
+
+    @property
+    def stores(self) -> tuple[ArtifactStore, ...]:
+        """The stores whose receipts a submission needs; none where it needs no receipt."""
+        return () if self.availability is None else self.availability.stores
 
     @property
     def rollouts_per_job(self) -> int:
@@ -176,6 +227,17 @@ def with_checkpoint(rules: Rules, directory: Path) -> Rules:
     pins = pin_directory(directory)
     check_format(directory, rules.model.dtype)
     return rules.model_copy(update={"model": rules.model.model_copy(update={"checkpoint": pins})})
+
+
+def with_stores(rules: Rules, stores: Sequence[ArtifactStore], receipts: int) -> Rules:
+    """Returns ``rules`` under which a submission needs receipts of this many of ``stores``.
+
+    Raises:
+        Misconfigured: two stores have one key, or there are fewer than that.
+    """
+    named = {"stores": [store.model_dump() for store in stores], "receipts": receipts}
+    with validating("invalid stores", Misconfigured):
+        return rules.model_copy(update={"availability": Availability.model_validate(named)})
 
 
 def check_format(directory: Path, dtype: str) -> None:

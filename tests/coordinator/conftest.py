@@ -63,6 +63,6 @@ def api(swarm: Swarm) -> Iterator[str]:
     settings = swarm.settings()
     store = Store(settings.database)
     keep_rules(store, RULES)
-    with serving(create_app(CoordinatorService(settings, store, swarm.chain.deployment))) as url:
+    with serving(create_app(CoordinatorService(settings, store, swarm.chain.deployment, swarm.coordinator))) as url:
         swarm.url = url
         yield url

@@ -83,8 +83,8 @@ class Scene:
         blobs = BlobStores()
         self.closing.callback(blobs.close)
 
-        def fetch(uri: str, root: bytes) -> bytes:
-            return fetch_artifact(blobs, (uri,), root, 1 << 20)
+        def fetch(holders: Sequence[str], root: bytes) -> bytes:
+            return fetch_artifact(blobs, holders, root, 1 << 20)
 
         made = Inbox(self.chain, self.swarm.run, self.swarm.rules, self.environment, policy.model, fetch)
         self.closing.callback(made.pool.shutdown)

@@ -10,6 +10,7 @@ from protocol.chain.writing.appealing import open_appeal
 from protocol.wire.artifact_blob import HEAD_BYTES
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import decode, encode
+from protocol.wire.rules import ArtifactStore, with_stores
 from tests.conftest import TOKEN
 from tests.trainer.scene import RIGHT, WRONG, Scene
 from trainer.inbox import Inbox
@@ -60,6 +61,24 @@ def test_an_artifact_that_cannot_be_fetched_now_comes_in_later(scene: Scene) -> 
     away.rename(path)
     inbox.poll(0)
     assert held(inbox) == {(round_, 0), (round_, 1)}
+
+
+def test_an_artifact_that_the_runs_store_hides_comes_from_the_place_that_its_worker_named(scene: Scene) -> None:
+    hiding = [ArtifactStore(key=scene.swarm.coordinator.address, url="http://127.0.0.1:1")]
+    inbox = scene.inbox(scene.policy())
+    inbox.rules = with_stores(inbox.rules, hiding, 1)
+    round_ = scene.round({0: SOUND})
+    inbox.poll(0)
+    assert held(inbox) == {(round_, 0)}
+
+
+def test_an_artifact_that_its_worker_hides_comes_from_the_runs_store(scene: Scene) -> None:
+    inbox, named = scene.inbox(scene.policy()), scene.url
+    inbox.rules = with_stores(inbox.rules, [ArtifactStore(key=scene.swarm.coordinator.address, url=named)], 1)
+    scene.url = "http://127.0.0.1:1"
+    round_ = scene.round({0: SOUND})
+    inbox.poll(0)
+    assert held(inbox) == {(round_, 0)}
 
 
 def test_a_job_that_a_checkpoint_consumed_is_dropped_also_by_whoever_starts_later(scene: Scene) -> None:

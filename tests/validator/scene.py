@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.shardcast import publish
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
 from protocol.wire.auth import submission
+from protocol.wire.receipts import CarriedReceipt, Part, write_uri
 from protocol.wire.rollout import decode as decode_artifact
 from protocol.wire.rollout import encode
 from protocol.wire.rules import encode_rules, rules_hash
@@ -129,14 +130,27 @@ class Scene:
         file = encode(forged)
         return replace(job, file=file, head=signed_head(deployment.chain_id, deployment.rounds, file))
 
-    def submit(self, opened: RoundOpened, jobs: list[Finished], kept: set[int]) -> None:
-        """Serves the files of the jobs in ``kept``, submits all of them and closes the round."""
+    def submit(
+        self,
+        opened: RoundOpened,
+        jobs: list[Finished],
+        kept: set[int],
+        stores: Sequence[Wallet] = (),
+        places: Sequence[str] | None = None,
+    ) -> None:
+        """Serves the files of the jobs in ``kept``, submits all of them and closes the round.
+
+        The submission carries receipts by the keys ``stores``, and names ``places`` if they are not where it serves.
+        """
         deployment = self.chain.deployment
         for job in jobs:
             if job.job in kept:
                 (self.files / "artifacts" / f"0x{job.root.hex()}").write_bytes(job.blob)
         self.leaves = leaves = pack_leaves([Leaf(job.job, job.units, job.root) for job in jobs])
-        uri = f"{self.url}/artifacts/"
+        place, now = (self.run, opened.round, self.worker_node, leaves, ""), int(time.time())
+        part = Part(deployment.chain_id, deployment.rounds, *place, now).signed(now)
+        receipts = [CarriedReceipt(index, now, key.sign_typed(part)) for index, key in enumerate(stores)]
+        uri = write_uri([f"{self.url}/artifacts/"] if places is None else places, receipts)
         message = submission(
             deployment.chain_id, deployment.rounds, opened.round, self.worker_node, self.beacon, leaves, uri
         )

@@ -28,7 +28,7 @@ from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.shardcast_server import create_app as create_origin
 from protocol.wire import manifest
 from protocol.wire.api import Assignment
-from protocol.wire.rules import encode_rules, rules_hash, with_checkpoint
+from protocol.wire.rules import ArtifactStore, encode_rules, rules_hash, with_checkpoint, with_stores
 from tests.conftest import TOKEN
 from tests.coordinator.swarm import Party, Swarm
 from worker.daemon import Worker
@@ -47,20 +47,22 @@ class Farm:
     closing: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
-        self.root = open_run_with(self.swarm, self.model, self.escrow)
-        store, deployment = ChunkStore(self.directory / "origin"), self.swarm.chain.deployment
-        shardcast.publish(
-            self.model, self.swarm.run, 0, deployment.chain_id, deployment.market, self.swarm.trainer, store
-        )
-        self.origin_url = serve(create_origin(store), self.closing)
         listener = socket.socket()
         listener.bind(("127.0.0.1", 0))
+        store = ArtifactStore(key=self.swarm.coordinator.address, url=f"http://127.0.0.1:{listener.getsockname()[1]}")
+        self.swarm.rules = with_stores(self.swarm.rules, [store], 1)
+        self.root = open_run_with(self.swarm, self.model, self.escrow)
+        chunks, deployment = ChunkStore(self.directory / "origin"), self.swarm.chain.deployment
+        shardcast.publish(
+            self.model, self.swarm.run, 0, deployment.chain_id, deployment.market, self.swarm.trainer, chunks
+        )
+        self.origin_url = serve(create_origin(chunks), self.closing)
         self.settings: CoordinatorSettings = self.swarm.settings(
             relays=[self.origin_url], first_round_nodes=1, max_rounds=1
         )
         database = Store(self.settings.database)
         keep_rules(database, self.swarm.rules)
-        self.app = create_app(CoordinatorService(self.settings, database, deployment))
+        self.app = create_app(CoordinatorService(self.settings, database, deployment, self.swarm.coordinator))
         self.url = self.swarm.url = serve(self.app, self.closing, listener)
         self.driver = DriverProcess(self.settings, self.swarm.coordinator)
         self.closing.callback(self.driver.close)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from protocol.wire.receipts import places_of
 from protocol.wire.seeds import job_seed
 
 
@@ -16,8 +17,9 @@ class Claim:
     manifest_root   manifest root of the round's policy version, from the chain
     units           claimed floating-point operations; ``max_units`` is the most the run pays for a job
     root            signed artifact root
-    uri             submitted base URI of the node's artifacts, to be followed by the root in hex
+    uri             submitted URI, which names places of the node's artifacts (``protocol.wire.receipts``)
     claimed_before  whether the same root was submitted earlier for another job
+    stores          places of the run's own stores
     """
 
     chain_id: int
@@ -33,6 +35,12 @@ class Claim:
     root: bytes
     uri: str
     claimed_before: bool
+    stores: tuple[str, ...] = ()
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """Places that may have the artifact, in the order to try them."""
+        return tuple(dict.fromkeys((*self.stores, *places_of(self.uri))))
 
     @property
     def seed(self) -> bytes:

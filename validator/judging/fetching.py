@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from protocol.errors import Rejected, Unavailable
-from protocol.transport.artifacts import fetch_artifact
+from protocol.transport.artifacts import NoHolder, fetch_artifact
 from protocol.transport.blobs import BlobStores
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
@@ -70,11 +70,9 @@ class Fetching:
 def fetch_once(stores: BlobStores, claim: Claim, limit: int) -> bytes | Finding | None:
     """Returns the blob, a finding if there can be none, or None if no holder has it this time."""
     try:
-        stores.open_public(claim.uri)
-    except Rejected:
+        return fetch_artifact(stores, claim.holders, claim.root, limit)
+    except NoHolder:
         return Finding(Reason.UNAVAILABLE, "the submission has an invalid URI: expected http(s)://host")
-    try:
-        return fetch_artifact(stores, (claim.uri,), claim.root, limit)
     except Unavailable:
         return None
     except Rejected as error:

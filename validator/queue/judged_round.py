@@ -14,13 +14,14 @@ import structlog
 from protocol.chain.structs import State
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
+from protocol.wire.receipts import Part, missing_receipts
 from protocol.wire.rules import Sequential
 from validator.judging.claims import Claim
 from validator.judging.judge import Judgement, judge_unfit, judge_unread, with_findings
 from validator.judging.runs import RunContext
 from validator.records.history import History
 from validator.records.record import RecordPoint
-from validator.rounds import FollowedRound
+from validator.rounds import FollowedRound, SubmittedPart
 
 ATTEMPTS = 3
 """Failures of this validator after which a round counts as impossible to judge."""
@@ -92,11 +93,26 @@ class JudgedRound:
             root=submitted.leaf.root,
             uri=submitted.uri,
             claimed_before=job in self.followed.copied,
+            stores=tuple(store.place for store in self.context.rules.stores),
         )
 
     def weights_there(self) -> bool:
         """Returns whether the policy's weights have arrived; starts fetching them if they have not."""
         return self.context.weights.prepare(self.followed.policy_version, self.manifest_root)
+
+    def settle_unreceipted(self) -> None:
+        """Judges jobs as unavailable whose submission lacks the receipts that the run's rules ask for."""
+        lacks: dict[bytes, str | None] = {}
+        for claim in self.waiting if self.context.rules.availability is not None else ():
+            part = self.followed.parts[claim.job]
+            if part.leaves not in lacks:
+                lacks[part.leaves] = missing_receipts(self.context.rules.availability, self._part(claim, part))
+            if (lack := lacks[part.leaves]) is not None:
+                self.record(judge_unread(claim, Finding(Reason.UNAVAILABLE, lack)))
+
+    def _part(self, claim: Claim, part: SubmittedPart) -> Part:
+        place = (claim.chain_id, claim.rounds, self.context.run, claim.round, claim.node)
+        return Part(*place, part.leaves, claim.uri, part.time)
 
     def settle_unfit(self) -> bool:
         """Judges every job void if the policy is known to be no checkpoint of its run; returns whether it is."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from protocol.chain.reading.client import Chain
     from protocol.chain.structs import Run, RunTerms
     from protocol.chain.writing.sender import Sender
+    from protocol.wire.rules import ArtifactStore
 
 app = typer.Typer(no_args_is_help=True, help="Open, fund, change, close and show runs; join them.")
 
@@ -46,22 +47,39 @@ def rules(
     model: Annotated[
         Path | None, typer.Option(help="Model the run starts from; the rules pin its files for every version.")
     ] = None,
+    store: Annotated[
+        list[str] | None,
+        typer.Option(help="Store of artifacts as ADDRESS=URL: its key and its base URL. Give it once for each store."),
+    ] = None,
+    receipts: Annotated[int, typer.Option(min=1, help="Stores of which a submission needs a receipt.")] = 2,
     as_json: AsJson = False,
 ) -> None:
     """Write rules in canonical form. The chain holds their hash."""
     import json
 
     from protocol.wire.canonical import validating
-    from protocol.wire.rules import Rules, encode_rules, rules_hash, with_checkpoint
+    from protocol.wire.rules import Rules, encode_rules, rules_hash, with_checkpoint, with_stores
 
     try:
         with validating(f"cannot turn {source} into rules", Misconfigured):
             read = Rules.model_validate(json.loads(source.read_bytes()))
+        if store:
+            read = with_stores(read, [_store(text) for text in store], receipts)
         encoded = encode_rules(read if model is None else with_checkpoint(read, model))
         out.write_bytes(encoded)
     except (OSError, ValueError) as error:
         raise Misconfigured(f"cannot turn {source} into rules: {error}") from error
     show({"rules_hash": rules_hash(encoded), "bytes": len(encoded)}, as_json)
+
+
+def _store(text: str) -> ArtifactStore:
+    """Returns a store as typed."""
+    from protocol.wire.canonical import validating
+    from protocol.wire.rules import ArtifactStore
+
+    key, _, url = text.partition("=")
+    with validating(f"invalid store {text!r}: expected ADDRESS=URL", Misconfigured):
+        return ArtifactStore(key=key, url=url)
 
 
 @app.command("open")

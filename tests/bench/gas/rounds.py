@@ -17,11 +17,16 @@ from protocol.errors import Rejected
 from protocol.wire import auth
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
 from protocol.wire.reasons import Reason
+from protocol.wire.receipts import CarriedReceipt, write_uri
 from protocol.wire.votes import Vote, commitment, vote_on
 from tests.bench.gas.network import CHALLENGE_SECONDS, MAX_UNITS, TERMS, GasNetwork, Member
 
 BATCH_LEAVES = 64
-URI = "https://coordinator.example/artifacts/"
+URI = write_uri(
+    ("https://coordinator.example/artifacts/",),
+    [CarriedReceipt(store, 1_900_000_000, secrets.token_bytes(65)) for store in (0, 1)],
+)
+"""With receipts of two stores."""
 
 
 @dataclass

@@ -1,0 +1,108 @@
+"""The coordinator as a store: receipts for what it holds, and for nothing else."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import httpx
+import pytest
+
+from coordinator.driver.wiring import DriverProcess
+from protocol.errors import Rejected
+from protocol.wire import api as bodies
+from protocol.wire import rollout
+from protocol.wire.assignments import Leaf, pack_leaves
+from protocol.wire.receipts import CarriedReceipt, Part, check_receipt, missing_receipts, write_uri
+from protocol.wire.rules import ArtifactStore, Availability
+from tests.coordinator.swarm import Swarm, artifact, headers
+
+
+@pytest.fixture
+def assignment(swarm: Swarm, driver: DriverProcess, api: str) -> bodies.Assignment:
+    """Round 1 as the first worker sees it."""
+    driver.tick()
+    swarm.beat()
+    driver.tick()
+    worker = swarm.workers[0]
+    return swarm.client(worker).assignments(worker.node)[0]
+
+
+@pytest.fixture
+def http(api: str) -> Iterator[httpx.Client]:
+    """A bare client."""
+    with httpx.Client(base_url=api, trust_env=False) as client:
+        yield client
+
+
+@pytest.fixture
+def leaves(swarm: Swarm, assignment: bodies.Assignment) -> bytes:
+    """The first worker's leaves, whose artifacts are uploaded."""
+    worker, made = swarm.workers[0], []
+    for job in assignment.jobs:
+        data = rollout.encode(artifact(assignment.round, job, worker.node))
+        made.append(Leaf(job, 1_000, swarm.client(worker).upload(assignment.round, job, data)))
+    return pack_leaves(made)
+
+
+def part_of(swarm: Swarm, assignment: bodies.Assignment, leaves: bytes, uri: str = "") -> Part:
+    deployment = swarm.chain.deployment
+    place = (swarm.run, assignment.round, swarm.workers[0].node, leaves, uri)
+    return Part(deployment.chain_id, deployment.rounds, *place, int(time.time()))
+
+
+def test_a_receipt_is_signed_by_the_coordinators_key_for_exactly_the_leaves_asked_for(
+    swarm: Swarm, assignment: bodies.Assignment, leaves: bytes, api: str
+) -> None:
+    worker = swarm.workers[0]
+    given = swarm.client(worker).receipt(assignment.round, worker.node, leaves)
+    receipt, part = CarriedReceipt(0, given.time, given.signature), part_of(swarm, assignment, leaves)
+    stores = (ArtifactStore(key=swarm.coordinator.address, url=api),)
+    check_receipt(receipt, stores, part)
+    assert abs(given.time - part.time) < 60
+    wanted = Availability(stores=stores, receipts=1)
+    assert missing_receipts(wanted, replace(part, uri=write_uri((), [receipt]))) is None
+    with pytest.raises(Rejected, match="signed by"):
+        check_receipt(receipt, stores, replace(part, leaves=leaves[:41]))
+
+
+def test_no_receipt_is_given_for_what_was_not_uploaded_or_is_gone(
+    swarm: Swarm, assignment: bodies.Assignment, leaves: bytes
+) -> None:
+    worker = swarm.workers[0]
+    client = swarm.client(worker)
+    with pytest.raises(Rejected, match=r"no artifact with the root 0x0+ was uploaded"):
+        client.receipt(assignment.round, worker.node, pack_leaves([Leaf(assignment.jobs[0], 1, bytes(32))]))
+    root = leaves[9:41].hex()
+    (swarm.directory / "coordinator" / "artifacts" / root[:2] / root).unlink()
+    with pytest.raises(Rejected, match="is no longer here: upload it again"):
+        client.receipt(assignment.round, worker.node, leaves)
+    job = assignment.jobs[0]
+    client.upload(assignment.round, job, rollout.encode(artifact(assignment.round, job, worker.node)))
+    assert client.receipt(assignment.round, worker.node, leaves)
+
+
+def test_only_the_node_of_the_jobs_gets_a_receipt_and_only_while_the_round_is_open(
+    swarm: Swarm, assignment: bodies.Assignment, leaves: bytes, driver: DriverProcess
+) -> None:
+    worker, other = swarm.workers
+    with pytest.raises(Rejected, match="wrong signer"):
+        swarm.client(other).receipt(assignment.round, worker.node, leaves)
+    with pytest.raises(Rejected, match="not assigned"):
+        swarm.client(other).receipt(assignment.round, other.node, leaves)
+    with pytest.raises(Rejected, match="no round 99"):
+        swarm.client(worker).receipt(99, worker.node, leaves)
+    with pytest.raises(Rejected, match="multiple of 41"):
+        swarm.client(worker).receipt(assignment.round, worker.node, leaves[:-1])
+
+
+def test_a_receipt_is_for_a_signed_request_only(
+    swarm: Swarm, assignment: bodies.Assignment, leaves: bytes, http: httpx.Client
+) -> None:
+    path = f"/rounds/{assignment.round}/receipts"
+    body = bodies.ReceiptRequest(node=swarm.workers[0].node, leaves=leaves).model_dump_json().encode()
+    assert http.post(path, content=body).status_code == 401
+    assert http.post(path, content=body, headers=headers(swarm, swarm.workers[0], "POST", path, b"")).status_code == 401
+    signed = headers(swarm, swarm.workers[0], "POST", path, body)
+    assert http.post(path, content=body, headers=signed).status_code == 200
