@@ -9,15 +9,16 @@ from statistics import mean, stdev
 
 import pytest
 
-from tests.bench.economics.__main__ import beyond, show, summary, unexpected
+from tests.bench.economics.__main__ import below, beyond, open_to, show, summary, unexpected
 from tests.bench.economics.estimates import estimate
 from tests.bench.economics.histories import Played, history
 from tests.bench.economics.strategies import (
     STRATEGIES,
     ColludingMajority,
+    ConfirmedAtTheBound,
     HidingCoordinator,
     HidingFromTheTrial,
-    Lazy,
+    Honest,
     PoisonRequester,
     SilentThird,
     SlotSquatter,
@@ -40,13 +41,14 @@ def results() -> dict[str, list[Played]]:
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_below_a_majority_nobody_honest_loses_and_nobody_gains_what_it_did_not_earn(
+def test_below_a_majority_a_strategy_shows_no_hole_but_the_one_it_names(
     results: dict[str, list[Played]], name: str
 ) -> None:
-    if STRATEGIES[name].hole:
-        assert sum(each.losses for each in results[name]) > 0, f"{name} costs nobody anything: it is no hole any more"
-    else:
+    """Nobody honest loses or is unpaid, nobody gains unearned, no fraud is unpunished, unless the strategy says why."""
+    if not STRATEGIES[name].hole:
         assert unexpected({name: results[name]}) == []
+    elif below(results[name]):
+        assert open_to(results[name]), f"{name} finds nothing open any more: drop its hole"
 
 
 def test_a_history_is_the_same_every_time() -> None:
@@ -59,11 +61,7 @@ def test_a_silent_third_delays_rounds_but_decides_none(results: dict[str, list[P
 
 
 def test_a_lazy_jurors_seat_leaves_more_than_an_honest_one(results: dict[str, list[Played]]) -> None:
-    lazy, honest = (
-        estimate(results[name], lambda each: each.held_jurors, lambda each: each.held_seats)
-        for name in (Lazy.name, Strategy.name)
-    )
-    assert (lazy - honest).mean > 0
+    assert json.loads(json.dumps(summary(results)))["lazy_minus_honest"] > 0
 
 
 def test_fraud_that_is_hidden_in_time_goes_unpunished_and_unpaid(results: dict[str, list[Played]]) -> None:
@@ -94,7 +92,7 @@ def test_rounds_that_follow_a_captured_one_are_counted_apart() -> None:
 
 def test_the_interval_of_independent_rounds_is_the_usual_one(results: dict[str, list[Played]]) -> None:
     values = [3.0, 4.0, 8.0, 9.0]
-    apart = [replace(results[Strategy.name][0], seed=seed, losses=value) for seed, value in enumerate(values)]
+    apart = [replace(results[Honest.name][0], seed=seed, losses=value) for seed, value in enumerate(values)]
     found = estimate(apart, lambda each: each.losses)
     assert found.mean == pytest.approx(mean(values))
     assert found.half == pytest.approx(1.96 * stdev(values) / sqrt(len(values)))
@@ -106,6 +104,7 @@ def test_the_last_line_has_what_decides(results: dict[str, list[Played]], capsys
     assert all(name.split()[0] in shown for name in STRATEGIES)
     found = json.loads(json.dumps(summary(results)))
     assert {"honest_losses_wei", "profitable", "lazy_minus_honest", "trap_rate", "capture", "decided"} <= found.keys()
-    assert set(found["lost_by_honest_wei"]) == {name for name in STRATEGIES if STRATEGIES[name].hole}
+    losing = {WorkingAtTheBound.name, ConfirmedAtTheBound.name}
+    assert set(found["lost_by_honest_wei"]) == losing, "only honest jurors on two sides of a bound lose"
     assert found["profitable"] == []
     assert found["decided"] == 1.0

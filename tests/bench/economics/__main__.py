@@ -19,7 +19,7 @@ from rich.table import Table
 from tests.bench.capture import SHARES, SLOTS, best_of, majority_odds
 from tests.bench.economics.estimates import Estimate, estimate
 from tests.bench.economics.histories import ROUNDS_PER_HISTORY, Played, history, play_all
-from tests.bench.economics.strategies import STRATEGIES, Lazy, LazyWatched, SilentThird
+from tests.bench.economics.strategies import STRATEGIES, Honest, Lazy, SilentThird
 from tests.bench.economics.strategy import Strategy
 from tests.bench.economics.terms import BAD_JOBS, CHECK_COST, JOB_PAY, JOBS, PROTOCOL, RUN, TOKEN, VALIDATORS
 
@@ -47,7 +47,7 @@ def main(
     if only is not None and only not in STRATEGIES:
         raise typer.BadParameter(f"expected one of: {', '.join(STRATEGIES)}", param_hint="--only")
     if story is not None:
-        tell(STRATEGIES[only or Strategy.name], story)
+        tell(STRATEGIES[only or Honest.name], story)
         return
     names = [only] if only else list(STRATEGIES)
     results: Results = defaultdict(list)
@@ -62,13 +62,17 @@ def main(
     raise typer.Exit(1 if unexpected(ordered) else 0)
 
 
+def open_to(rounds: list[Played]) -> bool:
+    """Returns whether these rounds show anything that they should not, hostile seats staying below every majority."""
+    return any(
+        each.losses or each.unearned > 0 or each.escaped or each.unserved or each.refused_newcomers
+        for each in below(rounds)
+    )
+
+
 def unexpected(results: Results) -> list[str]:
-    """Returns the strategies without a known hole from which honest parties lose or their holder gains unearned."""
-    return [
-        name
-        for name, rounds in results.items()
-        if not STRATEGIES[name].hole and any(each.losses or each.unearned > 0 for each in below(rounds))
-    ]
+    """Returns the strategies without a known hole that show one."""
+    return [name for name, rounds in results.items() if open_to(rounds) and not STRATEGIES[name].hole]
 
 
 def tell(strategy: Strategy, seed: int) -> None:
@@ -104,9 +108,13 @@ def show(results: Results) -> None:
             table.add_row(name, *_beyond_row(beyond(rounds)))
     CONSOLE.print(table)
     CONSOLE.print(NOTES)
-    for name in results:
+    for name, rounds in results.items():
+        if isinstance(STRATEGIES[name], Lazy):
+            more = shown(_lazy_minus_honest(rounds))
+            CONSOLE.print(f"{name}: a seat of a round leaves a lazy juror {more} tokens more than an honest one")
         if STRATEGIES[name].hole:
-            CONSOLE.print(f"OPEN: {name}: {STRATEGIES[name].hole}")
+            seed = next((each.seed for each in rounds if open_to([each])), "none")
+            CONSOLE.print(f"OPEN: {name}: {STRATEGIES[name].hole} (first in the history of seed {seed})")
 
 
 def _below_row(rounds: list[Played]) -> list[str]:
@@ -147,30 +155,32 @@ def tokens(wei: float) -> str:
 
 def summary(results: Results) -> dict[str, object]:
     """Returns the last line: amounts in wei, ``rounds`` below a majority, ``lazy_…`` per seat of a round."""
+    lazy = {
+        name: round(_lazy_minus_honest(rounds).mean)
+        for name, rounds in results.items()
+        if isinstance(STRATEGIES[name], Lazy)
+    }
     lost = {name: sum(each.losses for each in below(rounds)) for name, rounds in results.items()}
+    unpunished = {name: sum(each.escaped for each in below(rounds)) for name, rounds in results.items()}
     return {
         "rounds": {name: len(below(rounds)) for name, rounds in results.items()},
         "honest_losses_wei": sum(lost.values()),
         "lost_by_honest_wei": {name: amount for name, amount in lost.items() if amount},
+        "frauds_unpunished": {name: count for name, count in unpunished.items() if count},
         "profitable": [name for name, rounds in results.items() if any(each.unearned > 0 for each in below(rounds))],
-        "lazy_minus_honest": _lazy_minus_honest(results, Lazy.name),
-        "lazy_minus_honest_watched": _lazy_minus_honest(results, LazyWatched.name),
+        "lazy_minus_honest": lazy.get(Lazy.name),
+        "lazy_minus_honest_watched": {name: wei for name, wei in lazy.items() if STRATEGIES[name].watched},
         "trap_rate": CHECK_COST / PROTOCOL.rounds.overturn_penalty,
         "capture": _capture(),
         "decided": _decided(results.get(SilentThird.name, [])),
     }
 
 
-def _lazy_minus_honest(results: Results, name: str) -> dict[str, float] | None:
-    """What a seat leaves a lazy juror more than an honest one, checking included."""
-    if not {name, Strategy.name} <= results.keys():
-        return None
-    lazy, honest = (
-        estimate(below(results[each]), lambda each: each.held_jurors, lambda each: each.held_seats)
-        for each in (name, Strategy.name)
-    )
-    difference = lazy - honest
-    return {"wei": round(difference.mean), "half_interval_wei": round(difference.half)}
+def _lazy_minus_honest(rounds: list[Played]) -> Estimate:
+    """What a seat leaves a lazy juror more than an honest one in the same rounds, checking included."""
+    lazy = estimate(rounds, lambda each: each.seated[0], lambda each: each.seats[0])
+    honest = estimate(rounds, lambda each: each.seated[1], lambda each: each.seats[1])
+    return lazy - honest
 
 
 def _capture() -> dict[str, dict[str, dict[str, float]]]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import cache
 
 from protocol.chain.structs import State, Verdict
 from tests.bench.economics.playing import play
@@ -28,7 +29,8 @@ class Played:
         captured: hostile seats were a majority of a committee in this round or an earlier one of its history.
         decided: it did not end void.
         payoff: wealth gained, less the cost of checking, by role: holder, jurors, workers, requester, treasury.
-        seats: what a seat of a validator came to on average, less the cost of checking, of the holder's.
+        seats: seats had in the round, of the holder's and of honest validators.
+        seated: what these validators' owners gained, less the cost of checking.
         unearned: growth of the holder's wealth beyond pay for good work, fees and awards.
         undeserved: pay for fraudulent work of the holder's.
         losses: bonds and deposits lost by honest parties, and pay for good work that all could read.
@@ -40,8 +42,8 @@ class Played:
     captured: bool
     decided: bool
     payoff: dict[str, int]
-    held_seats: int
-    held_jurors: int
+    seats: tuple[int, int]
+    seated: tuple[int, int]
     unearned: int
     undeserved: int
     losses: int
@@ -65,13 +67,20 @@ def history(
     strategy: Strategy, seed: int, rounds: int = ROUNDS_PER_HISTORY, story: list[str] | None = None
 ) -> Iterator[Played]:
     """Plays one history; ``story`` takes down every call."""
-    world = World(seed, strategy.held, story)
-    strategy.begins(world)
+    world = World(seed, strategy.held, story, _begun(strategy))
     for _ in range(rounds):
         world.restore_bonds()
         before = _look(world, strategy)
         world.flows.clear()
         yield _account(world, strategy, before, play(world, strategy))
+
+
+@cache
+def _begun(strategy: Strategy) -> tuple[bytes, int, int]:
+    """The market once the holder has prepared itself."""
+    world = World(0, strategy.held)
+    strategy.begins(world)
+    return world.protocol.saved(), world.now, world.block
 
 
 def _owners(strategy: Strategy) -> list[str]:
@@ -97,27 +106,31 @@ def _account(world: World, strategy: Strategy, before: Before, round: Round) -> 
     honest_jurors = [owner for owner in JURORS if owner not in aside]
     honest_workers = [owner for owner in PROVIDERS if owner not in aside]
     payoff = {
-        "holder": sum(net[owner] for owner in held),
-        "jurors": sum(net[owner] for owner in honest_jurors),
-        "workers": sum(net[owner] for owner in honest_workers),
+        "holder": _sum(net, held),
+        "jurors": _sum(net, honest_jurors),
+        "workers": _sum(net, honest_workers),
         "requester": 0 if REQUESTER in held else net[REQUESTER],
         "treasury": net[TREASURY],
     }
-    seats = world.seats - before.seats
+    sides, seats = ([owner for owner in JURORS if owner in held], honest_jurors), world.seats - before.seats
     return Played(
         seed=world.seed,
         captured=world.captured,
         decided=round.state is State.SETTLED,
         payoff=payoff,
-        held_seats=sum(seats[owner] for owner in JURORS if owner in held),
-        held_jurors=sum(net[owner] for owner in JURORS if owner in held),
+        seats=(_sum(seats, sides[0]), _sum(seats, sides[1])),
+        seated=(_sum(net, sides[0]), _sum(net, sides[1])),
         unearned=sum(grown[owner] for owner in held) - _entitled(world, round, held),
         undeserved=UNITS * round.terms.price_per_unit * sum(_accepted(round, job) for job in _frauds(world, round)),
-        losses=_losses(world, before, round, grown, [*honest_jurors, *honest_workers]),
+        losses=_losses(world, before, round, grown, [*honest_jurors, *honest_workers, *{WATCHER} - aside]),
         unserved=_missed(world, round, honest_workers, hidden=True),
         escaped=_escaped(world, round),
         refused_newcomers=world.refused_newcomers - before.refused,
     )
+
+
+def _sum(amounts: Mapping[str, int], owners: Iterable[str]) -> int:
+    return sum(amounts[owner] for owner in owners)
 
 
 def _entitled(world: World, round: Round, held: set[str]) -> int:

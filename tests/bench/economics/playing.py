@@ -130,6 +130,8 @@ def honest_move(world: World, strategy: Strategy, judging: Round, juror: int) ->
         if strategy.keeps(world, owner) and not strategy.serves(world, judging, job, juror):
             world.hidden.add((home, job))
             verdicts[job] = Verdict.UNAVAILABLE
+        elif judging.appeal and strategy.confirms and world.works[home, job] is Quality.AT_THE_BOUND:
+            verdicts[job] = judging.appeal.against
         else:
             verdicts[job] = world.seen(home, job, juror)
     return Move(verdicts, read=sum(verdict != Verdict.UNAVAILABLE for verdict in verdicts.values()))

@@ -8,12 +8,19 @@ from eth_utils.crypto import keccak
 
 from protocol.chain.structs import Role, Verdict
 from tests.bench.economics.playing import watch
-from tests.bench.economics.strategy import ABSTAINS, EIGHTH, FIFTH, SILENT, THIRD, Move, Strategy, same, share
+from tests.bench.economics.strategy import ABSTAINS, EIGHTH, FIFTH, SILENT, THIRD, Move, Strategy, same, share, splits
 from tests.bench.economics.terms import PROTOCOL, RUN, TOKEN
 from tests.bench.economics.world import JURORS, PROVIDERS, WATCHER, Quality, World
 from tests.model.market import MAX_COMMITTEE
 from tests.model.parties import COORDINATOR, REQUESTER, TRAINER, address_of
 from tests.model.round import Round
+
+
+class Honest(Strategy):
+    """As the documented daemons are."""
+
+    name = "honest"
+    hostile = False
 
 
 class Lazy(Strategy):
@@ -30,6 +37,20 @@ class LazyWatched(Lazy):
 
     name = "lazy, watched"
     watched = True
+
+
+class LazyHalf(LazyWatched):
+    """The same, when half of all validators are lazy; trials have lazy jurors as well."""
+
+    name = "half lazy, watched"
+    jurors = len(JURORS) // 2
+
+
+class LazyMost(LazyWatched):
+    """The same, when nearly all validators are lazy."""
+
+    name = "most lazy, watched"
+    jurors = len(JURORS) - EIGHTH
 
 
 class Abstaining(Strategy):
@@ -84,6 +105,7 @@ class WithholdingAfterTheDraw(Strategy):
 
     name = "withhold after the draw"
     jurors, workers = FIFTH, 1
+    hole = "junk that only a committee of its own gets to see costs nothing: to any other it is unavailable"
 
     def works(self, world: World) -> Quality:
         return Quality.FRAUD
@@ -100,15 +122,13 @@ class HidingFromTheTrial(Strategy):
 
     name = "hide from the trial"
     jurors, workers = FIFTH, 1
+    hole = "with one seat it lets t - 1 honest trial jurors read: no verdict has t, and fraud becomes void for nothing"
 
     def works(self, world: World) -> Quality:
         return Quality.FRAUD
 
     def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
-        if not judging.appeal or world.is_held(juror):
-            return True
-        honest = [seat.juror for seat in judging.seats if not world.is_held(seat.juror)]
-        return honest.index(juror) < judging.threshold - 1
+        return not judging.appeal or splits(world, judging, juror)
 
     def votes(self, world: World, judging: Round, juror: int, honest: Move) -> Move:
         return replace(honest, verdicts={**(honest.verdicts or {}), **_accepting(world, judging)})
@@ -182,6 +202,7 @@ class HidingCoordinator(Strategy):
     name = "hiding coordinator"
     jurors = 0
     others = (REQUESTER, COORDINATOR, TRAINER)
+    hole = "nothing shows who hid a file: honest work is unpaid, and the coordinator has it"
 
     def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
         return False
@@ -190,21 +211,35 @@ class HidingCoordinator(Strategy):
         return True
 
 
+class HidingFromTrials(HidingCoordinator):
+    """The run's coordinator lets the jury judge; then it appeals what was accepted, and hides it from the trial."""
+
+    name = "coordinator that hides from trials"
+    hole = "a trial that cannot read costs the appellant nothing, and takes back the pay of accepted work"
+
+    def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
+        return judging.appeal is None
+
+    def appeals(self, world: World, round: Round) -> list[tuple[str, int]]:
+        return [(REQUESTER, job) for job in sorted(round.jobs_with(Verdict.ACCEPTED))]
+
+
 class ColludingMajority(Strategy):
     """Discards blocks until a first committee is its own, which accepts its junk and is right about all else.
 
-    Its worker hides the junk from trials, so that nobody can be contradicted over it.
+    Its worker shows the junk to so few of a trial that neither side has a majority: what was accepted stands.
     """
 
     name = "colluding majority of one committee"
     jurors, workers = FIFTH, 1
     discards = 64
+    hole = "where no verdict of a trial has t, accepted junk stands, and it is paid although somebody appeals"
 
     def works(self, world: World) -> Quality:
         return Quality.FRAUD
 
     def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
-        return False
+        return judging.appeal is not None and splits(world, judging, juror)
 
     def likes(self, world: World, judging: Round, jurors: list[int]) -> bool:
         return judging.appeal is not None or share(world, jurors) > len(jurors) // 2
@@ -256,6 +291,7 @@ class SlotSquatter(Strategy):
     name = "slot squatter"
     jurors = 0
     others = (address_of("squatter"),)
+    hole = "nobody can enter a full house, and its bonds come back"
     slots = 256 - len(JURORS)
 
     def begins(self, world: World) -> None:
@@ -317,6 +353,13 @@ class WorkingAtTheBound(Strategy):
         return [(PROVIDERS[0], job) for job in _own(world, round)]
 
 
+class ConfirmedAtTheBound(WorkingAtTheBound):
+    """The same, where honest trial jurors whose figures are close to a bound vote for the verdict appealed against."""
+
+    name = "work at the bound, confirmed"
+    confirms = True
+
+
 def _own(world: World, round: Round) -> list[int]:
     """Jobs of a round that the holder's workers submitted."""
     return [job for job, node in enumerate(round.assignees) if world.is_held(node)]
@@ -339,9 +382,11 @@ def _accepting(world: World, judging: Round) -> dict[int, Verdict]:
 STRATEGIES: dict[str, Strategy] = {
     strategy.name: strategy
     for strategy in (
-        Strategy(),
+        Honest(),
         Lazy(),
         LazyWatched(),
+        LazyHalf(),
+        LazyMost(),
         Abstaining(),
         Unavailable(),
         SilentThird(),
@@ -352,6 +397,7 @@ STRATEGIES: dict[str, Strategy] = {
         JunkThenTruth(),
         PoisonRequester(),
         HidingCoordinator(),
+        HidingFromTrials(),
         ColludingMajority(),
         ColludingMajorityWatched(),
         CondemningMajority(),
@@ -360,5 +406,6 @@ STRATEGIES: dict[str, Strategy] = {
         Watcher(),
         AppealingEverything(),
         WorkingAtTheBound(),
+        ConfirmedAtTheBound(),
     )
 }

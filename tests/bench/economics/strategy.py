@@ -26,13 +26,15 @@ EIGHTH, FIFTH, THIRD = len(JURORS) // 8, len(JURORS) // 5, len(JURORS) // 3
 
 
 class Strategy:
-    """Honest in everything; a strategy changes what it does otherwise.
+    """Does in everything as the documented daemons do, unless it changes it.
 
     ``jurors`` and ``workers`` say how many nodes the holder has. ``discards`` is how many blocks its block producer
     throws away at most until a draw is to its liking.
     """
 
-    name: ClassVar[str] = "honest"
+    name: ClassVar[str]
+    hostile: ClassVar[bool] = True
+    """Whether the holder's seats count towards a hostile majority."""
     jurors: ClassVar[int] = FIFTH
     workers: ClassVar[int] = 0
     others: ClassVar[tuple[str, ...]] = ()
@@ -44,8 +46,10 @@ class Strategy:
     """Whether somebody honest checks every job of a round after its tally."""
     reads: ClassVar[bool] = True
     """Whether honest jurors can take part in the holder's run in time."""
+    confirms: ClassVar[bool] = False
+    """Whether honest jurors of a trial vote for the verdict appealed against on work at a bound."""
     hole: ClassVar[str] = ""
-    """Why honest parties lose to it under the present rules, where they do."""
+    """What is open to it under the present rules: who loses, or what goes unpunished."""
 
     @property
     def held(self) -> list[str]:
@@ -96,8 +100,14 @@ def share(world: World, jurors: list[int]) -> int:
 
 def hostile(world: World, strategy: Strategy, jurors: list[int]) -> int:
     """How many of these seats are not honest."""
-    owners = {*strategy.held, *strategy.apart}
+    owners = {*(strategy.held if strategy.hostile else []), *strategy.apart}
     return sum(world.protocol.registry.nodes[juror].owner in owners for juror in jurors)
+
+
+def splits(world: World, judging: Round, juror: int) -> bool:
+    """Whether a juror is among those who may read: the holder's, and of the honest one less than a majority."""
+    honest = [seat.juror for seat in judging.seats if not world.is_held(seat.juror)]
+    return world.is_held(juror) or honest.index(juror) < judging.threshold - 1
 
 
 def same(judging: Round, verdict: Verdict) -> Move:
