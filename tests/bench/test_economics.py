@@ -17,7 +17,9 @@ from tests.bench.economics.strategies import (
     ColludingMajority,
     ConfirmedAtTheBound,
     HidingCoordinator,
+    HidingCoordinatorWithStores,
     HidingFromTheTrial,
+    HidingFromTheTrialWithStores,
     Honest,
     PoisonRequester,
     SilentThird,
@@ -65,14 +67,16 @@ def test_a_lazy_jurors_seat_leaves_more_than_an_honest_one(results: dict[str, li
 
 
 def test_fraud_that_is_hidden_in_time_goes_unpunished_and_unpaid(results: dict[str, list[Played]]) -> None:
-    for name in (WithholdingAfterTheDraw.name, HidingFromTheTrial.name):
+    for name in (WithholdingAfterTheDraw.name, HidingFromTheTrialWithStores.name):
         below = [each for each in results[name] if not each.captured]
         assert sum(each.escaped for each in below) > 0
         assert sum(each.undeserved for each in below) == 0
 
 
-def test_a_coordinator_that_hides_files_leaves_honest_workers_unpaid(results: dict[str, list[Played]]) -> None:
-    assert sum(each.unserved for each in results[HidingCoordinator.name]) > 0
+def test_a_file_that_one_more_store_has_cannot_be_hidden(results: dict[str, list[Played]]) -> None:
+    assert sum(each.unserved for each in results[HidingCoordinator.name]) == 0
+    assert sum(each.unserved for each in results[HidingCoordinatorWithStores.name]) > 0
+    assert sum(each.escaped for each in results[HidingFromTheTrial.name] if not each.captured) == 0
 
 
 def test_a_squatter_keeps_newcomers_out(results: dict[str, list[Played]]) -> None:

@@ -31,7 +31,8 @@ NOTES = (
     f"{RUN.juror_fee / TOKEN:g} a round, {RUN.appeal_seats} in a trial; the public network's bonds and penalties. "
     f"Jurors pay {CHECK_COST / TOKEN:.3f} for each job that they check. Unearned: the holder's growth beyond pay for "
     "good work, fees and awards, most in a round. Lost by honest: bonds, deposits, pay for good work that all could "
-    "read. Unserved: pay that honest workers missed because somebody hid the file."
+    "read. Unserved: pay that honest workers missed because somebody hid the file. With the stores: the holder decides "
+    "what the stores serve that gave receipts, or the rules name none."
 )
 
 Results = dict[str, list[Played]]

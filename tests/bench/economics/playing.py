@@ -126,8 +126,7 @@ def honest_move(world: World, strategy: Strategy, judging: Round, juror: int) ->
     """As the daemon votes: unavailable what it cannot read, and what it finds of the rest."""
     verdicts, home = {}, judging.appeal.round if judging.appeal else judging.number
     for job in sorted(judging.submitted):
-        owner = world.protocol.registry.nodes[owner_of(world, home, job)].owner
-        if strategy.keeps(world, owner) and not strategy.serves(world, judging, job, juror):
+        if not _readable(world, strategy, judging, job, juror):
             world.hidden.add((home, job))
             verdicts[job] = Verdict.UNAVAILABLE
         elif judging.appeal and strategy.confirms and world.works[home, job] is Quality.AT_THE_BOUND:
@@ -137,9 +136,12 @@ def honest_move(world: World, strategy: Strategy, judging: Round, juror: int) ->
     return Move(verdicts, read=sum(verdict != Verdict.UNAVAILABLE for verdict in verdicts.values()))
 
 
-def owner_of(world: World, round: int, job: int) -> int:
-    """The node that owes a job."""
-    return _rounds(world)[round].assignees[job]
+def _readable(world: World, strategy: Strategy, judging: Round, job: int, juror: int) -> bool:
+    """What stores gave a receipt for, they serve; without receipts everybody votes unavailable."""
+    node = judging.appeal.node if judging.appeal else judging.assignees[job]
+    if not strategy.keeps(world, world.protocol.registry.nodes[node].owner):
+        return True
+    return strategy.serves(world, judging, job, juror) if strategy.stores else strategy.receipts
 
 
 def _ballot(judging: Round, move: Move) -> tuple[int, int, bytes]:

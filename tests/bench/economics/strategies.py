@@ -88,47 +88,49 @@ class LateThird(Strategy):
 
 
 class Withholding(Strategy):
-    """Signs good work, serves it to its own jurors only, then appeals and serves it to everybody."""
+    """Signs good work and hands it to no store, then appeals."""
 
     name = "withhold"
     jurors, workers = EIGHTH, 1
-
-    def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
-        return judging.appeal is not None or world.is_held(juror)
+    receipts = False
 
     def appeals(self, world: World, round: Round) -> list[tuple[str, int]]:
         return [(PROVIDERS[0], job) for job in _own(world, round) if round.verdicts[job] != Verdict.ACCEPTED]
 
 
+class WithholdingWithStores(Withholding):
+    """Its stores give receipts, serve its own jurors only, and everybody on appeal."""
+
+    name = "withhold, with the stores"
+    stores = True
+
+    def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
+        return judging.appeal is not None or world.is_held(juror)
+
+
 class WithholdingAfterTheDraw(Strategy):
-    """Submits junk and serves it to a committee of its own only: every other one finds it unavailable."""
+    """Submits junk that no store has: a committee of its own accepts it, every other one finds it unavailable."""
 
     name = "withhold after the draw"
     jurors, workers = FIFTH, 1
+    receipts = False
     hole = "junk that only a committee of its own gets to see costs nothing: to any other it is unavailable"
 
     def works(self, world: World) -> Quality:
         return Quality.FRAUD
-
-    def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
-        return False
 
     def votes(self, world: World, judging: Round, juror: int, honest: Move) -> Move:
         return replace(honest, verdicts={**(honest.verdicts or {}), **_accepting(world, judging)})
 
 
 class HidingFromTheTrial(Strategy):
-    """Cheats, appeals the fraud verdict, and shows the file to so few of the trial that neither side has a majority."""
+    """Cheats, and appeals the fraud verdict; it would hide the file, but the run's stores have it."""
 
     name = "hide from the trial"
     jurors, workers = FIFTH, 1
-    hole = "with one seat it lets t - 1 honest trial jurors read: no verdict has t, and fraud becomes void for nothing"
 
     def works(self, world: World) -> Quality:
         return Quality.FRAUD
-
-    def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
-        return not judging.appeal or splits(world, judging, juror)
 
     def votes(self, world: World, judging: Round, juror: int, honest: Move) -> Move:
         return replace(honest, verdicts={**(honest.verdicts or {}), **_accepting(world, judging)})
@@ -137,18 +139,32 @@ class HidingFromTheTrial(Strategy):
         return [(PROVIDERS[0], job) for job in _own(world, round) if round.verdicts[job] == Verdict.FRAUD]
 
 
-class JunkThenTruth(Strategy):
-    """Serves junk to a majority of the committee and the true bytes to the others, then appeals with the true bytes."""
+class HidingFromTheTrialWithStores(HidingFromTheTrial):
+    """Its stores serve the file to so few of the trial that neither side has a majority."""
+
+    name = "hide from the trial, with the stores"
+    stores = True
+    hole = "with one seat it lets t - 1 honest trial jurors read: no verdict has t, and fraud becomes void for nothing"
+
+    def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
+        return not judging.appeal or splits(world, judging, juror)
+
+
+class JunkThenTruth(Withholding):
+    """No store gives a receipt for junk, and the true bytes come too late for one."""
 
     name = "junk then truth"
-    jurors, workers = EIGHTH, 1
+
+
+class JunkThenTruthWithStores(JunkThenTruth):
+    """Its stores serve junk to a majority of the committee, and the true bytes to the others and to the trial."""
+
+    name = "junk then truth, with the stores"
+    stores = True
 
     def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
         first = [seat.juror for seat in judging.seats[: judging.threshold]]
         return judging.appeal is not None or juror not in first
-
-    def appeals(self, world: World, round: Round) -> list[tuple[str, int]]:
-        return [(PROVIDERS[0], job) for job in _own(world, round) if round.verdicts[job] != Verdict.ACCEPTED]
 
 
 class PoisonRequester(Strategy):
@@ -197,24 +213,31 @@ class PoisonRequester(Strategy):
 
 
 class HidingCoordinator(Strategy):
-    """The run's coordinator keeps the files of honest workers to itself: it has the rollouts, and nobody is paid."""
+    """The run's coordinator keeps the files of honest workers to itself; another store of the run serves them."""
 
     name = "hiding coordinator"
     jurors = 0
     others = (REQUESTER, COORDINATOR, TRAINER)
-    hole = "nothing shows who hid a file: honest work is unpaid, and the coordinator has it"
-
-    def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
-        return False
 
     def keeps(self, world: World, owner: str) -> bool:
         return True
 
 
-class HidingFromTrials(HidingCoordinator):
-    """The run's coordinator lets the jury judge; then it appeals what was accepted, and hides it from the trial."""
+class HidingCoordinatorWithStores(HidingCoordinator):
+    """No other store does: the coordinator has the rollouts, and nobody is paid."""
 
-    name = "coordinator that hides from trials"
+    name = "hiding coordinator, with the stores"
+    stores = True
+    hole = "nobody but the stores has the file that they gave a receipt for: honest work is unpaid"
+
+    def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
+        return False
+
+
+class TakingBack(HidingCoordinatorWithStores):
+    """It lets the jury judge; then it appeals what was accepted, and hides it from the trial."""
+
+    name = "pay taken back, with the stores"
     hole = "a trial that cannot read costs the appellant nothing, and takes back the pay of accepted work"
 
     def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
@@ -224,28 +247,14 @@ class HidingFromTrials(HidingCoordinator):
         return [(REQUESTER, job) for job in sorted(round.jobs_with(Verdict.ACCEPTED))]
 
 
-class ColludingMajority(Strategy):
-    """Discards blocks until a first committee is its own, which accepts its junk and is right about all else.
-
-    Its worker shows the junk to so few of a trial that neither side has a majority: what was accepted stands.
-    """
+class ColludingMajority(WithholdingAfterTheDraw):
+    """Discards blocks until a first committee is its own, which accepts its junk and is right about all else."""
 
     name = "colluding majority of one committee"
-    jurors, workers = FIFTH, 1
     discards = 64
-    hole = "where no verdict of a trial has t, accepted junk stands, and it is paid although somebody appeals"
-
-    def works(self, world: World) -> Quality:
-        return Quality.FRAUD
-
-    def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
-        return judging.appeal is not None and splits(world, judging, juror)
 
     def likes(self, world: World, judging: Round, jurors: list[int]) -> bool:
         return judging.appeal is not None or share(world, jurors) > len(jurors) // 2
-
-    def votes(self, world: World, judging: Round, juror: int, honest: Move) -> Move:
-        return replace(honest, verdicts={**(honest.verdicts or {}), **_accepting(world, judging)})
 
 
 class ColludingMajorityWatched(ColludingMajority):
@@ -253,6 +262,17 @@ class ColludingMajorityWatched(ColludingMajority):
 
     name = "colluding majority, watched"
     watched = True
+
+
+class ColludingMajorityWithStores(ColludingMajorityWatched):
+    """Its stores show the junk to so few of a trial that neither side has a majority: what was accepted stands."""
+
+    name = "colluding majority, watched, with the stores"
+    stores = True
+    hole = "where no verdict of a trial has t, accepted junk stands, and it is paid although somebody appeals"
+
+    def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
+        return judging.appeal is not None and splits(world, judging, juror)
 
 
 class CondemningMajority(ColludingMajority):
@@ -392,14 +412,19 @@ STRATEGIES: dict[str, Strategy] = {
         SilentThird(),
         LateThird(),
         Withholding(),
+        WithholdingWithStores(),
         WithholdingAfterTheDraw(),
         HidingFromTheTrial(),
+        HidingFromTheTrialWithStores(),
         JunkThenTruth(),
+        JunkThenTruthWithStores(),
         PoisonRequester(),
         HidingCoordinator(),
-        HidingFromTrials(),
+        HidingCoordinatorWithStores(),
+        TakingBack(),
         ColludingMajority(),
         ColludingMajorityWatched(),
+        ColludingMajorityWithStores(),
         CondemningMajority(),
         ColludingTrial(),
         SlotSquatter(),

@@ -48,6 +48,10 @@ class Strategy:
     """Whether honest jurors can take part in the holder's run in time."""
     confirms: ClassVar[bool] = False
     """Whether honest jurors of a trial vote for the verdict appealed against on work at a bound."""
+    receipts: ClassVar[bool] = True
+    """Whether the holder's worker hands its files in to the run's stores: nobody reads any without receipts."""
+    stores: ClassVar[bool] = False
+    """Whether the holder decides what the run's stores serve, or the rules name none: then see ``serves``."""
     hole: ClassVar[str] = ""
     """What is open to it under the present rules: who loses, or what goes unpunished."""
 
@@ -73,11 +77,11 @@ class Strategy:
         return Quality.GOOD
 
     def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
-        """Whether a juror can read the bytes of a job, of those that the holder can keep from it."""
+        """Whether a juror can read the bytes of a job, where the stores are the holder's."""
         return True
 
     def keeps(self, world: World, owner: str) -> bool:
-        """Whether the holder decides who can read this owner's work."""
+        """Whether this owner's work is in the holder's hands."""
         return owner in world.held
 
     def votes(self, world: World, judging: Round, juror: int, honest: Move) -> Move:
