@@ -280,6 +280,16 @@ class Validator:
             rules_hash=context.rules_hash,
             thresholds=context.rules.thresholds.bounds,
             jobs=tuple(judgement.evidence for judgement in judgements),
+            fingerprints=self.fingerprints(round_, judgements),
+        )
+
+    def fingerprints(self, round_: JudgedRound, judgements: Sequence[Judgement]) -> tuple[bundles.JobFingerprint, ...]:
+        """Returns this juror's fingerprint of each measured job, under the seed of the present draw."""
+        seed = round_.followed.draws[round_.followed.attempt]
+        return tuple(
+            judgement.rows.fingerprint(judgement.claim.job, seed, judgement.claim.seed, self._node)
+            for judgement in judgements
+            if judgement.rows is not None
         )
 
     def _reveal(self, followed: FollowedRound) -> None:

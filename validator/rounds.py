@@ -44,6 +44,7 @@ class FollowedRound(RoundState):
         keys: session keys that revealed votes, by (attempt, juror).
         owners: owner of every registered node.
         tallied_fraud: jobs that the committee judged fraudulent, whatever an appeal decided later.
+        draws: seed of each attempt's draw.
     """
 
     terms: RunTerms
@@ -54,6 +55,7 @@ class FollowedRound(RoundState):
     keys: dict[tuple[int, int], str] = field(default_factory=dict)
     owners: Mapping[int, str] = field(default_factory=dict)
     tallied_fraud: int = 0
+    draws: dict[int, bytes] = field(default_factory=dict)
 
     @property
     def judged_round(self) -> int:
@@ -163,6 +165,8 @@ class Rounds:
             followed.parts.update({leaf.job: part for leaf in submitted_leaves(event.leaves)})
         if isinstance(event, events.VoteRevealed):
             followed.keys[event.attempt, event.juror] = self.keys.get(event.juror, "")
+        if isinstance(event, events.CommitteeDrawn):
+            followed.draws[event.attempt] = event.seed
         if isinstance(event, events.RoundTallied):
             followed.tallied_fraud = event.fraud & ~event.accepted
         if isinstance(event, events.RoundSettled) and not followed.appeal:

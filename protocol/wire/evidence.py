@@ -4,7 +4,7 @@ The vote names the bundle's root before the bundle can be read; it is published 
 be checked by measuring again from the artifacts, the weights and the rules, and comparing with the bundle.
 
     bundle   = canonical JSON (sorted keys, no spaces, ASCII), roots and hashes in lower-case 0x-hex
-    column   = base64 of little-endian numbers: "<f4" measurements, "<u4" counts
+    column   = base64 of little-endian numbers: "<f4" measurements, "<u4" counts, "<u2" bits of bf16 numbers
     root     = keccak(bundle)
     envelope = {"bundle":…,"signature":"0x…"}
                EIP-712 `Evidence(uint256 round,uint8 attempt,uint32 juror,bytes32 root)` in the domain
@@ -30,6 +30,7 @@ from protocol.errors import Rejected
 from protocol.wire import auth
 from protocol.wire.auth import Signer, TypedData
 from protocol.wire.canonical import Bytes32, Canonical, Signature
+from protocol.wire.fingerprints import PROJECTIONS
 from protocol.wire.reasons import Reason
 
 MAX_EVIDENCE_BYTES = 32 << 20
@@ -53,6 +54,9 @@ class _InBase64:
 
 F32 = Annotated[NDArray[np.float32], _InBase64("<f4")]
 U32 = Annotated[NDArray[np.uint32], _InBase64("<u4")]
+U16 = Annotated[NDArray[np.uint16], _InBase64("<u2")]
+EngineName = Annotated[str, Field(pattern=r"^[ -~]{1,160}$")]
+"""The name of a juror's engine, fit to be shown at a terminal."""
 
 
 class Finding(NamedTuple):
@@ -124,9 +128,46 @@ class JobEvidence:
     measurements: Annotated[Measurements, AfterValidator(_check_columns)] | None
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class JobFingerprint:
+    """Figures of N rollouts of one measured job that show a prefill; see ``protocol.wire.fingerprints``.
+
+    engine       software, device and number format of the juror's prefill
+    canary       keccak of what that engine makes of a fixed sequence under the policy, bit by bit
+    projections  eight for each rollout, one rollout after the other
+    gaps_N       gap at each rollout's row, in logits
+    """
+
+    job: int
+    engine: EngineName
+    canary: Bytes32
+    projections: F32
+    gaps_N: F32
+
+    @property
+    def projections_NK(self) -> NDArray[np.float32]:
+        """The projections by rollout."""
+        return self.projections.reshape(-1, PROJECTIONS)
+
+
+def _check_figures(fingerprint: JobFingerprint) -> JobFingerprint:
+    """Checks that every rollout has its figures, and that they are finite."""
+    if len(fingerprint.projections) != PROJECTIONS * len(fingerprint.gaps_N):
+        raise Rejected(
+            f"the fingerprint of job {fingerprint.job} has {len(fingerprint.projections)} projections for "
+            f"{len(fingerprint.gaps_N)} rollouts, not {PROJECTIONS} each"
+        )
+    if not (np.isfinite(fingerprint.projections).all() and np.isfinite(fingerprint.gaps_N).all()):
+        raise Rejected(f"the fingerprint of job {fingerprint.job} is not finite")
+    return fingerprint
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A juror's bundle for one attempt at one round; ``thresholds`` are the bounds of the run's rules, by name."""
+    """A juror's bundle for one attempt at one round; ``thresholds`` are the bounds of the run's rules, by name.
+
+    ``fingerprints`` has one for each measured job, ascending; readers take bundles without, and say so.
+    """
 
     chain_id: int
     rounds: str
@@ -139,7 +180,8 @@ class Evidence:
     rules_hash: Bytes32
     thresholds: Mapping[str, float | None]
     jobs: tuple[JobEvidence, ...]
-    format: Literal["assize/evidence/1"] = "assize/evidence/1"
+    fingerprints: tuple[Annotated[JobFingerprint, AfterValidator(_check_figures)], ...] = ()
+    format: Literal["assize/evidence/2"] = "assize/evidence/2"
 
     @property
     def canonical(self) -> bytes:

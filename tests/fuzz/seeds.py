@@ -7,7 +7,7 @@ import numpy as np
 from protocol.node.wallet import Wallet
 from protocol.wire import evidence, manifest
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
-from protocol.wire.evidence import Evidence, Finding, JobEvidence, Measurements
+from protocol.wire.evidence import Evidence, Finding, JobEvidence, JobFingerprint, Measurements
 from protocol.wire.manifest import Manifest, ManifestFile
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import Artifact, Rollout, encode
@@ -86,6 +86,11 @@ def _bundle(jobs: tuple[JobEvidence, ...]) -> Evidence:
         rules_hash=b"\x02" * 32,
         thresholds={"sampling_fraud": None, "sampling_void": 0.01},
         jobs=jobs,
+        fingerprints=tuple(
+            JobFingerprint(job.job, "torch", bytes(32), np.ones(8 * len(found.tokens_N), np.float32), found.gap_min_N)
+            for job in jobs
+            if (found := job.measurements) is not None
+        ),
     )
 
 

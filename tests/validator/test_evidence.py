@@ -17,15 +17,18 @@ from protocol.wire.evidence import (
     Evidence,
     Finding,
     JobEvidence,
+    JobFingerprint,
     Measurements,
     SignedEvidence,
     parse_signed,
     sign,
 )
+from protocol.wire.fingerprints import PROJECTIONS
 from protocol.wire.reasons import Reason
 
 KEY = Wallet("juror", b"\x07" * 32)
 F32 = np.float32
+FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
 COUNTS = [name for name, kind in Measurements.__annotations__.items() if kind == "U32"]
 
 
@@ -49,7 +52,6 @@ def bundle(jobs: tuple[JobEvidence, ...]) -> Evidence:
 def measurements(draw: st.DrawFn) -> Measurements:
     chunks = draw(st.lists(st.integers(0, 3), min_size=1, max_size=4))
     n, c = len(chunks), sum(chunks)
-    floats = st.floats(width=32, allow_nan=False, allow_infinity=False)
     counts = st.integers(0, 2**32 - 1)
 
     def column(name: str) -> Any:
@@ -58,7 +60,7 @@ def measurements(draw: st.DrawFn) -> Measurements:
             return np.array(chunks, np.uint32)
         if name in COUNTS:
             return np.array(draw(st.lists(counts, min_size=size, max_size=size)), np.uint32)
-        return np.array(draw(st.lists(floats, min_size=size, max_size=size)), F32)
+        return np.array(draw(st.lists(FLOATS, min_size=size, max_size=size)), F32)
 
     return Measurements(**{name: column(name) for name in Measurements.__slots__})
 
@@ -84,9 +86,18 @@ job_evidence = st.builds(
 )
 
 
-@given(st.lists(job_evidence, max_size=3).map(tuple))
-def test_evidence_comes_back_bit_for_bit(jobs: tuple[JobEvidence, ...]) -> None:
-    signed = SignedEvidence(bundle(jobs), bytes(65))
+@st.composite
+def fingerprints(draw: st.DrawFn) -> JobFingerprint:
+    gaps = draw(st.lists(FLOATS, max_size=3))
+    projections = draw(st.lists(FLOATS, min_size=PROJECTIONS * len(gaps), max_size=PROJECTIONS * len(gaps)))
+    engine = draw(st.text(st.characters(min_codepoint=32, max_codepoint=126), min_size=1, max_size=20))
+    figures = (np.array(projections, F32), np.array(gaps, F32))
+    return JobFingerprint(draw(st.integers(0, 255)), engine, draw(st.binary(min_size=32, max_size=32)), *figures)
+
+
+@given(st.lists(job_evidence, max_size=3).map(tuple), st.lists(fingerprints(), max_size=3).map(tuple))
+def test_evidence_comes_back_bit_for_bit(jobs: tuple[JobEvidence, ...], shown: tuple[JobFingerprint, ...]) -> None:
+    signed = SignedEvidence(replace(bundle(jobs), fingerprints=shown), bytes(65))
     again = parse_signed(signed.canonical, signed.evidence.root)
     assert again.canonical == signed.canonical
     assert again.evidence.root == signed.evidence.root
@@ -154,3 +165,23 @@ def test_columns_nobody_can_compute_with_are_refused(name: str, values: list[flo
     job = replace(EMPTY_JOB, measurements=Measurements(**columns))
     with pytest.raises(Rejected, match=name):
         parse_signed(sign(bundle((job,)), KEY).canonical)
+
+
+@pytest.mark.parametrize(
+    ("engine", "projections", "gaps", "said"),
+    [
+        ("torch", [0.0] * 7, [0.0], "7 projections for 1 rollouts, not 8 each"),
+        ("torch", [0.0] * 8, [0.0, 0.0], "8 projections for 2 rollouts"),
+        ("torch", [float("nan")] * 8, [0.0], "not finite"),
+        ("torch", [0.0] * 8, [float("inf")], "not finite"),
+        ("\x1b[2J", [0.0] * 8, [0.0], "engine"),
+        ("x" * 161, [0.0] * 8, [0.0], "engine"),
+        ("", [0.0] * 8, [0.0], "engine"),
+    ],
+)
+def test_fingerprints_nobody_can_compare_or_show_are_refused(
+    engine: str, projections: list[float], gaps: list[float], said: str
+) -> None:
+    shown = JobFingerprint(0, engine, bytes(32), np.array(projections, F32), np.array(gaps, F32))
+    with pytest.raises(Rejected, match=said):
+        parse_signed(sign(replace(bundle(()), fingerprints=(shown,)), KEY).canonical)

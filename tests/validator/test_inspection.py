@@ -202,3 +202,59 @@ def test_a_juror_that_lied_is_not_confirmed(make_scene: Callable[..., Scene], tm
     assert not replayed.confirmed
     assert f"round {opened.round}" in next(iter(sentences(replace(replayed, contradictions=("x",)))))
     assert "job 0: the bundle says sampling_fraud, this machine finds accepted" in list(sentences(replayed))
+
+
+def shown_by(scene: Scene, opened: RoundOpened, juror: Any) -> bytes:
+    """The bundle of one juror, as it is served."""
+    found = (each for each in scene.reveals() if (each.round, each.juror) == (opened.round, juror.node))
+    return (scene.files / "evidence" / f"0x{next(found).evidence_root.hex()}").read_bytes()
+
+
+def test_jurors_that_did_not_run_the_model_are_found_by_their_fingerprints(
+    make_scene: Callable[..., Scene], tmp_path: Path
+) -> None:
+    """One copies another's bundle, one invents its figures; both vote as the honest ones do."""
+    scene = make_scene()
+    honest, copier, inventor = scene.jurors
+    followed = honest.validator.fingerprints
+    copier.validator.fingerprints = followed  # type: ignore[method-assign]
+    show_truly = inventor.validator.fingerprints
+
+    def invented(*given: Any) -> Any:
+        shown, chance = show_truly(*given), np.random.default_rng(1)
+        sizes = [(one, float(one.projections.std())) for one in shown]
+        return tuple(
+            replace(one, projections=chance.normal(0, size, len(one.projections)).astype(np.float32))
+            for one, size in sizes
+        )
+
+    inventor.validator.fingerprints = invented  # type: ignore[method-assign]
+    opened, _ = judged(scene)
+    settings, rollouts = scene.settings(tmp_path), scene.court.rules.rollouts_per_job
+    truly = replay(settings, shown_by(scene, opened, honest))
+    assert truly.confirmed
+    assert [len(one.rollouts) for one in truly.fingerprints] == [rollouts, rollouts]
+    assert all(one.same for one in truly.fingerprints)
+    for cheat in (copier, inventor):
+        replayed = replay(settings, shown_by(scene, opened, cheat))
+        assert not replayed.contradictions
+        assert not replayed.prefilled
+        assert not replayed.confirmed
+        # A row of each rollout: two rollouts are alike only if they are the same tokens.
+        assert [len(one.apart) for one in replayed.fingerprints] == [rollouts, rollouts]
+        assert f"not that of a prefill by juror {cheat.node}" in "\n".join(sentences(replayed))
+
+
+def test_a_juror_that_accepts_unread_contradicts_itself(make_scene: Callable[..., Scene], tmp_path: Path) -> None:
+    scene = make_scene()
+    lazy = scene.jurors[0]
+    read = lazy.validator.findings
+
+    def unread(round_: Any) -> list[Any]:
+        bare = {"reason": Reason.ACCEPTED, "findings": (), "measurements": None}
+        return [replace(each, evidence=replace(each.evidence, **bare), rows=None) for each in read(round_)]
+
+    lazy.validator.findings = unread  # type: ignore[method-assign]
+    opened, _ = judged(scene)
+    replayed = replay(scene.settings(tmp_path), shown_by(scene, opened, lazy))
+    assert [f"job {job}: accepted without measurements" for job in (0, 1)] == list(replayed.contradictions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from protocol.wire.evidence import Finding, JobEvidence
 from protocol.wire.reasons import Reason
 from tests.coordinator.conftest import redis_process, redis_url
 from validator.judging.claims import Claim
+from validator.judging.fingerprinting import KeptRows
 from validator.queue.exchange import Exchange
 from validator.queue.orders import Answer, Kind, Order, decode_order
 
@@ -44,6 +46,7 @@ orders = st.builds(
     chain_id=st.integers(0, 2**63),
     market=st.just("0x" + "33" * 20),
     trainer=st.just("0x" + "44" * 20),
+    juror=st.integers(0, 2**32 - 1),
     claims=st.lists(claims, max_size=3).map(tuple),
 )
 JOB = JobEvidence(3, 1, bytes(32), Reason.SHAPE, 5, None, (Finding(Reason.SHAPE, "x", None, 1.0, 2.0),), None)
@@ -70,6 +73,22 @@ def test_a_job_goes_by_all_that_decides_its_answer_and_by_nothing_else(order: Or
 )
 def test_an_answer_comes_back_as_it_was(answer: Answer) -> None:
     assert Answer.decode(answer.encode()) == answer
+
+
+def test_kept_rows_come_back_beside_the_evidence_and_broken_ones_are_refused() -> None:
+    rows = KeptRows("torch", bytes(32), np.arange(6, dtype=np.uint16), np.ones(2, np.float32))
+    encoded = Answer(Kind.JUDGED, evidence=JOB, rows=rows).encode()
+    again = Answer.decode(encoded)
+    assert again.evidence == JOB
+    assert again.encode() == encoded
+    ragged = replace(rows, rows=np.arange(7, dtype=np.uint16))
+    torn = [
+        Answer(Kind.JUDGED, evidence=JOB, rows=each).encode()
+        for each in (ragged, replace(rows, gaps_N=np.zeros(0, np.float32)))
+    ]
+    for broken in (encoded[:-9], encoded + b"\n", encoded.replace(b"\n", b"\n\n"), *torn):
+        with pytest.raises(Rejected):
+            Answer.decode(broken)
 
 
 def test_a_detail_that_is_not_text_is_told_as_far_as_it_is() -> None:

@@ -89,6 +89,7 @@ def test_background_workers_answer_the_same_without_any_artifact(
         chain_id=deployment.chain_id,
         market=deployment.market,
         trainer=scene.trainer.address,
+        juror=scene.jurors[0].node,
         claims=(claim,),
     )
     client, exchange = CoordinatorClient(scene.url), Exchange("redis://127.0.0.1:1/0")

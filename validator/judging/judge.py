@@ -8,7 +8,7 @@ Axes: N rollouts of a job.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,18 +25,20 @@ from protocol.wire.units import ModelShape
 from validator.judging.artifact_checks import artifact_limits, check_proofs, job_units, read_artifact
 from validator.judging.check import Check, ReadJob, TokenMeasurements
 from validator.judging.claims import Claim
+from validator.judging.fingerprinting import KeptRows, keep_rows
 from validator.judging.measurements import SeededArtifact, columns_of, measure
-from validator.judging.prefill import Prefill
+from validator.judging.prefill import Numerics, Prefill
 from validator.judging.registry import CHECKS
 from validator.judging.verdict import reason_of, with_finding
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyVersion:
-    """The model of one version, in evaluation mode, and its shape for counting work units."""
+    """The model of one version, in evaluation mode, its shape for counting work units, and what its bits depend on."""
 
     model: Model
     shape: ModelShape
+    numerics: Numerics
 
     @property
     def vocabulary(self) -> int:
@@ -54,10 +56,14 @@ class FetchedJob:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The evidence of one job; ``evidence.reason`` is the verdict."""
+    """The evidence of one job; ``evidence.reason`` is the verdict.
+
+    ``rows`` are kept for a juror's fingerprint: None if the model did not run, or no juror asks.
+    """
 
     claim: Claim
     evidence: JobEvidence
+    rows: KeptRows | None = None
 
     @property
     def reason(self) -> Reason:
@@ -89,15 +95,31 @@ class _Reading:
     findings: list[Finding]
 
 
-def judge(policy: PolicyVersion, rules: Rules, environment: Environment, jobs: Sequence[FetchedJob]) -> list[Judgement]:
+def judge(
+    policy: PolicyVersion,
+    rules: Rules,
+    environment: Environment,
+    jobs: Sequence[FetchedJob],
+    juror: int | None = None,
+) -> list[Judgement]:
     """Returns a judgement for each job, in their order; all of them share one prefill.
 
-    Any bytes give a reason.
+    Any bytes give a reason. ``juror`` is the node whose fingerprint will be asked for, if any.
 
     Raises:
         Unavailable: the verifier itself failed; the caller abstains.
     """
-    return [one.judgement for one in examine(policy, rules, environment, jobs)]
+    examined = examine(policy, rules, environment, jobs)
+    if juror is None:
+        return [one.judgement for one in examined]
+    return [replace(one.judgement, rows=rows_for(juror, one, policy)) for one in examined]
+
+
+def rows_for(juror: int, examined: ExaminedJob, policy: PolicyVersion) -> KeptRows | None:
+    """Returns the rows of a job that the fingerprint of ``juror`` is of; None if the model did not run."""
+    if examined.prefill is None:
+        return None
+    return keep_rows(examined.prefill, policy.numerics, examined.judgement.claim.seed, juror)
 
 
 def examine(
@@ -134,7 +156,7 @@ def with_findings(judgements: Sequence[Judgement], by_node: Mapping[int, Finding
     return [
         judgement
         if (finding := by_node.get(judgement.claim.node)) is None
-        else Judgement(judgement.claim, with_finding(judgement.evidence, finding))
+        else replace(judgement, evidence=with_finding(judgement.evidence, finding))
         for judgement in judgements
     ]
 

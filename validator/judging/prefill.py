@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from eth_utils import keccak
 from numpy.typing import NDArray
 
 from protocol.errors import Misconfigured, Unavailable
@@ -33,6 +34,21 @@ MAX_TOKENS = {"cpu": 1 << 11, "cuda": 1 << 16}
 
 MAX_LOGITS = {"cpu": 1 << 18, "cuda": 1 << 27}
 """Logits scored at once in fp32: 1 MiB on a CPU, 512 MiB on a GPU. Scoring holds about three times as much."""
+
+
+CANARY_TOKENS = 64
+"""Length of the sequence that a canary is of."""
+
+
+class Numerics(NamedTuple):
+    """Conditions of a prefill's bits, beside its tokens and the policy.
+
+    engine  software, device and number format
+    canary  keccak of the policy's hidden states over a fixed sequence
+    """
+
+    engine: str
+    canary: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +126,19 @@ def probe(model: Model) -> None:
                     "unsupported model: its logits differ from its LM head's output, or change with batching; "
                     "rules of version 1 need raw logits"
                 )
+
+
+def numerics_of(model: Model) -> Numerics:
+    """Returns the engine that ``model`` runs on, and its canary under the model's present weights."""
+    device, vocabulary = _device(model), model.network.config.vocab_size
+    tokens = np.arange(CANARY_TOKENS, dtype=np.int32) * 7919 % vocabulary
+    with torch.inference_mode():
+        (part,) = pack([tokens], CANARY_TOKENS)
+        hidden_NH = run(model.network.base_model, PackedLayout.of(part, device), *part.inputs(device))[0][0]
+    kind = torch.cuda.get_device_name(device) if device.type == "cuda" else torch.backends.cpu.get_cpu_capability()
+    dtype = str(hidden_NH.dtype).removeprefix("torch.")
+    engine = f"transformers, torch {torch.__version__}, {device.type} {kind}, {dtype}"
+    return Numerics(engine, keccak(hidden_NH.contiguous().cpu().view(torch.uint8).numpy().tobytes()))
 
 
 def _device(model: Model) -> torch.device:

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import structlog
@@ -17,7 +18,7 @@ from protocol.wire.pins import UnfitCheckpoint
 from protocol.wire.rules import Rules
 from protocol.wire.units import parse_shape
 from validator.judging.judge import PolicyVersion
-from validator.judging.prefill import probe
+from validator.judging.prefill import numerics_of, probe
 
 RETRY_SECONDS = 0.5
 """Pause after a failed fetch."""
@@ -38,7 +39,7 @@ def load_policy(directory: Path, rules: Rules, device: str = "cpu") -> PolicyVer
     model: Model = load_model(directory, DTYPES[rules.model.dtype])
     model.network.to(device)
     probe(model)
-    return PolicyVersion(model, shape)
+    return PolicyVersion(model, shape, numerics_of(model))
 
 
 class Weights:
@@ -114,6 +115,7 @@ class Weights:
             elif self._loaded != (version, root):
                 self._loaded = None  # a copy that fails half-way leaves no version loaded
                 self._policy.model.load_weights(directory)
+                self._policy = replace(self._policy, numerics=numerics_of(self._policy.model))
         except UnfitCheckpoint as error:
             self._refuse(version, root, error)
             raise

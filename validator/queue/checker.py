@@ -104,9 +104,9 @@ class Checker:
         if not ready:
             return [Answer(Kind.SILENT)] * len(claims)
         policy = context.weights.wait_for(*version, WEIGHTS_SECONDS)
-        judgements = judge(policy, context.rules, context.environment, ready)
+        judgements = judge(policy, context.rules, context.environment, ready, order.juror)
         log.info("checked", run=order.run, version=order.version, jobs=len(judgements))
-        judged = {one.claim: Answer(Kind.JUDGED, evidence=one.evidence) for one in judgements}
+        judged = {one.claim: Answer(Kind.JUDGED, evidence=one.evidence, rows=one.rows) for one in judgements}
         return [judged.get(claim, Answer(Kind.SILENT)) for claim in claims]
 
     def _fetch(self, context: JudgingContext, claim: Claim) -> bytes | Finding | None:

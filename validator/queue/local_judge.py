@@ -18,10 +18,10 @@ log = structlog.get_logger()
 
 
 class LocalJudge:
-    """Judges the artifacts that have arrived, all jobs of one policy version in one prefill."""
+    """Judges the artifacts that have arrived for ``juror``, all jobs of one policy version in one prefill."""
 
-    def __init__(self, fetching: Fetching) -> None:
-        self._fetching = fetching
+    def __init__(self, fetching: Fetching, juror: int) -> None:
+        self._fetching, self._juror = fetching, juror
 
     def work(self, rounds: Sequence[JudgedRound]) -> bool:
         """Fetches artifacts and judges those that have arrived; returns whether there was anything to judge."""
@@ -35,7 +35,7 @@ class LocalJudge:
                 group = (round_.context.run, round_.context.rules_hash, round_.manifest_root)
                 groups.setdefault(group, []).extend((round_, job) for job in ready)
         for jobs in groups.values():
-            _judge(jobs)
+            _judge(jobs, self._juror)
         return bool(groups)
 
     def all_silent(self, round_: JudgedRound) -> bool:
@@ -61,12 +61,13 @@ class LocalJudge:
         return self._fetching.look(claim, limits.file_bytes)
 
 
-def _judge(jobs: Sequence[tuple[JudgedRound, FetchedJob]]) -> None:
+def _judge(jobs: Sequence[tuple[JudgedRound, FetchedJob]], juror: int) -> None:
     """Judges jobs of one policy version."""
     first = jobs[0][0]
     try:
         policy = first.context.weights.policy(first.followed.policy_version, first.manifest_root)
-        judgements = judge(policy, first.context.rules, first.context.environment, [job for _, job in jobs])
+        context, submitted = first.context, [job for _, job in jobs]
+        judgements = judge(policy, context.rules, context.environment, submitted, juror)
     except UnfitCheckpoint as error:
         log.warning("not_judged", round=first.followed.number, error=str(error))
         return

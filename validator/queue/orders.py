@@ -1,8 +1,10 @@
 """Messages between a validator's daemon and its background workers. PURE.
 
-    order     {"run":…,"version":…,"manifest_root":…,"rules_hash":…,"chain_id":…,"market":…,"trainer":…,"claims":[…]}
-              a few jobs of one policy version; bytes in hex; the worker fetches rules, weights and artifacts itself
-    answer    judged:{…}   the job's part of the evidence, as in ``protocol.wire.evidence``
+    order     {"run":…,"version":…,"manifest_root":…,"rules_hash":…,"chain_id":…,"market":…,"trainer":…,"juror":…,
+              "claims":[…]}: a few jobs of one policy version; bytes in hex; the worker fetches rules, weights and
+              artifacts itself, and keeps rows for the fingerprint of the juror
+    answer    judged:{…}   the job's part of the evidence, as in ``protocol.wire.evidence``; if the model ran, a line
+                           end and the rows kept
               silent:      the artifact's store does not answer: asked again, until the daemon stops waiting
               later:…      rules or weights could not be fetched: tried again
               failed:…     judging failed: counted, and never blamed on the node
@@ -23,6 +25,7 @@ from protocol.errors import Rejected
 from protocol.wire.canonical import validating
 from protocol.wire.evidence import JOB_JSON, JobEvidence
 from validator.judging.claims import Claim
+from validator.judging.fingerprinting import ROWS_JSON, KeptRows
 
 
 class Order(BaseModel):
@@ -37,6 +40,7 @@ class Order(BaseModel):
     chain_id: int
     market: str
     trainer: str
+    juror: int
     claims: tuple[Claim, ...] = ()
 
     def key(self, claim: Claim) -> str:
@@ -60,28 +64,38 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer for one job: ``evidence`` if it was judged, otherwise ``detail`` says why not."""
+    """Answer for one job: ``evidence`` and ``rows`` if it was judged, otherwise ``detail`` says why not."""
 
     kind: Kind
     detail: str = ""
     evidence: JobEvidence | None = None
+    rows: KeptRows | None = None
 
     def encode(self) -> bytes:
         """Returns the bytes drawn above: kind, colon, rest."""
         rest = self.detail.encode() if self.evidence is None else JOB_JSON.encode(self.evidence)
-        return self.kind.encode() + b":" + rest
+        rows = b"" if self.rows is None else b"\n" + ROWS_JSON.encode(self.rows)
+        return self.kind.encode() + b":" + rest + rows
 
     @classmethod
     def decode(cls, data: bytes) -> Answer:
         """Reads an answer; raises ``Rejected`` for invalid bytes."""
         kind, _, rest = data.partition(b":")
         if kind == Kind.JUDGED.encode():
-            return cls(Kind.JUDGED, evidence=JOB_JSON.decode(rest))
+            evidence, line_end, rows = rest.partition(b"\n")
+            return cls(Kind.JUDGED, "", JOB_JSON.decode(evidence), _rows(rows) if line_end else None)
         try:
             known = Kind(kind.decode())
         except ValueError as error:
             raise Rejected(f"invalid answer in the queue: unknown kind {kind[:16]!r}") from error
         return cls(known, rest.decode(errors="replace"))
+
+
+def _rows(data: bytes) -> KeptRows:
+    kept = ROWS_JSON.decode(data)
+    if not len(kept.gaps_N) or len(kept.rows) % len(kept.gaps_N):
+        raise Rejected(f"invalid answer in the queue: {len(kept.rows)} entries of {len(kept.gaps_N)} rows")
+    return kept
 
 
 def decode_order(text: str) -> Order:

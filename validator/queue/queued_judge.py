@@ -59,23 +59,25 @@ class _Job:
 
 
 class QueuedJudge:
-    """Spreads judging over background workers. ``send`` queues one order, or raises ``Unavailable``."""
+    """Spreads a juror's judging over background workers. ``send`` queues one order, or raises ``Unavailable``."""
 
     def __init__(
         self,
         exchange: Exchange,
         send: Callable[[str], None],
+        juror: int,
         jobs_per_order: int = JOBS_PER_ORDER,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._exchange, self._send, self._jobs_per_order, self._clock = exchange, send, jobs_per_order, clock
+        self._juror = juror
         self._ordered: dict[str, _Ordered] = {}
         self._announced: dict[int, tuple[bytes, float]] = {}
         self._down_until, self._problem = 0.0, ""
 
     def work(self, rounds: Sequence[JudgedRound]) -> bool:
         """Collects answers and orders jobs that are new or were lost; returns whether an answer came."""
-        jobs = {key: job for round_ in rounds if not round_.progress.impossible for key, job in _jobs(round_)}
+        jobs = {key: job for round_ in rounds if not round_.progress.impossible for key, job in self._jobs(round_)}
         if not jobs or self._clock() < self._down_until:
             return False
         try:
@@ -92,7 +94,7 @@ class QueuedJudge:
 
     def all_silent(self, round_: JudgedRound) -> bool:
         """See ``Judge``. A job without any answer yet is not missing: the workers are late."""
-        return all(key in self._ordered and self._ordered[key].silent for key, _ in _jobs(round_))
+        return all(key in self._ordered and self._ordered[key].silent for key, _ in self._jobs(round_))
 
     def keep(self, rounds: Sequence[FollowedRound]) -> None:
         """Forgets the orders of other rounds."""
@@ -109,7 +111,8 @@ class QueuedJudge:
         if now < self._down_until or (said is not None and said[0] == manifest_root and now < said[1]):
             return
         try:
-            self._exchange.announce(context.run, _order(context, version, manifest_root, ()).model_dump_json())
+            order = self._empty_order(context, version, manifest_root)
+            self._exchange.announce(context.run, order.model_dump_json())
         except Unavailable as error:
             self._rest(error)
         else:
@@ -123,7 +126,7 @@ class QueuedJudge:
             ordered.again_at, ordered.answered, ordered.running = self._clock() + GRACE_SECONDS, True, False
             ordered.silent = answer.kind is Kind.SILENT
             if answer.evidence is not None:
-                job.round_.record(Judgement(job.claim, answer.evidence))
+                job.round_.record(Judgement(job.claim, answer.evidence, answer.rows))
             elif answer.kind is Kind.FAILED:
                 broken[id(job.round_)] = job.round_
                 log.error("judging_failed", round=job.claim.round, job=job.claim.job, error=answer.detail)
@@ -169,32 +172,31 @@ class QueuedJudge:
                     again_at = self._clock() + GRACE_SECONDS
                     self._ordered[key] = replace(before, again_at=again_at, running=False, answered=False)
 
+    def _jobs(self, round_: JudgedRound) -> Iterator[tuple[str, _Job]]:
+        """The round's jobs without a judgement, by the keys of their answers."""
+        order = self._empty_order(round_.context, round_.followed.policy_version, round_.manifest_root)
+        for claim in round_.waiting:
+            yield order.key(claim), _Job(round_, order, claim)
+
+    def _empty_order(self, context: RunContext, version: int, manifest_root: bytes) -> Order:
+        """Returns an order without claims."""
+        return Order(
+            run=context.run,
+            version=version,
+            manifest_root=manifest_root,
+            rules_hash=context.rules_hash,
+            chain_id=context.chain_id,
+            market=context.authority.market,
+            trainer=context.authority.trainer,
+            juror=self._juror,
+        )
+
     def _rest(self, error: Unavailable) -> None:
         """Pauses requests to Redis, and logs each problem once."""
         self._down_until = self._clock() + RETRY_SECONDS
         if str(error) != self._problem:
             log.warning("queue_not_there", error=str(error))
         self._problem = str(error)
-
-
-def _jobs(round_: JudgedRound) -> Iterator[tuple[str, _Job]]:
-    """The round's jobs without a judgement, by the keys of their answers."""
-    order = _order(round_.context, round_.followed.policy_version, round_.manifest_root, ())
-    for claim in round_.waiting:
-        yield order.key(claim), _Job(round_, order, claim)
-
-
-def _order(context: RunContext, version: int, manifest_root: bytes, claims: tuple[Claim, ...]) -> Order:
-    return Order(
-        run=context.run,
-        version=version,
-        manifest_root=manifest_root,
-        rules_hash=context.rules_hash,
-        chain_id=context.chain_id,
-        market=context.authority.market,
-        trainer=context.authority.trainer,
-        claims=claims,
-    )
 
 
 def _read(job: _Job, data: bytes) -> Answer:

@@ -17,6 +17,7 @@ def contradictions(signed: SignedEvidence, round_: JudgedRound, key: str) -> Ite
     yield from _place(evidence, round_)
     yield from _vote(signed, round_, key)
     yield from _jobs(evidence, round_)
+    yield from _fingerprints(evidence)
     for job in evidence.jobs:
         yield from _within(job, round_.context.rules)
 
@@ -76,12 +77,29 @@ def _jobs(evidence: Evidence, round_: JudgedRound) -> Iterator[str]:
                 yield f"job {job.job}: the bundle's {name} is {said}, the chain's is {stands}"
 
 
+def _fingerprints(evidence: Evidence) -> Iterator[str]:
+    """Holds the fingerprints against the jobs that the juror says it measured."""
+    measured = {job.job: job.measurements for job in evidence.jobs if job.measurements is not None}
+    shown = [fingerprint.job for fingerprint in evidence.fingerprints]
+    if shown != list(measured):
+        yield f"fingerprints of a prefill are of jobs {shown}, measured were {list(measured)}"
+    for fingerprint in evidence.fingerprints:
+        columns = measured.get(fingerprint.job)
+        if columns is not None and len(fingerprint.gaps_N) != len(columns.tokens_N):
+            yield (
+                f"job {fingerprint.job}: the fingerprint is of {len(fingerprint.gaps_N)} rollouts, "
+                f"{len(columns.tokens_N)} were measured"
+            )
+
+
 def _within(job: JobEvidence, rules: Rules) -> Iterator[str]:
     follows = reason_of(job.findings)
     if follows is not job.reason:
         yield f"job {job.job}: the verdict is {job.reason.name.lower()}, its findings come to {follows.name.lower()}"
     measured = job.measurements
     if measured is None:
+        if not job.reason:
+            yield f"job {job.job}: accepted without measurements"
         return
     if len(measured.tokens_N) != rules.rollouts_per_job:
         yield f"job {job.job}: {len(measured.tokens_N)} rollouts measured, the rules say {rules.rollouts_per_job}"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from protocol.node.console import show
+from protocol.wire.fingerprints import Likeness
 from validator.review.inspection import Inspection
 from validator.review.judgement_report import columns, lines, rows, summary, worst
-from validator.review.replay import Replay, sentences
+from validator.review.replay import Replay, Resemblance, sentences
 
 PASSED = {True: "passed", False: "FAILED", None: "-"}
 
@@ -15,7 +17,8 @@ PASSED = {True: "passed", False: "FAILED", None: "-"}
 def show_inspection(inspection: Inspection, as_json: bool) -> None:
     """Shows verdict, checks, findings, and the worst rollout with the tokens around its largest margin."""
     judgement, rollout = inspection.judgement, worst(inspection)
-    shown = summary(judgement)
+    numerics = inspection.policy.numerics
+    shown = summary(judgement) | {"engine": numerics.engine, "canary": f"0x{numerics.canary.hex()}"}
     if as_json:
         whole: dict[str, Any] = {**shown, "checks": lines(inspection), "findings": rows(judgement), "worst": rollout}
         show({**whole, "measurements": columns(judgement.evidence.measurements)}, True)
@@ -38,15 +41,33 @@ def show_replay(replayed: Replay, as_json: bool) -> None:
         {"column": one.column, "largest difference": one.largest, "tolerance": one.tolerance, "within": one.tolerable}
         for one in replayed.differences
     ]
+    fingerprints = [_fingerprint(one) for one in replayed.fingerprints]
     if as_json:
         told = {"confirmed": replayed.confirmed, "sentences": list(sentences(replayed))}
-        show({**told, "jobs": jobs, "differences": differences}, True)
+        show({**told, "jobs": jobs, "differences": differences, "fingerprints": fingerprints}, True)
         return
     if jobs:
         show(jobs, False, "verdicts")
         show([_plain(row) for row in differences], False, "measurements")
+    if fingerprints:
+        show([_plain(row) for row in fingerprints], False, "fingerprints of the prefill")
     for sentence in sentences(replayed):
         print(sentence)
+
+
+def _fingerprint(one: Resemblance) -> dict[str, Any]:
+    """Counts a job's rollouts by likeness, and gives the one furthest apart."""
+    counts = Counter(rollout.likeness for rollout in one.rollouts)
+    return {
+        "job": one.job,
+        **{likeness.value: counts[likeness] for likeness in Likeness},
+        "largest distance": one.furthest,
+        "bound": one.bound,
+        "largest gap": one.widest,
+        "gap bound": one.gap_bound,
+        "engine": one.engine,
+        "same engine": "yes" if one.same else "no",
+    }
 
 
 def _plain(values: dict[str, Any]) -> dict[str, str]:

@@ -1,12 +1,13 @@
 """Replay of a signed bundle, behind ``assize validator replay``: judges its artifacts again and compares.
 
 Verdicts must be the same. Measurements must agree within the rules' bounds on honest engines, since another processor
-adds in another order. Counts must be equal.
+adds in another order. Counts must be equal. The juror's fingerprint of its prefill must be one of these tokens, this
+policy and this juror: a bundle that was copied, invented or written without running the model has another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +16,14 @@ import numpy as np
 
 from protocol.errors import Unavailable
 from protocol.transport.blobs import BlobStores
-from protocol.wire.evidence import Finding, JobEvidence, Measurements, parse_signed
+from protocol.wire.evidence import Evidence, Finding, JobEvidence, Measurements, parse_signed
+from protocol.wire.fingerprints import Compared, Likeness
 from protocol.wire.pins import UnfitCheckpoint
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import Rules, Thresholds
 from validator.judging.claims import Claim
 from validator.judging.fetching import fetch_once
+from validator.judging.fingerprinting import KeptRows, bounds, compare_fingerprints
 from validator.judging.judge import FetchedJob, Judgement, judge, judge_unfit, limits_of
 from validator.judging.registry import CHECKS
 from validator.queue.judged_round import JudgedRound
@@ -44,11 +47,42 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
+class Resemblance:
+    """One job's fingerprint in a bundle beside this machine's; ``engine`` is the juror's, ``same`` if it is this one.
+
+    bound, gap_bound  largest distance, and difference of gaps, between two honest prefills
+    """
+
+    job: int
+    engine: str
+    same: bool
+    rollouts: tuple[Compared, ...]
+    bound: float
+    gap_bound: float
+
+    @property
+    def apart(self) -> list[int]:
+        """The rollouts whose figures are not those of an honest prefill."""
+        return [n for n, rollout in enumerate(self.rollouts) if rollout.likeness is Likeness.APART]
+
+    @property
+    def furthest(self) -> float:
+        """Largest distance of a rollout's projections."""
+        return max(rollout.distance for rollout in self.rollouts)
+
+    @property
+    def widest(self) -> float:
+        """Largest difference of a rollout's gaps, in logits."""
+        return max(rollout.gap for rollout in self.rollouts)
+
+
+@dataclass(frozen=True, slots=True)
 class Replay:
     """A bundle compared with the same judgement made here.
 
     contradictions  sentences on contradictions within the bundle or with the chain; with any, nothing is judged again
     reasons         job, the bundle's reason, and this machine's
+    fingerprints    of the jobs that both measured
     notes           sentences on what could not be repeated
     """
 
@@ -57,13 +91,20 @@ class Replay:
     contradictions: tuple[str, ...] = ()
     reasons: tuple[tuple[int, Reason, Reason], ...] = ()
     differences: tuple[Difference, ...] = ()
+    fingerprints: tuple[Resemblance, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @property
+    def prefilled(self) -> bool:
+        """True if every fingerprint is that of a prefill for this juror."""
+        return not any(one.apart for one in self.fingerprints)
 
     @property
     def confirmed(self) -> bool:
         """True if the bundle is consistent and agrees with this machine."""
         same = all(said is found for _, said, found in self.reasons)
-        return not self.contradictions and same and all(one.tolerable for one in self.differences)
+        tolerable = all(one.tolerable for one in self.differences)
+        return not self.contradictions and same and tolerable and self.prefilled
 
 
 EXACT = ("tokens_N", "rewards_N", "chunks_N")
@@ -99,7 +140,7 @@ def replay(
         if wrong:
             return Replay(evidence.juror, evidence.round, wrong)
         with closing(BlobStores()) as stores:
-            judgements = _judged(archive, round_, evidence.jobs, artifacts, stores)
+            judgements = _judged(archive, round_, evidence, artifacts, stores)
         rules = round_.context.rules
         history, whole = archive.history(round_.record_point, evidence.juror)
         found = [judgement.evidence for judgement in round_.with_records(history, judgements)]
@@ -110,6 +151,9 @@ def replay(
                 (ours.job, said.reason, ours.reason) for said, ours in zip(evidence.jobs, found, strict=True)
             ),
             differences=tuple(_differences(evidence.jobs, found, rules)),
+            fingerprints=tuple(
+                resemblances(evidence, round_, {one.claim.job: one.rows for one in judgements if one.rows is not None})
+            ),
             notes=tuple(_notes(evidence.jobs, whole)),
         )
 
@@ -129,6 +173,17 @@ def sentences(replay: Replay) -> Iterator[str]:
         for one in replay.differences
         if not one.tolerable
     )
+    for one in replay.fingerprints:
+        if one.apart:
+            yield (
+                f"job {one.job}: its fingerprint is not that of a prefill by juror {replay.juror}: rollouts "
+                f"{one.apart} are apart by up to {one.furthest:.3g} and {one.widest:.3g} logits; honest prefills are "
+                f"by at most {one.bound:g} and {one.gap_bound:g}"
+            )
+    if replay.fingerprints and replay.prefilled:
+        rollouts = [rollout for one in replay.fingerprints for rollout in one.rollouts]
+        equal = sum(rollout.likeness is Likeness.EQUAL for rollout in rollouts)
+        yield f"{place}: its prefill shows in all {len(rollouts)} rollouts, bit for bit in {equal}"
     if not other:
         yield f"{place}: all {len(replay.reasons)} verdicts are the same here"
     if replay.confirmed:
@@ -136,16 +191,30 @@ def sentences(replay: Replay) -> Iterator[str]:
         yield f"{place}: measurements agree " + ("within tolerance" if apart else "bit for bit")
 
 
+def resemblances(evidence: Evidence, round_: JudgedRound, kept: Mapping[int, KeptRows]) -> Iterator[Resemblance]:
+    """Yields each fingerprint of a bundle beside that of the rows ``kept`` here for its juror, by job."""
+    thresholds = round_.context.rules.thresholds
+    seed = round_.followed.draws[evidence.attempt]
+    for said in evidence.fingerprints:
+        if said.job not in kept:
+            continue
+        rows = kept[said.job]
+        own = rows.fingerprint(said.job, seed, round_.claim(said.job).seed, evidence.juror)
+        same = (said.engine, said.canary) == (own.engine, own.canary)
+        compared = tuple(compare_fingerprints(said, own, thresholds))
+        yield Resemblance(said.job, said.engine, same, compared, *bounds(thresholds))
+
+
 def _judged(
-    archive: Archive, round_: JudgedRound, jobs: Sequence[JobEvidence], artifacts: Path | None, stores: BlobStores
+    archive: Archive, round_: JudgedRound, evidence: Evidence, artifacts: Path | None, stores: BlobStores
 ) -> list[Judgement]:
     """Judges the jobs; under a version that is no checkpoint of the run they are void without their artifacts."""
     try:
         policy = archive.policy(round_)
     except UnfitCheckpoint as error:
-        return judge_unfit([round_.claim(job.job) for job in jobs], error)
-    submitted = [_submitted(round_, job, artifacts, stores) for job in jobs]
-    return judge(policy, round_.context.rules, round_.context.environment, submitted)
+        return judge_unfit([round_.claim(job.job) for job in evidence.jobs], error)
+    submitted = [_submitted(round_, job, artifacts, stores) for job in evidence.jobs]
+    return judge(policy, round_.context.rules, round_.context.environment, submitted, evidence.juror)
 
 
 def _submitted(round_: JudgedRound, job: JobEvidence, artifacts: Path | None, stores: BlobStores) -> FetchedJob:
