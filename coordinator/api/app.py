@@ -14,11 +14,11 @@ from starlette.exceptions import HTTPException
 
 from coordinator.api.bodies import has_body
 from coordinator.api.openapi import ERRORS
-from coordinator.api.refusals import Refused
+from coordinator.api.refusals import NotHeld, Refused
 from coordinator.api.routes import router
 from coordinator.api.service import CoordinatorService
 from protocol.errors import Rejected, Unavailable
-from protocol.wire.api import ErrorBody
+from protocol.wire.api import ErrorBody, StoreRefusal
 
 log = structlog.get_logger()
 
@@ -46,7 +46,7 @@ def create_app(service: CoordinatorService) -> FastAPI:
 
 async def _rejected(request: Request, error: Exception) -> JSONResponse:
     status = error.status if isinstance(error, Refused) else HTTPStatus.BAD_REQUEST
-    return _answer(request, status, str(error), {})
+    return _answer(request, status, str(error), {}, error.refusal if isinstance(error, NotHeld) else None)
 
 
 async def _unavailable(request: Request, error: Exception) -> JSONResponse:
@@ -67,7 +67,10 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
     return _answer(request, error.status_code, sentence, dict(error.headers or {}))
 
 
-def _answer(request: Request, status: int, sentence: str, headers: dict[str, str]) -> JSONResponse:
+def _answer(
+    request: Request, status: int, sentence: str, headers: dict[str, str], refusal: StoreRefusal | None = None
+) -> JSONResponse:
     # The rest of a refused body is not read, so the connection cannot carry another request.
+    body = ErrorBody(error=sentence[:MOST_SENTENCE], refusal=refusal)
     headers |= {"Connection": "close"} if has_body(request) else {}
-    return JSONResponse(ErrorBody(error=sentence[:MOST_SENTENCE]).model_dump(), int(status), headers)
+    return JSONResponse(body.model_dump(mode="json", exclude_none=True), int(status), headers)

@@ -12,7 +12,7 @@ from typing import IO
 from sqlmodel import Session, func, select
 
 from coordinator.api.gate import Caller
-from coordinator.api.refusals import conflicting, forbidden, missing, refusing, unreadable
+from coordinator.api.refusals import NotHeld, conflicting, forbidden, missing, refusing, unreadable
 from coordinator.driver.schedule import claimed_jobs
 from coordinator.store import Store
 from coordinator.tables import CheckpointRow, ClaimRow, EvidenceRow, RoundRow, SeatRow, UploadRow
@@ -20,7 +20,7 @@ from protocol.chain.deployment import Deployment
 from protocol.chain.structs import State
 from protocol.transport.blobs import DirectoryBlobs
 from protocol.wire import auth, evidence, rollout
-from protocol.wire.api import ReceiptRequest, StoreReceipt, SubmissionRequest
+from protocol.wire.api import ReceiptRequest, StoreReceipt, StoreRefusal, SubmissionRequest
 from protocol.wire.artifact_blob import ArtifactHead
 from protocol.wire.assignments import Leaf, jobs_of, unpack_leaves
 from protocol.wire.rollout import Artifact, Limits
@@ -97,12 +97,17 @@ class Intake:
         return root
 
     def find_artifact(self, root: bytes) -> Path:
-        """Returns the path of an acknowledged artifact's blob. Raises ``Refused`` for an unknown root."""
+        """Returns the path of an acknowledged artifact's blob. Raises ``NotHeld`` for an unknown root."""
         with self._store.reading() as session:
             uploaded = session.exec(select(UploadRow.job).where(UploadRow.root == root)).first() is not None
         if not uploaded or not self._artifacts.has(root):
-            raise missing(f"no artifact with the root 0x{root.hex()} is stored here")
+            raise NotHeld(f"no artifact with the root 0x{root.hex()} is stored here", self._refusal(root))
         return self._artifacts.path(root)
+
+    def _refusal(self, root: bytes) -> StoreRefusal:
+        now, deployment = int(time.time()), self._deployment
+        statement = auth.refusal(deployment.chain_id, deployment.rounds, self._run, root, now)
+        return StoreRefusal(root=root, time=now, signature=self._signer.sign_typed(statement))
 
     def receipt(self, caller: Caller, round_id: int, request: ReceiptRequest) -> StoreReceipt:
         """Returns this store's signed receipt for the artifacts of a node's leaves.

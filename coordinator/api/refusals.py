@@ -8,6 +8,7 @@ from functools import partial
 from http import HTTPStatus
 
 from protocol.errors import Rejected
+from protocol.wire.api import StoreRefusal
 
 
 class Refused(Rejected):
@@ -16,6 +17,14 @@ class Refused(Rejected):
     def __init__(self, status: HTTPStatus, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+class NotHeld(Refused):
+    """The store does not serve an artifact; ``refusal`` says so over its signature."""
+
+    def __init__(self, message: str, refusal: StoreRefusal) -> None:
+        super().__init__(HTTPStatus.NOT_FOUND, message)
+        self.refusal = refusal
 
 
 unsigned = partial(Refused, HTTPStatus.UNAUTHORIZED)

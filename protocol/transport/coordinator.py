@@ -34,6 +34,12 @@ EVIDENCE_BYTES = 64 << 20
 _Body = TypeVar("_Body", bound=api.Body)
 
 
+class _NotServed(Rejected):
+    def __init__(self, message: str, refusal: api.StoreRefusal) -> None:
+        super().__init__(message)
+        self.refusal = refusal
+
+
 class CoordinatorClient:
     """Client of the coordinator at ``base_url``, signing as ``signer`` for one deployment. Threads may share it.
 
@@ -110,6 +116,18 @@ class CoordinatorClient:
         """Returns the Parquet bytes of the artifact ``root``; raises `Rejected` for others, or more than ``limit``."""
         return parse_blob(self._send("GET", f"/artifacts/0x{root.hex()}", limit=HEAD_BYTES + limit), root)[1]
 
+    def refusal(self, root: bytes) -> api.StoreRefusal | None:
+        """Returns the store's signed statement that it does not serve the artifact ``root``; None if it serves it.
+
+        Raises:
+            Rejected: it sends other bytes, or refuses without signing.
+        """
+        try:
+            self.artifact(root)
+        except _NotServed as error:
+            return error.refusal
+        return None
+
     def put_evidence(self, root: bytes, evidence: bytes) -> None:
         """Publishes an evidence bundle under its root."""
         answer = self._send("PUT", f"/evidence/0x{root.hex()}", evidence, signed=True, extra_seconds=45)
@@ -171,12 +189,14 @@ def _checked(status: int, data: bytes) -> bytes:
     if 200 <= status < 300:
         return data
     try:
-        sentence = api.ErrorBody.model_validate_json(data).error
+        body = api.ErrorBody.model_validate_json(data)
     except ValidationError:
-        sentence = f"the coordinator answered {status} without saying why"
+        body = api.ErrorBody(error=f"the coordinator answered {status} without saying why")
     if status >= 500 or status in (408, 429):
-        raise Unavailable(sentence)
-    raise Rejected(sentence)
+        raise Unavailable(body.error)
+    if body.refusal is not None:
+        raise _NotServed(body.error, body.refusal)
+    raise Rejected(body.error)
 
 
 def _parse(body: type[_Body], data: bytes) -> _Body:

@@ -44,10 +44,19 @@ class Body(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class StoreRefusal(Body):
+    """A store's statement at ``time`` that it does not serve the artifact ``root`` (`protocol.wire.receipts`)."""
+
+    root: Bytes32
+    time: Seconds
+    signature: Signature
+
+
 class ErrorBody(Body):
-    """The reason of a refusal, in one sentence."""
+    """The reason of a refusal, in one sentence; for an artifact that a store does not serve, signed."""
 
     error: Text
+    refusal: StoreRefusal | None = None
 
 
 class Health(Body):

@@ -227,11 +227,16 @@ class Swarm:
         return leaves
 
     def submission(
-        self, worker: Party, assignment: api.Assignment, leaves: list[Leaf], signer: Wallet | None = None
+        self,
+        worker: Party,
+        assignment: api.Assignment,
+        leaves: list[Leaf],
+        signer: Wallet | None = None,
+        uri: str | None = None,
     ) -> api.SubmissionRequest:
         """Leaves signed by the worker, or by ``signer``."""
         deployment, packed = self.chain.deployment, pack_leaves(leaves)
-        uri, beacon = f"{self.url}/artifacts/", assignment.beacon
+        uri, beacon = f"{self.url}/artifacts/" if uri is None else uri, assignment.beacon
         message = auth.submission(
             deployment.chain_id, deployment.rounds, assignment.round, worker.node, beacon, packed, uri
         )

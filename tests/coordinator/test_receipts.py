@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import httpx
 import pytest
@@ -13,9 +18,10 @@ from coordinator.driver.wiring import DriverProcess
 from protocol.errors import Rejected
 from protocol.wire import api as bodies
 from protocol.wire import rollout
-from protocol.wire.assignments import Leaf, pack_leaves
+from protocol.wire.assignments import Leaf, pack_leaves, unpack_leaves
 from protocol.wire.receipts import CarriedReceipt, Part, check_receipt, missing_receipts, write_uri
-from protocol.wire.rules import ArtifactStore, Availability
+from protocol.wire.rules import ArtifactStore, Availability, encode_rules, with_stores
+from tests.conftest import ROOT
 from tests.coordinator.swarm import Swarm, artifact, headers
 
 
@@ -106,3 +112,42 @@ def test_a_receipt_is_for_a_signed_request_only(
     assert http.post(path, content=body, headers=headers(swarm, swarm.workers[0], "POST", path, b"")).status_code == 401
     signed = headers(swarm, swarm.workers[0], "POST", path, body)
     assert http.post(path, content=body, headers=signed).status_code == 200
+
+
+def test_a_store_that_gave_a_receipt_and_then_refuses_signs_the_proof_against_itself(
+    swarm: Swarm, assignment: bodies.Assignment, leaves: bytes, driver: DriverProcess, api: str, tmp_path: Path
+) -> None:
+    worker, job, root = swarm.workers[0], assignment.jobs[0], leaves[9:41].hex()
+    client, stores = swarm.client(worker), [ArtifactStore(key=swarm.coordinator.address, url=api)]
+    given = client.receipt(assignment.round, worker.node, leaves)
+    uri = write_uri((f"{api}/artifacts/",), [CarriedReceipt(0, given.time, given.signature)])
+    made = list(unpack_leaves(leaves))
+    client.submit(assignment.round, swarm.submission(worker, assignment, made, uri=uri))
+    driver.tick()
+    assert swarm.chain.latest().round(assignment.round).submitted
+    (tmp_path / "named.json").write_bytes(encode_rules(with_stores(swarm.rules, stores, 1)))
+    found = tmp_path / "found"
+    words = ("collect", assignment.round, job, found, "--rules", tmp_path / "named.json", "--json")
+    (row,) = json.loads(receipts(swarm, *words).stdout)
+    assert row["answer"] == "serves the artifact"
+    proof = receipts(swarm, "check", row["file"], "--json")
+    assert (proof.returncode, json.loads(proof.stdout)["contradiction"]) == (0, False)
+    (swarm.directory / "coordinator" / "artifacts" / root[:2] / root).unlink()
+    (row,) = json.loads(receipts(swarm, *words).stdout)
+    assert row["answer"] == "refuses, over its signature"
+    proof = receipts(swarm, "check", row["file"])
+    assert (proof.returncode, "contradiction" in proof.stdout) == (0, True), proof.stderr
+    framed = json.loads(Path(row["file"]).read_text()) | {"store": worker.key.address}
+    Path(row["file"]).write_text(json.dumps(framed))
+    proof = receipts(swarm, "check", row["file"])
+    assert (proof.returncode, "the receipt is signed by" in proof.stderr) == (1, True)
+    assert receipts(swarm, "check", tmp_path / "nothing").returncode == 2
+    missing = receipts(swarm, "collect", assignment.round, 3, found, "--rules", tmp_path / "named.json")
+    assert (missing.returncode, "was not submitted" in missing.stderr) == (1, True)
+
+
+def receipts(swarm: Swarm, *words: object) -> subprocess.CompletedProcess[str]:
+    """Runs ``assize receipts`` as a person would."""
+    where = {"ASSIZE_RPC_URL": swarm.anvil.url, "ASSIZE_ADDRESSES": str(swarm.directory / "addresses.json")}
+    line = [sys.executable, "-m", "assize", "receipts", *map(str, words)]
+    return subprocess.run(line, cwd=ROOT, env=os.environ | where, capture_output=True, text=True, timeout=60)
