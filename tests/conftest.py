@@ -50,7 +50,12 @@ TOKEN = 10**18
 TERMS = ProtocolTerms(
     RegistryTerms(bond_per_job=TOKEN, validator_bond=10 * TOKEN, activation_delay=0, unbonding_delay=2 * 86_400),
     MarketTerms(
-        notice_seconds=3600, max_round_seconds=86_400, min_commit_seconds=1, min_reveal_seconds=1, min_juror_fee=1
+        notice_seconds=3600,
+        max_round_seconds=86_400,
+        min_commit_seconds=1,
+        min_reveal_seconds=1,
+        min_juror_fee=1,
+        max_strikes=8,
     ),
     RoundsTerms(
         fraud_slash=TOKEN,

@@ -22,7 +22,7 @@ LARGEST_ANSWER_BYTES = 1 << 20
 
 
 def diagnose(settings: ValidatorSettings) -> Iterator[Result]:
-    """Examines disk, device, queue, key, coordinator, chain, node, and the rules and weights of every open run."""
+    """Examines disk, device, queue, key, coordinator, chain, node, and the rules and weights of every run served."""
     key, url = Key(settings), settings.coordinator_url
     local = [
         disk(settings.state_dir),
@@ -36,13 +36,14 @@ def diagnose(settings: ValidatorSettings) -> Iterator[Result]:
 
     def on_chain(chain: Chain) -> tuple[Examination, ...]:
         listable = Examination("listable", lambda: _listable(chain, key))
+        serves = Examination("serves", lambda: _serves(chain, key), "join a run with: assize run join RUN NODE")
         runs = [
             Examination(
                 f"run {run}", functools.partial(_run, settings, chain, run), "check rules and relays of the run"
             )
-            for run in _open_runs(chain)
+            for run in _runs_served(chain, key)
         ]
-        return (*node_examinations(chain, key, Role.VALIDATOR), listable, *runs)
+        return (*node_examinations(chain, key, Role.VALIDATOR), listable, serves, *runs)
 
     yield from examine_on_chain(settings.rpc_url, settings.addresses, on_chain)
 
@@ -66,9 +67,23 @@ def _listable(chain: Chain, key: Key) -> str:
     return f"node {node} can be drawn"
 
 
-def _open_runs(chain: Chain) -> list[int]:
+def _serves(chain: Chain, key: Key) -> str:
+    runs = _runs_served(chain, key)
+    if not runs:
+        raise Misconfigured(f"node {node_of(chain, key.address)} serves no open run, so that it is never drawn")
+    return f"may be drawn in the runs {', '.join(map(str, runs))}"
+
+
+def _runs_served(chain: Chain, key: Key) -> list[int]:
+    """Returns the open runs that the key's node has joined at their present rules; none without a node."""
     reader = chain.latest()
-    return [run for run in range(1, reader.run_count() + 1) if not reader.run(run).closed]
+    node, count = reader.node_by_key(key.address), reader.run_count()
+    runs = dict(enumerate(reader.runs(range(1, count + 1)), 1)) if node else {}
+    return [
+        number
+        for number, run in runs.items()
+        if not run.closed and reader.joined_at(number, node) == run.terms.rules_hash
+    ]
 
 
 def _run(settings: ValidatorSettings, chain: Chain, run: int) -> str:

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
+import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {ICredits} from "./interfaces/ICredits.sol";
 import {Consumption, IMarket, MarketTerms, Run, RunTerms} from "./interfaces/IMarket.sol";
-import {IRegistry, Role} from "./interfaces/IRegistry.sol";
+import {IRegistry, Node, Role} from "./interfaces/IRegistry.sol";
 import {IRounds} from "./interfaces/IRounds.sol";
 import {Assignments} from "./libraries/Assignments.sol";
+import {Bitmaps} from "./libraries/Bitmaps.sol";
 import {Committees} from "./libraries/Committees.sol";
 
 /// @title Market
@@ -20,7 +22,24 @@ contract Market is IMarket {
         RunTerms terms;
     }
 
+    /// Slots whose validators consent to something.
+    /// @param passings  number of passings of slots taken into account; a slot that passed on since counts as unset
+    struct Consent {
+        uint256 slots;
+        uint256 passings;
+    }
+
+    /// Seats of a run that a validator left empty or abstained in.
+    /// @param count  number since `since`
+    /// @param since  timestamp in seconds of the first one counted
+    struct Strikes {
+        uint32 count;
+        uint40 since;
+    }
+
     uint256 private constant WORD_BITS = 256;
+    /// A round needs a third of the validators that serve any run.
+    uint256 private constant LEAST_SHARE = 3;
     /// Maximum jobs in one round.
     uint256 private constant MAX_JOBS = 256;
 
@@ -35,6 +54,9 @@ contract Market is IMarket {
     uint32 private immutable MIN_COMMIT;
     uint32 private immutable MIN_REVEAL;
     uint128 private immutable MIN_JUROR_FEE;
+    uint16 private immutable MAX_STRIKES;
+    /// The registry's unbonding delay.
+    uint40 private immutable STRIKE_PERIOD;
 
     /// @inheritdoc IMarket
     uint256 public runCount;
@@ -47,6 +69,13 @@ contract Market is IMarket {
     mapping(uint256 run => mapping(uint32 node => bytes32)) public joinedAt;
     /// The same as bitmaps: node n is bit n % 256 of word n / 256, so that nodes listed together share reads.
     mapping(uint256 run => mapping(bytes32 rulesHash => mapping(uint256 => uint256))) private _members;
+    /// Validators that serve a run under its rules.
+    mapping(uint256 run => mapping(bytes32 rulesHash => Consent)) private _serving;
+    /// Validators that serve any run.
+    Consent private _servingAny;
+    /// Number of runs a validator serves.
+    mapping(uint32 node => uint256) private _runsServed;
+    mapping(uint256 run => mapping(uint32 node => Strikes)) private _strikes;
     /// @inheritdoc IMarket
     mapping(uint256 run => mapping(uint32 version => bytes32)) public manifestRootOf;
 
@@ -59,6 +88,7 @@ contract Market is IMarket {
         if (terms_.maxRoundSeconds >= registry_.terms().unbondingDelay) revert BadTerms("maxRoundSeconds");
         if (terms_.minCommitSeconds == 0) revert BadTerms("minCommitSeconds");
         if (terms_.minRevealSeconds == 0) revert BadTerms("minRevealSeconds");
+        if (terms_.maxStrikes == 0) revert BadTerms("maxStrikes");
         registry = registry_;
         credits = credits_;
         rounds = rounds_;
@@ -67,6 +97,8 @@ contract Market is IMarket {
         MIN_COMMIT = terms_.minCommitSeconds;
         MIN_REVEAL = terms_.minRevealSeconds;
         MIN_JUROR_FEE = terms_.minJurorFee;
+        MAX_STRIKES = terms_.maxStrikes;
+        STRIKE_PERIOD = registry_.terms().unbondingDelay;
     }
 
     modifier onlyRounds() {
@@ -135,11 +167,14 @@ contract Market is IMarket {
         Run storage stored = _known(run);
         if (stored.closed) revert RunIsClosed(run);
         _requireOwner(node);
-        if (registry.nodeOf(node).role != Role.Worker) revert NotWorker(node);
+        Node memory joining = registry.nodeOf(node);
         bytes32 present = _terms(run).rulesHash;
-        if (rulesHash != present) revert WrongRules(rulesHash, present);
+        bool announced =
+            joining.role == Role.Validator && rulesHash != 0 && rulesHash == _announced[run].terms.rulesHash;
+        if (rulesHash != present && !announced) revert WrongRules(rulesHash, present);
+        if (joining.role == Role.Worker) _members[run][rulesHash][node / WORD_BITS] |= _bitOf(node);
+        else _serve(run, node, joining, rulesHash);
         joinedAt[run][node] = rulesHash;
-        _members[run][rulesHash][node / WORD_BITS] |= _bitOf(node);
         emit NodeJoined(run, node, rulesHash);
     }
 
@@ -147,10 +182,17 @@ contract Market is IMarket {
     function leave(uint256 run, uint32 node) external {
         _known(run);
         _requireOwner(node);
-        bytes32 rulesHash = joinedAt[run][node];
-        delete joinedAt[run][node];
-        _members[run][rulesHash][node / WORD_BITS] &= ~_bitOf(node);
-        emit NodeLeft(run, node);
+        _leave(run, node);
+    }
+
+    /// @inheritdoc IMarket
+    function strike(uint256 run, uint256 round, uint32 node) external onlyRounds {
+        Strikes storage strikes = _strikes[run][node];
+        if (_strikesPast(strikes)) (strikes.count, strikes.since) = (0, block.timestamp.toUint40());
+        uint32 count = strikes.count + 1;
+        strikes.count = count;
+        emit NodeStruck(run, node, round, count);
+        if (count == MAX_STRIKES && joinedAt[run][node] != 0) _leave(run, node);
     }
 
     /// @inheritdoc IMarket
@@ -239,8 +281,71 @@ contract Market is IMarket {
     }
 
     /// @inheritdoc IMarket
+    function jurorSlots(uint256 run, bytes32 rulesHash) external view returns (uint256 slots, uint256 least) {
+        uint256 eligible = registry.eligible();
+        slots = eligible & _current(_serving[run][rulesHash]);
+        least = Math.ceilDiv(Bitmaps.count(eligible & _current(_servingAny)), LEAST_SHARE);
+    }
+
+    /// @inheritdoc IMarket
+    function strikesOf(uint256 run, uint32 node) external view returns (uint256 count, uint256 until) {
+        Strikes storage strikes = _strikes[run][node];
+        if (!_strikesPast(strikes)) (count, until) = (strikes.count, uint256(strikes.since) + STRIKE_PERIOD);
+    }
+
+    /// @inheritdoc IMarket
     function terms() external view returns (MarketTerms memory) {
-        return MarketTerms(NOTICE, MAX_ROUND, MIN_COMMIT, MIN_REVEAL, MIN_JUROR_FEE);
+        return MarketTerms(NOTICE, MAX_ROUND, MIN_COMMIT, MIN_REVEAL, MIN_JUROR_FEE, MAX_STRIKES);
+    }
+
+    /// Adds a validator to those that serve a run under its rules.
+    function _serve(uint256 run, uint32 node, Node memory joining, bytes32 rulesHash) private {
+        if (joining.retiredAt != 0) revert IRegistry.AlreadyRetired(node);
+        Strikes storage strikes = _strikes[run][node];
+        if (strikes.count >= MAX_STRIKES && !_strikesPast(strikes)) {
+            revert StruckOut(run, node, uint256(strikes.since) + STRIKE_PERIOD);
+        }
+        uint256 bit = uint256(1) << joining.slot;
+        _set(_serving[run][rulesHash], bit, bit);
+        if (joinedAt[run][node] == 0 && _runsServed[node]++ == 0) _set(_servingAny, bit, bit);
+    }
+
+    function _leave(uint256 run, uint32 node) private {
+        bytes32 rulesHash = joinedAt[run][node];
+        Node memory leaving = registry.nodeOf(node);
+        if (leaving.role == Role.Worker) _members[run][rulesHash][node / WORD_BITS] &= ~_bitOf(node);
+        else if (rulesHash != 0) _unserve(run, node, leaving);
+        delete joinedAt[run][node];
+        emit NodeLeft(run, node);
+    }
+
+    /// Removes a validator from a run under the rules in effect and under those announced. Its slot may belong to
+    /// another by now.
+    function _unserve(uint256 run, uint32 node, Node memory leaving) private {
+        bool none = --_runsServed[node] == 0;
+        if (leaving.withdrawn) return;
+        uint256 bit = uint256(1) << leaving.slot;
+        _set(_serving[run][_runs[run].terms.rulesHash], bit, 0);
+        _set(_serving[run][_announced[run].terms.rulesHash], bit, 0);
+        if (none) _set(_servingAny, bit, 0);
+    }
+
+    /// Sets the bits in `mask` to those in `bits`.
+    function _set(Consent storage consent, uint256 mask, uint256 bits) private {
+        (uint256 passed, uint256 passings) = registry.passedSince(consent.passings);
+        (consent.slots, consent.passings) = (consent.slots & ~passed & ~mask | bits, passings);
+    }
+
+    /// Slots set, without those that passed to another validator since.
+    function _current(Consent storage consent) private view returns (uint256) {
+        // The number of passings is not needed.
+        // slither-disable-next-line unused-return
+        (uint256 passed,) = registry.passedSince(consent.passings);
+        return consent.slots & ~passed;
+    }
+
+    function _strikesPast(Strikes storage strikes) private view returns (bool) {
+        return block.timestamp >= uint256(strikes.since) + STRIKE_PERIOD;
     }
 
     function _bitOf(uint32 node) private pure returns (uint256) {

@@ -44,6 +44,8 @@ contract Registry is IRegistry, EIP712, Multicall {
         bool present;
     }
 
+    /// Passings of slots in one word.
+    uint256 private constant PASSINGS = 32;
     bytes32 private constant NODE_BINDING =
         keccak256("NodeBinding(address owner,address key,uint8 role,uint32 capacity,uint256 deadline)");
 
@@ -74,6 +76,10 @@ contract Registry is IRegistry, EIP712, Multicall {
     uint256 private _taken;
     /// Bitmap of slots whose validator is in service with its required bond and a key, active or not yet.
     uint256 private _serving;
+    /// Number of times that a slot passed from one validator to another.
+    uint256 private _passings;
+    /// The slot of each passing, 32 to a word, the first in the lowest byte.
+    mapping(uint256 => uint256) private _passed;
     uint32[256] private _nodeAt;
     uint40[256] private _activeAt;
     mapping(uint32 => Record) private _nodes;
@@ -359,6 +365,14 @@ contract Registry is IRegistry, EIP712, Multicall {
     }
 
     /// @inheritdoc IRegistry
+    function passedSince(uint256 since) external view returns (uint256 slots, uint256 passings) {
+        passings = _passings;
+        for (uint256 i = since; i < passings; ++i) {
+            slots |= uint256(1) << ((_passed[i / PASSINGS] >> (8 * (i % PASSINGS))) & 0xff);
+        }
+    }
+
+    /// @inheritdoc IRegistry
     function nodeAt(uint8 slot) external view returns (uint32) {
         return _nodeAt[slot];
     }
@@ -452,7 +466,13 @@ contract Registry is IRegistry, EIP712, Multicall {
         _activeAt[slot] = activeAt;
         // The delay is fixed, so the newest validator is active last.
         _lastActiveAt = activeAt;
-        if (slot >= slotCount) slotCount = uint16(slot) + 1;
+        if (slot < slotCount) _pass(slot);
+        else slotCount = uint16(slot) + 1;
+    }
+
+    function _pass(uint256 slot) private {
+        uint256 passings = _passings++;
+        _passed[passings / PASSINGS] |= slot << (8 * (passings % PASSINGS));
     }
 
     function _freeSlot(uint8 slot) private {

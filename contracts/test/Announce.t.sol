@@ -58,6 +58,10 @@ contract AnnounceTest is Scenario {
         vm.prank(ownerNamed("worker", 0));
         market.join(run, workers[0], NEXT);
         openRound(listing(workers[0], 1));
+        for (uint256 i; i < 3; ++i) {
+            vm.prank(ownerNamed("validator", i));
+            market.join(run, validators[i], NEXT);
+        }
         pass(NOTICE);
         bytes memory assignments = listing(workers[0], 1);
         vm.expectRevert(abi.encodeWithSelector(IRoundsFacts.NotJoined.selector, run, workers[0]));

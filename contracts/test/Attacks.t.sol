@@ -3,6 +3,7 @@ pragma solidity ^0.8.28;
 
 import {IMarket, RunTerms} from "../src/interfaces/IMarket.sol";
 import {State} from "../src/interfaces/IRounds.sol";
+import {Bitmaps} from "../src/libraries/Bitmaps.sol";
 import {Appeals, Choice} from "./Appeals.sol";
 
 /// @title Attacks by which an outsider, a worker or a requester once made honest people pay
@@ -35,7 +36,8 @@ contract AttacksTest is Appeals {
         market.open(terms, MANIFEST, "");
         uint256 bonds = _jurorsBonds();
         uint256 eligible = registry.eligible();
-        for (uint256 i; i < 5; ++i) {
+        uint256 poisoned;
+        for (; _seatable(); ++poisoned) {
             uint256 round = submittedRound(UNITS);
             while (rounds.roundOf(round).state != State.Void) {
                 mine(1);
@@ -47,6 +49,14 @@ contract AttacksTest is Appeals {
         }
         vm.assertEq(_jurorsBonds(), bonds, "bonds");
         vm.assertEq(registry.eligible(), eligible, "in service");
+        vm.assertTrue(poisoned > 0 && poisoned <= 4, "the run soon has no validators left");
+        (uint256 slots,) = market.jurorSlots(1, RULES);
+        vm.assertEq(slots, 7, "and other runs have theirs");
+    }
+
+    function _seatable() private view returns (bool) {
+        (uint256 slots,) = market.jurorSlots(run, RULES);
+        return Bitmaps.count(slots) >= 3 + SEATS;
     }
 
     /// A worker withholds its file, or serves junk, until the first verdict; on appeal the true bytes appear.

@@ -28,6 +28,7 @@ abstract contract Deployment is Base {
     uint32 internal constant MIN_COMMIT = 60;
     uint32 internal constant MIN_REVEAL = 30;
     uint128 internal constant MIN_FEE = 10;
+    uint16 internal constant MAX_STRIKES = 3;
     uint48 internal constant ADMIN_DELAY = 3 days;
 
     address internal governor = address(0x60E);
@@ -61,7 +62,7 @@ abstract contract Deployment is Base {
     }
 
     function marketTerms() internal pure returns (MarketTerms memory) {
-        return MarketTerms(NOTICE, MAX_ROUND, MIN_COMMIT, MIN_REVEAL, MIN_FEE);
+        return MarketTerms(NOTICE, MAX_ROUND, MIN_COMMIT, MIN_REVEAL, MIN_FEE, MAX_STRIKES);
     }
 
     function registryTerms() internal pure returns (RegistryTerms memory) {

@@ -94,7 +94,7 @@ contract DrawTest is Scenario {
 
     function test_drawAmong256SlotsStaysUnderItsGasTarget() public {
         for (uint256 i = 3; i < 256; ++i) {
-            registerNode(Role.Validator, ownerNamed("many", i), 1);
+            validators.push(registerNode(Role.Validator, ownerNamed("many", i), 1));
         }
         pass(ACTIVATION);
         RunTerms memory terms = runTerms();

@@ -102,6 +102,11 @@ contract GasTest is Appeals {
         vm.prank(owner);
         market.join(run, node, RULES);
         _measured("join");
+        vm.startPrank(ownerNamed("validator", 0));
+        market.leave(run, validators[0]);
+        market.join(run, validators[0], RULES);
+        vm.stopPrank();
+        _measured("serve");
         vm.prank(owner);
         registry.retire(node);
         _measured("retire");

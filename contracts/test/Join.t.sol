@@ -28,7 +28,7 @@ contract JoinTest is Scenario {
         market.join(run, workers[0], rules);
     }
 
-    function test_onlyAWorkersOwnerJoins() public {
+    function test_onlyTheOwnerJoinsANode() public {
         address owner = ownerNamed("worker", 0);
         bytes memory refusal = abi.encodeWithSelector(IMarket.NotNodeOwner.selector, workers[0], owner, stranger);
         vm.startPrank(stranger);
@@ -37,9 +37,6 @@ contract JoinTest is Scenario {
         vm.expectRevert(refusal);
         market.leave(run, workers[0]);
         vm.stopPrank();
-        vm.expectRevert(abi.encodeWithSelector(IMarket.NotWorker.selector, validators[0]));
-        vm.prank(ownerNamed("validator", 0));
-        market.join(run, validators[0], RULES);
     }
 
     function test_closedRunTakesNoNodes() public {

@@ -19,6 +19,9 @@ contract RedrawTest is Appeals {
             validators.push(registerNode(Role.Validator, ownerNamed("validator", 100 + i), 1));
         }
         pass(ACTIVATION);
+        for (uint256 i = validators.length - more; i < validators.length; ++i) {
+            joinRun(run, validators[i]);
+        }
     }
 
     /// With three validators more than the two committees need, one silent committee is left out.

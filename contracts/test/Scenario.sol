@@ -17,7 +17,7 @@ struct Submission {
 
 /// @title Scenario: a small market ready for its first round
 /// @notice Three validators of three owners, two workers of two owners (capacity 8 each), one funded run with a committee of
-/// three that both workers joined. Steps of a round are one call each.
+/// three that all of them joined. Steps of a round are one call each.
 abstract contract Scenario is Deployment {
     uint128 internal constant PRICE = 3;
     uint128 internal constant JUROR_FEE = 1000;
@@ -73,9 +73,13 @@ abstract contract Scenario is Deployment {
 
     // Runs
 
-    function openRun(RunTerms memory terms) internal returns (uint256) {
+    /// Opens a run that all validators serve.
+    function openRun(RunTerms memory terms) internal returns (uint256 run_) {
         vm.prank(requester);
-        return market.open(terms, MANIFEST, "https://example.org/run");
+        run_ = market.open(terms, MANIFEST, "https://example.org/run");
+        for (uint256 i; i < validators.length; ++i) {
+            joinRun(run_, validators[i]);
+        }
     }
 
     function buy(address owner, uint256 amount) internal {
@@ -91,9 +95,9 @@ abstract contract Scenario is Deployment {
     }
 
     function joinRun(uint256 run_, uint32 node) internal {
-        address owner = registry.ownerOf(node);
+        (address owner, bytes32 rules) = (registry.ownerOf(node), market.runOf(run_).terms.rulesHash);
         vm.prank(owner);
-        market.join(run_, node, RULES);
+        market.join(run_, node, rules);
     }
 
     // Rounds

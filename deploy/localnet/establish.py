@@ -1,4 +1,4 @@
-"""Setup of a network on an empty chain: contracts, wallets, nodes, and a funded run that the workers have joined."""
+"""Setup of a network on an empty chain: contracts, wallets, nodes, and a funded run that all nodes have joined."""
 
 from __future__ import annotations
 
@@ -76,9 +76,8 @@ def establish(
     run = open_run(keys, chain, layout, run_file, encoded)
     agreed = rules_hash(encoded)
     for party in parties:
-        if party.role == "worker":
-            with keys.sender(chain, party.owner) as sender:
-                actions.join_run(sender, run, nodes[party.name], agreed).carry_out("join")
+        with keys.sender(chain, party.owner) as sender:
+            actions.join_run(sender, run, nodes[party.name], agreed).carry_out("join")
     chain.close()
     owners = {party.name: keys.wallets[party.owner].address for party in parties}
     return Established(run, nodes, owners, keys.wallets[TRAINER].address)

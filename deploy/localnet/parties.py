@@ -24,6 +24,7 @@ TERMS = ProtocolTerms(
         min_commit_seconds=10,
         min_reveal_seconds=10,
         min_juror_fee=ETHER // 100,
+        max_strikes=200,
     ),
     RoundsTerms(
         fraud_slash=2 * ETHER,

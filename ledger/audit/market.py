@@ -1,17 +1,21 @@
-"""Checks of terms: notice, unused rules hashes, consent, deadlines and pauses."""
+"""Checks of terms: notice, unused rules hashes, consent, strikes, deadlines and pauses."""
 
 from __future__ import annotations
 
 from ledger.audit.audit_state import AuditCheck, AuditState
 from ledger.book import known
-from ledger.facts import Checkpoint, Node, Round, Run, RunTerms
-from ledger.fold.runs import terms_at
+from ledger.facts import Checkpoint, Membership, Node, Round, Run, RunTerms, Seat
+from ledger.facts.fact import NO_WORD
+from ledger.fold.committees import seats_of
+from ledger.fold.runs import membership_of, terms_at
 from ledger.fold.treasury import admin_of
 from protocol.chain import events
 
 RULES = AuditCheck(
     "rules", "rounds, joins and deadlines follow the terms in effect, changed with notice; none opened paused"
 )
+
+STRIKES = AuditCheck("strikes", "every seat that did not vote is a strike, and enough of them end the service in a run")
 
 
 @RULES.tries(events.RunOpened, events.TermsAnnounced)
@@ -51,10 +55,45 @@ def _closed(audit: AuditState, log: events.Log, event: events.RunClosed) -> None
 @RULES.tries(events.NodeJoined)
 def _joined(audit: AuditState, log: events.Log, event: events.NodeJoined) -> None:
     key = (event.run, event.node)
-    rules = terms_at(audit.book, event.run, log.timestamp).rules_hash
-    audit.findings.equal("rules", "NodeJoined", key, "rules", event.rules_hash, rules)
-    audit.findings.equal("rules", "NodeJoined", key, "role", known(audit.book, Node, event.node).role, "worker")
-    audit.findings.equal("rules", "NodeJoined", key, "run closed", known(audit.book, Run, event.run).closed, False)
+    run, node = known(audit.book, Run, event.run), known(audit.book, Node, event.node)
+    offered = [terms_at(audit.book, event.run, log.timestamp).rules_hash]
+    if node.role == "validator":
+        offered.append(known(audit.book, RunTerms, event.run, run.announcements).rules_hash)
+        audit.findings.holds("rules", "NodeJoined", key, "in service", not node.retired_at)
+        member = membership_of(audit.book, event.run, event.node)
+        out = member.strikes >= audit.terms.market.max_strikes and not _past(audit, log, member)
+        audit.findings.holds("rules", "NodeJoined", key, "not out for its strikes", not out)
+    audit.findings.holds("rules", "NodeJoined", key, "rules in effect or announced", event.rules_hash in offered)
+    audit.findings.equal("rules", "NodeJoined", key, "run closed", run.closed, False)
+
+
+def _past(audit: AuditState, log: events.Log, member: Membership) -> bool:
+    """Tells whether a validator's strikes no longer count."""
+    return log.timestamp >= member.struck_at + audit.terms.registry.unbonding_delay
+
+
+@STRIKES.tries(events.NodeStruck)
+def _struck(audit: AuditState, log: events.Log, event: events.NodeStruck) -> None:
+    """Tries the count, the seat, and that the last strike before this one ended the service."""
+    member, round_ = membership_of(audit.book, event.run, event.node), known(audit.book, Round, event.round)
+    key, most = (event.run, event.node), audit.terms.market.max_strikes
+    counted = 0 if _past(audit, log, member) else member.strikes
+    audit.findings.equal("strikes", "NodeStruck", key, "strikes", event.strikes, counted + 1)
+    audit.findings.equal("strikes", "NodeStruck", key, "run", event.run, round_.run)
+    audit.findings.holds(
+        "strikes", "NodeStruck", key, "out at the last", counted < most or member.rules_hash == NO_WORD
+    )
+    seat = audit.book.find(Seat, event.round, round_.attempt, event.node)
+    deserved = seat is not None and (seat.state != "revealed" or seat.accept & seat.fraud != 0)
+    audit.findings.holds("strikes", "NodeStruck", key, "a seat that did not vote or could not read", deserved)
+
+
+@STRIKES.tries(events.RoundTallied, events.CommitteeRedrawn)
+def _all_struck(audit: AuditState, log: events.Log, event: events.RoundTallied | events.CommitteeRedrawn) -> None:
+    round_ = known(audit.book, Round, event.round)
+    for seat in seats_of(audit.book, event.round, round_.attempt):
+        key, struck = (event.round, seat.juror), seat.struck == 1
+        audit.findings.equal("strikes", "round/juror", key, "struck", struck, seat.state != "revealed")
 
 
 @RULES.tries(events.Paused, events.Unpaused)
@@ -109,4 +148,4 @@ WINDOWS: dict[type[events.Event], str] = {
 """Type of event to the window it begins."""
 
 
-CHECKS = (RULES,)
+CHECKS = (RULES, STRIKES)

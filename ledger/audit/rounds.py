@@ -8,7 +8,7 @@ from eth_utils import keccak
 from ledger.audit.audit_state import AuditCheck, AuditSources, AuditState
 from ledger.book import MemoryBook, known
 from ledger.facts import Membership, Node, Round, Seat, Slot
-from ledger.fold.rounds import eligible_slots, listed_jobs, serves
+from ledger.fold.rounds import listed_jobs, needed_slots, serves, serving_slots
 from ledger.fold.runs import terms_at
 from protocol.chain import events
 from protocol.chain.structs import MOST_DRAWS
@@ -67,9 +67,11 @@ def maximum_fees(seats: int, juror_fee: int) -> int:
 @DRAWS.tries(events.RoundOpened)
 def _eligible(audit: AuditState, log: events.Log, event: events.RoundOpened) -> None:
     terms = terms_at(audit.book, event.run, log.timestamp)
-    eligible = eligible_slots(audit.book, event.slot_count, log.timestamp)
-    enough = eligible.bit_count() >= terms.committee + terms.appeal_seats
+    serving = serving_slots(audit.book, event.run, event.slot_count, log.timestamp).bit_count()
+    third = needed_slots(audit.book, event.slot_count, log.timestamp)
+    enough = serving >= terms.committee + terms.appeal_seats
     audit.findings.holds("draws", "round", event.round, "validators for its committees", enough)
+    audit.findings.holds("draws", "round", event.round, "a third of the validators that serve", serving >= third)
 
 
 @ASSIGNMENTS.tries(events.Submitted)

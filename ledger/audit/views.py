@@ -13,7 +13,7 @@ from ledger.audit.report import Findings
 from ledger.book import MemoryBook, known
 from ledger.facts import Appeal, Checkpoint, Credit, Fact, Holding, Job, Membership, Node, Round, Run, RunTerms, Slot
 from ledger.fold.committees import seats_of
-from ledger.fold.rounds import FROZEN, eligible_slots
+from ledger.fold.rounds import FROZEN, eligible_slots, needed_slots, serving_slots
 from ledger.fold.runs import terms_at
 from ledger.fold.treasury import admin_of, treasury_of
 from protocol.chain.reading.contracts import Reader
@@ -98,6 +98,12 @@ class Views:
                 self._equal("Market.announcedOf", run.run, "effective at", effective_at, announced.effective_at)
             else:
                 self._equal("Market.announcedOf", run.run, "effective at", effective_at, 0)
+        count = max((slot.slot + 1 for slot in self._book.all(Slot)), default=0)
+        asked = [(run.run, terms_at(self._book, run.run, self._timestamp).rules_hash) for run in runs]
+        for run, (slots, least) in self._ask("Market", "jurorSlots", asked, runs):
+            serving = serving_slots(self._book, run.run, count, self._timestamp)
+            self._equal("Market.jurorSlots", run.run, "slots", hex(slots), hex(serving))
+            self._equal("Market.jurorSlots", run.run, "least", least, needed_slots(self._book, count, self._timestamp))
         members = list(self._book.all(Membership))
         for member, word in self._ask("Market", "joinedAt", [(each.run, each.node) for each in members], members):
             self._equal("Market.joinedAt", (member.run, member.node), "rules hash", word, member.rules_hash)

@@ -9,9 +9,20 @@ from ledger.facts.credits import Credit, CreditEntry, Holding
 from ledger.facts.fact import KINDS, Fact, key_of, keys_of
 from ledger.facts.nodes import Node, Slash, Slot
 from ledger.facts.rounds import Committee, Job, Round, Seat, Service, Submission
-from ledger.facts.runs import Checkpoint, Consumption, Membership, Run, RunTerms
+from ledger.facts.runs import Checkpoint, Consent, Consumption, Membership, Run, RunTerms
 from ledger.facts.treasury import THE_ONE, Admin, Sweep, Treasury
 
-__all__ = ["KINDS", "THE_ONE", "Admin", "Appeal", "Checkpoint", "Committee", "Consumption", "Credit", "CreditEntry"]
+__all__ = [
+    "KINDS",
+    "THE_ONE",
+    "Admin",
+    "Appeal",
+    "Checkpoint",
+    "Committee",
+    "Consent",
+    "Consumption",
+    "Credit",
+    "CreditEntry",
+]
 __all__ += ["Fact", "Holding", "Job", "Membership", "Node", "Round", "Run", "RunTerms", "Seat", "Service", "Slash"]
 __all__ += ["Slot", "Submission", "Sweep", "Taint", "Treasury", "key_of", "keys_of"]

@@ -10,7 +10,8 @@ class Node(Fact):
     """A registered node and its bond. ``bond`` = posted + topped_up − slashed − returned, in wei.
 
     ``posted`` is exactly what its role and capacity require: a node serves while ``bond`` ≥ ``posted`` and its key is
-    not ``revoked``. Once ``withdrawn`` it is gone for good; ``returned`` went back to its owner.
+    not ``revoked``. Once ``withdrawn`` it is gone for good; ``returned`` went back to its owner. ``runs`` counts those
+    that it has joined.
     """
 
     node: int
@@ -24,6 +25,7 @@ class Node(Fact):
     revoked: bool = False
     withdrawn: bool = False
     in_flight: int = 0
+    runs: int = 0
     posted: Wide = 0
     topped_up: Wide = 0
     slashed: Wide = 0

@@ -124,7 +124,8 @@ class Service(Fact):
     """One validator's record: seats in committees and what it did with them; amounts in wei.
 
     ``seats`` = revealed + abstained + silent; ``silent`` are also those that may still vote. ``agreed`` is the sum of
-    their bits. ``overturned`` counts slashes for a majority that an appeal overturned, ``absent`` those for not voting.
+    their bits. ``overturned`` counts slashes for a vote that an appeal contradicted, ``absent`` those for not voting.
+    ``struck`` counts strikes, in all runs, those that are past too.
     """
 
     validator: int
@@ -136,6 +137,7 @@ class Service(Fact):
     agreed: int = 0
     absent: int = 0
     overturned: int = 0
+    struck: int = 0
     paid: Wide = 0
 
 
@@ -144,6 +146,7 @@ class Seat(Fact):
     """A juror's seat in one attempt, its commitment, its vote, and what it earned.
 
     ``state`` is drawn, committed, revealed or abstained. ``bits`` agreed with the verdict, of the jobs submitted.
+    ``struck`` counts its strikes: for not voting, or for what an appeal's committee could read and it could not.
     """
 
     round: int
@@ -158,4 +161,5 @@ class Seat(Fact):
     evidence_root: Hex = NO_WORD
     salt: Hex = NO_WORD
     bits: int = 0
+    struck: int = 0
     paid: Wide = 0

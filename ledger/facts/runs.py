@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ledger.facts.fact import Bitmap, Fact, Hex, Wide, fact
+from ledger.facts.fact import NO_WORD, Bitmap, Fact, Hex, Wide, fact
 
 
 @fact("run")
@@ -57,11 +57,26 @@ class RunTerms(Fact):
 
 @fact("run", "node")
 class Membership(Fact):
-    """A node that joined a run at ``rules_hash``; 32 zero bytes once it has left."""
+    """A node that joined a run at ``rules_hash``; 32 zero bytes once it has left.
+
+    ``strikes`` of a validator count from the time ``struck_at`` of the first, for an unbonding delay.
+    """
 
     run: int
     node: int
-    rules_hash: Hex
+    rules_hash: Hex = NO_WORD
+    strikes: int = 0
+    struck_at: int = 0
+
+
+@fact("run", "node", "number")
+class Consent(Fact):
+    """A validator's consent to judge a run under the terms of a number; not ``given`` once it has left."""
+
+    run: int
+    node: int
+    number: int
+    given: bool
 
 
 @fact("run", "version")

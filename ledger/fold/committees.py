@@ -7,6 +7,7 @@ from dataclasses import replace
 from ledger.book import Book, add, known
 from ledger.facts import Committee, Job, Node, Round, Seat, Service
 from ledger.fold.rounds import awaiting_draw
+from ledger.fold.runs import membership_of
 from protocol.chain import events, structs
 from protocol.wire.assignments import bitmap_of, jobs_in
 from protocol.wire.votes import Vote
@@ -90,6 +91,15 @@ def _redrawn(book: Book, log: events.Log, event: events.CommitteeRedrawn) -> Non
     book.put(awaiting_draw(round_, log, event.deadline))
 
 
+def _struck(book: Book, log: events.Log, event: events.NodeStruck) -> None:
+    round_ = known(book, Round, event.round)
+    add(book, known(book, Seat, event.round, round_.attempt, event.node), struck=1)
+    add(book, known(book, Service, event.node), struck=1)
+    member = membership_of(book, event.run, event.node)
+    began = log.timestamp if event.strikes == 1 else member.struck_at
+    book.put(replace(member, strikes=event.strikes, struck_at=began))
+
+
 def _juror_settled(book: Book, log: events.Log, event: events.JurorSettled) -> None:
     round_ = known(book, Round, event.round)
     seat = known(book, Seat, event.round, round_.attempt, event.juror)
@@ -104,6 +114,7 @@ COMMITTEES = {
     events.VoteRevealed: _revealed,
     events.RoundTallied: _tallied,
     events.CommitteeRedrawn: _redrawn,
+    events.NodeStruck: _struck,
     events.JurorSettled: _juror_settled,
 }
 """Event type to the function that folds it."""

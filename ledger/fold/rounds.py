@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ledger.book import Book, add, known
-from ledger.facts import Job, Node, Round, Slot, Submission
+from ledger.facts import Consent, Job, Node, Round, Slot, Submission
 from ledger.fold.runs import terms_at
 from protocol.chain import events
 from protocol.wire.assignments import bitmap_of, jobs_in, unpack_assignments, unpack_leaves
@@ -15,6 +15,9 @@ from protocol.wire.assignments import bitmap_of, jobs_in, unpack_assignments, un
 FROZEN: tuple[str, ...] = ("committee", "appeal_seats", "max_units", "price_per_unit", "juror_fee")
 FROZEN += ("draw_seconds", "commit_seconds", "reveal_seconds", "challenge_seconds")
 """Terms of a run that a round keeps as they stood at its opening."""
+
+LEAST_SHARE = 3
+"""A round needs one in so many of the validators that serve any run."""
 
 
 # Work
@@ -38,7 +41,7 @@ def _opened(book: Book, log: events.Log, event: events.RoundOpened) -> None:
             beacon=log.block_hash,
             opened_at=log.timestamp,
             deadline=event.deadline,
-            eligible=eligible_slots(book, event.slot_count, log.timestamp),
+            eligible=serving_slots(book, event.run, event.slot_count, log.timestamp),
             reserve=event.reserved,
             reserved=event.reserved,
         )
@@ -49,6 +52,21 @@ def _opened(book: Book, log: events.Log, event: events.RoundOpened) -> None:
 def eligible_slots(book: Book, slot_count: int, timestamp: int) -> int:
     """Returns the bitmap of the slots whose validator serves at ``timestamp``."""
     return bitmap_of(slot for slot in range(slot_count) if _is_eligible(book, slot, timestamp))
+
+
+def serving_slots(book: Book, run: int, slot_count: int, timestamp: int) -> int:
+    """Returns the bitmap of the eligible slots whose validator consents to a run's terms at ``timestamp``."""
+    number = terms_at(book, run, timestamp).number
+    slots = jobs_in(eligible_slots(book, slot_count, timestamp))
+    consents = {slot: book.find(Consent, run, known(book, Slot, slot).node, number) for slot in slots}
+    return bitmap_of(slot for slot, consent in consents.items() if consent is not None and consent.given)
+
+
+def needed_slots(book: Book, slot_count: int, timestamp: int) -> int:
+    """Returns a third, rounded up, of the number of eligible slots whose validator serves any run."""
+    slots = jobs_in(eligible_slots(book, slot_count, timestamp))
+    serving = sum(known(book, Node, known(book, Slot, slot).node).runs > 0 for slot in slots)
+    return -(-serving // LEAST_SHARE)
 
 
 def _is_eligible(book: Book, slot: int, timestamp: int) -> bool:

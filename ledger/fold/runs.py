@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 from ledger.book import Book, add, known
-from ledger.facts import Checkpoint, Consumption, Job, Membership, Run, RunTerms
+from ledger.facts import Checkpoint, Consent, Consumption, Job, Membership, Node, Run, RunTerms
+from ledger.facts.fact import NO_WORD
 from protocol.chain import events
 from protocol.wire.assignments import jobs_in
-
-NOT_JOINED = bytes(32)
 
 
 def _opened(book: Book, log: events.Log, event: events.RunOpened) -> None:
@@ -64,11 +63,31 @@ def _released(book: Book, log: events.Log, event: events.EscrowReleased) -> None
 
 
 def _joined(book: Book, log: events.Log, event: events.NodeJoined) -> None:
-    book.put(Membership(event.run, event.node, event.rules_hash))
+    member, node = membership_of(book, event.run, event.node), known(book, Node, event.node)
+    if member.rules_hash == NO_WORD:
+        add(book, node, runs=1)
+    if node.role == "validator":
+        present = terms_at(book, event.run, log.timestamp)
+        announced = known(book, Run, event.run).announcements
+        number = present.number if event.rules_hash == present.rules_hash else announced
+        book.put(Consent(event.run, event.node, number, given=True))
+    book.put(replace(member, rules_hash=event.rules_hash))
+
+
+def membership_of(book: Book, run: int, node: int) -> Membership:
+    """Returns what a node is in a run, also where it has never joined it."""
+    return book.find(Membership, run, node) or Membership(run, node)
 
 
 def _left(book: Book, log: events.Log, event: events.NodeLeft) -> None:
-    book.put(Membership(event.run, event.node, NOT_JOINED))
+    member = membership_of(book, event.run, event.node)
+    if member.rules_hash != NO_WORD:
+        add(book, known(book, Node, event.node), runs=-1)
+    for number in range(known(book, Run, event.run).announcements + 1):
+        consent = book.find(Consent, event.run, event.node, number)
+        if consent is not None:
+            book.put(replace(consent, given=False))
+    book.put(replace(member, rules_hash=NO_WORD))
 
 
 def _published(book: Book, log: events.Log, event: events.CheckpointPublished) -> None:

@@ -170,13 +170,17 @@ class RegistryTerms(metaclass=FrozenDataclass):
 
 
 class MarketTerms(metaclass=FrozenDataclass):
-    """Delays and minimums of a run's terms, fixed at deployment; ``min_juror_fee`` in credits."""
+    """Delays and minimums of a run's terms, fixed at deployment; ``min_juror_fee`` in credits.
+
+    ``max_strikes`` within an unbonding delay end a validator's service in a run.
+    """
 
     notice_seconds: int
     max_round_seconds: int
     min_commit_seconds: int
     min_reveal_seconds: int
     min_juror_fee: int
+    max_strikes: int
 
 
 class RoundsTerms(metaclass=FrozenDataclass):

@@ -90,8 +90,8 @@ class Swarm:
             for index in range(max(3, self.committee + self.appeal_seats))
         ]
         self.run = self._open_run()
-        for worker in self.workers:
-            self.join(worker)
+        for party in (*self.workers, *self.validators):
+            self.join(party)
 
     def close(self) -> None:
         for closing in (*self.senders.values(), *self.clients.values()):

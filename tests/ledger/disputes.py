@@ -65,8 +65,9 @@ def begin(market: Market) -> Dispute:
         market.send(party.owner, calls.top_up(market.deployment, party.node, 3 * TOKEN))
     terms = replace(terms_of(coordinator, trainer), committee=1, appeal_seats=3, challenge_seconds=WINDOW)
     market.open_run(requester, terms, 100 * TOKEN)
+    for party in (*workers, *judges):
+        market.send(party.owner, calls.join(market.deployment, market.run, party.node, RULES))
     for worker in workers:
-        market.send(worker.owner, calls.join(market.deployment, market.run, worker.node, RULES))
         market.send(worker.owner, calls.approve(market.deployment, "Credits", 10 * TOKEN))
         market.send(worker.owner, calls.buy(market.deployment, 10 * TOKEN))
     market.send(rival, calls.buy(market.deployment, 10 * TOKEN))
@@ -184,6 +185,13 @@ def as_admin(market: Market, call: Call) -> None:
     market.anvil.rpc.call("anvil_impersonateAccount", admin)
     market.anvil.rpc.call("eth_sendTransactionSync", {"from": admin, "to": call.to, "data": "0x" + call.data.hex()})
     market.anvil.rpc.call("anvil_stopImpersonatingAccount", admin)
+
+
+def serve(dispute: Dispute, rules_hash: bytes) -> None:
+    """Every validator joins the run at these rules."""
+    market = dispute.market
+    for judge in dispute.validators.values():
+        market.send(judge.owner, calls.join(market.deployment, market.run, judge.node, rules_hash))
 
 
 def renewed(terms: RunTerms, rules_hash: bytes) -> RunTerms:

@@ -179,7 +179,7 @@ def tell(market: Market) -> Story:
     for judge in judges:
         market.send(judge.owner, calls.top_up(market.deployment, judge.node, TOKEN))
     market.open_run(requester, terms_of(coordinator, trainer), 100 * TOKEN)
-    for party in (honest, cheat):
+    for party in (honest, cheat, *judges):
         market.send(party.owner, calls.join(market.deployment, market.run, party.node, RULES))
     story = Story(
         market, requester, coordinator, trainer, honest, cheat, {judge.node: judge for judge in judges}, 0, []

@@ -55,6 +55,7 @@ def test_each_kind_of_stored_value_that_is_flipped_is_named(story: Story, synced
         ("consumption", "jobs", "version", "3", "0x3"),
         ("membership", "rules_hash", "node", str(story.honest.node), "0x00"),
         ("credit_entry", "amount", "kind", "'bought'", "0"),
+        ("consent", "given", "node", str(story.silent), "0"),
         ("committee", "seed", "attempt", "1", "0x00"),
         ("slot", "node", "slot", "0", "9"),
         ("run_terms", "max_units", "run", "1", "1"),

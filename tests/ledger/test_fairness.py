@@ -23,7 +23,7 @@ from protocol.chain.writing import calls
 from protocol.wire import auth
 from protocol.wire.assignments import Listing, pack_assignments
 from tests.conftest import TERMS
-from tests.ledger.disputes import NEW_RULES, Dispute, one_job, renewed
+from tests.ledger.disputes import NEW_RULES, Dispute, one_job, renewed, serve
 from tests.ledger.scenario import FOREVER
 
 NODES, RUNS = range(1, 6), (1, 2)
@@ -131,6 +131,7 @@ def test_a_node_that_has_not_joined_at_new_rules_is_due_nothing_once_they_are_in
     market.send(dispute.requester, calls.announce(market.deployment, market.run, renewed(dispute.terms, NEW_RULES)))
     market.open_round(dispute.coordinator, one_job(dispute))
     assert dues(chain, database) == {careful.node: 0.5, hasty.node: 0.5}
+    serve(dispute, NEW_RULES)
     market.pass_time(TERMS.market.notice_seconds)
     market.send(careful.owner, calls.join(market.deployment, market.run, careful.node, NEW_RULES))
     market.open_round(dispute.coordinator, one_job(dispute))

@@ -23,6 +23,8 @@ from protocol.chain.events import (
     Event,
     JobsFreed,
     Log,
+    NodeJoined,
+    NodeLeft,
     NodeRegistered,
     NodeRetired,
     NodeSlashed,
@@ -123,7 +125,7 @@ def test_escrow_moves_between_free_and_reserved() -> None:
     assert (run.funded, run.refunded, run.escrow, run.reserved) == (100, 30, 35, 35)
 
 
-def test_only_serving_active_bonded_validators_are_eligible() -> None:
+def test_only_active_bonded_validators_that_joined_the_run_are_eligible() -> None:
     assignments = pack_assignments([Listing(9, 2)])
     book = booked(
         opened_run(),
@@ -132,12 +134,16 @@ def test_only_serving_active_bonded_validators_are_eligible() -> None:
         registered(2, Role.VALIDATOR, slot=1, active_at=2_000),
         registered(3, Role.VALIDATOR, slot=2),
         registered(4, Role.VALIDATOR, slot=3),
+        registered(5, Role.VALIDATOR, slot=4),
+        registered(6, Role.VALIDATOR, slot=5),
+        *(NodeJoined(1, node, opened_run().terms.rules_hash) for node in (1, 2, 3, 4, 5)),
+        NodeLeft(1, 5),
         NodeSlashed(3, OWNERS[0], 1, Cause.ABSENCE, 1, 49),
         NodeRetired(4, OWNERS[0], 900, 999),
-        RoundOpened(1, 1, 1, 0, 2, 4, 100, 5_000, assignments),
+        RoundOpened(1, 1, 1, 0, 2, 6, 100, 5_000, assignments),
     )
     (round_,) = book.all(Round)
-    assert round_.eligible == 0b0001
+    assert round_.eligible == 0b000001
 
 
 def test_jobs_are_in_flight_until_a_void_round_frees_them() -> None:

@@ -30,6 +30,7 @@ from protocol.chain.events import (
     NodeJoined,
     NodeRegistered,
     NodeSlashed,
+    NodeStruck,
     RevealStarted,
     RoundClosed,
     RoundOpened,
@@ -105,6 +106,9 @@ LIES: list[tuple[type[Event], Change, str]] = [
     (CreditsBought, lambda event: replace(event, owner=somebody_else(event.owner)), "conservation"),
     (NodeRegistered, lambda event: replace(event, owner=somebody_else(event.owner)), "conservation"),
     (JurorSettled, lambda event: None, "fees"),
+    (NodeStruck, lambda event: None, "strikes"),
+    (NodeStruck, lambda event: replace(event, strikes=event.strikes + 1), "strikes"),
+    (NodeStruck, lambda event: replace(event, node=3 + (event.node - 2) % 3), "strikes"),
     (RoundClosed, lambda event: None, "phases"),
     (CommitteeDrawn, lambda event: replace(event, seed_block=event.seed_block + 1), "phases"),
     (RevealStarted, lambda event: None, "phases"),
@@ -185,8 +189,12 @@ def overturned(event: NodeSlashed) -> bool:
     return event.cause is Cause.OVERTURNED
 
 
-def joined_anew(event: NodeJoined) -> bool:
-    return event.rules_hash == NEW_RULES
+def worker_joined_anew(event: NodeJoined) -> bool:
+    return event.rules_hash == NEW_RULES and event.node == 1
+
+
+def validator_joined(event: NodeJoined) -> bool:
+    return event.node == 3
 
 
 def later(event: RoundOpened) -> bool:
@@ -228,8 +236,10 @@ APPEAL_LIES: list[tuple[type[Event], Change, str, Callable[[Any], bool]]] = [
         NodeJoined,
         lambda event: replace(event, rules_hash=RULES),
         "assignments",
-        joined_anew,
+        worker_joined_anew,
     ),
+    (NodeJoined, lambda event: replace(event, rules_hash=b"\x77" * 32), "rules", validator_joined),
+    (NodeJoined, lambda event: None, "draws", validator_joined),
     (RoundOpened, lambda event: replace(event, deadline=event.deadline + 1), "rules", later),
     (Unpaused, lambda event: None, "rules", bool),
 ]
@@ -249,6 +259,7 @@ def renew(dispute: Dispute) -> None:
     market, worker = dispute.market, dispute.workers[0]
     terms = disputes.renewed(dispute.terms, NEW_RULES)
     market.send(dispute.requester, calls.announce(market.deployment, market.run, terms))
+    disputes.serve(dispute, NEW_RULES)
     market.pass_time(TERMS.market.notice_seconds)
     market.send(worker.owner, calls.join(market.deployment, market.run, worker.node, NEW_RULES))
     for verb in ("pause", "unpause"):

@@ -28,6 +28,7 @@ def test_announced_terms_take_effect_after_notice_and_open_rounds_keep_theirs(
     market.pass_time(TERMS.market.notice_seconds - 100)
     old = market.open_round(dispute.coordinator, one_job(dispute))
     assert audited(chain, database) == []
+    disputes.serve(dispute, NEW_RULES)
     market.pass_time(200)
     assert audited(chain, database) == []
     with pytest.raises(Reverted, match="NotJoined"):
@@ -53,6 +54,7 @@ def test_a_node_without_its_key_is_neither_drawn_nor_listed_until_it_has_a_new_o
 ) -> None:
     market, (worker, idle) = dispute.market, dispute.workers
     judge = market.register("fifth", disputes.Role.VALIDATOR, 1)
+    market.send(judge.owner, calls.join(market.deployment, market.run, judge.node, dispute.terms.rules_hash))
     market.send(judge.owner, calls.revoke_key(market.deployment, judge.node))
     market.send(idle.owner, calls.revoke_key(market.deployment, idle.node))
     round_ = market.open_round(dispute.coordinator, one_job(dispute))

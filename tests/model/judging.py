@@ -73,6 +73,8 @@ class Judging(Submitting):
     def _tally(self, tx: Transaction, voted: Round) -> None:
         quorate = sum(seat.votes for seat in voted.seats) >= voted.threshold
         for seat in voted.seats:
+            if not seat.votes:
+                self.market.strike(tx.by(self.address), voted.run, voted.number, seat.juror)
             if seat.vote is None and (quorate or seat.commitment is not None):
                 penalty = self.terms.absence_penalty
                 self.registry.slash(tx.by(self.address), seat.juror, voted.number, Cause.ABSENCE, penalty)

@@ -30,9 +30,17 @@ class Run:
     escrow: int = 0
     reserved: int = 0
     joined: dict[int, bytes] = field(default_factory=dict)
+    serving: set[tuple[int, bytes]] = field(default_factory=set)
+    """Validators, and the rules under which they serve."""
+    strikes: dict[int, list[int]] = field(default_factory=dict)
+    """When each strike was counted, by validator, from the first that counts."""
 
     def terms(self, now: int) -> RunTerms:
         return [terms for since, terms in self.history if since <= now][-1]
+
+    def drop(self, node: int) -> None:
+        self.joined.pop(node, None)
+        self.serving = {(validator, rules) for validator, rules in self.serving if validator != node}
 
     @property
     def version(self) -> int:
@@ -96,17 +104,31 @@ class Market:
         joined = self.known(run)
         self._check_open(run)
         self._check_owner(tx, node)
-        if self.registry.nodes[node].role != Role.WORKER:
-            raise Refused("NotWorker", node)
         present = joined.terms(tx.now).rules_hash
-        if rules_hash != present:
+        joining = self.registry.nodes[node]
+        announced = joined.history[-1][1].rules_hash if joining.role == Role.VALIDATOR else present
+        if rules_hash not in (present, announced):
             raise Refused("WrongRules", rules_hash, present)
+        if joining.role == Role.VALIDATOR:
+            if joining.retired_at:
+                raise Refused("AlreadyRetired", node)
+            strikes = self.strikes(joined, node, tx.now)
+            if len(strikes) >= self.terms.max_strikes:
+                raise Refused("StruckOut", run, node, strikes[0] + self.registry.terms.unbonding_delay)
+            joined.serving.add((node, rules_hash))
         joined.joined[node] = rules_hash
 
     def leave(self, tx: Transaction, run: int, node: int) -> None:
         left = self.known(run)
         self._check_owner(tx, node)
-        left.joined.pop(node, None)
+        left.drop(node)
+
+    def strike(self, tx: Transaction, run: int, round: int, node: int) -> None:
+        self._only_rounds(tx)
+        struck = self.runs[run]
+        struck.strikes[node] = [*self.strikes(struck, node, tx.now), tx.now]
+        if len(struck.strikes[node]) == self.terms.max_strikes:
+            struck.drop(node)
 
     def publish(
         self, tx: Transaction, run: int, version: int, manifest: bytes, consumed: Sequence[Consumption]
@@ -149,6 +171,21 @@ class Market:
         self._only_rounds(tx)
         self.runs[run].reserved -= amount
         self.credits.unlock(tx.by(self.address), to, run, amount)
+
+    # What others ask
+
+    def juror_slots(self, run: int, now: int) -> tuple[set[int], int]:
+        """Slots that a round may draw, and how many of them it needs: a third of those that serve any run."""
+        rules = self.runs[run].terms(now).rules_hash
+        eligible = {slot: self.registry.slots[slot] for slot in self.registry.eligible(now)}
+        serving = {slot for slot, node in eligible.items() if (node, rules) in self.runs[run].serving}
+        anywhere = {node for any_run in self.runs.values() for node in any_run.joined}
+        return serving, -(-sum(node in anywhere for node in eligible.values()) // 3)
+
+    def strikes(self, run: Run, node: int, now: int) -> list[int]:
+        """When those that count were counted: all of them, until an unbonding delay after the first."""
+        strikes = run.strikes.get(node, [])
+        return strikes if strikes and now < strikes[0] + self.registry.terms.unbonding_delay else []
 
     # Refusals
 

@@ -22,7 +22,12 @@ from protocol.wire.assignments import Leaf, pack_leaves
 TERMS = ProtocolTerms(
     RegistryTerms(bond_per_job=150, validator_bond=1000, activation_delay=8, unbonding_delay=460),
     MarketTerms(
-        notice_seconds=30, max_round_seconds=450, min_commit_seconds=10, min_reveal_seconds=10, min_juror_fee=2
+        notice_seconds=30,
+        max_round_seconds=450,
+        min_commit_seconds=10,
+        min_reveal_seconds=10,
+        min_juror_fee=2,
+        max_strikes=6,
     ),
     RoundsTerms(fraud_slash=150, absence_penalty=70, overturn_penalty=90, appeal_bond=50, appeal_bounty=40),
     admin_delay=60,

@@ -52,6 +52,8 @@ class RoundRules(Rules):
             self.twins.must(PAUSER, "Admin", "unpause")
         self.restore_nodes(chance)
         number, run = self.run(chance)
+        if not run.closed and not chance.rarely():
+            self._serve_all(number, run)
         ready = [node for node in self.nodes(Role.WORKER) if self._can_take(node, run) or chance.rarely(12)]
         if not ready and not run.closed:
             self._join_all(number, run)
@@ -86,6 +88,14 @@ class RoundRules(Rules):
         rules = run.terms(self.twins.now).rules_hash
         for node in self.nodes(Role.WORKER):
             self.twins.do(node.owner, "Market", "join", number, node.number, rules)
+
+    def _serve_all(self, number: int, run: Run) -> None:
+        """Validators that could be drawn join again, those that must wait for their strikes left out."""
+        rules, most = run.terms(self.twins.now).rules_hash, self.model.market.terms.max_strikes
+        for node in self.nodes(Role.VALIDATOR):
+            out = len(self.model.market.strikes(run, node.number, self.twins.now)) >= most
+            if (node.number, rules) not in run.serving and not node.retired_at and not out:
+                self.twins.do(node.owner, "Market", "join", number, node.number, rules)
 
     # Leading on
 

@@ -96,6 +96,9 @@ class Rounds(Settling):
     def _award(self, tx: Transaction, parent: Round, made: Appeal, named: Verdict, fees: int) -> None:
         """Those who said otherwise pay the fees and, if the verdict falls, a bounty under half of what they lost."""
         registry, penalty = tx.by(self.address), self.terms.overturn_penalty
+        for seat in parent.seats:
+            if seat.votes and _said(seat, made) == Verdict.UNAVAILABLE:
+                self.market.strike(registry, parent.run, parent.number, seat.juror)
         lost = sum(
             self.registry.slash(registry, seat.juror, parent.number, Cause.OVERTURNED, penalty)
             for seat in parent.seats

@@ -65,7 +65,9 @@ class RunRules(Rules):
         if chance.coin():
             self.moment(chance, since)
         rules = keccak(text="other rules") if chance.rarely() else run.terms(self.twins.now).rules_hash
-        role = Role.VALIDATOR if chance.rarely() else Role.WORKER
+        role = chance.pick((Role.VALIDATOR, Role.WORKER))
+        if role == Role.VALIDATOR and chance.coin():
+            rules = run.history[-1][1].rules_hash
         for node in self.nodes(role)[:4]:
             owner = self.sender(chance, node.owner)
             if chance.rarely():

@@ -37,9 +37,10 @@ class Submitting:
     def open(self, tx: Transaction, run: int, step: int, policy_version: int, assignments: bytes) -> None:
         terms = self._open_terms(tx, run, policy_version)
         jobs = self._list(tx, run, terms, assignments)
-        eligible = self.registry.eligible(tx.now)
-        if len(eligible) < terms.committee + terms.appeal_seats:
-            raise Refused("TooFewValidators", len(eligible), terms.committee + terms.appeal_seats)
+        eligible, third = self.market.juror_slots(run, tx.now)
+        needed = max(third, terms.committee + terms.appeal_seats)
+        if len(eligible) < needed:
+            raise Refused("TooFewValidators", len(eligible), needed)
         number = len(self.rounds) + 1
         reserve = jobs * terms.max_units * terms.price_per_unit + most_fees(terms.committee, terms.juror_fee)
         self.market.reserve(tx.by(self.address), run, number, reserve)

@@ -144,7 +144,8 @@ class Twins:
             terms = parties.run_terms(f"rules {run}", *seats)
             self.must(REQUESTER, "Market", "open", terms, keccak(text="manifest 0"), "https://run.example")
             self.must(REQUESTER, "Market", "fund", run, 12_000)
-            for node, (owner, _) in enumerate(WORKERS, 1):
+            judges = [JUDGES[number % len(JUDGES)] for number in range(VALIDATORS)]
+            for node, owner in enumerate([*(owner for owner, _ in WORKERS), *judges], 1):
                 self.must(owner, "Market", "join", run, node, terms.rules_hash)
 
 

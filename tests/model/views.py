@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from protocol.chain import structs
-from protocol.chain.structs import Appeal, Role, RunTerms, State, Verdict
+from protocol.chain.structs import Appeal, RunTerms, State, Verdict
 from tests.model.market import Run
 from tests.model.protocol import Protocol
 from tests.model.registry import Node
@@ -76,15 +76,20 @@ def _node(node: Node) -> structs.Node:
 
 
 def _market(model: Protocol, now: int) -> Iterator[tuple[Question, Any]]:
-    workers = [node.number for node in model.registry.nodes.values() if node.role == Role.WORKER]
     yield ("Market", "runCount", ()), len(model.market.runs)
     for number, run in model.market.runs.items():
         yield ("Market", "runOf", (number,)), _run(run, now)
         since, newest = run.history[-1]
         yield ("Market", "announcedOf", (number,)), (newest, since) if since else (NO_TERMS, 0)
         yield ("Market", "manifestRootOf", (number, run.version)), run.manifests[run.version]
-        for node in workers:
+        slots, least = model.market.juror_slots(number, now)
+        yield ("Market", "jurorSlots", (number, run.terms(now).rules_hash)), (sum(1 << slot for slot in slots), least)
+        for node in model.registry.nodes:
             yield ("Market", "joinedAt", (number, node)), run.joined.get(node, NO_HASH)
+            if run.strikes.get(node):
+                strikes = model.market.strikes(run, node, now)
+                until = strikes[0] + model.registry.terms.unbonding_delay if strikes else 0
+                yield ("Market", "strikesOf", (number, node)), (len(strikes), until)
 
 
 def _run(run: Run, now: int) -> structs.Run:

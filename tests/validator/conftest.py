@@ -276,7 +276,8 @@ def make_scene(
         run = cast.run(judging, trainer.signer, coordinator, root, **offered)
         (files / "health").write_text(Health(ok=True, run=run, head=0).model_dump_json())
         publish(model_directory, run, 0, chain.chain_id, chain.deployment.market, trainer.signer, store)
-        owner.send("join", calls.join(chain.deployment, run, worker_node, rules_hash(encoded)))
+        for member, node in ((owner, worker_node), *((juror.owner, juror.node) for juror in jurors)):
+            member.send("join", calls.join(chain.deployment, run, node, rules_hash(encoded)))
         cast.closing.extend((lambda juror=juror: juror.close()) for juror in jurors)
         return Scene(
             chain, judging, coordinator, worker, worker_node, run, root, jurors, files, url, origin_url, trainer, owner

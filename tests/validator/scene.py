@@ -53,6 +53,7 @@ COMMIT_SECONDS, RESERVE_SECONDS = 600, 150
 class Juror:
     """One validator with a state of its own; ``revive`` builds it anew over that state, as a restart would."""
 
+    owner: Sender
     key: Wallet
     node: int
     build: Callable[[], tuple[Validator, Callable[[], None]]]
@@ -256,7 +257,7 @@ class Cast:
 
         With a ``queue_url`` others judge for it, one job an order.
         """
-        _, key, node = self.node(name, Role.VALIDATOR)
+        owner, key, node = self.node(name, Role.VALIDATOR)
         directory, deployment = self.directory / name, self.chain.deployment
 
         def build() -> tuple[Validator, Callable[[], None]]:
@@ -288,7 +289,7 @@ class Cast:
 
             return made, close
 
-        return Juror(key, node, build, directory)
+        return Juror(owner, key, node, build, directory)
 
     def run(self, court: Court, trainer: Wallet, coordinator: Sender, root: bytes, **offered: int) -> int:
         """An open, funded run under the court's rules; ``offered`` replaces terms."""

@@ -41,12 +41,14 @@ struct RunTerms {
 /// @param minCommitSeconds  minimum commitSeconds of a run, not zero
 /// @param minRevealSeconds  minimum revealSeconds of a run, not zero
 /// @param minJurorFee       minimum jurorFee of a run
+/// @param maxStrikes        strikes within an unbonding delay that end a validator's service in a run, not zero
 struct MarketTerms {
     uint40 noticeSeconds;
     uint40 maxRoundSeconds;
     uint32 minCommitSeconds;
     uint32 minRevealSeconds;
     uint128 minJurorFee;
+    uint16 maxStrikes;
 }
 
 /// A run.
@@ -76,10 +78,15 @@ struct Consumption {
 /// @title IMarket
 /// @notice Runs, their terms and escrow, the nodes that joined them, and their checkpoints. Run ids start at 1,
 /// checkpoint versions at 0.
-/// @notice Nodes consent to a run's rules by joining at their hash. New terms take effect after notice, always with a
-/// new rules hash, so that every node has to join again. A round keeps the terms it was opened with.
+/// @notice Nodes consent to a run's rules by joining at their hash: workers to be listed, validators to be drawn. New
+/// terms take effect after notice, always with a new rules hash, so that every node has to join again; a validator may
+/// do so during the notice. A round keeps the terms it was opened with, and the validators that served the run then.
+/// @notice A strike is a validator's seat left empty, an abstention in it, or a vote that a job's artifact is unavailable
+/// which an appeal's committee contradicts by reading it. With maxStrikes strikes within an
+/// unbonding delay of the first, the validator leaves the run, and may join it again after that delay.
 /// @dev Constructor: IRegistry registry, ICredits credits, address rounds, MarketTerms terms. Reverts `BadTerms` unless
-/// maxRoundSeconds is less than the registry's unbondingDelay, and minCommitSeconds and minRevealSeconds are not zero.
+/// maxRoundSeconds is less than the registry's unbondingDelay, and minCommitSeconds, minRevealSeconds and maxStrikes are
+/// not zero.
 interface IMarket {
     /// @notice A run was opened.
     /// @param run           id of the run
@@ -121,10 +128,17 @@ interface IMarket {
     /// @param rulesHash  the rules it consents to
     event NodeJoined(uint256 indexed run, uint32 indexed node, bytes32 rulesHash);
 
-    /// @notice A node left a run. Also emitted if it had not joined.
+    /// @notice A node left a run, or was removed from it for its strikes. Also emitted if it had not joined.
     /// @param run   id of the run
     /// @param node  id of the node
     event NodeLeft(uint256 indexed run, uint32 indexed node);
+
+    /// @notice A strike was counted against a validator.
+    /// @param run      id of the run
+    /// @param node     id of the validator
+    /// @param round    number of the round whose seat it is; an appeal's own number for a seat in its committee
+    /// @param strikes  its strikes in the run, those that are past left out
+    event NodeStruck(uint256 indexed run, uint32 indexed node, uint256 indexed round, uint256 strikes);
 
     /// @notice Escrow was reserved for a round.
     /// @param run     id of the run
@@ -196,9 +210,11 @@ interface IMarket {
     /// @param caller  the caller
     error NotNodeOwner(uint32 node, address owner, address caller);
 
-    /// @notice Only workers join runs.
-    /// @param node  id of the node
-    error NotWorker(uint32 node);
+    /// @notice The validator left the run for its strikes.
+    /// @param run    id of the run
+    /// @param node   id of the validator
+    /// @param until  timestamp in seconds from which it may join again
+    error StruckOut(uint256 run, uint32 node, uint256 until);
 
     /// @notice The node has not joined the run at the required rules hash.
     /// @param run   id of the run
@@ -271,13 +287,14 @@ interface IMarket {
     /// @param terms  new terms, with a rules hash the run never had
     function announce(uint256 run, RunTerms calldata terms) external;
 
-    /// @notice Joins a worker to a run. Node's owner only, while the run is not closed.
+    /// @notice Joins a node to a run. Node's owner only, while the run is not closed.
+    /// @dev A validator must not be retired (`IRegistry.AlreadyRetired`), nor out of the run for its strikes.
     /// @param run        id of the run
     /// @param node       id of the node
-    /// @param rulesHash  the rules hash in effect
+    /// @param rulesHash  the rules hash in effect; for a validator also the one announced
     function join(uint256 run, uint32 node, bytes32 rulesHash) external;
 
-    /// @notice Removes a node from a run, so that it is not listed in new rounds. Node's owner only.
+    /// @notice Removes a node from a run, so that it is neither listed nor drawn in new rounds. Node's owner only.
     /// @param run   id of the run
     /// @param node  id of the node
     function leave(uint256 run, uint32 node) external;
@@ -290,6 +307,12 @@ interface IMarket {
     /// @param manifestRoot  keccak256 of the manifest, not zero; opaque here, defined in protocol/wire/manifest.py
     /// @param consumed      jobs it was trained on
     function publish(uint256 run, uint32 version, bytes32 manifestRoot, Consumption[] calldata consumed) external;
+
+    /// @notice Counts a strike against a validator. `Rounds` only.
+    /// @param run    id of the run
+    /// @param round  number of the round
+    /// @param node   id of the validator
+    function strike(uint256 run, uint256 round, uint32 node) external;
 
     /// @notice Moves credits from escrow to reserved. `Rounds` only.
     /// @param run     id of the run
@@ -344,6 +367,18 @@ interface IMarket {
 
     /// @notice Protocol-wide delays.
     function terms() external view returns (MarketTerms memory);
+
+    /// @notice Slots whose validators a round of a run may draw, were it opened now.
+    /// @param run        id of the run
+    /// @param rulesHash  the rules hash in effect
+    /// @return slots  bitmap of the slots whose validators are eligible and serve the run under these rules
+    /// @return least  number of slots that a round needs: a third, rounded up, of the eligible slots that serve any run
+    function jurorSlots(uint256 run, bytes32 rulesHash) external view returns (uint256 slots, uint256 least);
+
+    /// @notice Strikes of a validator in a run.
+    /// @return count  strikes that are not past
+    /// @return until  timestamp in seconds from which they are past; zero if there are none
+    function strikesOf(uint256 run, uint32 node) external view returns (uint256 count, uint256 until);
 
     /// @notice The rules hash at which a node joined last; zero if it has not joined or has left.
     function joinedAt(uint256 run, uint32 node) external view returns (bytes32);

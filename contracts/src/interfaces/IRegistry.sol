@@ -347,6 +347,12 @@ interface IRegistry {
     /// @return slots  bit i stands for slot i
     function eligible() external view returns (uint256 slots);
 
+    /// @notice Slots that have passed from one validator to another, for contracts that keep bitmaps of slots.
+    /// @param since      number of passings already taken into account
+    /// @return slots     bitmap of the slots that passed since
+    /// @return passings  number of passings so far
+    function passedSince(uint256 since) external view returns (uint256 slots, uint256 passings);
+
     /// @notice Id of the validator at a slot; 0 if the slot is free.
     /// @dev A slot is freed at withdrawal only. The unbonding delay exceeds maxRoundSeconds, so a slot keeps its node
     /// through every round that was opened while the node could be drawn.

@@ -430,9 +430,10 @@ interface IRoundsFacts {
     /// @param version  the version
     error UnknownVersion(uint256 run, uint32 version);
 
-    /// @notice Too few validators may be drawn for the committee and an appeal's committee together.
-    /// @param eligible  number of validators that may be drawn
-    /// @param need      number of seats
+    /// @notice Too few validators serve the run: they must fill the committee and an appeal's committee together, and be
+    /// a third of the validators that serve any run.
+    /// @param eligible  number of eligible validators that serve the run
+    /// @param need      number needed
     error TooFewValidators(uint256 eligible, uint256 need);
 
     /// @notice The deadline has passed.

@@ -206,19 +206,22 @@ abstract contract Appealing is Settling {
         _setVerdict(stored, accepted, fraud);
     }
 
-    /// Slashes the jurors whose vote the appeal contradicts. The appellant is awarded the fees from the amount taken
-    /// and, if the verdict is overturned, a bounty.
+    /// Slashes the jurors whose vote the appeal contradicts, and counts a strike against those that could not read what
+    /// the appeal's committee read. The appellant is awarded the fees from the amount taken and, if the verdict is
+    /// overturned, a bounty.
     function _award(Record storage stored, Appeal memory made, Verdict named, uint256 fees)
         private
         returns (uint256 awarded)
     {
         Committee storage committee = _storageOf(stored).committee;
-        uint256 fined =
-            _voting(stored) & ~_seatsFor(stored, made.job, named) & ~_seatsFor(stored, made.job, Verdict.Unavailable);
+        uint256 contradicted = _voting(stored) & ~_seatsFor(stored, made.job, named);
+        uint256 unread = _seatsFor(stored, made.job, Verdict.Unavailable);
         uint256 taken = 0;
-        for (uint256 seat; fined >> seat != 0; ++seat) {
-            if (!_has(fined, seat)) continue;
-            taken += registry.slash(committee.jurors[seat], made.round, Cause.Overturned, OVERTURN_PENALTY);
+        for (uint256 seat; contradicted >> seat != 0; ++seat) {
+            if (!_has(contradicted, seat)) continue;
+            uint32 juror = committee.jurors[seat];
+            if (_has(unread, seat)) market.strike(stored.run, made.round, juror);
+            else taken += registry.slash(juror, made.round, Cause.Overturned, OVERTURN_PENALTY);
         }
         if (taken == 0) return 0;
         awarded = Math.min(fees, taken);

@@ -96,8 +96,8 @@ abstract contract Judging is IRounds, RoundsBase {
         Committee storage committee = _storageOf(stored).committee;
         uint256 quorum = Committees.quorum(stored.committee);
         bool decided = Bitmaps.count(_voting(stored)) >= quorum;
-        // Without a quorum the windows may have been at fault, so that only a withheld reveal is penalised.
-        _penaliseAbsent(round, committee, (decided ? _all(stored) : stored.committed) & ~stored.revealed);
+        // Without a quorum the windows may have been at fault, so that only a withheld reveal is fined.
+        _penalise(round, stored, committee, (decided ? _all(stored) : stored.committed) & ~stored.revealed);
         if (!decided) return _failQuorum(round, stored, committee);
         (uint256 accepted, uint256 fraud) = _majority(stored, committee, quorum);
         uint40 deadline = _after(_storageOf(stored).challengeSeconds);
@@ -200,12 +200,15 @@ abstract contract Judging is IRounds, RoundsBase {
         committee.words[seat] = accept;
     }
 
-    function _penaliseAbsent(uint256 round, Committee storage committee, uint256 absent) private {
-        for (uint256 seat; absent >> seat != 0; ++seat) {
-            if (!_has(absent, seat)) continue;
+    /// Counts a strike against every seat that did not vote, and fines those in `fined`.
+    function _penalise(uint256 round, Record storage stored, Committee storage committee, uint256 fined) private {
+        uint256 idle = _all(stored) & ~_voting(stored);
+        for (uint256 seat; idle >> seat != 0; ++seat) {
+            if (!_has(idle, seat)) continue;
+            market.strike(stored.run, round, committee.jurors[seat]);
             // The registry's event reports the amount taken.
             // slither-disable-next-line unused-return
-            registry.slash(committee.jurors[seat], round, Cause.Absence, ABSENCE_PENALTY);
+            if (_has(fined, seat)) registry.slash(committee.jurors[seat], round, Cause.Absence, ABSENCE_PENALTY);
         }
     }
 

@@ -4,6 +4,7 @@ pragma solidity ^0.8.28;
 import {Credits} from "../../src/Credits.sol";
 import {Market} from "../../src/Market.sol";
 import {Consumption, IMarket, Run, RunTerms} from "../../src/interfaces/IMarket.sol";
+import {Node, Role} from "../../src/interfaces/IRegistry.sol";
 import {Round, State} from "../../src/interfaces/IRounds.sol";
 import {World} from "./World.sol";
 
@@ -61,6 +62,28 @@ abstract contract Buyers is World {
             if (market.joinedAt(run_, node) == terms.rulesHash) continue;
             bytes memory call = abi.encodeCall(Market.join, (run_, node, terms.rulesHash));
             _due("rejoin", registry.ownerOf(node), address(market), call);
+        }
+        serve(run_);
+    }
+
+    function serveAll() internal {
+        for (uint256 run_ = 1; run_ <= market.runCount(); ++run_) {
+            if (!market.runOf(run_).closed) serve(run_);
+        }
+    }
+
+    /// Every validator in service joins at the terms in effect, unless its strikes keep it out.
+    function serve(uint256 run_) internal {
+        bytes32 rules = market.runOf(run_).terms.rulesHash;
+        for (uint32 node = 1; node <= registry.nodeCount(); ++node) {
+            Node memory stored = registry.nodeOf(node);
+            if (stored.role != Role.Validator || stored.retiredAt != 0) continue;
+            if (market.joinedAt(run_, node) == rules) continue;
+            bytes memory call = abi.encodeCall(Market.join, (run_, node, rules));
+            (uint256 strikes,) = market.strikesOf(run_, node);
+            bytes4 out = IMarket.StruckOut.selector;
+            if (strikes >= MAX_STRIKES) _refused("join struck out", stored.owner, address(market), call, out);
+            else _due("serve", stored.owner, address(market), call);
         }
     }
 

@@ -81,6 +81,7 @@ abstract contract Histories is Bonds {
         history.jurorFee = stored.jurorFee;
         history.assignments = assignments;
         _hold("no rounds while paused", !REGISTRY.admin().paused());
+        _hold("only those who serve are drawn", _allServe(history.run, stored.eligible));
         _move(round, State.Open);
         for (uint256 at; at < assignments.length; at += 5) {
             (uint32 node, uint256 count) = _listing(assignments, at);
@@ -90,6 +91,14 @@ abstract contract Histories is Bonds {
             bool fit = REGISTRY.isListable(node) && roleOf[node] == Role.Worker;
             _hold("only the fit are listed", fit && inFlightOf[node] <= capacityOf[node]);
         }
+    }
+
+    function _allServe(uint256 run, uint256 slots) private view returns (bool) {
+        for (uint256 slot; slots >> slot != 0; ++slot) {
+            uint32 node = REGISTRY.nodeAt(uint8(slot));
+            if ((slots >> slot) & 1 == 1 && MARKET.joinedAt(run, node) == 0) return false;
+        }
+        return true;
     }
 
     function _submit(Log memory log, uint256 round) internal {

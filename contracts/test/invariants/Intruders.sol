@@ -51,6 +51,7 @@ abstract contract Intruders is World {
         _refused("pay all", from, target, payAll, notRounds);
         _refused("deposit", from, target, abi.encodeCall(Market.deposit, (run_, 1, owner, 0)), notRounds);
         _refused("pay out", from, target, abi.encodeCall(Market.payOut, (run_, 1, from, 0)), notRounds);
+        _refused("strike", from, target, abi.encodeCall(Market.strike, (run_, 1, 1)), notRounds);
         _refused("consume", from, address(rounds), abi.encodeCall(ISettlement.consume, (run_, 1, 0)));
     }
 
@@ -97,9 +98,8 @@ abstract contract Intruders is World {
         signature = binding(stored.owner, uint256(keccak256("fresh")), other, 1);
         bytes memory both = abi.encodeCall(Registry.register, (other, fresh, 1, block.timestamp, signature));
         _refused("hold both roles", stored.owner, address(registry), both, IRegistry.OwnerHasOtherRole.selector);
-        if (!validator) return;
-        bytes memory join = abi.encodeCall(Market.join, (1, node, RULES));
-        _refused("join as a validator", stored.owner, address(market), join);
+        bytes memory join = abi.encodeCall(Market.join, (1, node, keccak256("no such rules")));
+        _refused("join at other rules", stored.owner, address(market), join);
     }
 
     /// Calls the state of a round does not allow.

@@ -47,6 +47,7 @@ abstract contract NodeChecks is Checks {
         }
         _never("a job is settled once");
         _never("only those who joined are listed");
+        _never("only those who serve are drawn");
         _never("only the fit are listed");
     }
 

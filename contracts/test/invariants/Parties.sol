@@ -18,6 +18,7 @@ contract Parties is Owners, Buyers, Providers, Jurors, Appellants, Endings, Gove
     function _bring(State state, uint256 pick) internal override returns (uint256 round) {
         if (admin.paused()) unpause();
         restore(pick);
+        serveAll();
         open(pick);
         round = rounds.roundCount();
         if (state == State.Void) {
@@ -54,6 +55,7 @@ contract Parties is Owners, Buyers, Providers, Jurors, Appellants, Endings, Gove
     function judgeNext(uint256 pick, uint256 mood) external {
         if (admin.paused()) unpause();
         restore(pick);
+        serveAll();
         open(pick);
         uint256 round = rounds.roundCount();
         for (uint256 i; i < 5 && rounds.roundOf(round).state < State.Tallied; ++i) {

@@ -13,7 +13,7 @@ abstract contract Successes is Checks {
     string private constant RUNS = "ASSIZE_INVARIANT_RUNS";
 
     string private constant HONEST = "register|topUp|restore|retire|withdraw|rotateKey|revokeKey|renewKeys|join|leave|redeem|"
-        "openRun|buy|fund|announce|rejoin|closeRun|refund|publish|open|submit|submit part|submit spoiled|commit|reveal|abstain|copy|"
+        "openRun|buy|fund|announce|rejoin|serve|closeRun|refund|publish|open|submit|submit part|submit spoiled|commit|reveal|abstain|copy|"
         "vote together|advance|judge next|appeal and judge|settle before the appeal|appeal against accept|appeal against fraud|appeal against void|appeal against unavailable|"
         "verdict upheld|verdict overturned|appeal undecided|appellant awarded|close|close empty|draw|draw late|tally|redraw|settle|"
         "finish|free|expire|sweep|donate|wait|lapse|pause|unpause|setTreasury|begin to pass office|take office|appoint a pauser";
@@ -22,10 +22,10 @@ abstract contract Successes is Checks {
         "consume another run's|open over capacity|submit twice|submit late|commit twice|reveal twice|reveal a copy|reveal late|"
         "appeal where none is offered|appeal late|appeal twice|expire early|close early|tally early|settle early|settle twice|"
         "finish early|free twice|open while paused|set no treasury|take office early|appoint out of office|slash|award|reserve jobs|"
-        "free jobs|lock|unlock|earn|earn all|grant|reserve|release|pay|pay all|deposit|pay out|consume|retire another's|withdraw another's|"
+        "free jobs|lock|unlock|earn|earn all|grant|reserve|release|pay|pay all|deposit|pay out|strike|consume|retire another's|withdraw another's|"
         "revoke another's|rotate another's|leave another's|close another's|fund another's|refund another's|publish another's|"
         "redeem nothing|open another's|pause as anyone|unpause as anyone|name a treasury|bind another's key|hold both roles|"
-        "join as a validator|close a closed|draw undrawable|tally untallied|finish the unfinished|free the living|"
+        "join at other rules|close a closed|draw undrawable|tally untallied|finish the unfinished|free the living|"
         "expire the decided|commit unseated|reveal unseated|close with other assignments|free with other assignments";
 
     function countSuccesses() internal {

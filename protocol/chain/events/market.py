@@ -56,6 +56,15 @@ class NodeLeft(Event):
     node: int
 
 
+class NodeStruck(Event):
+    """A validator did not vote in a round, or could not read what an appeal's committee read; ``strikes`` count."""
+
+    run: int
+    node: int
+    round: int
+    strikes: int
+
+
 class EscrowReserved(Event):
     """Escrow was reserved for a round."""
 

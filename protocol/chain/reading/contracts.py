@@ -129,6 +129,14 @@ class Reader:
         """The rules hash at which the node joined; 32 zero bytes if it has not."""
         return cast(bytes, self.view("Market", "joinedAt", run, node))
 
+    def strikes(self, run: int, node: int) -> tuple[int, int]:
+        """A validator's strikes in a run, and the unix second from which they no longer count; 0, 0 if it has none."""
+        return cast(tuple[int, int], self.view("Market", "strikesOf", run, node))
+
+    def juror_slots(self, run: int, rules_hash: bytes) -> tuple[int, int]:
+        """The bitmap of slots that a round of the run may draw now, and how many of them it needs at least."""
+        return cast(tuple[int, int], self.view("Market", "jurorSlots", run, rules_hash))
+
     def manifest_root(self, run: int, version: int) -> bytes:
         """The root of a checkpoint's manifest; 32 zero bytes if it was never published."""
         return cast(bytes, self.view("Market", "manifestRootOf", run, version))

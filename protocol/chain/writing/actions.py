@@ -5,6 +5,8 @@ The command line and the local network share them. A plan is carried out or simu
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from protocol.chain import events
 from protocol.chain.structs import Role, Run, RunTerms
 from protocol.chain.writing import calls
@@ -167,15 +169,23 @@ def join_run(sender: Sender, run: int, node: int, rules_hash: bytes | None = Non
         sender: sends for the node's owner.
         run: the run to join.
         node: the node that joins.
-        rules_hash: the rules consented to; None takes the run's present ones, unread.
+        rules_hash: the rules consented to; None takes the run's present ones, unread. A validator may also join at
+            rules that are announced.
 
     Raises:
-        Rejected: the run has other rules.
+        Rejected: the run has other rules, or the validator left it for its strikes and must wait.
     """
-    present = sender.chain.latest().run(run).terms.rules_hash
-    if rules_hash is not None and rules_hash != present:
-        raise Rejected(f"run {run} has the rules 0x{present.hex()}, not 0x{rules_hash.hex()}; read them before joining")
-    return plan_of(sender, calls.join(sender.chain.deployment, run, node, present))
+    reader = sender.chain.latest()
+    present, announced = reader.run(run).terms.rules_hash, reader.announced(run)[0].rules_hash
+    validates = reader.node(node).role is Role.VALIDATOR
+    wanted = present if rules_hash is None else rules_hash
+    if wanted != present and not (validates and wanted == announced):
+        raise Rejected(f"run {run} has the rules 0x{present.hex()}, not 0x{wanted.hex()}; read them before joining")
+    strikes, until = reader.strikes(run, node)
+    if strikes >= reader.market_terms().max_strikes:
+        when = f"{datetime.fromtimestamp(until, UTC):%Y-%m-%d %H:%M} UTC"
+        raise Rejected(f"node {node} left run {run} for its {strikes} strikes; it can join again from {when}")
+    return plan_of(sender, calls.join(sender.chain.deployment, run, node, wanted))
 
 
 # What the verbs share

@@ -74,7 +74,7 @@ def measure() -> Measured:
 def _workers(network: GasNetwork, holders: Sequence[str]) -> list[Member]:
     """Registers a node for each owner, joins every run, and has each earn in a first round."""
     workers = network.enrol(Role.WORKER, holders)
-    network.join(workers)
+    network.join("join worker", workers)
     network.chain.pass_seconds(TERMS.registry.activation_delay)
     whole_round(network, COMMITTEES[0], workers, min(MOST_JOBS, 2 * len(workers)))
     return workers

@@ -40,7 +40,12 @@ TERMS = ProtocolTerms(
         bond_per_job=ETHER, validator_bond=100 * ETHER, activation_delay=60, unbonding_delay=7 * 86_400
     ),
     market=MarketTerms(
-        notice_seconds=60, max_round_seconds=2 * 86_400, min_commit_seconds=60, min_reveal_seconds=60, min_juror_fee=1
+        notice_seconds=60,
+        max_round_seconds=2 * 86_400,
+        min_commit_seconds=60,
+        min_reveal_seconds=60,
+        min_juror_fee=1,
+        max_strikes=8,
     ),
     rounds=RoundsTerms(
         fraud_slash=ETHER,
@@ -100,13 +105,13 @@ class GasNetwork:
         nodes = self.reader.latest().views("Registry", "nodeByKey", [(key.address,) for key in keys])
         return [Member(owner, key, node) for owner, key, node in zip(owners, keys, nodes, strict=True)]
 
-    def join(self, workers: Sequence[Member]) -> None:
-        """Each worker joins every run."""
+    def join(self, verb: str, members: Sequence[Member]) -> None:
+        """Each node joins every run; the gas is noted under ``verb``."""
         for committee, run in self.runs.items():
             joins = [
-                (worker.owner, calls.join(self.deployment, run, worker.node, rules(committee))) for worker in workers
+                (member.owner, calls.join(self.deployment, run, member.node, rules(committee))) for member in members
             ]
-            self.note("join", self.chain.send_all(joins))
+            self.note(verb, self.chain.send_all(joins))
 
     def binding(self, owner: str, key: Wallet, role: Role, capacity: int) -> bytes:
         """The session key's signature that it serves this owner."""
@@ -160,6 +165,7 @@ def establish(chain: GasChain) -> GasNetwork:
     validators = network.enrol(Role.VALIDATOR, owners(VALIDATORS))
     network.validators = {member.node: member for member in validators}
     network.open_runs()
+    network.join("join validator", validators)
     chain.pass_seconds(TERMS.registry.activation_delay)
     return network
 
