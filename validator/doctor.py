@@ -41,7 +41,7 @@ def diagnose(settings: ValidatorSettings) -> Iterator[Result]:
             Examination(
                 f"run {run}", functools.partial(_run, settings, chain, run), "check rules and relays of the run"
             )
-            for run in _runs_served(chain, key)
+            for run in _runs_of_interest(chain, key)
         ]
         return (*node_examinations(chain, key, Role.VALIDATOR), listable, serves, *runs)
 
@@ -68,22 +68,28 @@ def _listable(chain: Chain, key: Key) -> str:
 
 
 def _serves(chain: Chain, key: Key) -> str:
-    runs = _runs_served(chain, key)
+    node = node_of(chain, key.address)
+    runs = [run for run, rules in _open_runs(chain).items() if chain.latest().joined_at(run, node) == rules]
     if not runs:
-        raise Misconfigured(f"node {node_of(chain, key.address)} serves no open run, so that it is never drawn")
+        raise Misconfigured(f"node {node} serves no open run, so that it is never drawn")
     return f"may be drawn in the runs {', '.join(map(str, runs))}"
 
 
-def _runs_served(chain: Chain, key: Key) -> list[int]:
-    """Returns the open runs that the key's node has joined at their present rules; none without a node."""
+def _runs_of_interest(chain: Chain, key: Key) -> list[int]:
+    """Returns the open runs that the key's node serves; before there is a node, all of them."""
     reader = chain.latest()
-    node, count = reader.node_by_key(key.address), reader.run_count()
-    runs = dict(enumerate(reader.runs(range(1, count + 1)), 1)) if node else {}
-    return [
-        number
-        for number, run in runs.items()
-        if not run.closed and reader.joined_at(number, node) == run.terms.rules_hash
-    ]
+    try:
+        node = reader.node_by_key(key.address)
+    except Misconfigured:
+        node = 0
+    return [run for run, rules in _open_runs(chain).items() if not node or reader.joined_at(run, node) == rules]
+
+
+def _open_runs(chain: Chain) -> dict[int, bytes]:
+    """Returns the rules hash of each open run."""
+    reader = chain.latest()
+    runs = enumerate(reader.runs(range(1, reader.run_count() + 1)), 1)
+    return {number: run.terms.rules_hash for number, run in runs if not run.closed}
 
 
 def _run(settings: ValidatorSettings, chain: Chain, run: int) -> str:

@@ -42,6 +42,7 @@ PROTOCOL: ProtocolTerms = replace(
         min_commit_seconds=600,
         min_reveal_seconds=300,
         min_juror_fee=TOKEN // 10,
+        max_strikes=20,
     ),
     rounds=replace(
         parties.TERMS.rounds,

@@ -187,9 +187,12 @@ class World:
         return self.attempt(owner, "registry", "register", role, key.address, capacity, LONG, signature)
 
     def open_run(self, terms: RunTerms, requester: str, escrow: int) -> int:
-        """Returns the new run's number."""
+        """Returns the new run's number. Every validator serves it, as none can tell a hostile requester beforehand."""
         self.do(requester, "market", "open", terms, keccak(text="manifest 0"), "https://run.example")
         run = len(self.protocol.market.runs)
+        for node in self.nodes(Role.VALIDATOR):
+            if not node.retired_at:
+                self.do(node.owner, "market", "join", run, node.number, terms.rules_hash)
         self.do(requester, "market", "fund", run, escrow)
         return run
 
