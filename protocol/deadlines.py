@@ -1,11 +1,13 @@
 """Deadlines for whole requests: httpx's timeouts begin anew with every byte that a server sends or takes.
 
 A request made by a client of `bounded` inside `within` ends with `httpx.TimeoutException` once its time is up, however
-the server spreads the bytes of its head, its body or its TLS records.
+the server spreads the bytes of its head, its body or its TLS records. Inside `until`, it also ends once another thread
+cancels the deadline.
 """
 
 from __future__ import annotations
 
+import math
 import ssl
 import time
 from collections.abc import Iterable, Iterator
@@ -23,17 +25,25 @@ _WRITE_BYTES = 64 << 10
 
 
 class Deadline:
-    """The time by which a request must be complete."""
+    """The time by which a request must be complete, and an ``outer`` deadline before which it must be as well."""
 
-    def __init__(self, seconds: float) -> None:
-        self._until = time.monotonic() + seconds
+    def __init__(self, seconds: float = math.inf, outer: Deadline | None = None) -> None:
+        self._until, self._outer = time.monotonic() + seconds, outer
 
-    def left(self, timeout: float | None, error: type[Exception]) -> float:
-        """Returns the seconds left, at most ``timeout``; raises ``error`` once there are none."""
+    def left(self, timeout: float | None, error: type[Exception]) -> float | None:
+        """Returns the seconds left, at most ``timeout``, None without bound; raises ``error`` once there are none."""
+        if self._outer is not None:
+            timeout = self._outer.left(timeout, error)
         left = self._until - time.monotonic()
         if left <= 0:
             raise error("the request took too long")
+        if left == math.inf:
+            return timeout
         return left if timeout is None else min(left, timeout)
+
+    def cancel(self) -> None:
+        """Ends the request: at its next byte, or once it has waited for one as long as its client's timeout."""
+        self._until = -math.inf
 
     def extended(self, pieces: Iterable[bytes], bytes_per_second: int = LEAST_BYTES_PER_SECOND) -> Iterator[bytes]:
         """Yields ``pieces``, allowing time for each at this speed."""
@@ -48,7 +58,13 @@ _DEADLINE: ContextVar[Deadline | None] = ContextVar("deadline", default=None)
 @contextmanager
 def within(seconds: float, body: int = 0) -> Iterator[Deadline]:
     """Bounds the requests made in the block, by this thread, to ``seconds`` and the time for ``body`` bytes sent."""
-    deadline = Deadline(seconds + body / LEAST_BYTES_PER_SECOND)
+    with until(Deadline(seconds + body / LEAST_BYTES_PER_SECOND, _DEADLINE.get())) as deadline:
+        yield deadline
+
+
+@contextmanager
+def until(deadline: Deadline) -> Iterator[Deadline]:
+    """Bounds the requests made in the block, by this thread, by ``deadline``."""
     before = _DEADLINE.set(deadline)
     try:
         yield deadline

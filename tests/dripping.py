@@ -44,3 +44,11 @@ def drip_body(connection: socket.socket) -> None:
     while True:
         connection.sendall(b"x")
         time.sleep(0.1)
+
+
+def drip(write: Callable[[bytes], object]) -> None:
+    """Sends a byte ten times a second, until the other end has gone."""
+    with suppress(OSError):
+        while True:
+            write(b"x")
+            time.sleep(0.1)

@@ -2,25 +2,30 @@
 
 Follows the chain. A job enters once its round's tally accepts it, provided that its artifact hashes to the signed root
 and no checkpoint has consumed it. Rewards are recomputed here, on the prompts that follow from the beacon. A job under
-appeal waits for its final verdict; the round that tries an appeal is ignored.
+appeal waits for its final verdict; the round that tries an appeal is ignored. Artifacts are fetched in threads of their
+nodes, and a node whose store is slow is waited for once: what it serves comes in later, and delays no step.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import wait
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import structlog
 
 from protocol.chain.events import CheckpointPublished, Log, RoundOpened
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.tail import Tail
+from protocol.chain.round_changes import SubmittedLeaf
 from protocol.chain.round_state import RoundState, fold
 from protocol.chain.structs import State
 from protocol.environments.environment import Environment
 from protocol.errors import Rejected, Unavailable
 from protocol.tensor.model import Model
+from protocol.transport.node_pools import NodeFetch, NodePools
 from protocol.wire.artifact_blob import parse_blob
 from protocol.wire.assignments import jobs_in
 from protocol.wire.receipts import holders_of
@@ -29,7 +34,9 @@ from protocol.wire.rules import Rules
 from protocol.wire.seeds import job_seed, prompt_seed
 from trainer.batch import Group
 
-FETCHERS = 4
+FETCHES_PER_NODE = 4
+WAIT_SECONDS = 2.0
+"""Longest time that a step waits for artifacts of nodes which have not been slow before."""
 
 Fetch = Callable[[Sequence[str], bytes], bytes]
 """(holders, artifact root) -> the artifact's blob, checked. Raises `Unavailable` or `Rejected`."""
@@ -44,6 +51,14 @@ class AcceptedJob:
     groups: tuple[Group, ...]
 
 
+class _Wanted(NamedTuple):
+    """An accepted job whose artifact is missing."""
+
+    round: int
+    job: int
+    submitted: SubmittedLeaf
+
+
 class Inbox:
     """Accepted, unconsumed groups of one run."""
 
@@ -53,7 +68,9 @@ class Inbox:
         self.chain, self.run, self.rules, self.environment, self.model = chain, run, rules, environment, model
         self.fetch = fetch
         self.log = structlog.get_logger("trainer.inbox")
-        self.pool = ThreadPoolExecutor(FETCHERS, "fetch")
+        self.pools = NodePools("artifacts", FETCHES_PER_NODE)
+        self.fetches: dict[_Wanted, NodeFetch[bytes | None]] = {}
+        self.slow: set[int] = set()
         self._restart()
 
     def _restart(self) -> Tail:
@@ -102,22 +119,41 @@ class Inbox:
             del self.jobs[key]
 
     def _take_in(self) -> None:
-        wanted = [
-            (number, job)
+        """Takes in what has arrived, after waiting for the nodes that were never slow."""
+        self._fetch()
+        prompt = {
+            attempt.future: wanted.submitted.node
+            for wanted, attempt in self.fetches.items()
+            if wanted.submitted.node not in self.slow
+        }
+        for node in {prompt[future] for future in wait(prompt, WAIT_SECONDS).not_done}:
+            self.slow.add(node)
+            self.log.warning("store_slow", node=node, seconds=WAIT_SECONDS)
+        for wanted in [wanted for wanted, attempt in self.fetches.items() if attempt.future.done()]:
+            if (data := self.fetches.pop(wanted).future.result()) is not None:
+                self._admit(wanted.round, wanted.job, data)
+
+    def _fetch(self) -> None:
+        """Begins to fetch what is missing, and ends the fetches of what is no longer wanted."""
+        missing = [
+            _Wanted(number, job, round_.leaves[job])
             for number, round_ in self.rounds.items()
             for job in jobs_in(round_.usable)
             if (number, job) not in self.jobs and (number, job) not in self.refused
         ]
-        for key, data in zip(wanted, self.pool.map(lambda key: self._fetched(*key), wanted), strict=True):
-            if data is not None:
-                self._admit(*key, data)
+        for wanted in self.fetches.keys() - set(missing):
+            self.fetches.pop(wanted).cancel()
+        for wanted in missing:
+            if wanted not in self.fetches:
+                fetch = functools.partial(self._fetched, wanted)
+                self.fetches[wanted] = self.pools.submit(wanted.submitted.node, fetch)
+        self.pools.keep({wanted.submitted.node for wanted in missing})
 
-    def _fetched(self, number: int, job: int) -> bytes | None:
-        submitted = self.rounds[number].leaves[job]
+    def _fetched(self, wanted: _Wanted) -> bytes | None:
         try:
-            return self.fetch(holders_of(submitted.uri, self.rules.stores), submitted.leaf.root)
+            return self.fetch(holders_of(wanted.submitted.uri, self.rules.stores), wanted.submitted.leaf.root)
         except (Rejected, Unavailable) as error:
-            self.log.warning("artifact_missing", round=number, job=job, why=str(error))
+            self.log.warning("artifact_missing", round=wanted.round, job=wanted.job, why=str(error))
             return None
 
     def _admit(self, number: int, job: int, data: bytes) -> None:

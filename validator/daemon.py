@@ -238,7 +238,7 @@ class Validator:
         late = must_decide(followed, self._now(), min(self._reserve_seconds, followed.terms.commit_seconds / 3))
         # One silent store must not delay the verdict until the deadline.
         impatient = late or self._now() > followed.closed_at + self._patience_seconds
-        if round_ is not None and (round_.judged or (impatient and settle_missing(self._judge, round_))):
+        if round_ is not None and (round_.judged or (impatient and settle_missing(self._judge, round_, late))):
             if not (impatient or self._history.complete(round_.record_point)):
                 return None
             if not late and self._replaying(round_):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 from protocol.errors import Rejected, Unavailable
 from protocol.transport.blobs import BlobStores, TooLarge
 from protocol.wire.artifact_blob import HEAD_BYTES, parse_blob, parse_head
+
+SLOW_SECONDS = 5.0
+"""A holder that takes longer and fails is asked after the others for a while: one that drips must not delay them."""
 
 
 class NoHolder(Rejected):
@@ -18,7 +22,7 @@ def fetch_artifact(stores: BlobStores, holders: Iterable[str], root: bytes, limi
 
     Args:
         stores: opens the holders' URLs.
-        holders: base URLs named by other parties, in the order to try them.
+        holders: base URLs named by other parties, in the order to try them; those that were slow come last.
         root: the artifact's root.
         limit: most bytes of its file.
 
@@ -29,13 +33,13 @@ def fetch_artifact(stores: BlobStores, holders: Iterable[str], root: bytes, limi
     """
     problems: list[str] = []
     asked = False
-    for holder in holders:
+    for holder in sorted(holders, key=stores.resting):
         try:
             store = stores.open_public(holder)
         except Rejected as error:
             problems.append(str(error))
             continue
-        asked = True
+        asked, started = True, time.monotonic()
         try:
             data = store.get(root, HEAD_BYTES + limit)
             if data is None:
@@ -45,6 +49,8 @@ def fetch_artifact(stores: BlobStores, holders: Iterable[str], root: bytes, limi
             _check_signed_size(error.start, root, limit, problems)
         except (Unavailable, Rejected) as error:
             problems.append(str(error))
+            if time.monotonic() - started > SLOW_SECONDS:
+                stores.rest(holder)
         else:
             return data
     if not asked:

@@ -24,8 +24,12 @@ from protocol.errors import Rejected, Unavailable, accessing
 from protocol.files import write_atomically
 from protocol.transport.http import is_http, pieces, reaching
 
-LONGEST_FETCH_SECONDS = 120.0
-"""A single download is given up after this time, however steadily bytes arrive."""
+GRACE_SECONDS = 15.0
+"""Longest time for a request, apart from what the blob's bytes take at the lowest speed."""
+
+
+REST_SECONDS = 60.0
+"""Time for which a slow store is asked after others."""
 
 
 class TooLarge(Rejected):
@@ -118,14 +122,20 @@ class HttpBlobs:
         """Returns the blob under ``root``, or None. See `Blobs.get`; reading stops at the limit."""
         url = self._address(root)
         with (
-            within(LONGEST_FETCH_SECONDS),
+            within(GRACE_SECONDS) as deadline,
             reaching(self._url[:160]),
             self._client.stream("GET", url, headers={"Accept-Encoding": "identity"}) as response,
         ):
             if response.status_code == 404:
                 return None
             _expect(response, {200})
-            return self._read(response, limit)
+            data = bytearray()
+            try:
+                for piece in deadline.extended(pieces(response, limit, self._url[:160])):
+                    data += piece
+            except Rejected as error:
+                raise TooLarge(str(error), bytes(data)) from error
+            return bytes(data)
 
     def has(self, root: bytes) -> bool:
         """Returns whether a blob is stored under ``root``."""
@@ -140,20 +150,9 @@ class HttpBlobs:
 
     def _request(self, method: str, root: bytes, expected: Collection[int], content: bytes | None = None) -> int:
         headers = {} if content is None else {"If-None-Match": "*"}
-        with within(LONGEST_FETCH_SECONDS), reaching(self._url[:160]):
+        with within(GRACE_SECONDS, len(content or b"")), reaching(self._url[:160]):
             response = self._client.request(method, self._address(root), content=content, headers=headers)
             return _expect(response, expected)
-
-    def _read(self, response: httpx.Response, limit: int) -> bytes:
-        started, data = time.monotonic(), bytearray()
-        try:
-            for piece in pieces(response, limit, self._url[:160]):
-                data += piece
-                if time.monotonic() - started > LONGEST_FETCH_SECONDS:
-                    raise Unavailable(f"{self._url[:160]} is too slow: download exceeded {LONGEST_FETCH_SECONDS:g} s")
-        except Rejected as error:
-            raise TooLarge(str(error), bytes(data)) from error
-        return bytes(data)
 
 
 def _open_directory(url: str, _: httpx.Client) -> DirectoryBlobs:
@@ -191,9 +190,21 @@ class BlobStores:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)  # callers' threads bound them
         self._client = bounded(httpx.Client(timeout=timeout, limits=limits, follow_redirects=False))
 
+        self._rests_until: dict[str, float] = {}
+
     def close(self) -> None:
         """Closes the connections; requests in progress fail."""
         self._client.close()
+
+    def rest(self, url: str) -> None:
+        """Has the store at ``url`` asked after others for a while."""
+        now = time.monotonic()
+        self._rests_until = {other: until for other, until in self._rests_until.items() if until > now}
+        self._rests_until[url] = now + REST_SECONDS
+
+    def resting(self, url: str) -> bool:
+        """Returns whether the store at ``url`` is to be asked after others."""
+        return self._rests_until.get(url, 0.0) > time.monotonic()
 
     def open(self, url: str) -> Blobs:
         """Opens the store at a URL from this node's own configuration.

@@ -15,8 +15,10 @@ from protocol.chain.rpc import Rpc
 from protocol.deadlines import bounded, within
 from protocol.errors import Unavailable
 from protocol.transport import coordinator
+from protocol.transport.artifacts import fetch_artifact
 from protocol.transport.blobs import BlobStores
 from protocol.transport.coordinator import CoordinatorClient
+from protocol.wire.artifact_blob import head_of
 from tests.dripping import OK, drip_body, drip_head, dripping
 
 
@@ -88,12 +90,30 @@ def test_a_server_that_takes_a_body_by_the_drop_is_given_up_in_time() -> None:
 
 
 def test_a_dripping_store_is_given_up_in_time(monkeypatch) -> None:
-    monkeypatch.setattr("protocol.transport.blobs.LONGEST_FETCH_SECONDS", 1.0)
+    monkeypatch.setattr("protocol.transport.blobs.GRACE_SECONDS", 1.0)
     for serve in (drip_head, drip_body):
         started = time.monotonic()
         with dripping(serve) as url, closing(BlobStores()) as stores, pytest.raises(Unavailable):
             stores.fetch(f"{url}/", bytes(32), 1 << 20)
         assert time.monotonic() - started < 5
+
+
+def test_a_holder_that_drips_is_asked_last_from_then_on(monkeypatch) -> None:
+    monkeypatch.setattr("protocol.transport.blobs.GRACE_SECONDS", 1.0)
+    monkeypatch.setattr("protocol.transport.artifacts.SLOW_SECONDS", 0.5)
+    files = [b"file" * n for n in range(5)]
+    blobs = {head.root: head.packed + file for file in files for head in [head_of(bytes(32), file)]}
+
+    def serve(connection: socket.socket) -> None:
+        root = bytes.fromhex(connection.recv(65536).split(b" ")[1].partition(b"0x")[2].decode())
+        answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\nConnection: close\r\n\r\n"
+        connection.sendall(answer % len(blobs[root]) + blobs[root])
+
+    with dripping(drip_head) as slow, dripping(serve) as prompt, closing(BlobStores()) as stores:
+        started = time.monotonic()
+        for root, blob in blobs.items():
+            assert fetch_artifact(stores, (f"{slow}/", f"{prompt}/"), root, 1000) == blob
+    assert time.monotonic() - started < 2.0
 
 
 def test_bytes_that_arrive_earn_time() -> None:

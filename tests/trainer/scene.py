@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -24,12 +25,13 @@ from protocol.transport.artifacts import fetch_artifact
 from protocol.transport.blobs import BlobStores
 from protocol.transport.chunks import ChunkStore
 from protocol.wire import auth
-from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
+from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves, unpack_leaves
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import Artifact, Rollout, encode
 from protocol.wire.seeds import job_seed, prompt_seed
 from tests.artifacts import signed_head
 from tests.coordinator.swarm import Swarm
+from tests.dripping import drip
 from tests.worker.farm import open_run_with
 from trainer.config import Recipe
 from trainer.inbox import Inbox
@@ -42,6 +44,18 @@ RIGHT, WRONG = "right", "wrong"
 
 
 class _Quiet(SimpleHTTPRequestHandler):
+    dripped: ClassVar[set[str]] = set()
+
+    def do_GET(self) -> None:
+        """Drips what is to be dripped."""
+        if self.path in self.dripped:
+            self.send_response(200)
+            self.end_headers()
+            drip(self.wfile.write)
+            self.close_connection = True
+        else:
+            super().do_GET()
+
     def log_message(self, *_: object) -> None:
         """Nothing."""
 
@@ -60,6 +74,8 @@ class Scene:
         self.root = open_run_with(self.swarm, self.model)
         self.files = self.directory / "served" / "artifacts"
         self.files.mkdir(parents=True)
+        self.dripped = _Quiet.dripped
+        self.dripped.clear()
         handler = functools.partial(_Quiet, directory=str(self.files.parent))
         server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -87,7 +103,7 @@ class Scene:
             return fetch_artifact(blobs, holders, root, 1 << 20)
 
         made = Inbox(self.chain, self.swarm.run, self.swarm.rules, self.environment, policy.model, fetch)
-        self.closing.callback(made.pool.shutdown)
+        self.closing.callback(made.pools.close)
         return made
 
     def publisher(self, state: Path) -> tuple[Publisher, ExitStack]:
@@ -113,9 +129,14 @@ class Scene:
         self.judge(round_, reasons)
         return round_
 
-    def unjudged(self, jobs: int, version: int = 0, answers: Sequence[str] = (RIGHT, WRONG)) -> int:
-        """A round whose work is done: all of it is in, which closes it. It is not judged."""
-        swarm, deployment, worker = self.swarm, self.chain.deployment, self.swarm.workers[0]
+    def unjudged(
+        self, jobs: int, version: int = 0, answers: Sequence[str] = (RIGHT, WRONG), by: int = 0, dripped: bool = False
+    ) -> int:
+        """A round whose work is done ``by`` a worker: all of it is in, which closes it. It is not judged.
+
+        Its artifacts are ``dripped``, or served as fast as they are taken.
+        """
+        swarm, deployment, worker = self.swarm, self.chain.deployment, self.swarm.workers[by]
         assignments = pack_assignments([Listing(worker.node, jobs)])
         opening = calls.open_round(deployment, swarm.run, 1, version, assignments)
         receipt = swarm.send(swarm.coordinator, opening)
@@ -123,6 +144,8 @@ class Scene:
         made = [self.artifact(opened.round, job, receipt.block_hash, answers) for job in range(jobs)]
         leaves = pack_leaves([Leaf(job, 1_000, self.keep(artifact)) for job, artifact in enumerate(made)])
         uri = f"{self.url}/artifacts/"
+        if dripped:
+            self.dripped |= {f"/artifacts/0x{leaf.root.hex()}" for leaf in unpack_leaves(leaves)}
         message = auth.submission(
             deployment.chain_id, deployment.rounds, opened.round, worker.node, receipt.block_hash, leaves, uri
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 from protocol.chain.structs import Consumption
@@ -13,7 +14,7 @@ from protocol.wire.rollout import decode, encode
 from protocol.wire.rules import ArtifactStore, with_stores
 from tests.conftest import TOKEN
 from tests.trainer.scene import RIGHT, WRONG, Scene
-from trainer.inbox import Inbox
+from trainer.inbox import WAIT_SECONDS, Inbox
 
 SOUND, FRAUD, VOID = Reason.ACCEPTED, Reason.SAMPLING_FRAUD, Reason.SAMPLING_VOID
 
@@ -79,6 +80,31 @@ def test_an_artifact_that_its_worker_hides_comes_from_the_runs_store(scene: Scen
     round_ = scene.round({0: SOUND})
     inbox.poll(0)
     assert held(inbox) == {(round_, 0)}
+
+
+def test_a_store_that_drips_holds_a_step_up_once_and_no_other_node_s_artifacts(scene: Scene) -> None:
+    inbox = scene.inbox(scene.policy())
+    dripped, honest = (scene.unjudged(8, dripped=True), scene.unjudged(2, by=1))
+    for round_, jobs in ((dripped, 8), (honest, 2)):
+        scene.judge(round_, dict.fromkeys(range(jobs), SOUND))
+    started = time.monotonic()
+    inbox.poll(0)
+    assert held(inbox) == {(honest, 0), (honest, 1)}
+    assert time.monotonic() - started < WAIT_SECONDS + 2
+    started = time.monotonic()
+    for _ in range(10):
+        inbox.poll(0)
+    assert time.monotonic() - started < 2
+    later = scene.unjudged(1, by=1)
+    scene.judge(later, {0: SOUND})
+    inbox.poll(0)
+    assert (later, 0) in held(inbox), "a prompt node is waited for still"
+    scene.dripped.clear()
+    until = time.monotonic() + 60
+    while (dripped, 7) not in held(inbox):
+        assert time.monotonic() < until, "what was cut off is fetched again"
+        inbox.poll(0)
+        time.sleep(0.1)
 
 
 def test_a_job_that_a_checkpoint_consumed_is_dropped_also_by_whoever_starts_later(scene: Scene) -> None:

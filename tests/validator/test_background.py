@@ -10,6 +10,7 @@ import base64
 import contextlib
 import functools
 import json
+import math
 import os
 import signal
 import subprocess
@@ -26,14 +27,20 @@ import redis
 from deploy.localnet.processes import free_port
 from protocol.chain.structs import State
 from protocol.errors import Misconfigured
+from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire import evidence
 from protocol.wire.reasons import Reason
+from protocol.wire.rules import encode_rules, rules_hash
 from tests.conftest import ROOT
 from tests.coordinator.conftest import redis_process, redis_url
+from tests.dripping import drip
 from tests.validator.conftest import Quiet
-from tests.validator.scene import Scene
+from tests.validator.scene import MAX_UNITS, Scene
 from validator.journal import VoteJournal
-from validator.queue.orders import decode_order
+from validator.judging.claims import Claim
+from validator.queue.checker import Checker
+from validator.queue.exchange import Exchange
+from validator.queue.orders import Kind, Order, decode_order
 from validator.service import locked
 
 __all__ = ["redis_process", "redis_url"]
@@ -45,9 +52,18 @@ class Gate(Quiet):
     """Serves artifacts while the gate is open."""
 
     open = threading.Event()
+    dripped = ""
+    asked_at = math.inf
 
     def do_GET(self) -> None:
-        """Waits where somebody asks for an artifact."""
+        """Waits where somebody asks for an artifact; drips one."""
+        if self.path == self.dripped:
+            Gate.asked_at = min(Gate.asked_at, time.monotonic())
+            self.send_response(200)
+            self.end_headers()
+            drip(self.wfile.write)
+            self.close_connection = True
+            return
         if self.path.startswith("/artifacts/"):
             self.open.wait(PATIENCE_SECONDS)
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # whoever asked was killed meanwhile
@@ -61,6 +77,7 @@ def file_server(tmp_path: Path) -> Iterator[tuple[Path, str]]:
     for name in ("rules", "artifacts", "evidence"):
         (directory / name).mkdir(parents=True)
     Gate.open.set()
+    Gate.dripped, Gate.asked_at = "", math.inf
     server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Gate, directory=str(directory)))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()
@@ -248,6 +265,48 @@ def test_a_job_whose_store_is_silent_is_void_where_the_rest_can_be_had(
     scene.submit(opened, scene.work(opened), {1})
     until(scene, lambda: tallied(scene, opened.round), workers)
     assert_all_found(scene, Reason.UNAVAILABLE, Reason.ACCEPTED)
+
+
+def test_a_store_that_drips_holds_up_neither_a_worker_nor_other_jobs_of_its_order(
+    make_scene: Callable[..., Scene], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("protocol.transport.blobs.GRACE_SECONDS", 8.0)
+    scene = make_scene()
+    opened, deployment = scene.open(), scene.chain.deployment
+    jobs = scene.work(opened)
+    Gate.dripped = f"/artifacts/0x{jobs[0].root.hex()}"
+    scene.submit(opened, jobs, {0, 1})
+    claims = [
+        Claim(
+            *(deployment.chain_id, deployment.rounds, opened.round, job.job, scene.worker_node),
+            *(scene.beacon, scene.beacon, scene.manifest_root, job.units, MAX_UNITS, job.root),
+            *(f"{scene.url}/artifacts/", False),
+        )
+        for job in jobs
+    ]
+    order = Order(
+        run=scene.run,
+        version=0,
+        manifest_root=scene.manifest_root,
+        rules_hash=rules_hash(encode_rules(scene.court.rules)),
+        chain_id=deployment.chain_id,
+        market=deployment.market,
+        trainer=scene.trainer.address,
+        juror=scene.jurors[0].node,
+        claims=tuple(claims),
+    )
+    client, exchange = CoordinatorClient(scene.url), Exchange("redis://127.0.0.1:1/0")
+    with contextlib.closing(Checker(exchange, client, tmp_path / "weights", (scene.origin_url,))) as checker:
+        dripped, honest = checker.answers(order, claims)
+        assert time.monotonic() - Gate.asked_at < 8.0, "the worker waited until the store was cut off"
+        assert (dripped.kind, honest.kind) == (Kind.LATER, Kind.JUDGED), "not tried long enough to be silent"
+        started = time.monotonic()
+        assert [answer.kind for answer in checker.answers(order, claims[:1])] == [Kind.LATER]
+        assert time.monotonic() - started < 1.0, "it is waited for once"
+        while checker.answers(order, claims[:1])[0].kind is Kind.LATER:
+            assert time.monotonic() - Gate.asked_at < 12.0
+            time.sleep(0.1)
+        assert checker.answers(order, claims[:1])[0].kind is Kind.SILENT
 
 
 def test_answers_that_are_none_are_this_sides_failure(make_scene: Callable[..., Scene], redis_url: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.server
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -18,9 +19,10 @@ from protocol.transport.blobs import BlobStores
 from protocol.wire.artifact_blob import head_of
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
+from tests.dripping import dripping
 from tests.validator.conftest import Court
 from validator.judging.claims import Claim
-from validator.judging.fetching import Fetching, fetch_once
+from validator.judging.fetching import FETCHES_PER_NODE, Fetching, fetch_once
 
 FILE, LARGE = b"x" * 10, b"y" * 5_000_000
 BLOB, LARGE_BLOB = (head_of(bytes(32), file).packed + file for file in (FILE, LARGE))
@@ -155,3 +157,47 @@ def test_stores_that_drip_delay_no_other_nodes_artifacts(url: str, claim: Claim)
         honest = replace(claim, uri=f"{url}/good/", node=1, job=job)
         assert looked(fetching, honest) == BLOB, f"job {job} waited for another node's store"
     fetching.close()
+
+
+def test_what_was_not_tried_is_not_silent(url: str, claim: Claim, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("protocol.transport.blobs.GRACE_SECONDS", 0.5)
+    fetching = Fetching()
+    claims = [replace(claim, uri=f"{url}/drip/", job=job) for job in range(3 * FETCHES_PER_NODE)]
+    started = time.monotonic()
+    for each in claims:
+        fetching.look(each, 1000)
+    time.sleep(0.7)
+    assert [fetching.tried(each) for each in claims] == [True] * FETCHES_PER_NODE + [False] * 2 * FETCHES_PER_NODE
+    while not all(fetching.tried(each) for each in claims):
+        time.sleep(0.01)
+    assert time.monotonic() - started < 4, "a store that drips is cut off"
+    fetching.close()
+
+
+def test_what_nobody_wants_any_more_is_no_longer_fetched(url: str, claim: Claim) -> None:
+    fetching, before = Fetching(), threading.active_count()
+    for job in range(FETCHES_PER_NODE):
+        fetching.look(replace(claim, uri=f"{url}/drip/", job=job), 1000)
+    assert threading.active_count() >= before + FETCHES_PER_NODE
+    time.sleep(0.2)
+    fetching.keep({claim.round + 1})
+    give_up = time.monotonic() + 3
+    while any(thread.name.startswith("artifacts-") for thread in threading.enumerate()):
+        assert time.monotonic() < give_up, "fetches go on"
+        time.sleep(0.01)
+    fetching.close()
+
+
+def test_a_steady_store_is_given_the_time_that_its_bytes_take(monkeypatch: pytest.MonkeyPatch, claim: Claim) -> None:
+    monkeypatch.setattr("protocol.transport.blobs.GRACE_SECONDS", 0.5)
+    size = 200_000
+
+    def steady(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+        for _ in range(10):
+            connection.sendall(bytes(size // 10))
+            time.sleep(0.15)
+
+    with dripping(steady) as url, contextlib.closing(BlobStores()) as stores:
+        assert stores.open_public(f"{url}/").get(claim.root, size) == bytes(size)

@@ -5,29 +5,39 @@ Every node has threads of its own, so that a store which drips bytes delays no o
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Callable, Collection
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 
 from protocol.errors import Rejected, Unavailable
 from protocol.transport.artifacts import NoHolder, fetch_artifact
-from protocol.transport.blobs import BlobStores
+from protocol.transport.blobs import GRACE_SECONDS, BlobStores
+from protocol.transport.node_pools import NodeFetch, NodePools
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
 from validator.judging.claims import Claim
 from validator.retrying import RetriedFetch
 
-FETCHES_PER_NODE = 2
+FETCHES_PER_NODE = 8
+"""So many that those which are cut off for slowness leave time to try the others before a vote."""
 LONGEST_PAUSE_SECONDS = 3.0
 
 
+@dataclass(slots=True)
+class _ArtifactFetch(RetriedFetch[bytes | Finding | None]):
+    """One artifact on its way; ``looked_at`` is when it was last asked for."""
+
+    looked_at: float = 0.0
+
+
 class Fetching:
-    """Fetches artifacts of rounds in progress. Used from one thread; fetches run in threads of their own."""
+    """Fetches artifacts of rounds in progress. Used by one thread at a time; fetches run in threads of their own."""
 
     def __init__(self, stores: BlobStores | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._stores, self._clock = stores or BlobStores(), clock
-        self._pools: dict[int, ThreadPoolExecutor] = {}
-        self._fetches: dict[tuple[int, int, int, bytes], RetriedFetch[bytes | Finding | None]] = {}
+        self._pools = NodePools("artifacts", FETCHES_PER_NODE)
+        self._fetches: dict[Claim, _ArtifactFetch] = {}
 
     def look(self, claim: Claim, limit: int) -> bytes | Finding | None:
         """Returns the blob of ``claim``'s artifact, or None if it has not arrived; starts the fetch if needed.
@@ -35,36 +45,51 @@ class Fetching:
         A signed file of more than ``limit`` bytes and an invalid URI are findings. A store that does not answer, or
         that sends other bytes, is asked again; the caller decides when its silence counts.
         """
-        key = (claim.round, claim.node, claim.job, claim.root)
-        fetch = self._fetches.get(key)
-        if fetch is None:
-            self._fetches[key] = RetriedFetch(self._start(claim, limit), self._clock())
-            return None
+        now = self._clock()
+        if claim not in self._fetches:
+            self._fetches[claim] = _ArtifactFetch(self._start(claim, limit), now)
+        fetch = self._fetches[claim]
+        fetch.looked_at = now
         if not fetch.future.done():
             return None
         found = fetch.future.result()
         if found is None:
-            fetch.retry(self._clock(), LONGEST_PAUSE_SECONDS, lambda: self._start(claim, limit))
+            fetch.retry(now, LONGEST_PAUSE_SECONDS, lambda: self._start(claim, limit))
         return found
 
+    def expected(self, claim: Claim, seconds: float) -> bool:
+        """Returns whether the first attempt is not over, and was begun or queued less than ``seconds`` ago."""
+        fetch = self._fetches[claim]
+        return fetch.attempts == 1 and not fetch.future.done() and self._clock() - fetch.since < seconds
+
+    def tried(self, claim: Claim) -> bool:
+        """Returns whether an attempt has failed, or has gone on for longer than the run's stores may take to answer."""
+        fetch = self._fetches.get(claim)
+        return fetch is not None and fetch.tried(GRACE_SECONDS * max(1, len(claim.stores)))
+
     def keep(self, rounds: Collection[int]) -> None:
-        """Forgets what was fetched for other rounds; fetches of theirs that have not begun never do."""
-        for key in [key for key in self._fetches if key[0] not in rounds]:
-            self._fetches.pop(key).future.cancel()
-        nodes = {node for _, node, _, _ in self._fetches}
-        for node in self._pools.keys() - nodes:
-            self._pools.pop(node).shutdown(wait=False)
+        """Forgets what was fetched for other rounds, and ends their fetches."""
+        self.forget([claim for claim in self._fetches if claim.round not in rounds])
+
+    def keep_recent(self, seconds: float) -> None:
+        """Forgets what was not looked at for so long, and ends its fetches."""
+        oldest = self._clock() - seconds
+        self.forget([claim for claim, fetch in self._fetches.items() if fetch.looked_at < oldest])
+
+    def forget(self, claims: Iterable[Claim]) -> None:
+        """Forgets these claims' artifacts, and ends their fetches."""
+        for claim in claims:
+            if (fetch := self._fetches.pop(claim, None)) is not None:
+                fetch.attempt.cancel()
+        self._pools.keep({claim.node for claim in self._fetches})
 
     def close(self) -> None:
-        """Ends the fetches; those in progress fail on their closed client."""
-        for pool in self._pools.values():
-            pool.shutdown(wait=False, cancel_futures=True)
+        """Ends the fetches."""
+        self.forget(list(self._fetches))
         self._stores.close()
 
-    def _start(self, claim: Claim, limit: int) -> Future[bytes | Finding | None]:
-        if claim.node not in self._pools:
-            self._pools[claim.node] = ThreadPoolExecutor(FETCHES_PER_NODE, f"artifacts-{claim.node}")
-        return self._pools[claim.node].submit(fetch_once, self._stores, claim, limit)
+    def _start(self, claim: Claim, limit: int) -> NodeFetch[bytes | Finding | None]:
+        return self._pools.submit(claim.node, functools.partial(fetch_once, self._stores, claim, limit))
 
 
 def fetch_once(stores: BlobStores, claim: Claim, limit: int) -> bytes | Finding | None:

@@ -5,22 +5,19 @@ Failures of the worker itself never count against a node: such jobs are answered
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import structlog
 
 from protocol.errors import Unavailable
-from protocol.transport.blobs import BlobStores
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.shardcast import Authority
 from protocol.wire.evidence import Finding
 from protocol.wire.pins import UnfitCheckpoint
 from validator.judging.claims import Claim
-from validator.judging.fetching import fetch_once
+from validator.judging.fetching import Fetching
 from validator.judging.judge import FetchedJob, judge, judge_unfit, limits_of
 from validator.judging.runs import JudgingContext, learn_context
 from validator.queue.exchange import Exchange
@@ -28,8 +25,12 @@ from validator.queue.orders import Answer, Kind, Order, decode_order
 
 WEIGHTS_SECONDS = 120.0
 """Time that an order waits for its weights before it is answered as later."""
+ARTIFACT_SECONDS = 3.0
+"""Time that orders wait for an artifact. One that has not arrived then goes on arriving, for the next such order."""
+IDLE_SECONDS = 120.0
+"""Time after which an artifact that no order names any more is forgotten."""
+LOOK_SECONDS = 0.02
 PREFETCH_SECONDS = 2.0
-PARALLEL_FETCHES = 8
 
 log = structlog.get_logger()
 
@@ -44,13 +45,11 @@ class Checker:
         directory: Path,
         sources: tuple[str, ...] = (),
         device: str = "cpu",
-        stores: BlobStores | None = None,
     ) -> None:
         self._exchange, self._client, self._directory = exchange, client, directory
-        self._sources, self._device, self._stores = sources, device, stores or BlobStores()
+        self._sources, self._device, self._fetching = sources, device, Fetching()
         self._known: dict[tuple[int, bytes, str], JudgingContext] = {}
         self._lock = threading.Lock()
-        self._pool = ThreadPoolExecutor(PARALLEL_FETCHES, "artifacts")
         self._over = threading.Event()
         self._prefetching = threading.Thread(target=self._prefetch, name="prefetch", daemon=True)
 
@@ -87,30 +86,43 @@ class Checker:
     def close(self) -> None:
         """Ends the fetches and closes the connections."""
         self._over.set()
-        self._pool.shutdown(wait=False, cancel_futures=True)
         for context in self._known.values():
             context.weights.close()
-        self._stores.close()
+        self._fetching.close()
         self._client.close()
         self._exchange.close()
 
     def _judge(self, order: Order, claims: Sequence[Claim]) -> list[Answer]:
         context, version = self._context(order), (order.version, order.manifest_root)
         context.weights.prepare(*version)
-        fetched = list(self._pool.map(functools.partial(self._fetch, context), claims))
-        ready = [FetchedJob(claim, data) for claim, data in zip(claims, fetched, strict=True) if data is not None]
+        fetched = self._arrived(context, claims)
+        ready = [FetchedJob(claim, data) for claim, data in fetched.items() if data is not None]
         if (refusal := context.weights.refusal(*version)) is not None:
             raise refusal
         if not ready:
-            return [Answer(Kind.SILENT)] * len(claims)
+            return [self._without_artifact(claim) for claim in claims]
         policy = context.weights.wait_for(*version, WEIGHTS_SECONDS)
         judgements = judge(policy, context.rules, context.environment, ready, order.juror)
         log.info("checked", run=order.run, version=order.version, jobs=len(judgements))
         judged = {one.claim: Answer(Kind.JUDGED, evidence=one.evidence, rows=one.rows) for one in judgements}
-        return [judged.get(claim, Answer(Kind.SILENT)) for claim in claims]
+        answers = [judged.get(claim) or self._without_artifact(claim) for claim in claims]
+        self._fetching.forget(judged)
+        return answers
 
-    def _fetch(self, context: JudgingContext, claim: Claim) -> bytes | Finding | None:
-        return fetch_once(self._stores, claim, limits_of(context.rules, context.environment, claim).file_bytes)
+    def _arrived(self, context: JudgingContext, claims: Sequence[Claim]) -> dict[Claim, bytes | Finding | None]:
+        """The artifacts, once no more can be expected in the time that an order waits."""
+        limits = {claim: limits_of(context.rules, context.environment, claim).file_bytes for claim in claims}
+        self._fetching.keep_recent(IDLE_SECONDS)
+        while True:
+            found = {claim: self._fetching.look(claim, limit) for claim, limit in limits.items()}
+            if not any(self._fetching.expected(claim, ARTIFACT_SECONDS) for claim in claims):
+                return found
+            self._over.wait(LOOK_SECONDS)
+
+    def _without_artifact(self, claim: Claim) -> Answer:
+        if self._fetching.tried(claim):
+            return Answer(Kind.SILENT)
+        return Answer(Kind.LATER, "its artifact has not arrived yet")
 
     def _context(self, order: Order) -> JudgingContext:
         key = (order.run, order.rules_hash, order.trainer)

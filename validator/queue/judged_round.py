@@ -143,8 +143,11 @@ class Judge(Protocol):
     def work(self, rounds: Sequence[JudgedRound]) -> bool:
         """Advances the judging of ``rounds``; returns whether there was anything to do."""
 
-    def all_silent(self, round_: JudgedRound) -> bool:
-        """Returns whether the store of every missing artifact was asked and does not answer."""
+    def all_silent(self, round_: JudgedRound, late: bool) -> bool:
+        """Returns whether every missing artifact was asked for and its store does not answer.
+
+        Where ``late``, another artifact of the same node will do: a node that drips one must not delay all votes.
+        """
 
     def keep(self, rounds: Sequence[FollowedRound]) -> None:
         """Forgets every other round."""
@@ -158,7 +161,7 @@ def record_point(followed: FollowedRound, sequential: Sequential) -> RecordPoint
     return RecordPoint(followed.run, followed.terms.rules_hash, followed.opened_in, sequential)
 
 
-def settle_missing(judge: Judge, round_: JudgedRound) -> bool:
+def settle_missing(judge: Judge, round_: JudgedRound, late: bool) -> bool:
     """Judges missing artifacts as unavailable if others of the round were fetched, so that the fault is not here.
 
     An appeal is about one artifact. If its jurors abstained where it is missing, a worker could end the appeal
@@ -169,7 +172,7 @@ def settle_missing(judge: Judge, round_: JudgedRound) -> bool:
     fetched = round_.followed.appeal or any(
         judgement.reason is not Reason.UNAVAILABLE for judgement in round_.progress.judged.values()
     )
-    if fetched and not round_.progress.impossible and judge.all_silent(round_):
+    if fetched and not round_.progress.impossible and judge.all_silent(round_, late):
         for claim in round_.waiting:
             finding = Finding(Reason.UNAVAILABLE, "no answer within the time there was to judge")
             round_.record(judge_unread(claim, finding))

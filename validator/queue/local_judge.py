@@ -38,10 +38,13 @@ class LocalJudge:
             _judge(jobs, self._juror)
         return bool(groups)
 
-    def all_silent(self, round_: JudgedRound) -> bool:
+    def all_silent(self, round_: JudgedRound, late: bool) -> bool:
         """See ``Judge``. Without weights nothing was judged, so silence proves nothing."""
-        arrived = [claim for claim in round_.waiting if self._look(round_, claim) is not None]
-        return not arrived and round_.weights_there()
+        waiting = round_.waiting
+        arrived = [claim for claim in waiting if self._look(round_, claim) is not None]
+        # Late, what still waits for its turn waits for other artifacts of its own node.
+        asked = late or all(self._fetching.tried(claim) for claim in waiting)
+        return asked and not arrived and round_.weights_there()
 
     def keep(self, rounds: Sequence[FollowedRound]) -> None:
         """Forgets what was fetched for other rounds."""

@@ -92,9 +92,12 @@ class QueuedJudge:
         self._problem = ""
         return bool(look.answers)
 
-    def all_silent(self, round_: JudgedRound) -> bool:
+    def all_silent(self, round_: JudgedRound, late: bool) -> bool:
         """See ``Judge``. A job without any answer yet is not missing: the workers are late."""
-        return all(key in self._ordered and self._ordered[key].silent for key, _ in self._jobs(round_))
+        jobs = dict(self._jobs(round_))
+        silent = {key for key in jobs if key in self._ordered and self._ordered[key].silent}
+        nodes = {jobs[key].claim.node for key in silent} if late else set()
+        return all(key in silent or job.claim.node in nodes for key, job in jobs.items())
 
     def keep(self, rounds: Sequence[FollowedRound]) -> None:
         """Forgets the orders of other rounds."""

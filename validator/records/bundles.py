@@ -7,22 +7,23 @@ this juror has replayed are kept in the same table, under an empty root.
 
 from __future__ import annotations
 
+import functools
 import json
 import sqlite3
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import structlog
 
 from protocol.errors import AssizeError, Misconfigured, Rejected, Unavailable
+from protocol.transport.node_pools import NodeFetch, NodePools
 from protocol.wire.evidence import parse_signed
 from validator.records.record import Bundle, NamedBundle, Ratios, SettledRound, ratios_of
 from validator.retrying import RetriedFetch
 
-PARALLEL_FETCHES = 4
+FETCHES_PER_JUROR = 2
 LONGEST_PAUSE_SECONDS = 10.0
 
 WAIT_SECONDS = 30.0
@@ -71,7 +72,7 @@ class Bundles:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._fetch, self._chain_id, self._rounds, self._clock = fetch, chain_id, rounds_address, clock
-        self._pool = ThreadPoolExecutor(PARALLEL_FETCHES, "bundles")
+        self._pools = NodePools("bundles", FETCHES_PER_JUROR)
         self._fetches: dict[Key, _BundleFetch] = {}
         self._had: dict[Key, Bundle] = {}
         try:
@@ -117,24 +118,31 @@ class Bundles:
 
     def close(self) -> None:
         """Ends the fetches and closes the database."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        for fetch in self._fetches.values():
+            fetch.attempt.cancel()
+        self._pools.close()
         self._db.close()
 
     def _advance(self, key: Key, settled: SettledRound, named: NamedBundle) -> None:
         fetch, now = self._fetches.get(key), self._clock()
         if fetch is None:
-            self._fetches[key] = _BundleFetch(self._pool.submit(self._learn, settled, named), now)
+            self._fetches[key] = _BundleFetch(self._start(settled, named), now)
         elif fetch.given_up or not fetch.future.done():
             return
         elif (error := fetch.future.exception()) is None:
             self._had[key] = fetch.future.result()
             self._keep(key, self._had[key])
             del self._fetches[key]
+            self._pools.keep({juror for _, _, juror, _ in self._fetches})
         elif now - fetch.since > GIVE_UP_SECONDS:
             fetch.given_up = True
             log.warning("evidence_lost", round=settled.round, juror=named.juror, error=str(error))
         else:
-            fetch.retry(now, LONGEST_PAUSE_SECONDS, lambda: self._pool.submit(self._learn, settled, named))
+            fetch.retry(now, LONGEST_PAUSE_SECONDS, lambda: self._start(settled, named))
+
+    def _start(self, settled: SettledRound, named: NamedBundle) -> NodeFetch[Bundle]:
+        """Every juror's bundles have threads of their own: none delays another's."""
+        return self._pools.submit(named.juror, functools.partial(self._learn, settled, named))
 
     def _learn(self, settled: SettledRound, named: NamedBundle) -> Bundle:
         """Fetches one bundle; raises ``Rejected`` if it is not the named one, or of another round."""
