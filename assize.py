@@ -20,6 +20,7 @@ PARTS: dict[str, tuple[str, str, str]] = {
     "coordinator": ("coordinator.commands", "app", "Assign jobs, take uploads, drive rounds."),
     "worker": ("worker.commands", "app", "Generate rollouts and earn credits."),
     "validator": ("validator.commands", "app", "Judge rollouts and vote."),
+    "recheck": ("validator.recheck.commands", "app", "Check a share of decided jobs again, and appeal."),
     "trainer": ("trainer.commands", "app", "Train on accepted rollouts, publish weights; make the built-in model."),
     "relay": ("protocol.node.commands.relay", "app", "Relay verified weights."),
     "ledger": ("ledger.commands.app", "app", "Rebuild and audit everything from the chain alone."),

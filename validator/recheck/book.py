@@ -1,0 +1,113 @@
+"""Book of a recheck: its secret, the jobs checked, the jurors compared, and the deposits made. One SQLite file."""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass
+from pathlib import Path
+
+from protocol.errors import Misconfigured
+
+DAY_SECONDS = 86_400.0
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS secret (value BLOB NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS checked (
+    round TEXT NOT NULL, job INTEGER NOT NULL, beacon BLOB NOT NULL, node INTEGER NOT NULL,
+    stands TEXT NOT NULL, found TEXT NOT NULL, reason TEXT NOT NULL, outcome TEXT NOT NULL,
+    PRIMARY KEY (round, beacon, job)
+) STRICT;
+CREATE TABLE IF NOT EXISTS jurors (
+    round TEXT NOT NULL, juror INTEGER NOT NULL, beacon BLOB NOT NULL, shown TEXT NOT NULL,
+    PRIMARY KEY (round, beacon, juror)
+) STRICT;
+CREATE TABLE IF NOT EXISTS deposits (
+    round TEXT NOT NULL, job INTEGER NOT NULL, beacon BLOB NOT NULL, at REAL NOT NULL, amount TEXT NOT NULL,
+    PRIMARY KEY (round, beacon, job)
+) STRICT
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedJob:
+    """One job: the verdict that stands, the one found here with its reason, and what came of it."""
+
+    round: int
+    job: int
+    beacon: bytes
+    node: int
+    stands: str
+    found: str
+    reason: str
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedJuror:
+    """One juror's bundle in one round: ``shown`` says in a sentence what it shows of the juror's work."""
+
+    round: int
+    juror: int
+    beacon: bytes
+    shown: str
+
+
+class Book:
+    """Entries on everything checked so far. Used from one thread."""
+
+    def __init__(self, directory: Path) -> None:
+        """Opens or creates the book; raises ``Misconfigured`` if the directory cannot be written."""
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(directory / "recheck.sqlite", isolation_level=None)
+            self._db.executescript(_SCHEMA)
+            if self._db.execute("SELECT value FROM secret").fetchone() is None:
+                self._db.execute("INSERT INTO secret VALUES (?)", (secrets.token_bytes(32),))
+            (self.secret,) = self._db.execute("SELECT value FROM secret").fetchone()
+        except (OSError, sqlite3.Error) as error:
+            raise Misconfigured(f"cannot write the book of checked jobs in {directory}: {error}") from error
+
+    def has(self, round_: int, beacon: bytes, job: int) -> bool:
+        """Returns whether a job was checked."""
+        place = (str(round_), beacon, job)
+        found = self._db.execute("SELECT 1 FROM checked WHERE round = ? AND beacon = ? AND job = ?", place)
+        return found.fetchone() is not None
+
+    def write(self, entry: CheckedJob | ComparedJuror, over: bool = True) -> None:
+        """Keeps an entry; an earlier one of the same job or juror is overwritten only if ``over``."""
+        table = "checked" if isinstance(entry, CheckedJob) else "jurors"
+        round_, *rest = astuple(entry)
+        marks = ", ".join("?" * (len(rest) + 1))
+        verb = "REPLACE" if over else "IGNORE"
+        self._db.execute(f"INSERT OR {verb} INTO {table} VALUES ({marks})", (str(round_), *rest))
+
+    def jobs(self) -> Iterator[CheckedJob]:
+        """Yields the jobs checked, newest first."""
+        for round_, *rest in self._db.execute("SELECT * FROM checked ORDER BY rowid DESC"):
+            yield CheckedJob(int(round_), *rest)
+
+    def jurors(self) -> Iterator[ComparedJuror]:
+        """Yields the jurors compared, newest first."""
+        for round_, *rest in self._db.execute("SELECT * FROM jurors ORDER BY rowid DESC"):
+            yield ComparedJuror(int(round_), *rest)
+
+    def lock_deposit(self, round_: int, beacon: bytes, job: int, at: float, amount: int) -> None:
+        """Counts a deposit before it is sent; the same appeal again counts once."""
+        self._db.execute(
+            "INSERT OR IGNORE INTO deposits VALUES (?, ?, ?, ?, ?)", (str(round_), job, beacon, at, str(amount))
+        )
+
+    def spent(self, now: float, but: tuple[int, bytes, int] | None = None) -> int:
+        """Returns the deposits of the day before ``now`` (unix seconds), without that of the appeal ``but``."""
+        rows = self._db.execute("SELECT round, beacon, job, at, amount FROM deposits")
+        return sum(
+            int(amount)
+            for round_, beacon, job, at, amount in rows
+            if now - at < DAY_SECONDS and (int(round_), beacon, job) != but
+        )
+
+    def close(self) -> None:
+        """Closes the database."""
+        self._db.close()

@@ -1,0 +1,44 @@
+"""``assize recheck``: run, list."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from protocol.node.console import guard
+
+app = typer.Typer(help="Check a share of decided jobs again, and appeal.", no_args_is_help=True)
+
+EnvFile = Annotated[
+    Path | None, typer.Option("--settings", help="File of ASSIZE_RECHECK_… settings, one NAME=value a line.")
+]
+
+
+@app.command()
+@guard
+def run(
+    settings: EnvFile = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Simulate appeals instead of sending them.")] = False,
+) -> None:
+    """Check jobs, compare jurors' bundles and appeal within the day's budget until stopped."""
+    from validator.recheck.settings import RecheckSettings
+
+    read = RecheckSettings.read(settings)  # before torch is loaded, which takes a while
+
+    from validator.recheck.service import serve
+
+    raise SystemExit(serve(read, dry_run))
+
+
+@app.command("list")
+@guard
+def list_checked(
+    settings: EnvFile = None, json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False
+) -> None:
+    """List the jobs checked and the jurors compared so far."""
+    from validator.recheck.service import show_book
+    from validator.recheck.settings import RecheckSettings
+
+    show_book(RecheckSettings.read(settings), json)
