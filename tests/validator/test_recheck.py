@@ -27,8 +27,8 @@ from validator.judging.check import TokenMeasurements
 from validator.judging.judge import examine
 from validator.judging.registry import CHECKS
 from validator.judging.runs import Runs
-from validator.recheck.book import DAY_SECONDS, Book
 from validator.recheck.commands import app
+from validator.recheck.journal import DAY_SECONDS, RecheckJournal
 from validator.recheck.prediction import doubt_of, is_chosen, last_word, objection, predict, verdict_of
 from validator.recheck.rechecker import SHOWN, Rechecker
 
@@ -109,42 +109,42 @@ def test_figures_near_a_bound_and_records_are_left_to_others(court: Court) -> No
 
 
 def test_nobody_without_the_secret_knows_which_jobs_are_checked(tmp_path: Path) -> None:
-    with closing(Book(tmp_path / "one")) as one, closing(Book(tmp_path / "two")) as two:
+    with closing(RecheckJournal(tmp_path / "one")) as one, closing(RecheckJournal(tmp_path / "two")) as two:
         beacons = [round_.to_bytes(32, "big") for round_ in range(20)]
         jobs = [(round_, beacon, job) for round_, beacon in enumerate(beacons) for job in range(200)]
         mine = {place for place in jobs if is_chosen(one.secret, *place, 0.25)}
         theirs = {place for place in jobs if is_chosen(two.secret, *place, 0.25)}
     assert 800 < len(mine) < 1200
     assert len(mine & theirs) < 400
-    with closing(Book(tmp_path / "one")) as again:
+    with closing(RecheckJournal(tmp_path / "one")) as again:
         assert {place for place in jobs if is_chosen(again.secret, *place, 0.25)} == mine
         assert all(is_chosen(again.secret, *place, 1.0) for place in jobs)
 
 
 def test_a_days_deposits_count_once_each_and_no_longer(tmp_path: Path) -> None:
-    with closing(Book(tmp_path)) as book:
-        book.lock_deposit(1, b"b", 0, 1000.0, 10**30)
-        book.lock_deposit(1, b"b", 0, 2000.0, 10**30)
-        book.lock_deposit(1, b"c", 0, 1500.0, 5)
-        assert book.spent(1600.0) == 10**30 + 5
-        assert book.spent(1600.0, but=(1, b"b", 0)) == 5
-        assert book.spent(1000.0 + DAY_SECONDS) == 5
+    with closing(RecheckJournal(tmp_path)) as journal:
+        journal.lock_deposit(1, b"b", 0, 1000.0, 10**30)
+        journal.lock_deposit(1, b"b", 0, 2000.0, 10**30)
+        journal.lock_deposit(1, b"c", 0, 1500.0, 5)
+        assert journal.spent(1600.0) == 10**30 + 5
+        assert journal.spent(1600.0, but=(1, b"b", 0)) == 5
+        assert journal.spent(1000.0 + DAY_SECONDS) == 5
 
 
-def watcher(scene: Scene, cast: Cast, directory: Path, sender: Any, **changes: Any) -> tuple[Rechecker, Book]:
+def watcher(scene: Scene, cast: Cast, directory: Path, sender: Any, **changes: Any) -> tuple[Rechecker, RecheckJournal]:
     """A recheck of every job, whose patience is short."""
-    client, book = CoordinatorClient(scene.url), Book(directory)
+    client, journal = CoordinatorClient(scene.url), RecheckJournal(directory)
     runs = Runs(client, scene.chain.deployment, directory / "weights", (scene.origin_url,))
     options = {"share": 1.0, "budget": 1000 * TOKEN, "patience_seconds": 2.0} | changes
-    made = Rechecker(scene.chain, sender, runs, client, book, run=scene.run, **options)
-    cast.closing.extend([made.close, runs.close, client.close, book.close])
-    return made, book
+    made = Rechecker(scene.chain, sender, runs, client, journal, run=scene.run, **options)
+    cast.closing.extend([made.close, runs.close, client.close, journal.close])
+    return made, journal
 
 
-def until_checked(rechecker: Rechecker, book: Book, jobs: int) -> None:
+def until_checked(rechecker: Rechecker, journal: RecheckJournal, jobs: int) -> None:
     for _ in range(2000):
         rechecker.tick()
-        if len(list(book.jobs())) == jobs:
+        if len(list(journal.jobs())) == jobs:
             return
     raise AssertionError("not checked in time")
 
@@ -172,12 +172,12 @@ def test_a_wrong_verdict_is_appealed_as_predicted_and_lazy_jurors_are_named(
     until_checked(frugal, refused, 2)
     assert "budget" in next(one.outcome for one in refused.jobs() if one.job == 0)
 
-    rechecker, book = watcher(scene, cast, tmp_path / "real", sender)
-    until_checked(rechecker, book, 2)
-    disputed = next(one for one in book.jobs() if one.job == 0)
+    rechecker, journal = watcher(scene, cast, tmp_path / "real", sender)
+    until_checked(rechecker, journal, 2)
+    disputed = next(one for one in journal.jobs() if one.job == 0)
     assert (disputed.stands, disputed.found) == ("FRAUD", "ACCEPTED")
     assert disputed.outcome.startswith("appealed as number 2, expecting ACCEPTED")
-    assert {(one.juror, one.shown) for one in book.jurors()} == {(liar, SHOWN)}, "it ran the model, and lied"
+    assert {(one.juror, one.shown) for one in journal.jurors()} == {(liar, SHOWN)}, "it ran the model, and lied"
     scene.tick_until(2, State.SETTLED)
     decided = decision_on(scene.chain, 2)
     assert decided is not None
@@ -187,7 +187,7 @@ def test_a_wrong_verdict_is_appealed_as_predicted_and_lazy_jurors_are_named(
     assert profit > 0
     listed = CliRunner().invoke(app, ["list", "--json"], env=environment(scene, tmp_path))
     assert listed.exit_code == 0, listed.output
-    assert {each["outcome"] for each in json.loads(listed.stdout)["jobs"]} == {one.outcome for one in book.jobs()}
+    assert {each["outcome"] for each in json.loads(listed.stdout)["jobs"]} == {one.outcome for one in journal.jobs()}
 
 
 def environment(scene: Scene, directory: Path) -> dict[str, str]:
@@ -223,12 +223,12 @@ def test_an_honest_round_is_left_alone_and_a_hidden_bundle_is_named(
     scene.settle(opened)
     hider = scene.reveals()[0]
     (scene.files / "evidence" / f"0x{hider.evidence_root.hex()}").unlink()
-    rechecker, book = watcher(scene, cast, tmp_path / "watcher", cast.sender("watcher"))
-    until_checked(rechecker, book, 2)
-    assert {(one.job, one.found, one.outcome) for one in book.jobs()} == {
+    rechecker, journal = watcher(scene, cast, tmp_path / "watcher", cast.sender("watcher"))
+    until_checked(rechecker, journal, 2)
+    assert {(one.job, one.found, one.outcome) for one in journal.jobs()} == {
         (0, "ACCEPTED", "agrees"),
         (1, "FRAUD", "agrees"),
     }
-    shown = {one.juror: one.shown for one in book.jurors()}
+    shown = {one.juror: one.shown for one in journal.jurors()}
     assert "cannot be had" in shown.pop(hider.juror)
     assert list(shown.values()) == [SHOWN, SHOWN]

@@ -38,7 +38,7 @@ def list_checked(
     settings: EnvFile = None, json: Annotated[bool, typer.Option("--json", help="As JSON.")] = False
 ) -> None:
     """List the jobs checked and the jurors compared so far."""
-    from validator.recheck.service import show_book
+    from validator.recheck.service import show_journal
     from validator.recheck.settings import RecheckSettings
 
-    show_book(RecheckSettings.read(settings), json)
+    show_journal(RecheckSettings.read(settings), json)

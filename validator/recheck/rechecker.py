@@ -31,7 +31,7 @@ from validator.judging.judge import ExaminedJob, FetchedJob, PolicyVersion, exam
 from validator.judging.registry import CHECKS
 from validator.judging.runs import Runs
 from validator.queue.judged_round import JudgedRound, JudgingProgress
-from validator.recheck.book import Book, CheckedJob, ComparedJuror
+from validator.recheck.journal import CheckedJob, ComparedJuror, RecheckJournal
 from validator.recheck.prediction import Prediction, doubt_of, is_chosen, objection, predict, verdict_of
 from validator.review.contradictions import contradictions
 from validator.review.replay import resemblances
@@ -60,14 +60,14 @@ class Rechecker:
         sender: Sender,
         runs: Runs,
         client: CoordinatorClient,
-        book: Book,
+        journal: RecheckJournal,
         run: int,
         share: float,
         budget: int,
         patience_seconds: float,
         dry_run: bool = False,
     ) -> None:
-        self._chain, self._sender, self._runs, self._client, self._book = chain, sender, runs, client, book
+        self._chain, self._sender, self._runs, self._client, self._journal = chain, sender, runs, client, journal
         self._run, self._share, self._budget = run, share, budget
         self._patience_seconds, self._dry_run = patience_seconds, dry_run
         self._fetching = Fetching()
@@ -120,8 +120,8 @@ class Rechecker:
         return [
             job
             for job in followed.submitted_jobs
-            if is_chosen(self._book.secret, number, beacon, job, self._share)
-            and not self._book.has(number, beacon, job)
+            if is_chosen(self._journal.secret, number, beacon, job, self._share)
+            and not self._journal.has(number, beacon, job)
         ]
 
     def _recheck(self, followed: FollowedRound, jobs: Sequence[int]) -> bool:
@@ -161,7 +161,7 @@ class Rechecker:
         entry = CheckedJob(
             followed.number, job, followed.beacon, judgement.claim.node, stands.name, found.name, reason.name, outcome
         )
-        self._book.write(entry)
+        self._journal.write(entry)
         tell = log.info if found is stands else log.warning
         place = {"round": entry.round, "job": job, "node": entry.node}
         tell("rechecked", **place, stands=entry.stands, found=entry.found, reason=reason.name, outcome=outcome)
@@ -181,7 +181,7 @@ class Rechecker:
             examined.measured,
             [reasons[job] for vote in _votes(followed).values() if job in (reasons := _reasons(vote, followed))],
         )
-        against = objection(prediction, doubt, self._book.spent(now, but=place), self._budget)
+        against = objection(prediction, doubt, self._journal.spent(now, but=place), self._budget)
         if against is not None:
             return f"not appealed: {against}"
         return self._appeal(place, prediction, now)
@@ -205,7 +205,7 @@ class Rechecker:
             if self._dry_run:
                 run = plan.dry_run()
                 return f"would send {run.first.description}, {expects}"
-            self._book.lock_deposit(round_, beacon, job, now, prediction.deposit)
+            self._journal.lock_deposit(round_, beacon, job, now, prediction.deposit)
             opened = plan.carry_out(f"recheck/{round_}/{job}/{beacon[:8].hex()}")
         except Rejected as error:
             return f"not appealed: {error}"
@@ -242,7 +242,7 @@ class Rechecker:
         for juror, bundle in bundles.items():
             wrong = [bundle] if isinstance(bundle, str) else _faults(bundle, round_, policy, examined)
             entry = ComparedJuror(followed.number, juror, followed.beacon, wrong[0] if wrong else SHOWN)
-            self._book.write(entry, over=bool(wrong))
+            self._journal.write(entry, over=bool(wrong))
             if wrong:
                 log.warning("juror_in_doubt", round=followed.number, juror=juror, shown=entry.shown)
 

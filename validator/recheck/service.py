@@ -14,7 +14,7 @@ from protocol.node.daemon import Daemon
 from protocol.node.telemetry import configure, serve_metrics
 from protocol.transport.coordinator import CoordinatorClient
 from validator.judging.runs import Runs
-from validator.recheck.book import Book
+from validator.recheck.journal import RecheckJournal
 from validator.recheck.rechecker import Rechecker
 from validator.recheck.settings import RecheckSettings
 
@@ -31,7 +31,7 @@ def build(settings: RecheckSettings, dry_run: bool = False) -> Daemon:
     torch.set_num_threads(1)
     wallet = settings.wallet()
     chain = Chain.connect(settings.rpc_url, settings.addresses)
-    book = Book(settings.state_dir)
+    journal = RecheckJournal(settings.state_dir)
     client = CoordinatorClient(settings.coordinator_url)
     sender = Sender(chain, wallet, settings.state_dir / "sender.sqlite", Fees.capped(settings.fee_cap_gwei))
     runs = Runs(client, chain.deployment, settings.state_dir / "weights", settings.sources, settings.device)
@@ -40,7 +40,7 @@ def build(settings: RecheckSettings, dry_run: bool = False) -> Daemon:
         sender,
         runs,
         client,
-        book,
+        journal,
         run=settings.run,
         share=settings.share,
         budget=settings.budget_wei,
@@ -49,16 +49,16 @@ def build(settings: RecheckSettings, dry_run: bool = False) -> Daemon:
     )
 
     def close() -> None:
-        for part in (rechecker, runs, client, sender, chain, book):
+        for part in (rechecker, runs, client, sender, chain, journal):
             part.close()
 
     health_file = settings.state_dir / "health.json"
     return Daemon("recheck", rechecker.tick, settings.interval_seconds, health_file, close=close)
 
 
-def show_book(settings: RecheckSettings, as_json: bool) -> None:
+def show_journal(settings: RecheckSettings, as_json: bool) -> None:
     """Shows the jobs checked and the jurors compared so far, newest first."""
-    with closing(Book(settings.state_dir)) as book:
+    with closing(RecheckJournal(settings.state_dir)) as journal:
         jobs = [
             {
                 "round": one.round,
@@ -69,9 +69,9 @@ def show_book(settings: RecheckSettings, as_json: bool) -> None:
                 "reason": one.reason.lower(),
                 "outcome": one.outcome,
             }
-            for one in book.jobs()
+            for one in journal.jobs()
         ]
-        jurors = [{"round": one.round, "juror": one.juror, "bundle": one.shown} for one in book.jurors()]
+        jurors = [{"round": one.round, "juror": one.juror, "bundle": one.shown} for one in journal.jurors()]
     if as_json:
         show({"jobs": jobs, "jurors": jurors}, True)
         return

@@ -1,4 +1,4 @@
-"""Book of a recheck: its secret, the jobs checked, the jurors compared, and the deposits made. One SQLite file."""
+"""Journal of a recheck: its secret, the jobs checked, the jurors compared, and the deposits made. One SQLite file."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class ComparedJuror:
     shown: str
 
 
-class Book:
+class RecheckJournal:
     """Entries on everything checked so far. Used from one thread."""
 
     def __init__(self, directory: Path) -> None:
-        """Opens or creates the book; raises ``Misconfigured`` if the directory cannot be written."""
+        """Opens or creates the journal; raises ``Misconfigured`` if the directory cannot be written."""
         try:
             directory.mkdir(parents=True, exist_ok=True)
             self._db = sqlite3.connect(directory / "recheck.sqlite", isolation_level=None)
@@ -67,7 +67,7 @@ class Book:
                 self._db.execute("INSERT INTO secret VALUES (?)", (secrets.token_bytes(32),))
             (self.secret,) = self._db.execute("SELECT value FROM secret").fetchone()
         except (OSError, sqlite3.Error) as error:
-            raise Misconfigured(f"cannot write the book of checked jobs in {directory}: {error}") from error
+            raise Misconfigured(f"cannot write the journal of checked jobs in {directory}: {error}") from error
 
     def has(self, round_: int, beacon: bytes, job: int) -> bool:
         """Returns whether a job was checked."""
