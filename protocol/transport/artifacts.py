@@ -17,6 +17,10 @@ class NoHolder(Rejected):
     """Nobody is named who could be asked."""
 
 
+class Denied(Unavailable):
+    """No holder sent the signed bytes, and one of them answered, so that the fault is not on this side."""
+
+
 def fetch_artifact(stores: BlobStores, holders: Iterable[str], root: bytes, limit: int) -> bytes:
     """Returns the blob of the artifact ``root``, whose file has at most ``limit`` bytes, from the first that has it.
 
@@ -29,10 +33,11 @@ def fetch_artifact(stores: BlobStores, holders: Iterable[str], root: bytes, limi
     Raises:
         Rejected: the signed file has more than ``limit`` bytes, as a holder has shown.
         NoHolder: no holder's URL is one of a public store.
-        Unavailable: no holder sent the artifact's bytes. Other bytes than those count as none.
+        Denied: no holder sent the artifact's bytes, but one answered without them. Other bytes count as none.
+        Unavailable: no holder answered.
     """
     problems: list[str] = []
-    asked = False
+    asked = denied = False
     for holder in sorted(holders, key=stores.resting):
         try:
             store = stores.open_public(holder)
@@ -43,19 +48,21 @@ def fetch_artifact(stores: BlobStores, holders: Iterable[str], root: bytes, limi
         try:
             data = store.get(root, HEAD_BYTES + limit)
             if data is None:
-                raise Unavailable(f"{holder[:160]} does not have the artifact 0x{root.hex()}")
+                raise Rejected(f"{holder[:160]} does not have the artifact 0x{root.hex()}")
             parse_blob(data, root)
         except TooLarge as error:
             _check_signed_size(error.start, root, limit, problems)
+            denied = True
         except (Unavailable, Rejected) as error:
             problems.append(str(error))
+            denied = denied or isinstance(error, Rejected)
             if time.monotonic() - started > SLOW_SECONDS:
                 stores.rest(holder)
         else:
             return data
     if not asked:
         raise NoHolder(problems[0] if problems else "no holder of the artifact is named")
-    raise Unavailable("; ".join(problems))
+    raise (Denied if denied else Unavailable)("; ".join(problems))
 
 
 def _check_signed_size(start: bytes, root: bytes, limit: int, problems: list[str]) -> None:

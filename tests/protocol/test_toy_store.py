@@ -20,7 +20,7 @@ from protocol.wire.artifact_blob import head_of
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
 from validator.judging.claims import Claim
-from validator.judging.fetching import fetch_once
+from validator.judging.fetching import Absence, fetch_once
 
 ROOT, OTHER = bytes(range(32)), bytes(32)
 
@@ -146,4 +146,4 @@ def test_a_validator_fetches_artifacts_from_a_public_store_and_from_no_local_one
         return
     assert found == head.packed + b"bytes"
     assert too_large.reason is Reason.SHAPE
-    assert fetch_once(stores, replace(here, root=OTHER), 5) is None, "it may come yet"
+    assert fetch_once(stores, replace(here, root=OTHER), 5) is Absence.DENIED, "it may come yet"

@@ -22,7 +22,7 @@ from protocol.wire.reasons import Reason
 from tests.dripping import dripping
 from tests.validator.conftest import Court
 from validator.judging.claims import Claim
-from validator.judging.fetching import FETCHES_PER_NODE, Fetching, fetch_once
+from validator.judging.fetching import FETCHES_PER_NODE, Absence, Fetching, fetch_once
 
 FILE, LARGE = b"x" * 10, b"y" * 5_000_000
 BLOB, LARGE_BLOB = (head_of(bytes(32), file).packed + file for file in (FILE, LARGE))
@@ -110,7 +110,7 @@ def test_a_file_that_was_signed_too_large_is_a_finding_before_it_is_read(url: st
 @pytest.mark.parametrize("path", ["big", *JUNK])
 def test_a_holder_that_sends_other_bytes_than_the_signed_ones_has_none(url: str, claim: Claim, path: str) -> None:
     stores = BlobStores()
-    assert fetch_once(stores, replace(claim, uri=f"{url}/{path}/"), 1000) is None
+    assert fetch_once(stores, replace(claim, uri=f"{url}/{path}/"), 1000) is Absence.DENIED
     stores.close()
 
 
@@ -135,8 +135,17 @@ def test_a_uri_that_is_none_is_a_finding_and_no_crash(claim: Claim, uri: str) ->
 def test_silence_proves_nothing(url: str, claim: Claim, path: str | None) -> None:
     stores = BlobStores()
     uri = "http://127.0.0.1:1/" if path is None else url + path
-    assert fetch_once(stores, replace(claim, uri=uri), 1000) is None
+    expected = Absence.SILENT if path is None else Absence.DENIED
+    assert fetch_once(stores, replace(claim, uri=uri), 1000) is expected
     stores.close()
+
+
+def test_an_answer_without_the_artifact_is_told_from_no_answer(url: str, claim: Claim) -> None:
+    fetching = Fetching()
+    nowhere, gone = replace(claim, uri="http://127.0.0.1:1/"), replace(claim, uri=f"{url}/gone/", job=claim.job + 1)
+    assert looked(fetching, nowhere, 0.5) is looked(fetching, gone, 0.5) is None
+    assert (fetching.denied(nowhere), fetching.denied(gone)) == (False, True)
+    fetching.close()
 
 
 def test_what_belongs_to_a_finished_round_is_let_go(url: str, claim: Claim) -> None:

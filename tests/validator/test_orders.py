@@ -69,7 +69,13 @@ def test_a_job_goes_by_all_that_decides_its_answer_and_by_nothing_else(order: Or
 
 @pytest.mark.parametrize(
     "answer",
-    [Answer(Kind.JUDGED, evidence=JOB), Answer(Kind.SILENT), Answer(Kind.LATER, "a: b"), Answer(Kind.FAILED, "é")],
+    [
+        Answer(Kind.JUDGED, evidence=JOB),
+        Answer(Kind.SILENT),
+        Answer(Kind.DENIED),
+        Answer(Kind.LATER, "a: b"),
+        Answer(Kind.FAILED, "é"),
+    ],
 )
 def test_an_answer_comes_back_as_it_was(answer: Answer) -> None:
     assert Answer.decode(answer.encode()) == answer

@@ -108,3 +108,17 @@ def test_a_store_that_gave_a_receipt_and_hides_or_serves_junk_harms_nobody_while
     scene.submit(opened, [hidden, junk], {0, 1}, keys[:1])
     scene.tick_until(opened.round, State.TALLIED, 60)
     assert votes(scene, opened.round) == {ACCEPTED}, "the bytes were at the place that the worker named"
+
+
+def test_a_store_that_hides_a_whole_round_makes_it_unavailable_and_no_juror_abstain(
+    make_scene: Callable[..., Scene], cast: Cast, keys: list[Wallet], tmp_path: Path
+) -> None:
+    held = tmp_path / "hidden"
+    hiding = served_elsewhere(held, cast.closing)
+    scene = make_scene(rules=under(keys[:1], [hiding], 1))
+    opened = scene.open()
+    hidden, junk = scene.work(opened)
+    (held / f"0x{junk.root.hex()}").write_bytes(junk.blob)
+    scene.submit(opened, [hidden, junk], set(), keys[:1], places=())
+    scene.tick_until(opened.round, State.TALLIED, 60)
+    assert votes(scene, opened.round) == {UNAVAILABLE}

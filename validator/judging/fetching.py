@@ -9,9 +9,10 @@ import functools
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from enum import Enum
 
 from protocol.errors import Rejected, Unavailable
-from protocol.transport.artifacts import NoHolder, fetch_artifact
+from protocol.transport.artifacts import Denied, NoHolder, fetch_artifact
 from protocol.transport.blobs import GRACE_SECONDS, BlobStores
 from protocol.transport.node_pools import NodeFetch, NodePools
 from protocol.wire.evidence import Finding
@@ -24,11 +25,19 @@ FETCHES_PER_NODE = 8
 LONGEST_PAUSE_SECONDS = 3.0
 
 
+class Absence(Enum):
+    """The outcome of a fetch that may end otherwise next time: no holder answered, or one did, without the bytes."""
+
+    SILENT = "silent"
+    DENIED = "denied"
+
+
 @dataclass(slots=True)
-class _ArtifactFetch(RetriedFetch[bytes | Finding | None]):
-    """One artifact on its way; ``looked_at`` is when it was last asked for."""
+class _ArtifactFetch(RetriedFetch[bytes | Finding | Absence]):
+    """One artifact on its way: when it was last asked for, and whether a holder answered without it."""
 
     looked_at: float = 0.0
+    denied: bool = False
 
 
 class Fetching:
@@ -53,8 +62,10 @@ class Fetching:
         if not fetch.future.done():
             return None
         found = fetch.future.result()
-        if found is None:
+        if isinstance(found, Absence):
+            fetch.denied = fetch.denied or found is Absence.DENIED
             fetch.retry(now, LONGEST_PAUSE_SECONDS, lambda: self._start(claim, limit))
+            return None
         return found
 
     def expected(self, claim: Claim, seconds: float) -> bool:
@@ -66,6 +77,11 @@ class Fetching:
         """Returns whether an attempt has failed, or has gone on for longer than the run's stores may take to answer."""
         fetch = self._fetches.get(claim)
         return fetch is not None and fetch.tried(GRACE_SECONDS * max(1, len(claim.stores)))
+
+    def denied(self, claim: Claim) -> bool:
+        """Returns whether a holder has answered without the artifact."""
+        fetch = self._fetches.get(claim)
+        return fetch is not None and fetch.denied
 
     def keep(self, rounds: Collection[int]) -> None:
         """Forgets what was fetched for other rounds, and ends their fetches."""
@@ -88,17 +104,19 @@ class Fetching:
         self.forget(list(self._fetches))
         self._stores.close()
 
-    def _start(self, claim: Claim, limit: int) -> NodeFetch[bytes | Finding | None]:
+    def _start(self, claim: Claim, limit: int) -> NodeFetch[bytes | Finding | Absence]:
         return self._pools.submit(claim.node, functools.partial(fetch_once, self._stores, claim, limit))
 
 
-def fetch_once(stores: BlobStores, claim: Claim, limit: int) -> bytes | Finding | None:
-    """Returns the blob, a finding if there can be none, or None if no holder has it this time."""
+def fetch_once(stores: BlobStores, claim: Claim, limit: int) -> bytes | Finding | Absence:
+    """Returns the blob, a finding if there can be none, or how it is absent this time."""
     try:
         return fetch_artifact(stores, claim.holders, claim.root, limit)
     except NoHolder:
         return Finding(Reason.UNAVAILABLE, "the submission has an invalid URI: expected http(s)://host")
+    except Denied:
+        return Absence.DENIED
     except Unavailable:
-        return None
+        return Absence.SILENT
     except Rejected as error:
         return Finding(Reason.SHAPE, str(error))

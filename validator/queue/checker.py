@@ -121,7 +121,7 @@ class Checker:
 
     def _without_artifact(self, claim: Claim) -> Answer:
         if self._fetching.tried(claim):
-            return Answer(Kind.SILENT)
+            return Answer(Kind.DENIED if self._fetching.denied(claim) else Kind.SILENT)
         return Answer(Kind.LATER, "its artifact has not arrived yet")
 
     def _context(self, order: Order) -> JudgingContext:

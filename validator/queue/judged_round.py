@@ -149,6 +149,9 @@ class Judge(Protocol):
         Where ``late``, another artifact of the same node will do: a node that drips one must not delay all votes.
         """
 
+    def denied(self, round_: JudgedRound) -> bool:
+        """Returns whether a holder of a missing artifact has answered without it."""
+
     def keep(self, rounds: Sequence[FollowedRound]) -> None:
         """Forgets every other round."""
 
@@ -162,17 +165,18 @@ def record_point(followed: FollowedRound, sequential: Sequential) -> RecordPoint
 
 
 def settle_missing(judge: Judge, round_: JudgedRound, late: bool) -> bool:
-    """Judges missing artifacts as unavailable if others of the round were fetched, so that the fault is not here.
+    """Judges missing artifacts as unavailable if the fault is shown not to be here.
+
+    It is shown where others of the round were fetched, or where a holder answered without an artifact.
 
     An appeal is about one artifact. If its jurors abstained where it is missing, a worker could end the appeal
     undecided, and with it its condemnation, by hiding the file; an unavailable vote leaves the condemnation standing.
 
     Returns whether the round is judged now; if not, the juror abstains.
     """
-    fetched = round_.followed.appeal or any(
-        judgement.reason is not Reason.UNAVAILABLE for judgement in round_.progress.judged.values()
-    )
-    if fetched and not round_.progress.impossible and judge.all_silent(round_, late):
+    fetched = any(judgement.reason is not Reason.UNAVAILABLE for judgement in round_.progress.judged.values())
+    elsewhere = round_.followed.appeal or fetched or judge.denied(round_)
+    if elsewhere and not round_.progress.impossible and judge.all_silent(round_, late):
         for claim in round_.waiting:
             finding = Finding(Reason.UNAVAILABLE, "no answer within the time there was to judge")
             round_.record(judge_unread(claim, finding))

@@ -46,6 +46,10 @@ class LocalJudge:
         asked = late or all(self._fetching.tried(claim) for claim in waiting)
         return asked and not arrived and round_.weights_there()
 
+    def denied(self, round_: JudgedRound) -> bool:
+        """See ``Judge``."""
+        return any(self._fetching.denied(claim) for claim in round_.waiting)
+
     def keep(self, rounds: Sequence[FollowedRound]) -> None:
         """Forgets what was fetched for other rounds."""
         self._fetching.keep({followed.judged_round for followed in rounds})

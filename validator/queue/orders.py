@@ -6,6 +6,7 @@
     answer    judged:{…}   the job's part of the evidence, as in ``protocol.wire.evidence``; if the model ran, a line
                            end and the rows kept
               silent:      the artifact's store does not answer: asked again, until the daemon stops waiting
+              denied:      as silent, but a holder answered without the artifact
               later:…      rules or weights could not be fetched: tried again
               failed:…     judging failed: counted, and never blamed on the node
 
@@ -58,6 +59,7 @@ class Kind(StrEnum):
 
     JUDGED = "judged"
     SILENT = "silent"
+    DENIED = "denied"
     LATER = "later"
     FAILED = "failed"
 

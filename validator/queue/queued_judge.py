@@ -45,6 +45,7 @@ class _Ordered:
     again_at: float
     running: bool = False
     silent: bool = False
+    denied: bool = False
     answered: bool = False
     losses: int = 0
 
@@ -99,6 +100,10 @@ class QueuedJudge:
         nodes = {jobs[key].claim.node for key in silent} if late else set()
         return all(key in silent or job.claim.node in nodes for key, job in jobs.items())
 
+    def denied(self, round_: JudgedRound) -> bool:
+        """See ``Judge``."""
+        return any(key in self._ordered and self._ordered[key].denied for key, _ in self._jobs(round_))
+
     def keep(self, rounds: Sequence[FollowedRound]) -> None:
         """Forgets the orders of other rounds."""
         kept = {followed.judged_round for followed in rounds}
@@ -127,7 +132,8 @@ class QueuedJudge:
             job, answer = jobs[key], _read(jobs[key], data)
             ordered = self._ordered.setdefault(key, _Ordered(job.claim.round, 0.0))
             ordered.again_at, ordered.answered, ordered.running = self._clock() + GRACE_SECONDS, True, False
-            ordered.silent = answer.kind is Kind.SILENT
+            ordered.silent = answer.kind in (Kind.SILENT, Kind.DENIED)
+            ordered.denied = ordered.denied or answer.kind is Kind.DENIED
             if answer.evidence is not None:
                 job.round_.record(Judgement(job.claim, answer.evidence, answer.rows))
             elif answer.kind is Kind.FAILED:

@@ -22,7 +22,7 @@ from protocol.wire.pins import UnfitCheckpoint
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import Rules, Thresholds
 from validator.judging.claims import Claim
-from validator.judging.fetching import fetch_once
+from validator.judging.fetching import Absence, fetch_once
 from validator.judging.fingerprinting import KeptRows, bounds, compare_fingerprints
 from validator.judging.judge import FetchedJob, Judgement, judge, judge_unfit, limits_of
 from validator.judging.registry import CHECKS
@@ -240,7 +240,8 @@ def _kept(artifacts: Path, claim: Claim) -> bytes | None:
 
 def _fetched(round_: JudgedRound, claim: Claim, stores: BlobStores) -> bytes | Finding | None:
     limits = limits_of(round_.context.rules, round_.context.environment, claim)
-    return fetch_once(stores, claim, limits.file_bytes)
+    found = fetch_once(stores, claim, limits.file_bytes)
+    return None if isinstance(found, Absence) else found
 
 
 def _notes(jobs: Sequence[JobEvidence], whole: bool) -> Iterator[str]:
