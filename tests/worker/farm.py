@@ -136,8 +136,8 @@ def open_run_with(swarm: Swarm, model: Path, escrow: int = 400 * TOKEN) -> bytes
     if escrow:
         swarm.send(swarm.requester, calls.fund_run(deployment, opened.run, escrow))
     swarm.run = opened.run
-    for worker in swarm.workers:
-        swarm.join(worker)
+    for party in (*swarm.workers, *swarm.validators):
+        swarm.join(party)
     return root
 
 
