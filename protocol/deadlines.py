@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import ssl
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -74,9 +74,16 @@ def until(deadline: Deadline) -> Iterator[Deadline]:
 
 def bounded(client: httpx.Client) -> httpx.Client:
     """Makes ``client`` keep the deadlines of `within`, and returns it."""
+    return rewired(client, _Backend)
+
+
+def rewired(
+    client: httpx.Client, wrapped: Callable[[httpcore.NetworkBackend], httpcore.NetworkBackend]
+) -> httpx.Client:
+    """Has ``client`` open its connections through its network backend as ``wrapped``, and returns it."""
     for transport in (client._transport, *client._mounts.values()):
         if isinstance(transport, httpx.HTTPTransport):
-            transport._pool._network_backend = _Backend(transport._pool._network_backend)
+            transport._pool._network_backend = wrapped(transport._pool._network_backend)
     return client
 
 

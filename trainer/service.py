@@ -21,6 +21,7 @@ from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.listening import listen, run_server
 from protocol.transport.shardcast_server import create_app
 from protocol.wire.pins import check_directory
+from protocol.wire.receipts import ports_of
 from protocol.wire.rollout import DEFAULT_LIMITS
 from trainer.inbox import Inbox
 from trainer.loop import Schedule, Trainer
@@ -29,7 +30,6 @@ from trainer.publish import Publisher
 from trainer.settings import TrainerSettings, read_recipe
 
 INTERVAL_SECONDS = 0.05
-FETCH_SECONDS = 30.0
 
 
 def build(settings: TrainerSettings) -> tuple[Trainer, ChunkStore]:
@@ -54,10 +54,10 @@ def build(settings: TrainerSettings) -> tuple[Trainer, ChunkStore]:
     sender = Sender(chain, wallet, settings.state_dir / "sender.db", Fees.capped(settings.fee_cap_gwei))
     folder = settings.state_dir / "versions"
     publisher = Publisher(chain, sender, wallet, settings.run, rules.pins, store, settings.model, folder)
-    stores = BlobStores(FETCH_SECONDS)
+    stores, ports = BlobStores(trusted=[settings.coordinator_url]), ports_of(store.place for store in rules.stores)
 
     def fetch(holders: Sequence[str], root: bytes) -> bytes:
-        return fetch_artifact(stores, holders, root, DEFAULT_LIMITS.file_bytes)
+        return fetch_artifact(stores, holders, root, DEFAULT_LIMITS.file_bytes, ports)
 
     inbox = Inbox(chain, settings.run, rules, tasks, policy.model, fetch)
     schedule = Schedule(

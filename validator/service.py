@@ -18,6 +18,7 @@ from protocol.files import lock
 from protocol.node.commands.doctor import node_of
 from protocol.node.daemon import Daemon
 from protocol.node.telemetry import configure, serve_metrics
+from protocol.transport.blobs import BlobStores
 from protocol.transport.coordinator import CoordinatorClient
 from validator.daemon import Validator
 from validator.deliveries import Deliveries
@@ -48,13 +49,15 @@ def history_of(
     return History(Bundles(bundle, deployment.chain_id, deployment.rounds, directory), juror)
 
 
-def judge_of(queue_url: str, juror: int, jobs_per_order: int = JOBS_PER_ORDER) -> tuple[Judge, Announce | None]:
+def judge_of(
+    queue_url: str, juror: int, coordinator_url: str, jobs_per_order: int = JOBS_PER_ORDER
+) -> tuple[Judge, Announce | None]:
     """Returns the judge of ``juror``, and the callback for new weights if background workers judge.
 
     A queue that does not answer does not stop the start: votes in the journal must still be revealed.
     """
     if not queue_url:
-        return LocalJudge(Fetching(), juror), None
+        return LocalJudge(Fetching(BlobStores(trusted=[coordinator_url])), juror), None
     judge = QueuedJudge(Exchange(queue_url), sender(queue_url), juror, jobs_per_order)
     return judge, judge.announce
 
@@ -115,7 +118,7 @@ def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Dae
     client = CoordinatorClient(settings.coordinator_url, wallet, deployment.chain_id, deployment.rounds)
     journal = VoteJournal(settings.state_dir)
     deliveries = Deliveries(client, journal, node, settings.heartbeat_seconds)
-    judge, announce = judge_of(settings.queue_url, node)
+    judge, announce = judge_of(settings.queue_url, node, settings.coordinator_url)
     runs = Runs(client, deployment, settings.state_dir / "weights", settings.sources, settings.device, announce)
     history = history_of(client, journal, deployment, settings.state_dir, node)
     validator = kind(

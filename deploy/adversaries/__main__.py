@@ -24,7 +24,8 @@ def _work(name: str) -> int:
 
     settings, kind = WorkerSettings.read(), adversary(name)
     if issubclass(kind, Thief):
-        return serve(settings, partial(kind, overheard=Listener(settings.rpc_url, settings.addresses)))
+        listener = Listener(settings.rpc_url, settings.addresses, settings.coordinator_url)
+        return serve(settings, partial(kind, overheard=listener))
     return serve(settings, kind)
 
 

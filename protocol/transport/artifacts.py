@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from protocol.errors import Rejected, Unavailable
 from protocol.transport.blobs import BlobStores, TooLarge
 from protocol.wire.artifact_blob import HEAD_BYTES, parse_blob, parse_head
+from protocol.wire.receipts import PUBLIC_PORTS
 
 SLOW_SECONDS = 5.0
 """A holder that takes longer and fails is asked after the others for a while: one that drips must not delay them."""
@@ -21,7 +22,9 @@ class Denied(Unavailable):
     """No holder sent the signed bytes, and one of them answered, so that the fault is not on this side."""
 
 
-def fetch_artifact(stores: BlobStores, holders: Iterable[str], root: bytes, limit: int) -> bytes:
+def fetch_artifact(
+    stores: BlobStores, holders: Iterable[str], root: bytes, limit: int, ports: Collection[int] = PUBLIC_PORTS
+) -> bytes:
     """Returns the blob of the artifact ``root``, whose file has at most ``limit`` bytes, from the first that has it.
 
     Args:
@@ -29,6 +32,7 @@ def fetch_artifact(stores: BlobStores, holders: Iterable[str], root: bytes, limi
         holders: base URLs named by other parties, in the order to try them; those that were slow come last.
         root: the artifact's root.
         limit: most bytes of its file.
+        ports: ports that holders may be on.
 
     Raises:
         Rejected: the signed file has more than ``limit`` bytes, as a holder has shown.
@@ -40,7 +44,7 @@ def fetch_artifact(stores: BlobStores, holders: Iterable[str], root: bytes, limi
     asked = denied = False
     for holder in sorted(holders, key=stores.resting):
         try:
-            store = stores.open_public(holder)
+            store = stores.open_public(holder, ports)
         except Rejected as error:
             problems.append(str(error))
             continue

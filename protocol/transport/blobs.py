@@ -22,7 +22,9 @@ import httpx
 from protocol.deadlines import bounded, within
 from protocol.errors import Rejected, Unavailable, accessing
 from protocol.files import write_atomically
+from protocol.transport.addresses import admit, origin_of, public_only
 from protocol.transport.http import is_http, pieces, reaching
+from protocol.wire.receipts import PUBLIC_PORTS
 
 GRACE_SECONDS = 15.0
 """Longest time for a request, apart from what the blob's bytes take at the lowest speed."""
@@ -183,18 +185,26 @@ SCHEMES: dict[str, Scheme] = {
 
 
 class BlobStores:
-    """Opens stores by URL over one keep-alive HTTP client. Threads may share it."""
+    """Opens stores by URL over keep-alive HTTP clients. Threads may share it.
 
-    def __init__(self, timeout_seconds: float = 10.0) -> None:
+    Other parties may name public addresses only. ``trusted`` are URLs of this node's own configuration: whatever is on
+    the same host and port may be named as well, wherever that is.
+    """
+
+    def __init__(self, timeout_seconds: float = 10.0, trusted: Collection[str] = ()) -> None:
         timeout = httpx.Timeout(timeout_seconds, connect=3.0)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)  # callers' threads bound them
         self._client = bounded(httpx.Client(timeout=timeout, limits=limits, follow_redirects=False))
+        direct = httpx.Client(timeout=timeout, limits=limits, follow_redirects=False, trust_env=False)
+        self._public_client = bounded(public_only(direct))
+        self._trusted = {origin_of(url) for url in trusted}
 
         self._rests_until: dict[str, float] = {}
 
     def close(self) -> None:
         """Closes the connections; requests in progress fail."""
         self._client.close()
+        self._public_client.close()
 
     def rest(self, url: str) -> None:
         """Has the store at ``url`` asked after others for a while."""
@@ -214,16 +224,21 @@ class BlobStores:
         """
         return self._scheme(url).open(url, self._client)
 
-    def open_public(self, url: str) -> Blobs:
-        """Opens the store at a URL from another party.
+    def open_public(self, url: str, ports: Collection[int] = PUBLIC_PORTS) -> Blobs:
+        """Opens the store at a URL from another party, on one of ``ports``.
 
         Raises:
-            Rejected: invalid URL, or not the URL of a public store.
+            Rejected: invalid URL, not the URL of a public store, or one that leads to no public address or other ports.
         """
         scheme = self._scheme(url)
         if not scheme.public:
             raise Rejected(f"refused blob URL {url[:100]!r}: its scheme is reserved for local configuration")
-        return scheme.open(url, self._client)
+        if not is_http(url):
+            return scheme.open(url, self._public_client)
+        if origin_of(url) in self._trusted:
+            return scheme.open(url, self._client)
+        admit(url, ports)
+        return scheme.open(url, self._public_client)
 
     def fetch(self, url: str, root: bytes, limit: int) -> bytes:
         """Returns the blob ``root`` from the store at a URL from another party.

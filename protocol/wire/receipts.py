@@ -16,8 +16,9 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from protocol.errors import Rejected
 from protocol.wire import auth
@@ -30,6 +31,9 @@ CLOCK_SECONDS = 600
 """Most by which a receipt's time may differ from another party's clock."""
 
 MAX_PLACES, MAX_RECEIPTS = 4, 8
+
+PUBLIC_PORTS = frozenset({80, 443})
+"""Ports of the holders that a submission may name, besides those of the run's stores."""
 
 _RECEIPT_BYTES = 70
 
@@ -94,6 +98,18 @@ def receipts_of(uri: str) -> tuple[CarriedReceipt, ...]:
 def holders_of(uri: str, stores: Sequence[ArtifactStore]) -> tuple[str, ...]:
     """Returns the places to fetch an artifact from, in the order to try them: the run's stores, then the URI's."""
     return tuple(dict.fromkeys((*(store.place for store in stores), *places_of(uri))))
+
+
+def ports_of(stores: Iterable[str]) -> frozenset[int]:
+    """Returns the ports that holders may be on: `PUBLIC_PORTS`, and those of the run's ``stores``."""
+    return PUBLIC_PORTS | {port for store in stores if (port := _port(store)) is not None}
+
+
+def _port(url: str) -> int | None:
+    try:
+        return urlsplit(url).port
+    except ValueError:
+        return None
 
 
 def missing_receipts(availability: Availability | None, part: Part) -> str | None:

@@ -13,6 +13,8 @@ from starlette.routing import Route
 from protocol.errors import Rejected, Unavailable
 from protocol.transport.blobs import BlobStores, DirectoryBlobs
 
+pytestmark = pytest.mark.usefixtures("loopback")
+
 ROOT = bytes(range(32))
 
 

@@ -21,6 +21,8 @@ from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire.artifact_blob import head_of
 from tests.dripping import OK, drip_body, drip_head, dripping
 
+pytestmark = pytest.mark.usefixtures("loopback")
+
 
 def drip_reading(connection: socket.socket) -> None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

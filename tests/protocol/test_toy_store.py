@@ -22,6 +22,8 @@ from protocol.wire.reasons import Reason
 from validator.judging.claims import Claim
 from validator.judging.fetching import Absence, fetch_once
 
+pytestmark = pytest.mark.usefixtures("loopback")
+
 ROOT, OTHER = bytes(range(32)), bytes(32)
 
 

@@ -264,7 +264,7 @@ class Cast:
             client = CoordinatorClient(url, key, deployment.chain_id, deployment.rounds)
             own, journal = Chain(self.rpc_url, deployment), VoteJournal(directory)
             deliveries = Deliveries(client, journal, node, heartbeat_seconds=3600)
-            judge, announce = judge_of(queue_url, node, jobs_per_order=1)
+            judge, announce = judge_of(queue_url, node, url, jobs_per_order=1)
             runs = Runs(client, deployment, directory / "weights", (origin_url,), announce=announce)
             sender = Sender(own, key, directory / "sender.sqlite")
             history = history_of(client, journal, deployment, directory, node)

@@ -24,6 +24,8 @@ from tests.validator.conftest import Court
 from validator.judging.claims import Claim
 from validator.judging.fetching import FETCHES_PER_NODE, Absence, Fetching, fetch_once
 
+pytestmark = pytest.mark.usefixtures("loopback")
+
 FILE, LARGE = b"x" * 10, b"y" * 5_000_000
 BLOB, LARGE_BLOB = (head_of(bytes(32), file).packed + file for file in (FILE, LARGE))
 ROOT, LARGE_ROOT = (head_of(bytes(32), file).root for file in (FILE, LARGE))
@@ -93,7 +95,7 @@ def looked(fetching: Fetching, claim: Claim, seconds: float = 5.0) -> bytes | Fi
 
 @pytest.mark.parametrize("path", ["good", "once"])
 def test_an_artifact_is_fetched_if_need_be_again(url: str, claim: Claim, path: str) -> None:
-    fetching = Fetching()
+    fetching = Fetching(BlobStores())
     assert looked(fetching, replace(claim, uri=f"{url}/{path}/")) == BLOB
     fetching.close()
 
@@ -141,7 +143,7 @@ def test_silence_proves_nothing(url: str, claim: Claim, path: str | None) -> Non
 
 
 def test_an_answer_without_the_artifact_is_told_from_no_answer(url: str, claim: Claim) -> None:
-    fetching = Fetching()
+    fetching = Fetching(BlobStores())
     nowhere, gone = replace(claim, uri="http://127.0.0.1:1/"), replace(claim, uri=f"{url}/gone/", job=claim.job + 1)
     assert looked(fetching, nowhere, 0.5) is looked(fetching, gone, 0.5) is None
     assert (fetching.denied(nowhere), fetching.denied(gone)) == (False, True)
@@ -149,7 +151,7 @@ def test_an_answer_without_the_artifact_is_told_from_no_answer(url: str, claim: 
 
 
 def test_what_belongs_to_a_finished_round_is_let_go(url: str, claim: Claim) -> None:
-    fetching, good = Fetching(), replace(claim, uri=f"{url}/good/")
+    fetching, good = Fetching(BlobStores()), replace(claim, uri=f"{url}/good/")
     assert looked(fetching, good) is not None
     fetching.keep({claim.round + 1})
     assert fetching.look(good, 1000) is None
@@ -157,7 +159,7 @@ def test_what_belongs_to_a_finished_round_is_let_go(url: str, claim: Claim) -> N
 
 
 def test_stores_that_drip_delay_no_other_nodes_artifacts(url: str, claim: Claim) -> None:
-    fetching = Fetching()
+    fetching = Fetching(BlobStores())
     for node in range(12):
         for job in range(12):
             dripping = replace(claim, uri=f"{url}/drip/", node=1000 + node, job=1000 + 12 * node + job)
@@ -170,7 +172,7 @@ def test_stores_that_drip_delay_no_other_nodes_artifacts(url: str, claim: Claim)
 
 def test_what_was_not_tried_is_not_silent(url: str, claim: Claim, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("protocol.transport.blobs.GRACE_SECONDS", 0.5)
-    fetching = Fetching()
+    fetching = Fetching(BlobStores())
     claims = [replace(claim, uri=f"{url}/drip/", job=job) for job in range(3 * FETCHES_PER_NODE)]
     started = time.monotonic()
     for each in claims:
@@ -184,7 +186,7 @@ def test_what_was_not_tried_is_not_silent(url: str, claim: Claim, monkeypatch: p
 
 
 def test_what_nobody_wants_any_more_is_no_longer_fetched(url: str, claim: Claim) -> None:
-    fetching, before = Fetching(), threading.active_count()
+    fetching, before = Fetching(BlobStores()), threading.active_count()
     for job in range(FETCHES_PER_NODE):
         fetching.look(replace(claim, uri=f"{url}/drip/", job=job), 1000)
     assert threading.active_count() >= before + FETCHES_PER_NODE

@@ -21,6 +21,8 @@ from tests.conftest import TOKEN
 from tests.validator.conftest import RULES
 from tests.validator.scene import Cast, Scene
 
+pytestmark = pytest.mark.usefixtures("loopback")
+
 UNAVAILABLE, ACCEPTED = bytes([Reason.UNAVAILABLE] * 2), b""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocol.wire.receipts import places_of
+from protocol.wire.receipts import places_of, ports_of
 from protocol.wire.seeds import job_seed
 
 
@@ -41,6 +41,11 @@ class Claim:
     def holders(self) -> tuple[str, ...]:
         """Places that may have the artifact, in the order to try them."""
         return tuple(dict.fromkeys((*self.stores, *places_of(self.uri))))
+
+    @property
+    def ports(self) -> frozenset[int]:
+        """Ports that these places may be on."""
+        return ports_of(self.stores)
 
     @property
     def seed(self) -> bytes:

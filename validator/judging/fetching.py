@@ -43,8 +43,8 @@ class _ArtifactFetch(RetriedFetch[bytes | Finding | Absence]):
 class Fetching:
     """Fetches artifacts of rounds in progress. Used by one thread at a time; fetches run in threads of their own."""
 
-    def __init__(self, stores: BlobStores | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._stores, self._clock = stores or BlobStores(), clock
+    def __init__(self, stores: BlobStores, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stores, self._clock = stores, clock
         self._pools = NodePools("artifacts", FETCHES_PER_NODE)
         self._fetches: dict[Claim, _ArtifactFetch] = {}
 
@@ -111,9 +111,9 @@ class Fetching:
 def fetch_once(stores: BlobStores, claim: Claim, limit: int) -> bytes | Finding | Absence:
     """Returns the blob, a finding if there can be none, or how it is absent this time."""
     try:
-        return fetch_artifact(stores, claim.holders, claim.root, limit)
+        return fetch_artifact(stores, claim.holders, claim.root, limit, claim.ports)
     except NoHolder:
-        return Finding(Reason.UNAVAILABLE, "the submission has an invalid URI: expected http(s)://host")
+        return Finding(Reason.UNAVAILABLE, "the submission names no public store: expected http(s)://host")
     except Denied:
         return Absence.DENIED
     except Unavailable:

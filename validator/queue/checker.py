@@ -12,6 +12,7 @@ from pathlib import Path
 import structlog
 
 from protocol.errors import Unavailable
+from protocol.transport.blobs import BlobStores
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.shardcast import Authority
 from protocol.wire.evidence import Finding
@@ -47,7 +48,7 @@ class Checker:
         device: str = "cpu",
     ) -> None:
         self._exchange, self._client, self._directory = exchange, client, directory
-        self._sources, self._device, self._fetching = sources, device, Fetching()
+        self._sources, self._device, self._fetching = sources, device, Fetching(BlobStores(trusted=[client.base_url]))
         self._known: dict[tuple[int, bytes, str], JudgingContext] = {}
         self._lock = threading.Lock()
         self._over = threading.Event()

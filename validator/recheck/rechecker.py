@@ -21,6 +21,7 @@ from protocol.chain.structs import State, verdict_in
 from protocol.chain.writing.appealing import open_appeal
 from protocol.chain.writing.sender import Sender
 from protocol.errors import AssizeError, Rejected
+from protocol.transport.blobs import BlobStores
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire.evidence import Finding, SignedEvidence, parse_signed
 from protocol.wire.reasons import Reason
@@ -70,7 +71,7 @@ class Rechecker:
         self._chain, self._sender, self._runs, self._client, self._journal = chain, sender, runs, client, journal
         self._run, self._share, self._budget = run, share, budget
         self._patience_seconds, self._dry_run = patience_seconds, dry_run
-        self._fetching = Fetching()
+        self._fetching = Fetching(BlobStores(trusted=[client.base_url]))
         self._tail, self._rounds = Tail(chain), Rounds()
         self._first_looked: dict[tuple[int, int], float] = {}
         self._shown: dict[tuple[int, bytes], dict[int, SignedEvidence | str]] = {}
