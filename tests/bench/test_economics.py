@@ -9,7 +9,18 @@ from statistics import mean, stdev
 
 import pytest
 
-from tests.bench.economics.__main__ import below, beyond, open_to, show, summary, unexpected
+from protocol.chain.structs import Role
+from protocol.wire.assignments import Listing, pack_assignments
+from tests.bench.economics.__main__ import (
+    below,
+    beyond,
+    open_to,
+    own_jury,
+    show,
+    starving,
+    summary,
+    unexpected,
+)
 from tests.bench.economics.estimates import estimate
 from tests.bench.economics.histories import Played, history
 from tests.bench.economics.strategies import (
@@ -21,14 +32,16 @@ from tests.bench.economics.strategies import (
     HidingFromTheTrial,
     HidingFromTheTrialWithStores,
     Honest,
-    PoisonRequester,
+    ServedPoison,
     SilentThird,
     SlotSquatter,
     WithholdingAfterTheDraw,
     WorkingAtTheBound,
 )
 from tests.bench.economics.strategy import Strategy
-from tests.bench.economics.terms import JOB_PAY, JOBS_PER_WORKER
+from tests.bench.economics.terms import JOB_PAY, JOBS_PER_WORKER, PROTOCOL, RUN, TOKEN, VALIDATORS
+from tests.bench.economics.world import PROVIDERS, World
+from tests.model.parties import COORDINATOR, REQUESTER, address_of
 
 SEEDS, ROUNDS = (1, 2), 3
 
@@ -90,8 +103,23 @@ def test_what_a_captured_committee_takes_is_counted_apart(results: dict[str, lis
 
 def test_rounds_that_follow_a_captured_one_are_counted_apart() -> None:
     for seed in range(1, 9):
-        flags = [each.captured for each in history(PoisonRequester(), seed, 4)]
+        flags = [each.captured for each in history(ServedPoison(), seed, 4)]
         assert flags == sorted(flags)
+
+
+@pytest.mark.parametrize("short", [0, 1])
+def test_a_jury_of_ones_own_and_starving_a_run_take_as_many_validators_as_said(short: int) -> None:
+    for needed, own_run in ((own_jury(VALIDATORS), True), (starving(VALIDATORS), False)):
+        world, joiners = World(1), [address_of(f"joiner {i}") for i in range(needed - short)]
+        for i, joiner in enumerate(joiners):
+            world.do(joiner, "token", "drip", joiner, PROTOCOL.registry.validator_bond)
+            assert world.register(joiner, Role.VALIDATOR, f"joiner {i}", 1) is None
+        world.wait(world.now + PROTOCOL.registry.activation_delay)
+        run = world.open_run(replace(RUN, trainer=COORDINATOR), REQUESTER, 1000 * TOKEN, joiners)
+        world.do(PROVIDERS[0], "market", "join", run, VALIDATORS + 1, RUN.rules_hash)
+        jobs, tried = pack_assignments([Listing(VALIDATORS + 1, 1)]), run if own_run else 1
+        opened = world.attempt(COORDINATOR, "rounds", "open", tried, 0, 0, jobs)
+        assert (opened is None) == (own_run != bool(short))
 
 
 def test_the_interval_of_independent_rounds_is_the_usual_one(results: dict[str, list[Played]]) -> None:

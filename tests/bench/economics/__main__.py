@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections import defaultdict
+from itertools import count
 from math import isfinite
 from typing import Annotated
 
@@ -23,7 +24,7 @@ from tests.bench.economics.strategies import STRATEGIES, Honest, Lazy, SilentThi
 from tests.bench.economics.strategy import Strategy
 from tests.bench.economics.terms import BAD_JOBS, CHECK_COST, JOB_PAY, JOBS, PROTOCOL, RUN, TOKEN, VALIDATORS
 
-CONSOLE = Console(width=150)
+CONSOLE = Console(width=165)
 DISCARDED = 8
 NOTES = (
     f"Tokens a round, means with half of their 95% interval. {VALIDATORS} validators; {JOBS} jobs a round at "
@@ -98,7 +99,9 @@ def beyond(rounds: list[Played]) -> list[Played]:
 def show(results: Results) -> None:
     """Prints what rounds left to whom, below a majority and beyond it."""
     heads = ("strategy", "rounds", "holder", "unearned", "honest jurors", "honest workers", "lost by honest")
-    table = Table(*heads, "unserved", "frauds unpunished", title="while hostile seats stay below every majority")
+    table = Table(
+        *heads, "unserved", "frauds unpunished", "honest strikes", title="while hostile seats stay below every majority"
+    )
     for name, rounds in results.items():
         table.add_row(name, *_below_row(below(rounds)))
     CONSOLE.print(table)
@@ -109,6 +112,11 @@ def show(results: Results) -> None:
             table.add_row(name, *_beyond_row(beyond(rounds)))
     CONSOLE.print(table)
     CONSOLE.print(NOTES)
+    bond = f"{PROTOCOL.registry.validator_bond / TOKEN:,.0f} tokens each, bonded until they retire"
+    CONSOLE.print(
+        f"Validators needed beside {VALIDATORS} honest ones, at {bond}: {own_jury(VALIDATORS)} for a run "
+        f"that they alone judge, {starving(VALIDATORS)} to keep a run from opening rounds."
+    )
     for name, rounds in results.items():
         if isinstance(STRATEGIES[name], Lazy):
             more = shown(_lazy_minus_honest(rounds))
@@ -130,6 +138,7 @@ def _below_row(rounds: list[Played]) -> list[str]:
         shown(estimate(rounds, lambda each: each.losses)),
         tokens(sum(each.unserved for each in rounds) / len(rounds)),
         f"{sum(each.escaped for each in rounds) / len(rounds):.2f}",
+        f"{sum(each.strikes for each in rounds) / len(rounds):.2f}",
     ]
 
 
@@ -173,6 +182,8 @@ def summary(results: Results) -> dict[str, object]:
         "lazy_minus_honest_watched": {name: wei for name, wei in lazy.items() if STRATEGIES[name].watched},
         "trap_rate": CHECK_COST / PROTOCOL.rounds.overturn_penalty,
         "capture": _capture(),
+        "own_jury": _bonds(own_jury(VALIDATORS)),
+        "starving": _bonds(starving(VALIDATORS)),
         "decided": _decided(results.get(SilentThird.name, [])),
     }
 
@@ -196,6 +207,21 @@ def _capture() -> dict[str, dict[str, dict[str, float]]]:
         }
         for share in SHARES
     }
+
+
+def own_jury(honest: int) -> int:
+    """Validators with which a requester opens rounds that only they judge, while honest ones serve other runs."""
+    needed = RUN.committee + RUN.appeal_seats
+    return next(own for own in count(1) if own >= max(needed, -(-(honest + own) // 3)))
+
+
+def starving(honest: int) -> int:
+    """Validators that serve another run, and so keep one that all honest ones serve from opening rounds."""
+    return next(own for own in count(1) if honest < -(-(honest + own) // 3))
+
+
+def _bonds(validators: int) -> dict[str, int]:
+    return {"validators": validators, "bonds_wei": validators * PROTOCOL.registry.validator_bond}
 
 
 def _decided(rounds: list[Played]) -> float | None:

@@ -36,6 +36,8 @@ class Played:
         losses: bonds and deposits lost by honest parties, and pay for good work that all could read.
         unserved: pay that honest workers missed for work whose bytes somebody hid.
         escaped: fraudulent jobs of the holder that were not slashed.
+        refused_newcomers: validators that found no slot.
+        strikes: against honest validators.
     """
 
     seed: int
@@ -50,6 +52,7 @@ class Played:
     unserved: int
     escaped: int
     refused_newcomers: int
+    strikes: int
 
 
 @dataclass(slots=True)
@@ -61,6 +64,7 @@ class Before:
     checks: Counter[str]
     seats: Counter[str]
     refused: int
+    strikes: int
 
 
 def history(
@@ -87,6 +91,10 @@ def _owners(strategy: Strategy) -> list[str]:
     return list(dict.fromkeys([*OWNERS, *strategy.held]))
 
 
+def _honest(strategy: Strategy, owners: Iterable[str]) -> list[str]:
+    return [owner for owner in owners if owner not in {*strategy.held, *strategy.apart}]
+
+
 def _look(world: World, strategy: Strategy) -> Before:
     return Before(
         {owner: world.wealth(owner) for owner in _owners(strategy)},
@@ -94,6 +102,7 @@ def _look(world: World, strategy: Strategy) -> Before:
         world.checks.copy(),
         world.seats.copy(),
         world.refused_newcomers,
+        world.strikes(_honest(strategy, JURORS)),
     )
 
 
@@ -103,8 +112,7 @@ def _account(world: World, strategy: Strategy, before: Before, round: Round) -> 
     checks = world.checks - before.checks
     net = {owner: amount - CHECK_COST * checks[owner] for owner, amount in grown.items()}
     held, aside = set(strategy.held), {*strategy.held, *strategy.apart}
-    honest_jurors = [owner for owner in JURORS if owner not in aside]
-    honest_workers = [owner for owner in PROVIDERS if owner not in aside]
+    honest_jurors, honest_workers = _honest(strategy, JURORS), _honest(strategy, PROVIDERS)
     payoff = {
         "holder": _sum(net, held),
         "jurors": _sum(net, honest_jurors),
@@ -126,6 +134,7 @@ def _account(world: World, strategy: Strategy, before: Before, round: Round) -> 
         unserved=_missed(world, round, honest_workers, hidden=True),
         escaped=_escaped(world, round),
         refused_newcomers=world.refused_newcomers - before.refused,
+        strikes=world.strikes(honest_jurors) - before.strikes,
     )
 
 

@@ -12,6 +12,7 @@ from tests.model.judging import ABSTENTION
 from tests.model.parties import BEACON, COORDINATOR, EVIDENCE, SALT, TRAINER
 from tests.model.round import Round, Seat, bitmap, committee_slots
 from tests.model.transaction import NOBODY
+from validator.recheck.prediction import Prediction, objection, predict
 
 ANYBODY = COORDINATOR
 """Makes the calls that anyone may make."""
@@ -188,7 +189,7 @@ def _appeal(world: World, strategy: Strategy, round: Round) -> None:
         return
     wanted = strategy.appeals(world, round) + honest_appeals(world, round)
     if strategy.watched:
-        wanted += watch(world, round)
+        wanted += watch(world, strategy, round)
     trials: list[int] = []
     for appellant, job in wanted:
         if job not in round.appealed:
@@ -203,37 +204,32 @@ def honest_appeals(world: World, round: Round) -> list[tuple[str, int]]:
     for job, node in enumerate(round.assignees):
         owner, wrong = registry.nodes[node].owner, round.verdicts[job] != Verdict.ACCEPTED
         good = world.works[round.number, job] is Quality.GOOD and (round.number, job) not in world.hidden
-        if wrong and good and owner not in world.held and gain(world, round, job, Verdict.ACCEPTED) > 0:
-            found.append((owner, job))
+        if wrong and good and owner not in world.held:
+            spared = world.protocol.rounds.terms.fraud_slash if round.verdicts[job] == Verdict.FRAUD else 0
+            pay = UNITS * round.terms.price_per_unit
+            if pay + spared + _predicted(world, round, job, Verdict.ACCEPTED).profit > 0:
+                found.append((owner, job))
     return found
 
 
-def watch(world: World, round: Round) -> list[tuple[str, int]]:
-    """Checks every job, and appeals where an honest trial leaves the watcher a gain."""
-    world.checks[WATCHER] += len(round.submitted)
-    fees = round.terms.appeal_seats * round.terms.juror_fee
-    truths = {job: world.seen(round.number, job, 0) for job in sorted(round.submitted)}
-    wrong = [job for job, truth in truths.items() if round.verdicts[job] != truth]
-    return [(WATCHER, job) for job in wrong if award_of(world, round, job, truths[job]) > fees]
+def watch(world: World, strategy: Strategy, round: Round) -> list[tuple[str, int]]:
+    """Checks every job as `assize recheck` does, and appeals as it decides to."""
+    found, nobody = [], 0
+    for job in sorted(round.submitted):
+        readable = _readable(world, strategy, round, job, nobody)
+        world.checks[WATCHER] += readable
+        truth = world.seen(round.number, job, nobody) if readable else Verdict.UNAVAILABLE
+        prediction = _predicted(world, round, job, truth)
+        doubt = "near its bound" if world.works[round.number, job] is Quality.AT_THE_BOUND else None
+        if objection(prediction, doubt, 0, prediction.deposit) is None:
+            found.append((WATCHER, job))
+    return found
 
 
-def gain(world: World, round: Round, job: int, truth: Verdict) -> int:
-    """What the worker's owner gains by an appeal whose trial names the truth: pay and award over fees and penalties."""
-    terms, against = world.protocol.rounds.terms, round.verdicts[job]
-    fees = round.terms.appeal_seats * round.terms.juror_fee
-    award = award_of(world, round, job, truth)
-    pay = UNITS * round.terms.price_per_unit if truth == Verdict.ACCEPTED else 0
-    spared = terms.fraud_slash if against == Verdict.FRAUD else 0
-    return pay + spared + award - fees
-
-
-def award_of(world: World, round: Round, job: int, truth: Verdict) -> int:
-    """What an appellant is awarded where the trial names the truth and overturns the verdict."""
-    terms = world.protocol.rounds.terms
-    said = [seat.vote.verdicts[job] for seat in round.seats if seat.votes and seat.vote]
-    lost = terms.overturn_penalty * sum(verdict not in (truth, Verdict.UNAVAILABLE) for verdict in said)
-    fees = min(lost, round.terms.appeal_seats * round.terms.juror_fee)
-    return fees + max(0, min(terms.appeal_bounty, lost - fees, (lost - 1) // 2))
+def _predicted(world: World, round: Round, job: int, truth: Verdict) -> Prediction:
+    votes = [seat.vote.verdicts[job] for seat in round.seats if seat.vote and seat.votes]
+    consumed = job in round.consumed
+    return predict(round.verdicts[job], truth, votes, consumed, round.terms, world.protocol.rounds.terms)
 
 
 def _settle(world: World, round: Round) -> None:

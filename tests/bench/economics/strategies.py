@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from eth_utils.crypto import keccak
 
-from protocol.chain.structs import Role, Verdict
+from protocol.chain.structs import Role, RunTerms, Verdict
+from protocol.wire.assignments import Listing, pack_assignments
 from tests.bench.economics.playing import watch
 from tests.bench.economics.strategy import ABSTAINS, EIGHTH, FIFTH, SILENT, THIRD, Move, Strategy, same, share, splits
 from tests.bench.economics.terms import PROTOCOL, RUN, TOKEN
@@ -168,15 +169,14 @@ class JunkThenTruthWithStores(JunkThenTruth):
 
 
 class PoisonRequester(Strategy):
-    """Opens runs of its own at the least windows and fees, in which honest validators cannot vote at all.
+    """Opens runs of its own at the least windows and fees, in which honest validators could not vote at all.
 
-    Its workers are in them, and its jurors accept. Each round is one of a new run; terms below the minimums come first.
+    Terms below the minimums are refused, and so are rounds of a run that only its own validators serve.
     """
 
     name = "poison requester"
     jurors, workers = FIFTH, 1
     others = (address_of("poisoner"),)
-    reads = False
 
     def begins(self, world: World) -> None:
         world.do(self.others[0], "token", "drip", self.others[0], 50_000 * TOKEN)
@@ -203,13 +203,35 @@ class PoisonRequester(Strategy):
             below = replace(least, **wrong)  # type: ignore[arg-type]
             refused = world.attempt(self.others[0], "market", "open", below, keccak(text="weights"), "")
             assert refused is not None
-        run = world.open_run(least, self.others[0], 200 * TOKEN)
+        return self._leads(world, least)
+
+    def _leads(self, world: World, terms: RunTerms) -> int:
+        """Tries the run; returns the one that the next round is of."""
+        run, node = self._opened(world, terms, JURORS[: self.jurors])
+        assignments = pack_assignments([Listing(node, 1)])
+        refused = world.attempt(self.others[0], "rounds", "open", run, 0, 0, assignments)
+        assert refused is not None
+        assert refused.name == "TooFewValidators"
+        return 1
+
+    def _opened(self, world: World, terms: RunTerms, served_by: list[str]) -> tuple[int, int]:
+        run = world.open_run(terms, self.others[0], 200 * TOKEN, served_by)
         node = next(node for node in world.nodes(Role.WORKER) if node.owner == PROVIDERS[0])
-        world.do(node.owner, "market", "join", run, node.number, least.rules_hash)
-        return run
+        world.do(node.owner, "market", "join", run, node.number, terms.rules_hash)
+        return run, node.number
+
+
+class ServedPoison(PoisonRequester):
+    """Every validator serves its runs, as none could tell; each round is one of a new run, and its jurors accept."""
+
+    name = "poison requester, served"
+    reads = False
 
     def votes(self, world: World, judging: Round, juror: int, honest: Move) -> Move:
         return same(judging, Verdict.ACCEPTED)
+
+    def _leads(self, world: World, terms: RunTerms) -> int:
+        return self._opened(world, terms, JURORS)[0]
 
 
 class HidingCoordinator(Strategy):
@@ -262,17 +284,6 @@ class ColludingMajorityWatched(ColludingMajority):
 
     name = "colluding majority, watched"
     watched = True
-
-
-class ColludingMajorityWithStores(ColludingMajorityWatched):
-    """Its stores show the junk to so few of a trial that neither side has a majority: what was accepted stands."""
-
-    name = "colluding majority, watched, with the stores"
-    stores = True
-    hole = "where no verdict of a trial has t, accepted junk stands, and it is paid although somebody appeals"
-
-    def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
-        return judging.appeal is not None and splits(world, judging, juror)
 
 
 class CondemningMajority(ColludingMajority):
@@ -337,7 +348,7 @@ class Watcher(Strategy):
     others = (WATCHER,)
 
     def appeals(self, world: World, round: Round) -> list[tuple[str, int]]:
-        return watch(world, round)
+        return watch(world, self, round)
 
 
 class AppealingEverything(Strategy):
@@ -419,12 +430,12 @@ STRATEGIES: dict[str, Strategy] = {
         JunkThenTruth(),
         JunkThenTruthWithStores(),
         PoisonRequester(),
+        ServedPoison(),
         HidingCoordinator(),
         HidingCoordinatorWithStores(),
         TakingBack(),
         ColludingMajority(),
         ColludingMajorityWatched(),
-        ColludingMajorityWithStores(),
         CondemningMajority(),
         ColludingTrial(),
         SlotSquatter(),

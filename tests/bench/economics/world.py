@@ -172,6 +172,12 @@ class World:
         pot = model.registry.pot if owner == TREASURY else 0
         return model.token.balances[owner] + model.credits.free[owner] + bonds + runs + pot
 
+    def strikes(self, owners: Iterable[str]) -> int:
+        """Strikes against the validators of these owners, in all runs."""
+        those = set(owners)
+        nodes = [node.number for node in self.nodes(Role.VALIDATOR) if node.owner in those]
+        return sum(len(run.strikes.get(node, ())) for run in self.protocol.market.runs.values() for node in nodes)
+
     @property
     def flows(self) -> list[Flow]:
         credits = self.protocol.credits
@@ -186,12 +192,12 @@ class World:
         signature = key.sign_typed(message)
         return self.attempt(owner, "registry", "register", role, key.address, capacity, LONG, signature)
 
-    def open_run(self, terms: RunTerms, requester: str, escrow: int) -> int:
-        """Returns the new run's number. Every validator serves it, as none can tell a hostile requester beforehand."""
+    def open_run(self, terms: RunTerms, requester: str, escrow: int, served_by: Iterable[str]) -> int:
+        """Returns the new run's number; validators of these owners serve it."""
         self.do(requester, "market", "open", terms, keccak(text="manifest 0"), "https://run.example")
-        run = len(self.protocol.market.runs)
+        run, owners = len(self.protocol.market.runs), set(served_by)
         for node in self.nodes(Role.VALIDATOR):
-            if not node.retired_at:
+            if node.owner in owners:
                 self.do(node.owner, "market", "join", run, node.number, terms.rules_hash)
         self.do(requester, "market", "fund", run, escrow)
         return run
@@ -238,7 +244,7 @@ def _start() -> tuple[bytes, int, int]:
         assert world.register(owner, Role.WORKER, f"worker {i}", CAPACITY) is None
     world.restore_bonds()
     world.wait(world.now + PROTOCOL.registry.activation_delay)
-    run = world.open_run(RUN, REQUESTER, PURSE // 2)
+    run = world.open_run(RUN, REQUESTER, PURSE // 2, JURORS)
     for node in world.nodes(Role.WORKER):
         world.do(node.owner, "market", "join", run, node.number, RUN.rules_hash)
     return world.protocol.saved(), world.now, world.block
