@@ -82,23 +82,23 @@ class Checkpoints:
     def _fetch(self, version: int, root: bytes, directory: Path) -> None:
         older = [path for path in self._held() if path != directory]
         place = (self.authority, self.store, directory)
-        self._check_pins(version, root, directory)
-        fetch_checkpoint(self.sources, self.run, version, root, *place, older[-1:], self.kept)
-        self._verified.add(directory)
-        self._remove_others(version, directory)
-
-    def _check_pins(self, version: int, root: bytes, directory: Path) -> None:
-        """Raises ``UnfitCheckpoint``, and keeps its sentence, if the version is not what the rules pin."""
-        manifest = fetch_manifest(self.sources, self.run, version, root, self.authority, self.store).manifest
         try:
-            check_sizes(self.pins, {file.name: file.size for file in manifest.files})
-            check_contents(self.pins, reading(self.sources, manifest, self.store, directory))
+            self._check_pins(version, root, directory)
+            fetch_checkpoint(self.sources, self.run, version, root, *place, older[-1:], self.kept)
         except UnfitCheckpoint as error:
             self._unfit[directory] = (
                 f"version {version} is no checkpoint of run {self.run}, by its trainer's fault: {error}"
             )
             shutil.rmtree(directory, ignore_errors=True)
             raise UnfitCheckpoint(self._unfit[directory]) from error
+        self._verified.add(directory)
+        self._remove_others(version, directory)
+
+    def _check_pins(self, version: int, root: bytes, directory: Path) -> None:
+        """Raises ``UnfitCheckpoint`` if the version is not what the rules pin."""
+        manifest = fetch_manifest(self.sources, self.run, version, root, self.authority, self.store).manifest
+        check_sizes(self.pins, {file.name: file.size for file in manifest.files})
+        check_contents(self.pins, reading(self.sources, manifest, self.store, directory))
 
     def _remove_others(self, version: int, directory: Path) -> None:
         """Removes all but ``directory`` and the newest others, and what a crash left half written.

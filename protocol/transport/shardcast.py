@@ -12,7 +12,8 @@ Served by ``protocol.transport.shardcast_server``, relayed by ``protocol.transpo
 
 Sources are untrusted: the manifest must be signed by the trainer and have the root that is on chain, and each chunk
 must match its hash before it is written to disk. Chunks kept from an interrupted fetch, or from an earlier version, are
-not fetched again.
+not fetched again. A file takes no more bytes than its manifest says, however often that names a chunk, and nothing is
+begun that the disk has no room for.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ import uuid
 from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 
 from protocol.errors import Rejected, Unavailable, accessing
@@ -32,10 +35,12 @@ from protocol.transport.sources import Sources
 from protocol.wire import manifest as manifests
 from protocol.wire.auth import Signer
 from protocol.wire.manifest import Chunk, Manifest, SignedManifest
-from protocol.wire.pins import Read
+from protocol.wire.pins import Read, UnfitCheckpoint
 
 PARALLEL_REQUESTS = 4
 DEFAULT_VERSIONS_KEPT = 8
+SPARE_BYTES = 64 << 20
+"""Bytes of the disk that are left to others: journals must be written still."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +97,8 @@ def fetch_checkpoint(
     Raises:
         Rejected: every source that answered sent another manifest than ``expected_root`` (32 bytes, from the chain), or
             one that the trainer did not sign.
-        Unavailable: no source has the manifest, or no source has one of the chunks.
+        Unavailable: no source has the manifest, or one of the chunks; or the disk has no room for them.
+        UnfitCheckpoint: a chunk has another size than the manifest says.
     """
     signed = fetch_manifest(sources, run, version, expected_root, authority, store)
     if not _holds(destination, signed.manifest):
@@ -150,6 +156,7 @@ def fetch_chunks(sources: Sources, manifest: Manifest, store: ChunkStore) -> Non
     missing = store.missing(manifest)
     if not missing:
         return
+    _check_room(store.directory, sum(chunk.size for chunk in missing))
     with ThreadPoolExecutor(min(PARALLEL_REQUESTS, len(missing)), "shardcast") as pool:
         futures = [pool.submit(fetch_chunk, sources, chunk, store) for chunk in missing]
         done, _ = wait(futures, return_when=FIRST_EXCEPTION)
@@ -178,14 +185,13 @@ def reading(sources: Sources, manifest: Manifest, store: ChunkStore, held: Path)
 
 def _read_chunk(sources: Sources, chunk: Chunk, store: ChunkStore, held: Path) -> bytes:
     data = store.read(chunk.hash)
-    if data is not None and len(data) == chunk.size:
-        return data
-    with contextlib.suppress(OSError), (held / chunk.file).open("rb") as file:
-        file.seek(chunk.offset)
-        if manifests.hash_chunk(data := file.read(chunk.size)) == chunk.hash:
-            return data
-    fetch_chunk(sources, chunk, store)
-    return _chunk(store, chunk.hash)
+    if data is None:
+        with contextlib.suppress(OSError), (held / chunk.file).open("rb") as file:
+            file.seek(chunk.offset)
+            if manifests.hash_chunk(data := file.read(chunk.size)) == chunk.hash:
+                return _sized(data, chunk)
+        fetch_chunk(sources, chunk, store)
+    return _chunk(store, chunk)
 
 
 def fetch_chunk(sources: Sources, chunk: Chunk, store: ChunkStore) -> None:
@@ -258,17 +264,39 @@ def _assemble(manifest: Manifest, store: ChunkStore, destination: Path) -> None:
         cleanup.callback(shutil.rmtree, partial, ignore_errors=True)
         cleanup.callback(shutil.rmtree, old, ignore_errors=True)
         partial.mkdir(parents=True)
+        _check_room(partial, manifest.size)
         for file in manifest.files:
-            with (partial / file.name).open("wb") as stream:
-                for digest in file.chunks:
-                    stream.write(_chunk(store, digest))
+            (partial / file.name).touch()
+        for name, chunks in groupby(manifest.chunks(), attrgetter("file")):
+            with (partial / name).open("wb") as stream:
+                for chunk in chunks:
+                    stream.write(_chunk(store, chunk))
         if destination.exists():
             os.replace(destination, old)
         os.replace(partial, destination)
 
 
-def _chunk(store: ChunkStore, digest: bytes) -> bytes:
-    data = store.read(digest)
+def _chunk(store: ChunkStore, chunk: Chunk) -> bytes:
+    data = store.read(chunk.hash)
     if data is None:
-        raise Unavailable(f"chunk {digest.hex()[:16]} is damaged on disk and must be fetched again")
+        raise Unavailable(f"chunk {chunk.hash.hex()[:16]} is damaged on disk and must be fetched again")
+    return _sized(data, chunk)
+
+
+def _sized(data: bytes, chunk: Chunk) -> bytes:
+    """Returns verified bytes; raises ``UnfitCheckpoint`` if the manifest says that the chunk has another size."""
+    if len(data) != chunk.size:
+        raise UnfitCheckpoint(
+            f"chunk {chunk.hash.hex()[:16]} of {chunk.file} has {len(data)} bytes, the manifest says {chunk.size}"
+        )
     return data
+
+
+def _check_room(directory: Path, needed: int) -> None:
+    """Raises ``Unavailable`` if ``directory`` has no room for so many bytes and `SPARE_BYTES`."""
+    with accessing(f"write to {directory}", Unavailable):
+        free = shutil.disk_usage(directory).free
+    if needed + SPARE_BYTES > free:
+        raise Unavailable(
+            f"a version needs {needed} bytes in {directory}, where {free} are free: make room, or move the state folder"
+        )

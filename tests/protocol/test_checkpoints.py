@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,9 +18,11 @@ from protocol.files import lock
 from protocol.transport import checkpoints as module
 from protocol.transport.checkpoints import KEPT, Checkpoints
 from protocol.transport.chunks import ChunkStore
-from protocol.transport.shardcast import Authority, publish
+from protocol.transport.shardcast import SPARE_BYTES, Authority, publish
 from protocol.transport.shardcast_server import create_app
 from protocol.transport.sources import Sources
+from protocol.wire import manifest
+from protocol.wire.manifest import MIN_CHUNK_BYTES
 from protocol.wire.pins import UnfitCheckpoint
 from protocol.wire.rules import Rules, with_checkpoint
 from tests.checkpoints import CONFIG, TENSORS, smallest
@@ -229,6 +235,53 @@ def test_names_and_sizes_are_refused_by_the_manifest_alone(
         with pytest.raises(UnfitCheckpoint, match=words):
             checkpoints.directory(version, put.manifest.root)
         assert len(checkpoints.store.missing(put.manifest)) == len({chunk.hash for chunk in put.manifest.chunks()})
+
+
+def test_a_manifest_that_gives_a_chunk_another_size_is_the_trainers_fault_and_writes_nothing_more(
+    origin: Origin, checkpoints: Checkpoints, tmp_path: Path
+) -> None:
+    size = 3 * MIN_CHUNK_BYTES
+    rules = with_checkpoint(RULES, smallest(tmp_path / "large", bytes(size)))
+    for version, (put, words) in enumerate(((2, "has 1024 bytes, the manifest says"), (0, "the manifest says 1024"))):
+        folder = tmp_path / f"mine-{version}"
+        held = Checkpoints(checkpoints.sources, RUN, checkpoints.authority, folder, rules)
+        model = smallest(tmp_path / f"odd-{version}", os.urandom(size))
+        honest = manifest.from_directory(model, version, MIN_CHUNK_BYTES)
+        config, tensors = honest.files
+        chunks = list(tensors.chunks)
+        # A whole chunk in the place of the last, which is shorter; or the last in the place of a whole one.
+        chunks[-1 if put else 1] = chunks[1 if put else -1]
+        lying = replace(honest, files=(config, replace(tensors, chunks=tuple(chunks))))
+        for chunk in honest.chunks():
+            origin.store.put(chunk.hash, (model / chunk.file).read_bytes()[chunk.offset :][: chunk.size])
+        origin.store.put_manifest(manifest.sign(lying, RUN, CHAIN_ID, MARKET, origin.signer))
+        for _ in range(2):
+            with pytest.raises(UnfitCheckpoint, match=words):
+                held.directory(version, lying.root)
+        assert list(held.folder.iterdir()) == []
+
+
+def test_a_chunk_named_many_times_is_fetched_once_and_counted_each_time(
+    origin: Origin, checkpoints: Checkpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = 64 * MIN_CHUNK_BYTES
+    model = smallest(tmp_path / "zeros", bytes(size))
+    rules = with_checkpoint(RULES, model)
+    held = Checkpoints(checkpoints.sources, RUN, checkpoints.authority, tmp_path / "mine", rules)
+    place = (RUN, 0, CHAIN_ID, MARKET, origin.signer, origin.store, MIN_CHUNK_BYTES)
+    published = publish(model, *place).manifest
+    assert len({chunk.hash for chunk in published.chunks()}) < 5
+
+    def leave(free: int) -> None:
+        monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=SPARE_BYTES + free))
+
+    for free in (MIN_CHUNK_BYTES, published.size - 1):
+        leave(free)
+        with pytest.raises(Unavailable, match="make room"):
+            held.directory(0, published.root)
+        assert list(held.folder.iterdir()) == []
+    leave(published.size)
+    assert (held.directory(0, published.root) / TENSORS).stat().st_size == rules.pins[1].size
 
 
 def test_a_chunk_that_nobody_serves_proves_nothing_against_a_version(
