@@ -103,7 +103,13 @@ ADVERSARIES = {
 }
 """Cheating workers, by name on the command line."""
 
-FAULTY_VALIDATORS = {"condemns-honest": "condemns_honest.CondemningValidator"}
+FAULTY_VALIDATORS = {
+    "condemns-honest": "condemns_honest.CondemningValidator",
+    "accepts-unread": "lazy_jurors.AcceptsUnread",
+    "copies-evidence": "lazy_jurors.CopiesEvidence",
+    "invents-evidence": "lazy_jurors.InventsEvidence",
+    "hides-bundle": "lazy_jurors.HidesBundle",
+}
 """Faulty validators: name on the command line to module and class."""
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from deploy.adversaries import ADVERSARIES
+from deploy.adversaries import ADVERSARIES, FAULTY_VALIDATORS
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
 from tests.zoo.asking import Said
 from tests.zoo.honest import honest
+from tests.zoo.jurors import juror_rows
 from tests.zoo.rows import Row, conclude, ratios_of_job
 from tests.zoo.stage import Judged, Stage, passed
 from worker.engines.transformers_engine import TransformersEngine
@@ -125,3 +126,15 @@ def test_what_makes_the_reference_crash_is_a_finding_here(stage: Stage) -> None:
             assert findings
             assert not one.judgement.reason.fraud
             assert np.isfinite([finding.observed for finding in findings]).all()
+
+
+def test_lazy_jurors_are_found_by_every_job_and_honest_ones_by_none(stage: Stage) -> None:
+    rows = {row.name: row for row in juror_rows(stage, 1)}
+    honest_ones = [row for name, row in rows.items() if name.startswith("honest")]
+    assert [(row.found, row.rounds_to_99) for row in honest_ones] == [(0, None), (0, None)]
+    assert {name for name in rows if not name.startswith("honest")} == set(FAULTY_VALIDATORS) - {"condemns-honest"}
+    for name in ("accepts-unread", "hides-bundle"):
+        assert (rows[name].unprefilled, rows[name].rounds_to_99) == (rows[name].jobs, 1)
+    for name in ("copies-evidence", "invents-evidence"):
+        assert (rows[name].found, rows[name].unprefilled) == (rows[name].jobs, 0)
+        assert rows[name].furthest[0] > 10 * max(row.furthest[0] for row in honest_ones)

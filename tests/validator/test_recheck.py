@@ -13,16 +13,18 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from deploy.adversaries.lazy_jurors import AcceptsUnread, CopiesEvidence, HidesBundle, InventsEvidence
 from protocol.chain.structs import MOST_DRAWS, RoundsTerms, RunTerms, State, Verdict
 from protocol.chain.writing.actions import drip
 from protocol.chain.writing.appealing import decision_on
 from protocol.transport.coordinator import CoordinatorClient
-from protocol.wire.evidence import Finding
+from protocol.wire.evidence import Evidence, Finding, parse_signed
 from protocol.wire.reasons import Reason
 from tests.conftest import TOKEN
 from tests.model.rounds import _last_word
 from tests.validator.conftest import THRESHOLDS, Court, fetched
 from tests.validator.scene import Cast, Scene
+from validator.journal import VoteJournal, VoteKey
 from validator.judging.check import TokenMeasurements
 from validator.judging.judge import examine
 from validator.judging.registry import CHECKS
@@ -232,3 +234,36 @@ def test_an_honest_round_is_left_alone_and_a_hidden_bundle_is_named(
     shown = {one.juror: one.shown for one in journal.jurors()}
     assert "cannot be had" in shown.pop(hider.juror)
     assert list(shown.values()) == [SHOWN, SHOWN]
+
+
+def test_every_lazy_juror_is_named_in_its_first_round(
+    make_scene: Callable[..., Scene], cast: Cast, tmp_path: Path
+) -> None:
+    kinds = (AcceptsUnread, InventsEvidence, HidesBundle, CopiesEvidence)
+    scene = make_scene(validators=5, kinds=kinds, committee=5)
+    unread, inventor, hider, copier, honest = scene.jurors
+
+    def overheard(round_: int) -> Evidence | None:
+        key = VoteKey(round_, 0, scene.beacon)
+        with closing(VoteJournal(honest.directory)) as journal:
+            vote = journal.find(key)
+            data = None if vote is None else journal.evidence(vote.vote.evidence_root)
+        return None if data is None else parse_signed(data).evidence
+
+    copier.validator.overheard = overheard  # type: ignore[attr-defined]
+    opened = scene.open()
+    scene.submit(opened, scene.work(opened), {0, 1})
+    scene.tick_until(opened.round, State.TALLIED)
+    assert scene.chain.latest().round(opened.round).accepted == 0b11, "all five say what is true"
+    assert {(one.accept, one.fraud) for one in scene.reveals()} == {(0b11, 0)}
+    for _ in range(100):
+        scene.tick()  # bundles are published
+    rechecker, journal = watcher(scene, cast, tmp_path / "watcher", cast.sender("watcher"))
+    until_checked(rechecker, journal, 2)
+    shown = {one.juror: one.shown for one in journal.jurors()}
+    assert shown.pop(honest.node) == SHOWN
+    assert "accepted without measurements" in shown.pop(unread.node)
+    assert "cannot be had" in shown.pop(hider.node)
+    assert "not that of a prefill in 16 of 16 rollouts" in shown.pop(inventor.node)
+    assert "not that of a prefill in 16 of 16 rollouts" in shown.pop(copier.node)
+    assert {one.outcome for one in journal.jobs()} == {"agrees"}

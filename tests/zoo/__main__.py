@@ -17,9 +17,11 @@ from protocol.environments.arithmetic import Arithmetic
 from protocol.node.console import guard
 from tests.zoo.asking import insist_on_toploc
 from tests.zoo.honest import Honest
+from tests.zoo.jurors import SHARE, JurorRow, juror_rows
 from tests.zoo.models import prepare
-from tests.zoo.plan import GROUPS, carry_out, plan
+from tests.zoo.plan import GROUPS, carry_out, plan, stage_of
 from tests.zoo.rows import SHOWN_JOBS, Row
+from tests.zoo.stage import JOBS_AT_ONCE, one_thread
 
 JOBS, BYTE_JOBS, ROLLOUTS = 300, 3000, 20_480
 FORGERIES = (
@@ -48,7 +50,8 @@ def main() -> None:
     for done, found in enumerate(carry_out(tasks, options.processes), 1):
         (rows if isinstance(found, Row) else honest).append(found)  # type: ignore[arg-type]
         print(f"{done}/{len(tasks)}  {_told(found)}, {time.monotonic() - started:.0f} s", flush=True)
-    show(rows, honest)
+    one_thread()
+    show(rows, honest, juror_rows(stage_of(BUILTIN), -(-options.jobs // JOBS_AT_ONCE)))
 
 
 def _options() -> argparse.Namespace:
@@ -74,7 +77,7 @@ def _told(found: Row | Honest) -> str:
     return f"{what}: {found.rollouts} rollouts, {found.fraud} fraud, {found.void} of {found.jobs} void"
 
 
-def show(rows: Sequence[Row], honest: Sequence[Honest]) -> None:
+def show(rows: Sequence[Row], honest: Sequence[Honest], jurors: Sequence[JurorRow]) -> None:
     """Prints the tables for people, then one line of JSON."""
     rules = read_run_file(BUILTIN).rules
     order = {name: place for place, name in enumerate(ADVERSARIES)}
@@ -83,8 +86,17 @@ def show(rows: Sequence[Row], honest: Sequence[Honest]) -> None:
         console.print(_cheats(chosen, dtype))
     console.print(_forgeries([row for row in rows if row.name in FORGERIES]))
     console.print(_honest(honest, rules.sequential.void_budget))
+    console.print(_jurors(jurors))
     console.print(*_steering(rows), sep="\n")
-    print(json.dumps({"adversaries": _by_name(rows, rules.model.dtype), "honest": summary(honest)}), flush=True)
+    said = {"adversaries": _by_name(rows, rules.model.dtype), "honest": summary(honest), "jurors": caught(jurors)}
+    print(json.dumps(said), flush=True)
+
+
+def caught(jurors: Sequence[JurorRow]) -> dict[str, dict[str, float | None]]:
+    """The jurors' part of the last line."""
+    return {
+        row.name: {"found": round(row.found / max(1, row.jobs), 4), "rounds_to_99": row.rounds_to_99} for row in jurors
+    }
 
 
 def summary(honest: Sequence[Honest]) -> dict[str, float]:
@@ -156,6 +168,19 @@ def _honest(honest: Sequence[Honest], budget: float) -> Table:
         numbers = (each.batch, each.rollouts, each.tokens, each.flips, each.fraud)
         void, highest = f"{each.void} of {each.jobs}", f"{each.highest:.1f} of {each.bound:.1f}"
         table.add_row(each.engine, each.dtype, *map(str, numbers), void, highest)
+    return table
+
+
+def _jurors(rows: Sequence[JurorRow]) -> Table:
+    table = Table(title=f"jurors; rounds of {JOBS_AT_ONCE} jobs, of which a recheck looks at {SHARE:.0%}")
+    columns = ("juror", "jobs", "found by", "without the model", "rounds to 99%", "furthest", "gap", "saves a job, ms")
+    for column in columns:
+        table.add_column(column, justify="left" if column == "juror" else "right")
+    for row in rows:
+        distance, gap = (f"{each:.3g}" for each in row.furthest)
+        rounds = "-" if row.rounds_to_99 is None else str(row.rounds_to_99)
+        numbers = (str(row.jobs), str(row.found), str(row.unprefilled), rounds, distance, gap, f"{row.saved_ms:.1f}")
+        table.add_row(row.name, *numbers)
     return table
 
 

@@ -19,7 +19,7 @@ def contradictions(signed: SignedEvidence, round_: JudgedRound, key: str) -> Ite
     yield from _jobs(evidence, round_)
     yield from _fingerprints(evidence)
     for job in evidence.jobs:
-        yield from _within(job, round_.context.rules)
+        yield from within(job, round_.context.rules)
 
 
 def _place(evidence: Evidence, round_: JudgedRound) -> Iterator[str]:
@@ -92,7 +92,8 @@ def _fingerprints(evidence: Evidence) -> Iterator[str]:
             )
 
 
-def _within(job: JobEvidence, rules: Rules) -> Iterator[str]:
+def within(job: JobEvidence, rules: Rules) -> Iterator[str]:
+    """Yields a sentence per contradiction within one job of a bundle, and with the rules."""
     follows = reason_of(job.findings)
     if follows is not job.reason:
         yield f"job {job.job}: the verdict is {job.reason.name.lower()}, its findings come to {follows.name.lower()}"
