@@ -33,6 +33,7 @@ from validator.queue.local_judge import LocalJudge
 from validator.queue.queued_judge import JOBS_PER_ORDER, QueuedJudge
 from validator.records.bundles import Bundles
 from validator.records.history import History
+from validator.restoring import Restoring
 from validator.settings import BackgroundSettings, ValidatorSettings
 
 Announce = Callable[[RunContext, int, bytes], None]
@@ -50,14 +51,17 @@ def history_of(
 
 
 def judge_of(
-    queue_url: str, juror: int, coordinator_url: str, jobs_per_order: int = JOBS_PER_ORDER
+    queue_url: str, juror: int, coordinator_url: str, restoring: Restoring, jobs_per_order: int = JOBS_PER_ORDER
 ) -> tuple[Judge, Announce | None]:
     """Returns the judge of ``juror``, and the callback for new weights if background workers judge.
+
+    A judge in this process has ``restoring`` put artifacts back where they are missing.
 
     A queue that does not answer does not stop the start: votes in the journal must still be revealed.
     """
     if not queue_url:
-        return LocalJudge(Fetching(BlobStores(trusted=[coordinator_url])), juror), None
+        fetching = Fetching(BlobStores(trusted=[coordinator_url]), restore=restoring.put)
+        return LocalJudge(fetching, juror), None
     judge = QueuedJudge(Exchange(queue_url), sender(queue_url), juror, jobs_per_order)
     return judge, judge.announce
 
@@ -118,7 +122,8 @@ def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Dae
     client = CoordinatorClient(settings.coordinator_url, wallet, deployment.chain_id, deployment.rounds)
     journal = VoteJournal(settings.state_dir)
     deliveries = Deliveries(client, journal, node, settings.heartbeat_seconds)
-    judge, announce = judge_of(settings.queue_url, node, settings.coordinator_url)
+    restoring = Restoring(client)
+    judge, announce = judge_of(settings.queue_url, node, settings.coordinator_url, restoring)
     runs = Runs(client, deployment, settings.state_dir / "weights", settings.sources, settings.device, announce)
     history = history_of(client, journal, deployment, settings.state_dir, node)
     validator = kind(
@@ -137,7 +142,7 @@ def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Dae
     )
 
     def close() -> None:
-        for part in (deliveries, history, runs, journal, client, chain, judge):
+        for part in (deliveries, restoring, history, runs, journal, client, chain, judge):
             part.close()
 
     health_file = settings.state_dir / "health.json"

@@ -15,13 +15,13 @@ from coordinator.api.gate import Caller
 from coordinator.api.refusals import NotHeld, conflicting, forbidden, missing, refusing, unreadable
 from coordinator.driver.schedule import claimed_jobs
 from coordinator.store import Store
-from coordinator.tables import CheckpointRow, ClaimRow, EvidenceRow, RoundRow, SeatRow, UploadRow
+from coordinator.tables import CheckpointRow, ClaimRow, EvidenceRow, RoundRow, SeatRow, SubmittedRow, UploadRow
 from protocol.chain.deployment import Deployment
 from protocol.chain.structs import State
 from protocol.transport.blobs import DirectoryBlobs
 from protocol.wire import auth, evidence, rollout
 from protocol.wire.api import ReceiptRequest, StoreReceipt, StoreRefusal, SubmissionRequest
-from protocol.wire.artifact_blob import ArtifactHead
+from protocol.wire.artifact_blob import ArtifactHead, parse_blob
 from protocol.wire.assignments import Leaf, jobs_of, unpack_leaves
 from protocol.wire.rollout import Artifact, Limits
 
@@ -96,11 +96,46 @@ class Intake:
             session.merge(upload)
         return root
 
-    def find_artifact(self, root: bytes) -> Path:
-        """Returns the path of an acknowledged artifact's blob. Raises ``NotHeld`` for an unknown root."""
+    def check_restoring(self, caller: Caller, round_id: int, job: int) -> None:
+        """Raises ``Refused`` before a blob is read: not a juror, no such job on chain, or its artifact is here."""
+        self.check_juror(caller)
+        root, _ = self._submitted(round_id, job)
+        if self._holds(root):
+            raise conflicting(f"the artifact of job {job} of round {round_id} is here already")
+
+    def restore(self, round_id: int, job: int, file: IO[bytes]) -> tuple[bytes, int]:
+        """Stores the blob of a submitted artifact that is not here, from a juror that has it; returns root and size.
+
+        Raises:
+            Refused: the bytes are not those that the node signed.
+            Unavailable: the blob cannot be stored.
+        """
+        (root, node), data = self._submitted(round_id, job), file.read()
+        with refusing(unreadable):
+            head, _ = parse_blob(data, root)
+        self._artifacts.put(root, data)
+        with self._store.writing() as session:
+            session.merge(UploadRow(round=round_id, job=job, root=root, node=node, size=head.size))
+        return root, head.size
+
+    def _submitted(self, round_id: int, job: int) -> tuple[bytes, int]:
+        """Returns root and node of a job on chain. Raises ``Refused`` if it was not submitted."""
+        with self._store.reading() as session:
+            rows = session.exec(select(SubmittedRow).where(SubmittedRow.round == round_id)).all()
+        for row in rows:
+            for leaf in unpack_leaves(row.leaves):
+                if leaf.job == job:
+                    return leaf.root, row.node
+        raise missing(f"job {job} of round {round_id} was not submitted, in the blocks that this coordinator has read")
+
+    def _holds(self, root: bytes) -> bool:
         with self._store.reading() as session:
             uploaded = session.exec(select(UploadRow.job).where(UploadRow.root == root)).first() is not None
-        if not uploaded or not self._artifacts.has(root):
+        return uploaded and self._artifacts.has(root)
+
+    def find_artifact(self, root: bytes) -> Path:
+        """Returns the path of an acknowledged artifact's blob. Raises ``NotHeld`` for an unknown root."""
+        if not self._holds(root):
             raise NotHeld(f"no artifact with the root 0x{root.hex()} is stored here", self._refusal(root))
         return self._artifacts.path(root)
 

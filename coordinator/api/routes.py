@@ -17,6 +17,7 @@ from coordinator.api.openapi import BLOB, JSON, PARQUET, signed_by_node
 from coordinator.api.refusals import forbidden, unreadable
 from coordinator.api.service import CoordinatorService
 from protocol.wire import api
+from protocol.wire.artifact_blob import HEAD_BYTES
 from protocol.wire.canonical import validating
 
 UPLOADS = Counter("assize_coordinator_uploads", "Artifacts stored")
@@ -104,6 +105,20 @@ async def artifact(request: Request, round_id: Id, job: Job) -> api.ArtifactRece
     await run_in_threadpool(service.intake.check_upload, *upload)
     async with service.bodies.received(request, admission, limit) as file:
         root, size = await service.storing(service.intake.store_artifact, *upload, file, admission.body)
+    UPLOADS.inc()
+    UPLOADED_BYTES.inc(size)
+    return api.ArtifactReceipt(root=root)
+
+
+@router.put("/rounds/{round_id}/jobs/{job}/blob", openapi_extra=signed_by_node(BLOB))
+async def blob(request: Request, round_id: Id, job: Job) -> api.ArtifactReceipt:
+    """Store the blob of a submitted artifact that this coordinator lacks, from a juror."""
+    service = _service(request)
+    limit = HEAD_BYTES + service.settings.max_artifact_bytes
+    admission = await _admitted(request, limit)
+    await run_in_threadpool(service.intake.check_restoring, admission.caller, round_id, job)
+    async with service.bodies.received(request, admission, limit) as file:
+        root, size = await service.storing(service.intake.restore, round_id, job, file)
     UPLOADS.inc()
     UPLOADED_BYTES.inc(size)
     return api.ArtifactReceipt(root=root)

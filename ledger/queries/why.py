@@ -22,6 +22,7 @@ from protocol.chain.structs import Cause, Verdict, jobs_by_verdict, verdict_in
 from protocol.errors import Rejected
 from protocol.wire.assignments import assignee_of, jobs_in, jobs_of, unpack_leaves
 from protocol.wire.reasons import Reason
+from protocol.wire.receipts import places_of, receipts_of
 from protocol.wire.votes import Vote, reasons_of
 
 
@@ -220,7 +221,10 @@ def _submitted(case: _Subject, event: on_chain.Submitted) -> str:
     if not leaves or case.juror:
         return ""
     told = "; ".join(f"job {leaf.job}: artifact 0x{leaf.root.hex()}, {leaf.units} units" for leaf in leaves)
-    return f"node {event.node} submits, signed with its key: {told}; the files are at {event.uri!r}"
+    places = " ".join(places_of(event.uri))
+    signed = f"node {event.node} submits, signed with its key: {told}; the files are at {places!r}"
+    stores = ", ".join(str(receipt.store) for receipt in receipts_of(event.uri))
+    return signed + (f", with receipts that name stores {stores} of the run's rules" if stores else "")
 
 
 def _drawn(case: _Subject, event: on_chain.CommitteeDrawn) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from protocol.errors import Rejected, Unavailable
 from protocol.transport.blobs import BlobStores, TooLarge
@@ -23,7 +23,12 @@ class Denied(Unavailable):
 
 
 def fetch_artifact(
-    stores: BlobStores, holders: Iterable[str], root: bytes, limit: int, ports: Collection[int] = PUBLIC_PORTS
+    stores: BlobStores,
+    holders: Iterable[str],
+    root: bytes,
+    limit: int,
+    ports: Collection[int] = PUBLIC_PORTS,
+    lacks: Callable[[str], object] = lambda holder: None,
 ) -> bytes:
     """Returns the blob of the artifact ``root``, whose file has at most ``limit`` bytes, from the first that has it.
 
@@ -33,6 +38,7 @@ def fetch_artifact(
         root: the artifact's root.
         limit: most bytes of its file.
         ports: ports that holders may be on.
+        lacks: called with each holder that answers without it.
 
     Raises:
         Rejected: the signed file has more than ``limit`` bytes, as a holder has shown.
@@ -57,9 +63,12 @@ def fetch_artifact(
         except TooLarge as error:
             _check_signed_size(error.start, root, limit, problems)
             denied = True
+            lacks(holder)
         except (Unavailable, Rejected) as error:
             problems.append(str(error))
-            denied = denied or isinstance(error, Rejected)
+            if isinstance(error, Rejected):
+                denied = True
+                lacks(holder)
             if time.monotonic() - started > SLOW_SECONDS:
                 stores.rest(holder)
         else:

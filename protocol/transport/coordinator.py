@@ -102,6 +102,11 @@ class CoordinatorClient:
         answer = self._send("PUT", path, artifact, signed=True, kind="application/vnd.apache.parquet", extra_seconds=45)
         return _parse(api.ArtifactReceipt, answer).root
 
+    def restore(self, round_id: int, job: int, blob: bytes) -> None:
+        """Puts the blob of a submitted job back into a store that lacks it; raises `Rejected` if it does not."""
+        answer = self._send("PUT", f"/rounds/{round_id}/jobs/{job}/blob", blob, signed=True, extra_seconds=45)
+        _parse(api.ArtifactReceipt, answer)
+
     def receipt(self, round_id: int, node: int, leaves: bytes) -> api.StoreReceipt:
         """Returns the store's receipt for the uploaded artifacts of packed ``leaves``, its signature unverified."""
         body = api.ReceiptRequest(node=node, leaves=leaves).model_dump_json().encode()

@@ -7,6 +7,7 @@
     POST /heartbeats                          signed   Heartbeat -> HeartbeatReply
     GET  /nodes/{node}/assignments?wait=S     signed   -> Assignments
     PUT  /rounds/{round}/jobs/{job}/artifact  signed   Parquet bytes -> ArtifactReceipt
+    PUT  /rounds/{round}/jobs/{job}/blob      signed   blob of what is on chain, by a juror -> ArtifactReceipt
     POST /rounds/{round}/receipts             signed   ReceiptRequest -> StoreReceipt
     POST /rounds/{round}/submissions          signed   SubmissionRequest -> SubmissionReceipt
     GET  /artifacts/{root}                    -> blob (`protocol.wire.artifact_blob`)

@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from coordinator.driver.wiring import DriverProcess
+from protocol.chain.structs import State
 from protocol.errors import Rejected
 from protocol.wire import api as bodies
 from protocol.wire import rollout
@@ -132,18 +133,45 @@ def test_a_store_that_gave_a_receipt_and_then_refuses_signs_the_proof_against_it
     assert row["answer"] == "serves the artifact"
     proof = receipts(swarm, "check", row["file"], "--json")
     assert (proof.returncode, json.loads(proof.stdout)["contradiction"]) == (0, False)
-    (swarm.directory / "coordinator" / "artifacts" / root[:2] / root).unlink()
+    lost = swarm.directory / "coordinator" / "artifacts" / root[:2] / root
+    data = lost.read_bytes()
+    lost.unlink()
     (row,) = json.loads(receipts(swarm, *words).stdout)
     assert row["answer"] == "refuses, over its signature"
     proof = receipts(swarm, "check", row["file"])
     assert (proof.returncode, "contradiction" in proof.stdout) == (0, True), proof.stderr
+    restored_by_a_juror(swarm, assignment, driver, data)
+    assert client.artifact(bytes.fromhex(root))
     framed = json.loads(Path(row["file"]).read_text()) | {"store": worker.key.address}
     Path(row["file"]).write_text(json.dumps(framed))
     proof = receipts(swarm, "check", row["file"])
     assert (proof.returncode, "the receipt is signed by" in proof.stderr) == (1, True)
     assert receipts(swarm, "check", tmp_path / "nothing").returncode == 2
-    missing = receipts(swarm, "collect", assignment.round, 3, found, "--rules", tmp_path / "named.json")
-    assert (missing.returncode, "was not submitted" in missing.stderr) == (1, True)
+    for job, sentence in ((3, "carries no receipts"), (9, "was not submitted")):
+        missing = receipts(swarm, "collect", assignment.round, job, found, "--rules", tmp_path / "named.json")
+        assert (missing.returncode, sentence in missing.stderr) == (1, True), missing.stderr
+
+
+def restored_by_a_juror(swarm: Swarm, assignment: bodies.Assignment, driver: DriverProcess, blob: bytes) -> None:
+    """A juror puts back what the store has lost, and nothing else; nobody else does."""
+    round_, job, juror = assignment.round, assignment.jobs[0], swarm.client(swarm.validators[0])
+    for client in (swarm.client(swarm.workers[0]), juror):
+        with pytest.raises(Rejected, match="has no seat in any round"):
+            client.restore(round_, job, blob)
+    swarm.work(swarm.workers[1], swarm.client(swarm.workers[1]).assignments(swarm.workers[1].node)[0])
+    for _ in range(50):
+        driver.tick()
+        if swarm.chain.latest().round(round_).state is State.VOTING:
+            break
+    driver.tick()
+    for junk in (b"", blob[:-1], blob + b"x"):
+        with pytest.raises(Rejected, match="not those of the artifact"):
+            juror.restore(round_, job, junk)
+    with pytest.raises(Rejected, match="was not submitted"):
+        juror.restore(round_, 200, blob)
+    juror.restore(round_, job, blob)
+    with pytest.raises(Rejected, match="is here already"):
+        juror.restore(round_, job, blob)
 
 
 def receipts(swarm: Swarm, *words: object) -> subprocess.CompletedProcess[str]:

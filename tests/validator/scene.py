@@ -36,6 +36,7 @@ from validator.daemon import Validator
 from validator.deliveries import Deliveries
 from validator.journal import VoteJournal
 from validator.judging.runs import Runs
+from validator.restoring import Restoring
 from validator.rounds import FollowedRound
 from validator.service import history_of, judge_of
 from validator.settings import ValidatorSettings
@@ -264,7 +265,8 @@ class Cast:
             client = CoordinatorClient(url, key, deployment.chain_id, deployment.rounds)
             own, journal = Chain(self.rpc_url, deployment), VoteJournal(directory)
             deliveries = Deliveries(client, journal, node, heartbeat_seconds=3600)
-            judge, announce = judge_of(queue_url, node, url, jobs_per_order=1)
+            restoring = Restoring(client)
+            judge, announce = judge_of(queue_url, node, url, restoring, jobs_per_order=1)
             runs = Runs(client, deployment, directory / "weights", (origin_url,), announce=announce)
             sender = Sender(own, key, directory / "sender.sqlite")
             history = history_of(client, journal, deployment, directory, node)
@@ -284,7 +286,7 @@ class Cast:
             )
 
             def close() -> None:
-                for part in (sender, deliveries, history, runs, journal, client, own, judge):
+                for part in (sender, deliveries, restoring, history, runs, journal, client, own, judge):
                     part.close()
 
             return made, close

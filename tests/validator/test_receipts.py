@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -39,10 +40,10 @@ def under(keys: Sequence[Wallet], urls: Sequence[str], receipts: int) -> Rules:
 
 
 class Elsewhere(SimpleHTTPRequestHandler):
-    """A holder that changes what it sends, if it sends anything: ``truth`` is what it holds."""
+    """A store that sends junk in place of what it holds."""
 
     def do_GET(self) -> None:
-        """Answers with junk, until it is told to serve the truth."""
+        """Answers with junk, or says that it has nothing."""
         name = self.path.rsplit("/", 1)[1]
         held = Path(self.directory) / name
         data = held.read_bytes() if held.exists() else b""
@@ -58,10 +59,10 @@ class Elsewhere(SimpleHTTPRequestHandler):
         pass
 
 
-def served_elsewhere(directory: Path, closing: list[Callable[[], None]]) -> str:
-    """URL of a store that sends junk of what lies in ``directory``."""
+def served(handler: type[SimpleHTTPRequestHandler], directory: Path, closing: list[Callable[[], None]]) -> str:
+    """URL under which what lies in ``directory`` is served in this way."""
     directory.mkdir(exist_ok=True)
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Elsewhere, directory=str(directory)))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(handler, directory=str(directory)))
     Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     closing += [server.server_close, server.shutdown]
     return f"http://127.0.0.1:{server.server_port}"
@@ -102,7 +103,7 @@ def test_a_store_that_gave_a_receipt_and_hides_or_serves_junk_harms_nobody_while
     make_scene: Callable[..., Scene], cast: Cast, keys: list[Wallet], tmp_path: Path
 ) -> None:
     held = tmp_path / "hidden"
-    hiding = served_elsewhere(held, cast.closing)
+    hiding = served(Elsewhere, held, cast.closing)
     scene = make_scene(rules=under(keys[:1], [hiding], 1))
     opened = scene.open()
     hidden, junk = scene.work(opened)
@@ -112,11 +113,37 @@ def test_a_store_that_gave_a_receipt_and_hides_or_serves_junk_harms_nobody_while
     assert votes(scene, opened.round) == {ACCEPTED}, "the bytes were at the place that the worker named"
 
 
+def test_jurors_put_back_what_the_coordinators_store_has_lost(
+    make_scene: Callable[..., Scene],
+    file_server: tuple[Path, str],
+    cast: Cast,
+    keys: list[Wallet],
+    tmp_path: Path,
+) -> None:
+    files, url = file_server
+    own = served(SimpleHTTPRequestHandler, tmp_path / "own", cast.closing)
+    scene = make_scene(rules=under(keys[:1], [url], 1))
+    opened = scene.open()
+    jobs = scene.work(opened)
+    put_back = {files / "rounds" / str(opened.round) / "jobs" / str(job.job) / "blob": job.blob for job in jobs}
+    for path in put_back:
+        path.parent.mkdir(parents=True)
+    for job in jobs:
+        (tmp_path / "own" / f"0x{job.root.hex()}").write_bytes(job.blob)
+    scene.submit(opened, jobs, set(), keys[:1], places=[f"{own}/"])
+    scene.tick_until(opened.round, State.TALLIED, 60)
+    assert votes(scene, opened.round) == {ACCEPTED}
+    give_up = time.monotonic() + 20
+    while not all(path.is_file() and path.read_bytes() == blob for path, blob in put_back.items()):
+        assert time.monotonic() < give_up, "nobody put it back"
+        scene.tick()
+
+
 def test_a_store_that_hides_a_whole_round_makes_it_unavailable_and_no_juror_abstain(
     make_scene: Callable[..., Scene], cast: Cast, keys: list[Wallet], tmp_path: Path
 ) -> None:
     held = tmp_path / "hidden"
-    hiding = served_elsewhere(held, cast.closing)
+    hiding = served(Elsewhere, held, cast.closing)
     scene = make_scene(rules=under(keys[:1], [hiding], 1))
     opened = scene.open()
     hidden, junk = scene.work(opened)

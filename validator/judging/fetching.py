@@ -43,8 +43,14 @@ class _ArtifactFetch(RetriedFetch[bytes | Finding | Absence]):
 class Fetching:
     """Fetches artifacts of rounds in progress. Used by one thread at a time; fetches run in threads of their own."""
 
-    def __init__(self, stores: BlobStores, clock: Callable[[], float] = time.monotonic) -> None:
-        self._stores, self._clock = stores, clock
+    def __init__(
+        self,
+        stores: BlobStores,
+        clock: Callable[[], float] = time.monotonic,
+        restore: Callable[[Claim, str, bytes], None] | None = None,
+    ) -> None:
+        """``restore`` is called, in a fetch's thread, with each holder that lacks what another has."""
+        self._stores, self._clock, self._restore = stores, clock, restore
         self._pools = NodePools("artifacts", FETCHES_PER_NODE)
         self._fetches: dict[Claim, _ArtifactFetch] = {}
 
@@ -105,13 +111,26 @@ class Fetching:
         self._stores.close()
 
     def _start(self, claim: Claim, limit: int) -> NodeFetch[bytes | Finding | Absence]:
-        return self._pools.submit(claim.node, functools.partial(fetch_once, self._stores, claim, limit))
+        return self._pools.submit(claim.node, functools.partial(self._fetch, claim, limit))
+
+    def _fetch(self, claim: Claim, limit: int) -> bytes | Finding | Absence:
+        lacking: list[str] = []
+        found = fetch_once(self._stores, claim, limit, lacking.append)
+        if isinstance(found, bytes) and self._restore is not None:
+            for place in lacking:
+                self._restore(claim, place, found)
+        return found
 
 
-def fetch_once(stores: BlobStores, claim: Claim, limit: int) -> bytes | Finding | Absence:
-    """Returns the blob, a finding if there can be none, or how it is absent this time."""
+def fetch_once(
+    stores: BlobStores, claim: Claim, limit: int, lacks: Callable[[str], object] = lambda holder: None
+) -> bytes | Finding | Absence:
+    """Returns the blob, a finding if there can be none, or how it is absent this time.
+
+    ``lacks`` is called with each holder that answers without it.
+    """
     try:
-        return fetch_artifact(stores, claim.holders, claim.root, limit, claim.ports)
+        return fetch_artifact(stores, claim.holders, claim.root, limit, claim.ports, lacks)
     except NoHolder:
         return Finding(Reason.UNAVAILABLE, "the submission names no public store: expected http(s)://host")
     except Denied:
