@@ -214,17 +214,29 @@ def lie_in_first_committee(validator: Any) -> None:
     validator.findings = lying
 
 
-def test_an_honest_round_is_left_alone_and_a_hidden_bundle_is_named(
-    make_scene: Callable[..., Scene], cast: Cast, tmp_path: Path
+def test_an_honest_round_is_left_alone_and_bundles_that_are_hidden_or_anothers_are_named(
+    make_scene: Callable[..., Scene], cast: Cast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = make_scene()
+    shower, namer, hider = scene.jurors
     opened = scene.open()
+
+    def name_anothers(round_: Any, judgements: Any) -> Any:
+        with closing(VoteJournal(shower.directory)) as journal:
+            shown = journal.find(VoteKey(opened.round, 0, scene.beacon))
+            data = None if shown is None else journal.evidence(shown.vote.evidence_root)
+        assert shown is not None, "the other ticks first"
+        assert data is not None
+        with closing(VoteJournal(namer.directory)) as own:
+            return own.record(VoteKey(opened.round, 0, scene.beacon), shown.vote, data)
+
+    namer.validator._vote = name_anothers  # type: ignore[method-assign]
     honest, edited = scene.work(opened)
     scene.submit(opened, [honest, scene.edit(edited)], {0, 1})
     scene.tick_until(opened.round, State.TALLIED)
     scene.settle(opened)
-    hider = scene.reveals()[0]
-    (scene.files / "evidence" / f"0x{hider.evidence_root.hex()}").unlink()
+    (root,) = (one.evidence_root for one in scene.reveals() if one.juror == hider.node)
+    (scene.files / "evidence" / f"0x{root.hex()}").unlink()
     rechecker, journal = watcher(scene, cast, tmp_path / "watcher", cast.sender("watcher"))
     until_checked(rechecker, journal, 2)
     assert {(one.job, one.found, one.outcome) for one in journal.jobs()} == {
@@ -232,8 +244,17 @@ def test_an_honest_round_is_left_alone_and_a_hidden_bundle_is_named(
         (1, "FRAUD", "agrees"),
     }
     shown = {one.juror: one.shown for one in journal.jurors()}
-    assert "cannot be had" in shown.pop(hider.juror)
-    assert list(shown.values()) == [SHOWN, SHOWN]
+    assert "cannot be had" in shown.pop(hider.node)
+    assert f"the bundle is of juror {shower.node} " in shown.pop(namer.node)
+    assert shown == {shower.node: SHOWN}
+
+    def break_down(*_: object) -> None:
+        raise ValueError("hostile work")
+
+    monkeypatch.setattr("validator.recheck.rechecker.examine", break_down)
+    broken, journal = watcher(scene, cast, tmp_path / "broken", cast.sender("broken"))
+    until_checked(broken, journal, 2)
+    assert {one.outcome for one in journal.jobs()} == {"judging failed here"}
 
 
 def test_every_lazy_juror_is_named_in_its_first_round(

@@ -10,6 +10,7 @@ A job is written down once this is done, so that a restart goes on with the othe
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -31,7 +32,7 @@ from validator.judging.fetching import Fetching
 from validator.judging.judge import ExaminedJob, FetchedJob, PolicyVersion, examine, limits_of, rows_for
 from validator.judging.registry import CHECKS
 from validator.judging.runs import Runs
-from validator.queue.judged_round import JudgedRound, JudgingProgress
+from validator.queue.judged_round import ATTEMPTS, JudgedRound, JudgingProgress
 from validator.recheck.journal import CheckedJob, ComparedJuror, RecheckJournal
 from validator.recheck.prediction import Prediction, doubt_of, is_chosen, objection, predict, verdict_of
 from validator.review.contradictions import contradictions
@@ -75,6 +76,7 @@ class Rechecker:
         self._tail, self._rounds = Tail(chain), Rounds()
         self._first_looked: dict[tuple[int, int], float] = {}
         self._shown: dict[tuple[int, bytes], dict[int, SignedEvidence | str]] = {}
+        self._failures = Counter[tuple[int, bytes]]()
         self._told: set[str] = set()
 
     def tick(self) -> bool:
@@ -89,11 +91,23 @@ class Rechecker:
                     return True
             except AssizeError as error:
                 self._tell(f"round {followed.number}: {error}")
+            except Exception as error:  # hostile work in one round may not keep others from being checked
+                log.error("recheck_failed", round=followed.number, error=repr(error), exc_info=True)
+                self._count_failure(followed, jobs)
         return False
 
     def close(self) -> None:
         """Ends the fetches."""
         self._fetching.close()
+
+    def _count_failure(self, followed: FollowedRound, jobs: Sequence[int]) -> None:
+        """Gives up a round's jobs after ``ATTEMPTS`` failures of this machine to judge them."""
+        self._failures[followed.number, followed.beacon] += 1
+        if self._failures[followed.number, followed.beacon] < ATTEMPTS:
+            return
+        for job in jobs:
+            place, stands = (followed.number, job, followed.beacon), followed.verdict(job).name
+            self._journal.write(CheckedJob(*place, followed.leaves[job].node, stands, "", "", "judging failed here"))
 
     def _forget_all_but(self, rounds: set[int]) -> None:
         """Drops what was fetched for other rounds."""
@@ -241,7 +255,7 @@ class Rechecker:
         """Compares the bundle of each juror that voted with the rows found here."""
         followed = round_.followed
         for juror, bundle in bundles.items():
-            wrong = [bundle] if isinstance(bundle, str) else _faults(bundle, round_, policy, examined)
+            wrong = [bundle] if isinstance(bundle, str) else _faults(juror, bundle, round_, policy, examined)
             entry = ComparedJuror(followed.number, juror, followed.beacon, wrong[0] if wrong else SHOWN)
             self._journal.write(entry, over=bool(wrong))
             if wrong:
@@ -255,10 +269,15 @@ class Rechecker:
 
 
 def _faults(
-    bundle: SignedEvidence, round_: JudgedRound, policy: PolicyVersion, examined: Sequence[ExaminedJob]
+    juror: int, bundle: SignedEvidence, round_: JudgedRound, policy: PolicyVersion, examined: Sequence[ExaminedJob]
 ) -> list[str]:
-    """Returns what is wrong with a bundle: contradictions, otherwise jobs whose fingerprint is not of a prefill."""
-    juror, followed = bundle.evidence.juror, round_.followed
+    """Returns what is wrong with the bundle that a juror's vote names.
+
+    Contradictions come first: another juror's bundle agrees with itself and with the chain.
+    """
+    followed, stated = round_.followed, bundle.evidence
+    if (stated.round, stated.attempt, stated.juror) != (followed.number, followed.attempt, juror):
+        return [f"the bundle is of juror {stated.juror} in attempt {stated.attempt} at round {stated.round}"]
     wrong = list(contradictions(bundle, round_, followed.keys.get((followed.attempt, juror), "")))
     if wrong:
         return wrong
