@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +14,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 UPSTREAM_SECONDS = 60
+DRIP_SECONDS = 0.1
 KEPT_HEADERS = ("content-type", "content-range", "etag", "retry-after")
 
 
@@ -44,12 +46,16 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One HTTP answer. Where ``promised`` is more than there is of ``body``, the connection ends in the middle."""
+    """One HTTP answer. Where ``promised`` is more than there is of ``body``, the connection ends in the middle.
+
+    A ``dripped`` body is sent byte by byte, ten in a second.
+    """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
     promised: int | None = None
+    dripped: bool = False
 
     @property
     def taken(self) -> bool:
@@ -164,6 +170,14 @@ class Between:
                 self.end_headers()
                 self.close_connection |= answer.promised is not None
                 if self.command != "HEAD":
+                    self._send(answer)
+
+            def _send(self, answer: Answer) -> None:
+                for place in range(len(answer.body) if answer.dripped else 0):
+                    self.wfile.write(answer.body[place : place + 1])
+                    self.wfile.flush()
+                    time.sleep(DRIP_SECONDS)
+                if not answer.dripped:
                     self.wfile.write(answer.body)
 
             do_GET = do_POST = do_PUT = do_HEAD = _serve

@@ -309,6 +309,22 @@ def test_a_store_that_drips_holds_up_neither_a_worker_nor_other_jobs_of_its_orde
         assert checker.answers(order, claims[:1])[0].kind is Kind.SILENT
 
 
+def test_daemons_vote_in_time_on_what_a_dripping_store_does_not_delay(
+    make_scene: Callable[..., Scene], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place in ("protocol.transport.blobs.GRACE_SECONDS", "validator.judging.fetching.GRACE_SECONDS"):
+        monkeypatch.setattr(place, 5.0)
+    scene = make_scene()
+    opened = scene.open()
+    jobs = scene.work(opened)
+    Gate.dripped = f"/artifacts/0x{jobs[0].root.hex()}"
+    scene.submit(opened, jobs, {0, 1})
+    scene.tick_until(opened.round, State.TALLIED, 60)
+    assert time.monotonic() - Gate.asked_at < 30, "until the time to commit is nearly over"
+    seen = scene.chain.latest().round(opened.round)
+    assert (seen.accepted, seen.fraud) == (0b11, 0b01), "job 0 is unavailable, job 1 accepted"
+
+
 def test_answers_that_are_none_are_this_sides_failure(make_scene: Callable[..., Scene], redis_url: str) -> None:
     scene = make_scene(queue_url=redis_url)
     queue = redis.Redis.from_url(redis_url)
