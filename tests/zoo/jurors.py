@@ -15,9 +15,11 @@ import numpy as np
 
 from deploy.adversaries.lazy_jurors import invented, invented_fingerprint, unread
 from protocol.wire.evidence import JobEvidence, JobFingerprint
-from protocol.wire.fingerprints import Compared, Likeness
+from protocol.wire.fingerprints import Compared, Likeness, rows_of
+from protocol.wire.toploc.codec import chunk_spans, decode_fields
+from protocol.wire.toploc.definition import decode_bf16, evaluate
 from tests.zoo.stage import HONEST, JOBS_AT_ONCE, Stage
-from validator.judging.fingerprinting import compare_fingerprints
+from validator.judging.fingerprinting import KeptRows, compare_fingerprints
 from validator.judging.judge import ExaminedJob, FetchedJob, examine, rows_for
 from validator.review.contradictions import within
 
@@ -81,6 +83,29 @@ Stated = tuple[JobEvidence, JobFingerprint | None] | None
 """A job in a bundle; None: no bundle is published."""
 
 
+def reading_proofs(looked: Looked) -> Stated:
+    """States true measurements, with rows as far as the artifact's proofs give them away, and no gap that it knows.
+
+    A proof's polynomial gives the bits of the chunk's 128 largest entries at their positions, and noise elsewhere; what
+    looks like a large entry is taken for one. No validator of the market does this: it is for the table.
+    """
+    claim, read, part = looked.job.judgement.claim, looked.job.read, looked.job.prefill
+    assert read is not None
+    assert part is not None
+    hidden, kept = part.hidden_SH.shape[1], []
+    rows = rows_of(claim.seed, LAZY, part.lengths_N.tolist())
+    largest = float(part.hidden_SH.abs().max())
+    for rollout, row in zip(read.artifact.rollouts, rows, strict=True):
+        start = chunk_spans(len(rollout.output_tokens))[-1][0]
+        modulus, *coefficients = decode_fields([rollout.proofs[-1]])[0].tolist()
+        positions = np.arange((row - start) * hidden, (row - start + 1) * hidden)
+        bits = evaluate(coefficients, positions % modulus)
+        values = np.nan_to_num(np.abs(decode_bf16(np.minimum(bits, 0xFFFF))), nan=np.inf)
+        kept.append(np.where((values <= largest) & (values > largest / 8), bits, 0).astype(np.uint16))
+    rows_there = KeptRows("transformers", bytes(32), np.concatenate(kept), np.full(len(rows), 2.0, np.float32))
+    return looked.job.judgement.evidence, rows_there.fingerprint(claim.job, looked.draw, claim.seed, LAZY)
+
+
 def ways(chance: np.random.Generator) -> dict[str, Callable[[Looked], Stated]]:
     """Each lazy juror's part of a bundle for one job, by the name of the validator; ``chance`` makes figures up."""
 
@@ -91,6 +116,7 @@ def ways(chance: np.random.Generator) -> dict[str, Callable[[Looked], Stated]]:
     return {
         "accepts-unread": lambda looked: (unread(looked.job.judgement.claim), None),
         "copies-evidence": lambda looked: (looked.job.judgement.evidence, looked.fingerprint(HONEST)),
+        "reads-the-proofs": reading_proofs,
         "invents-evidence": invention,
         "hides-bundle": lambda looked: None,
     }
