@@ -66,9 +66,9 @@ def test_what_cannot_be_fetched_is_unavailable_where_the_rest_can(make_scene: Ca
 def test_validators_that_can_fetch_nothing_abstain(make_scene: Callable[..., Scene]) -> None:
     scene = make_scene()
     opened = scene.open()
-    scene.submit(opened, scene.work(opened), set())
+    scene.submit(opened, scene.work(opened), set(), places=["http://nowhere.invalid/"])
     scene.tick_until(opened.round, State.TALLIED, late=True)
-    assert {revealed.reasons for revealed in scene.reveals()} == {b"\xff"}
+    assert {revealed.reasons for revealed in scene.reveals()} == {b"\xff"}, "no holder answered: the fault may be here"
 
 
 APPEALS = {"validators": 4, "committee": 1, "appeal_seats": 3, "challenge_seconds": 3600}
