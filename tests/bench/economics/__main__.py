@@ -67,7 +67,7 @@ def main(
 def open_to(rounds: list[Played]) -> bool:
     """Returns whether these rounds show anything that they should not, hostile seats staying below every majority."""
     return any(
-        each.losses or each.unearned > 0 or each.escaped or each.unserved or each.refused_newcomers
+        each.losses or each.unearned > 0 or each.escaped or each.unserved or each.refused_newcomers or each.strikes
         for each in below(rounds)
     )
 

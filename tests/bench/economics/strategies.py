@@ -104,6 +104,7 @@ class WithholdingWithStores(Withholding):
 
     name = "withhold, with the stores"
     stores = True
+    hole = "jurors that rightly called a file unavailable have a strike each once a trial is shown it"
 
     def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
         return judging.appeal is not None or world.is_held(juror)
@@ -162,6 +163,7 @@ class JunkThenTruthWithStores(JunkThenTruth):
 
     name = "junk then truth, with the stores"
     stores = True
+    hole = WithholdingWithStores.hole
 
     def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
         first = [seat.juror for seat in judging.seats[: judging.threshold]]
@@ -226,6 +228,7 @@ class ServedPoison(PoisonRequester):
 
     name = "poison requester, served"
     reads = False
+    hole = "seats that nobody honest could fill are strikes, though in its own runs alone"
 
     def votes(self, world: World, judging: Round, juror: int, honest: Move) -> Move:
         return same(judging, Verdict.ACCEPTED)
