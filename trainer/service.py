@@ -54,7 +54,10 @@ def build(settings: TrainerSettings) -> tuple[Trainer, ChunkStore]:
     sender = Sender(chain, wallet, settings.state_dir / "sender.db", Fees.capped(settings.fee_cap_gwei))
     folder = settings.state_dir / "versions"
     publisher = Publisher(chain, sender, wallet, settings.run, rules.pins, store, settings.model, folder)
-    stores, ports = BlobStores(trusted=[settings.coordinator_url]), ports_of(store.place for store in rules.stores)
+    stores, ports = (
+        BlobStores(trusted=lambda: [settings.coordinator_url]),
+        ports_of(store.place for store in rules.stores),
+    )
 
     def fetch(holders: Sequence[str], root: bytes) -> bytes:
         return fetch_artifact(stores, holders, root, DEFAULT_LIMITS.file_bytes, ports)

@@ -125,6 +125,7 @@ class Validator:
         self._keep([*live, *(replay.followed for replay in replays)])
         self._deliveries.publish({_vote_key(one) for one in live if _takes_commitments(one)})
         self._runs.prefetch(self._rounds.manifest_roots)
+        self._runs.serve(self._rounds.served_by(self._node))
         self._deliveries.beat(self._runs.loaded_version)
         return followed or worked
 

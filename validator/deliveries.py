@@ -1,4 +1,4 @@
-"""Deliveries to the coordinator that must not delay a vote: heartbeats and evidence."""
+"""Deliveries to the coordinators that must not delay a vote: heartbeats and evidence."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import structlog
 
 from protocol.errors import AssizeError
-from protocol.transport.coordinator import CoordinatorClient
+from protocol.transport.run_coordinators import RunCoordinators
 from protocol.wire import api
 from validator.journal import VoteJournal, VoteKey
 
@@ -20,8 +20,10 @@ log = structlog.get_logger()
 class Deliveries:
     """Sends heartbeats and evidence from one thread of its own; the journal is used from the caller's thread only."""
 
-    def __init__(self, client: CoordinatorClient, journal: VoteJournal, node: int, heartbeat_seconds: float) -> None:
-        self._client, self._journal, self._node = client, journal, node
+    def __init__(
+        self, coordinators: RunCoordinators, journal: VoteJournal, node: int, heartbeat_seconds: float
+    ) -> None:
+        self._coordinators, self._journal, self._node = coordinators, journal, node
         self._heartbeat_seconds = heartbeat_seconds
         self._pool = ThreadPoolExecutor(1, "deliveries")
         self._heartbeat: Future[None] | None = None
@@ -52,7 +54,7 @@ class Deliveries:
                 self._journal.mark_published(key)
             else:
                 root = written.vote.evidence_root
-                self._publishing[key] = self._pool.submit(self._client.put_evidence, root, data)
+                self._publishing[key] = self._pool.submit(self._coordinators.put_evidence, root, data)
 
     def close(self) -> None:
         """Ends the deliveries in progress."""
@@ -73,8 +75,8 @@ class Deliveries:
 
     def _beat(self, heartbeat: api.Heartbeat) -> None:
         try:
-            reply = self._client.heartbeat(heartbeat)
+            replies = self._coordinators.heartbeat(heartbeat)
         except AssizeError as error:
             log.debug("heartbeat_failed", error=str(error))
         else:
-            log.debug("heartbeat", state=reply.state)
+            log.debug("heartbeat", states=[reply.state for reply in replies])

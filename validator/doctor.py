@@ -8,12 +8,15 @@ from contextlib import closing
 
 import torch
 
+from protocol.chain.events import RunOpened
 from protocol.chain.reading.client import Chain
+from protocol.chain.reading.lookup import events_of
 from protocol.chain.structs import Role
 from protocol.errors import Misconfigured
 from protocol.node.commands.doctor import examine_on_chain, node_examinations, node_of
 from protocol.node.doctor import Examination, Key, Result, disk, examine
-from protocol.transport.coordinator import CoordinatorClient, describe_coordinator
+from protocol.transport.coordinator import describe_coordinator
+from protocol.transport.run_coordinators import RunCoordinators
 from protocol.transport.sources import Sources
 from validator.queue.exchange import Exchange
 from validator.settings import ValidatorSettings
@@ -22,13 +25,20 @@ LARGEST_ANSWER_BYTES = 1 << 20
 
 
 def diagnose(settings: ValidatorSettings) -> Iterator[Result]:
-    """Examines disk, device, queue, key, coordinator, chain, node, and the rules and weights of every run served."""
-    key, url = Key(settings), settings.coordinator_url
+    """Examines disk, device, queue, key, coordinators, chain, node, and the rules and weights of every run served."""
+    key = Key(settings)
     local = [
         disk(settings.state_dir),
         Examination("device", lambda: _device(settings.device), "set ASSIZE_VALIDATOR_DEVICE=cpu"),
         key.examination(),
-        Examination("coordinator", lambda: describe_coordinator(url), "check ASSIZE_VALIDATOR_COORDINATOR_URL"),
+        *(
+            Examination(
+                f"coordinator {url}",
+                functools.partial(describe_coordinator, url),
+                "check ASSIZE_VALIDATOR_COORDINATOR_URLS",
+            )
+            for url in settings.coordinator_urls
+        ),
     ]
     if settings.queue_url:
         local.append(Examination("queue", lambda: _queue(settings.queue_url), "check ASSIZE_VALIDATOR_QUEUE_URL"))
@@ -94,7 +104,10 @@ def _open_runs(chain: Chain) -> dict[int, bytes]:
 
 def _run(settings: ValidatorSettings, chain: Chain, run: int) -> str:
     terms = chain.latest().run(run).terms
-    with closing(CoordinatorClient(settings.coordinator_url)) as client:
+    opened = events_of(chain, "Market", RunOpened, run, chain.deployment.start_block)
+    with closing(RunCoordinators(settings.coordinator_urls)) as coordinators:
+        coordinators.keep({run: opened[0].uri} if opened else {})
+        client = coordinators.of(run)
         rules = client.rules(terms.rules_hash)
         urls = settings.sources or tuple(client.run(run).sources)
     with closing(Sources(urls)) as sources:

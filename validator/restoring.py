@@ -12,6 +12,7 @@ import structlog
 
 from protocol.errors import AssizeError
 from protocol.transport.coordinator import CoordinatorClient
+from protocol.transport.run_coordinators import RunCoordinators
 from validator.judging.claims import Claim
 
 MOST_WAITING = 64
@@ -24,17 +25,18 @@ log = structlog.get_logger()
 
 
 class Restoring:
-    """Puts artifacts back, each once, into the juror's own coordinator; URLs that others name are not followed."""
+    """Puts artifacts back, each once, into the coordinators of the runs served; no other place is written to."""
 
-    def __init__(self, client: CoordinatorClient) -> None:
-        self._client = client
+    def __init__(self, coordinators: RunCoordinators) -> None:
+        self._coordinators = coordinators
         self._pool = ThreadPoolExecutor(1, "restoring")
         self._lock, self._waiting = Lock(), 0
         self._tried: set[bytes] = set()
 
     def put(self, claim: Claim, place: str, blob: bytes) -> None:
-        """Has ``blob``, the artifact of ``claim``, put back if ``place``, which lacks it, is the coordinator's."""
-        if place != self._client.artifacts_uri:
+        """Has ``blob``, the artifact of ``claim``, put back if ``place``, which lacks it, is a coordinator's."""
+        client = self._coordinators.keeping(place)
+        if client is None:
             return
         with self._lock:
             if claim.root in self._tried or self._waiting >= MOST_WAITING:
@@ -43,15 +45,15 @@ class Restoring:
                 self._tried.clear()
             self._tried.add(claim.root)
             self._waiting += 1
-        self._pool.submit(self._put, claim, blob)
+        self._pool.submit(self._put, client, claim, blob)
 
     def close(self) -> None:
         """Ends the deliveries; those that have not begun never do."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _put(self, claim: Claim, blob: bytes) -> None:
+    def _put(self, client: CoordinatorClient, claim: Claim, blob: bytes) -> None:
         try:
-            self._client.restore(claim.round, claim.job, blob)
+            client.restore(claim.round, claim.job, blob)
         except AssizeError as error:
             log.debug("not_restored", round=claim.round, job=claim.job, error=str(error))
         else:

@@ -5,7 +5,7 @@ PURE. A reorganisation is handled by folding the other chain's events from the b
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -108,6 +108,8 @@ class Rounds:
         self.keys: dict[int, str] = {}
         self._owners: dict[int, str] = {}
         self.runs: dict[int, RunTerms] = {}
+        self.uris: dict[int, str] = {}
+        self._joined: defaultdict[int, set[int]] = defaultdict(set)
         self._announced: dict[int, events.TermsAnnounced] = {}
         self.manifest_roots: dict[tuple[int, int], bytes] = {}
         self._claims: dict[bytes, tuple[int, int]] = {}
@@ -118,6 +120,11 @@ class Rounds:
             self._fold_parties(log)
             self._fold_round(log)
 
+    def served_by(self, node: int) -> dict[int, str]:
+        """Returns the runs that ``node`` serves or still judges, and where each says that its coordinator is."""
+        judged = {one.run for one in self.live.values() if node in one.jurors}
+        return {run: self.uris[run] for run in sorted(self._joined[node] | judged)}
+
     def _fold_parties(self, log: events.Log) -> None:
         """Takes in the keys of nodes, and the terms and checkpoints of runs."""
         match log.event:
@@ -125,9 +132,13 @@ class Rounds:
                 self.keys[node], self._owners[node] = key, owner
             case events.KeyRotated(node=node, key=key):
                 self.keys[node] = key
-            case events.RunOpened(run=run, terms=terms, manifest_root=root):
-                self.runs[run] = terms
+            case events.RunOpened(run=run, terms=terms, manifest_root=root, uri=uri):
+                self.runs[run], self.uris[run] = terms, uri
                 self.manifest_roots[run, 0] = root
+            case events.NodeJoined(run=run, node=node):
+                self._joined[node].add(run)
+            case events.NodeLeft(run=run, node=node):
+                self._joined[node].discard(run)
             case events.CheckpointPublished(run=run, version=version, manifest_root=root):
                 self.manifest_roots[run, version] = root
             case events.TermsAnnounced() as announced:

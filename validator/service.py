@@ -19,7 +19,7 @@ from protocol.node.commands.doctor import node_of
 from protocol.node.daemon import Daemon
 from protocol.node.telemetry import configure, serve_metrics
 from protocol.transport.blobs import BlobStores
-from protocol.transport.coordinator import CoordinatorClient
+from protocol.transport.run_coordinators import RunCoordinators
 from validator.daemon import Validator
 from validator.deliveries import Deliveries
 from validator.journal import VoteJournal
@@ -40,18 +40,22 @@ Announce = Callable[[RunContext, int, bytes], None]
 
 
 def history_of(
-    client: CoordinatorClient, journal: VoteJournal, deployment: Deployment, directory: Path, juror: int
+    coordinators: RunCoordinators, journal: VoteJournal, deployment: Deployment, directory: Path, juror: int
 ) -> History:
-    """Returns all nodes' records before ``juror``; bundles come from the journal, or else from the coordinator."""
+    """Returns all nodes' records before ``juror``; bundles come from the journal, or else from a run's coordinator."""
 
-    def bundle(root: bytes) -> bytes:
-        return journal.evidence(root) or client.evidence(root)
+    def bundle(run: int, root: bytes) -> bytes:
+        return journal.evidence(root) or coordinators.of(run).evidence(root)
 
     return History(Bundles(bundle, deployment.chain_id, deployment.rounds, directory), juror)
 
 
 def judge_of(
-    queue_url: str, juror: int, coordinator_url: str, restoring: Restoring, jobs_per_order: int = JOBS_PER_ORDER
+    queue_url: str,
+    juror: int,
+    coordinators: RunCoordinators,
+    restoring: Restoring,
+    jobs_per_order: int = JOBS_PER_ORDER,
 ) -> tuple[Judge, Announce | None]:
     """Returns the judge of ``juror``, and the callback for new weights if background workers judge.
 
@@ -60,7 +64,7 @@ def judge_of(
     A queue that does not answer does not stop the start: votes in the journal must still be revealed.
     """
     if not queue_url:
-        fetching = Fetching(BlobStores(trusted=[coordinator_url]), restore=restoring.put)
+        fetching = Fetching(BlobStores(trusted=coordinators.urls), restore=restoring.put)
         return LocalJudge(fetching, juror), None
     judge = QueuedJudge(Exchange(queue_url), sender(queue_url), juror, jobs_per_order)
     return judge, judge.announce
@@ -79,8 +83,8 @@ def serve_background(settings: BackgroundSettings) -> int:
     exchange = Exchange(settings.queue_url)
     exchange.check()
     with locked(settings.state_dir):
-        client = CoordinatorClient(settings.coordinator_url)
-        checker = Checker(exchange, client, settings.state_dir / "weights", settings.sources, settings.device)
+        coordinators = RunCoordinators(settings.coordinator_urls)
+        checker = Checker(exchange, coordinators, settings.state_dir / "weights", settings.sources, settings.device)
         checker.start()
         try:
             return work(settings.queue_url, checker)
@@ -119,13 +123,13 @@ def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Dae
     node = node_of(chain, wallet.address, Role.VALIDATOR)
     settings.state_dir.mkdir(parents=True, exist_ok=True)
     deployment = chain.deployment
-    client = CoordinatorClient(settings.coordinator_url, wallet, deployment.chain_id, deployment.rounds)
+    coordinators = RunCoordinators(settings.coordinator_urls, wallet, deployment.chain_id, deployment.rounds)
     journal = VoteJournal(settings.state_dir)
-    deliveries = Deliveries(client, journal, node, settings.heartbeat_seconds)
-    restoring = Restoring(client)
-    judge, announce = judge_of(settings.queue_url, node, settings.coordinator_url, restoring)
-    runs = Runs(client, deployment, settings.state_dir / "weights", settings.sources, settings.device, announce)
-    history = history_of(client, journal, deployment, settings.state_dir, node)
+    deliveries = Deliveries(coordinators, journal, node, settings.heartbeat_seconds)
+    restoring = Restoring(coordinators)
+    judge, announce = judge_of(settings.queue_url, node, coordinators, restoring)
+    runs = Runs(coordinators, deployment, settings.state_dir / "weights", settings.sources, settings.device, announce)
+    history = history_of(coordinators, journal, deployment, settings.state_dir, node)
     validator = kind(
         chain=chain,
         node=node,
@@ -142,7 +146,7 @@ def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Dae
     )
 
     def close() -> None:
-        for part in (deliveries, restoring, history, runs, journal, client, chain, judge):
+        for part in (deliveries, restoring, history, runs, journal, coordinators, chain, judge):
             part.close()
 
     health_file = settings.state_dir / "health.json"

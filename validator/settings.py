@@ -14,7 +14,8 @@ class ValidatorSettings(NodeSettings):
     """``ASSIZE_VALIDATOR_…`` settings, on top of the shared ``NodeSettings``.
 
     Args:
-        coordinator_url: base URL of the coordinator, which serves rules, relays and evidence.
+        coordinator_urls: base URLs of coordinators, which serve rules, relays and evidence; each takes precedence over
+            the one that its run names on chain.
         sources: base URLs to fetch weights from; empty uses the relays that the coordinator names.
         device: device of the prefill.
         queue_url: Redis of the background workers; empty judges in this process. Write access to it decides this
@@ -28,7 +29,7 @@ class ValidatorSettings(NodeSettings):
 
     model_config = settings_config("ASSIZE_VALIDATOR_")
 
-    coordinator_url: str
+    coordinator_urls: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     device: Literal["cpu", "cuda"] = "cpu"
     queue_url: str = ""

@@ -25,7 +25,10 @@ class Listener:
     """Returns the latest submissions when called, oldest first; fetches each file once."""
 
     def __init__(self, rpc_url: str, addresses: Path, coordinator_url: str) -> None:
-        self._tail, self._stores = Tail(Chain.connect(rpc_url, addresses)), BlobStores(trusted=[coordinator_url])
+        self._tail, self._stores = (
+            Tail(Chain.connect(rpc_url, addresses)),
+            BlobStores(trusted=lambda: [coordinator_url]),
+        )
         self._heard: list[Overheard] = []
 
     def __call__(self) -> Sequence[Overheard]:

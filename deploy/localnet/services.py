@@ -148,9 +148,9 @@ def ledger(layout: NetworkLayout) -> ProcessSpec:
 
 def node(layout: NetworkLayout, party: Party) -> ProcessSpec:
     """Returns a worker or a validator, honest or an adversary."""
-    own = {"run": layout.run, "engine": party.engine} if party.role == "worker" else {}
-    prefix, coordinator_url = f"ASSIZE_{party.role.upper()}_", layout.url("coordinator")
-    settings = layout.settings(prefix, party.name, party.key, coordinator_url=coordinator_url, **own)
+    working = {"run": layout.run, "engine": party.engine, "coordinator_url": layout.url("coordinator")}
+    own = working if party.role == "worker" else {}
+    settings = layout.settings(f"ASSIZE_{party.role.upper()}_", party.name, party.key, **own)
     cheating = (sys.executable, "-m", "deploy.adversaries", party.adversary or "")
     return ProcessSpec(party.name, cheating if party.adversary else assize(party.role, "run"), settings)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -187,18 +187,17 @@ SCHEMES: dict[str, Scheme] = {
 class BlobStores:
     """Opens stores by URL over keep-alive HTTP clients. Threads may share it.
 
-    Other parties may name public addresses only. ``trusted`` are URLs of this node's own configuration: whatever is on
-    the same host and port may be named as well, wherever that is.
+    Other parties may name public addresses only. ``trusted`` returns the URLs that this node's operator chose: whatever
+    is on the same host and port may be named as well, wherever that is.
     """
 
-    def __init__(self, timeout_seconds: float = 10.0, trusted: Collection[str] = ()) -> None:
+    def __init__(self, timeout_seconds: float = 10.0, trusted: Callable[[], Iterable[str]] = tuple) -> None:
         timeout = httpx.Timeout(timeout_seconds, connect=3.0)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)  # callers' threads bound them
         self._client = bounded(httpx.Client(timeout=timeout, limits=limits, follow_redirects=False))
         direct = httpx.Client(timeout=timeout, limits=limits, follow_redirects=False, trust_env=False)
         self._public_client = bounded(public_only(direct))
-        self._trusted = {origin_of(url) for url in trusted}
-
+        self._trusted = trusted
         self._rests_until: dict[str, float] = {}
 
     def close(self) -> None:
@@ -235,7 +234,7 @@ class BlobStores:
             raise Rejected(f"refused blob URL {url[:100]!r}: its scheme is reserved for local configuration")
         if not is_http(url):
             return scheme.open(url, self._public_client)
-        if origin_of(url) in self._trusted:
+        if origin_of(url) in map(origin_of, self._trusted()):
             return scheme.open(url, self._client)
         admit(url, ports)
         return scheme.open(url, self._public_client)

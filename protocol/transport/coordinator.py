@@ -66,6 +66,10 @@ class CoordinatorClient:
         """URI for submissions: an artifact is at this URI followed by 0x and its root."""
         return f"{self.base_url}/artifacts/"
 
+    def is_at(self, url: str) -> bool:
+        """Returns whether this is the client of the coordinator at ``url``."""
+        return url.rstrip("/") == self.base_url
+
     def close(self) -> None:
         """Closes the connections."""
         self._client.close()

@@ -99,7 +99,7 @@ def test_however_a_url_names_this_machine_nothing_on_it_is_asked(store: Store, h
 
 def test_what_this_node_is_configured_to_use_may_be_named_and_may_not_redirect(store: Store) -> None:
     url = f"http://127.0.0.1:{store.port}"
-    with closing(BlobStores(timeout_seconds=2.0, trusted=[f"{url}/base"])) as stores:
+    with closing(BlobStores(timeout_seconds=2.0, trusted=lambda: [f"{url}/base"])) as stores:
         assert fetch_artifact(stores, [f"{url}/artifacts/"], HEAD.root, 1000) == BLOB
         with pytest.raises(Unavailable, match="answered 302"):
             fetch_artifact(stores, [f"{url}/moved/"], HEAD.root, 1000)

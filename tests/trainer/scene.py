@@ -96,7 +96,7 @@ class Scene:
 
     def inbox(self, policy: Policy) -> Inbox:
         """An inbox that has seen nothing yet."""
-        blobs = BlobStores(trusted=[self.url])
+        blobs = BlobStores(trusted=lambda: [self.url])
         self.closing.callback(blobs.close)
 
         def fetch(holders: Sequence[str], root: bytes) -> bytes:

@@ -269,11 +269,11 @@ def make_scene(
         queues = [queue_url] * (validators - 1) + [""]
         of_kinds = [*kinds, *([Validator] * (validators - len(kinds)))]
         jurors = [
-            cast.juror(f"juror-{index}", url, origin_url, queue, kind)
+            cast.juror(f"juror-{index}", origin_url, queue, kind)
             for index, (queue, kind) in enumerate(zip(queues, of_kinds, strict=True))
         ]
         root = manifest.from_directory(model_directory, 0).root
-        run = cast.run(judging, trainer.signer, coordinator, root, **offered)
+        run = cast.run(judging, trainer.signer, coordinator, root, url, **offered)
         (files / "health").write_text(Health(ok=True, run=run, head=0).model_dump_json())
         publish(model_directory, run, 0, chain.chain_id, chain.deployment.market, trainer.signer, store)
         for member, node in ((owner, worker_node), *((juror.owner, juror.node) for juror in jurors)):

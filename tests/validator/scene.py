@@ -21,7 +21,7 @@ from protocol.chain.writing.sender import Sender
 from protocol.node.wallet import Wallet
 from protocol.tensor.decode import decode
 from protocol.transport.chunks import ChunkStore
-from protocol.transport.coordinator import CoordinatorClient
+from protocol.transport.run_coordinators import RunCoordinators
 from protocol.transport.shardcast import publish
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
 from protocol.wire.auth import submission
@@ -190,7 +190,7 @@ class Scene:
             keystore_directory=directory / "keystores",
             password_file=addresses,
             state_dir=directory / "state",
-            coordinator_url=self.url,
+            coordinator_urls=(self.url,),
             sources=(self.origin_url,),
         )
 
@@ -252,9 +252,14 @@ class Cast:
         return owner, key, registering.carry_out("register").node
 
     def juror(
-        self, name: str, url: str, origin_url: str, queue_url: str = "", kind: type[Validator] = Validator
+        self,
+        name: str,
+        origin_url: str,
+        queue_url: str = "",
+        kind: type[Validator] = Validator,
+        coordinator_urls: tuple[str, ...] = (),
     ) -> Juror:
-        """A validator over a directory of its own, which knows rules by ``url`` and weights by ``origin_url``.
+        """A validator over a directory of its own, which gets weights from ``origin_url``.
 
         With a ``queue_url`` others judge for it, one job an order.
         """
@@ -262,11 +267,11 @@ class Cast:
         directory, deployment = self.directory / name, self.chain.deployment
 
         def build() -> tuple[Validator, Callable[[], None]]:
-            client = CoordinatorClient(url, key, deployment.chain_id, deployment.rounds)
+            client = RunCoordinators(coordinator_urls, key, deployment.chain_id, deployment.rounds)
             own, journal = Chain(self.rpc_url, deployment), VoteJournal(directory)
             deliveries = Deliveries(client, journal, node, heartbeat_seconds=3600)
             restoring = Restoring(client)
-            judge, announce = judge_of(queue_url, node, url, restoring, jobs_per_order=1)
+            judge, announce = judge_of(queue_url, node, client, restoring, jobs_per_order=1)
             runs = Runs(client, deployment, directory / "weights", (origin_url,), announce=announce)
             sender = Sender(own, key, directory / "sender.sqlite")
             history = history_of(client, journal, deployment, directory, node)
@@ -293,8 +298,8 @@ class Cast:
 
         return Juror(owner, key, node, build, directory)
 
-    def run(self, court: Court, trainer: Wallet, coordinator: Sender, root: bytes, **offered: int) -> int:
-        """An open, funded run under the court's rules; ``offered`` replaces terms."""
+    def run(self, court: Court, trainer: Wallet, coordinator: Sender, root: bytes, url: str, **offered: int) -> int:
+        """An open, funded run under the court's rules with its coordinator at ``url``; ``offered`` replaces terms."""
         requester = self.sender("requester")
         rules = rules_hash(encode_rules(court.rules))
         windows = (600, 600, COMMIT_SECONDS, 600, 0)
@@ -302,6 +307,6 @@ class Cast:
         terms = replace(plain, **offered)
         drip(requester, 1_000 * TOKEN).carry_out("drip")
         buy_credits(requester, 1_000 * TOKEN).carry_out("buy")
-        opened = open_run(requester, terms, root, "").carry_out("open")
+        opened = open_run(requester, terms, root, url).carry_out("open")
         fund_run(requester, opened.run, 900 * TOKEN).carry_out("fund")
         return opened.run

@@ -27,7 +27,7 @@ import redis
 from deploy.localnet.processes import free_port
 from protocol.chain.structs import State
 from protocol.errors import Misconfigured
-from protocol.transport.coordinator import CoordinatorClient
+from protocol.transport.run_coordinators import RunCoordinators
 from protocol.wire import evidence
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import encode_rules, rules_hash
@@ -95,7 +95,7 @@ class Crew:
         self._directory, self._processes = directory, list[subprocess.Popen[bytes]]()
         self._environment = os.environ | {
             "ASSIZE_VALIDATOR_QUEUE_URL": queue_url,
-            "ASSIZE_VALIDATOR_COORDINATOR_URL": scene.url,
+            "ASSIZE_VALIDATOR_COORDINATOR_URLS": json.dumps([scene.url]),
             "ASSIZE_VALIDATOR_SOURCES": f'["{scene.origin_url}"]',
         }
 
@@ -293,9 +293,10 @@ def test_a_store_that_drips_holds_up_neither_a_worker_nor_other_jobs_of_its_orde
         market=deployment.market,
         trainer=scene.trainer.address,
         juror=scene.jurors[0].node,
+        coordinator=scene.url,
         claims=tuple(claims),
     )
-    client, exchange = CoordinatorClient(scene.url), Exchange("redis://127.0.0.1:1/0")
+    client, exchange = RunCoordinators(()), Exchange("redis://127.0.0.1:1/0")
     with contextlib.closing(Checker(exchange, client, tmp_path / "weights", (scene.origin_url,))) as checker:
         dripped, honest = checker.answers(order, claims)
         assert time.monotonic() - Gate.asked_at < 8.0, "the worker waited until the store was cut off"
@@ -369,7 +370,7 @@ def test_without_workers_or_without_redis_validators_abstain_in_time(
 def test_wrong_settings_end_a_worker_with_one_sentence(
     tmp_path: Path, changes: dict[str, str], code: int, words: str
 ) -> None:
-    settings = {"COORDINATOR_URL": "http://127.0.0.1:1", "STATE_DIR": str(tmp_path)} | changes
+    settings = {"COORDINATOR_URLS": '["http://127.0.0.1:1"]', "STATE_DIR": str(tmp_path)} | changes
     process = subprocess.run(
         [sys.executable, "-m", "assize", "validator", "background"],
         env=os.environ | {f"ASSIZE_VALIDATOR_{name}": value for name, value in settings.items()},

@@ -59,7 +59,7 @@ def opened(tmp_path: Path, clock: Clock) -> Iterator[Callable[..., Bundles]]:
     made: list[Bundles] = []
 
     def make(store: dict[bytes, bytes]) -> Bundles:
-        def fetch(root: bytes) -> bytes:
+        def fetch(run: int, root: bytes) -> bytes:
             if root not in store:
                 raise Unavailable("not there")
             return store[root]
@@ -165,7 +165,7 @@ def test_what_does_not_come_is_awaited_asked_for_again_and_in_the_end_given_up(
 def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(Misconfigured, match="settled rounds"):
-        Bundles(lambda root: b"", CHAIN_ID, ROUNDS, tmp_path / "file")
+        Bundles(lambda run, root: b"", CHAIN_ID, ROUNDS, tmp_path / "file")
 
 
 def test_ratios_are_kept_to_the_last_bit(opened: Callable[..., Bundles], clock: Clock, tmp_path: Path) -> None:

@@ -304,7 +304,7 @@ class Store:
 
     def __init__(self, directory: Path) -> None:
         self.now, self.there = 100.0, set[bytes]()
-        self.bundles = Bundles(lambda root: b"", 1, "0x", directory, lambda: self.now)
+        self.bundles = Bundles(lambda run, root: b"", 1, "0x", directory, lambda: self.now)
         self.bundles._learn = self._learn  # type: ignore[method-assign]
 
     def _learn(self, settled: SettledRound, named: NamedBundle) -> dict[int, Ratios]:

@@ -17,7 +17,7 @@ from deploy.adversaries.lazy_jurors import AcceptsUnread, CopiesEvidence, HidesB
 from protocol.chain.structs import MOST_DRAWS, RoundsTerms, RunTerms, State, Verdict
 from protocol.chain.writing.actions import drip
 from protocol.chain.writing.appealing import decision_on
-from protocol.transport.coordinator import CoordinatorClient
+from protocol.transport.run_coordinators import RunCoordinators
 from protocol.wire.evidence import Evidence, Finding, parse_signed
 from protocol.wire.reasons import Reason
 from tests.conftest import TOKEN
@@ -135,7 +135,7 @@ def test_a_days_deposits_count_once_each_and_no_longer(tmp_path: Path) -> None:
 
 def watcher(scene: Scene, cast: Cast, directory: Path, sender: Any, **changes: Any) -> tuple[Rechecker, RecheckJournal]:
     """A recheck of every job, whose patience is short."""
-    client, journal = CoordinatorClient(scene.url), RecheckJournal(directory)
+    client, journal = RunCoordinators([scene.url]), RecheckJournal(directory)
     runs = Runs(client, scene.chain.deployment, directory / "weights", (scene.origin_url,))
     options = {"share": 1.0, "budget": 1000 * TOKEN, "patience_seconds": 2.0} | changes
     made = Rechecker(scene.chain, sender, runs, client, journal, run=scene.run, **options)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import Rejected
-from protocol.transport.coordinator import CoordinatorClient
+from protocol.transport.run_coordinators import RunCoordinators
 from protocol.wire.rules import encode_rules
 from tests.dripping import drip_body, dripping
 from tests.validator.scene import Cast, Scene
@@ -19,7 +19,7 @@ from validator.judging.runs import Runs
 
 def runs_of(scene: Scene, directory: Path) -> Runs:
     deployment = scene.chain.deployment
-    client = CoordinatorClient(scene.url, scene.jurors[0].key, deployment.chain_id, deployment.rounds)
+    client = RunCoordinators([scene.url], scene.jurors[0].key, deployment.chain_id, deployment.rounds)
     return Runs(client, deployment, directory, (scene.origin_url,))
 
 
@@ -41,7 +41,7 @@ def test_rules_of_another_hash_than_the_chains_are_refused(make_scene: Callable[
 def test_a_coordinator_that_drips_holds_no_tick_of_a_validator(make_scene: Callable[..., Scene], cast: Cast) -> None:
     scene = make_scene()
     with dripping(drip_body) as url:
-        juror = cast.juror("far", url, scene.origin_url)
+        juror = cast.juror("far", scene.origin_url, coordinator_urls=(url,))
         opened = scene.open()
         scene.submit(opened, scene.work(opened), {0, 1})
         started = time.monotonic()

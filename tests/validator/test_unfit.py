@@ -12,7 +12,7 @@ import pytest
 from protocol.chain.structs import State
 from protocol.errors import Unavailable
 from protocol.transport.chunks import ChunkStore
-from protocol.transport.coordinator import CoordinatorClient
+from protocol.transport.run_coordinators import RunCoordinators
 from protocol.wire import evidence
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import encode_rules, rules_hash
@@ -90,9 +90,10 @@ def test_background_workers_answer_the_same_without_any_artifact(
         market=deployment.market,
         trainer=scene.trainer.address,
         juror=scene.jurors[0].node,
+        coordinator=scene.url,
         claims=(claim,),
     )
-    client, exchange = CoordinatorClient(scene.url), Exchange("redis://127.0.0.1:1/0")
+    client, exchange = RunCoordinators(()), Exchange("redis://127.0.0.1:1/0")
     with closing(Checker(exchange, client, tmp_path / "weights", (scene.origin_url,))) as checker:
         for _ in range(200):
             (answer,) = checker.answers(order, [claim])

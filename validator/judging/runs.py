@@ -14,6 +14,7 @@ from protocol.environments.environment import Environment
 from protocol.environments.registry import environment
 from protocol.transport.checkpoints import Checkpoints
 from protocol.transport.coordinator import CoordinatorClient
+from protocol.transport.run_coordinators import RunCoordinators
 from protocol.transport.shardcast import Authority
 from protocol.transport.sources import Sources
 from protocol.wire.rules import Rules
@@ -28,15 +29,16 @@ RUNS_AT_ONCE = 4
 
 @dataclass(frozen=True, slots=True)
 class JudgingContext:
-    """Rules whose hash is on chain, the environment they name, and the weights."""
+    """Rules whose hash is on chain, the environment they name, the weights, and the coordinator that named them."""
 
     rules: Rules
     environment: Environment
     weights: Weights
+    coordinator: str
 
 
 def learn_context(
-    client: CoordinatorClient,
+    coordinators: RunCoordinators,
     run: int,
     rules_hash: bytes,
     authority: Authority,
@@ -44,19 +46,20 @@ def learn_context(
     sources: tuple[str, ...],
     device: str,
 ) -> JudgingContext:
-    """Fetches the rules of ``run`` from the coordinator; ``sources`` take precedence over the relays it names.
+    """Fetches the rules of ``run`` from its coordinator; ``sources`` take precedence over the relays it names.
 
     Raises:
         Unavailable: the coordinator does not answer.
         Rejected: the rules have another hash than ``rules_hash``.
         Misconfigured: this version lacks the environment or a check that the rules name.
     """
+    client = coordinators.of(run)
     rules = client.rules(rules_hash)
     require_known(rules.thresholds)
     tasks = environment(rules.environment.name, rules.environment.params)
     named = Sources(sources or _named_sources(client, run))
     checkpoints = Checkpoints(named, run, authority, directory, rules)
-    return JudgingContext(rules, tasks, Weights(checkpoints, rules, device))
+    return JudgingContext(rules, tasks, Weights(checkpoints, rules, device), client.base_url)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class Runs:
 
     def __init__(
         self,
-        client: CoordinatorClient,
+        coordinators: RunCoordinators,
         deployment: Deployment,
         directory: Path,
         sources: tuple[str, ...] = (),
@@ -85,7 +88,7 @@ class Runs:
     ) -> None:
         """``announce`` is called with the newest version of a run if other processes need its weights."""
         self._announce = announce
-        self._client, self._deployment, self._directory = client, deployment, directory
+        self._coordinators, self._deployment, self._directory = coordinators, deployment, directory
         self._sources, self._device = sources, device
         self._known: dict[tuple[int, bytes], RunContext] = {}
         self._pool = ThreadPoolExecutor(RUNS_AT_ONCE, "runs")
@@ -110,6 +113,10 @@ class Runs:
             self._again_at[key] = time.monotonic() + RETRY_SECONDS
             self._learning[key] = self._pool.submit(self._learn, run, terms)
         return self._known.get(key)
+
+    def serve(self, named: Mapping[int, str]) -> None:
+        """Sets the runs that the node serves, and the coordinator's URL that each names on chain."""
+        self._coordinators.keep(named)
 
     @property
     def loaded_version(self) -> int | None:
@@ -136,7 +143,7 @@ class Runs:
         deployment = self._deployment
         authority = Authority(deployment.chain_id, deployment.market, terms.trainer)
         context = learn_context(
-            self._client, run, terms.rules_hash, authority, self._directory, self._sources, self._device
+            self._coordinators, run, terms.rules_hash, authority, self._directory, self._sources, self._device
         )
         return RunContext(
             chain_id=deployment.chain_id,
@@ -147,6 +154,7 @@ class Runs:
             rules=context.rules,
             environment=context.environment,
             weights=context.weights,
+            coordinator=context.coordinator,
             authority=authority,
         )
 

@@ -13,7 +13,7 @@ import structlog
 
 from protocol.errors import Unavailable
 from protocol.transport.blobs import BlobStores
-from protocol.transport.coordinator import CoordinatorClient
+from protocol.transport.run_coordinators import RunCoordinators
 from protocol.transport.shardcast import Authority
 from protocol.wire.evidence import Finding
 from protocol.wire.pins import UnfitCheckpoint
@@ -42,14 +42,15 @@ class Checker:
     def __init__(
         self,
         exchange: Exchange,
-        client: CoordinatorClient,
+        coordinators: RunCoordinators,
         directory: Path,
         sources: tuple[str, ...] = (),
         device: str = "cpu",
     ) -> None:
-        self._exchange, self._client, self._directory = exchange, client, directory
-        self._sources, self._device, self._fetching = sources, device, Fetching(BlobStores(trusted=[client.base_url]))
+        self._exchange, self._coordinators, self._directory = exchange, coordinators, directory
+        self._sources, self._device, self._fetching = sources, device, Fetching(BlobStores(trusted=coordinators.urls))
         self._known: dict[tuple[int, bytes, str], JudgingContext] = {}
+        self._named: dict[int, str] = {}
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._prefetching = threading.Thread(target=self._prefetch, name="prefetch", daemon=True)
@@ -90,7 +91,7 @@ class Checker:
         for context in self._known.values():
             context.weights.close()
         self._fetching.close()
-        self._client.close()
+        self._coordinators.close()
         self._exchange.close()
 
     def _judge(self, order: Order, claims: Sequence[Claim]) -> list[Answer]:
@@ -129,10 +130,11 @@ class Checker:
         key = (order.run, order.rules_hash, order.trainer)
         with self._lock:
             if key not in self._known:
+                self._named[order.run] = order.coordinator
+                self._coordinators.keep(self._named)
                 authority = Authority(order.chain_id, order.market, order.trainer)
-                self._known[key] = learn_context(
-                    self._client, order.run, order.rules_hash, authority, self._directory, self._sources, self._device
-                )
+                place = (authority, self._directory, self._sources, self._device)
+                self._known[key] = learn_context(self._coordinators, order.run, order.rules_hash, *place)
             return self._known[key]
 
     def _prefetch(self) -> None:

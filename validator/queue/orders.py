@@ -1,8 +1,8 @@
 """Messages between a validator's daemon and its background workers. PURE.
 
     order     {"run":…,"version":…,"manifest_root":…,"rules_hash":…,"chain_id":…,"market":…,"trainer":…,"juror":…,
-              "claims":[…]}: a few jobs of one policy version; bytes in hex; the worker fetches rules, weights and
-              artifacts itself, and keeps rows for the fingerprint of the juror
+              "coordinator":…,"claims":[…]}: a few jobs of one policy version; bytes in hex; the worker fetches rules,
+              weights and artifacts itself, and keeps rows for the fingerprint of the juror
     answer    judged:{…}   the job's part of the evidence, as in ``protocol.wire.evidence``; if the model ran, a line
                            end and the rows kept
               silent:      the artifact's store does not answer: asked again, until the daemon stops waiting
@@ -42,11 +42,12 @@ class Order(BaseModel):
     market: str
     trainer: str
     juror: int
+    coordinator: str
     claims: tuple[Claim, ...] = ()
 
     def key(self, claim: Claim) -> str:
         """Returns the key of one job's answer, a hash of everything that determines it."""
-        return keccak((self.model_dump_json(exclude={"claims"}) + repr(claim)).encode())[:16].hex()
+        return keccak((self.model_dump_json(exclude={"claims", "coordinator"}) + repr(claim)).encode())[:16].hex()
 
     @property
     def keys(self) -> list[str]:

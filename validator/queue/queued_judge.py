@@ -198,6 +198,7 @@ class QueuedJudge:
             market=context.authority.market,
             trainer=context.authority.trainer,
             juror=self._juror,
+            coordinator=context.coordinator,
         )
 
     def _rest(self, error: Unavailable) -> None:

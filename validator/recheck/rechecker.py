@@ -23,7 +23,7 @@ from protocol.chain.writing.appealing import open_appeal
 from protocol.chain.writing.sender import Sender
 from protocol.errors import AssizeError, Rejected
 from protocol.transport.blobs import BlobStores
-from protocol.transport.coordinator import CoordinatorClient
+from protocol.transport.run_coordinators import RunCoordinators
 from protocol.wire.evidence import Finding, SignedEvidence, parse_signed
 from protocol.wire.reasons import Reason
 from protocol.wire.votes import Vote, reasons_of
@@ -61,7 +61,7 @@ class Rechecker:
         chain: Chain,
         sender: Sender,
         runs: Runs,
-        client: CoordinatorClient,
+        coordinators: RunCoordinators,
         journal: RecheckJournal,
         run: int,
         share: float,
@@ -69,10 +69,11 @@ class Rechecker:
         patience_seconds: float,
         dry_run: bool = False,
     ) -> None:
-        self._chain, self._sender, self._runs, self._client, self._journal = chain, sender, runs, client, journal
+        self._chain, self._sender, self._runs, self._journal = chain, sender, runs, journal
+        self._coordinators = coordinators
         self._run, self._share, self._budget = run, share, budget
         self._patience_seconds, self._dry_run = patience_seconds, dry_run
-        self._fetching = Fetching(BlobStores(trusted=[client.base_url]))
+        self._fetching = Fetching(BlobStores(trusted=coordinators.urls))
         self._tail, self._rounds = Tail(chain), Rounds()
         self._first_looked: dict[tuple[int, int], float] = {}
         self._shown: dict[tuple[int, bytes], dict[int, SignedEvidence | str]] = {}
@@ -123,6 +124,8 @@ class Rechecker:
                 continue
             for found in answer:
                 self._rounds.fold(found.logs)
+        if self._run in self._rounds.uris:
+            self._coordinators.keep({self._run: self._rounds.uris[self._run]})
 
     def _decided(self) -> Iterator[FollowedRound]:
         """The rounds with a verdict: those that can still be appealed first, then settled ones, newest first."""
@@ -234,7 +237,9 @@ class Rechecker:
             if juror in found:
                 continue
             try:
-                found[juror] = parse_signed(self._client.evidence(vote.evidence_root), vote.evidence_root)
+                found[juror] = parse_signed(
+                    self._coordinators.of(self._run).evidence(vote.evidence_root), vote.evidence_root
+                )
             except AssizeError as error:
                 if not late:
                     return None

@@ -12,7 +12,7 @@ from protocol.chain.writing.sender import Sender
 from protocol.node.console import show
 from protocol.node.daemon import Daemon
 from protocol.node.telemetry import configure, serve_metrics
-from protocol.transport.coordinator import CoordinatorClient
+from protocol.transport.run_coordinators import RunCoordinators
 from validator.judging.runs import Runs
 from validator.recheck.journal import RecheckJournal
 from validator.recheck.rechecker import Rechecker
@@ -32,14 +32,14 @@ def build(settings: RecheckSettings, dry_run: bool = False) -> Daemon:
     wallet = settings.wallet()
     chain = Chain.connect(settings.rpc_url, settings.addresses)
     journal = RecheckJournal(settings.state_dir)
-    client = CoordinatorClient(settings.coordinator_url)
+    coordinators = RunCoordinators(settings.coordinator_urls)
     sender = Sender(chain, wallet, settings.state_dir / "sender.sqlite", Fees.capped(settings.fee_cap_gwei))
-    runs = Runs(client, chain.deployment, settings.state_dir / "weights", settings.sources, settings.device)
+    runs = Runs(coordinators, chain.deployment, settings.state_dir / "weights", settings.sources, settings.device)
     rechecker = Rechecker(
         chain,
         sender,
         runs,
-        client,
+        coordinators,
         journal,
         run=settings.run,
         share=settings.share,
@@ -49,7 +49,7 @@ def build(settings: RecheckSettings, dry_run: bool = False) -> Daemon:
     )
 
     def close() -> None:
-        for part in (rechecker, runs, client, sender, chain, journal):
+        for part in (rechecker, runs, coordinators, sender, chain, journal):
             part.close()
 
     health_file = settings.state_dir / "health.json"

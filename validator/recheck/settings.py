@@ -13,7 +13,8 @@ class RecheckSettings(NodeSettings):
     """``ASSIZE_RECHECK_…`` settings, on top of the shared ``NodeSettings``. The key need not be a node's.
 
     Args:
-        coordinator_url: base URL of the run's coordinator, which serves rules, relays and evidence.
+        coordinator_urls: base URLs of coordinators, which serve rules, relays and evidence; each takes precedence over
+            the one that its run names on chain.
         sources: base URLs to fetch weights from; empty uses the relays that the coordinator names.
         run: the run whose jobs are checked.
         share: share of its decided jobs that are checked.
@@ -25,7 +26,7 @@ class RecheckSettings(NodeSettings):
 
     model_config = settings_config("ASSIZE_RECHECK_")
 
-    coordinator_url: str
+    coordinator_urls: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     run: int = Field(ge=1)
     share: float = Field(default=0.05, gt=0.0, le=1.0)

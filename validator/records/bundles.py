@@ -59,13 +59,13 @@ class Bundles:
     """Ratios of bundles. Used from one thread; fetches run in threads of their own.
 
     Args:
-        fetch: returns the unverified envelope of a root; raises ``AssizeError`` if it cannot be fetched.
+        fetch: returns the unverified envelope of a root in a run; raises ``AssizeError`` if it cannot be fetched.
         directory: holds the database of ratios.
     """
 
     def __init__(
         self,
-        fetch: Callable[[bytes], bytes],
+        fetch: Callable[[int, bytes], bytes],
         chain_id: int,
         rounds_address: str,
         directory: Path,
@@ -147,7 +147,7 @@ class Bundles:
     def _learn(self, settled: SettledRound, named: NamedBundle) -> Bundle:
         """Fetches one bundle; raises ``Rejected`` if it is not the named one, or of another round."""
         try:
-            signed = parse_signed(self._fetch(named.root), named.root)
+            signed = parse_signed(self._fetch(settled.run, named.root), named.root)
             signed.verify(named.key)
         except AssizeError:
             raise

@@ -8,7 +8,7 @@ from pathlib import Path
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.tail import Rollback, Tail
 from protocol.errors import Rejected, Unavailable
-from protocol.transport.coordinator import CoordinatorClient
+from protocol.transport.run_coordinators import RunCoordinators
 from protocol.wire.pins import check_directory
 from validator.judging.judge import PolicyVersion
 from validator.judging.runs import Runs
@@ -37,10 +37,15 @@ class Archive:
         self._settings, self._model = settings, model
         self._chain = Chain.connect(settings.rpc_url, settings.addresses)
         self.rounds, deployment = _all_rounds(self._chain), self._chain.deployment
-        self._client = CoordinatorClient(settings.coordinator_url)
+        self.coordinators = RunCoordinators(settings.coordinator_urls)
+        self.coordinators.keep(self.rounds.uris)
         directory = settings.state_dir
-        self._runs = Runs(self._client, deployment, directory / "weights", settings.sources, settings.device)
-        self._bundles = Bundles(self._client.evidence, deployment.chain_id, deployment.rounds, directory)
+        self._runs = Runs(self.coordinators, deployment, directory / "weights", settings.sources, settings.device)
+
+        def bundle(run: int, root: bytes) -> bytes:
+            return self.coordinators.of(run).evidence(root)
+
+        self._bundles = Bundles(bundle, deployment.chain_id, deployment.rounds, directory)
 
     def judged_round(self, number: int) -> JudgedRound:
         """Returns a round or an appeal as a juror sees it; raises ``Rejected`` if it does not exist."""
@@ -75,7 +80,7 @@ class Archive:
 
     def close(self) -> None:
         """Ends the fetches and closes the connections."""
-        for part in (self._bundles, self._runs, self._client, self._chain):
+        for part in (self._bundles, self._runs, self.coordinators, self._chain):
             part.close()
 
 

@@ -139,7 +139,7 @@ def replay(
         wrong = tuple(contradictions(signed, round_, archive.rounds.keys.get(evidence.juror, "")))
         if wrong:
             return Replay(evidence.juror, evidence.round, wrong)
-        with closing(BlobStores(trusted=[settings.coordinator_url])) as stores:
+        with closing(BlobStores(trusted=archive.coordinators.urls)) as stores:
             judgements = _judged(archive, round_, evidence, artifacts, stores)
         rules = round_.context.rules
         history, whole = archive.history(round_.record_point, evidence.juror)

@@ -6,14 +6,13 @@ that an appellant needs only its key.
 
 from __future__ import annotations
 
-from protocol.chain.abi import artifact
 from protocol.chain.events import AppealDecided, AppealOpened, Submitted
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.contracts import Reader
-from protocol.chain.reading.decoding import decode_event, topic_of
+from protocol.chain.reading.lookup import events_of
 from protocol.chain.structs import Appeal, Round, SettledLeaves, State, most_fees
 from protocol.chain.writing import actions, calls
-from protocol.chain.writing.plans import E, Plan, event_of
+from protocol.chain.writing.plans import Plan, event_of
 from protocol.chain.writing.sender import Sender
 from protocol.errors import Rejected
 from protocol.wire.assignments import unpack_leaves
@@ -78,7 +77,7 @@ def appeal_numbered(chain: Chain, number: int) -> tuple[Appeal, Round, Round]:
 
 def decision_on(chain: Chain, number: int) -> AppealDecided | None:
     """Returns the outcome of an appeal, or None while it is undecided."""
-    found = _events(chain, AppealDecided, number, chain.deployment.start_block)
+    found = events_of(chain, "Rounds", AppealDecided, number, chain.deployment.start_block)
     return found[0] if found else None
 
 
@@ -109,25 +108,9 @@ def _check_job(reader: Reader, round: int, job: int, stored: Round) -> None:
 
 def _batch_of(chain: Chain, round: int, open_block: int, job: int) -> tuple[int, tuple[SettledLeaves, ...]]:
     """Returns the number of the batch that holds a job, and the batch's submissions that were taken, in order."""
-    parts = _events(chain, Submitted, round, open_block)
+    parts = events_of(chain, "Rounds", Submitted, round, open_block)
     for part in parts:
         if any(leaf.job == job for leaf in unpack_leaves(part.leaves)):
             batch = tuple(SettledLeaves(each.node, each.leaves) for each in parts if each.batch == part.batch)
             return part.batch, batch
     raise Rejected(f"the RPC at {chain.rpc.url} has no events of round {round}; use one that keeps them")
-
-
-def _events(chain: Chain, kind: type[E], number: int, first_block: int) -> list[E]:
-    """Returns the events of one kind of ``Rounds`` whose first indexed field is ``number``, in chain order."""
-    entry = next(
-        each for each in artifact("Rounds")["abi"] if each["type"] == "event" and each["name"] == kind.__name__
-    )
-    wanted = {
-        "fromBlock": hex(first_block),
-        "toBlock": "latest",
-        "address": chain.deployment.rounds,
-        "topics": [topic_of(entry), f"0x{number:064x}"],
-    }
-    raws = chain.rpc.call("eth_getLogs", wanted)
-    events = (decode_event("Rounds", raw["topics"], raw["data"]) for raw in raws)
-    return [event for event in events if isinstance(event, kind)]

@@ -1,0 +1,35 @@
+"""Events looked up by their first indexed field, without following the chain."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from protocol.chain.abi import artifact
+from protocol.chain.events import Event
+from protocol.chain.reading.client import Chain
+from protocol.chain.reading.decoding import decode_event, topic_of
+
+Found = TypeVar("Found", bound=Event)
+
+
+def events_of(chain: Chain, contract: str, kind: type[Found], number: int, first_block: int) -> list[Found]:
+    """Returns the events of one kind whose first indexed field is ``number``, in chain order.
+
+    Args:
+        chain: an RPC endpoint that keeps events from ``first_block`` on.
+        contract: name of the contract that emits them.
+        kind: type of the events.
+        number: a run or a round.
+        first_block: block from which to look.
+    """
+    abi = artifact(contract)["abi"]
+    entry = next(each for each in abi if each["type"] == "event" and each["name"] == kind.__name__)
+    wanted = {
+        "fromBlock": hex(first_block),
+        "toBlock": "latest",
+        "address": chain.deployment.address_of(contract),
+        "topics": [topic_of(entry), f"0x{number:064x}"],
+    }
+    raws = chain.rpc.call("eth_getLogs", wanted)
+    events = (decode_event(contract, raw["topics"], raw["data"]) for raw in raws)
+    return [event for event in events if isinstance(event, kind)]
