@@ -91,15 +91,16 @@ contract ServiceTest is Appeals {
         vm.assertEq(slots, 0x1ff);
         vm.assertEq(least, 3);
         uint256 first = 1;
-        _leave(first, validators[0]);
+        for (uint256 i; i < 3; ++i) {
+            _leave(first, validators[i]);
+        }
         (, least) = market.jurorSlots(run, RULES);
-        vm.assertEq(least, 3);
+        vm.assertEq(least, 3, "all nine serve the second run still");
         _leave(run, validators[0]);
         _leave(run, validators[3]);
         _leave(run, validators[4]);
         (slots, least) = market.jurorSlots(run, RULES);
         vm.assertEq(slots, 0x1e6);
-        // Validators 1, 2 and 5 to 8 serve one of the two runs; 3 and 4 joined the second only.
         vm.assertEq(least, 2);
         vm.prank(ownerNamed("validator", 5));
         registry.retire(validators[5]);
@@ -124,6 +125,15 @@ contract ServiceTest is Appeals {
         vm.assertEq(_slots(run) & _bit(validators[0]), 0);
         _leave(run, validators[0]);
         vm.assertEq(_slots(run) & _bit(validators[0]), 0);
+    }
+
+    function test_joiningTwiceIsServingOneRun() public {
+        for (uint256 i = 3; i < 6; ++i) {
+            _join(run, validators[i], RULES);
+            _leave(run, validators[i]);
+        }
+        (, uint256 least) = market.jurorSlots(run, RULES);
+        vm.assertEq(least, 2);
     }
 
     function test_aRetiredValidatorDoesNotJoin() public {
@@ -190,6 +200,9 @@ contract ServiceTest is Appeals {
         uint32 heir = _replace(validators[4], 0);
         vm.assertTrue(registry.eligible() & _bit(heir) != 0, "in service");
         vm.assertEq(_slots(run), 0x1ff & ~_bit(heir));
+        _leave(run, validators[0]);
+        _join(run, validators[0], RULES);
+        vm.assertEq(_slots(run), 0x1ff & ~_bit(heir), "nor when another joins");
         _join(run, heir, RULES);
         vm.assertEq(_slots(run), 0x1ff);
     }
