@@ -30,7 +30,7 @@ help:
 	@echo "make economics       strategies against an honest rest, 2,000 rounds of each   (ROUNDS=200)"
 	@echo "make bench-verify    tokens checked against tokens generated, and what seeding costs, for both engines"
 	@echo "make vllm            install the second engine (make test does; ENGINE=vllm make demo, too)"
-	@echo "make zoo             sixty ways to cheat before the judge, beside the reference package; honest work too   (JOBS=30)"
+	@echo "make zoo             61 ways to cheat before the judge, beside the reference package; honest work too   (JOBS=30)"
 	@echo "make fuzz            a million inputs over every parser   (RUNS=20000 SEED=7 TARGET=artifact)"
 	@echo "make fuzz-api        both APIs asked from their OpenAPI documents   (EXAMPLES=50)"
 	@echo "make sim             a simulated chain's faults around mirror, ledger and sender   (SEEDS=100, or SEED=17 alone)"
