@@ -96,7 +96,8 @@ class Scene:
 
     def inbox(self, policy: Policy) -> Inbox:
         """An inbox that has seen nothing yet."""
-        blobs = BlobStores(trusted=lambda: [self.url])
+        coordinator = self.url
+        blobs = BlobStores(trusted=lambda: [coordinator])
         self.closing.callback(blobs.close)
 
         def fetch(holders: Sequence[str], root: bytes) -> bytes:
