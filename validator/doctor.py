@@ -109,7 +109,7 @@ def _run(settings: ValidatorSettings, chain: Chain, run: int) -> str:
         coordinators.keep({run: opened[0].uri} if opened else {})
         client = coordinators.of(run)
         rules = client.rules(terms.rules_hash)
-        urls = settings.sources or tuple(client.run(run).sources)
+        urls = settings.sources or client.run(run).weights_from
     with closing(Sources(urls)) as sources:
         path = f"/runs/{run}/checkpoints/latest"
         answering = sum(sources.get(url, path, LARGEST_ANSWER_BYTES) is not None for url in sources.urls)

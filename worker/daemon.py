@@ -91,7 +91,7 @@ class Worker:
         self.terms = check_joined(self.chain, self.settings.run, self.node)
         self.rules = self.client.rules(self.terms.rules_hash)
         authority = Authority(self.chain.chain_id, self.chain.deployment.address_of("Market"), self.terms.trainer)
-        sources = Sources(self.client.run(self.settings.run).sources)
+        sources = Sources(self.client.run(self.settings.run).weights_from)
         folder = self.settings.state_dir / "checkpoints"
         self.stores = [self.client, *self._other_stores()]
         self.checkpoints = Checkpoints(sources, self.settings.run, authority, folder, self.rules)

@@ -99,4 +99,4 @@ def _joined(settings: WorkerSettings, chain: Chain, key: Key) -> str:
 
 def _run(settings: WorkerSettings) -> str:
     with closing(CoordinatorClient(settings.coordinator_url)) as client:
-        return f"weights from {', '.join(client.run(settings.run).sources)}"
+        return f"weights from {', '.join(client.run(settings.run).weights_from)}"

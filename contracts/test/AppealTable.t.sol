@@ -40,7 +40,7 @@ contract AppealTableTest is Appeals {
         _require(round, last, fined, forfeited);
     }
 
-    /// The votes of an appeal that names nothing by a majority.
+    /// The votes of an appeal that names nothing by a majority: two accept, and fraud with unavailable are two.
     function _split(Choice first, Verdict last) private {
         uint256 round = _first(first);
         Choice[] memory votes = all(SEATS, Choice.Accept);
@@ -66,11 +66,20 @@ contract AppealTableTest is Appeals {
     }
 
     function test_fraudThatAnAppealVoidsIsVoid() public {
-        _cell(Choice.Fraud, Choice.Void, Verdict.Void, 3, false);
+        _cell(Choice.Fraud, Choice.Void, Verdict.Void, 0, false);
     }
 
     function test_fraudStaysFraudIfItsFileIsHiddenFromTheAppeal() public {
         _cell(Choice.Fraud, Choice.Unavailable, Verdict.Fraud, 0, false);
+    }
+
+    /// Whoever has the run's stores shows the file to fewer than a majority of the appeal's seats.
+    function test_fraudStaysFraudIfItsFileIsShownToAPartOfTheAppeal() public {
+        uint256 round = _first(Choice.Fraud);
+        Choice[] memory votes = all(SEATS, Choice.Fraud);
+        (votes[0], votes[1], votes[2]) = (Choice.Accept, Choice.Unavailable, Choice.Unavailable);
+        tried(appealed(round), votes);
+        _require(round, Verdict.Fraud, 0, false);
     }
 
     function test_fraudThatAnAppealDoesNotDecideIsVoid() public {
@@ -82,11 +91,11 @@ contract AppealTableTest is Appeals {
     }
 
     function test_voidThatAnAppealAcceptsIsAccepted() public {
-        _cell(Choice.Void, Choice.Accept, Verdict.Accepted, 3, false);
+        _cell(Choice.Void, Choice.Accept, Verdict.Accepted, 0, false);
     }
 
     function test_voidThatAnAppealCondemnsIsFraud() public {
-        _cell(Choice.Void, Choice.Fraud, Verdict.Fraud, 3, false);
+        _cell(Choice.Void, Choice.Fraud, Verdict.Fraud, 0, false);
     }
 
     function test_voidThatAnAppealConfirmsStaysVoid() public {
@@ -110,7 +119,7 @@ contract AppealTableTest is Appeals {
     }
 
     function test_acceptanceThatAnAppealVoidsIsVoid() public {
-        _cell(Choice.Accept, Choice.Void, Verdict.Void, 3, false);
+        _cell(Choice.Accept, Choice.Void, Verdict.Void, 0, false);
     }
 
     function test_acceptanceIsUnavailableIfItsFileIsHiddenFromTheAppeal() public {

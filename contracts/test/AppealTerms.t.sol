@@ -56,15 +56,17 @@ contract AppealTermsTest is Appeals {
             vm.assertEq(before - credits.balanceOf(appellant), _terms.appealBond + 5 * uint256(_fee), "lost");
             vm.assertEq(credits.balanceOf(treasury), _terms.appealBond, "forfeited");
         } else {
-            _requireAward(round, before);
+            _requireAward(round, before, first % 3 == 2 || last % 3 == 2);
         }
         settleAll(round);
         requireEnded(round);
     }
 
-    /// The overturned majority has paid its penalty or its bond; the appellant gains less than half of that.
-    function _requireAward(uint256 round, uint256 before) private view {
+    /// The overturned majority has paid its penalty or its bond, unless one of the verdicts is void; the appellant gains
+    /// less than half of that.
+    function _requireAward(uint256 round, uint256 before, bool void_) private view {
         uint256 penalty = _terms.overturnPenalty < VALIDATOR_BOND ? _terms.overturnPenalty : VALIDATOR_BOND;
+        if (void_) penalty = 0;
         vm.assertEq(registry.nodeOf(jurorsOf(round)[0]).bond, VALIDATOR_BOND - penalty, "paid");
         uint256 after_ = credits.balanceOf(appellant);
         if (after_ <= before) return;

@@ -32,23 +32,27 @@ contract AppealVotesTest is Appeals {
         return verdict == Verdict.Void ? Choice.Void : Choice.Unavailable;
     }
 
-    /// True if a majority of all seats named one verdict.
-    function _decided(Choice[] memory choices) private pure returns (bool) {
-        return _named(choices, _siding(_verdict(choices)));
+    /// The verdict that an appeal's committee names by a majority of all its seats, if any.
+    function _ruling(Choice[] memory second) private pure returns (bool decided, Verdict named) {
+        named = _verdict(second);
+        if (!_quorate(second)) return (false, named);
+        if (_named(second, _siding(named))) return (true, named);
+        uint256 refusing = _votes(second, Choice.Fraud) + _votes(second, Choice.Unavailable);
+        return 2 * refusing > second.length ? (true, Verdict.Unavailable) : (false, named);
     }
 
     function _final(Verdict against, Choice[] memory second) private pure returns (Verdict) {
-        if (!_quorate(second) || !_decided(second)) return against == Verdict.Fraud ? Verdict.Void : against;
-        Verdict named = _verdict(second);
+        (bool decided, Verdict named) = _ruling(second);
+        if (!decided) return against == Verdict.Fraud ? Verdict.Void : against;
         if (named != Verdict.Unavailable) return named;
         return against == Verdict.Accepted ? Verdict.Unavailable : against;
     }
 
     /// Whether a juror of the first committee is contradicted by the appeal.
     function _fined(Choice cast, Choice[] memory second) private pure returns (bool) {
-        if (!_quorate(second) || !_decided(second) || _verdict(second) == Verdict.Unavailable) return false;
-        if (cast == Choice.Abstain || cast == Choice.Absent || cast == Choice.Unavailable) return false;
-        return cast != _siding(_verdict(second));
+        (bool decided, Verdict named) = _ruling(second);
+        if (!decided) return false;
+        return (cast == Choice.Accept && named == Verdict.Fraud) || (cast == Choice.Fraud && named == Verdict.Accepted);
     }
 
     /// Expected bonds of the first committee after the appeal; returns the sum of the fines.
@@ -118,8 +122,8 @@ contract AppealVotesTest is Appeals {
         private
         view
     {
-        bool decided = _quorate(second) && _decided(second);
-        bool overturned = decided && _verdict(second) != against;
+        (bool decided, Verdict named) = _ruling(second);
+        bool overturned = decided && named != against;
         bool confirmed = decided && !overturned && against != Verdict.Unavailable;
         uint256 due = before - fees - (confirmed ? APPEAL_BOND : 0) + _awarded(fees, taken, overturned);
         vm.assertEq(credits.balanceOf(appellant), due, "appellant");

@@ -97,7 +97,10 @@ def _named(book: Book, appeal: Appeal) -> str | None:
         return None
     votes = Counter(_said(seat, appeal.job) for seat in voters_of(book, trial))
     named, seats = votes.most_common(1)[0]
-    return named if 2 * seats > trial.committee else None
+    if 2 * seats > trial.committee:
+        return named
+    # Bytes shown to a part of the seats must not split a condemnation.
+    return "unavailable" if 2 * (votes["fraud"] + votes["unavailable"]) > trial.committee else None
 
 
 def _said(seat: Seat, job: int) -> str:
@@ -160,11 +163,13 @@ def costs_of(penalties: RoundsTerms, deposit: int, fees: int, taken: int, agains
 
 
 def contradicted_by(book: Book, appeal: Appeal, named: str | None) -> list[int]:
-    """Returns the jurors of the first committee whose vote the verdict ``named`` on appeal contradicts, ascending."""
-    if named in (None, "unavailable"):
-        return []
+    """Returns the jurors of the first committee whose vote the verdict ``named`` on appeal contradicts, ascending.
+
+    Only accepted and fraud contradict each other.
+    """
+    opposite = {"accepted": "fraud", "fraud": "accepted"}.get(named or "")
     voters = voters_of(book, known(book, Round, appeal.round))
-    return sorted(seat.juror for seat in voters if _said(seat, appeal.job) not in (named, "unavailable"))
+    return sorted(seat.juror for seat in voters if _said(seat, appeal.job) == opposite)
 
 
 @APPEALS.tries(events.AppealDecided)

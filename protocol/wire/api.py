@@ -91,6 +91,11 @@ class RunDescription(Body):
     sources: list[Text]
     origin: Text | None = None
 
+    @property
+    def weights_from(self) -> tuple[str, ...]:
+        """The relays; the origin only if there are none, since it has to serve the relays."""
+        return tuple(self.sources) or ((self.origin,) if self.origin else ())
+
 
 class Hardware(Body):
     """Self-reported hardware of a node; never verified."""

@@ -26,7 +26,6 @@ from tests.bench.economics.histories import Played, history
 from tests.bench.economics.strategies import (
     STRATEGIES,
     ColludingMajority,
-    ConfirmedAtTheBound,
     HidingCoordinator,
     HidingCoordinatorWithStores,
     HidingFromTheTrial,
@@ -80,10 +79,14 @@ def test_a_lazy_jurors_seat_leaves_more_than_an_honest_one(results: dict[str, li
 
 
 def test_fraud_that_is_hidden_in_time_goes_unpunished_and_unpaid(results: dict[str, list[Played]]) -> None:
-    for name in (WithholdingAfterTheDraw.name, HidingFromTheTrialWithStores.name):
-        below = [each for each in results[name] if not each.captured]
-        assert sum(each.escaped for each in below) > 0
-        assert sum(each.undeserved for each in below) == 0
+    below = [each for each in results[WithholdingAfterTheDraw.name] if not each.captured]
+    assert sum(each.escaped for each in below) > 0
+    assert sum(each.undeserved for each in below) == 0
+
+
+def test_fraud_that_is_shown_to_a_part_of_the_trial_is_punished(results: dict[str, list[Played]]) -> None:
+    below = [each for each in results[HidingFromTheTrialWithStores.name] if not each.captured]
+    assert sum(each.escaped for each in below) == 0
 
 
 def test_a_file_that_one_more_store_has_cannot_be_hidden(results: dict[str, list[Played]]) -> None:
@@ -136,7 +139,6 @@ def test_the_last_line_has_what_decides(results: dict[str, list[Played]], capsys
     assert all(name.split()[0] in shown for name in STRATEGIES)
     found = json.loads(json.dumps(summary(results)))
     assert {"honest_losses_wei", "profitable", "lazy_minus_honest", "trap_rate", "capture", "decided"} <= found.keys()
-    losing = {WorkingAtTheBound.name, ConfirmedAtTheBound.name}
-    assert set(found["lost_by_honest_wei"]) == losing, "only honest jurors on two sides of a bound lose"
+    assert set(found["lost_by_honest_wei"]) == set()
     assert found["profitable"] == []
     assert found["decided"] == 1.0

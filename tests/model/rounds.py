@@ -102,7 +102,7 @@ class Rounds(Settling):
         lost = sum(
             self.registry.slash(registry, seat.juror, parent.number, Cause.OVERTURNED, penalty)
             for seat in parent.seats
-            if seat.votes and _said(seat, made) not in (named, Verdict.UNAVAILABLE)
+            if seat.votes and {named, _said(seat, made)} == {Verdict.ACCEPTED, Verdict.FRAUD}
         )
         if lost == 0:
             return
@@ -133,9 +133,11 @@ def _said(seat: Seat, made: Appeal) -> Verdict:
 
 
 def _named(trial: Round, job: int) -> Verdict | None:
-    """What a majority of all seats says, void included."""
+    """What a majority of all seats says, void included; unavailable if it is one of fraud and unavailable together."""
     said = Counter(seat.vote.verdicts[job] for seat in trial.seats if seat.vote and not seat.vote.abstained)
-    return next((verdict for verdict, seats in said.items() if seats >= trial.threshold), None)
+    named = next((verdict for verdict, seats in said.items() if seats >= trial.threshold), None)
+    split = said[Verdict.FRAUD] + said[Verdict.UNAVAILABLE] >= trial.threshold
+    return Verdict.UNAVAILABLE if named is None and split else named
 
 
 def _last_word(against: Verdict, named: Verdict | None, consumed: bool) -> Verdict:

@@ -13,7 +13,6 @@ from protocol.chain.structs import RunTerms
 from protocol.environments.environment import Environment
 from protocol.environments.registry import environment
 from protocol.transport.checkpoints import Checkpoints
-from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.run_coordinators import RunCoordinators
 from protocol.transport.shardcast import Authority
 from protocol.transport.sources import Sources
@@ -57,7 +56,7 @@ def learn_context(
     rules = client.rules(rules_hash)
     require_known(rules.thresholds)
     tasks = environment(rules.environment.name, rules.environment.params)
-    named = Sources(sources or _named_sources(client, run))
+    named = Sources(sources or client.run(run).weights_from)
     checkpoints = Checkpoints(named, run, authority, directory, rules)
     return JudgingContext(rules, tasks, Weights(checkpoints, rules, device), client.base_url)
 
@@ -157,9 +156,3 @@ class Runs:
             coordinator=context.coordinator,
             authority=authority,
         )
-
-
-def _named_sources(client: CoordinatorClient, run: int) -> tuple[str, ...]:
-    """Relays of a run; its origin only if there are none, since it has to serve the relays."""
-    described = client.run(run)
-    return tuple(described.sources) or ((described.origin,) if described.origin else ())

@@ -52,8 +52,8 @@ def predict(
 ) -> Prediction:
     """Returns the outcome if the trial's seats all vote ``named``; ``votes`` are the first committee's on the job."""
     fees = 0 if named is Verdict.UNAVAILABLE else run.appeal_seats * run.juror_fee
-    contradicted = [vote for vote in votes if vote not in (named, Verdict.UNAVAILABLE)]
-    taken = 0 if named is Verdict.UNAVAILABLE else len(contradicted) * rounds.overturn_penalty
+    contradicted = [vote for vote in votes if {vote, named} == {Verdict.ACCEPTED, Verdict.FRAUD}]
+    taken = len(contradicted) * rounds.overturn_penalty
     awarded = min(fees, taken)
     if taken and named is not against:
         awarded += min(rounds.appeal_bounty, taken - awarded, (taken - 1) // 2)

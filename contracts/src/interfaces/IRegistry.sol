@@ -18,7 +18,7 @@ enum Cause {
     Fraud,
     /// A juror did not commit or did not reveal.
     Absence,
-    /// A juror sided with a majority that an appeal overturned.
+    /// A juror accepted what an appeal condemned, or condemned what it accepted.
     Overturned
 }
 

@@ -49,7 +49,8 @@ enum Verdict {
 /// @param fraudSlash       wei taken from a worker's bond for each fraudulent job; at most the registry's bondPerJob
 /// @param absencePenalty   wei taken from the bond of a juror that committed and did not reveal, or that did neither in
 ///                         a committee that reached its quorum
-/// @param overturnPenalty  wei taken from the bond of each juror whose vote on a job an appeal contradicted
+/// @param overturnPenalty  wei taken from the bond of each juror that accepted a job which an appeal condemns, or the
+///                         other way round
 /// @param appealBond       credits an appellant loses, besides the fees, if the verdict stands
 /// @param appealBounty     maximum credits a successful appellant is awarded besides its fees
 struct RoundsTerms {
@@ -582,8 +583,9 @@ interface ISettlement is IRoundsFacts {
     /// appealSeats: the bond and the maximum fees (three committees one vote short of a quorum, then a full one).
     /// @dev The appeal is judged as a round of its own, by a committee of appealSeats without members of the first. It
     /// starts at Closed; `draw`, `commit`, `reveal`, `tally` and `expire` take its number. It is decided if t =
-    /// (a + 1) / 2 of its seats name the same verdict, void included, and otherwise undecided: votes split, not drawn in
-    /// time, no quorum in four attempts, or expired. The job then has its final verdict and is settled at once:
+    /// (a + 1) / 2 of its seats name the same verdict, void included; t of fraud and unavailable together name unavailable.
+    /// Otherwise it is undecided: votes split, not drawn in time, no quorum in four attempts, or expired. The job then has
+    /// its final verdict and is settled at once:
     ///
     ///     appealed against   t name accepted, fraud, void   t name unavailable             undecided
     ///     fraud              the verdict named              fraud                          void
@@ -592,9 +594,9 @@ interface ISettlement is IRoundsFacts {
     ///     void, unavailable  the verdict named              unchanged                      unchanged
     ///
     /// The other jobs of the round appealed against do not wait for it.
-    /// @dev If t name accepted, fraud or void, each juror of the first committee that revealed another verdict on the
-    /// job, unavailable excepted, pays min(overturnPenalty, bond); taken is the sum. An appeal that is undecided, or in
-    /// which t name unavailable, costs no juror anything.
+    /// @dev If t name accepted, each juror of the first committee that revealed fraud on the job pays
+    /// min(overturnPenalty, bond), and if t name fraud, each that revealed accepted; taken is the sum. Any other appeal
+    /// costs no juror anything. If t name accepted, fraud or void, each juror that revealed unavailable has a strike.
     /// @dev Amounts reported by `AppealDecided`:
     ///  - fees: paid to the appeal's jurors from the deposit, as in any round;
     ///  - forfeited: appealBond if t name the verdict appealed against and it is not unavailable, otherwise 0; goes to

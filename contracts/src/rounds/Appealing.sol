@@ -153,13 +153,17 @@ abstract contract Appealing is Settling {
         _releaseStorage(second);
     }
 
-    /// The verdict that a majority of the appeal's seats name, if any. Seats that name none of the others name void.
+    /// The verdict that a majority of the appeal's seats name, if any. Seats that name none of the others name void. If
+    /// only fraud and unavailable together have a majority, that is unavailable.
     function _named(Record storage second, uint8 job) private view returns (bool decided, Verdict named) {
         (uint256 accepted, uint256 fraud) = _verdict(second);
         named = _verdictIn(accepted, fraud, job);
         if (named != Verdict.Void) return (true, named);
-        uint256 count = Bitmaps.count(_seatsFor(second, job, Verdict.Void));
-        return (count >= Committees.quorum(second.committee), named);
+        uint256 quorum = Committees.quorum(second.committee);
+        if (Bitmaps.count(_seatsFor(second, job, Verdict.Void)) >= quorum) return (true, named);
+        // Bytes shown to a part of the seats must not split a condemnation.
+        uint256 refusing = _seatsFor(second, job, Verdict.Fraud) | _seatsFor(second, job, Verdict.Unavailable);
+        return Bitmaps.count(refusing) >= quorum ? (true, Verdict.Unavailable) : (false, named);
     }
 
     function _returnDeposit(uint256 appealed, Record storage second, Appeal memory made, uint256 forfeited) private {
@@ -214,14 +218,13 @@ abstract contract Appealing is Settling {
         returns (uint256 awarded)
     {
         Committee storage committee = _storageOf(stored).committee;
-        uint256 contradicted = _voting(stored) & ~_seatsFor(stored, made.job, named);
         uint256 unread = _seatsFor(stored, made.job, Verdict.Unavailable);
+        uint256 opposed = _opposing(stored, made.job, named);
         uint256 taken = 0;
-        for (uint256 seat; contradicted >> seat != 0; ++seat) {
-            if (!_has(contradicted, seat)) continue;
+        for (uint256 seat; (unread | opposed) >> seat != 0; ++seat) {
             uint32 juror = committee.jurors[seat];
             if (_has(unread, seat)) market.strike(stored.run, made.round, juror);
-            else taken += registry.slash(juror, made.round, Cause.Overturned, OVERTURN_PENALTY);
+            if (_has(opposed, seat)) taken += registry.slash(juror, made.round, Cause.Overturned, OVERTURN_PENALTY);
         }
         if (taken == 0) return 0;
         awarded = Math.min(fees, taken);
@@ -230,6 +233,13 @@ abstract contract Appealing is Settling {
             awarded += Math.min(APPEAL_BOUNTY, Math.min(taken - awarded, (taken - 1) / 2));
         }
         registry.award(made.appellant, made.round, awarded);
+    }
+
+    /// Bitmap of the seats whose vote the named verdict contradicts: accepted and fraud contradict each other. Void
+    /// contradicts neither, as honest jurors may differ on work made to lie at the bound between them.
+    function _opposing(Record storage stored, uint8 job, Verdict named) private view returns (uint256) {
+        if (named == Verdict.Void) return 0;
+        return _seatsFor(stored, job, named == Verdict.Accepted ? Verdict.Fraud : Verdict.Accepted);
     }
 
     /// Bitmap of the seats that voted for one verdict on a job.

@@ -146,7 +146,6 @@ class HidingFromTheTrialWithStores(HidingFromTheTrial):
 
     name = "hide from the trial, with the stores"
     stores = True
-    hole = "with one seat it lets t - 1 honest trial jurors read: no verdict has t, and fraud becomes void for nothing"
 
     def serves(self, world: World, judging: Round, job: int, juror: int) -> bool:
         return not judging.appeal or splits(world, judging, juror)
@@ -372,7 +371,6 @@ class WorkingAtTheBound(Strategy):
 
     name = "work at the bound"
     jurors, workers = EIGHTH, 1
-    hole = "honest jurors whose figures lie on two sides of a bound contradict each other, and a trial fines one side"
 
     def works(self, world: World) -> Quality:
         return Quality.AT_THE_BOUND
