@@ -106,6 +106,7 @@ class Validator:
         """Runs one pass over all rounds; returns whether there may be more to do at once."""
         self._sender.tend()
         followed = self._follow()
+        self._runs.serve(self._rounds.served_by(self._node))
         live = list(self._rounds.live.values())
         steps = [(one, next_step(one, self._node, one.certain(self._node), self._now())) for one in live]
         rounds = [self._judged_round(one) for one, due in steps if due in (Step.PREPARE, Step.COMMIT)]
@@ -125,7 +126,6 @@ class Validator:
         self._keep([*live, *(replay.followed for replay in replays)])
         self._deliveries.publish({_vote_key(one) for one in live if _takes_commitments(one)})
         self._runs.prefetch(self._rounds.manifest_roots)
-        self._runs.serve(self._rounds.served_by(self._node))
         self._deliveries.beat(self._runs.loaded_version)
         return followed or worked
 
