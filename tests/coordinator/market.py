@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 import subprocess
 import sys
 import tempfile
@@ -15,9 +14,10 @@ import httpx
 
 from coordinator.driver.wiring import DriverProcess
 from coordinator.settings import CoordinatorSettings
+from deploy.localnet.establish import SCRYPT_N
 from deploy.localnet.processes import free_port
 from protocol.chain.reading.client import Chain
-from protocol.node.wallet import Wallet
+from protocol.node.wallet import Keystores, Wallet
 from tests.conftest import ROOT, Anvil, deploy_on, redis_server, until
 from tests.coordinator.swarm import Swarm
 
@@ -30,8 +30,10 @@ def market() -> Iterator[Swarm]:
         anvil = Anvil(folder)
         try:
 
+            (folder / "password").write_text("password\n")
+
             def make_wallet(name: str) -> Wallet:
-                wallet = Wallet(name, secrets.token_bytes(32))
+                wallet = Keystores(folder / "keystores").create(name, "password", SCRYPT_N)
                 anvil.fund(wallet.address)
                 return wallet
 
@@ -54,8 +56,9 @@ def mirror(swarm: Swarm, settings: CoordinatorSettings) -> None:
 @contextmanager
 def server(settings: CoordinatorSettings, core: int | None = None) -> Iterator[tuple[int, int]]:
     """The coordinator's API as a process of its own, killed at the end, on one core if given; its port and pid."""
-    port = free_port()
+    port, folder = free_port(), settings.state_dir.parent
     values = settings.model_dump(mode="json", exclude_none=True) | {"port": port}
+    values |= {"keystore_directory": str(folder / "keystores"), "password_file": str(folder / "password")}
     lines = [f"ASSIZE_COORDINATOR_{name.upper()}={_plain(value)}" for name, value in values.items()]
     file = settings.state_dir / "coordinator.env"
     file.write_text("\n".join(lines) + "\n")
