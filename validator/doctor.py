@@ -79,7 +79,7 @@ def _listable(chain: Chain, key: Key) -> str:
 
 def _serves(chain: Chain, key: Key) -> str:
     node = node_of(chain, key.address)
-    runs = [run for run, rules in _open_runs(chain).items() if chain.latest().joined_at(run, node) == rules]
+    runs = [run for run, rules in _open_runs(chain).items() if chain.latest().joined_at(run, node) in rules]
     if not runs:
         raise Misconfigured(f"node {node} serves no open run, so that it is never drawn")
     return f"may be drawn in the runs {', '.join(map(str, runs))}"
@@ -92,14 +92,15 @@ def _runs_of_interest(chain: Chain, key: Key) -> list[int]:
         node = reader.node_by_key(key.address)
     except Misconfigured:
         node = 0
-    return [run for run, rules in _open_runs(chain).items() if not node or reader.joined_at(run, node) == rules]
+    return [run for run, rules in _open_runs(chain).items() if not node or reader.joined_at(run, node) in rules]
 
 
-def _open_runs(chain: Chain) -> dict[int, bytes]:
-    """Returns the rules hash of each open run."""
+def _open_runs(chain: Chain) -> dict[int, set[bytes]]:
+    """Returns the hashes of the rules of each open run, in effect and announced: a validator may have joined both."""
     reader = chain.latest()
     runs = enumerate(reader.runs(range(1, reader.run_count() + 1)), 1)
-    return {number: run.terms.rules_hash for number, run in runs if not run.closed}
+    present = {number: run.terms.rules_hash for number, run in runs if not run.closed}
+    return {run: {rules, reader.announced(run)[0].rules_hash} - {bytes(32)} for run, rules in present.items()}
 
 
 def _run(settings: ValidatorSettings, chain: Chain, run: int) -> str:

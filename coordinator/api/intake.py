@@ -31,7 +31,7 @@ MOST_UPLOADS = 4
 MOST_BUNDLES = 4
 """Most different bundles of evidence of one seat. A juror votes for one, and may have judged again before."""
 
-MOST_URI_BYTES = 512
+MOST_URI_BYTES = 1024
 """Longest URI of a submission, receipts included; it is part of calldata that the coordinator pays for."""
 
 

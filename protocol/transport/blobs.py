@@ -10,6 +10,7 @@ To add a store, implement `Blobs` and register its URL scheme in `SCHEMES`.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -187,8 +188,8 @@ SCHEMES: dict[str, Scheme] = {
 class BlobStores:
     """Opens stores by URL over keep-alive HTTP clients. Threads may share it.
 
-    Other parties may name public addresses only. ``trusted`` returns the URLs that this node's operator chose: whatever
-    is on the same host and port may be named as well, wherever that is.
+    Other parties may name public addresses only. ``trusted`` returns the URLs of coordinators that this node's operator
+    named, or chose by joining their runs: whatever is on the same host and port may be named as well, wherever that is.
     """
 
     def __init__(self, timeout_seconds: float = 10.0, trusted: Callable[[], Iterable[str]] = tuple) -> None:
@@ -198,6 +199,7 @@ class BlobStores:
         direct = httpx.Client(timeout=timeout, limits=limits, follow_redirects=False, trust_env=False)
         self._public_client = bounded(public_only(direct))
         self._trusted = trusted
+        self._lock = threading.Lock()
         self._rests_until: dict[str, float] = {}
 
     def close(self) -> None:
@@ -208,8 +210,9 @@ class BlobStores:
     def rest(self, url: str) -> None:
         """Has the store at ``url`` asked after others for a while."""
         now = time.monotonic()
-        self._rests_until = {other: until for other, until in self._rests_until.items() if until > now}
-        self._rests_until[url] = now + REST_SECONDS
+        with self._lock:
+            self._rests_until = {other: until for other, until in self._rests_until.items() if until > now}
+            self._rests_until[url] = now + REST_SECONDS
 
     def resting(self, url: str) -> bool:
         """Returns whether the store at ``url`` is to be asked after others."""

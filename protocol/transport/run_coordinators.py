@@ -86,8 +86,9 @@ class RunCoordinators:
 
     def close(self) -> None:
         """Closes the connections."""
-        for client in self._all():
-            client.close()
+        with self._lock:
+            for client in (*self._given, *self._named.values()):
+                client.close()
 
     def _all(self) -> list[CoordinatorClient]:
         """Those given, and those named for other runs."""

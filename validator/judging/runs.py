@@ -126,7 +126,9 @@ class Runs:
     def prefetch(self, manifest_roots: Mapping[tuple[int, int], bytes]) -> None:
         """Starts fetching the newest version of each run, so that it is there before its first round."""
         for (run, _), known in self._known.items():
-            newest = max(version for of_run, version in manifest_roots if of_run == run)
+            newest = max((version for of_run, version in manifest_roots if of_run == run), default=None)
+            if newest is None:
+                continue  # the run was opened in blocks that a reorganisation took back
             if self._announce is not None:
                 self._announce(known, newest, manifest_roots[run, newest])
             else:

@@ -150,7 +150,7 @@ class Judge(Protocol):
         """
 
     def denied(self, round_: JudgedRound) -> bool:
-        """Returns whether a holder of a missing artifact has answered without it."""
+        """Returns whether holders have answered without each missing artifact."""
 
     def keep(self, rounds: Sequence[FollowedRound]) -> None:
         """Forgets every other round."""
@@ -167,7 +167,8 @@ def record_point(followed: FollowedRound, sequential: Sequential) -> RecordPoint
 def settle_missing(judge: Judge, round_: JudgedRound, late: bool) -> bool:
     """Judges missing artifacts as unavailable if the fault is shown not to be here.
 
-    It is shown where others of the round were fetched, or where a holder answered without an artifact.
+    It is shown where others of the round were fetched, or where holders answered without each one that is missing: one
+    node's own place says nothing of other nodes' artifacts.
 
     An appeal is about one artifact. If its jurors abstained where it is missing, a worker could end the appeal
     undecided, and with it its condemnation, by hiding the file; an unavailable vote leaves the condemnation standing.

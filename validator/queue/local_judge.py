@@ -48,7 +48,7 @@ class LocalJudge:
 
     def denied(self, round_: JudgedRound) -> bool:
         """See ``Judge``."""
-        return any(self._fetching.denied(claim) for claim in round_.waiting)
+        return all(self._fetching.denied(claim) for claim in round_.waiting)
 
     def keep(self, rounds: Sequence[FollowedRound]) -> None:
         """Forgets what was fetched for other rounds."""

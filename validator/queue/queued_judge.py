@@ -102,7 +102,7 @@ class QueuedJudge:
 
     def denied(self, round_: JudgedRound) -> bool:
         """See ``Judge``."""
-        return any(key in self._ordered and self._ordered[key].denied for key, _ in self._jobs(round_))
+        return all(key in self._ordered and self._ordered[key].denied for key, _ in self._jobs(round_))
 
     def keep(self, rounds: Sequence[FollowedRound]) -> None:
         """Forgets the orders of other rounds."""

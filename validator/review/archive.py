@@ -38,7 +38,6 @@ class Archive:
         self._chain = Chain.connect(settings.rpc_url, settings.addresses)
         self.rounds, deployment = _all_rounds(self._chain), self._chain.deployment
         self.coordinators = RunCoordinators(settings.coordinator_urls)
-        self.coordinators.keep(self.rounds.uris)
         directory = settings.state_dir
         self._runs = Runs(self.coordinators, deployment, directory / "weights", settings.sources, settings.device)
 
@@ -53,6 +52,8 @@ class Archive:
         if followed is None:
             raise Rejected(f"there is no round {number} on chain")
         run, version = followed.run, followed.policy_version
+        # Not every run ever opened: anyone may open one, and name any place.
+        self.coordinators.keep({run: self.rounds.uris[run]})
         context = self._runs.context(run, followed.terms)
         return JudgedRound(followed, context, self.rounds.manifest_roots[run, version], JudgingProgress())
 
