@@ -29,7 +29,6 @@ def market() -> Iterator[Swarm]:
         folder = Path(name)
         anvil = Anvil(folder)
         try:
-
             (folder / "password").write_text("password\n")
 
             def make_wallet(name: str) -> Wallet:

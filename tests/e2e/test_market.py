@@ -142,7 +142,7 @@ def test_the_market_bears_kills_between_writes_a_reorganisation_a_flush_and_a_lo
 
 
 def test_every_fault_is_on_the_list() -> None:
-    assert sorted(FAULTS) == list(range(1, 26))
+    assert sorted(FAULTS) == list(range(1, 27))
 
 
 @pytest.mark.long

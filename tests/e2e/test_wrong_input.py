@@ -233,7 +233,7 @@ def test_a_port_that_is_taken(farm: Farm, person: Person) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        given = person.daemon("coordinator", "c", run=1, rules=person.folder / "rules.json", redis_url="", port=port)
+        given = person.daemon("coordinator", "box", run=1, rules=person.folder / "rules.json", redis_url="", port=port)
         refused(person.types("coordinator", "serve", **given), 2, str(port))
         addresses, trainer = person.folder / "addresses.json", farm.swarm.trainer.address
         relay = ("relay", "serve", "--upstream", farm.origin_url, "--trainer", trainer, "--addresses", addresses)

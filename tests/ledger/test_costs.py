@@ -35,14 +35,14 @@ def test_a_deposit_goes_to_jurors_treasury_and_appellant(
     [
         ([(1, 0), (1, 0), (0, 1)], "fraud", [11, 12]),
         ([(0, 1), (1, 0), (0, 1)], "accepted", [11, 13]),
-        ([(0, 0), (1, 0), (0, 1)], "accepted", [11, 13]),
-        ([(0, 0), (1, 1), (0, 1)], "accepted", [11, 13]),
-        ([None, (1, 0), (1, 0)], "void", [12, 13]),
+        ([(0, 0), (1, 0), (0, 1)], "accepted", [13]),
+        ([(0, 0), (1, 1), (0, 1)], "accepted", [13]),
+        ([None, (1, 0), (0, 1)], "void", []),
         ([(1, 0), (0, 0), (0, 1)], "unavailable", []),
         ([(1, 0), (0, 0), (0, 1)], None, []),
     ],
 )
-def test_each_vote_that_an_appeal_contradicts_pays_but_an_unavailable_one(
+def test_only_votes_for_the_opposite_of_what_an_appeal_names_pay(
     votes: list[tuple[int, int] | None], named: str | None, jurors: list[int]
 ) -> None:
     book = MemoryBook()
