@@ -68,7 +68,8 @@ class StoreAnswers(Body):
         )
         if said.root not in roots:
             raise Rejected(f"no contradiction: the receipt is not for the refused artifact 0x{said.root.hex()}")
-        if not given.time <= said.time <= until:
+        # In the same second the refusal may have come first, before the upload.
+        if not given.time < said.time <= until:
             raise Rejected(f"no contradiction: the refusal is of {_utc(said.time)}, outside the time of the receipt")
         return f"contradiction: {held}, but refused 0x{said.root.hex()} at {_utc(said.time)}"
 

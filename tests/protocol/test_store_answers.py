@@ -50,12 +50,12 @@ def test_a_receipt_alone_says_what_was_held_and_until_when_it_is_served() -> Non
     assert "contradiction" not in said
 
 
-@pytest.mark.parametrize("at", [NOW, NOW + 60, NOW + HELD_SECONDS])
+@pytest.mark.parametrize("at", [NOW + 1, NOW + 60, NOW + HELD_SECONDS])
 def test_a_refusal_while_the_receipt_holds_is_a_contradiction(at: int) -> None:
     assert answers(at=at).proof().startswith(f"contradiction: store {STORE.address}")
 
 
-@pytest.mark.parametrize("at", [NOW - 1, NOW + HELD_SECONDS + 1])
+@pytest.mark.parametrize("at", [NOW - 1, NOW, NOW + HELD_SECONDS + 1])
 def test_a_refusal_before_or_after_that_is_none(at: int) -> None:
     with pytest.raises(Rejected, match="no contradiction: the refusal is of"):
         answers(at=at).proof()
