@@ -79,7 +79,7 @@ def _listable(chain: Chain, key: Key) -> str:
 
 def _serves(chain: Chain, key: Key) -> str:
     node = node_of(chain, key.address)
-    runs = [run for run, rules in _open_runs(chain).items() if chain.latest().joined_at(run, node) in rules]
+    runs = _runs_of_interest(chain, key)
     if not runs:
         raise Misconfigured(f"node {node} serves no open run, so that it is never drawn")
     return f"may be drawn in the runs {', '.join(map(str, runs))}"

@@ -35,7 +35,7 @@ class Restoring:
 
     def put(self, claim: Claim, place: str, blob: bytes) -> None:
         """Has ``blob``, the artifact of ``claim``, put back if ``place``, which lacks it, is a coordinator's."""
-        client = self._coordinators.keeping(place)
+        client = self._coordinators.storing(place)
         if client is None:
             return
         with self._lock:

@@ -77,12 +77,15 @@ class Views:
 
     def _slots(self) -> None:
         slots = list(self._book.all(Slot))
-        count = max((slot.slot + 1 for slot in slots), default=0)
+        count = self._slot_count()
         eligible = eligible_slots(self._book, count, self._timestamp)
         self._value("Registry", "slotCount", "slots", count)
         self._equal("Registry", "eligible", "slots", hex(self._reader.view("Registry", "eligible")), hex(eligible))
         for slot, node in self._ask("Registry", "nodeAt", [(slot.slot,) for slot in slots], slots):
             self._equal("Registry.nodeAt", slot.slot, "node", node, slot.node)
+
+    def _slot_count(self) -> int:
+        return max((slot.slot + 1 for slot in self._book.all(Slot)), default=0)
 
     def _runs(self) -> None:
         runs = list(self._book.all(Run))
@@ -98,12 +101,13 @@ class Views:
                 self._equal("Market.announcedOf", run.run, "effective at", effective_at, announced.effective_at)
             else:
                 self._equal("Market.announcedOf", run.run, "effective at", effective_at, 0)
-        count = max((slot.slot + 1 for slot in self._book.all(Slot)), default=0)
+        count = self._slot_count()
+        needed = needed_slots(self._book, count, self._timestamp)
         asked = [(run.run, terms_at(self._book, run.run, self._timestamp).rules_hash) for run in runs]
         for run, (slots, least) in self._ask("Market", "jurorSlots", asked, runs):
             serving = serving_slots(self._book, run.run, count, self._timestamp)
             self._equal("Market.jurorSlots", run.run, "slots", hex(slots), hex(serving))
-            self._equal("Market.jurorSlots", run.run, "least", least, needed_slots(self._book, count, self._timestamp))
+            self._equal("Market.jurorSlots", run.run, "least", least, needed)
         members = list(self._book.all(Membership))
         for member, word in self._ask("Market", "joinedAt", [(each.run, each.node) for each in members], members):
             self._equal("Market.joinedAt", (member.run, member.node), "rules hash", word, member.rules_hash)

@@ -51,28 +51,28 @@ def _opened(book: Book, log: events.Log, event: events.RoundOpened) -> None:
 
 def eligible_slots(book: Book, slot_count: int, timestamp: int) -> int:
     """Returns the bitmap of the slots whose validator serves at ``timestamp``."""
-    return bitmap_of(slot for slot in range(slot_count) if _is_eligible(book, slot, timestamp))
+    return bitmap_of(_eligible(book, slot_count, timestamp))
 
 
 def serving_slots(book: Book, run: int, slot_count: int, timestamp: int) -> int:
     """Returns the bitmap of the eligible slots whose validator consents to a run's terms at ``timestamp``."""
     number = terms_at(book, run, timestamp).number
-    slots = jobs_in(eligible_slots(book, slot_count, timestamp))
-    consents = {slot: book.find(Consent, run, known(book, Slot, slot).node, number) for slot in slots}
+    nodes = _eligible(book, slot_count, timestamp)
+    consents = {slot: book.find(Consent, run, node.node, number) for slot, node in nodes.items()}
     return bitmap_of(slot for slot, consent in consents.items() if consent is not None and consent.given)
 
 
 def needed_slots(book: Book, slot_count: int, timestamp: int) -> int:
     """Returns a third, rounded up, of the number of eligible slots whose validator serves any run."""
-    slots = jobs_in(eligible_slots(book, slot_count, timestamp))
-    serving = sum(known(book, Node, known(book, Slot, slot).node).runs > 0 for slot in slots)
+    serving = sum(node.runs > 0 for node in _eligible(book, slot_count, timestamp).values())
     return -(-serving // LEAST_SHARE)
 
 
-def _is_eligible(book: Book, slot: int, timestamp: int) -> bool:
-    held = book.find(Slot, slot)
-    node = book.find(Node, held.node) if held else None
-    return node is not None and serves(node, timestamp)
+def _eligible(book: Book, slot_count: int, timestamp: int) -> dict[int, Node]:
+    """The validators that serve, by slot."""
+    held = (book.find(Slot, slot) for slot in range(slot_count))
+    nodes = {slot.slot: book.find(Node, slot.node) for slot in held if slot is not None}
+    return {slot: node for slot, node in nodes.items() if node is not None and serves(node, timestamp)}
 
 
 def serves(node: Node, timestamp: int) -> bool:

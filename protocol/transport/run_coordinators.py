@@ -45,7 +45,7 @@ class RunCoordinators:
         """Returns the coordinators' URLs."""
         return [client.base_url for client in self._all()]
 
-    def keeping(self, artifacts_uri: str) -> CoordinatorClient | None:
+    def storing(self, artifacts_uri: str) -> CoordinatorClient | None:
         """Returns the client of the coordinator that keeps artifacts at this URI, if it is one of them."""
         return next((client for client in self._all() if client.artifacts_uri == artifacts_uri), None)
 

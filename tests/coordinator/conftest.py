@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 import redis
 
@@ -14,6 +15,7 @@ from coordinator.driver.wiring import DriverProcess, keep_rules
 from coordinator.store import Store
 from protocol.chain.reading.client import Chain
 from protocol.node.wallet import Wallet
+from protocol.wire import api as bodies
 from tests.conftest import Anvil, redis_server, serving
 from tests.coordinator.swarm import RULES, Swarm
 
@@ -66,3 +68,20 @@ def api(swarm: Swarm) -> Iterator[str]:
     with serving(create_app(CoordinatorService(settings, store, swarm.chain.deployment, swarm.coordinator))) as url:
         swarm.url = url
         yield url
+
+
+@pytest.fixture
+def assignment(swarm: Swarm, driver: DriverProcess, api: str) -> bodies.Assignment:
+    """Round 1 as the first worker sees it."""
+    driver.tick()
+    swarm.beat()
+    driver.tick()
+    worker = swarm.workers[0]
+    return swarm.client(worker).assignments(worker.node)[0]
+
+
+@pytest.fixture
+def http(api: str) -> Iterator[httpx.Client]:
+    """A bare client."""
+    with httpx.Client(base_url=api, trust_env=False) as client:
+        yield client

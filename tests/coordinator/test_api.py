@@ -6,7 +6,6 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Iterator
 
 import httpx
 import pytest
@@ -18,23 +17,6 @@ from protocol.wire import api as bodies
 from protocol.wire import rollout
 from protocol.wire.assignments import Leaf
 from tests.coordinator.swarm import Party, Swarm, artifact, headers
-
-
-@pytest.fixture
-def assignment(swarm: Swarm, driver: DriverProcess, api: str) -> bodies.Assignment:
-    """Round 1 as the first worker sees it."""
-    driver.tick()
-    swarm.beat()
-    driver.tick()
-    worker = swarm.workers[0]
-    return swarm.client(worker).assignments(worker.node)[0]
-
-
-@pytest.fixture
-def http(api: str) -> Iterator[httpx.Client]:
-    """A bare client."""
-    with httpx.Client(base_url=api, trust_env=False) as client:
-        yield client
 
 
 def refused(response: httpx.Response, status: int, *words: str) -> None:

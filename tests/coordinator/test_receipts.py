@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,23 +23,6 @@ from protocol.wire.receipts import CarriedReceipt, Part, check_receipt, missing_
 from protocol.wire.rules import ArtifactStore, Availability, encode_rules, with_stores
 from tests.conftest import ROOT
 from tests.coordinator.swarm import Swarm, artifact, headers
-
-
-@pytest.fixture
-def assignment(swarm: Swarm, driver: DriverProcess, api: str) -> bodies.Assignment:
-    """Round 1 as the first worker sees it."""
-    driver.tick()
-    swarm.beat()
-    driver.tick()
-    worker = swarm.workers[0]
-    return swarm.client(worker).assignments(worker.node)[0]
-
-
-@pytest.fixture
-def http(api: str) -> Iterator[httpx.Client]:
-    """A bare client."""
-    with httpx.Client(base_url=api, trust_env=False) as client:
-        yield client
 
 
 @pytest.fixture

@@ -35,7 +35,9 @@ from tests.worker.finishing import finish
 from validator.daemon import Validator
 from validator.deliveries import Deliveries
 from validator.journal import VoteJournal
+from validator.judging.claims import Claim
 from validator.judging.runs import Runs
+from validator.queue.orders import Order
 from validator.restoring import Restoring
 from validator.rounds import FollowedRound
 from validator.service import history_of, judge_of
@@ -178,6 +180,22 @@ class Scene:
         for juror in self.jurors:
             juror.validator.tick()
         time.sleep(0.01)
+
+    def order(self, version: int, claims: tuple[Claim, ...]) -> Order:
+        """An order for the first juror's background workers."""
+        deployment = self.chain.deployment
+        return Order(
+            run=self.run,
+            version=version,
+            manifest_root=self.manifest_root,
+            rules_hash=rules_hash(encode_rules(self.court.rules)),
+            chain_id=deployment.chain_id,
+            market=deployment.market,
+            trainer=self.trainer.address,
+            juror=self.jurors[0].node,
+            coordinator=self.url,
+            claims=claims,
+        )
 
     def settings(self, directory: Path) -> ValidatorSettings:
         """Settings of a validator whose key nobody made."""

@@ -30,7 +30,6 @@ from protocol.errors import Misconfigured
 from protocol.transport.run_coordinators import RunCoordinators
 from protocol.wire import evidence
 from protocol.wire.reasons import Reason
-from protocol.wire.rules import encode_rules, rules_hash
 from tests.conftest import ROOT
 from tests.coordinator.conftest import redis_process, redis_url
 from tests.dripping import drip
@@ -40,7 +39,7 @@ from validator.journal import VoteJournal
 from validator.judging.claims import Claim
 from validator.queue.checker import Checker
 from validator.queue.exchange import Exchange
-from validator.queue.orders import Kind, Order, decode_order
+from validator.queue.orders import Kind, decode_order
 from validator.service import locked
 
 __all__ = ["redis_process", "redis_url"]
@@ -284,18 +283,7 @@ def test_a_store_that_drips_holds_up_neither_a_worker_nor_other_jobs_of_its_orde
         )
         for job in jobs
     ]
-    order = Order(
-        run=scene.run,
-        version=0,
-        manifest_root=scene.manifest_root,
-        rules_hash=rules_hash(encode_rules(scene.court.rules)),
-        chain_id=deployment.chain_id,
-        market=deployment.market,
-        trainer=scene.trainer.address,
-        juror=scene.jurors[0].node,
-        coordinator=scene.url,
-        claims=tuple(claims),
-    )
+    order = scene.order(0, tuple(claims))
     client, exchange = RunCoordinators(()), Exchange("redis://127.0.0.1:1/0")
     with contextlib.closing(Checker(exchange, client, tmp_path / "weights", (scene.origin_url,))) as checker:
         dripped, honest = checker.answers(order, claims)

@@ -15,14 +15,13 @@ from protocol.transport.chunks import ChunkStore
 from protocol.transport.run_coordinators import RunCoordinators
 from protocol.wire import evidence
 from protocol.wire.reasons import Reason
-from protocol.wire.rules import encode_rules, rules_hash
 from tests.checkpoints import CHANGES
 from tests.validator.scene import Scene
 from validator.journal import VoteJournal
 from validator.judging.claims import Claim
 from validator.queue.checker import Checker
 from validator.queue.exchange import Exchange
-from validator.queue.orders import Kind, Order
+from validator.queue.orders import Kind
 from validator.review.replay import replay, sentences
 
 SHOWN = ("a second file of tensors", "another tokenizer", "another rope_theta", "pickled weights")
@@ -81,18 +80,7 @@ def test_background_workers_answer_the_same_without_any_artifact(
         *(deployment.chain_id, deployment.rounds, 7, 0, scene.worker_node, bytes(32), bytes(32)),
         *(scene.manifest_root, 1, 1, bytes(32), f"{scene.url}/artifacts/", False),
     )
-    order = Order(
-        run=scene.run,
-        version=1,
-        manifest_root=scene.manifest_root,
-        rules_hash=rules_hash(encode_rules(scene.court.rules)),
-        chain_id=deployment.chain_id,
-        market=deployment.market,
-        trainer=scene.trainer.address,
-        juror=scene.jurors[0].node,
-        coordinator=scene.url,
-        claims=(claim,),
-    )
+    order = scene.order(1, (claim,))
     client, exchange = RunCoordinators(()), Exchange("redis://127.0.0.1:1/0")
     with closing(Checker(exchange, client, tmp_path / "weights", (scene.origin_url,))) as checker:
         for _ in range(200):
