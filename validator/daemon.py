@@ -123,6 +123,7 @@ class Validator:
             elif due is Step.REVEAL:
                 self._reveal(one)
         self._nudge(live)
+        self._leave()
         self._keep([*live, *(replay.followed for replay in replays)])
         self._deliveries.publish({_vote_key(one) for one in live if _takes_commitments(one)})
         self._runs.prefetch(self._rounds.manifest_roots)
@@ -319,6 +320,11 @@ class Validator:
                 self._take(
                     f"{step.value}/{number}/{self._rounds.live[number].attempt}", build(self._chain.deployment, number)
                 )
+
+    def _leave(self) -> None:
+        """Leaves runs that are over; who stays behind counts among the validators that other runs need a third of."""
+        for run in self._rounds.outlived(self._node):
+            self._send(f"leave/{run}", calls.leave(self._chain.deployment, run, self._node))
 
     def _take(self, key: str, call: calls.Call) -> None:
         """Sends a step that others may take first, or for which it may be too early; a refusal is expected."""

@@ -80,6 +80,12 @@ def _listable(chain: Chain, key: Key) -> str:
 def _serves(chain: Chain, key: Key) -> str:
     node = node_of(chain, key.address)
     runs = _runs_of_interest(chain, key)
+    behind = [run for run in _open_runs(chain) if run not in runs and any(chain.latest().joined_at(run, node))]
+    if behind:
+        raise Misconfigured(
+            f"the rules at which node {node} joined the runs {', '.join(map(str, behind))} are no longer in effect, so"
+            f" that anyone may end its service there; join again, or leave with: assize run leave RUN {node}"
+        )
     if not runs:
         raise Misconfigured(f"node {node} serves no open run, so that it is never drawn")
     return f"may be drawn in the runs {', '.join(map(str, runs))}"

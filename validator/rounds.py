@@ -110,6 +110,7 @@ class Rounds:
         self.runs: dict[int, RunTerms] = {}
         self.uris: dict[int, str] = {}
         self._joined: defaultdict[int, set[int]] = defaultdict(set)
+        self._closed: set[int] = set()
         self._announced: dict[int, events.TermsAnnounced] = {}
         self.manifest_roots: dict[tuple[int, int], bytes] = {}
         self._claims: dict[bytes, tuple[int, int]] = {}
@@ -125,6 +126,11 @@ class Rounds:
         judged = {one.run for one in self.live.values() if node in one.jurors}
         return {run: self.uris[run] for run in sorted(self._joined[node] | judged)}
 
+    def outlived(self, node: int) -> list[int]:
+        """Returns the closed runs that ``node`` still serves, all of whose rounds have ended."""
+        going_on = {one.run for one in self.live.values()}
+        return sorted((self._joined[node] & self._closed) - going_on)
+
     def _fold_parties(self, log: events.Log) -> None:
         """Takes in the keys of nodes, and the terms and checkpoints of runs."""
         match log.event:
@@ -135,6 +141,8 @@ class Rounds:
             case events.RunOpened(run=run, terms=terms, manifest_root=root, uri=uri):
                 self.runs[run], self.uris[run] = terms, uri
                 self.manifest_roots[run, 0] = root
+            case events.RunClosed(run=run):
+                self._closed.add(run)
             case events.NodeJoined(run=run, node=node):
                 self._joined[node].add(run)
             case events.NodeLeft(run=run, node=node):

@@ -29,12 +29,14 @@ contract Market is IMarket {
         uint256 passings;
     }
 
-    /// Seats of a run that a validator left empty or abstained in.
+    /// Rounds of a run in which a validator left its seat empty, abstained, or could not read what a trial could.
     /// @param count  number since `since`
     /// @param since  timestamp in seconds of the first one counted
+    /// @param round  number of the newest round counted; none but a newer one is
     struct Strikes {
         uint32 count;
         uint40 since;
+        uint64 round;
     }
 
     uint256 private constant WORD_BITS = 256;
@@ -181,13 +183,15 @@ contract Market is IMarket {
     /// @inheritdoc IMarket
     function leave(uint256 run, uint32 node) external {
         _known(run);
-        _requireOwner(node);
+        if (!_outlived(run, node)) _requireOwner(node);
         _leave(run, node);
     }
 
     /// @inheritdoc IMarket
     function strike(uint256 run, uint256 round, uint32 node) external onlyRounds {
         Strikes storage strikes = _strikes[run][node];
+        if (round <= strikes.round) return;
+        strikes.round = round.toUint64();
         if (_strikesPast(strikes)) (strikes.count, strikes.since) = (0, block.timestamp.toUint40());
         uint32 count = strikes.count + 1;
         strikes.count = count;
@@ -330,9 +334,23 @@ contract Market is IMarket {
         if (none) _set(_servingAny, bit, 0);
     }
 
+    /// True of a validator's service that no later round can use: its run is closed, or it joined at rules which are
+    /// neither in effect nor announced.
+    function _outlived(uint256 run, uint32 node) private view returns (bool) {
+        bytes32 joined = joinedAt[run][node];
+        if (joined == 0) return false;
+        Node memory serving = registry.nodeOf(node);
+        if (serving.role != Role.Validator) return false;
+        if (_runs[run].closed) return true;
+        bytes32 present = _terms(run).rulesHash;
+        if (joined == present || joined == _announced[run].terms.rulesHash) return false;
+        // Having joined at rules that were announced and then replaced, it may serve those in effect all the same.
+        return (_current(_serving[run][present]) >> serving.slot) & 1 == 0;
+    }
+
     /// Sets the bits in `mask` to those in `bits`.
     function _set(Consent storage consent, uint256 mask, uint256 bits) private {
-        (uint256 passed, uint256 passings) = registry.passedSince(consent.passings);
+        (uint256 passed, uint256 passings) = registry.passedSince(consent.passings, consent.slots);
         (consent.slots, consent.passings) = (consent.slots & ~passed & ~mask | bits, passings);
     }
 
@@ -340,7 +358,7 @@ contract Market is IMarket {
     function _current(Consent storage consent) private view returns (uint256) {
         // The number of passings is not needed.
         // slither-disable-next-line unused-return
-        (uint256 passed,) = registry.passedSince(consent.passings);
+        (uint256 passed,) = registry.passedSince(consent.passings, consent.slots);
         return consent.slots & ~passed;
     }
 

@@ -44,8 +44,6 @@ contract Registry is IRegistry, EIP712, Multicall {
         bool present;
     }
 
-    /// Passings of slots in one word.
-    uint256 private constant PASSINGS = 32;
     bytes32 private constant NODE_BINDING =
         keccak256("NodeBinding(address owner,address key,uint8 role,uint32 capacity,uint256 deadline)");
 
@@ -78,8 +76,8 @@ contract Registry is IRegistry, EIP712, Multicall {
     uint256 private _serving;
     /// Number of times that a slot passed from one validator to another.
     uint256 private _passings;
-    /// The slot of each passing, 32 to a word, the first in the lowest byte.
-    mapping(uint256 => uint256) private _passed;
+    /// Number of passings after the latest one of each slot; zero if it never passed.
+    uint32[256] private _passedAt;
     uint32[256] private _nodeAt;
     uint40[256] private _activeAt;
     mapping(uint32 => Record) private _nodes;
@@ -365,10 +363,12 @@ contract Registry is IRegistry, EIP712, Multicall {
     }
 
     /// @inheritdoc IRegistry
-    function passedSince(uint256 since) external view returns (uint256 slots, uint256 passings) {
+    function passedSince(uint256 since, uint256 slots) external view returns (uint256 passed, uint256 passings) {
         passings = _passings;
-        for (uint256 i = since; i < passings; ++i) {
-            slots |= uint256(1) << ((_passed[i / PASSINGS] >> (8 * (i % PASSINGS))) & 0xff);
+        if (passings == since) return (0, passings);
+        for (uint256 slot; slots >> slot != 0; ++slot) {
+            uint256 bit = uint256(1) << slot;
+            if (slots & bit != 0 && _passedAt[slot] > since) passed |= bit;
         }
     }
 
@@ -471,8 +471,7 @@ contract Registry is IRegistry, EIP712, Multicall {
     }
 
     function _pass(uint256 slot) private {
-        uint256 passings = _passings++;
-        _passed[passings / PASSINGS] |= slot << (8 * (passings % PASSINGS));
+        _passedAt[slot] = (++_passings).toUint32();
     }
 
     function _freeSlot(uint8 slot) private {

@@ -226,13 +226,101 @@ contract ServiceTest is Appeals {
             }
         }
         vm.assertEq(_slots(run), 0);
-        (uint256 slots, uint256 passings) = registry.passedSince(0);
+        uint256 all = type(uint256).max;
+        (uint256 slots, uint256 passings) = registry.passedSince(0, all);
         vm.assertEq(slots, gone);
         vm.assertEq(passings, 36);
-        (slots,) = registry.passedSince(35);
-        vm.assertEq(slots, uint256(1) << 8);
-        (slots,) = registry.passedSince(36);
+        (slots,) = registry.passedSince(31, all);
+        vm.assertEq(slots, uint256(3) << 7);
+        (slots,) = registry.passedSince(31, uint256(1) << 7);
+        vm.assertEq(slots, uint256(1) << 7);
+        (slots,) = registry.passedSince(36, all);
         vm.assertEq(slots, 0);
+    }
+
+    /// A squatter may pass a slot on to itself for years: what that costs everybody else does not grow.
+    function test_passingsCostNobodyMoreHoweverManyThereWere() public {
+        uint256 first;
+        for (uint256 i; i < 40; ++i) {
+            _replace(registry.nodeAt(4), i);
+            uint256 gas = gasleft();
+            market.jurorSlots(run, RULES);
+            gas -= gasleft();
+            if (i == 0) first = gas;
+            vm.assertLe(gas, first, "gas");
+        }
+    }
+
+    // Service that no round can use any more
+
+    function _endedByAStranger(uint256 run_, uint32 node) private {
+        vm.prank(stranger);
+        market.leave(run_, node);
+        vm.assertEq(market.joinedAt(run_, node), bytes32(0));
+    }
+
+    function _refusedToAStranger(uint256 run_, uint32 node) private {
+        bytes memory refusal =
+            abi.encodeWithSelector(IMarket.NotNodeOwner.selector, node, registry.ownerOf(node), stranger);
+        vm.expectRevert(refusal);
+        vm.prank(stranger);
+        market.leave(run_, node);
+    }
+
+    /// Validators that stayed behind in a closed run count in the third that every other run needs, until someone ends
+    /// their service.
+    function test_anyoneEndsTheServiceOfAClosedRunSoThatOtherRunsNeedNoThirdOfIt() public {
+        uint256 closed = _emptyRun(runTerms());
+        for (uint256 i; i < 19; ++i) {
+            _join(closed, registerNode(Role.Validator, ownerNamed("more", i), 1), RULES);
+        }
+        pass(ACTIVATION);
+        vm.prank(requester);
+        market.close(closed);
+        _refuseOpening(abi.encodeWithSelector(IRoundsFacts.TooFewValidators.selector, 9, 10));
+        for (uint8 slot = 9; slot < 28; ++slot) {
+            _endedByAStranger(closed, registry.nodeAt(slot));
+        }
+        openRound(fourEach());
+    }
+
+    function test_nobodyElseEndsAServiceThatARoundCanUse() public {
+        _refusedToAStranger(run, validators[0]);
+        _announce();
+        _refusedToAStranger(run, validators[0]);
+        _join(run, validators[0], NEXT);
+        _refusedToAStranger(run, validators[0]);
+        pass(NOTICE);
+        _refusedToAStranger(run, validators[0]);
+        vm.assertEq(_slots(run), _bit(validators[0]));
+    }
+
+    function test_anyoneEndsAServiceOfRulesThatAreNoLongerInEffect() public {
+        _announce();
+        pass(NOTICE);
+        _endedByAStranger(run, validators[0]);
+    }
+
+    /// It consented to rules that never came, and serves those in effect all the same.
+    function test_rulesThatWereAnnouncedAndReplacedLetNobodyEndTheServiceOfThoseInEffect() public {
+        _announce();
+        _join(run, validators[0], NEXT);
+        RunTerms memory terms = appealTerms();
+        terms.rulesHash = keccak256("rules after next");
+        vm.prank(requester);
+        market.announce(run, terms);
+        _refusedToAStranger(run, validators[0]);
+        vm.assertEq(_slots(run), 0x1ff);
+        pass(NOTICE);
+        _endedByAStranger(run, validators[0]);
+    }
+
+    function test_aStrangerEndsNothingOfWorkersNorOfWhoHasNotJoined() public {
+        _leave(run, validators[0]);
+        vm.prank(requester);
+        market.close(run);
+        _refusedToAStranger(run, validators[0]);
+        _refusedToAStranger(run, workers[0]);
     }
 
     // Strikes
@@ -260,7 +348,7 @@ contract ServiceTest is Appeals {
             vm.assertEq(market.joinedAt(run, node), RULES);
             if (i == 0) since = block.timestamp;
             vm.prank(address(rounds));
-            market.strike(run, 1, node);
+            market.strike(run, 1 + i, node);
             pass(1);
         }
         vm.assertEq(market.joinedAt(run, node), bytes32(0));
@@ -300,7 +388,7 @@ contract ServiceTest is Appeals {
         uint32 node = validators[0];
         for (uint256 i; i < 3 * MAX_STRIKES; ++i) {
             vm.prank(address(rounds));
-            market.strike(run, 1, node);
+            market.strike(run, 1 + i, node);
             vm.assertEq(_struck(node), 1);
             pass(UNBONDING);
             vm.assertEq(_struck(node), 0);
@@ -313,7 +401,7 @@ contract ServiceTest is Appeals {
         uint32 node = validators[0];
         _silentUntilOut(node);
         vm.prank(address(rounds));
-        market.strike(run, 1, node);
+        market.strike(run, 1 + MAX_STRIKES, node);
         vm.assertEq(_struck(node), MAX_STRIKES + 1);
     }
 
@@ -334,6 +422,30 @@ contract ServiceTest is Appeals {
             vm.assertEq(_struck(jurors[i]), 1);
             vm.assertEq(registry.nodeOf(jurors[i]).bond, VALIDATOR_BOND);
         }
+    }
+
+    /// Whoever holds the stores shows every file on appeal only: that is one strike for the round, however many jobs.
+    function test_oneRoundIsOneStrikeHoweverManyOfItsVotesAreContradicted() public {
+        uint256 round = drawnRound(UNITS);
+        uint32[] memory jurors = jurorsOf(round);
+        vote(round, all(3, Choice.Unavailable));
+        uint256 first = appealed(round);
+        uint256 second = appealBy(appellant, round, 1);
+        mine(1);
+        tried(first, Choice.Accept);
+        tried(second, Choice.Accept);
+        for (uint256 i; i < jurors.length; ++i) {
+            vm.assertEq(_struck(jurors[i]), 1);
+        }
+    }
+
+    function test_strikesOfTwoRoundsInTurnAreTwo() public {
+        for (uint256 i; i < 2 * MAX_STRIKES; ++i) {
+            vm.prank(address(rounds));
+            market.strike(run, 1 + i % 2, validators[0]);
+        }
+        vm.assertEq(_struck(validators[0]), 2);
+        vm.assertEq(market.joinedAt(run, validators[0]), RULES);
     }
 
     /// A run that starves its validators of time costs them nothing but their service in it.

@@ -15,7 +15,9 @@ RULES = AuditCheck(
     "rules", "rounds, joins and deadlines follow the terms in effect, changed with notice; none opened paused"
 )
 
-STRIKES = AuditCheck("strikes", "every seat that did not vote is a strike, and enough of them end the service in a run")
+STRIKES = AuditCheck(
+    "strikes", "a seat that did not vote is a strike, one a round at most, and enough of them end the service in a run"
+)
 
 
 @RULES.tries(events.RunOpened, events.TermsAnnounced)
@@ -78,6 +80,8 @@ def _struck(audit: AuditState, log: events.Log, event: events.NodeStruck) -> Non
     member, round_ = membership_of(audit.book, event.run, event.node), known(audit.book, Round, event.round)
     key, most = (event.run, event.node), audit.terms.market.max_strikes
     counted = 0 if _past(audit, log, member) else member.strikes
+    newer = event.round > member.struck_in
+    audit.findings.holds("strikes", "NodeStruck", key, "for a round newer than the last that counted", newer)
     audit.findings.equal("strikes", "NodeStruck", key, "strikes", event.strikes, counted + 1)
     audit.findings.equal("strikes", "NodeStruck", key, "run", event.run, round_.run)
     audit.findings.holds(
@@ -93,7 +97,9 @@ def _all_struck(audit: AuditState, log: events.Log, event: events.RoundTallied |
     round_ = known(audit.book, Round, event.round)
     for seat in seats_of(audit.book, event.round, round_.attempt):
         key, struck = (event.round, seat.juror), seat.struck == 1
-        audit.findings.equal("strikes", "round/juror", key, "struck", struck, seat.state != "revealed")
+        counted = membership_of(audit.book, round_.run, seat.juror).struck_in >= event.round
+        deserved = seat.state != "revealed" and (struck or not counted)
+        audit.findings.equal("strikes", "round/juror", key, "struck", struck, deserved)
 
 
 @RULES.tries(events.Paused, events.Unpaused)

@@ -146,7 +146,7 @@ class Seat(Fact):
     """A juror's seat in one attempt, its commitment, its vote, and what it earned.
 
     ``state`` is drawn, committed, revealed or abstained. ``bits`` agreed with the verdict, of the jobs submitted.
-    ``struck`` counts its strikes: for not voting, or for what an appeal's committee could read and it could not.
+    ``struck`` is 1 if it has a strike: for not voting, or for what an appeal's committee could read and it could not.
     """
 
     round: int

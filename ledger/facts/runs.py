@@ -59,7 +59,8 @@ class RunTerms(Fact):
 class Membership(Fact):
     """A node that joined a run at ``rules_hash``; 32 zero bytes once it has left.
 
-    ``strikes`` of a validator count from the time ``struck_at`` of the first, for an unbonding delay.
+    ``strikes`` of a validator count from the time ``struck_at`` of the first, for an unbonding delay; ``struck_in`` is
+    the newest round that counted.
     """
 
     run: int
@@ -67,6 +68,7 @@ class Membership(Fact):
     rules_hash: Hex = NO_WORD
     strikes: int = 0
     struck_at: int = 0
+    struck_in: int = 0
 
 
 @fact("run", "node", "number")

@@ -97,7 +97,7 @@ def _struck(book: Book, log: events.Log, event: events.NodeStruck) -> None:
     add(book, known(book, Service, event.node), struck=1)
     member = membership_of(book, event.run, event.node)
     began = log.timestamp if event.strikes == 1 else member.struck_at
-    book.put(replace(member, strikes=event.strikes, struck_at=began))
+    book.put(replace(member, strikes=event.strikes, struck_at=began, struck_in=event.round))
 
 
 def _juror_settled(book: Book, log: events.Log, event: events.JurorSettled) -> None:

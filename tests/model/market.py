@@ -34,6 +34,8 @@ class Run:
     """Validators, and the rules under which they serve."""
     strikes: dict[int, list[int]] = field(default_factory=dict)
     """When each strike was counted, by validator, from the first that counts."""
+    struck_in: dict[int, int] = field(default_factory=dict)
+    """The newest round that was a strike, by validator."""
 
     def terms(self, now: int) -> RunTerms:
         return [terms for since, terms in self.history if since <= now][-1]
@@ -120,12 +122,23 @@ class Market:
 
     def leave(self, tx: Transaction, run: int, node: int) -> None:
         left = self.known(run)
-        self._check_owner(tx, node)
+        if not self._outlived(left, node, tx.now):
+            self._check_owner(tx, node)
         left.drop(node)
+
+    def _outlived(self, run: Run, node: int, now: int) -> bool:
+        """Whether a validator serves a run that no later round of it can draw it in."""
+        if node not in run.joined or self.registry.nodes[node].role != Role.VALIDATOR:
+            return False
+        offered = {run.terms(now).rules_hash, run.history[-1][1].rules_hash}
+        return run.closed or not any((node, rules) in run.serving for rules in offered)
 
     def strike(self, tx: Transaction, run: int, round: int, node: int) -> None:
         self._only_rounds(tx)
         struck = self.runs[run]
+        if round <= struck.struck_in.get(node, 0):
+            return
+        struck.struck_in[node] = round
         struck.strikes[node] = [*self.strikes(struck, node, tx.now), tx.now]
         if len(struck.strikes[node]) == self.terms.max_strikes:
             struck.drop(node)

@@ -8,7 +8,7 @@ from eth_utils.crypto import keccak
 
 from protocol.chain.structs import Consumption, Role, RunTerms, State, Verdict
 from tests.model.chance import Chance
-from tests.model.parties import REQUESTER, TRAINER, run_terms
+from tests.model.parties import EVERYBODY, REQUESTER, TRAINER, run_terms
 from tests.model.round import Round, bitmap
 from tests.model.rules import Rules
 from tests.model.transaction import NO_HASH, NOBODY
@@ -69,6 +69,9 @@ class RunRules(Rules):
         if role == Role.VALIDATOR and chance.coin():
             rules = run.history[-1][1].rules_hash
         for node in self.nodes(role)[:4]:
+            left_behind = run.closed or run.joined.get(node.number) != run.terms(self.twins.now).rules_hash
+            if left_behind and chance.rarely(3):
+                self.twins.do(chance.pick(EVERYBODY), "Market", "leave", number, node.number)
             owner = self.sender(chance, node.owner)
             if chance.rarely():
                 self.twins.do(owner, "Market", "leave", number, node.number)

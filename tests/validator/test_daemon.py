@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from protocol.chain.structs import State
-from protocol.chain.writing.actions import drip
+from protocol.chain.writing import calls
+from protocol.chain.writing.actions import drip, join_run, open_run
 from protocol.chain.writing.appealing import open_appeal
 from protocol.wire import evidence
 from protocol.wire.reasons import Reason
@@ -119,6 +120,20 @@ def test_an_appeal_whose_artifact_is_gone_is_unavailable_and_not_undecided(
     tallied = scene.chain.latest().round(opened.round)
     assert (tallied.accepted, tallied.fraud) == (0b11, 0b01)
     assert scene.chain.latest().view("Registry", "treasuryBalance") == 0, "nobody pays"
+
+
+def test_a_validator_leaves_a_closed_run_by_itself(make_scene: Callable[..., Scene], cast: Cast) -> None:
+    scene = make_scene()
+    juror, deployment, requester = scene.jurors[0], scene.chain.deployment, cast.sender("another requester")
+    terms = scene.chain.latest().run(scene.run).terms
+    run = open_run(requester, terms, scene.manifest_root, "").carry_out("open").run
+    join_run(juror.owner, run, juror.node).carry_out("join")
+    juror.validator.tick()
+    assert any(scene.chain.latest().joined_at(run, juror.node))
+    requester.send("close", calls.close_run(deployment, run))
+    while any(scene.chain.latest().joined_at(run, juror.node)):
+        juror.validator.tick()
+    assert any(scene.chain.latest().joined_at(scene.run, juror.node)), "it stays in the run that is open"
 
 
 def test_doctor_names_what_is_missing(make_scene: Callable[..., Scene], tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ from protocol.chain.events import (
     Event,
     KeyRotated,
     Log,
+    NodeJoined,
+    NodeLeft,
     NodeRegistered,
     RevealStarted,
     RoundClosed,
@@ -20,6 +22,7 @@ from protocol.chain.events import (
     RoundSettled,
     RoundTallied,
     RoundVoided,
+    RunClosed,
     RunOpened,
     Submitted,
     VoteCommitted,
@@ -123,6 +126,16 @@ def test_a_code_nobody_knows_says_nothing() -> None:
     votes = (revealed(juror, 0b001, b"\x63") for juror in (4, 5, 6))
     rounds = folded(*votes, RoundTallied(1, 0, 6, 1, 0), RoundSettled(1, 0))
     assert not rounds.settled[0].condemned
+
+
+def test_a_closed_run_is_left_once_its_last_round_has_ended() -> None:
+    joined = (NodeJoined(1, 4, b""), NodeJoined(2, 4, b""), NodeJoined(1, 5, b""), NodeLeft(1, 5))
+    rounds = folded(*joined)
+    assert rounds.outlived(4) == []
+    rounds = folded(*joined, RunClosed(1, ""))
+    assert rounds.outlived(4) == [], "it may be drawn still"
+    rounds.fold([Log(50, b"", b"", 0, 200, RoundVoided(1, 0))])
+    assert (rounds.outlived(4), rounds.outlived(5)) == ([1], [])
 
 
 def test_void_rounds_and_trials_of_appeals_leave_nothing_behind() -> None:

@@ -82,8 +82,10 @@ struct Consumption {
 /// terms take effect after notice, always with a new rules hash, so that every node has to join again; a validator may
 /// do so during the notice. A round keeps the terms it was opened with, and the validators that served the run then.
 /// @notice A strike is a validator's seat left empty, an abstention in it, or a vote that a job's artifact is unavailable
-/// which an appeal's committee contradicts by reading it. With maxStrikes strikes within an
-/// unbonding delay of the first, the validator leaves the run, and may join it again after that delay.
+/// which an appeal's committee contradicts by reading it; at most one a round, an appeal being a round of its own.
+/// A round older than one that has counted counts no more, so that appeals in two rounds in turn are two strikes.
+/// With maxStrikes strikes within an unbonding delay of the first, the validator leaves the run, and may join it again
+/// after that delay.
 /// @dev Constructor: IRegistry registry, ICredits credits, address rounds, MarketTerms terms. Reverts `BadTerms` unless
 /// maxRoundSeconds is less than the registry's unbondingDelay, and minCommitSeconds, minRevealSeconds and maxStrikes are
 /// not zero.
@@ -128,7 +130,8 @@ interface IMarket {
     /// @param rulesHash  the rules it consents to
     event NodeJoined(uint256 indexed run, uint32 indexed node, bytes32 rulesHash);
 
-    /// @notice A node left a run, or was removed from it for its strikes. Also emitted if it had not joined.
+    /// @notice A node left a run, or was removed from it: for its strikes, or as none of its rounds could use it any
+    /// more. Also emitted if it had not joined.
     /// @param run   id of the run
     /// @param node  id of the node
     event NodeLeft(uint256 indexed run, uint32 indexed node);
@@ -294,7 +297,10 @@ interface IMarket {
     /// @param rulesHash  the rules hash in effect; for a validator also the one announced
     function join(uint256 run, uint32 node, bytes32 rulesHash) external;
 
-    /// @notice Removes a node from a run, so that it is neither listed nor drawn in new rounds. Node's owner only.
+    /// @notice Removes a node from a run, so that it is neither listed nor drawn in new rounds. Node's owner only;
+    /// anyone, for a validator that joined, once the run is closed or has neither in effect nor announced the rules that
+    /// the validator serves.
+    /// @dev So nobody's `jurorSlots` has to count validators that no round of their runs can draw.
     /// @param run   id of the run
     /// @param node  id of the node
     function leave(uint256 run, uint32 node) external;
@@ -308,7 +314,7 @@ interface IMarket {
     /// @param consumed      jobs it was trained on
     function publish(uint256 run, uint32 version, bytes32 manifestRoot, Consumption[] calldata consumed) external;
 
-    /// @notice Counts a strike against a validator. `Rounds` only.
+    /// @notice Counts a strike against a validator, unless it has one for this round or a newer one. `Rounds` only.
     /// @param run    id of the run
     /// @param round  number of the round
     /// @param node   id of the validator

@@ -348,10 +348,12 @@ interface IRegistry {
     function eligible() external view returns (uint256 slots);
 
     /// @notice Slots that have passed from one validator to another, for contracts that keep bitmaps of slots.
+    /// @dev Costs at most one read for each slot asked about, however often slots passed.
     /// @param since      number of passings already taken into account
-    /// @return slots     bitmap of the slots that passed since
+    /// @param slots      bitmap of the slots asked about
+    /// @return passed    bitmap of those that passed since
     /// @return passings  number of passings so far
-    function passedSince(uint256 since) external view returns (uint256 slots, uint256 passings);
+    function passedSince(uint256 since, uint256 slots) external view returns (uint256 passed, uint256 passings);
 
     /// @notice Id of the validator at a slot; 0 if the slot is free.
     /// @dev A slot is freed at withdrawal only. The unbonding delay exceeds maxRoundSeconds, so a slot keeps its node

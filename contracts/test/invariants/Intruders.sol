@@ -69,7 +69,10 @@ abstract contract Intruders is World {
         bytes memory rotate = abi.encodeCall(Registry.rotateKey, (node, from, block.timestamp, ""));
         _refused("rotate another's", from, target, rotate, notOwner);
         target = address(market);
-        _refused("leave another's", from, target, abi.encodeCall(Market.leave, (run_, node)));
+        // Anyone may end a validator's service that no round can use.
+        if (registry.nodeOf(node).role == Role.Worker || market.joinedAt(run_, node) == 0) {
+            _refused("leave another's", from, target, abi.encodeCall(Market.leave, (run_, node)));
+        }
         _refused("close another's", from, target, abi.encodeCall(Market.close, (run_)));
         _refused("fund another's", from, target, abi.encodeCall(Market.fund, (run_, 1)));
         _refused("refund another's", from, target, abi.encodeCall(Market.refund, (run_, 1)));

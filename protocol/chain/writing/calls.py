@@ -127,6 +127,11 @@ def join(deployment: Deployment, run: int, node: int, rules_hash: bytes) -> Call
     return call(deployment, "Market", "join", run, node, rules_hash)
 
 
+def leave(deployment: Deployment, run: int, node: int) -> Call:
+    """Ends a node's part in new rounds of a run."""
+    return call(deployment, "Market", "leave", run, node)
+
+
 def publish(
     deployment: Deployment, run: int, version: int, manifest_root: bytes, consumed: Sequence[Consumption]
 ) -> Call:

@@ -1,4 +1,4 @@
-"""``assize run``: rules, open, fund, show, join, announce, close, refund."""
+"""``assize run``: rules, open, fund, show, join, leave, announce, close, refund."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from protocol.chain.writing.sender import Sender
     from protocol.wire.rules import ArtifactStore
 
-app = typer.Typer(no_args_is_help=True, help="Open, fund, change, close and show runs; join them.")
+app = typer.Typer(no_args_is_help=True, help="Open, fund, change, close and show runs; join and leave them.")
 
 Seconds = Annotated[int, typer.Option(min=1, help="Length of this phase of a round.")]
 
@@ -171,6 +171,15 @@ def join(
 
     plan = actions.join_run(sender, run, node, hash_of(rules_hash) if rules_hash else None)
     return plan, mined(run=run, node=node)
+
+
+@app.command("leave")
+@transaction("leave")
+def leave(sender: Sender, run: RunId, node: Annotated[int, typer.Argument(help="Id of the node.")]) -> Planned:
+    """End a node's part in a run's new rounds; for validators of a closed run or of old rules, anyone may."""
+    from protocol.chain.writing import calls, plans
+
+    return plans.plan_of(sender, calls.leave(sender.chain.deployment, run, node)), mined(run=run, node=node)
 
 
 @app.command("refund")
