@@ -122,6 +122,5 @@ def step_line(step: dict[str, Any], metrics: Metrics, figures: Figures, last_ver
         f"step {step['version']}/{last_version} reward {step['reward']:.3f}{accuracy} "
         f"staleness {step['staleness']:.1f} "
         f"jobs {figures.jobs_accepted} accepted {figures.jobs_void} void {figures.jobs_fraud} fraudulent "
-        f"credits {' '.join(f'{name} {tokens(wei)}' for name, wei in figures.credits.items())}"
-        + (f" slashed {tokens(slashed)}" if slashed else "")
+        f"credits {tokens(sum(figures.credits.values()))}" + (f" slashed {tokens(slashed)}" if slashed else "")
     )

@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import get_args
@@ -24,13 +25,15 @@ from ledger.audit import audit
 from ledger.store.database import Database
 from ledger.store.index import sync
 from protocol.chain.reading.client import Chain
-from protocol.errors import Misconfigured, Unavailable
+from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.tensor.directory import check_model_directory
+from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire.rules import DEFAULT_ENGINE
 from worker.engines.registry import find_engine
 
 DEFAULT_ROOT = ROOT / ".localnet"
 LOOK_SECONDS = 0.5
+STARTING_SECONDS = 180.0
 SETTLING_SECONDS = 60.0
 ROUNDS_AHEAD = 3
 ROUNDS_UNSETTLED = 12
@@ -64,11 +67,13 @@ class Localnet:
         self.steps = options.steps or self.run_file.recipe.steps
         ports = {server: free_port(options.ports.get(server)) for server in get_args(Server)}
         self.layout = NetworkLayout(options.root, ports, options.run_file, options.root / "rules.json")
-        jobs = self.run_file.terms.jobs_per_round
+        terms = self.run_file.terms
+        jobs = terms.jobs_per_round * (ROUNDS_UNSETTLED if terms.challenge_seconds else ROUNDS_AHEAD)
         self.parties: tuple[Party, ...] = (
-            faulty_committee(ROUNDS_UNSETTLED * jobs)
+            faulty_committee(jobs)
             if options.faulty_committee
-            else parties(options.adversary, ROUNDS_AHEAD * jobs, options.engine)
+            # An appeal's committee is drawn without the first one's members.
+            else parties(options.adversary, jobs, terms.committee + terms.appeal_seats, options.engine)
         )
         self._check_engine()
 
@@ -124,14 +129,28 @@ class Localnet:
         start(api)
         self._wait_until_listening("coordinator")
         start(driver)
-        more = {} if self.options.target_accuracy is None else {"target_accuracy": self.options.target_accuracy}
-        last = 1 << 31 if last_version is None else last_version
-        every = self.options.evaluate_every
-        start(services.trainer(layout, self.options.seed, evaluate_every=every, last_version=last, **more))
         start(services.relay(layout, self.established.trainer))
         start(services.ledger(layout))
         for party in self.parties:
             start(services.node(layout, party))
+        # The trainer's first measurement starts the clock of the run, so that start-up is not in it.
+        self._wait_until_heard()
+        more = {} if self.options.target_accuracy is None else {"target_accuracy": self.options.target_accuracy}
+        last = 1 << 31 if last_version is None else last_version
+        every = self.options.evaluate_every
+        start(services.trainer(layout, self.options.seed, evaluate_every=every, last_version=last, **more))
+
+    def _wait_until_heard(self) -> None:
+        """Waits until the coordinator has heard from every node; raises `Unavailable` if one ends before."""
+        deadline = time.monotonic() + STARTING_SECONDS
+        with closing(CoordinatorClient(self.layout.url("coordinator"))) as coordinator:
+            while missing := set(self.established.nodes.values()) - _heard(coordinator):
+                self.insist_on_services()
+                if time.monotonic() > deadline:
+                    raise Unavailable(
+                        f"nothing heard from nodes {sorted(missing)} in {STARTING_SECONDS:.0f} s: see the logs"
+                    )
+                time.sleep(LOOK_SECONDS)
 
     def _wait_until_listening(self, server: Server) -> None:
         wait_until_listening(self.supervisor.services[server], self.layout.ports[server], self.supervisor)
@@ -215,6 +234,14 @@ class Localnet:
             wall_seconds=round(time.monotonic() - self.started, 1),
             seed=self.options.seed,
         )
+
+
+def _heard(coordinator: CoordinatorClient) -> set[int]:
+    """Returns the nodes that sent a heartbeat; none while the coordinator has not read the run from the chain."""
+    try:
+        return {node.node for node in coordinator.status().nodes if node.last_seen_seconds is not None}
+    except (Rejected, Unavailable):
+        return set()
 
 
 def fresh(root: Path) -> None:

@@ -68,15 +68,13 @@ class Party:
         return BOND_PER_JOB * self.capacity if self.role == "worker" else VALIDATOR_BOND
 
 
-def parties(adversary: str, jobs_in_flight: int, engine: str = DEFAULT_ENGINE) -> tuple[Party, ...]:
-    """Returns two honest workers, the second on ``engine``, one adversary, and three validators."""
+def parties(adversary: str, jobs_in_flight: int, validators: int, engine: str = DEFAULT_ENGINE) -> tuple[Party, ...]:
+    """Returns two honest workers, the second on ``engine``, one adversary, and so many validators."""
     return (
         Party("worker-1", "worker", jobs_in_flight),
         Party("worker-2", "worker", jobs_in_flight, engine=engine),
         Party("cheat", "worker", jobs_in_flight, adversary),
-        Party("validator-1", "validator"),
-        Party("validator-2", "validator"),
-        Party("validator-3", "validator"),
+        *(Party(f"validator-{number}", "validator") for number in range(1, validators + 1)),
     )
 
 

@@ -26,6 +26,9 @@ from tests.conftest import mining_halted
 ENDPOINTS = {"coordinator": 1, "coordinator-driver": 2, "ledger": 2, "trainer": 1, "worker-1": 1, "validator-1": 1}
 """Who reaches the chain through a server of ours, as so many RPC endpoints; the others are left alone."""
 
+RUN_FILE = Path(__file__).with_name("run.toml")
+"""The built-in run without appeals: with as many validators as seats, stopping two leaves no quorum."""
+
 LOOK_SECONDS = 0.1
 GOING_ON_SECONDS = 150.0
 """How long after it healed a network may take for its next version: a round that a fault spoilt ends by its clock."""
@@ -78,7 +81,7 @@ class Network(Localnet):
 
     def __init__(self, root: Path, model: Path) -> None:
         supervisor = Interposed(root)
-        super().__init__(NetworkOptions(root=root, model=model), supervisor, _Silent(0))
+        super().__init__(NetworkOptions(root=root, run_file=RUN_FILE, model=model), supervisor, _Silent(0))
         ports = self.layout.ports
         self._hearing = threading.Lock()
         self._acknowledged: list[Acknowledged] = []

@@ -92,7 +92,7 @@ def test_terms_go_on_chain_with_the_parties_they_do_not_name() -> None:
     on_chain = terms.on_chain(coordinator, trainer, b"\x03" * 32)
     assert (on_chain.coordinator, on_chain.trainer, on_chain.rules_hash) == (coordinator, trainer, b"\x03" * 32)
     assert (on_chain.price_per_unit, on_chain.committee) == (terms.price_per_unit, terms.committee)
-    assert (on_chain.appeal_seats, on_chain.challenge_seconds) == (0, 0)
+    assert (on_chain.appeal_seats, on_chain.challenge_seconds) == (terms.appeal_seats, terms.challenge_seconds)
 
 
 @pytest.mark.parametrize(
