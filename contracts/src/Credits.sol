@@ -56,11 +56,17 @@ contract Credits is ICredits, Multicall {
 
     /// @inheritdoc ICredits
     function redeem(uint256 amount) external {
+        redeemTo(msg.sender, amount);
+    }
+
+    /// @inheritdoc ICredits
+    function redeemTo(address to, uint256 amount) public {
+        if (to == address(0)) revert NoReceiver();
         if (amount == 0) revert ZeroAmount();
         _spend(msg.sender, amount);
         totalSupply -= amount;
-        emit CreditsRedeemed(msg.sender, amount);
-        token.safeTransfer(msg.sender, amount);
+        emit CreditsRedeemed(msg.sender, to, amount);
+        token.safeTransfer(to, amount);
     }
 
     /// @inheritdoc ICredits

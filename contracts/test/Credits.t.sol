@@ -20,7 +20,8 @@ contract TaxedToken is ERC20("Taxed", "TAX") {
 }
 
 contract CreditsTest is Scenario {
-    function testFuzz_creditsAreBoughtAndRedeemedOneToOne(uint256 bought, uint256 redeemed) public {
+    function testFuzz_creditsAreBoughtAndRedeemedOneToOne(uint256 bought, uint256 redeemed, address to) public {
+        vm.assume(to != address(0) && to != address(credits) && to != address(this));
         bought = bound(bought, 1, token.FAUCET_CAP());
         redeemed = bound(redeemed, 1, bought);
         give(stranger, bought, address(credits));
@@ -30,11 +31,12 @@ contract CreditsTest is Scenario {
         emit ICredits.CreditsBought(stranger, bought);
         credits.buy(bought);
         vm.expectEmit(address(credits));
-        emit ICredits.CreditsRedeemed(stranger, redeemed);
-        credits.redeem(redeemed);
+        emit ICredits.CreditsRedeemed(stranger, to, redeemed);
+        if (to == stranger) credits.redeem(redeemed);
+        else credits.redeemTo(to, redeemed);
         vm.stopPrank();
         vm.assertEq(credits.balanceOf(stranger), bought - redeemed);
-        vm.assertEq(token.balanceOf(stranger), redeemed);
+        vm.assertEq(token.balanceOf(to), redeemed);
         vm.assertEq(credits.totalSupply(), supply + bought - redeemed);
         vm.assertEq(token.balanceOf(address(credits)), credits.totalSupply());
     }
@@ -46,6 +48,24 @@ contract CreditsTest is Scenario {
         vm.expectRevert(abi.encodeWithSelector(ICredits.CreditTooSmall.selector, stranger, have, asked));
         vm.prank(stranger);
         credits.redeem(asked);
+    }
+
+    function test_whatIsRedeemedWithoutAReceiverGoesToTheOwner() public {
+        buy(stranger, 5);
+        vm.expectEmit(address(credits));
+        emit ICredits.CreditsRedeemed(stranger, stranger, 5);
+        vm.prank(stranger);
+        credits.redeem(5);
+        vm.assertEq(token.balanceOf(stranger), 5);
+    }
+
+    function test_nobodyRedeemsToNobodyOrWhatAnotherHas() public {
+        buy(stranger, 5);
+        vm.expectRevert(ICredits.NoReceiver.selector);
+        vm.prank(stranger);
+        credits.redeemTo(address(0), 5);
+        vm.expectRevert(abi.encodeWithSelector(ICredits.CreditTooSmall.selector, address(this), 0, 5));
+        credits.redeemTo(stranger, 5);
     }
 
     function test_nothingIsRefused() public {

@@ -125,8 +125,11 @@ contract GasTest is Appeals {
         market.fund(run, uint128(ESCROW / 2));
         _measured("fund");
         vm.prank(requester);
-        credits.redeem(ESCROW / 2);
+        credits.redeem(ESCROW / 4);
         _measured("redeem");
+        vm.prank(requester);
+        credits.redeemTo(treasury, ESCROW / 4);
+        _measured("redeemTo");
     }
 
     function _opened() private returns (uint256 round) {

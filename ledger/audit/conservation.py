@@ -3,7 +3,7 @@
     tokens ──posted, topped up──> bonds ──returned──> owners
                                     └───slashed───> pot ──swept──> treasury
                                                      └──awarded──> credits granted to appellants
-    tokens ──bought──> credits = free + escrow + reserved ──redeemed──> owners
+    tokens ──bought──> credits = free + escrow + reserved ──redeemed──> whom owners name
 
     deposits = bonds + unbonding + pot + escrow + free credits + withdrawn      (M: nothing made, nothing lost)
 
@@ -17,7 +17,7 @@ from collections import Counter
 from typing import Any
 
 from ledger.audit.audit_state import AuditCheck, AuditState
-from ledger.facts import Credit, Holding, Node, Round, Run, Slash, Sweep
+from ledger.facts import Credit, CreditEntry, Holding, Node, Round, Run, Slash, Sweep
 from ledger.fold.credits import NOBODY
 from ledger.fold.treasury import treasury_of
 from protocol.chain.events import Log, Transfer
@@ -50,11 +50,21 @@ def _credits(audit: AuditState) -> None:
     held = holding.tokens if holding else 0
     backed = f"backs {outstanding} credits with {held}"
     audit.findings.holds("conservation", "Credits", "tokens", backed, held >= outstanding)
+    for receiver, tokens in _redeemed(audit).items():
+        _equal(audit, "Credits", f"tokens redeemed to {receiver}", audit.flows[here, receiver], tokens)
     for credit in credits:
-        _equal(audit, f"credits of {credit.owner}", "tokens redeemed", audit.flows[here, credit.owner], credit.redeemed)
         _paid_for(audit, credit.owner, here, "credits bought", credit.bought)
     _equal(audit, "Credits", "tokens paid out", _out(audit, here), _sum(credits, "redeemed"))
     audit.findings.holds("conservation", "Credits", "tokens", "took what was bought", _in(audit, here) >= came)
+
+
+def _redeemed(audit: AuditState) -> Counter[str]:
+    """Receiver to the tokens that owners redeemed to it."""
+    redeemed: Counter[str] = Counter()
+    for entry in audit.book.all(CreditEntry):
+        if entry.kind == "redeemed":
+            redeemed[entry.receiver] += entry.amount
+    return redeemed
 
 
 def _bonds(audit: AuditState) -> None:

@@ -36,7 +36,7 @@ class Credit(Fact):
 class CreditEntry(Fact):
     """One movement of an owner's credits. ``kind`` is bought, redeemed, locked, unlocked, worked, judged, granted.
 
-    ``run``, ``round`` and ``node`` are 0 where the movement has none.
+    ``run``, ``round`` and ``node`` are 0 where the movement has none. ``receiver`` got the tokens of credits redeemed.
     """
 
     block_number: int
@@ -48,3 +48,4 @@ class CreditEntry(Fact):
     round: int
     node: int
     amount: Wide
+    receiver: str = ""

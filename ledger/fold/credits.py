@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ledger.book import Book, add, known
 from ledger.facts import Credit, CreditEntry, Holding, Node, Round, Run
 from protocol.chain import events
@@ -16,7 +18,7 @@ def _bought(book: Book, log: events.Log, event: events.CreditsBought) -> None:
 
 def _redeemed(book: Book, log: events.Log, event: events.CreditsRedeemed) -> None:
     add(book, _credit(book, event.owner), redeemed=event.amount, balance=-event.amount)
-    book.put(_entry(log, event.owner, "redeemed", event.amount))
+    book.put(replace(_entry(log, event.owner, "redeemed", event.amount), receiver=event.to))
 
 
 def _locked(book: Book, log: events.Log, event: events.CreditsLocked) -> None:

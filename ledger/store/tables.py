@@ -54,7 +54,7 @@ class AsText(UserDefinedType[Any]):
         return lenient
 
 
-TABLES_VERSION = 5
+TABLES_VERSION = 6
 """Of the tables below; a database of another version is not read."""
 
 METADATA = MetaData()

@@ -25,6 +25,8 @@ from tests.conftest import TOKEN, Anvil
 
 FOREVER = 2**40
 RULES = b"\x11" * 32
+COLD = "0xc01dc01DC01dc01dC01dC01DC01DC01dc01DC01d"
+"""Address that the honest worker's owner has its credits redeemed to."""
 PRICE, FEE, MAX_UNITS = 10**9, 10**15, 10**7
 WINDOW = 600
 
@@ -187,7 +189,7 @@ def tell(market: Market) -> Story:
     judged(story)
     without_work(story)
     without_jurors(story)
-    market.send(honest.owner, calls.redeem(market.deployment, MAX_UNITS * PRICE))
+    market.send(honest.owner, calls.redeem(market.deployment, COLD, MAX_UNITS * PRICE))
     market.send(requester, calls.call(market.deployment, "Registry", "sweep"))
     return story
 

@@ -43,7 +43,7 @@ OWNERS = ["0x" + digit * 40 for digit in "abc"]
 amounts = st.integers(min_value=1, max_value=2**128)
 movements = st.one_of(
     st.builds(CreditsBought, st.sampled_from(OWNERS), amounts),
-    st.builds(CreditsRedeemed, st.sampled_from(OWNERS), amounts),
+    st.builds(CreditsRedeemed, st.sampled_from(OWNERS), st.sampled_from(OWNERS), amounts),
     st.builds(CreditsLocked, st.sampled_from(OWNERS), st.just(1), amounts),
     st.builds(CreditsUnlocked, st.sampled_from(OWNERS), st.just(1), amounts),
 )

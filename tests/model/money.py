@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.model.transaction import Refused, Transaction
+from tests.model.transaction import NOBODY, Refused, Transaction
 
 FAUCET_CAP = 1_000_000 * 10**18
 
@@ -45,10 +45,15 @@ class Credits:
         self.free[tx.sender] += amount
 
     def redeem(self, tx: Transaction, amount: int) -> None:
+        self.redeem_to(tx, tx.sender, amount)
+
+    def redeem_to(self, tx: Transaction, to: str, amount: int) -> None:
+        if to == NOBODY:
+            raise Refused("NoReceiver")
         if amount == 0:
             raise Refused("ZeroAmount")
         self._spend(tx.sender, amount)
-        self.token.move(self.address, tx.sender, amount)
+        self.token.move(self.address, to, amount)
 
     def lock(self, tx: Transaction, owner: str, run: int, amount: int) -> None:
         self._only_market(tx)

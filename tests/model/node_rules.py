@@ -102,6 +102,8 @@ class NodeRules(Rules):
             self.twins.must(owner, "Credits", "buy", 50)
         if self.model.credits.free[owner]:
             self.twins.must(owner, "Credits", "redeem", min(50, self.model.credits.free[owner]))
+        to = chance.pick((NOBODY, *EVERYBODY))
+        self.twins.do(owner, "Credits", "redeemTo", to, self.model.credits.free[owner] or 50)
 
     def administer(self, chance: Chance) -> None:
         verb = chance.pick(("unpause" if self.model.admin.paused else "pause", "setTreasury"))

@@ -42,7 +42,7 @@ VERBS = {
         *("open", "submit", "close", "draw", "commit", "reveal", "tally"),
         *("appeal", "settle", "finish", "expire", "free"),
     ),
-    "Credits": ("buy", "redeem"),
+    "Credits": ("buy", "redeem", "redeemTo"),
     "Admin": ("pause", "unpause", "setTreasury"),
 }
 """Each must succeed now and then: a verb that is always refused proves nothing."""

@@ -122,10 +122,14 @@ def test_an_unfunded_run_opens_no_round(owner: Sender, chain: Chain) -> None:
         owner.send("round", calls.open_round(chain.deployment, opened.run, 1, 0, bytes(5)))
 
 
-def test_credits_are_bought_and_redeemed(owner: Sender, chain: Chain) -> None:
+def test_credits_are_bought_and_redeemed(owner: Sender, chain: Chain, make_wallet: Callable[[str], Wallet]) -> None:
     actions.buy_credits(owner, 3 * TOKEN).carry_out("buy")
     actions.redeem_credits(owner, TOKEN).carry_out("redeem")
     assert chain.latest().credits_of(owner.address) == 2 * TOKEN
+    cold = make_wallet("cold").address
+    actions.redeem_credits(owner, TOKEN, cold).carry_out("to a cold address")
+    assert chain.latest().credits_of(owner.address) == TOKEN
+    assert chain.latest().balance_of(cold) == TOKEN
     with pytest.raises(Rejected, match=r"credits, not"):
         actions.redeem_credits(owner, 3 * TOKEN).carry_out("more")
 

@@ -7,7 +7,7 @@ import {IRegistry} from "./IRegistry.sol";
 /// @title ICredits
 /// @notice Balances of credits. One credit is backed by one wei of the token held here.
 /// @notice Credits are bought, locked in a run's escrow, earned by verified work or by judging, and redeemed. They
-/// cannot be transferred otherwise. Tokens are paid out only to the owner that redeems its own credits.
+/// cannot be transferred otherwise. Tokens are paid out only where an owner that redeems its own credits sends them.
 /// @dev Invariant: token.balanceOf(this) >= totalSupply() = sum of balanceOf + totalLocked().
 /// @dev Also an OpenZeppelin `Multicall`: `multicall` joins `selfPermit` and `buy` in one transaction, without a prior
 /// approval.
@@ -19,9 +19,10 @@ interface ICredits {
     event CreditsBought(address indexed owner, uint256 amount);
 
     /// @notice Credits were turned back into tokens.
-    /// @param owner   redeemer and receiver of the tokens
+    /// @param owner   redeemer, account debited
+    /// @param to      receiver of the tokens
     /// @param amount  credits, equal to the wei paid
-    event CreditsRedeemed(address indexed owner, uint256 amount);
+    event CreditsRedeemed(address indexed owner, address indexed to, uint256 amount);
 
     /// @notice Free credits were locked in a run: its funding, or the deposit of an appeal.
     /// @param owner   account debited
@@ -65,6 +66,9 @@ interface ICredits {
     /// @notice The amount is zero.
     error ZeroAmount();
 
+    /// @notice Tokens would be paid to the zero address.
+    error NoReceiver();
+
     /// @notice The account has fewer free credits than needed.
     /// @param owner  account to debit
     /// @param have   its free credits
@@ -75,9 +79,14 @@ interface ICredits {
     /// @param amount  wei, not zero
     function buy(uint256 amount) external;
 
-    /// @notice Turns the caller's free credits back into tokens.
+    /// @notice Turns the caller's free credits back into tokens of its own.
     /// @param amount  credits, not zero
     function redeem(uint256 amount) external;
+
+    /// @notice Turns the caller's free credits back into tokens of another account, such as one whose key is kept cold.
+    /// @param to      receiver of the tokens, not the zero address
+    /// @param amount  credits, not zero
+    function redeemTo(address to, uint256 amount) external;
 
     /// @notice Uses the caller's EIP-2612 permit for this contract.
     /// @dev A permit that fails is ignored, as it may have been used by a transaction that copied it.

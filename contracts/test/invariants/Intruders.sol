@@ -79,6 +79,8 @@ abstract contract Intruders is World {
         bytes memory publish = abi.encodeCall(Market.publish, (run_, type(uint32).max, "m", new Consumption[](0)));
         _refused("publish another's", from, target, publish);
         _refused("redeem nothing", from, address(credits), abi.encodeCall(Credits.redeem, (0)));
+        bytes memory nowhere = abi.encodeCall(Credits.redeemTo, (address(0), 1));
+        _refused("redeem to nobody", from, address(credits), nowhere);
         bytes memory open = abi.encodeCall(IRounds.open, (run_, 1, 0, listing(workers[0], 1)));
         _refused("open another's", from, address(rounds), open);
         target = address(admin);

@@ -139,7 +139,8 @@ abstract contract Owners is World {
             if (most == 0) continue;
             bytes memory more = abi.encodeCall(Credits.redeem, (most + 1));
             _refused("redeem more than one has", owner, address(credits), more);
-            bytes memory call = abi.encodeCall(Credits.redeem, (bound(amount, 1, most)));
+            address to = people[(pick / 64) % people.length];
+            bytes memory call = abi.encodeCall(Credits.redeemTo, (to, bound(amount, 1, most)));
             return _due("redeem", owner, address(credits), call);
         }
         require(false, "no credits");

@@ -24,7 +24,7 @@ abstract contract Successes is Checks {
         "finish early|free twice|open while paused|set no treasury|take office early|appoint out of office|slash|award|reserve jobs|"
         "free jobs|lock|unlock|earn|earn all|grant|reserve|release|pay|pay all|deposit|pay out|strike|consume|retire another's|withdraw another's|"
         "revoke another's|rotate another's|leave another's|close another's|fund another's|refund another's|publish another's|"
-        "redeem nothing|open another's|pause as anyone|unpause as anyone|name a treasury|bind another's key|hold both roles|"
+        "redeem nothing|redeem to nobody|open another's|pause as anyone|unpause as anyone|name a treasury|bind another's key|hold both roles|"
         "join at other rules|close a closed|draw undrawable|tally untallied|finish the unfinished|free the living|"
         "expire the decided|commit unseated|reveal unseated|close with other assignments|free with other assignments";
 

@@ -13,9 +13,10 @@ class CreditsBought(Event):
 
 
 class CreditsRedeemed(Event):
-    """Credits became tokens."""
+    """Credits of ``owner`` became tokens of ``to``."""
 
     owner: str
+    to: str
     amount: int
 
 

@@ -102,8 +102,8 @@ def buy_credits(sender: Sender, amount: int) -> Plan[Receipt]:
     return plan_of(sender, *buying(sender, amount))
 
 
-def redeem_credits(sender: Sender, amount: int) -> Plan[Receipt]:
-    """Turns ``amount`` of the sender's credits into tokens.
+def redeem_credits(sender: Sender, amount: int, to: str | None = None) -> Plan[Receipt]:
+    """Turns ``amount`` of the sender's credits into tokens of ``to``, else of its own.
 
     Raises:
         Rejected: the sender has fewer credits.
@@ -111,7 +111,7 @@ def redeem_credits(sender: Sender, amount: int) -> Plan[Receipt]:
     have = sender.chain.latest().credits_of(sender.address)
     if have < amount:
         raise Rejected(f"too few credits: {sender.address} has {have} credits, not {amount}")
-    return plan_of(sender, calls.redeem(sender.chain.deployment, amount))
+    return plan_of(sender, calls.redeem(sender.chain.deployment, to or sender.address, amount))
 
 
 # Runs

@@ -215,6 +215,6 @@ def buy(deployment: Deployment, amount: int) -> Call:
     return call(deployment, "Credits", "buy", amount)
 
 
-def redeem(deployment: Deployment, amount: int) -> Call:
-    """Turns the sender's credits into tokens."""
-    return call(deployment, "Credits", "redeem", amount)
+def redeem(deployment: Deployment, to: str, amount: int) -> Call:
+    """Turns the sender's credits into tokens of ``to``."""
+    return call(deployment, "Credits", "redeemTo", to, amount)

@@ -44,8 +44,13 @@ def buy(sender: Sender, amount: Amount) -> Planned:
 
 @app.command("redeem")
 @transaction("redeem")
-def redeem(sender: Sender, amount: Amount) -> Planned:
-    """Turn credits into tokens."""
+def redeem(
+    sender: Sender,
+    amount: Amount,
+    to: Annotated[str | None, typer.Option(help="Address to pay the tokens to; else the owner's.")] = None,
+) -> Planned:
+    """Turn credits into tokens, of the owner or of another address."""
     from protocol.chain.writing import actions
 
-    return actions.redeem_credits(sender, amount), mined(redeemed_wei=amount)
+    receiver = address_of(to) if to else sender.address
+    return actions.redeem_credits(sender, amount, receiver), mined(redeemed_wei=amount, to=receiver)

@@ -50,7 +50,7 @@ class Crowd:
         yield owner, calls.approve(deployment, "Credits", HOLDING)
         for _ in range(PURCHASES):
             yield owner, calls.buy(deployment, HOLDING // 10)
-        yield owner, calls.redeem(deployment, HOLDING // 10)
+        yield owner, calls.redeem(deployment, owner, HOLDING // 10)
 
     def _worker(self) -> Iterator[Sent]:
         deployment, owner, key = self._deployment, self._address(), Wallet("key", secrets.token_bytes(32))
