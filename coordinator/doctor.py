@@ -10,6 +10,7 @@ from coordinator.driver.leases import Leases
 from coordinator.driver.wiring import checked_run, read_rules
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import Store
+from protocol.amounts import tokens
 from protocol.chain.reading.client import Chain
 from protocol.errors import Misconfigured
 from protocol.node.commands.doctor import examine_on_chain, gas
@@ -68,4 +69,4 @@ def _escrow(settings: CoordinatorSettings, chain: Chain) -> str:
     escrow = checked_run(chain, settings.run).escrow
     if escrow == 0:
         raise Misconfigured(f"run {settings.run} has no escrow: no round can be opened")
-    return f"{escrow} wei"
+    return tokens(escrow)

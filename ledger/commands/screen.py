@@ -16,20 +16,12 @@ from ledger.facts.fact import Bitmap, Hex, Wide, annotations_of, hex_bytes
 from ledger.queries.fairness import Share
 from ledger.queries.lineage import Lineage
 from ledger.queries.why import Explanation
+from protocol.amounts import UNIT, digits_of
 
 Found = TypeVar("Found")
-WEI = 10**18
-UNIT = "ASZ"
 WIDE_COLUMNS = 180
 SHOWN_FINDINGS = 20
 """Findings of one check that a terminal shows; JSON has all that were kept."""
-
-
-def amount(wei: int) -> str:
-    """Returns wei as tokens, without trailing zeros."""
-    whole, rest = divmod(abs(wei), WEI)
-    digits = f"{rest:018d}".rstrip("0")
-    return f"{'-' if wei < 0 else ''}{whole:,}{'.' + digits if digits else ''}"
 
 
 def tell(kind: Any, found: Found, show: Callable[[Found], None], as_json: bool) -> None:
@@ -69,7 +61,7 @@ def table_of(name: str, kind: type[Fact], facts: Sequence[Any]) -> Table:
     return table
 
 
-FORMATS: dict[Any, Callable[[Any], str]] = {Wide: amount, Hex: hex_bytes, Bitmap: lambda jobs: str(jobs.bit_count())}
+FORMATS: dict[Any, Callable[[Any], str]] = {Wide: digits_of, Hex: hex_bytes, Bitmap: lambda jobs: str(jobs.bit_count())}
 """Annotation of a field to its form in a table."""
 
 
@@ -141,7 +133,7 @@ Column = str | tuple[str, Callable[[Any], object]]
 COLUMNS: dict[type[Fact], tuple[Column, ...]] = {
     Credit: (
         *("owner", "balance", "worked", "judged", "bought", "redeemed", "granted"),
-        ("in runs", lambda credit: amount(credit.locked - credit.unlocked)),
+        ("in runs", lambda credit: digits_of(credit.locked - credit.unlocked)),
     ),
     Node: ("node", "role", "owner", ("state", _service), "capacity", "in_flight", "bond", "slashed"),
     Round: (
@@ -160,7 +152,7 @@ COLUMNS: dict[type[Fact], tuple[Column, ...]] = {
         "paid",
     ),
     Checkpoint: ("run", "version", "jobs", "tainted", "manifest_root", ("block", lambda made: made.block_number)),
-    Slash: ("round", "node", "owner", "cause", "amount", ("bond left", lambda slash: amount(slash.bond))),
+    Slash: ("round", "node", "owner", "cause", "amount", ("bond left", lambda slash: digits_of(slash.bond))),
     Appeal: (
         *("appeal", "round", "job", "node", "appellant", "against", "state", "verdict"),
         *("deposit", "fees", "awarded", "forfeited"),

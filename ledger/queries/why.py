@@ -16,6 +16,7 @@ from ledger.queries.lookup import At, at
 from ledger.store.index import EVENT
 from ledger.store.records import decode_event
 from ledger.store.rows import find_fact
+from protocol.amounts import tokens
 from protocol.chain import events as on_chain
 from protocol.chain.events import Event
 from protocol.chain.structs import Cause, Verdict, jobs_by_verdict, verdict_in
@@ -79,7 +80,7 @@ def why_job(connection: Connection, round_: int, job: int) -> Explanation | None
         became = "was not submitted"
     else:
         became = {"submitted": "is not judged yet"}.get(held.verdict, f"is {held.verdict}")
-        became += f", and {held.credited} wei were credited for it" if held.credited else ""
+        became += f", and {tokens(held.credited)} were credited for it" if held.credited else ""
     case = _Subject(fact, frozenset({job}), node, trials=_trials(connection, fact, {job}))
     return Explanation(
         f"job {job} of round {round_}, assigned to node {node}, {became}", at(connection), _told(connection, case)
@@ -96,7 +97,7 @@ def why_entry(connection: Connection, block_number: int, log_index: int) -> Expl
 
 
 def _why_credit(connection: Connection, entry: CreditEntry) -> Explanation:
-    subject = f"{entry.owner}: {entry.amount} wei of credits, {entry.kind}"
+    subject = f"{entry.owner}: {tokens(entry.amount)} of credits, {entry.kind}"
     round_ = find_fact(connection, Round, entry.round) if entry.round else None
     if round_ is None:
         only = select(EVENT).where(EVENT.c.block_number == entry.block_number, EVENT.c.log_index == entry.log_index)
@@ -110,7 +111,7 @@ def _why_credit(connection: Connection, entry: CreditEntry) -> Explanation:
 
 
 def _why_slash(connection: Connection, slash: Slash) -> Explanation:
-    taken = f"{slash.amount} wei of its bond taken for {slash.cause} in round {slash.round}"
+    taken = f"{tokens(slash.amount)} of its bond taken for {slash.cause} in round {slash.round}"
     subject = f"node {slash.node} of {slash.owner}: {taken}"
     round_ = find_fact(connection, Round, slash.round)
     if round_ is None:
@@ -180,7 +181,8 @@ def _says(case: _Subject, event: Event, judged: bool) -> str:
     if say is None or (concerns is not None and not concerns(case, event)):
         return ""
     if isinstance(event, on_chain.JurorSettled) and not judged:
-        return f"validator {event.juror} did its part though there was no quorum, and is paid in full: {event.paid} wei"
+        paid = tokens(event.paid)
+        return f"validator {event.juror} did its part though there was no quorum, and is paid in full: {paid}"
     return say(case, event)
 
 
@@ -293,7 +295,7 @@ def _by_verdict(case: _Subject, accepted: int, fraud: int, submitted: int) -> st
 
 def _appealed(case: _Subject, event: on_chain.AppealOpened) -> str:
     against = Verdict(event.against).name.lower()
-    deposit = f"with {event.deposit} wei as deposit"
+    deposit = f"with {tokens(event.deposit)} as deposit"
     return f"{event.appellant} appeals against {against} for job {event.job}, {deposit}: appeal {event.appeal}"
 
 
@@ -316,23 +318,22 @@ def _tainted(case: _Subject, event: on_chain.JobsTainted) -> str:
 
 def _settled(case: _Subject, event: on_chain.SubmissionSettled) -> str:
     said = _by_verdict(case, event.accepted, event.fraud, event.accepted | event.fraud | event.void_jobs)
-    price = f"{event.units} accepted units at {case.round.price_per_unit} wei: {event.paid} wei"
+    price = f"{event.units} accepted units at {tokens(case.round.price_per_unit)}: {tokens(event.paid)}"
     return f"node {event.node}'s submission is settled: {said}; {price}" if said else ""
 
 
 def _job_settled(case: _Subject, event: on_chain.AppealedJobSettled) -> str:
     word = Verdict(event.verdict).name.lower()
-    return f"job {event.job}, appealed, is settled as {word}: {event.paid} wei for {event.units} units"
+    return f"job {event.job}, appealed, is settled as {word}: {tokens(event.paid)} for {event.units} units"
 
 
 def _juror_settled(case: _Subject, event: on_chain.JurorSettled) -> str:
-    return f"validator {event.juror} agreed with the verdict on {event.bits} jobs: {event.paid} wei"
+    return f"validator {event.juror} agreed with the verdict on {event.bits} jobs: {tokens(event.paid)}"
 
 
 def _earned(case: _Subject, event: on_chain.CreditsEarned) -> str:
-    return (
-        f"{event.owner} earns {event.amount} wei of credits for node {event.node}, from the escrow of run {event.run}"
-    )
+    earned = tokens(event.amount)
+    return f"{event.owner} earns {earned} of credits for node {event.node}, from the escrow of run {event.run}"
 
 
 def _slashed(case: _Subject, event: on_chain.NodeSlashed) -> str:
@@ -340,7 +341,7 @@ def _slashed(case: _Subject, event: on_chain.NodeSlashed) -> str:
     if event.node not in (case.node, case.juror) and (case.juror or not overturned):
         return ""
     cause = "a verdict that is overturned" if overturned else event.cause.name.lower()
-    return f"node {event.node} loses {event.amount} wei of its bond for {cause}; {event.bond} remain"
+    return f"node {event.node} loses {tokens(event.amount)} of its bond for {cause}; {tokens(event.bond)} remain"
 
 
 def _jobs(jobs: list[int]) -> str:
@@ -368,8 +369,8 @@ _SAYINGS: dict[type[Event], Callable[[_Subject, Any], str]] = {
     on_chain.JurorSettled: _juror_settled,
     on_chain.CreditsEarned: _earned,
     on_chain.NodeSlashed: _slashed,
-    on_chain.SlashesAwarded: lambda case, event: f"{event.amount} wei of slashed bonds are awarded to {event.owner}",
-    on_chain.CreditsGranted: lambda case, event: f"{event.owner} is granted {event.amount} wei of credits for them",
+    on_chain.SlashesAwarded: lambda case, event: f"{event.owner} is awarded {tokens(event.amount)} of slashed bonds",
+    on_chain.CreditsGranted: lambda case, event: f"{event.owner} is granted {tokens(event.amount)} of credits for them",
     on_chain.RoundVoided: lambda case, event: (
         "the round ends without a verdict: no job of it is paid for, and no worker is slashed"
     ),

@@ -11,14 +11,26 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from enum import IntEnum
-from typing import Any, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
+from protocol.amounts import coin, tokens
 from protocol.errors import AssizeError, Misconfigured, Unavailable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 EXIT_OK, EXIT_REFUSED, EXIT_MISCONFIGURED, EXIT_UNAVAILABLE = 0, 1, 2, 3
+
+WIDEST = 10_000
+"""Columns of output that no terminal shows."""
+
+COIN_AMOUNTS = frozenset({"native_wei", "fee_wei", "most_cost_wei"})
+"""Names of amounts of the chain's own coin; those of the other ``_wei`` are tokens or credits."""
 
 LARGEST_PLAIN_INTEGER = 2**53
 """Larger integers, and all amounts of wei, are strings in JSON, since other languages read numbers as doubles."""
@@ -53,23 +65,68 @@ def exit_code(error: AssizeError) -> int:
 
 
 def show(values: Sequence[Mapping[str, Any]] | Mapping[str, Any], as_json: bool, title: str = "") -> None:
-    """Prints one row or several, as a table or as JSON on one line."""
+    """Prints one row or several: as JSON on one line, a table, or cards where the table is wider than the terminal."""
     if as_json:
         print(json.dumps(jsonable(values)))
         return
+    from rich.measure import Measurement
+
+    console = screen()
+    rows = [values] if isinstance(values, Mapping) else list(values)
+    if isinstance(values, Mapping) or not rows:
+        console.print(_card(rows[0], title) if rows else "none", soft_wrap=not rows)
+        return
+    table = _table(rows, title)
+    if Measurement.get(console, console.options.update(width=WIDEST), table).maximum <= console.width:
+        console.print(table)
+        return
+    for row in rows:
+        console.print(_card(row, title))
+
+
+def screen() -> Console:
+    """Returns the console for tables. Output to a pipe or a file has room for any table."""
     from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=WIDEST)
+
+
+def _table(rows: Sequence[Mapping[str, Any]], title: str) -> Table:
+    """Returns rows as a table, headed by their names."""
     from rich.table import Table
 
-    rows = [values] if isinstance(values, Mapping) else list(values)
-    if isinstance(values, Mapping):
-        table = Table(title=title or None, show_header=False)
-        for name, value in values.items():
-            table.add_row(name, text_of(value))
-    else:
-        table = Table(*(rows[0] if rows else ("no rows",)), title=title or None)
-        for row in rows:
-            table.add_row(*(text_of(value) for value in row.values()))
-    Console().print(table)
+    table = Table(title=title or None)
+    for name in rows[0]:
+        table.add_column(_heading(name), overflow="fold")
+    for row in rows:
+        table.add_row(*(_cell(name, value) for name, value in row.items()))
+    return table
+
+
+def _card(row: Mapping[str, Any], title: str) -> Table:
+    """Returns one row as a name and a value to a line. A value that is wider than the terminal goes on below."""
+    from rich.table import Table
+
+    card = Table(title=title or None, show_header=False)
+    card.add_column(no_wrap=True)
+    card.add_column(overflow="fold")
+    for name, value in row.items():
+        card.add_row(_heading(name), _cell(name, value))
+    return card
+
+
+def _heading(name: str) -> str:
+    return name.removesuffix("_wei").replace("_", " ")
+
+
+def _cell(name: str, value: Any) -> Text:
+    """Returns the text of a value. Names that end in ``_wei`` hold amounts; nothing in a value is markup."""
+    from rich.text import Text
+
+    if name.endswith("_wei") and isinstance(value, int):
+        return Text(coin(value) if name in COIN_AMOUNTS else tokens(value))
+    return Text(text_of(value))
 
 
 def picked(value: object, *names: str, **renamed: str) -> dict[str, object]:

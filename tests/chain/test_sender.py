@@ -165,7 +165,7 @@ def test_a_cap_in_gwei_replaces_the_default() -> None:
 def test_a_key_without_gas_is_told_what_it_needs(chain: Chain, tmp_path: Path) -> None:
     poor = Wallet("poor", os.urandom(32))
     sender = Sender(chain, poor, tmp_path / "j.sqlite")
-    with pytest.raises(Misconfigured, match="has 0 wei of the chain's coin"):
+    with pytest.raises(Misconfigured, match="has 0 coin for gas and may need"):
         sender.send("drip", calls.drip(chain.deployment, poor.address, 1))
     sender.close()
 

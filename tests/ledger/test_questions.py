@@ -20,6 +20,7 @@ from ledger.facts import Credit, CreditEntry, Slash
 from ledger.queries.lookup import every
 from ledger.store.database import Database
 from ledger.store.index import sync
+from protocol.amounts import tokens
 from protocol.chain.reading.client import Chain
 from protocol.chain.writing import calls
 from protocol.wire.reasons import Reason
@@ -96,7 +97,7 @@ def test_a_credit_is_explained_by_the_jobs_it_is_for(story: Story, ledger: Ledge
     with synced.reading() as connection:
         entry = next(entry for entry in every(connection, CreditEntry) if entry.kind == "worked")
     lines = told(ledger, f"{entry.block_number}:{entry.log_index}")
-    in_order(lines, "is assigned jobs 0, 1, 2", "accepted units at", f"earns {entry.amount} wei")
+    in_order(lines, "is assigned jobs 0, 1, 2", "accepted units at", f"earns {tokens(entry.amount)}")
     assert entry.amount == (2 * MAX_UNITS - 5) * PRICE
 
 
@@ -128,6 +129,7 @@ def test_a_grant_is_explained_by_the_appeal_it_comes_from(
     entry = next(entry for entry in grants if entry.owner == dispute.rival.address)
     assert len(grants) == 2
     won, lines = dispute.appeals[1], told(ledger, f"{entry.block_number}:{entry.log_index}")
+    penalty = tokens(TERMS.rounds.overturn_penalty)
     in_order(
         lines,
         f"node {dispute.workers[0].node} is assigned job 1;",
@@ -137,9 +139,9 @@ def test_a_grant_is_explained_by_the_appeal_it_comes_from(
         f"appeal {won}: validators",
         "says fraud",
         "the committee decides: fraud",
-        f"node {dispute.juror} loses {TERMS.rounds.overturn_penalty} wei of its bond for a verdict that is overturned",
-        f"{entry.amount} wei of slashed bonds are awarded to {entry.owner}",
-        f"{entry.owner} is granted {entry.amount} wei",
+        f"node {dispute.juror} loses {penalty} of its bond for a verdict that is overturned",
+        f"{entry.owner} is awarded {tokens(entry.amount)} of slashed bonds",
+        f"{entry.owner} is granted {tokens(entry.amount)}",
         f"appeal {won} ends: job 1 is fraud",
     )
     assert sum("is granted" in line for line in lines) == sum("overturned" in line for line in lines) == 1
@@ -189,12 +191,14 @@ def test_jurors_without_a_quorum_are_said_to_be_paid_for_their_part(
         entries = [entry for entry in every(connection, CreditEntry) if entry.kind == "judged"]
     entry = next(entry for entry in entries if entry.round == dispute.appeals[6])
     lines = told(ledger, f"{entry.block_number}:{entry.log_index}")
-    paid = f"validator {entry.node} did its part though there was no quorum, and is paid in full: {FEE} wei"
-    in_order(lines, paid, f"earns {FEE} wei", "no job of it is paid for, and no worker is slashed")
+    paid = f"validator {entry.node} did its part though there was no quorum, and is paid in full: {tokens(FEE)}"
+    in_order(lines, paid, f"earns {tokens(FEE)}", "no job of it is paid for, and no worker is slashed")
     assert not any("agreed with the verdict" in line or "nothing of it" in line for line in lines)
     entry = next(entry for entry in entries if entry.round == dispute.appeals[0])
     lines = told(ledger, f"{entry.block_number}:{entry.log_index}")
-    in_order(lines, "the majority's verdict", f"validator {entry.node} agreed with the verdict on 1 jobs: {FEE} wei")
+    in_order(
+        lines, "the majority's verdict", f"validator {entry.node} agreed with the verdict on 1 jobs: {tokens(FEE)}"
+    )
 
 
 def test_a_verdict_is_final_where_no_appeal_is_offered(story: Story, ledger: Ledger) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from protocol.amounts import tokens
 from protocol.chain.events import RoundOpened
 from protocol.chain.reading.client import Chain
 from protocol.chain.structs import State, Submission
@@ -76,8 +77,8 @@ def refused(outcome: Outcome, *words: str) -> None:
 
 def test_a_verdict_is_appealed_tried_again_and_shown(assize: Assize, swarm: Swarm) -> None:
     number = judged(swarm)
-    refused(assize("appeal", "open", number, 0), f"deposit of {DEPOSIT} credits", "get tokens with")
-    assert assize("wallet", "drip", TOKEN, "--json").code == 0
+    refused(assize("appeal", "open", number, 0), f"deposit of {tokens(DEPOSIT)}", "get tokens with")
+    assert assize("wallet", "drip", 1, "--json").code == 0
     dry = assize("appeal", "open", number, 0, "--dry-run", "--json").json
     assert (dry["would_call"][:14], dry["then"][:11]) == ("Token.approve(", "Credits.buy"), "credits come first"
     appeal = assize("appeal", "open", number, 0, "--json").json
@@ -106,7 +107,7 @@ def test_what_cannot_be_appealed_is_one_sentence(assize: Assize, swarm: Swarm) -
 
 
 def test_a_key_is_revoked_and_replaced(assize: Assize, swarm: Swarm) -> None:
-    assert assize("wallet", "drip", 100 * TOKEN, "--json").code == 0
+    assert assize("wallet", "drip", 100, "--json").code == 0
     words = ("--owner-keystore", "alice", "--node-keystore", "box", "--role", "worker", "--capacity", 1, "--json")
     node = assize("node", "register", *words).json["node"]
     assert assize("node", "revoke-key", node, "--json").code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 
 import pytest
@@ -37,12 +38,36 @@ def test_json_has_wei_as_strings_and_bytes_as_hex(capsys: pytest.CaptureFixture[
 
 
 def test_a_table_holds_every_value(capsys: pytest.CaptureFixture[str]) -> None:
-    show([{"node": 1, "bond_wei": 10**18}], as_json=False)
+    show([{"node": 1, "bond_wei": 10**18, "fee_wei": 10**15}], as_json=False)
     printed = capsys.readouterr().out
-    assert "bond_wei" in printed
-    assert str(10**18) in printed
+    assert "bond" in printed
+    assert "1 ASZ" in printed
+    assert "0.001 coin" in printed
     show([], as_json=False)
-    assert "no rows" in capsys.readouterr().out
+    assert capsys.readouterr().out == "none\n"
+
+
+@pytest.mark.parametrize("columns", [40, 80, 140])
+def test_nothing_that_one_must_copy_is_cut_in_a_terminal(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    owner, root, link = "0x" + "ab" * 20, b"\xcd" * 32, "[link=x]not markup[/link]"
+    rows = [{"node": number, "owner": owner, "root": root, "bond_wei": 16 * 10**18, "uri": link} for number in (1, 2)]
+    for shown in (rows, rows[0]):
+        show(shown, as_json=False)
+        printed = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+        assert max(map(len, printed.splitlines())) <= columns
+        joined = re.sub(r"[\s│┃]", "", printed)
+        for value in (owner, "0x" + root.hex(), "16ASZ", re.sub(r"\s", "", link)):
+            assert value in joined
+
+
+def test_a_pipe_gets_whole_lines(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    show([{"owner": "0x" + "ab" * 20, "root": b"\xcd" * 32}], as_json=False)
+    assert "0x" + "cd" * 32 in capsys.readouterr().out
 
 
 def test_a_value_of_the_chain_is_shown_by_its_fields() -> None:

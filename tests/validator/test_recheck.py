@@ -18,6 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from deploy.adversaries.lazy_jurors import AcceptsUnread, CopiesEvidence, HidesBundle, InventsEvidence
+from protocol.amounts import tokens
 from protocol.chain.structs import MOST_DRAWS, RoundsTerms, RunTerms, State, Verdict
 from protocol.chain.writing.actions import drip
 from protocol.chain.writing.appealing import decision_on
@@ -87,7 +88,7 @@ def test_it_appeals_only_where_the_verdict_falls_without_doubt_loss_or_debt() ->
     assert "budget" in str(objection(wrong, None, 0, 0))
     assert objection(wrong, "near its bound", 0, wrong.deposit) == "near its bound"
     assert "would stand" in str(objection(predict(OK, OK, [OK] * 3, False, RUN, ROUNDS), None, 0, 10**9))
-    assert "cost 500 wei" in str(objection(predict(GONE, OK, [GONE] * 3, False, RUN, ROUNDS), None, 0, 10**9))
+    assert f"cost {tokens(500)}" in str(objection(predict(GONE, OK, [GONE] * 3, False, RUN, ROUNDS), None, 0, 10**9))
     assert "proves nothing" in str(objection(predict(OK, GONE, [OK] * 3, False, RUN, ROUNDS), None, 0, 10**9))
 
 
@@ -192,7 +193,7 @@ def test_a_wrong_verdict_is_appealed_as_predicted_and_lazy_jurors_are_named(
     assert decided is not None
     assert (decided.verdict, decided.decided) == (Verdict.ACCEPTED, True)
     profit = decided.awarded - decided.fees - decided.forfeited
-    assert f"a profit of {profit} wei" in disputed.outcome
+    assert f"a profit of {tokens(profit)}" in disputed.outcome
     assert profit > 0
     listed = CliRunner().invoke(app, ["list", "--json"], env=environment(scene, tmp_path))
     assert listed.exit_code == 0, listed.output

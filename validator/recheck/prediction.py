@@ -11,6 +11,7 @@ import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from protocol.amounts import tokens
 from protocol.chain.structs import RoundsTerms, RunTerms, Verdict, most_fees
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import Thresholds
@@ -89,9 +90,10 @@ def objection(prediction: Prediction, doubt: str | None, spent: int, budget: int
     if doubt is not None:
         return doubt
     if prediction.profit < 0:
-        return f"it would cost {-prediction.profit} wei: too few jurors are contradicted"
+        return f"it would cost {tokens(-prediction.profit)}: too few jurors are contradicted"
     if spent + prediction.deposit > budget:
-        return f"its deposit of {prediction.deposit} wei exceeds what is left of the day's budget, {budget - spent} wei"
+        left = tokens(budget - spent)
+        return f"its deposit of {tokens(prediction.deposit)} exceeds what is left of the day's budget, {left}"
     return None
 
 

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 import structlog
 
+from protocol.amounts import tokens
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.tail import Rollback, Tail
 from protocol.chain.structs import State, verdict_in
@@ -217,7 +218,7 @@ class Rechecker:
 
     def _appeal(self, place: tuple[int, bytes, int], prediction: Prediction, now: float) -> str:
         round_, beacon, job = place
-        expects = f"expecting {prediction.final.name} and a profit of {prediction.profit} wei"
+        expects = f"expecting {prediction.final.name} and a profit of {tokens(prediction.profit)}"
         try:
             plan = open_appeal(self._sender, round_, job)
             if self._dry_run:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from protocol.amounts import tokens
 from protocol.chain import events
 from protocol.chain.structs import Role, Run, RunTerms
 from protocol.chain.writing import calls
@@ -50,8 +51,8 @@ def register_node(sender: Sender, key: Signer, role: Role, capacity: int) -> Pla
     need, have = reader.required_bond(role, capacity), reader.balance_of(sender.address)
     if have < need:
         raise Rejected(
-            f"bond too small: {sender.address} has {have} token wei, a {role.name.lower()} of capacity {capacity} "
-            f"needs {need}; {GET_TOKENS}"
+            f"bond too small: {sender.address} has {tokens(have)}, a {role.name.lower()} of capacity {capacity} "
+            f"needs {tokens(need)}; {GET_TOKENS}"
         )
     deadline, consent = _consent(sender, key, role, capacity)
     register = calls.register(sender.chain.deployment, role, key.address, capacity, deadline, consent)
@@ -110,7 +111,7 @@ def redeem_credits(sender: Sender, amount: int, to: str | None = None) -> Plan[R
     """
     have = sender.chain.latest().credits_of(sender.address)
     if have < amount:
-        raise Rejected(f"too few credits: {sender.address} has {have} credits, not {amount}")
+        raise Rejected(f"too few credits: {sender.address} has {tokens(have)} in credits, not {tokens(amount)}")
     return plan_of(sender, calls.redeem(sender.chain.deployment, to or sender.address, amount))
 
 
@@ -147,8 +148,8 @@ def announce_terms(sender: Sender, run: int, terms: RunTerms) -> Plan[events.Ter
     return Plan(sender, (calls.announce(sender.chain.deployment, run, terms),), event_of(events.TermsAnnounced))
 
 
-def refund_run(sender: Sender, run: int, amount: int | None) -> Plan[events.RunRefunded]:
-    """Takes unreserved escrow of a closed run back into the requester's credits; None takes all of it.
+def refund_run(sender: Sender, run: int, amount: int) -> Plan[events.RunRefunded]:
+    """Takes ``amount`` of a closed run's unreserved escrow back into the requester's credits.
 
     Raises:
         Rejected: the sender is not the run's requester, the run is not closed, or its escrow holds less.
@@ -156,10 +157,11 @@ def refund_run(sender: Sender, run: int, amount: int | None) -> Plan[events.RunR
     present = _own_run(sender, run, "take its escrow back")
     if not present.closed:
         raise Rejected(f"run {run} is not closed; close it first with: assize run close {run}")
-    wanted = present.escrow if amount is None else amount
-    if not 0 < wanted <= present.escrow:
-        raise Rejected(f"the escrow of run {run} holds {present.escrow} credits that are not reserved, not {wanted}")
-    return Plan(sender, (calls.refund_run(sender.chain.deployment, run, wanted),), event_of(events.RunRefunded))
+    if not 0 < amount <= present.escrow:
+        raise Rejected(
+            f"the escrow of run {run} holds {tokens(present.escrow)} that are not reserved, not {tokens(amount)}"
+        )
+    return Plan(sender, (calls.refund_run(sender.chain.deployment, run, amount),), event_of(events.RunRefunded))
 
 
 def join_run(sender: Sender, run: int, node: int, rules_hash: bytes | None = None) -> Plan[Receipt]:
@@ -221,7 +223,7 @@ def _consent(sender: Sender, key: Signer, role: Role, capacity: int) -> tuple[in
 def _check_tokens(sender: Sender, amount: int) -> None:
     have = sender.chain.latest().balance_of(sender.address)
     if have < amount:
-        raise Rejected(f"too few tokens: {sender.address} has {have} token wei, not {amount}; {GET_TOKENS}")
+        raise Rejected(f"too few tokens: {sender.address} has {tokens(have)}, not {tokens(amount)}; {GET_TOKENS}")
 
 
 def _own_run(sender: Sender, run: int, verb: str) -> Run:

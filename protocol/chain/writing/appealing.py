@@ -6,6 +6,7 @@ that an appellant needs only its key.
 
 from __future__ import annotations
 
+from protocol.amounts import tokens
 from protocol.chain.events import AppealDecided, AppealOpened, Submitted
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.contracts import Reader
@@ -41,11 +42,11 @@ def open_appeal(sender: Sender, round: int, job: int) -> Plan[AppealOpened]:
 def _missing_credits(sender: Sender, purpose: str, deposit: int) -> tuple[calls.Call, ...]:
     """Returns the calls that buy the credits that a deposit lacks."""
     reader = sender.chain.latest()
-    credits, tokens = reader.credits_of(sender.address), reader.balance_of(sender.address)
-    if credits + tokens < deposit:
+    credits, free = reader.credits_of(sender.address), reader.balance_of(sender.address)
+    if credits + free < deposit:
         raise Rejected(
-            f"{purpose} takes a deposit of {deposit} credits; {sender.address} has {credits} credits and "
-            f"{tokens} token wei; {actions.GET_TOKENS}"
+            f"{purpose} takes a deposit of {tokens(deposit)}; {sender.address} has {tokens(credits)} in credits and "
+            f"{tokens(free)} besides; {actions.GET_TOKENS}"
         )
     return actions.buying(sender, deposit - credits) if credits < deposit else ()
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from protocol.amounts import coin
 from protocol.chain import abi
 from protocol.chain.deployment import Deployment
 from protocol.chain.structs import Consumption, Role, RunTerms, SettledLeaves, Submission, pack_parts, pack_submissions
@@ -48,7 +49,7 @@ def _shown(value: Any) -> str:
 
 def pay_native(to: str, amount: int) -> Call:
     """Sends ``amount`` wei of the chain's own coin."""
-    return Call(to, b"", f"send {amount} wei to {to}", amount)
+    return Call(to, b"", f"send {coin(amount)} to {to}", amount)
 
 
 def drip(deployment: Deployment, to: str, amount: int) -> Call:

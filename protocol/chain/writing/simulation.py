@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from protocol.amounts import coin
 from protocol.chain.block import block_of
 from protocol.chain.reading.client import Chain
 from protocol.chain.reverts import reverted
@@ -69,7 +70,7 @@ def simulate(chain: Chain, address: str, fees: Fees, call: Call) -> Simulation:
     bid = fees.bid(block_of(header).base_fee)
     need, have = call.value + limit * bid, int(balance, 16)
     if have < need:
-        raise Misconfigured(f"{address} has {have} wei of the chain's coin and may need {need}: send it some")
+        raise Misconfigured(f"{address} has {coin(have)} for gas and may need {coin(need)}: send it some")
     return Simulation(call.description, limit, bid, bytes.fromhex(returned[2:]), int(mined, 16))
 
 

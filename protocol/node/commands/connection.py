@@ -39,6 +39,10 @@ FeeCap = Annotated[
 NodePasswordFile = Annotated[
     Path | None, typer.Option(help="File whose first line opens the node's keystore; else as for the owner's.")
 ]
+Amount = Annotated[str, typer.Argument(metavar="AMOUNT", help="Tokens, such as 48, 1.5 or '20 ASZ'; or 5wei.")]
+AmountOrAll = Annotated[
+    str, typer.Argument(metavar="AMOUNT", help="Tokens, such as 48, 1.5 or '20 ASZ'; or 5wei, or all.")
+]
 DEFAULT_RPC = "http://127.0.0.1:8545"
 
 

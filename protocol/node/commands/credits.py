@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from protocol.node.commands.connection import address_of
+from protocol.amounts import positive_wei
+from protocol.node.commands.connection import AmountOrAll, address_of
 from protocol.node.commands.transaction import Planned, mined, transaction, view
 from protocol.node.wallet import Keystores
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from protocol.chain.writing.sender import Sender
 
 app = typer.Typer(no_args_is_help=True, help="Buy, show and redeem credits.")
-
-Amount = Annotated[int, typer.Argument(help="Number of credits; one credit is one token wei.")]
 
 
 @app.command("show")
@@ -35,22 +34,24 @@ def show_credits(
 
 @app.command("buy")
 @transaction("buy")
-def buy(sender: Sender, amount: Amount) -> Planned:
+def buy(sender: Sender, amount: AmountOrAll) -> Planned:
     """Turn tokens into credits."""
     from protocol.chain.writing import actions
 
-    return actions.buy_credits(sender, amount), mined(bought_wei=amount)
+    wei = positive_wei(amount, sender.chain.latest().balance_of(sender.address))
+    return actions.buy_credits(sender, wei), mined(bought_wei=wei)
 
 
 @app.command("redeem")
 @transaction("redeem")
 def redeem(
     sender: Sender,
-    amount: Amount,
+    amount: AmountOrAll,
     to: Annotated[str | None, typer.Option(help="Address to pay the tokens to; else the owner's.")] = None,
 ) -> Planned:
     """Turn credits into tokens, of the owner or of another address."""
     from protocol.chain.writing import actions
 
+    wei = positive_wei(amount, sender.chain.latest().credits_of(sender.address))
     receiver = address_of(to) if to else sender.address
-    return actions.redeem_credits(sender, amount, receiver), mined(redeemed_wei=amount, to=receiver)
+    return actions.redeem_credits(sender, wei, receiver), mined(redeemed_wei=wei, to=receiver)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+from protocol.amounts import coin, tokens
 from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Role
 from protocol.errors import AssizeError, Misconfigured
@@ -47,8 +48,8 @@ def gas(chain: Chain, key: Key) -> Examination:
     def look() -> str:
         held = chain.latest().native_balance(key.address)
         if held < LEAST_GAS_WEI:
-            raise Misconfigured(f"{key.address} holds {held} wei for gas: expected at least {LEAST_GAS_WEI}")
-        return f"{held} wei"
+            raise Misconfigured(f"{key.address} holds {coin(held)} for gas: expected at least {coin(LEAST_GAS_WEI)}")
+        return coin(held)
 
     return Examination("gas", look, "send the chain's native coin to this address")
 
@@ -87,5 +88,5 @@ def _bond(chain: Chain, key: Key) -> str:
     held = reader.node(node_of(chain, key.address))
     needed = reader.required_bond(held.role, held.capacity)
     if held.bond < needed:
-        raise Misconfigured(f"bond of {held.bond} wei: expected at least {needed}")
-    return f"{held.bond} wei, {needed} needed"
+        raise Misconfigured(f"bond of {tokens(held.bond)}: expected at least {tokens(needed)}")
+    return f"{tokens(held.bond)}, {tokens(needed)} needed"

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from protocol.amounts import ALL, positive_wei, wei_of
 from protocol.errors import Misconfigured
-from protocol.node.commands.connection import AsJson, address_of
-from protocol.node.commands.terms import RunId, announce, checked_rules_hash
+from protocol.node.commands.connection import Amount, AmountOrAll, AsJson, address_of
+from protocol.node.commands.terms import JurorFee, Price, RunId, announce, checked_rules_hash
 from protocol.node.commands.transaction import Planned, mined, transaction, view
 from protocol.node.console import guard, picked, show
 
@@ -90,8 +91,8 @@ def open_run(
     model_root: Annotated[str, typer.Option(help="Manifest root of version 0, the model the run starts from.")],
     coordinator: Annotated[str, typer.Option(help="Address that may open rounds.")],
     trainer: Annotated[str, typer.Option(help="Address that may publish checkpoints.")],
-    price_per_unit: Annotated[int, typer.Option(min=0, help="Credits for one verified unit.")],
-    juror_fee: Annotated[int, typer.Option(min=0, help="Most credits a juror earns in a round.")],
+    price_per_unit: Price,
+    juror_fee: JurorFee,
     max_units: Annotated[int, typer.Option(min=1, help="Most units one job is paid for.")],
     uri: Annotated[str, typer.Option(help="URL at which rules and manifest are served.")],
     committee: Annotated[int, typer.Option(min=1, max=15, help="Seats of a committee, an odd number.")] = 3,
@@ -110,7 +111,7 @@ def open_run(
 
     terms = RunTerms(
         *(address_of(coordinator), address_of(trainer), checked_rules_hash(rules_file)),
-        *(price_per_unit, juror_fee, max_units, committee, appeal_seats),
+        *(wei_of(price_per_unit), wei_of(juror_fee), max_units, committee, appeal_seats),
         *(work_seconds, draw_seconds, commit_seconds, reveal_seconds, challenge_seconds),
     )
     plan = actions.open_run(sender, terms, hash_of(model_root), uri)
@@ -122,12 +123,13 @@ def open_run(
 def fund(
     sender: Sender,
     run: RunId,
-    amount: Annotated[int, typer.Argument(help="Number of credits; missing ones are bought with tokens.")],
+    amount: Amount,
 ) -> Planned:
-    """Lock credits in a run's escrow."""
+    """Lock credits in a run's escrow; missing ones are bought with tokens."""
     from protocol.chain.writing import actions
 
-    return actions.fund_run(sender, run, amount), mined(run=run, amount_wei=amount)
+    wei = positive_wei(amount)
+    return actions.fund_run(sender, run, wei), mined(run=run, amount_wei=wei)
 
 
 @app.command("show")
@@ -187,12 +189,12 @@ def leave(sender: Sender, run: RunId, node: Annotated[int, typer.Argument(help="
 def refund(
     sender: Sender,
     run: RunId,
-    amount: Annotated[int | None, typer.Argument(min=1, help="Number of credits; omitted, all unreserved.")] = None,
+    amount: AmountOrAll = ALL,
 ) -> Planned:
-    """Take escrow of a closed run back into your credits."""
+    """Take unreserved escrow of a closed run back into your credits."""
     from protocol.chain.writing import actions
 
-    plan = actions.refund_run(sender, run, amount)
+    plan = actions.refund_run(sender, run, positive_wei(amount, sender.chain.latest().run(run).escrow))
     return plan, lambda event: picked(event, "run", amount_wei="amount", escrow_wei="escrow")
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from protocol.amounts import wei_of
 from protocol.errors import accessing
 from protocol.node.commands.connection import address_of
 from protocol.node.commands.transaction import Planned, transaction
@@ -32,6 +33,8 @@ def checked_rules_hash(rules_file: Path) -> bytes:
     return digest
 
 
+Price = Annotated[str, typer.Option(metavar="AMOUNT", help="Pay for one verified unit, such as 1000000000wei.")]
+JurorFee = Annotated[str, typer.Option(metavar="AMOUNT", help="Most that a juror earns in a round, such as 0.5.")]
 RunId = Annotated[int, typer.Argument(help="Id of the run.")]
 
 
@@ -42,8 +45,8 @@ def announce(
     rules_file: Annotated[Path, typer.Option("--rules", help="File of canonical rules that the run never had.")],
     coordinator: Annotated[str | None, typer.Option(help="Address that may open rounds.")] = None,
     trainer: Annotated[str | None, typer.Option(help="Address that may publish checkpoints.")] = None,
-    price_per_unit: Annotated[int | None, typer.Option(min=0, help="Credits for one verified unit.")] = None,
-    juror_fee: Annotated[int | None, typer.Option(min=0, help="Most credits a juror earns in a round.")] = None,
+    price_per_unit: Price | None = None,
+    juror_fee: JurorFee | None = None,
     max_units: Annotated[int | None, typer.Option(min=1, help="Most units one job is paid for.")] = None,
     committee: Annotated[int | None, typer.Option(min=1, max=15, help="Seats of a committee, an odd number.")] = None,
     appeal_seats: Annotated[
@@ -60,8 +63,8 @@ def announce(
         "coordinator": address_of(coordinator) if coordinator else None,
         "trainer": address_of(trainer) if trainer else None,
         "rules_hash": checked_rules_hash(rules_file),
-        "price_per_unit": price_per_unit,
-        "juror_fee": juror_fee,
+        "price_per_unit": wei_of(price_per_unit) if price_per_unit else None,
+        "juror_fee": wei_of(juror_fee) if juror_fee else None,
         "max_units": max_units,
         "committee": committee,
         "appeal_seats": appeal_seats,

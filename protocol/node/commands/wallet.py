@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from protocol.amounts import positive_wei
 from protocol.errors import Misconfigured
-from protocol.node.commands.connection import AsJson, PasswordFile, address_of
+from protocol.node.commands.connection import Amount, AsJson, PasswordFile, address_of
 from protocol.node.commands.transaction import Planned, mined, transaction, view
 from protocol.node.console import guard, show
 from protocol.node.wallet import Keystores, read_password
@@ -80,8 +81,9 @@ def balance(
 
 @app.command("drip")
 @transaction("drip")
-def drip(sender: Sender, amount: Annotated[int, typer.Argument(help="Token wei.")]) -> Planned:
+def drip(sender: Sender, amount: Amount) -> Planned:
     """Take tokens from the test network's faucet."""
     from protocol.chain.writing import actions
 
-    return actions.drip(sender, amount), mined(address=sender.address, amount_wei=amount)
+    wei = positive_wei(amount)
+    return actions.drip(sender, wei), mined(address=sender.address, amount_wei=wei)
