@@ -9,6 +9,7 @@ from eth_abi.exceptions import DecodingError
 
 from protocol.chain.abi import custom_errors
 from protocol.chain.rpc import RpcFault
+from protocol.chain.sentences import sentence
 from protocol.errors import Rejected
 
 REVERT_CODE = 3
@@ -42,7 +43,7 @@ def decode_revert(payload: bytes) -> Reverted:
     try:
         if error is not None:
             arguments = error.decode_revert(payload)
-            return Reverted(error.name, arguments, f"reverted: {error.name}({_listed(arguments)})")
+            return Reverted(error.name, arguments, _refusal(error.name, arguments))
         if payload[:4] == ERROR_STRING:
             (message,) = decode(["string"], payload[4:])
             return Reverted("Error", {"message": message}, f"reverted: {message}")
@@ -52,6 +53,13 @@ def decode_revert(payload: bytes) -> Reverted:
     except DecodingError:
         pass
     return Reverted("", {}, f"reverted with unknown data 0x{payload.hex()}")
+
+
+def _refusal(error: str, arguments: dict[str, Any]) -> str:
+    """Returns what the contract says in a sentence, with the error's name to search for."""
+    if (said := sentence(error, arguments)) is None:
+        return f"reverted: {error}({_listed(arguments)})"
+    return f"the contract refused: {said} ({error})"
 
 
 def _listed(arguments: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 from protocol.amounts import coin, tokens
 from protocol.errors import AssizeError, Misconfigured, Unavailable
+from protocol.times import clock
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -121,11 +122,13 @@ def _heading(name: str) -> str:
 
 
 def _cell(name: str, value: Any) -> Text:
-    """Returns the text of a value. Names that end in ``_wei`` hold amounts; nothing in a value is markup."""
+    """Returns the text of a value, in which nothing is markup: of an amount in ``_wei``, of a time in ``_at``."""
     from rich.text import Text
 
     if name.endswith("_wei") and isinstance(value, int):
         return Text(coin(value) if name in COIN_AMOUNTS else tokens(value))
+    if name.endswith("_at") and isinstance(value, int):
+        return Text(clock(value))
     return Text(text_of(value))
 
 

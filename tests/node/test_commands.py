@@ -43,7 +43,8 @@ def test_a_provider_registers_lists_tops_up_and_retires(assize: Assize) -> None:
     assert assize("node", "retire", 1, "--json").json["withdrawable_at"] > 0
     early = assize("stake", "withdraw", 1)
     assert early.code == 1
-    assert "reverted: StillBonded(node=1" in early.err
+    assert "the bond of node 1 can be withdrawn from" in early.err
+    assert "UTC, once its 0 jobs in flight have ended (StillBonded)" in early.err
 
 
 @pytest.mark.parametrize(
@@ -118,7 +119,7 @@ def test_a_dry_run_names_every_call_that_is_sent(owner: Sender, chain: Chain) ->
 
 def test_an_unfunded_run_opens_no_round(owner: Sender, chain: Chain) -> None:
     opened = actions.open_run(owner, terms_of(owner.address), b"\1" * 32, "http://here").carry_out("open")
-    with pytest.raises(Reverted, match="reverted: "):
+    with pytest.raises(Reverted, match="the contract refused: "):
         owner.send("round", calls.open_round(chain.deployment, opened.run, 1, 0, bytes(5)))
 
 

@@ -5,8 +5,6 @@ The command line and the local network share them. A plan is carried out or simu
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from protocol.amounts import tokens
 from protocol.chain import events
 from protocol.chain.structs import Role, Run, RunTerms
@@ -16,6 +14,7 @@ from protocol.chain.writing.plans import Plan, event_of, plan_of
 from protocol.chain.writing.receipts import Receipt
 from protocol.chain.writing.sender import Sender
 from protocol.errors import Rejected
+from protocol.times import clock
 from protocol.wire.auth import Signer, node_binding
 
 BINDING_SECONDS = 3600
@@ -185,8 +184,7 @@ def join_run(sender: Sender, run: int, node: int, rules_hash: bytes | None = Non
         raise Rejected(f"run {run} has the rules 0x{present.hex()}, not 0x{wanted.hex()}; read them before joining")
     strikes, until = reader.strikes(run, node)
     if strikes >= reader.market_terms().max_strikes:
-        when = f"{datetime.fromtimestamp(until, UTC):%Y-%m-%d %H:%M} UTC"
-        raise Rejected(f"node {node} left run {run} for its {strikes} strikes; it can join again from {when}")
+        raise Rejected(f"node {node} left run {run} for its {strikes} strikes; it can join again from {clock(until)}")
     return plan_of(sender, calls.join(sender.chain.deployment, run, node, wanted))
 
 
