@@ -244,7 +244,7 @@ def test_what_is_mined_again_and_reverts_after_a_reorganisation_is_a_failure(
     anvil.rpc.call("eth_sendRawTransaction", raw)
     anvil.rpc.call("anvil_mine", hex(70))
     sender.reconcile()
-    with pytest.raises(Rejected, match="was mined but reverted: "):
+    with pytest.raises(Rejected, match="was mined but the contract refused: "):
         sender.send_once("pass on", passed_on)
     sender.close()
     giver.close()
