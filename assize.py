@@ -15,6 +15,7 @@ PARTS: dict[str, tuple[str, str, str]] = {
     "stake": ("protocol.node.commands.stake", "app", "Add to a node's bond, or withdraw it."),
     "run": ("protocol.node.commands.run", "app", "Open, fund, change, close and show runs; join them."),
     "appeal": ("protocol.node.commands.appeal", "app", "Appeal against verdicts, list and show appeals."),
+    "traps": ("protocol.node.commands.traps", "app", "Plant faults in own work, to find jurors that do not look."),
     "receipts": ("protocol.node.commands.receipts", "app", "Collect stores' receipts and refusals; check them."),
     "credits": ("protocol.node.commands.credits", "app", "Buy, show and redeem credits."),
     "coordinator": ("coordinator.commands", "app", "Assign jobs, take uploads, drive rounds."),

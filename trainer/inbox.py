@@ -9,7 +9,7 @@ nodes, and a node whose store is slow is waited for once: what it serves comes i
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,6 +18,7 @@ import structlog
 
 from protocol.chain.events import CheckpointPublished, Log, RoundOpened
 from protocol.chain.reading.client import Chain
+from protocol.chain.reading.plantings import Plantings
 from protocol.chain.reading.tail import Tail
 from protocol.chain.round_changes import SubmittedLeaf
 from protocol.chain.round_state import RoundState, fold
@@ -32,6 +33,7 @@ from protocol.wire.receipts import holders_of
 from protocol.wire.rollout import Artifact, decode, rollouts_root
 from protocol.wire.rules import Rules
 from protocol.wire.seeds import job_seed, prompt_seed
+from protocol.wire.traps import Trap
 from trainer.batch import Group
 
 FETCHES_PER_NODE = 4
@@ -63,10 +65,17 @@ class Inbox:
     """Accepted, unconsumed groups of one run."""
 
     def __init__(
-        self, chain: Chain, run: int, rules: Rules, environment: Environment, model: Model, fetch: Fetch
+        self,
+        chain: Chain,
+        run: int,
+        rules: Rules,
+        environment: Environment,
+        model: Model,
+        fetch: Fetch,
+        plantings: Plantings | None = None,
     ) -> None:
         self.chain, self.run, self.rules, self.environment, self.model = chain, run, rules, environment, model
-        self.fetch = fetch
+        self.fetch, self.plantings = fetch, plantings
         self.log = structlog.get_logger("trainer.inbox")
         self.pools = NodePools("artifacts", FETCHES_PER_NODE)
         self.fetches: dict[_Wanted, NodeFetch[bytes | None]] = {}
@@ -76,6 +85,8 @@ class Inbox:
     def _restart(self) -> Tail:
         """Forgets everything; it is read from the chain again."""
         self.tail = Tail(self.chain)
+        if self.plantings:
+            self.plantings.forget()
         self.rounds: dict[int, RoundState] = {}
         self.jobs: dict[tuple[int, int], AcceptedJob] = {}
         self.refused: set[tuple[int, int]] = set()
@@ -139,7 +150,7 @@ class Inbox:
             _Wanted(number, job, round_.leaves[job])
             for number, round_ in self.rounds.items()
             for job in jobs_in(round_.usable)
-            if (number, job) not in self.jobs and (number, job) not in self.refused
+            if (number, job) not in self.jobs and (number, job) not in self.refused and job not in self._planted(number)
         ]
         for wanted in self.fetches.keys() - set(missing):
             self.fetches.pop(wanted).cancel()
@@ -148,6 +159,10 @@ class Inbox:
                 fetch = functools.partial(self._fetched, wanted)
                 self.fetches[wanted] = self.pools.submit(wanted.submitted.node, fetch)
         self.pools.keep({wanted.submitted.node for wanted in missing})
+
+    def _planted(self, number: int) -> Mapping[int, Trap]:
+        """Returns the jobs of a round in which the run's requester planted a fault."""
+        return self.plantings.in_round(number) if self.plantings else {}
 
     def _fetched(self, wanted: _Wanted) -> bytes | None:
         try:

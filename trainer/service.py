@@ -8,12 +8,14 @@ from collections.abc import Sequence
 import torch
 
 from protocol.chain.reading.client import Chain
+from protocol.chain.reading.plantings import Plantings
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
 from protocol.environments.registry import environment
 from protocol.errors import Misconfigured
 from protocol.node import telemetry
 from protocol.node.daemon import Daemon
+from protocol.node.trap_file import TrapFile
 from protocol.transport.artifacts import fetch_artifact
 from protocol.transport.blobs import BlobStores
 from protocol.transport.chunks import ChunkStore
@@ -62,7 +64,12 @@ def build(settings: TrainerSettings) -> tuple[Trainer, ChunkStore]:
     def fetch(holders: Sequence[str], root: bytes) -> bytes:
         return fetch_artifact(stores, holders, root, DEFAULT_LIMITS.file_bytes, ports)
 
-    inbox = Inbox(chain, settings.run, rules, tasks, policy.model, fetch)
+    plantings = None
+    if settings.traps is not None:
+        traps = TrapFile.read(settings.traps)
+        traps.check(settings.traps, chain.chain_id, chain.deployment.traps, settings.run)
+        plantings = Plantings(chain, settings.run, traps.given())
+    inbox = Inbox(chain, settings.run, rules, tasks, policy.model, fetch, plantings)
     schedule = Schedule(
         settings.last_version or recipe.steps, settings.evaluate_every, settings.target_accuracy, settings.seed
     )

@@ -29,6 +29,7 @@ class TrainerSettings(NodeSettings):
         target_accuracy: end at the first evaluation that reaches this accuracy.
         seed: seed of the held-out problems.
         threads: torch threads.
+        traps: trap file of the run's requester; no job that it names is trained on, whatever its verdict.
     """
 
     model_config = settings_config("ASSIZE_TRAINER_")
@@ -44,6 +45,7 @@ class TrainerSettings(NodeSettings):
     target_accuracy: float | None = None
     seed: int = 0
     threads: int = Field(default=1, ge=1)
+    traps: Path | None = None
 
 
 def read_recipe(run_file: Path) -> Recipe:

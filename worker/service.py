@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+
 import torch
 
 from protocol.chain.reading.client import Chain
+from protocol.chain.reading.plantings import Plantings
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
 from protocol.errors import Misconfigured
 from protocol.node import telemetry
 from protocol.node.daemon import Daemon
+from protocol.node.trap_file import TrapFile
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire.rules import Rules
 from worker.daemon import Produce, Worker
 from worker.engines.engine import Engine
 from worker.engines.registry import make_engine
+from worker.planting import Planting
 from worker.producer import Producer
 from worker.settings import WorkerSettings
 
@@ -37,7 +43,15 @@ def build(settings: WorkerSettings, produce: Produce = Producer) -> Worker:
     rules = client.rules(rules_hash)
     engine = engine_of(settings, rules)
     sender = Sender(chain, wallet, settings.state_dir / "sender.db", Fees.capped(settings.fee_cap_gwei))
+    if settings.traps is not None:
+        produce = _planting(settings.traps, settings.run, chain)
     return Worker(settings, wallet, chain, client, sender, engine, produce)
+
+
+def _planting(path: Path, run: int, chain: Chain) -> Produce:
+    file = TrapFile.read(path)
+    file.check(path, chain.chain_id, chain.deployment.traps, run)
+    return partial(Planting, planted=Plantings(chain, run, file.given()).in_round)
 
 
 def engine_of(settings: WorkerSettings, rules: Rules) -> Engine:

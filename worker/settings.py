@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator
@@ -29,6 +30,7 @@ class WorkerSettings(NodeSettings):
         device: device the engine computes on.
         wait_seconds: how long one request for assignments may wait for an answer.
         heartbeat_seconds: time between heartbeats.
+        traps: trap file of the run's requester, whose own worker this is; it plants the faults that the file names.
     """
 
     model_config = settings_config("ASSIZE_WORKER_")
@@ -39,3 +41,4 @@ class WorkerSettings(NodeSettings):
     device: Literal["cpu", "cuda"] = "cpu"
     wait_seconds: float = 2.0
     heartbeat_seconds: float = 5.0
+    traps: Path | None = None

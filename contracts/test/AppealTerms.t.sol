@@ -24,8 +24,8 @@ contract AppealTermsTest is Appeals {
     function _deployAnew(uint256 seed, uint128 fee, uint128 price) private {
         _terms.overturnPenalty = uint128(bound(seed % 1e30, 0, 2 * VALIDATOR_BOND));
         _terms.appealBond = uint128(bound((seed >> 64) % 1e30, 0, 1000 ether));
-        _terms.appealBounty = uint128(bound((seed >> 128) % 1e30, 0, 1000 ether));
         _terms.fraudSlash = uint128(bound(seed >> 192, MAX_UNITS * uint256(PRICE), BOND_PER_JOB));
+        _terms.appealBounty = uint128(bound((seed >> 128) % 1e30, 0, _terms.fraudSlash));
         _price = uint128(bound(price, 1, _terms.fraudSlash / uint256(MAX_UNITS)));
         // The escrow covers the reserve.
         _fee = uint128(bound(fee, MIN_FEE, ESCROW / 100));

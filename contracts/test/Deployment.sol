@@ -6,6 +6,7 @@ import {Credits} from "../src/Credits.sol";
 import {Market} from "../src/Market.sol";
 import {Registry} from "../src/Registry.sol";
 import {Rounds} from "../src/Rounds.sol";
+import {Traps} from "../src/Traps.sol";
 import {Token} from "../src/Token.sol";
 import {MarketTerms} from "../src/interfaces/IMarket.sol";
 import {IRegistry, RegistryTerms, Role} from "../src/interfaces/IRegistry.sol";
@@ -41,6 +42,7 @@ abstract contract Deployment is Base {
     Credits internal credits;
     Market internal market;
     Rounds internal rounds;
+    Traps internal traps;
 
     mapping(uint32 node => uint256) internal keyOf;
 
@@ -55,6 +57,7 @@ abstract contract Deployment is Base {
         registry = new Registry(token, admin, credits, roundsAt, registryTerms());
         market = new Market(registry, credits, roundsAt, marketTerms());
         rounds = new Rounds(registry, market, roundsTerms());
+        traps = new Traps(rounds);
     }
 
     function roundsTerms() internal view virtual returns (RoundsTerms memory) {

@@ -2,7 +2,9 @@
 pragma solidity ^0.8.28;
 
 import {Consumption} from "../src/interfaces/IMarket.sol";
+import {Hashes} from "@openzeppelin/contracts/utils/cryptography/Hashes.sol";
 import {Role} from "../src/interfaces/IRegistry.sol";
+import {Trap, TrapKind} from "../src/interfaces/ITraps.sol";
 import {Appeals} from "./Appeals.sol";
 import {Submission} from "./Scenario.sol";
 
@@ -73,6 +75,24 @@ contract GasTest is Appeals {
         _measured("appeal tally");
         rounds.finish(round, assignments);
         _measured("finish");
+    }
+
+    function test_gasOfATrap() public {
+        give(requester, 10 ether, address(traps));
+        uint48 next = uint48(rounds.roundCount() + 1);
+        Trap memory trap = Trap(workers[0], next, next, TrapKind.OtherSeed, "salt");
+        Trap memory decoy = Trap(workers[0], next, next, TrapKind.Decoy, "salt");
+        (bytes32[] memory left, bytes32[] memory right) = (new bytes32[](1), new bytes32[](1));
+        (left[0], right[0]) = (traps.leafOf(decoy), traps.leafOf(trap));
+        bytes32 root = Hashes.commutativeKeccak256(left[0], right[0]);
+        vm.prank(requester);
+        traps.set(run, root, 2, 1 ether, next, uint40(block.timestamp + 30 days));
+        _measured("set traps");
+        (uint256 round,) = _tallied();
+        traps.open(1, trap, left, round, 0, assignments);
+        _measured("open trap");
+        traps.openDecoy(1, decoy, right);
+        _measured("open decoy");
     }
 
     function test_gasOfAVoidRound() public {

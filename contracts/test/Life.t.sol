@@ -160,5 +160,6 @@ contract LifeTest is Scenario {
         vm.assertLe(address(registry).code.length, 24_576);
         vm.assertLe(address(credits).code.length, 24_576);
         vm.assertLe(address(token).code.length, 24_576);
+        vm.assertLe(address(traps).code.length, 24_576);
     }
 }

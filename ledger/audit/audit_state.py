@@ -62,6 +62,7 @@ class AuditState:
     due_deposits  appeal to the deposit announced and not yet locked
     due_locks     (owner, run) to credits announced as locked in a run and not yet locked; ``due_unlocks`` likewise
     due_grants    (owner, round) to slashed tokens awarded and not yet granted as credits
+    due_bounties  receiver to the tokens that the deposits of traps owe it
     conclusions   round to the appeal on it that is being concluded
     absent        (round, attempt) to the jurors penalised for absence; ``settled`` to those paid, until it ends
     revealing     (round, attempt) in which votes are revealed
@@ -80,6 +81,7 @@ class AuditState:
     due_locks: Counter[tuple[str, int]] = field(default_factory=Counter)
     due_unlocks: Counter[tuple[str, int]] = field(default_factory=Counter)
     due_grants: Counter[tuple[str, int]] = field(default_factory=Counter)
+    due_bounties: Counter[str] = field(default_factory=Counter)
     conclusions: dict[int, Conclusion] = field(default_factory=dict)
     absent: dict[tuple[int, int], set[int]] = field(default_factory=dict)
     settled: dict[tuple[int, int], set[int]] = field(default_factory=dict)

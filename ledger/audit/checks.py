@@ -7,7 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ledger.audit import appeals, bonds, code, comparison, conservation, market, money, phases, rounds, verdicts, views
+from ledger.audit import (
+    appeals,
+    bonds,
+    code,
+    comparison,
+    conservation,
+    market,
+    money,
+    phases,
+    rounds,
+    traps,
+    verdicts,
+    views,
+)
 from ledger.audit.audit_state import AuditCheck, Try
 from protocol.chain.events import Event
 
@@ -16,7 +29,7 @@ CHAIN = AuditCheck(
 )
 """Counted by the replay itself."""
 
-MODULES = (market, rounds, phases, verdicts, money, bonds, appeals, conservation, comparison, views, code)
+MODULES = (market, rounds, phases, verdicts, money, bonds, appeals, traps, conservation, comparison, views, code)
 
 CHECKS: dict[str, AuditCheck] = {check.name: check for check in (CHAIN, *(c for m in MODULES for c in m.CHECKS))}
 """Every check by its name."""

@@ -3,6 +3,7 @@
     tokens ──posted, topped up──> bonds ──returned──> owners
                                     └───slashed───> pot ──swept──> treasury
                                                      └──awarded──> credits granted to appellants
+    tokens ──deposited──> traps ──found, forfeited, returned──> finders, treasury, setters
     tokens ──bought──> credits = free + escrow + reserved ──redeemed──> whom owners name
 
     deposits = bonds + unbonding + pot + escrow + free credits + withdrawn      (M: nothing made, nothing lost)
@@ -17,7 +18,7 @@ from collections import Counter
 from typing import Any
 
 from ledger.audit.audit_state import AuditCheck, AuditState
-from ledger.facts import Credit, CreditEntry, Holding, Node, Round, Run, Slash, Sweep
+from ledger.facts import Credit, CreditEntry, Holding, Node, Round, Run, Slash, Sweep, TrapSet
 from ledger.fold.credits import NOBODY
 from ledger.fold.treasury import treasury_of
 from protocol.chain.events import Log, Transfer
@@ -34,6 +35,7 @@ def _conserve(audit: AuditState) -> None:
     _bonds(audit)
     _escrow(audit)
     _rounds(audit)
+    _traps(audit)
     _all(audit)
     _tokens(audit)
 
@@ -118,6 +120,16 @@ def _escrow(audit: AuditState) -> None:
         _equal(audit, f"run {run.run}", "reserved by its rounds", run.reserved, promised[run.run])
 
 
+def _traps(audit: AuditState) -> None:
+    """Deposits of traps: what is not opened yet lies in their contract, which paid nobody but those it owed."""
+    here, sets = audit.terms.deployment.traps, list(audit.book.all(TrapSet))
+    deposited = sum(made.leaves * made.bounty for made in sets)
+    for receiver, tokens in audit.due_bounties.items():
+        _equal(audit, "Traps", f"tokens paid to {receiver}", audit.flows[here, receiver], tokens)
+    _equal(audit, "Traps", "tokens paid out", _out(audit, here), deposited - _sum(sets, "balance"))
+    audit.findings.holds("conservation", "Traps", "tokens", "took what was deposited", _in(audit, here) >= deposited)
+
+
 def _rounds(audit: AuditState) -> None:
     for round_ in audit.book.all(Round):
         spent = round_.paid + round_.paid_out + round_.released + round_.reserved
@@ -161,7 +173,7 @@ def _equal(audit: AuditState, subject: str, field: str, stored: int, recomputed:
 @CONSERVATION.tries(Transfer)
 def _flow(audit: AuditState, log: Log, event: Transfer) -> None:
     deployment = audit.terms.deployment
-    if {event.sender, event.to} & {deployment.registry, deployment.credits, NOBODY}:
+    if {event.sender, event.to} & {deployment.registry, deployment.credits, deployment.traps, NOBODY}:
         audit.flows[event.sender, event.to] += event.value
 
 

@@ -10,6 +10,7 @@ from ledger.facts.fact import KINDS, Fact, key_of, keys_of
 from ledger.facts.nodes import Node, Slash, Slot
 from ledger.facts.rounds import Committee, Job, Round, Seat, Service, Submission
 from ledger.facts.runs import Checkpoint, Consent, Consumption, Membership, Run, RunTerms
+from ledger.facts.traps import OpenedTrap, TrapSet
 from ledger.facts.treasury import THE_ONE, Admin, Sweep, Treasury
 
 __all__ = [
@@ -25,4 +26,4 @@ __all__ = [
     "CreditEntry",
 ]
 __all__ += ["Fact", "Holding", "Job", "Membership", "Node", "Round", "Run", "RunTerms", "Seat", "Service", "Slash"]
-__all__ += ["Slot", "Submission", "Sweep", "Taint", "Treasury", "key_of", "keys_of"]
+__all__ += ["OpenedTrap", "Slot", "Submission", "Sweep", "Taint", "TrapSet", "Treasury", "key_of", "keys_of"]

@@ -6,7 +6,7 @@ same fold fills the derived tables and the auditor's own book.
     Registry, Admin        Market              Rounds                   Credits, Token
     ledger.fold.nodes      ledger.fold.runs    ledger.fold.rounds       ledger.fold.credits
     ledger.fold.treasury                       ledger.fold.committees
-                                               ledger.fold.appeals
+    Traps: ledger.fold.traps                   ledger.fold.appeals
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from ledger.fold.credits import CREDITS
 from ledger.fold.nodes import NODES
 from ledger.fold.rounds import ROUNDS
 from ledger.fold.runs import RUNS
+from ledger.fold.traps import TRAPS
 from ledger.fold.treasury import TREASURY
 from protocol.chain.events import Event, Log
 
 Handler = Callable[[Book, Log, Event], None]
 
-PARTS: tuple[dict[Any, Any], ...] = (NODES, TREASURY, RUNS, ROUNDS, COMMITTEES, APPEALS, CREDITS)
+PARTS: tuple[dict[Any, Any], ...] = (NODES, TREASURY, RUNS, ROUNDS, COMMITTEES, APPEALS, CREDITS, TRAPS)
 HANDLERS: dict[type[Event], Handler] = {kind: handler for part in PARTS for kind, handler in part.items()}
 
 

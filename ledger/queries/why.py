@@ -344,6 +344,15 @@ def _slashed(case: _Subject, event: on_chain.NodeSlashed) -> str:
     return f"node {event.node} loses {tokens(event.amount)} of its bond for {cause}; {tokens(event.bond)} remain"
 
 
+def _trap(case: _Subject, event: on_chain.TrapOpened) -> str:
+    if event.job not in case.jobs:
+        return ""
+    found = (
+        f"validators {', '.join(map(str, event.finders))} found it and share" if event.finders else "nobody found it:"
+    )
+    return f"job {event.job} was a trap of set {event.set}: {event.kind.sentence}; {found} {event.bounty} wei"
+
+
 def _jobs(jobs: list[int]) -> str:
     if not jobs:
         return ""
@@ -375,6 +384,7 @@ _SAYINGS: dict[type[Event], Callable[[_Subject, Any], str]] = {
         "the round ends without a verdict: no job of it is paid for, and no worker is slashed"
     ),
     on_chain.RoundSettled: lambda case, event: "the round is settled",
+    on_chain.TrapOpened: _trap,
 }
 """Event type to what it says of a case, in words."""
 

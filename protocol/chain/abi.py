@@ -24,7 +24,7 @@ from protocol.errors import Misconfigured, Rejected
 ABI_DIRECTORY = Path(__file__).parents[2] / "contracts" / "abi"
 """Directory of the compiler output, in the same checkout as this package."""
 
-CONTRACTS = ("Token", "Admin", "Registry", "Market", "Rounds", "Credits")
+CONTRACTS = ("Token", "Admin", "Registry", "Market", "Rounds", "Credits", "Traps")
 """The contracts of a deployment."""
 
 Convert = Callable[[Any], Any]

@@ -39,6 +39,10 @@ REFERENCES = (
     ("Credits", "market", "Market"),
     ("Credits", "token", "Token"),
     ("Credits", "registry", "Registry"),
+    ("Traps", "rounds", "Rounds"),
+    ("Traps", "market", "Market"),
+    ("Traps", "registry", "Registry"),
+    ("Traps", "token", "Token"),
 )
 """(contract, getter, contract that it must return): checked for each getter that exists."""
 
@@ -59,6 +63,7 @@ class Deployment:
     market: str
     rounds: str
     credits: str
+    traps: str
     finality_depth: int | None = FINALITY_DEPTH
 
     def address_of(self, contract: str) -> str:

@@ -101,8 +101,21 @@ SENTENCES: Mapping[str, str] = {
     "NotAccepted": "of round {round}, these jobs are not accepted: {jobs:jobs}",
     "AlreadyConsumed": "of round {round}, these jobs went into a checkpoint before: {jobs:jobs}",
     "WrongRun": "round {round} is not one of run {run}",
+    # Traps
+    "NoAppeals": "run {run} offers no appeals: nobody would pay for a missed trap",
+    "BadTraps": "invalid {field} of the traps: expected leaves and a bounty above 0, a first round not open yet, and "
+    "a deadline within 180 days",
+    "UnknownSet": "no set {set} of traps",
+    "WrongLeaf": "the leaf {leaf} is not in set {set}, or was opened before",
+    "WrongKind": "a leaf of the kind {kind} cannot be opened so: decoys and traps are opened each in their own way",
+    "NotTheTrap": "job {job} of round {round} is not the one that the leaf names",
+    "NotFraud": "job {job} of round {round} is not fraud, or its verdict may still change, or its round is over",
+    "TrainedOn": "a checkpoint was trained on job {job} of round {round}: it cannot be opened as a trap",
+    "AlreadyOpened": "a trap was opened for job {job} of round {round} before",
+    "RoundsAhead": "the decoy names rounds up to {to}, and {count} are opened: wait until then",
     # Deployment and calls between the contracts
     "SlashAboveBond": "a fraudulent job would cost {fraudSlash:tokens}, and its bond is {bondPerJob:tokens}",
+    "BountyAboveSlash": "an appellant could gain {appealBounty:tokens}, and a fraudulent job costs {fraudSlash:tokens}",
     "WrongDeployment": "the contracts do not name one another: deploy them in their order",
     **dict.fromkeys(("NotMarket", "NotRegistry", "NotRounds"), _ONLY_CONTRACT),
 }

@@ -13,6 +13,7 @@ from typing import Any, dataclass_transform
 
 from protocol.errors import Rejected
 from protocol.wire.assignments import LEAF_BYTES
+from protocol.wire.traps import Trap, TrapKind
 
 SIGNATURE_BYTES = 65
 MAX_COUNT = 2**8 - 1
@@ -312,11 +313,37 @@ class Seat(metaclass=FrozenDataclass):
     fraud: int
 
 
+class TrapSet(metaclass=FrozenDataclass):
+    """A requester's set of traps as stored; ``opened`` equals ``leaves`` once the rest was forfeited."""
+
+    setter: str
+    run: int
+    first: int
+    open_by: int
+    leaves: int
+    opened: int
+    bounty: int
+    root: bytes
+
+
 STRUCTS: dict[str, type] = {
     cls.__name__: cls
-    for cls in (RunTerms, Run, Consumption, Node, RegistryTerms, MarketTerms, RoundsTerms, Appeal, Round, Seat)
+    for cls in (
+        RunTerms,
+        Run,
+        Consumption,
+        Node,
+        RegistryTerms,
+        MarketTerms,
+        RoundsTerms,
+        Appeal,
+        Round,
+        Seat,
+        Trap,
+        TrapSet,
+    )
 }
 """Solidity struct name to dataclass."""
 
-ENUMS: dict[str, type[IntEnum]] = {enum.__name__: enum for enum in (Role, Cause, State, Refusal, Verdict)}
+ENUMS: dict[str, type[IntEnum]] = {enum.__name__: enum for enum in (Role, Cause, State, Refusal, Verdict, TrapKind)}
 """Solidity enum name to enum."""

@@ -30,6 +30,8 @@ NO_MEANING = {
 
 def snake(name: str) -> str:
     """Solidity's name as ours."""
+    if name == "from":
+        return "from_"
     return "void_jobs" if name == "void_" else re.sub(r"([A-Z])", lambda found: "_" + found[1].lower(), name)
 
 

@@ -68,7 +68,9 @@ def test_each_kind_of_stored_value_that_is_flipped_is_named(story: Story, synced
     report = audit(chain, synced)
     named = {(finding.subject, finding.field) for finding in findings(report)}
     assert named == {(table, field) for table, field, *_ in flips}
-    assert {table for table, *_ in flips} | {"appeal", "taint"} == {table.name for table in TABLES.values()}
+    assert {table for table, *_ in flips} | {"appeal", "taint", "trap_set", "opened_trap"} == {
+        table.name for table in TABLES.values()
+    }
     balance = next(finding for finding in findings(report) if finding.field == "balance")
     assert (balance.subject, balance.key, balance.stored) == ("credit", story.honest.owner.address, "7")
     assert int(balance.recomputed) == chain.latest().credits_of(story.honest.owner.address)

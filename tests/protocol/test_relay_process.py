@@ -59,7 +59,7 @@ def relayed(tmp_path: Path, signer) -> Iterator[Relayed]:
     (tmp_path / "model" / "model.safetensors").write_bytes(os.urandom(16 * MIB))
     store = ChunkStore(tmp_path / "relay")
     signed = publish(tmp_path / "model", 1, 1, 31337, ADDRESS, signer, store, chunk_bytes=8 * MIB)
-    Deployment(31337, 0, bytes(32), *[ADDRESS] * 6).save(tmp_path / "addresses.json")
+    Deployment(31337, 0, bytes(32), *[ADDRESS] * 7).save(tmp_path / "addresses.json")
     port = free_port()
     words = ["--upstream", "http://127.0.0.1:9", "--trainer", signer.address, "--run", "1", "--port", str(port)]
     words += ["--addresses", str(tmp_path / "addresses.json"), "--state-dir", str(tmp_path / "relay")]

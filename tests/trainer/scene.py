@@ -15,6 +15,7 @@ import numpy as np
 
 from protocol.chain.events import CheckpointPublished, RoundOpened
 from protocol.chain.reading.client import Chain
+from protocol.chain.reading.plantings import Plantings
 from protocol.chain.reading.tail import Rollback, Tail
 from protocol.chain.structs import State, Submission
 from protocol.chain.writing import calls
@@ -94,7 +95,7 @@ class Scene:
         """The model of version 0."""
         return Policy(self.model, RECIPE, self.swarm.rules)
 
-    def inbox(self, policy: Policy) -> Inbox:
+    def inbox(self, policy: Policy, plantings: Plantings | None = None) -> Inbox:
         """An inbox that has seen nothing yet."""
         coordinator = self.url
         blobs = BlobStores(trusted=lambda: [coordinator])
@@ -103,7 +104,7 @@ class Scene:
         def fetch(holders: Sequence[str], root: bytes) -> bytes:
             return fetch_artifact(blobs, holders, root, 1 << 20)
 
-        made = Inbox(self.chain, self.swarm.run, self.swarm.rules, self.environment, policy.model, fetch)
+        made = Inbox(self.chain, self.swarm.run, self.swarm.rules, self.environment, policy.model, fetch, plantings)
         self.closing.callback(made.pools.close)
         return made
 

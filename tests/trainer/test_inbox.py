@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from protocol.chain.reading.plantings import Plantings
 from protocol.chain.structs import Consumption
 from protocol.chain.writing import calls
 from protocol.chain.writing.appealing import open_appeal
@@ -12,6 +13,7 @@ from protocol.wire.artifact_blob import HEAD_BYTES
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import decode, encode
 from protocol.wire.rules import ArtifactStore, with_stores
+from protocol.wire.traps import Trap, TrapKind
 from tests.conftest import TOKEN
 from tests.trainer.scene import RIGHT, WRONG, Scene
 from trainer.inbox import WAIT_SECONDS, Inbox
@@ -39,6 +41,21 @@ def test_only_jobs_that_a_tally_accepted_come_in_with_rewards_computed_here(scen
     assert held(inbox) == {(round_, 0), (round_, 3)}
     assert all(group.rewards == (0.0, 1.0) and group.version == 0 for group in inbox.groups())
     assert len({group.prompt_tokens for group in inbox.groups()}) == 2, "each job has a problem of its own"
+
+
+def test_a_job_with_a_planted_fault_is_never_trained_on_though_it_was_accepted(scene: Scene) -> None:
+    first = scene.chain.latest().round_count() + 1
+    node = scene.swarm.workers[0].node
+    traps = [Trap(node, first, first + 1, kind, bytes([kind]) * 32) for kind in TrapKind]
+    plantings = Plantings(scene.chain, scene.swarm.run, traps)
+    inbox = scene.inbox(scene.policy(), plantings)
+    rounds = [scene.round({0: SOUND, 1: SOUND, 2: SOUND, 3: SOUND}) for _ in range(2)]
+    planted = plantings.in_round(rounds[0])
+    assert sorted(trap.kind for trap in planted.values()) == [1, 2, 3], "each trap but the decoy, in a job of its own"
+    assert plantings.in_round(rounds[1]) == {}, "each is planted once"
+    inbox.poll(0)
+    (left,) = set(range(4)) - set(planted)
+    assert held(inbox) == {(rounds[0], left), *((rounds[1], job) for job in range(4))}
 
 
 def test_an_artifact_whose_bytes_changed_after_the_verdict_is_refused(scene: Scene) -> None:

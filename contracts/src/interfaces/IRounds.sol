@@ -52,7 +52,8 @@ enum Verdict {
 /// @param overturnPenalty  wei taken from the bond of each juror that accepted a job which an appeal condemns, or the
 ///                         other way round
 /// @param appealBond       credits an appellant loses, besides the fees, if the verdict stands
-/// @param appealBounty     maximum credits a successful appellant is awarded besides its fees
+/// @param appealBounty     maximum credits a successful appellant is awarded besides its fees; at most fraudSlash, so that
+///                         nobody gains by condemning a fault that it planted itself
 struct RoundsTerms {
     uint128 fraudSlash;
     uint128 absencePenalty;
@@ -547,6 +548,12 @@ interface IRoundsFacts {
     /// @param bondPerJob  the registry's bond behind each job
     error SlashAboveBond(uint256 fraudSlash, uint256 bondPerJob);
 
+    /// @notice An appellant could gain more than a fraudulent job costs: a worker could plant faults, see them accepted, and
+    /// live on appealing them.
+    /// @param appealBounty  maximum credits a successful appellant is awarded besides its fees
+    /// @param fraudSlash    wei slashed for a fraudulent job
+    error BountyAboveSlash(uint256 appealBounty, uint256 fraudSlash);
+
     /// @notice Number of rounds opened, appeals included; also the newest number.
     function roundCount() external view returns (uint256);
 
@@ -665,7 +672,7 @@ interface ISettlement is IRoundsFacts {
 /// @dev Signatures are 65 bytes: r, s, v with v 27 or 28 and s in the lower half order.
 /// @dev Constructor: IRegistry registry, IMarket market, RoundsTerms terms. Reverts `WrongDeployment` unless registry
 /// and market name this address as their `rounds()`, and the market names the registry, and `SlashAboveBond` if
-/// fraudSlash is more than the registry's bondPerJob.
+/// fraudSlash is more than the registry's bondPerJob, and `BountyAboveSlash` if appealBounty is more than fraudSlash.
 interface IRounds is ISettlement {
     /// @notice Opens a round: lists nodes for its jobs and reserves its maximum cost. Coordinator only.
     /// @dev Requires that new rounds are not paused, the run is not closed, every node has joined at the present rules

@@ -116,6 +116,7 @@ abstract contract RoundsBase is IRoundsFacts {
     constructor(IRegistry registry_, IMarket market_, RoundsTerms memory terms_) {
         uint256 bondPerJob = registry_.terms().bondPerJob;
         if (terms_.fraudSlash > bondPerJob) revert SlashAboveBond(terms_.fraudSlash, bondPerJob);
+        if (terms_.appealBounty > terms_.fraudSlash) revert BountyAboveSlash(terms_.appealBounty, terms_.fraudSlash);
         admin = registry_.admin();
         registry = registry_;
         market = market_;

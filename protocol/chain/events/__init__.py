@@ -15,3 +15,4 @@ from protocol.chain.events.market import *  # noqa: F403
 from protocol.chain.events.registry import *  # noqa: F403
 from protocol.chain.events.rounds import *  # noqa: F403
 from protocol.chain.events.token import *  # noqa: F403
+from protocol.chain.events.traps import *  # noqa: F403

@@ -171,6 +171,16 @@ class Reader:
         """Penalties and the cost of an appeal."""
         return cast(structs.RoundsTerms, self.view("Rounds", "terms"))
 
+    # Traps
+
+    def trap_set(self, number: int) -> structs.TrapSet:
+        """One set of traps."""
+        return cast(structs.TrapSet, self.view("Traps", "setOf", number))
+
+    def leaf_opened(self, number: int, leaf: bytes) -> bool:
+        """True if this leaf of a set was opened."""
+        return cast(bool, self.view("Traps", "isOpened", number, leaf))
+
     # Credits
 
     def credits_of(self, owner: str) -> int:

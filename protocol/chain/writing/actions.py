@@ -197,8 +197,17 @@ def buying(sender: Sender, amount: int) -> tuple[Call, ...]:
     Raises:
         Rejected: the sender has fewer tokens.
     """
+    return (*approving(sender, "Credits", amount), calls.buy(sender.chain.deployment, amount))
+
+
+def approving(sender: Sender, contract: str, amount: int) -> tuple[Call, ...]:
+    """Returns the call, if any is needed, that lets one of our contracts take ``amount`` of the sender's token wei.
+
+    Raises:
+        Rejected: the sender has fewer tokens.
+    """
     _check_tokens(sender, amount)
-    return (*_approval(sender, "Credits", amount), calls.buy(sender.chain.deployment, amount))
+    return _approval(sender, contract, amount)
 
 
 def _approval(sender: Sender, contract: str, amount: int) -> tuple[Call, ...]:

@@ -10,6 +10,7 @@ from protocol.amounts import coin
 from protocol.chain import abi
 from protocol.chain.deployment import Deployment
 from protocol.chain.structs import Consumption, Role, RunTerms, SettledLeaves, Submission, pack_parts, pack_submissions
+from protocol.wire.traps import Trap
 
 REVEAL_GAS = 1_000_000
 """More gas than the most expensive reveal takes: the last of fifteen seats, which tallies, slashes and redraws."""
@@ -206,6 +207,33 @@ def expire(deployment: Deployment, round: int) -> Call:
 def free(deployment: Deployment, round: int, assignments: bytes) -> Call:
     """Frees the nodes of a round that ended void after its close."""
     return call(deployment, "Rounds", "free", round, assignments)
+
+
+# Traps
+
+
+def set_traps(
+    deployment: Deployment, run: int, root: bytes, leaves: int, bounty: int, first: int, open_by: int
+) -> Call:
+    """Announces faults that the sender's own nodes will plant in a run, with a deposit."""
+    return call(deployment, "Traps", "set", run, root, leaves, bounty, first, open_by)
+
+
+def open_trap(
+    deployment: Deployment, number: int, trap: Trap, proof: Sequence[bytes], round: int, job: int, assignments: bytes
+) -> Call:
+    """Shows that a fraudulent job was a trap, whose bounty its finders share."""
+    return call(deployment, "Traps", "open", number, trap, proof, round, job, assignments)
+
+
+def open_decoy(deployment: Deployment, number: int, trap: Trap, proof: Sequence[bytes]) -> Call:
+    """Shows that a leaf was a decoy, whose share goes back to the setter."""
+    return call(deployment, "Traps", "openDecoy", number, trap, proof)
+
+
+def forfeit_traps(deployment: Deployment, number: int) -> Call:
+    """Sends the shares of leaves that were not opened in time to the treasury."""
+    return call(deployment, "Traps", "forfeit", number)
 
 
 # Credits

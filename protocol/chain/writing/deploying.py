@@ -23,8 +23,8 @@ from protocol.chain.writing.fees import GWEI
 from protocol.chain.writing.pending import TransactionSigner
 from protocol.errors import Rejected, Unavailable
 
-ORDER = ("Token", "Admin", "Credits", "Registry", "Market", "Rounds")
-"""Order of deployment. Rounds is last: its constructor checks that the others refer to it."""
+ORDER = ("Token", "Admin", "Credits", "Registry", "Market", "Rounds", "Traps")
+"""Order of deployment: Rounds checks that the contracts before it refer to it, and Traps reads Rounds."""
 
 WAIT_SECONDS = 120.0
 """Longest wait for each contract to be mined."""
@@ -80,6 +80,7 @@ def _arguments(planned: dict[str, str], terms: ProtocolTerms, treasury: str, adm
         "Registry": [at["Token"], at["Admin"], at["Credits"], at["Rounds"], terms.registry],
         "Market": [at["Registry"], at["Credits"], at["Rounds"], terms.market],
         "Rounds": [at["Registry"], at["Market"], terms.rounds],
+        "Traps": [at["Rounds"]],
     }
 
 

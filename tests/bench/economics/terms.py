@@ -50,7 +50,7 @@ PROTOCOL: ProtocolTerms = replace(
         absence_penalty=5 * TOKEN,
         overturn_penalty=50 * TOKEN,
         appeal_bond=20 * TOKEN,
-        appeal_bounty=20 * TOKEN,
+        appeal_bounty=10 * TOKEN,
     ),
 )
 

@@ -43,6 +43,7 @@ AT = Deployment(
     market=address_of("contract market"),
     rounds=address_of("contract rounds"),
     credits=address_of("contract credits"),
+    traps=address_of("contract traps"),
 )
 
 
