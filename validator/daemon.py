@@ -124,6 +124,8 @@ class Validator:
                 self._reveal(one)
         self._nudge(live)
         self._leave()
+        if self._now() >= self._rounds.displaces_from(self._node):
+            self._send(f"displace/{self._node}", calls.displace(self._chain.deployment, self._node))
         self._keep([*live, *(replay.followed for replay in replays)])
         self._deliveries.publish({_vote_key(one) for one in live if _takes_commitments(one)})
         self._runs.prefetch(self._rounds.manifest_roots)

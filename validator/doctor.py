@@ -8,6 +8,7 @@ from contextlib import closing
 
 import torch
 
+from protocol.amounts import tokens
 from protocol.chain.events import RunOpened
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.lookup import events_of
@@ -15,6 +16,7 @@ from protocol.chain.structs import Role
 from protocol.errors import Misconfigured
 from protocol.node.commands.doctor import examine_on_chain, node_examinations, node_of
 from protocol.node.doctor import Examination, Key, Result, disk, examine
+from protocol.times import clock
 from protocol.transport.coordinator import describe_coordinator
 from protocol.transport.run_coordinators import RunCoordinators
 from protocol.transport.sources import Sources
@@ -46,6 +48,7 @@ def diagnose(settings: ValidatorSettings) -> Iterator[Result]:
 
     def on_chain(chain: Chain) -> tuple[Examination, ...]:
         listable = Examination("listable", lambda: _listable(chain, key))
+        slot = Examination("slot", lambda: _slot(chain, key))
         serves = Examination("serves", lambda: _serves(chain, key), "join a run with: assize run join RUN NODE")
         runs = [
             Examination(
@@ -53,7 +56,7 @@ def diagnose(settings: ValidatorSettings) -> Iterator[Result]:
             )
             for run in _runs_of_interest(chain, key)
         ]
-        return (*node_examinations(chain, key, Role.VALIDATOR), listable, serves, *runs)
+        return (*node_examinations(chain, key, Role.VALIDATOR), listable, slot, serves, *runs)
 
     yield from examine_on_chain(settings.rpc_url, settings.addresses, on_chain)
 
@@ -75,6 +78,27 @@ def _listable(chain: Chain, key: Key) -> str:
     if not chain.latest().is_listable(node):
         raise Misconfigured(f"node {node} cannot be drawn: it is not active yet, retired, or its bond is too small")
     return f"node {node} can be drawn"
+
+
+def _slot(chain: Chain, key: Key) -> str:
+    node, reader = node_of(chain, key.address), chain.latest()
+    known = reader.node(node)
+    newcomer, until = reader.contest(known.slot)
+    if newcomer == node:
+        return (
+            f"waits for slot {known.slot}; from {clock(until)} on, unless it was matched: assize node displace {node}"
+        )
+    if reader.holder(known.slot) != node:
+        raise Misconfigured(
+            f"node {node} does not hold slot {known.slot}; register another, and withdraw the bond in time"
+        )
+    if newcomer:
+        amount = tokens(reader.node(newcomer).bond - known.bond)
+        raise Misconfigured(
+            f"node {newcomer} contests slot {known.slot} and displaces node {node} unless {amount} are added "
+            f"before {clock(until)}, with: assize stake deposit {node} '{amount}'"
+        )
+    return f"holds slot {known.slot}, which nobody contests"
 
 
 def _serves(chain: Chain, key: Key) -> str:

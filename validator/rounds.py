@@ -5,6 +5,7 @@ PURE. A reorganisation is handled by folding the other chain's events from the b
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -111,6 +112,7 @@ class Rounds:
         self.uris: dict[int, str] = {}
         self._joined: defaultdict[int, set[int]] = defaultdict(set)
         self._closed: set[int] = set()
+        self._waiting: dict[int, int] = {}
         self._announced: dict[int, events.TermsAnnounced] = {}
         self.manifest_roots: dict[tuple[int, int], bytes] = {}
         self._claims: dict[bytes, tuple[int, int]] = {}
@@ -131,6 +133,10 @@ class Rounds:
         going_on = {one.run for one in self.live.values()}
         return sorted((self._joined[node] & self._closed) - going_on)
 
+    def displaces_from(self, node: int) -> float:
+        """Returns when ``node`` may displace the holder of the slot that it waits for; infinity if there is none."""
+        return self._waiting.get(node, math.inf)
+
     def _fold_parties(self, log: events.Log) -> None:
         """Takes in the keys of nodes, and the terms and checkpoints of runs."""
         match log.event:
@@ -141,6 +147,10 @@ class Rounds:
             case events.RunOpened(run=run, terms=terms, manifest_root=root, uri=uri):
                 self.runs[run], self.uris[run] = terms, uri
                 self.manifest_roots[run, 0] = root
+            case events.SlotContested(newcomer=newcomer, until=until):
+                self._waiting[newcomer] = until
+            case events.SlotKept(newcomer=newcomer) | events.SlotPassed(newcomer=newcomer):
+                self._waiting.pop(newcomer, None)
             case events.RunClosed(run=run):
                 self._closed.add(run)
             case events.NodeJoined(run=run, node=node):

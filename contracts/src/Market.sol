@@ -305,6 +305,7 @@ contract Market is IMarket {
     /// Adds a validator to those that serve a run under its rules.
     function _serve(uint256 run, uint32 node, Node memory joining, bytes32 rulesHash) private {
         if (joining.retiredAt != 0) revert IRegistry.AlreadyRetired(node);
+        if (registry.holderOf(joining.slot) != node) revert IRegistry.WaitsForSlot(node);
         Strikes storage strikes = _strikes[run][node];
         if (strikes.count >= MAX_STRIKES && !_strikesPast(strikes)) {
             revert StruckOut(run, node, uint256(strikes.since) + STRIKE_PERIOD);
@@ -327,7 +328,7 @@ contract Market is IMarket {
     /// another by now.
     function _unserve(uint256 run, uint32 node, Node memory leaving) private {
         bool none = --_runsServed[node] == 0;
-        if (leaving.withdrawn) return;
+        if (registry.holderOf(leaving.slot) != node) return;
         uint256 bit = uint256(1) << leaving.slot;
         _set(_serving[run][_runs[run].terms.rulesHash], bit, 0);
         _set(_serving[run][_announced[run].terms.rulesHash], bit, 0);

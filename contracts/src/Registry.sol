@@ -11,6 +11,7 @@ import {Multicall} from "@openzeppelin/contracts/utils/Multicall.sol";
 import {IAdmin} from "./interfaces/IAdmin.sol";
 import {ICredits} from "./interfaces/ICredits.sol";
 import {Cause, IRegistry, Node, RegistryTerms, Role} from "./interfaces/IRegistry.sol";
+import {IRoundsFacts} from "./interfaces/IRounds.sol";
 import {Assignments} from "./libraries/Assignments.sol";
 import {ExactTransfer} from "./libraries/ExactTransfer.sol";
 import {Loads} from "./libraries/Loads.sol";
@@ -38,12 +39,31 @@ contract Registry is IRegistry, EIP712, Multicall {
         uint128 bond;
     }
 
+    /// A newcomer that waits for a slot.
+    /// @param until  timestamp in seconds from which the holder can no longer match its bond
+    /// @param turn   which of the turns this contest has
+    struct Contest {
+        uint32 newcomer;
+        uint40 until;
+        uint8 turn;
+    }
+
     /// The node a key was bound to, and whether it still is.
     struct Binding {
         uint32 node;
         bool present;
     }
 
+    uint256 private constant MAX_SLOTS = 256;
+    /// Slots that may be contested or change hands within an unbonding delay: a sixteenth.
+    uint256 private constant TURNS = 16;
+    /// A newcomer posts the least bond and a quarter of it.
+    uint256 private constant QUARTER = 4;
+    /// Added to a holder that displaced another, which draws of older rounds may still seat. No node has so high an id: to
+    /// register as many takes more gas than a chain has in decades.
+    uint32 private constant HEIR = 1 << 31;
+    /// `activeAt` of a newcomer that waits for a slot, or waited in vain.
+    uint40 private constant NEVER = type(uint40).max;
     bytes32 private constant NODE_BINDING =
         keccak256("NodeBinding(address owner,address key,uint8 role,uint32 capacity,uint256 deadline)");
 
@@ -78,8 +98,17 @@ contract Registry is IRegistry, EIP712, Multicall {
     uint256 private _passings;
     /// Number of passings after the latest one of each slot; zero if it never passed.
     uint32[256] private _passedAt;
-    uint32[256] private _nodeAt;
+    /// The holder of each slot, active or not yet, perhaps with `HEIR`; zero if the slot is free.
+    uint32[256] private _held;
+    /// Valid for slots with an heir: whom it displaced.
+    uint32[256] private _before;
     uint40[256] private _activeAt;
+    /// Bitmap of slots that a newcomer waits for.
+    uint256 private _contested;
+    /// Valid for contested slots.
+    mapping(uint256 slot => Contest) private _contests;
+    /// Timestamps from which another slot may be contested in each turn.
+    uint40[TURNS] private _freeFrom;
     mapping(uint32 => Record) private _nodes;
     /// Free capacity and readiness of workers, see `Loads`.
     mapping(uint256 => uint256) private _loads;
@@ -115,28 +144,47 @@ contract Registry is IRegistry, EIP712, Multicall {
         external
         returns (uint32 node)
     {
-        _claimRole(msg.sender, role, capacity);
-        node = ++nodeCount;
-        _bindKey(node, msg.sender, key, role, capacity, deadline, keySignature);
-        uint128 bond = requiredBond(role, capacity).toUint128();
+        node = _bindNode(role, key, capacity, deadline, keySignature);
         uint40 activeAt = (block.timestamp + ACTIVATION_DELAY).toUint40();
         uint8 slot = role == Role.Validator ? _takeSlot(node, activeAt) : 0;
-        _nodes[node] = Record({
-            owner: msg.sender,
-            capacity: capacity,
-            role: role,
-            slot: slot,
-            revoked: false,
-            withdrawn: false,
-            key: key,
-            activeAt: activeAt,
-            retiredAt: 0,
-            bond: bond
-        });
+        uint128 bond = _enter(node, key, role, slot, capacity, activeAt);
         if (role == Role.Worker) Loads.start(_loads, node, capacity, uint256(activeAt).toUint32());
-        _bonded += bond;
-        emit NodeRegistered(node, msg.sender, key, role, slot, capacity, bond, activeAt);
         token.take(msg.sender, bond);
+    }
+
+    /// @inheritdoc IRegistry
+    function contest(address key, uint256 deadline, bytes calldata keySignature) external returns (uint32 node) {
+        node = _bindNode(Role.Validator, key, 1, deadline, keySignature);
+        (uint8 slot, uint128 bond) = nextContest();
+        uint40 until = (block.timestamp + ACTIVATION_DELAY).toUint40();
+        _contests[slot] = Contest({newcomer: node, until: until, turn: _takeTurn()});
+        _contested |= uint256(1) << slot;
+        uint128 surplus = bond - _enter(node, key, Role.Validator, slot, 1, NEVER);
+        _nodes[node].bond = bond;
+        _bonded += surplus;
+        emit BondToppedUp(node, msg.sender, surplus, bond);
+        emit SlotContested(slot, holderOf(slot), node, bond, until);
+        token.take(msg.sender, bond);
+    }
+
+    /// @inheritdoc IRegistry
+    function displace(uint32 newcomer) external {
+        Record storage entering = _known(newcomer);
+        if (entering.activeAt != NEVER || entering.retiredAt != 0) revert NotWaiting(newcomer);
+        uint8 slot = entering.slot;
+        Contest memory ended = _contests[slot];
+        if (block.timestamp < ended.until) revert StillMatchable(newcomer, ended.until);
+        uint32 displaced = holderOf(slot);
+        Record storage leaving = _nodes[displaced];
+        if (leaving.retiredAt == 0) _retire(displaced, leaving);
+        // The last draw of a round that was opened at this moment comes no later than the second before.
+        uint256 longest = IRoundsFacts(rounds).market().terms().maxRoundSeconds;
+        uint40 activeAt = (block.timestamp + longest + 1).toUint40();
+        entering.activeAt = activeAt;
+        _succeed(slot, newcomer, activeAt);
+        _recordService(newcomer, entering);
+        _endContest(slot, ended.turn, (block.timestamp + UNBONDING_DELAY).toUint40());
+        emit SlotPassed(slot, displaced, newcomer, activeAt);
     }
 
     /// @inheritdoc IRegistry
@@ -144,11 +192,13 @@ contract Registry is IRegistry, EIP712, Multicall {
         if (amount == 0) revert ZeroAmount();
         Record storage stored = _known(node);
         if (stored.retiredAt != 0) revert AlreadyRetired(node);
+        if (stored.activeAt == NEVER) revert WaitsForSlot(node);
         uint128 bond = stored.bond + amount;
         stored.bond = bond;
         _bonded += amount;
         _recordService(node, stored);
         emit BondToppedUp(node, stored.owner, amount, bond);
+        if (stored.role == Role.Validator) _match(stored.slot, node, bond);
         token.take(msg.sender, amount);
     }
 
@@ -156,10 +206,8 @@ contract Registry is IRegistry, EIP712, Multicall {
     function retire(uint32 node) external {
         Record storage stored = _owned(node);
         if (stored.retiredAt != 0) revert AlreadyRetired(node);
-        uint40 retiredAt = block.timestamp.toUint40();
-        stored.retiredAt = retiredAt;
-        _recordService(node, stored);
-        emit NodeRetired(node, msg.sender, retiredAt, retiredAt + UNBONDING_DELAY);
+        if (stored.activeAt == NEVER) revert WaitsForSlot(node);
+        _retire(node, stored);
     }
 
     /// @inheritdoc IRegistry
@@ -167,7 +215,7 @@ contract Registry is IRegistry, EIP712, Multicall {
         Record storage stored = _owned(node);
         if (stored.retiredAt == 0) revert NotRetired(node);
         if (stored.withdrawn) revert AlreadyWithdrawn(node);
-        uint256 withdrawableAt = uint256(stored.retiredAt) + UNBONDING_DELAY;
+        uint256 withdrawableAt = _withdrawableAt(stored);
         uint32 inFlight = _inFlight(node, stored);
         if (block.timestamp < withdrawableAt || inFlight != 0) revert StillBonded(node, withdrawableAt, inFlight);
         amount = stored.bond;
@@ -175,7 +223,7 @@ contract Registry is IRegistry, EIP712, Multicall {
         stored.withdrawn = true;
         _unbindKey(stored);
         _bonded -= amount.toUint128();
-        if (stored.role == Role.Validator) _freeSlot(stored.slot);
+        if (stored.role == Role.Validator) _freeSlot(stored.slot, node);
         emit BondWithdrawn(node, msg.sender, amount);
         token.safeTransfer(msg.sender, amount);
     }
@@ -374,7 +422,32 @@ contract Registry is IRegistry, EIP712, Multicall {
 
     /// @inheritdoc IRegistry
     function nodeAt(uint8 slot) external view returns (uint32) {
-        return _nodeAt[slot];
+        uint32 held = _held[slot];
+        if (held & HEIR == 0) return held;
+        return block.timestamp < _activeAt[slot] ? _before[slot] : held ^ HEIR;
+    }
+
+    /// @inheritdoc IRegistry
+    function holderOf(uint8 slot) public view returns (uint32) {
+        return _held[slot] & ~HEIR;
+    }
+
+    /// @inheritdoc IRegistry
+    function contestOf(uint8 slot) external view returns (uint32 newcomer, uint40 until) {
+        Contest storage open = _contests[slot];
+        if ((_contested >> slot) & 1 == 1) (newcomer, until) = (open.newcomer, open.until);
+    }
+
+    /// @inheritdoc IRegistry
+    function nextContest() public view returns (uint8 slot, uint128 bond) {
+        if (_taken != type(uint256).max) revert SlotsFree();
+        uint256 contested = _contested;
+        uint256 least = type(uint256).max;
+        for (uint256 i; i < MAX_SLOTS; ++i) {
+            uint256 posted = _nodes[_held[i] & ~HEIR].bond;
+            if ((contested >> i) & 1 == 0 && posted < least) (least, slot) = (posted, i.toUint8());
+        }
+        bond = Math.max(VALIDATOR_BOND, least + Math.ceilDiv(least, QUARTER)).toUint128();
     }
 
     /// @inheritdoc IRegistry
@@ -429,6 +502,49 @@ contract Registry is IRegistry, EIP712, Multicall {
         _roleOf[owner] = role;
     }
 
+    /// Gives a new node of the caller its id and its key.
+    function _bindNode(Role role, address key, uint32 capacity, uint256 deadline, bytes calldata signature)
+        private
+        returns (uint32 node)
+    {
+        _claimRole(msg.sender, role, capacity);
+        node = ++nodeCount;
+        _bindKey(node, msg.sender, key, role, capacity, deadline, signature);
+    }
+
+    /// Stores a node of the caller with its required bond, which remains to be taken.
+    function _enter(uint32 node, address key, Role role, uint8 slot, uint32 capacity, uint40 activeAt)
+        private
+        returns (uint128 bond)
+    {
+        bond = requiredBond(role, capacity).toUint128();
+        _nodes[node] = Record({
+            owner: msg.sender,
+            capacity: capacity,
+            role: role,
+            slot: slot,
+            revoked: false,
+            withdrawn: false,
+            key: key,
+            activeAt: activeAt,
+            retiredAt: 0,
+            bond: bond
+        });
+        _bonded += bond;
+        emit NodeRegistered(node, msg.sender, key, role, slot, capacity, bond, activeAt);
+    }
+
+    function _retire(uint32 node, Record storage stored) private {
+        stored.retiredAt = block.timestamp.toUint40();
+        _recordService(node, stored);
+        emit NodeRetired(node, stored.owner, stored.retiredAt, _withdrawableAt(stored).toUint40());
+    }
+
+    /// A newcomer that got no slot has been at stake for nothing.
+    function _withdrawableAt(Record storage stored) private view returns (uint256) {
+        return stored.activeAt == NEVER ? stored.retiredAt : uint256(stored.retiredAt) + UNBONDING_DELAY;
+    }
+
     function _bindKey(
         uint32 node,
         address owner,
@@ -462,21 +578,59 @@ contract Registry is IRegistry, EIP712, Multicall {
         slot = Math.log2(lowest).toUint8();
         _taken = taken | lowest;
         _serving |= lowest;
-        _nodeAt[slot] = node;
-        _activeAt[slot] = activeAt;
-        // The delay is fixed, so the newest validator is active last.
-        _lastActiveAt = activeAt;
+        _hold(slot, node, activeAt);
         if (slot < slotCount) _pass(slot);
         else slotCount = uint16(slot) + 1;
+    }
+
+    function _hold(uint8 slot, uint32 held, uint40 activeAt) private {
+        _held[slot] = held;
+        _activeAt[slot] = activeAt;
+        if (activeAt > _lastActiveAt) _lastActiveAt = activeAt;
+    }
+
+    /// Passes a slot from the validator displaced to the newcomer. If the displaced was not active itself, rounds that
+    /// are still drawn have the one before it.
+    function _succeed(uint8 slot, uint32 newcomer, uint40 activeAt) private {
+        uint32 held = _held[slot];
+        if (held & HEIR == 0 || block.timestamp >= _activeAt[slot]) _before[slot] = held & ~HEIR;
+        _hold(slot, newcomer | HEIR, activeAt);
+        _pass(slot);
+    }
+
+    function _takeTurn() private returns (uint8 turn) {
+        while (turn < TURNS && block.timestamp < _freeFrom[turn]) {
+            ++turn;
+        }
+        if (turn == TURNS) revert TooManyContests();
+        _freeFrom[turn] = NEVER;
+    }
+
+    function _endContest(uint8 slot, uint8 turn, uint40 freeFrom) private {
+        _contested &= ~(uint256(1) << slot);
+        _freeFrom[turn] = freeFrom;
+    }
+
+    /// Ends the contest of a slot whose holder has matched the newcomer's bond in time.
+    function _match(uint8 slot, uint32 holder, uint128 bond) private {
+        if ((_contested >> slot) & 1 == 0 || holderOf(slot) != holder) return;
+        Contest memory open = _contests[slot];
+        Record storage newcomer = _nodes[open.newcomer];
+        if (block.timestamp >= open.until || bond < newcomer.bond) return;
+        _endContest(slot, open.turn, block.timestamp.toUint40());
+        emit SlotKept(slot, holder, open.newcomer);
+        _retire(open.newcomer, newcomer);
     }
 
     function _pass(uint256 slot) private {
         _passedAt[slot] = (++_passings).toUint32();
     }
 
-    function _freeSlot(uint8 slot) private {
+    /// Frees a slot that the node holds and nobody waits for.
+    function _freeSlot(uint8 slot, uint32 node) private {
+        if (holderOf(slot) != node || (_contested >> slot) & 1 == 1) return;
         _taken &= ~(uint256(1) << slot);
-        delete _nodeAt[slot];
+        delete _held[slot];
     }
 
     /// Updates whether a node may be listed or drawn, after a change of its bond, key or retirement.
@@ -485,8 +639,8 @@ contract Registry is IRegistry, EIP712, Multicall {
             Loads.setServesFrom(_loads, node, _isBonded(stored) ? uint256(stored.activeAt).toUint32() : 0);
             return;
         }
-        // A round that ends late may slash a withdrawn validator, whose slot may belong to another by now.
-        if (stored.withdrawn) return;
+        // A validator may be slashed when its slot belongs to another, and change its key before it has one.
+        if (holderOf(stored.slot) != node) return;
         uint256 bit = uint256(1) << stored.slot;
         _serving = _isBonded(stored) ? _serving | bit : _serving & ~bit;
     }

@@ -290,6 +290,9 @@ contract ServiceTest is Appeals {
         _refusedToAStranger(run, validators[0]);
         _join(run, validators[0], NEXT);
         _refusedToAStranger(run, validators[0]);
+        _leave(run, validators[0]);
+        _join(run, validators[0], NEXT);
+        _refusedToAStranger(run, validators[0]);
         pass(NOTICE);
         _refusedToAStranger(run, validators[0]);
         vm.assertEq(_slots(run), _bit(validators[0]));

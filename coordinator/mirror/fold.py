@@ -111,6 +111,10 @@ def _retired(market: Market, log: Log, event: on_chain.NodeRetired) -> None:
     market.set(market.nodes[event.node], retired_at=event.retired_at)
 
 
+def _passed(market: Market, log: Log, event: on_chain.SlotPassed) -> None:
+    market.set(market.nodes[event.newcomer], active_at=event.active_at)
+
+
 def _withdrawn(market: Market, log: Log, event: on_chain.BondWithdrawn) -> None:
     market.set(market.nodes[event.node], bond=0, key=NO_KEY)
 
@@ -153,6 +157,7 @@ _HANDLERS: dict[str, Handler] = {
     "NodeRegistered": _registered,
     "BondToppedUp": _topped_up,
     "NodeRetired": _retired,
+    "SlotPassed": _passed,
     "BondWithdrawn": _withdrawn,
     "NodeSlashed": _slashed,
     "KeyRotated": _rotated,

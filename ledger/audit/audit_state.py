@@ -67,6 +67,7 @@ class AuditState:
     absent        (round, attempt) to the jurors penalised for absence; ``settled`` to those paid, until it ends
     revealing     (round, attempt) in which votes are revealed
     flows         (sender, receiver) to the token wei that went from one to the other
+    slots_passed  when validator slots passed to newcomers
     seeds         seeds whose block's hash the events do not hold: (round, block, seed)
     """
 
@@ -87,6 +88,7 @@ class AuditState:
     settled: dict[tuple[int, int], set[int]] = field(default_factory=dict)
     revealing: set[tuple[int, int]] = field(default_factory=set)
     flows: Counter[tuple[str, str]] = field(default_factory=Counter)
+    slots_passed: list[int] = field(default_factory=list)
     seeds: list[tuple[int, int, bytes]] = field(default_factory=list)
     events: int = 0
 

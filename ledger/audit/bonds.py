@@ -10,7 +10,7 @@ from ledger.facts import Node, Round, Seat
 from ledger.fold.committees import seats_of
 from ledger.fold.treasury import admin_of, treasury_of
 from protocol.chain import events
-from protocol.chain.structs import Cause, Role
+from protocol.chain.structs import NEVER, Cause, Role
 
 AMOUNTS = AuditCheck("amounts", "every running amount an event names is what the events before it add up to")
 SLASHES = AuditCheck("slashes", "bonds were slashed exactly for fraud with a quorum, absence and overturned majorities")
@@ -25,7 +25,8 @@ def _required(audit: AuditState, log: events.Log, event: events.NodeRegistered) 
     terms = audit.terms.registry
     bond = terms.validator_bond if event.role is Role.VALIDATOR else terms.bond_per_job * event.capacity
     audit.findings.equal("amounts", "node", event.node, "bond at registration", event.bond, bond)
-    active_at = log.timestamp + terms.activation_delay
+    waits = event.role is Role.VALIDATOR and event.active_at == NEVER
+    active_at = NEVER if waits else log.timestamp + terms.activation_delay
     audit.findings.equal("amounts", "node", event.node, "active at", event.active_at, active_at)
 
 
@@ -40,7 +41,8 @@ def _topped_up(audit: AuditState, log: events.Log, event: events.BondToppedUp) -
 def _withdrawal(audit: AuditState, log: events.Log, event: events.BondWithdrawn) -> None:
     """Tries that a withdrawn bond was unbonded, whole and idle."""
     node = known(audit.book, Node, event.node)
-    free_at = node.retired_at + audit.terms.registry.unbonding_delay
+    # A newcomer that got no slot was never at stake.
+    free_at = node.retired_at + (0 if node.active_at == NEVER else audit.terms.registry.unbonding_delay)
     audit.findings.equal("amounts", "BondWithdrawn", event.node, "amount", event.amount, node.bond)
     audit.findings.holds(
         "amounts", "BondWithdrawn", event.node, "unbonded", bool(node.retired_at) and log.timestamp >= free_at

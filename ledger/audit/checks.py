@@ -17,6 +17,7 @@ from ledger.audit import (
     money,
     phases,
     rounds,
+    slots,
     traps,
     verdicts,
     views,
@@ -29,7 +30,21 @@ CHAIN = AuditCheck(
 )
 """Counted by the replay itself."""
 
-MODULES = (market, rounds, phases, verdicts, money, bonds, appeals, traps, conservation, comparison, views, code)
+MODULES = (
+    market,
+    rounds,
+    phases,
+    verdicts,
+    money,
+    bonds,
+    slots,
+    appeals,
+    traps,
+    conservation,
+    comparison,
+    views,
+    code,
+)
 
 CHECKS: dict[str, AuditCheck] = {check.name: check for check in (CHAIN, *(c for m in MODULES for c in m.CHECKS))}
 """Every check by its name."""

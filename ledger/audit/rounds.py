@@ -6,8 +6,9 @@ from eth_abi import encode
 from eth_utils import keccak
 
 from ledger.audit.audit_state import AuditCheck, AuditSources, AuditState
-from ledger.book import MemoryBook, known
-from ledger.facts import Membership, Node, Round, Seat, Slot
+from ledger.book import known
+from ledger.facts import Membership, Node, Round, Seat
+from ledger.fold.nodes import seated_at
 from ledger.fold.rounds import listed_jobs, needed_slots, serves, serving_slots
 from ledger.fold.runs import terms_at
 from protocol.chain import events
@@ -137,13 +138,9 @@ def _committee(audit: AuditState, log: events.Log, event: events.CommitteeDrawn)
     if round_.eligible.bit_count() < seats:
         return
     slots = draw(event.seed, event.attempt, round_.slot_count, round_.eligible, seats)
-    jurors = tuple(_holder(audit.book, slot) for slot in slots)
+    jurors = tuple(seated_at(audit.book, slot, log.timestamp) for slot in slots)
     audit.findings.equal("draws", "round/attempt", (event.round, event.attempt), "jurors", event.jurors, jurors)
     audit.findings.equal("draws", "round", event.round, "attempt", event.attempt, round_.attempt)
-
-
-def _holder(book: MemoryBook, slot: int) -> int:
-    return known(book, Slot, slot).node
 
 
 @SEEDS.tries(events.CommitteeDrawn)

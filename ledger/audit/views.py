@@ -13,6 +13,7 @@ from ledger.audit.report import Findings
 from ledger.book import MemoryBook, known
 from ledger.facts import Appeal, Checkpoint, Credit, Fact, Holding, Job, Membership, Node, Round, Run, RunTerms, Slot
 from ledger.fold.committees import seats_of
+from ledger.fold.nodes import seated_at
 from ledger.fold.rounds import FROZEN, eligible_slots, needed_slots, serving_slots
 from ledger.fold.runs import terms_at
 from ledger.fold.treasury import admin_of, treasury_of
@@ -81,8 +82,14 @@ class Views:
         eligible = eligible_slots(self._book, count, self._timestamp)
         self._value("Registry", "slotCount", "slots", count)
         self._equal("Registry", "eligible", "slots", hex(self._reader.view("Registry", "eligible")), hex(eligible))
-        for slot, node in self._ask("Registry", "nodeAt", [(slot.slot,) for slot in slots], slots):
-            self._equal("Registry.nodeAt", slot.slot, "node", node, slot.node)
+        asked = [(slot.slot,) for slot in slots]
+        for slot, node in self._ask("Registry", "nodeAt", asked, slots):
+            self._equal("Registry.nodeAt", slot.slot, "node", node, seated_at(self._book, slot.slot, self._timestamp))
+        for slot, node in self._ask("Registry", "holderOf", asked, slots):
+            self._equal("Registry.holderOf", slot.slot, "node", node, slot.node)
+        for slot, (newcomer, until) in self._ask("Registry", "contestOf", asked, slots):
+            self._equal("Registry.contestOf", slot.slot, "newcomer", newcomer, slot.newcomer)
+            self._equal("Registry.contestOf", slot.slot, "until", until, slot.until)
 
     def _slot_count(self) -> int:
         return max((slot.slot + 1 for slot in self._book.all(Slot)), default=0)

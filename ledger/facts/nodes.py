@@ -10,7 +10,8 @@ class Node(Fact):
     """A registered node and its bond. ``bond`` = posted + topped_up − slashed − returned, in wei.
 
     ``posted`` is exactly what its role and capacity require: a node serves while ``bond`` ≥ ``posted`` and its key is
-    not ``revoked``. Once ``withdrawn`` it is gone for good; ``returned`` went back to its owner. ``runs`` counts those
+    not ``revoked``. A newcomer that waits for a slot, or got none, is never active: ``active_at`` is 2^40 − 1. Once
+    ``withdrawn`` it is gone for good; ``returned`` went back to its owner. ``runs`` counts those
     that it has joined.
     """
 
@@ -35,10 +36,17 @@ class Node(Fact):
 
 @fact("slot")
 class Slot(Fact):
-    """Validator that holds a slot; ``node`` is 0 once the slot is free again."""
+    """Validator that holds a slot; ``node`` is 0 once the slot is free again.
+
+    ``before`` is whom it displaced, and whom draws seat until the holder is active; 0 if nobody. ``newcomer`` waits for
+    the slot, which the holder cannot keep from ``until`` on; 0 if nobody does.
+    """
 
     slot: int
     node: int
+    before: int = 0
+    newcomer: int = 0
+    until: int = 0
 
 
 @fact("block_number", "log_index")

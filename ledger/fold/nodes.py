@@ -8,7 +8,7 @@ from ledger.book import Book, add, known
 from ledger.facts import Node, Service, Slash, Slot
 from ledger.fold.treasury import treasury_of
 from protocol.chain import events
-from protocol.chain.structs import Cause, Role
+from protocol.chain.structs import NEVER, Cause, Role
 
 NO_KEY = "0x" + "0" * 40
 
@@ -28,7 +28,8 @@ def _registered(book: Book, log: events.Log, event: events.NodeRegistered) -> No
         )
     )
     if event.role is Role.VALIDATOR:
-        book.put(Slot(event.slot, event.node))
+        if event.active_at != NEVER:
+            book.put(Slot(event.slot, event.node))
         book.put(Service(event.node, event.owner))
 
 
@@ -45,7 +46,31 @@ def _withdrawn(book: Book, log: events.Log, event: events.BondWithdrawn) -> None
     returned = node.returned + event.amount
     book.put(replace(node, withdrawn=True, returned=returned, bond=node.bond - event.amount, key=NO_KEY))
     if node.role == "validator":
-        book.put(Slot(node.slot, 0))
+        slot = known(book, Slot, node.slot)
+        if slot.node == event.node and not slot.newcomer:
+            book.put(Slot(node.slot, 0))
+
+
+def _contested(book: Book, log: events.Log, event: events.SlotContested) -> None:
+    book.put(replace(known(book, Slot, event.slot), newcomer=event.newcomer, until=event.until))
+
+
+def _kept(book: Book, log: events.Log, event: events.SlotKept) -> None:
+    book.put(replace(known(book, Slot, event.slot), newcomer=0, until=0))
+
+
+def _passed(book: Book, log: events.Log, event: events.SlotPassed) -> None:
+    # A holder that was not active yet leaves the draws of older rounds to the one before it.
+    before = seated_at(book, event.slot, log.timestamp)
+    book.put(Slot(event.slot, event.newcomer, before=before))
+    book.put(replace(known(book, Node, event.newcomer), active_at=event.active_at))
+
+
+def seated_at(book: Book, number: int, timestamp: int) -> int:
+    """Returns the validator that a draw at ``timestamp`` seats at a slot; 0 if the slot is free."""
+    slot = known(book, Slot, number)
+    waits = slot.before != 0 and timestamp < known(book, Node, slot.node).active_at
+    return slot.before if waits else slot.node
 
 
 def _slashed(book: Book, log: events.Log, event: events.NodeSlashed) -> None:
@@ -82,6 +107,9 @@ NODES = {
     events.NodeRegistered: _registered,
     events.BondToppedUp: _topped_up,
     events.NodeRetired: _retired,
+    events.SlotContested: _contested,
+    events.SlotKept: _kept,
+    events.SlotPassed: _passed,
     events.BondWithdrawn: _withdrawn,
     events.NodeSlashed: _slashed,
     events.KeyRotated: _key_rotated,

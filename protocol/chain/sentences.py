@@ -36,7 +36,12 @@ SENTENCES: Mapping[str, str] = {
     "OwnerHasOtherRole": "{owner} has nodes as a {role}, and an owner has one role only: use another owner",
     "ZeroCapacity": "invalid capacity 0: expected at least 1 job in flight",
     "NotOneTicket": "invalid capacity {capacity} of a validator: expected 1",
-    "NoFreeSlot": "all 256 slots for validators are taken: wait until one withdraws",
+    "NoFreeSlot": "all 256 slots for validators are taken: register again: it contests the one of the least bond",
+    "SlotsFree": "a slot for validators is free: register again, which takes it",
+    "TooManyContests": "sixteen slots are contested or changed hands within the unbonding delay: try again later",
+    "WaitsForSlot": "node {node} waits for a slot: nothing changes until it has one, or is matched",
+    "NotWaiting": "node {node} does not wait for a slot",
+    "StillMatchable": "the holder of the slot may match the bond of node {newcomer} until {until:time}: try again then",
     "KeyInUse": "{key} was the key of node {node} before, and a key serves one node once: make another with: "
     "assize wallet new",
     "BadKeySignature": "the node key {key} did not sign this binding, {recovered} did: sign with the node's keystore",

@@ -161,6 +161,10 @@ class Node(metaclass=FrozenDataclass):
     key: str
 
 
+NEVER = 2**40 - 1
+"""``active_at`` of a newcomer that waits for a validator slot, or got none."""
+
+
 class RegistryTerms(metaclass=FrozenDataclass):
     """Bonds and delays, fixed at deployment."""
 

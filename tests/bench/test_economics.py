@@ -9,7 +9,7 @@ from statistics import mean, stdev
 
 import pytest
 
-from protocol.chain.structs import Role
+from protocol.chain.structs import Role, State
 from protocol.wire.assignments import Listing, pack_assignments
 from tests.bench.economics.__main__ import (
     below,
@@ -23,14 +23,17 @@ from tests.bench.economics.__main__ import (
 )
 from tests.bench.economics.estimates import estimate
 from tests.bench.economics.histories import Played, history
+from tests.bench.economics.playing import play
 from tests.bench.economics.strategies import (
     STRATEGIES,
     ColludingMajority,
+    EvictingNewcomer,
     HidingCoordinator,
     HidingCoordinatorWithStores,
     HidingFromTheTrial,
     HidingFromTheTrialWithStores,
     Honest,
+    MatchingSquatter,
     ServedPoison,
     SilentThird,
     SlotSquatter,
@@ -39,7 +42,7 @@ from tests.bench.economics.strategies import (
 )
 from tests.bench.economics.strategy import Strategy
 from tests.bench.economics.terms import JOB_PAY, JOBS_PER_WORKER, PROTOCOL, RUN, TOKEN, VALIDATORS
-from tests.bench.economics.world import PROVIDERS, World
+from tests.bench.economics.world import JURORS, PROVIDERS, World
 from tests.model.parties import COORDINATOR, REQUESTER, address_of
 
 SEEDS, ROUNDS = (1, 2), 3
@@ -95,8 +98,21 @@ def test_a_file_that_one_more_store_has_cannot_be_hidden(results: dict[str, list
     assert sum(each.escaped for each in results[HidingFromTheTrial.name] if not each.captured) == 0
 
 
-def test_a_squatter_keeps_newcomers_out(results: dict[str, list[Played]]) -> None:
-    assert sum(each.refused_newcomers for each in results[SlotSquatter.name]) == len(SEEDS) * ROUNDS
+def test_a_squatter_keeps_newcomers_out_only_by_matching_what_each_posts(results: dict[str, list[Played]]) -> None:
+    assert sum(each.refused_newcomers for each in results[SlotSquatter.name]) == 0
+    assert sum(each.refused_newcomers for each in results[MatchingSquatter.name]) == len(SEEDS) * ROUNDS
+
+
+def test_honest_validators_that_are_evicted_while_a_round_goes_on_lose_nothing(
+    results: dict[str, list[Played]],
+) -> None:
+    assert sum(each.losses for each in results[EvictingNewcomer.name]) == 0
+    world, strategy = World(1, EvictingNewcomer().held), EvictingNewcomer()
+    strategy.begins(world)
+    for _ in range(ROUNDS):
+        assert play(world, strategy).state is State.SETTLED
+    evicted = [before for before, _ in world.protocol.registry.before.values()]
+    assert [world.protocol.registry.nodes[node].owner for node in evicted] == JURORS[:ROUNDS]
 
 
 def test_what_a_captured_committee_takes_is_counted_apart(results: dict[str, list[Played]]) -> None:

@@ -79,7 +79,7 @@ def test_each_kind_of_stored_value_that_is_flipped_is_named(story: Story, synced
 def test_a_missing_row_and_one_too_many_are_named(story: Story, synced: Database, chain: Chain) -> None:
     owner = story.honest.owner.address
     change(synced, f"DELETE FROM credit WHERE owner = '{owner}'")
-    change(synced, "INSERT INTO slot VALUES (200, 1)")
+    change(synced, "INSERT INTO slot VALUES (200, 1, 0, 0, 0)")
     named = {
         (finding.subject, finding.key, finding.field, finding.stored) for finding in findings(audit(chain, synced))
     }

@@ -29,7 +29,7 @@ class Judging(Submitting):
         age = tx.block - 1 - drawn.close_block
         seed = tx.hash_of(drawn.close_block + age // tx.window * tx.window)
         slots = committee_slots(seed, drawn.attempt, drawn.slot_count, drawn.eligible, drawn.committee)
-        drawn.seats = [Seat(self.registry.slots[slot]) for slot in slots]
+        drawn.seats = [Seat(self.registry.seated(slot, tx.now)) for slot in slots]
         drawn.state = State.VOTING
         drawn.deadline = tx.now + drawn.terms.commit_seconds
 

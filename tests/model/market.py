@@ -114,6 +114,8 @@ class Market:
         if joining.role == Role.VALIDATOR:
             if joining.retired_at:
                 raise Refused("AlreadyRetired", node)
+            if not self.registry.holds(joining):
+                raise Refused("WaitsForSlot", node)
             strikes = self.strikes(joined, node, tx.now)
             if len(strikes) >= self.terms.max_strikes:
                 raise Refused("StruckOut", run, node, strikes[0] + self.registry.terms.unbonding_delay)

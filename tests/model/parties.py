@@ -76,9 +76,9 @@ def run_terms(rules: str, committee: int, appeal_seats: int) -> RunTerms:
     )
 
 
-def binding(chain: int, registry: str, owner: str, key: str, role: Role, capacity: int, deadline: int) -> bytes:
+def binding(chain: int, registry: str, owner: str, key: Wallet, role: Role, capacity: int, deadline: int) -> bytes:
     """A key's consent to serve."""
-    return KEYS[key].sign_typed(auth.node_binding(chain, registry, owner, key, role, capacity, deadline))
+    return key.sign_typed(auth.node_binding(chain, registry, owner, key.address, role, capacity, deadline))
 
 
 def leaves_for(jobs: list[int], units: int) -> bytes:

@@ -28,7 +28,7 @@ class Protocol:
         )
         self.market = Market(self.registry, self.credits, at.market, at.rounds, terms.market)
         self.rounds = Rounds(self.admin, self.registry, self.market, at.rounds, at.chain_id, terms.rounds)
-        self.market.rounds = self.rounds
+        self.registry.market, self.market.rounds = self.market, self.rounds
 
     def call(self, tx: Transaction, contract: str, verb: str, *arguments: Any) -> Refused | None:
         """Carries out one call, or returns why it is refused; then nothing has changed."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from protocol.chain.structs import RegistryTerms, Role
+from protocol.chain.structs import NEVER, RegistryTerms, Role
 from protocol.errors import Rejected
 from protocol.wire import auth
 from tests.model.admin import Admin
@@ -12,7 +13,22 @@ from tests.model.money import Credits, Token
 from tests.model.round import listings
 from tests.model.transaction import NOBODY, Refused, Transaction
 
+if TYPE_CHECKING:
+    from tests.model.market import Market
+
 MAX_SLOTS = 256
+
+
+TURNS = 16
+"""Slots that may be contested, or have passed within an unbonding delay."""
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Who waits for a slot, and until when its holder may match."""
+
+    newcomer: int
+    until: int
 
 
 @dataclass(slots=True)
@@ -36,6 +52,8 @@ class Node:
 class Registry:
     """All nodes ever registered, and the slots of those that validate."""
 
+    market: Market
+
     def __init__(
         self, token: Token, admin: Admin, credits: Credits, address: str, rounds: str, chain: int, terms: RegistryTerms
     ) -> None:
@@ -44,6 +62,12 @@ class Registry:
         self.nodes: dict[int, Node] = {}
         self.slots: list[int] = []
         """Node at each slot ever taken; 0 where it is free again."""
+        self.before: dict[int, tuple[int, int]] = {}
+        """By slot: an earlier holder that was displaced, and the last moment of the rounds that may draw it."""
+        self.contests: dict[int, Waiting] = {}
+        """By slot."""
+        self.passed: list[int] = []
+        """When slots passed to newcomers."""
         self.roles: dict[str, Role] = {}
         """An owner's role, for life."""
         self.bound: dict[str, int] = {}
@@ -66,6 +90,45 @@ class Registry:
         self.bound[key] = number
         if role == Role.VALIDATOR:
             self.slots[slot : slot + 1] = [number]
+            self.before.pop(slot, None)
+
+    def contest(self, tx: Transaction, key: str, deadline: int, signature: bytes) -> None:
+        self._check_kind(tx.sender, Role.VALIDATOR, 1)
+        self._check_key(tx, tx.sender, key, Role.VALIDATOR, 1, deadline, signature)
+        slot, bond = self.next_contest()
+        recent = sum(tx.now < passed + self.terms.unbonding_delay for passed in self.passed)
+        if recent + len(self.contests) >= TURNS:
+            raise Refused("TooManyContests")
+        self.token.move(tx.sender, self.address, bond)
+        number = len(self.nodes) + 1
+        self.nodes[number] = Node(number, tx.sender, Role.VALIDATOR, 1, key, slot, NEVER, bond)
+        self.roles[tx.sender] = Role.VALIDATOR
+        self.bound[key] = number
+        self.contests[slot] = Waiting(number, tx.now + self.terms.activation_delay)
+
+    def next_contest(self) -> tuple[int, int]:
+        if len(self.slots) < MAX_SLOTS or 0 in self.slots:
+            raise Refused("SlotsFree")
+        bonds = {slot: self.nodes[node].bond for slot, node in enumerate(self.slots) if slot not in self.contests}
+        slot = min(bonds, key=lambda slot: (bonds[slot], slot))
+        return slot, max(self.terms.validator_bond, bonds[slot] + -(-bonds[slot] // 4))
+
+    def displace(self, tx: Transaction, newcomer: int) -> None:
+        entering = self.known(newcomer)
+        contest = self.contests.get(entering.slot)
+        if contest is None or contest.newcomer != newcomer:
+            raise Refused("NotWaiting", newcomer)
+        if tx.now < contest.until:
+            raise Refused("StillMatchable", newcomer, contest.until)
+        slot = entering.slot
+        leaving, last = self.nodes[self.slots[slot]], tx.now + self.market.terms.max_round_seconds
+        never_drawn = slot in self.before and tx.now < leaving.active_at
+        self.before[slot] = self.before[slot][0] if never_drawn else leaving.number, last
+        leaving.retired_at = leaving.retired_at or tx.now
+        entering.active_at = last + 1
+        self.slots[slot] = newcomer
+        self.passed.append(tx.now)
+        del self.contests[slot]
 
     def top_up(self, tx: Transaction, node: int, amount: int) -> None:
         if amount == 0:
@@ -73,13 +136,21 @@ class Registry:
         topped = self.known(node)
         if topped.retired_at:
             raise Refused("AlreadyRetired", node)
+        if topped.active_at == NEVER:
+            raise Refused("WaitsForSlot", node)
         self.token.move(tx.sender, self.address, amount)
         topped.bond += amount
+        contest = self.contests.get(topped.slot) if self.holds(topped) else None
+        if contest and tx.now < contest.until and topped.bond >= self.nodes[contest.newcomer].bond:
+            self.nodes[contest.newcomer].retired_at = tx.now
+            del self.contests[topped.slot]
 
     def retire(self, tx: Transaction, node: int) -> None:
         retired = self._owned(tx, node)
         if retired.retired_at:
             raise Refused("AlreadyRetired", node)
+        if retired.active_at == NEVER:
+            raise Refused("WaitsForSlot", node)
         retired.retired_at = tx.now
 
     def withdraw(self, tx: Transaction, node: int) -> None:
@@ -87,13 +158,14 @@ class Registry:
         if not leaving.retired_at:
             raise Refused("NotRetired", node)
         self._check_present(leaving)
-        free_at = leaving.retired_at + self.terms.unbonding_delay
+        free_at = leaving.retired_at + (leaving.active_at != NEVER) * self.terms.unbonding_delay
         if tx.now < free_at or leaving.in_flight:
             raise Refused("StillBonded", node, free_at, leaving.in_flight)
         self.token.move(self.address, leaving.owner, leaving.bond)
         leaving.bond, leaving.key, leaving.withdrawn = 0, NOBODY, True
-        if leaving.role == Role.VALIDATOR:
+        if self.holds(leaving) and leaving.slot not in self.contests:
             self.slots[leaving.slot] = 0
+            self.before.pop(leaving.slot, None)
 
     def rotate_key(self, tx: Transaction, node: int, key: str, deadline: int, signature: bytes) -> None:
         rotated = self._owned(tx, node)
@@ -156,6 +228,14 @@ class Registry:
     def listable(self, node: Node, now: int) -> bool:
         in_service = not node.retired_at and not node.revoked
         return in_service and now >= node.active_at and node.bond >= self.required_bond(node.role, node.capacity)
+
+    def holds(self, node: Node) -> bool:
+        return node.role == Role.VALIDATOR and self.slots[node.slot] == node.number
+
+    def seated(self, slot: int, now: int) -> int:
+        """Whom a draw seats at a slot."""
+        before, last = self.before.get(slot, (0, 0))
+        return before if now <= last else self.slots[slot]
 
     def eligible(self, now: int) -> set[int]:
         """Slots whose validator may be drawn."""

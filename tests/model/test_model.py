@@ -19,6 +19,7 @@ from protocol.chain.structs import Consumption, Role, State, Verdict
 from protocol.wire.assignments import Listing, pack_assignments
 from tests.model import parties
 from tests.model.chance import Chance
+from tests.model.house import contested, fill_house
 from tests.model.network import Network, open_network
 from tests.model.round import Round, bits_in, committee_slots
 from tests.model.twins import Twins
@@ -133,6 +134,31 @@ def test_a_slot_is_not_touched_by_what_befalls_the_one_who_left_it(twins: Twins)
     twins.must(judge, "Rounds", "tally", 1)
     assert juror.slot in twins.model.registry.eligible(twins.contracts.now)
     twins.compare()
+
+
+def test_newcomers_to_a_full_house_are_matched_or_displace_a_holder_that_its_rounds_keep(twins: Twins) -> None:
+    steps, judge = begun(), parties.JUDGES[1]
+    fill_house(twins)
+    first, second = contested(twins, 0), contested(twins, 1)
+    twins.compare()
+    for verb, arguments in (("displace", ()), ("retire", ()), ("topUp", (1,))):
+        assert twins.do(judge, "Registry", verb, first, *arguments) is not None
+    kept = twins.model.registry.slots[twins.model.registry.nodes[second].slot]
+    twins.must(judge, "Registry", "topUp", kept, 249)
+    twins.must(judge, "Registry", "topUp", kept, 1)
+    twins.must(judge, "Registry", "withdraw", second)
+    twins.wait(twins.now + parties.TERMS.registry.activation_delay)
+    round = drawn(steps, run=2)
+    twins.must(parties.STRANGER, "Registry", "displace", first)
+    twins.compare()
+    rules = twins.model.market.runs[2].terms(twins.now).rules_hash
+    twins.must(judge, "Market", "join", 2, first, rules)
+    round = steps.now(round)
+    steps.hold_vote(Chance(0, 0), round, {0: Verdict.ACCEPTED, 1: Verdict.ACCEPTED}, ["agree"] * len(round.seats))
+    twins.wait(twins.model.registry.nodes[first].active_at)
+    twins.must(parties.STRANGER, "Rounds", "settle", 1, 0, round.assignments, steps.batch(round, 0))
+    twins.compare()
+    assert twins.model.registry.nodes[first].slot in twins.model.registry.eligible(twins.contracts.now)
 
 
 def begun() -> Network:

@@ -105,7 +105,7 @@ class Twins:
     def consent(self, owner: str, key: str, role: Role, capacity: int, deadline: int = LONG) -> bytes:
         """The signature that binds a key."""
         at = self.contracts.deployment
-        return parties.binding(at.chain_id, at.registry, owner, key, role, capacity, deadline)
+        return parties.binding(at.chain_id, at.registry, owner, KEYS[key], role, capacity, deadline)
 
     def _populate(self) -> None:
         """Everybody has money, nodes are active, runs open, funded and joined."""

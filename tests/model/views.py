@@ -51,7 +51,10 @@ def _registry(model: Protocol, now: int) -> Iterator[tuple[Question, Any]]:
     yield ("Registry", "totalBonded", ()), sum(node.bond for node in registry.nodes.values())
     yield ("Registry", "treasuryBalance", ()), registry.pot
     for slot, number in enumerate(registry.slots):
-        yield ("Registry", "nodeAt", (slot,)), number
+        waiting = registry.contests.get(slot)
+        yield ("Registry", "nodeAt", (slot,)), registry.seated(slot, now)
+        yield ("Registry", "holderOf", (slot,)), number
+        yield ("Registry", "contestOf", (slot,)), (waiting.newcomer, waiting.until) if waiting else (0, 0)
     for number, node in registry.nodes.items():
         yield ("Registry", "nodeOf", (number,)), _node(node)
         yield ("Registry", "isListable", (number,)), registry.listable(node, now)

@@ -291,7 +291,7 @@ interface IMarket {
     function announce(uint256 run, RunTerms calldata terms) external;
 
     /// @notice Joins a node to a run. Node's owner only, while the run is not closed.
-    /// @dev A validator must not be retired (`IRegistry.AlreadyRetired`), nor out of the run for its strikes.
+    /// @dev A validator must not be retired (`IRegistry.AlreadyRetired`), nor wait for a slot (`IRegistry.WaitsForSlot`), nor out of the run for its strikes.
     /// @param run        id of the run
     /// @param node       id of the node
     /// @param rulesHash  the rules hash in effect; for a validator also the one announced

@@ -25,10 +25,11 @@ enum Cause {
 /// A registered node.
 /// @param owner      account that posted the bond and earns the credits
 /// @param role       worker or validator
-/// @param slot       validator: its slot, 0 to 255; worker: 0
+/// @param slot       validator: its slot, 0 to 255, or the slot that it waits for, waited for or had; worker: 0
 /// @param capacity   worker: maximum jobs in flight; validator: 1
 /// @param inFlight   worker: jobs listed and neither settled nor freed; validator: 0
-/// @param activeAt   timestamp in seconds from which the node may be listed or drawn
+/// @param activeAt   timestamp in seconds from which the node may be listed or drawn; 2^40 - 1 for a newcomer that waits
+///                   for a slot, or did not get one
 /// @param retiredAt  timestamp in seconds of its retirement; 0 while in service
 /// @param bond       wei at stake, until withdrawn
 /// @param revoked    the key was revoked and not replaced; the node is neither listed nor drawn
@@ -65,6 +66,16 @@ struct RegistryTerms {
 /// @notice Nodes, their session keys and their bonds. Node ids start at 1.
 /// @notice Slashed bonds stay here until they are swept to the treasury or awarded to an appellant; jurors never
 /// receive them.
+/// @notice There are 256 slots for validators. Once all are taken, a newcomer contests the one with the least bond: it
+/// posts a quarter more. The holder keeps its slot by topping up to as much within the activation delay. Otherwise it is
+/// displaced: it counts as retired, with its bond locked for the unbonding delay, and serves the rounds that are open. The
+/// slot is nobody's in rounds opened within a longest round (the market's maxRoundSeconds) from then, and the newcomer's in
+/// later ones. A newcomer that was matched has its bond back at once.
+/// @notice There are sixteen turns, one for each contest: it lasts until the holder matches, or until an unbonding delay
+/// after the slot has passed. So at most a sixteenth of the slots changes hands in an unbonding delay. To keep newcomers out
+/// for longer than that, who holds all slots has to match: each contest won costs a quarter of a bond more, locked, and all
+/// turns together at most sixteen in an activation delay. Contesting one's own slots takes turns from others, and raises
+/// the same bonds; a turn is taken for an unbonding delay only by a bond one and a quarter times the least.
 /// @dev Invariant: token.balanceOf(this) >= totalBonded() + treasuryBalance().
 /// @dev Assumes a token that transfers exact amounts and does not call back.
 /// @dev Also an OpenZeppelin `Multicall`: `multicall` joins `selfPermit` and `register` in one transaction.
@@ -75,10 +86,10 @@ interface IRegistry {
     /// @param owner     its owner
     /// @param key       its session key
     /// @param role      worker or validator
-    /// @param slot      validator: its slot; worker: 0
+    /// @param slot      validator: its slot, or the one it contests; worker: 0
     /// @param capacity  maximum jobs in flight
-    /// @param bond      wei taken
-    /// @param activeAt  timestamp in seconds from which it may be listed or drawn
+    /// @param bond      wei taken; of a newcomer without what it posts beyond the required bond, see `BondToppedUp`
+    /// @param activeAt  timestamp in seconds from which it may be listed or drawn; 2^40 - 1 for a newcomer
     event NodeRegistered(
         uint32 indexed node,
         address indexed owner,
@@ -97,11 +108,33 @@ interface IRegistry {
     /// @param bond    the bond now
     event BondToppedUp(uint32 indexed node, address indexed owner, uint256 amount, uint256 bond);
 
+    /// @notice A newcomer waits for a validator's slot.
+    /// @param slot      the slot
+    /// @param holder    id of the validator that holds it
+    /// @param newcomer  id of the one that waits
+    /// @param bond      wei that the newcomer posted, and the holder's bond must reach
+    /// @param until     timestamp in seconds before which it must
+    event SlotContested(uint8 indexed slot, uint32 indexed holder, uint32 indexed newcomer, uint256 bond, uint40 until);
+
+    /// @notice The holder of a contested slot matched the newcomer's bond. The newcomer is retired, its bond withdrawable.
+    /// @param slot      the slot
+    /// @param holder    id of the validator that keeps it
+    /// @param newcomer  id of the one that waited
+    event SlotKept(uint8 indexed slot, uint32 indexed holder, uint32 indexed newcomer);
+
+    /// @notice A contested slot passed to the newcomer; its holder was retired, if it was not already.
+    /// @param slot       the slot
+    /// @param displaced  id of the validator that held it; draws of rounds opened so far still seat it
+    /// @param newcomer   id of the validator that holds it now
+    /// @param activeAt   timestamp in seconds from which the newcomer may be drawn
+    event SlotPassed(uint8 indexed slot, uint32 indexed displaced, uint32 indexed newcomer, uint40 activeAt);
+
     /// @notice A node was taken out of service.
     /// @param node            id of the node
     /// @param owner           its owner
     /// @param retiredAt       timestamp in seconds
-    /// @param withdrawableAt  timestamp in seconds from which the bond can be withdrawn
+    /// @param withdrawableAt  timestamp in seconds from which the bond can be withdrawn; a newcomer's that got no slot at
+    ///                        once
     event NodeRetired(uint32 indexed node, address indexed owner, uint40 retiredAt, uint40 withdrawableAt);
 
     /// @notice The rest of a retired node's bond was paid out.
@@ -182,8 +215,27 @@ interface IRegistry {
     /// @param role   its role
     error OwnerHasOtherRole(address owner, Role role);
 
-    /// @notice All 256 validator slots are taken.
+    /// @notice All 256 validator slots are taken: `contest` one.
     error NoFreeSlot();
+
+    /// @notice A validator slot is free: `register` takes it.
+    error SlotsFree();
+
+    /// @notice All sixteen turns are taken by contests and by slots that passed within an unbonding delay.
+    error TooManyContests();
+
+    /// @notice The node waits for a slot. Its bond is what the holder has to match, so it neither changes nor retires.
+    /// @param node  id of the node
+    error WaitsForSlot(uint32 node);
+
+    /// @notice The node does not wait for a slot.
+    /// @param node  id of the node
+    error NotWaiting(uint32 node);
+
+    /// @notice The holder of the slot may still match the newcomer's bond.
+    /// @param newcomer  id of the newcomer
+    /// @param until     timestamp in seconds from which it may not
+    error StillMatchable(uint32 newcomer, uint256 until);
 
     /// @notice The amount is zero.
     error ZeroAmount();
@@ -242,7 +294,26 @@ interface IRegistry {
         external
         returns (uint32 node);
 
+    /// @notice Registers a validator, once all slots are taken, as a newcomer to the slot with the least bond, and takes what
+    /// `nextContest` says from the caller's tokens. The caller becomes its owner.
+    /// @dev Signature and errors as of `register`, and `SlotsFree` and `TooManyContests`. Emits `NodeRegistered` with the
+    /// required bond and `BondToppedUp` with the rest, then `SlotContested`. The slot is chosen here, the lowest of those
+    /// with the least bond, among slots that are not contested; reads all of them, about 1,200,000 gas.
+    /// @dev The bond may be more by the time of the call: an allowance of the amount seen bounds it.
+    /// @param key           session key, never bound before
+    /// @param deadline      last timestamp in seconds at which the signature is valid
+    /// @param keySignature  by `key` over the `NodeBinding` of `register`, with the validator's role and capacity 1
+    /// @return node  id of the newcomer
+    function contest(address key, uint256 deadline, bytes calldata keySignature) external returns (uint32 node);
+
+    /// @notice Passes a contested slot, not matched in time, from its holder to the newcomer. Anyone may call it.
+    /// @dev Emits `NodeRetired` for the holder unless it was retired, then `SlotPassed`. A holder that has withdrawn
+    /// meanwhile leaves its slot to the newcomer.
+    /// @param newcomer  id of the validator that waits
+    function displace(uint32 newcomer) external;
+
     /// @notice Adds the caller's tokens to the bond of a node that is not retired. Anyone may call it.
+    /// @dev Ends the contest of a validator's slot if its bond then reaches the newcomer's in time.
     /// @dev Restores a slashed node to its required bond, or adds a margin, so that one penalty does not take it out of
     /// service.
     /// @param node    id of the node
@@ -250,13 +321,14 @@ interface IRegistry {
     function topUp(uint32 node, uint128 amount) external;
 
     /// @notice Takes a node out of service: it is no longer listed or drawn. Owner only.
+    /// @dev Reverts `WaitsForSlot` for a newcomer, whose slot or bond comes in any case.
     /// @dev Its bond can be slashed until it is withdrawn.
     /// @param node  id of the node
     function retire(uint32 node) external;
 
     /// @notice Pays the rest of a retired node's bond to its owner. Owner only, after the unbonding delay, with no job
-    /// in flight.
-    /// @dev Unbinds the key and frees a validator's slot.
+    /// in flight; at once for a newcomer that got no slot.
+    /// @dev Unbinds the key and frees a validator's slot, unless it has passed to another or is contested.
     /// @param node  id of the node
     /// @return amount  wei paid
     function withdraw(uint32 node) external returns (uint256 amount);
@@ -355,10 +427,25 @@ interface IRegistry {
     /// @return passings  number of passings so far
     function passedSince(uint256 since, uint256 slots) external view returns (uint256 passed, uint256 passings);
 
-    /// @notice Id of the validator at a slot; 0 if the slot is free.
-    /// @dev A slot is freed at withdrawal only. The unbonding delay exceeds maxRoundSeconds, so a slot keeps its node
-    /// through every round that was opened while the node could be drawn.
+    /// @notice Id of the validator that a draw seats at a slot; 0 if the slot is free.
+    /// @dev That is the displaced one until the newcomer is active. A slot is freed at withdrawal only. The unbonding delay
+    /// exceeds maxRoundSeconds, so a slot keeps its node through every round that was opened while the node could be drawn.
     function nodeAt(uint8 slot) external view returns (uint32 node);
+
+    /// @notice Id of the validator that holds a slot, active or not yet; 0 if the slot is free. Consent that is kept by
+    /// slots is the holder's.
+    function holderOf(uint8 slot) external view returns (uint32 node);
+
+    /// @notice Who waits for a slot; zeros if nobody does.
+    /// @return newcomer  id of the one that waits
+    /// @return until     timestamp in seconds: before it the holder may match the newcomer's bond, from it on anyone may
+    ///                   call `displace`
+    function contestOf(uint8 slot) external view returns (uint32 newcomer, uint40 until);
+
+    /// @notice The slot that a newcomer would contest, and the bond it would post. Reverts `SlotsFree`.
+    /// @return slot  lowest of the slots with the least bond that are not contested
+    /// @return bond  wei: a quarter more than that bond, rounded up, and at least the required one
+    function nextContest() external view returns (uint8 slot, uint128 bond);
 
     /// @notice Highest slot ever taken, plus one; at most 256.
     function slotCount() external view returns (uint16);

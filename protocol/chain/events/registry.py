@@ -37,6 +37,33 @@ class NodeRetired(Event):
     withdrawable_at: int
 
 
+class SlotContested(Event):
+    """A newcomer waits for a slot, unless its holder's bond reaches ``bond`` before ``until``."""
+
+    slot: int
+    holder: int
+    newcomer: int
+    bond: int
+    until: int
+
+
+class SlotKept(Event):
+    """The holder of a slot matched the newcomer's bond."""
+
+    slot: int
+    holder: int
+    newcomer: int
+
+
+class SlotPassed(Event):
+    """A slot passed to the newcomer, which may be drawn from ``active_at`` on."""
+
+    slot: int
+    displaced: int
+    newcomer: int
+    active_at: int
+
+
 class BondWithdrawn(Event):
     """The rest of a bond went back to its owner."""
 

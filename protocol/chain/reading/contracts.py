@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from eth_abi.exceptions import DecodingError
 
 from protocol.chain import abi, structs
-from protocol.chain.reverts import reverted
+from protocol.chain.reverts import Reverted, reverted
 from protocol.chain.rpc import Rpc, RpcFault, RpcRequest
 from protocol.errors import Unavailable
 
@@ -98,6 +98,23 @@ class Reader:
     def is_listable(self, node: int) -> bool:
         """True if the node is in service, active, and holds its bond."""
         return cast(bool, self.view("Registry", "isListable", node))
+
+    def next_contest(self) -> tuple[int, int] | None:
+        """The slot that a new validator would contest, and the bond in token wei; None while slots are free."""
+        try:
+            return cast(tuple[int, int], self.view("Registry", "nextContest"))
+        except Reverted as error:
+            if error.name == "SlotsFree":
+                return None
+            raise
+
+    def holder(self, slot: int) -> int:
+        """The validator that holds a slot, active or not yet; 0 if it is free."""
+        return cast(int, self.view("Registry", "holderOf", slot))
+
+    def contest(self, slot: int) -> tuple[int, int]:
+        """The newcomer that waits for a slot, and the unix second from which it is not matched; 0, 0 if none does."""
+        return cast(tuple[int, int], self.view("Registry", "contestOf", slot))
 
     def registry_terms(self) -> structs.RegistryTerms:
         """Bonds and delays."""

@@ -44,9 +44,7 @@ def register_node(sender: Sender, key: Signer, role: Role, capacity: int) -> Pla
         Rejected: the key is already bound, or the owner cannot pay the bond.
     """
     reader = sender.chain.latest()
-    known = reader.node_by_key(key.address)
-    if known:
-        raise Rejected(f"{key.address} is already the key of node {known}; register another key, or rotate")
+    _check_unbound(sender, key)
     need, have = reader.required_bond(role, capacity), reader.balance_of(sender.address)
     if have < need:
         raise Rejected(
@@ -56,6 +54,29 @@ def register_node(sender: Sender, key: Signer, role: Role, capacity: int) -> Pla
     deadline, consent = _consent(sender, key, role, capacity)
     register = calls.register(sender.chain.deployment, role, key.address, capacity, deadline, consent)
     return Plan(sender, (*_approval(sender, "Registry", need), register), event_of(events.NodeRegistered))
+
+
+def contest_slot(sender: Sender, key: Signer) -> Plan[events.SlotContested] | None:
+    """Registers a validator as a newcomer to the slot with the least bond; returns None while slots are free.
+
+    Raises:
+        Rejected: the key is already bound, or the owner cannot pay a quarter more than that bond.
+    """
+    _check_unbound(sender, key)
+    contested = sender.chain.latest().next_contest()
+    if contested is None:
+        return None
+    _, need = contested
+    _check_tokens(sender, need)
+    deadline, consent = _consent(sender, key, Role.VALIDATOR, 1)
+    contest = calls.contest(sender.chain.deployment, key.address, deadline, consent)
+    return Plan(sender, (*_approval(sender, "Registry", need), contest), event_of(events.SlotContested))
+
+
+def _check_unbound(sender: Sender, key: Signer) -> None:
+    known = sender.chain.latest().node_by_key(key.address)
+    if known:
+        raise Rejected(f"{key.address} is already the key of node {known}; register another key, or rotate")
 
 
 def rotate_key(sender: Sender, node: int, key: Signer) -> Plan[events.KeyRotated]:

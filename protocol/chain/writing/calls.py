@@ -71,6 +71,16 @@ def register(deployment: Deployment, role: Role, key: str, capacity: int, deadli
     return call(deployment, "Registry", "register", role, key, capacity, deadline, key_signature)
 
 
+def contest(deployment: Deployment, key: str, deadline: int, key_signature: bytes) -> Call:
+    """Registers a validator as a newcomer to the slot with the least bond."""
+    return call(deployment, "Registry", "contest", key, deadline, key_signature)
+
+
+def displace(deployment: Deployment, newcomer: int) -> Call:
+    """Passes a slot to the newcomer that its holder did not match."""
+    return call(deployment, "Registry", "displace", newcomer)
+
+
 def top_up(deployment: Deployment, node: int, amount: int) -> Call:
     """Adds to a node's bond."""
     return call(deployment, "Registry", "topUp", node, amount)

@@ -1,4 +1,4 @@
-"""``assize node``: register, list, rotate and revoke keys, retire, withdraw."""
+"""``assize node``: register, list, rotate and revoke keys, retire, displace, withdraw."""
 
 from __future__ import annotations
 
@@ -41,11 +41,18 @@ def register(
     password_file: PasswordFile = None,
     node_password_file: NodePasswordFile = None,
 ) -> Planned:
-    """Register a node: both keys sign, and the owner posts the bond."""
+    """Register a node: both keys sign, and the owner posts the bond.
+
+    Once all 256 validator slots are taken, a validator contests the slot with the least bond and posts a quarter more.
+    Unless the holder matches that by the time shown, the slot passes with: assize node displace NODE.
+    """
     from protocol.chain.structs import Role
     from protocol.chain.writing import actions
 
     key = opened(node_keystore, node_password_file or password_file)
+    contest = actions.contest_slot(sender, key) if role is RoleName.VALIDATOR else None
+    if contest is not None:
+        return contest, _registered_row
     return actions.register_node(sender, key, Role[role.name], capacity), _registered_row
 
 
@@ -108,6 +115,21 @@ def retire(sender: Sender, node: NodeId) -> Planned:
         return mined(node=node, **picked(plans.event_in(receipt, NodeRetired), "withdrawable_at"))(receipt)
 
     return plans.plan_of(sender, calls.retire(sender.chain.deployment, node)), row
+
+
+@app.command("displace")
+@transaction("displace")
+def displace(sender: Sender, node: NodeId) -> Planned:
+    """Give a newcomer the slot that it contested, once its holder can no longer match its bond."""
+    from protocol.chain.events import SlotPassed
+    from protocol.chain.writing import calls, plans
+
+    def row(receipt: Receipt) -> Row:
+        return mined(node=node, **picked(plans.event_in(receipt, SlotPassed), "slot", "displaced", "active_at"))(
+            receipt
+        )
+
+    return plans.plan_of(sender, calls.displace(sender.chain.deployment, node)), row
 
 
 @app.command("withdraw")

@@ -91,7 +91,7 @@ def _draw(world: World, strategy: Strategy, judging: Round) -> None:
     for _ in range(strategy.discards):
         seed = world.hash_of(judging.close_block)
         slots = committee_slots(seed, judging.attempt, judging.slot_count, judging.eligible, judging.committee)
-        if strategy.likes(world, judging, [world.protocol.registry.slots[slot] for slot in slots]):
+        if strategy.likes(world, judging, [world.protocol.registry.seated(slot, world.now) for slot in slots]):
             break
         world.discarded[judging.close_block] += 1
     world.do(ANYBODY, "rounds", "draw", judging.number)

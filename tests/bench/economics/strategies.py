@@ -10,7 +10,7 @@ from protocol.chain.structs import Role, RunTerms, Verdict
 from protocol.wire.assignments import Listing, pack_assignments
 from tests.bench.economics.playing import watch
 from tests.bench.economics.strategy import ABSTAINS, EIGHTH, FIFTH, SILENT, THIRD, Move, Strategy, same, share, splits
-from tests.bench.economics.terms import PROTOCOL, RUN, TOKEN
+from tests.bench.economics.terms import MARGIN, PROTOCOL, RUN, TOKEN
 from tests.bench.economics.world import JURORS, PROVIDERS, WATCHER, Quality, World
 from tests.model.market import MAX_COMMITTEE
 from tests.model.parties import COORDINATOR, REQUESTER, TRAINER, address_of
@@ -324,22 +324,63 @@ class SlotSquatter(Strategy):
     name = "slot squatter"
     jurors = 0
     others = (address_of("squatter"),)
-    hole = "nobody can enter a full house, and its bonds come back"
     slots = 256 - len(JURORS)
+    above = 0
+    """What it posts for each slot beyond the required bond."""
 
     def begins(self, world: World) -> None:
-        squatter = self.others[0]
-        world.do(squatter, "token", "drip", squatter, self.slots * PROTOCOL.registry.validator_bond)
+        squatter, bond = self.others[0], PROTOCOL.registry.validator_bond
+        world.do(squatter, "token", "drip", squatter, 2 * self.slots * (bond + self.above))
         for i in range(self.slots):
             assert world.register(squatter, Role.VALIDATOR, f"squatter {i}", 1) is None
-            world.do(squatter, "registry", "revoke_key", len(world.protocol.registry.nodes))
+            node = len(world.protocol.registry.nodes)
+            world.do(squatter, "registry", "revoke_key", node)
+            if self.above:
+                world.do(squatter, "registry", "top_up", node, self.above)
 
     def comes_first(self, world: World) -> int:
         newcomer = address_of("newcomer")
-        if not world.protocol.token.balances[newcomer]:
-            world.do(newcomer, "token", "drip", newcomer, 2 * PROTOCOL.registry.validator_bond)
-        world.refused_newcomers += world.register(newcomer, Role.VALIDATOR, "newcomer", 1) is not None
+        world.do(newcomer, "token", "drip", newcomer, 2 * PROTOCOL.registry.validator_bond)
+        node = world.contest(newcomer, f"newcomer {world.now}")
+        self.answers(world, node)
+        world.wait(world.now + PROTOCOL.registry.activation_delay)
+        world.refused_newcomers += world.attempt(newcomer, "registry", "displace", node) is not None
         return 1
+
+    def answers(self, world: World, newcomer: int) -> None:
+        """What it does when somebody contests one of its slots."""
+
+
+class MatchingSquatter(SlotSquatter):
+    """The same, and matches every newcomer's bond."""
+
+    name = "slot squatter, matching"
+    hole = "who locks a quarter of a bond more for each contest keeps newcomers out"
+
+    def answers(self, world: World, newcomer: int) -> None:
+        registry = world.protocol.registry
+        holder = registry.nodes[registry.slots[registry.nodes[newcomer].slot]]
+        missing = registry.nodes[newcomer].bond - holder.bond
+        world.do(self.others[0], "registry", "top_up", holder.number, missing)
+
+
+class EvictingNewcomer(SlotSquatter):
+    """Fills the house with bonds above those of honest validators, then evicts one of these while a round goes on."""
+
+    name = "evicting newcomer"
+    above = 2 * MARGIN
+    discards = 1
+
+    def comes_first(self, world: World) -> int:
+        world.contest(self.others[0], f"evictor {world.now}")
+        world.wait(world.now + PROTOCOL.registry.activation_delay)
+        return 1
+
+    def likes(self, world: World, judging: Round, jurors: list[int]) -> bool:
+        """Evicts between the close of a round and its draw."""
+        for contest in list(world.protocol.registry.contests.values()):
+            world.do(self.others[0], "registry", "displace", contest.newcomer)
+        return True
 
 
 class Watcher(Strategy):
@@ -440,6 +481,8 @@ STRATEGIES: dict[str, Strategy] = {
         CondemningMajority(),
         ColludingTrial(),
         SlotSquatter(),
+        MatchingSquatter(),
+        EvictingNewcomer(),
         Watcher(),
         AppealingEverything(),
         WorkingAtTheBound(),

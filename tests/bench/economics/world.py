@@ -193,6 +193,13 @@ class World:
         signature = key.sign_typed(message)
         return self.attempt(owner, "registry", "register", role, key.address, capacity, LONG, signature)
 
+    def contest(self, owner: str, name: str) -> int:
+        """Registers a newcomer to the slot with the least bond; returns its node."""
+        key = wallet(name)
+        message = auth.node_binding(AT.chain_id, AT.registry, owner, key.address, int(Role.VALIDATOR), 1, LONG)
+        self.do(owner, "registry", "contest", key.address, LONG, key.sign_typed(message))
+        return len(self.protocol.registry.nodes)
+
     def open_run(self, terms: RunTerms, requester: str, escrow: int, served_by: Iterable[str]) -> int:
         """Returns the new run's number; validators of these owners serve it."""
         self.do(requester, "market", "open", terms, keccak(text="manifest 0"), "https://run.example")
@@ -209,7 +216,7 @@ class World:
         for node in registry.nodes.values():
             margin = MARGIN if node.role == Role.VALIDATOR else 0
             missing = registry.required_bond(node.role, node.capacity) + margin - node.bond
-            if missing > 0 and node.owner in CAST:
+            if missing > 0 and node.owner in CAST and not node.retired_at:
                 self.do(node.owner, "registry", "top_up", node.number, missing)
 
 
