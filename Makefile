@@ -37,7 +37,7 @@ help:
 	@echo "make chaos           26 faults on the running local network, and what must hold after each   (FAULT=12)"
 	@echo "make calibrate       the built-in run's rules, measured from nothing   (DTYPE=bfloat16)"
 	@echo "make contracts-coverage   lines and branches of contracts/src that the tests reach"
-	@echo "make contracts-deep       the contracts' invariants, 10,000 runs of 64 calls   (RUNS=500 SEED=7)"
+	@echo "make contracts-deep       the contracts' invariants, 10,000 runs of 64 calls   (RUNS=500 SEED=7 SUITE=hostile)"
 	@echo "make contracts-mutants    small faults in the contracts, each of which the tests must find"
 	@echo "make contracts-slither    static analysis of the contracts: no high, no medium"
 	@echo "make lines           lines of product code, beside those of an earlier revision   (SINCE=a80c2cf)"
@@ -130,7 +130,7 @@ contracts-coverage: contracts/node_modules/.stamp
 	@contracts/coverage
 
 contracts-deep: contracts/node_modules/.stamp
-	@contracts/deep $(if $(RUNS),--runs $(RUNS)) $(if $(filter command,$(firstword $(origin SEED))),--seed $(SEED))
+	@contracts/deep $(if $(SUITE),--suite $(SUITE)) $(if $(RUNS),--runs $(RUNS)) $(if $(filter command,$(firstword $(origin SEED))),--seed $(SEED))
 
 contracts-mutants: contracts/node_modules/.stamp
 	@contracts/mutate
