@@ -171,6 +171,7 @@ contract Market is IMarket {
         _requireOwner(node);
         Node memory joining = registry.nodeOf(node);
         bytes32 present = _terms(run).rulesHash;
+        // slither-disable-next-line incorrect-equality
         bool announced =
             joining.role == Role.Validator && rulesHash != 0 && rulesHash == _announced[run].terms.rulesHash;
         if (rulesHash != present && !announced) revert WrongRules(rulesHash, present);
@@ -344,6 +345,8 @@ contract Market is IMarket {
         if (serving.role != Role.Validator) return false;
         if (_runs[run].closed) return true;
         bytes32 present = _terms(run).rulesHash;
+        // Hashes, which nobody can come close to.
+        // slither-disable-next-line incorrect-equality
         if (joined == present || joined == _announced[run].terms.rulesHash) return false;
         // Having joined at rules that were announced and then replaced, it may serve those in effect all the same.
         return (_current(_serving[run][present]) >> serving.slot) & 1 == 0;

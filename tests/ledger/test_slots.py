@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +20,10 @@ from ledger.facts import Slot
 from protocol.chain.events import Event, NodeRegistered, NodeRetired, SlotContested, SlotKept, SlotPassed
 from protocol.chain.reading.client import Chain
 from protocol.chain.structs import NEVER
+from protocol.chain.writing.actions import contest_slot, drip
+from protocol.chain.writing.sender import Sender
+from protocol.errors import Rejected
+from protocol.node.wallet import Wallet
 from tests.ledger.test_replay import changed, told, tried
 from tests.model import parties
 from tests.model.house import contested, fill_house
@@ -48,11 +55,11 @@ WHERE: dict[type[Event], Callable[[Any], bool]] = {
 @pytest.fixture(scope="module")
 def twins(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Twins]:
     with open_network(tmp_path_factory.mktemp("house")) as twins:
+        fill_house(twins)
         yield twins
 
 
 def test_contests_pass_the_audit_and_every_lie_about_them_is_named(twins: Twins) -> None:
-    fill_house(twins)
     judge, delay = parties.JUDGES[1], parties.TERMS.registry.activation_delay
     first, second, third = (contested(twins, number) for number in range(3))
     holder = twins.model.registry.slots[twins.model.registry.nodes[second].slot]
@@ -76,3 +83,22 @@ def test_contests_pass_the_audit_and_every_lie_about_them_is_named(twins: Twins)
     Views(chain.latest(), chain.head().timestamp, state.book, state.findings).compare()
     assert [check.name for check in state.findings.results(sentences()) if check.wrong] == []
     chain.close()
+
+
+def test_who_registers_in_a_full_house_sees_what_it_has_to_post(twins: Twins, tmp_path: Path) -> None:
+    rpc = twins.contracts.rpc
+    owner, key = Wallet("owner", secrets.token_bytes(32)), Wallet("key", secrets.token_bytes(32))
+    rpc.call("anvil_setBalance", owner.address, hex(10**24))
+    chain = Chain(rpc.url, twins.contracts.deployment)
+    with closing(chain), closing(Sender(chain, owner, tmp_path / "sender.sqlite")) as sender:
+        with pytest.raises(Rejected, match="get tokens"):
+            contest_slot(sender, key)
+        drip(sender, 10_000).carry_out("drip")
+        seen, plan = chain.latest().next_contest(), contest_slot(sender, key)
+        assert plan is not None
+        contested = plan.carry_out("contest")
+        assert (contested.slot, contested.bond) == seen
+        assert chain.latest().contest(contested.slot) == (contested.newcomer, contested.until)
+        assert chain.latest().holder(contested.slot) == contested.holder
+        with pytest.raises(Rejected, match="already the key"):
+            contest_slot(sender, key)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from protocol.chain.events import (
@@ -24,6 +26,9 @@ from protocol.chain.events import (
     RoundVoided,
     RunClosed,
     RunOpened,
+    SlotContested,
+    SlotKept,
+    SlotPassed,
     Submitted,
     VoteCommitted,
     VoteRevealed,
@@ -136,6 +141,14 @@ def test_a_closed_run_is_left_once_its_last_round_has_ended() -> None:
     assert rounds.outlived(4) == [], "it may be drawn still"
     rounds.fold([Log(50, b"", b"", 0, 200, RoundVoided(1, 0))])
     assert (rounds.outlived(4), rounds.outlived(5)) == ([1], [])
+
+
+def test_a_newcomer_displaces_once_it_can_no_longer_be_matched() -> None:
+    contest = SlotContested(9, 4, 5, 1250, until=300)
+    assert folded(contest).displaces_from(5) == 300
+    assert folded(contest).displaces_from(4) == math.inf
+    assert folded(contest, SlotKept(9, 4, 5)).displaces_from(5) == math.inf
+    assert folded(contest, SlotPassed(9, 4, 5, 900)).displaces_from(5) == math.inf
 
 
 def test_void_rounds_and_trials_of_appeals_leave_nothing_behind() -> None:
