@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from protocol.amounts import tokens
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.tail import Rollback, Tail
 from protocol.chain.reverts import Reverted
@@ -24,6 +25,7 @@ from protocol.chain.structs import Verdict
 from protocol.chain.writing import calls
 from protocol.chain.writing.sender import Sender
 from protocol.errors import AssizeError
+from protocol.times import clock
 from protocol.wire import evidence as bundles
 from protocol.wire.auth import Signer
 from protocol.wire.votes import abstention, commitment
@@ -124,8 +126,7 @@ class Validator:
                 self._reveal(one)
         self._nudge(live)
         self._leave()
-        if self._now() >= self._rounds.displaces_from(self._node):
-            self._send(f"displace/{self._node}", calls.displace(self._chain.deployment, self._node))
+        self._mind_slot()
         self._keep([*live, *(replay.followed for replay in replays)])
         self._deliveries.publish({_vote_key(one) for one in live if _takes_commitments(one)})
         self._runs.prefetch(self._rounds.manifest_roots)
@@ -327,6 +328,19 @@ class Validator:
         """Leaves runs that are over; who stays behind counts among the validators that other runs need a third of."""
         for run in self._rounds.outlived(self._node):
             self._send(f"leave/{run}", calls.leave(self._chain.deployment, run, self._node))
+
+    def _mind_slot(self) -> None:
+        """Takes the slot that it waits for, when it is time; warns while another waits for its own."""
+        if self._now() >= self._rounds.displaces_from(self._node):
+            self._send(f"displace/{self._node}", calls.displace(self._chain.deployment, self._node))
+        contest = self._rounds.contest_against(self._node)
+        if contest is not None and self._is_news(f"contested by {contest.newcomer}"):
+            log.warning(
+                "slot_contested",
+                newcomer=contest.newcomer,
+                bond_to_match=tokens(contest.bond),
+                until=clock(contest.until),
+            )
 
     def _take(self, key: str, call: calls.Call) -> None:
         """Sends a step that others may take first, or for which it may be too early; a refusal is expected."""

@@ -112,7 +112,7 @@ class Rounds:
         self.uris: dict[int, str] = {}
         self._joined: defaultdict[int, set[int]] = defaultdict(set)
         self._closed: set[int] = set()
-        self._waiting: dict[int, int] = {}
+        self._contests: dict[int, events.SlotContested] = {}
         self._announced: dict[int, events.TermsAnnounced] = {}
         self.manifest_roots: dict[tuple[int, int], bytes] = {}
         self._claims: dict[bytes, tuple[int, int]] = {}
@@ -135,7 +135,12 @@ class Rounds:
 
     def displaces_from(self, node: int) -> float:
         """Returns when ``node`` may displace the holder of the slot that it waits for; infinity if there is none."""
-        return self._waiting.get(node, math.inf)
+        own = (contest.until for contest in self._contests.values() if contest.newcomer == node)
+        return next(own, math.inf)
+
+    def contest_against(self, node: int) -> events.SlotContested | None:
+        """Returns the contest of the slot that ``node`` holds; None if nobody waits for it."""
+        return next((contest for contest in self._contests.values() if contest.holder == node), None)
 
     def _fold_parties(self, log: events.Log) -> None:
         """Takes in the keys of nodes, and the terms and checkpoints of runs."""
@@ -147,10 +152,10 @@ class Rounds:
             case events.RunOpened(run=run, terms=terms, manifest_root=root, uri=uri):
                 self.runs[run], self.uris[run] = terms, uri
                 self.manifest_roots[run, 0] = root
-            case events.SlotContested(newcomer=newcomer, until=until):
-                self._waiting[newcomer] = until
-            case events.SlotKept(newcomer=newcomer) | events.SlotPassed(newcomer=newcomer):
-                self._waiting.pop(newcomer, None)
+            case events.SlotContested() as contest:
+                self._contests[contest.slot] = contest
+            case events.SlotKept(slot=slot) | events.SlotPassed(slot=slot):
+                self._contests.pop(slot, None)
             case events.RunClosed(run=run):
                 self._closed.add(run)
             case events.NodeJoined(run=run, node=node):

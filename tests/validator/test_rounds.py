@@ -147,6 +147,9 @@ def test_a_newcomer_displaces_once_it_can_no_longer_be_matched() -> None:
     contest = SlotContested(9, 4, 5, 1250, until=300)
     assert folded(contest).displaces_from(5) == 300
     assert folded(contest).displaces_from(4) == math.inf
+    assert folded(contest).contest_against(4) == contest
+    assert folded(contest).contest_against(5) is None
+    assert folded(contest, SlotKept(9, 4, 5)).contest_against(4) is None
     assert folded(contest, SlotKept(9, 4, 5)).displaces_from(5) == math.inf
     assert folded(contest, SlotPassed(9, 4, 5, 900)).displaces_from(5) == math.inf
 
