@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
+import {Errors} from "@openzeppelin/contracts/utils/Errors.sol";
+import {Settlement} from "../src/Settlement.sol";
 import {ICredits} from "../src/interfaces/ICredits.sol";
 import {IMarket} from "../src/interfaces/IMarket.sol";
 import {Appeal, IRoundsFacts, Round, State, Verdict} from "../src/interfaces/IRounds.sol";
@@ -30,6 +32,17 @@ contract AppealTest is Appeals {
         vm.assertEq(appealBy(appellant, round, 0), 2);
         vm.assertEq(before - credits.balanceOf(appellant), DEPOSIT);
         vm.assertEq(market.runOf(run).reserved, rounds.roundOf(round).reserved + DEPOSIT);
+    }
+
+    /// `Rounds` passes what it does not know to `Settlement`, but the end of an appeal is for itself to call.
+    function test_nobodyEndsAnAppealThatWasNeverJudged() public {
+        uint256 number = appealBy(appellant, judged(Choice.Fraud), 0);
+        Settlement passed = Settlement(address(rounds));
+        vm.expectRevert(Errors.FailedCall.selector);
+        passed.conclude(number, false);
+        vm.expectRevert(Errors.FailedCall.selector);
+        passed.conclude(number, true);
+        requireState(number, State.Closed);
     }
 
     function test_appealIsARoundUnderItsOwnNumber() public {

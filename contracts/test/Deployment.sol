@@ -10,7 +10,7 @@ import {Traps} from "../src/Traps.sol";
 import {Token} from "../src/Token.sol";
 import {MarketTerms} from "../src/interfaces/IMarket.sol";
 import {IRegistry, RegistryTerms, Role} from "../src/interfaces/IRegistry.sol";
-import {RoundsTerms} from "../src/interfaces/IRounds.sol";
+import {IRounds, RoundsTerms} from "../src/interfaces/IRounds.sol";
 import {Base} from "./Base.sol";
 
 /// @title Deployment: the contracts with their terms, and nodes in their registry
@@ -41,7 +41,7 @@ abstract contract Deployment is Base {
     Registry internal registry;
     Credits internal credits;
     Market internal market;
-    Rounds internal rounds;
+    IRounds internal rounds;
     Traps internal traps;
 
     mapping(uint32 node => uint256) internal keyOf;
@@ -56,7 +56,7 @@ abstract contract Deployment is Base {
         credits = new Credits(token, marketAt, IRegistry(registryAt));
         registry = new Registry(token, admin, credits, roundsAt, registryTerms());
         market = new Market(registry, credits, roundsAt, marketTerms());
-        rounds = new Rounds(registry, market, roundsTerms());
+        rounds = IRounds(address(new Rounds(registry, market, roundsTerms())));
         traps = new Traps(rounds);
     }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
+import {Errors} from "@openzeppelin/contracts/utils/Errors.sol";
 import {Consumption} from "../src/interfaces/IMarket.sol";
 import {Role} from "../src/interfaces/IRegistry.sol";
 import {IRoundsFacts, RoundsTerms, State} from "../src/interfaces/IRounds.sol";
@@ -150,6 +151,15 @@ contract LifeTest is Scenario {
         half.conclude(round, true);
         vm.expectRevert();
         half.conclude(round, false);
+    }
+
+    function test_roundsRefusesACallThatNeitherHalfHas() public {
+        bytes[3] memory calls = [bytes(""), hex"00", abi.encodeWithSignature("absent()")];
+        for (uint256 i; i < calls.length; ++i) {
+            (bool done, bytes memory answer) = address(rounds).call(calls[i]);
+            vm.assertEq(done, false);
+            vm.assertEq(keccak256(answer), keccak256(abi.encodeWithSelector(Errors.FailedCall.selector)));
+        }
     }
 
     function test_everyContractFitsTheSizeLimit() public view {

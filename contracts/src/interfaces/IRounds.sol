@@ -581,7 +581,8 @@ interface IRoundsFacts {
 }
 
 /// @title ISettlement
-/// @notice Functions of `Rounds` that follow a verdict; their code is in `Settlement`. Call them at `Rounds`.
+/// @notice Functions of `Rounds` that follow a verdict, and its views of rounds; their code is in `Settlement`, to which
+/// `Rounds` passes every call that it has no function for. Call them at `Rounds`.
 interface ISettlement is IRoundsFacts {
     /// @notice Appeals the verdict on one submitted job, once, within the challenge window. Anyone may call it.
     /// @dev Reverts `TooLate` past the window, and if the round was tallied so late that the appeal with its redraws
@@ -656,24 +657,23 @@ interface ISettlement is IRoundsFacts {
     /// @param round  number of a round of this run, in state Tallied or Settled; not an appeal
     /// @param jobs   bitmap of jobs, all accepted and not consumed before
     function consume(uint256 run, uint256 round, uint256 jobs) external;
+
+    /// @notice A round or appeal; zeros for a number never given.
+    function roundOf(uint256 round) external view returns (Round memory);
+
+    /// @notice An appeal; zeros if the number is not an appeal's. Kept after the appeal has ended.
+    function appealAt(uint256 appealed) external view returns (Appeal memory);
+
+    /// @notice Seats of the present committee, in state Voting or Tallied; otherwise empty.
+    function seatsOf(uint256 round) external view returns (Seat[] memory);
+
+    /// @notice Protocol-wide penalties.
+    function terms() external view returns (RoundsTerms memory);
 }
 
-/// @title IRounds
-/// @notice The life of a round: open, submit, close, draw, commit, reveal, tally, (appeal), settle, finish. Rounds are
-/// numbered from 1, appeals among them; jobs, batches, seats, slots and attempts from 0.
-/// @notice Calldata is hashed and emitted, not stored: callers resupply it, and it is compared with its hash.
-/// @notice Anyone may move a round on once the phase's deadline has passed, or as soon as there is nothing left to wait
-/// for.
-/// @dev A job not submitted in time is missing: neither accepted nor fraudulent, and unpaid. Missing jobs are freed
-/// when the round ends.
-/// @dev Trust: block producers can bias a seed by withholding a block. A majority of a committee decides, and a
-/// majority of an appeal's committee overrules it. No round is stuck: every phase has a way on after its deadline, and
-/// `expire` after maxRoundSeconds.
-/// @dev Signatures are 65 bytes: r, s, v with v 27 or 28 and s in the lower half order.
-/// @dev Constructor: IRegistry registry, IMarket market, RoundsTerms terms. Reverts `WrongDeployment` unless registry
-/// and market name this address as their `rounds()`, and the market names the registry, and `SlashAboveBond` if
-/// fraudSlash is more than the registry's bondPerJob, and `BountyAboveSlash` if appealBounty is more than fraudSlash.
-interface IRounds is ISettlement {
+/// @title IJudgement
+/// @notice Functions of `Rounds` up to a verdict; their code is in `Rounds`.
+interface IJudgement is IRoundsFacts {
     /// @notice Opens a round: lists nodes for its jobs and reserves its maximum cost. Coordinator only.
     /// @dev Requires that new rounds are not paused, the run is not closed, every node has joined at the present rules
     /// and has capacity, and the validators that may be drawn fill the committee and an appeal's committee together.
@@ -773,16 +773,21 @@ interface IRounds is ISettlement {
     /// opened. Anyone may call it.
     /// @param round  number of the round or appeal, in state Open, Closed or Voting
     function expire(uint256 round) external;
-
-    /// @notice A round or appeal; zeros for a number never given.
-    function roundOf(uint256 round) external view returns (Round memory);
-
-    /// @notice An appeal; zeros if the number is not an appeal's. Kept after the appeal has ended.
-    function appealAt(uint256 appealed) external view returns (Appeal memory);
-
-    /// @notice Seats of the present committee, in state Voting or Tallied; otherwise empty.
-    function seatsOf(uint256 round) external view returns (Seat[] memory);
-
-    /// @notice Protocol-wide penalties.
-    function terms() external view returns (RoundsTerms memory);
 }
+
+/// @title IRounds
+/// @notice The life of a round: open, submit, close, draw, commit, reveal, tally, (appeal), settle, finish. Rounds are
+/// numbered from 1, appeals among them; jobs, batches, seats, slots and attempts from 0.
+/// @notice Calldata is hashed and emitted, not stored: callers resupply it, and it is compared with its hash.
+/// @notice Anyone may move a round on once the phase's deadline has passed, or as soon as there is nothing left to wait
+/// for.
+/// @dev A job not submitted in time is missing: neither accepted nor fraudulent, and unpaid. Missing jobs are freed
+/// when the round ends.
+/// @dev Trust: block producers can bias a seed by withholding a block. A majority of a committee decides, and a
+/// majority of an appeal's committee overrules it. No round is stuck: every phase has a way on after its deadline, and
+/// `expire` after maxRoundSeconds.
+/// @dev Signatures are 65 bytes: r, s, v with v 27 or 28 and s in the lower half order.
+/// @dev Constructor: IRegistry registry, IMarket market, RoundsTerms terms. Reverts `WrongDeployment` unless registry
+/// and market name this address as their `rounds()`, and the market names the registry, and `SlashAboveBond` if
+/// fraudSlash is more than the registry's bondPerJob, and `BountyAboveSlash` if appealBounty is more than fraudSlash.
+interface IRounds is IJudgement, ISettlement {}

@@ -129,7 +129,7 @@ abstract contract Appealing is Settling {
     }
 
     /// @notice Carries out an appeal: pays its jurors, settles the job, fines contradicted jurors, pays out the deposit.
-    /// @dev Reached only by delegatecall from `Rounds`, which has no function of this selector.
+    /// @dev Reached only by delegatecall from `Rounds`, which refuses this selector from others.
     /// @param appealed  number of the appeal
     /// @param judged    true if a committee of the appeal had a quorum
     // Registry, market and credits are fixed at deployment and call only each other and the token.

@@ -3,7 +3,7 @@ pragma solidity ^0.8.28;
 
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {Cause} from "../interfaces/IRegistry.sol";
-import {IRounds, State} from "../interfaces/IRounds.sol";
+import {IJudgement, State} from "../interfaces/IRounds.sol";
 import {Bitmaps} from "../libraries/Bitmaps.sol";
 import {Committees} from "../libraries/Committees.sol";
 import {Draw} from "../libraries/Draw.sol";
@@ -11,7 +11,7 @@ import {Committee, Record, RoundStorage, RoundsBase} from "./RoundsBase.sol";
 
 /// @title Judging
 /// @notice From the draw of a committee to its verdict.
-abstract contract Judging is IRounds, RoundsBase {
+abstract contract Judging is IJudgement, RoundsBase {
     using SafeCast for uint256;
 
     /// The single reason byte that marks a zero vote as an abstention.
@@ -25,7 +25,7 @@ abstract contract Judging is IRounds, RoundsBase {
         bytes32 salt;
     }
 
-    /// @inheritdoc IRounds
+    /// @inheritdoc IJudgement
     function draw(uint256 round) external {
         Record storage stored = _requireState(round, State.Closed);
         if (block.timestamp > stored.deadline || block.timestamp > _endsBy(stored)) return _fail(round, stored);
@@ -40,7 +40,7 @@ abstract contract Judging is IRounds, RoundsBase {
         emit CommitteeDrawn(round, attempt, seedBlock.toUint64(), seed, jurors, deadline);
     }
 
-    /// @inheritdoc IRounds
+    /// @inheritdoc IJudgement
     function commit(uint256 round, bytes32 commitment) external {
         Record storage stored = _requireState(round, State.Voting);
         (Committee storage committee, uint256 seat, uint32 juror) = _seatOf(round, stored, msg.sender);
@@ -52,7 +52,7 @@ abstract contract Judging is IRounds, RoundsBase {
         if (stored.committed == _all(stored)) _startRevealing(round, stored, _after(_storageOf(stored).revealSeconds));
     }
 
-    /// @inheritdoc IRounds
+    /// @inheritdoc IJudgement
     function reveal(
         uint256 round,
         uint256 accept,
@@ -64,14 +64,14 @@ abstract contract Judging is IRounds, RoundsBase {
         _reveal(round, Vote(accept, fraud, evidenceRoot, salt), reasons);
     }
 
-    /// @inheritdoc IRounds
+    /// @inheritdoc IJudgement
     function tally(uint256 round) external {
         Record storage stored = _requireState(round, State.Voting);
         _requireVoted(stored);
         _tally(round, stored);
     }
 
-    /// @inheritdoc IRounds
+    /// @inheritdoc IJudgement
     function expire(uint256 round) external {
         Record storage stored = _rounds[round];
         State state = stored.state;

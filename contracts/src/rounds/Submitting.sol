@@ -7,7 +7,7 @@ import {EIP712} from "@openzeppelin/contracts/utils/cryptography/EIP712.sol";
 import {Math} from "@openzeppelin/contracts/utils/math/Math.sol";
 import {SafeCast} from "@openzeppelin/contracts/utils/math/SafeCast.sol";
 import {IMarket, Run, RunTerms} from "../interfaces/IMarket.sol";
-import {IRounds, Refusal, State} from "../interfaces/IRounds.sol";
+import {IJudgement, Refusal, State} from "../interfaces/IRounds.sol";
 import {Assignments} from "../libraries/Assignments.sol";
 import {Bitmaps} from "../libraries/Bitmaps.sol";
 import {Committees} from "../libraries/Committees.sol";
@@ -17,7 +17,7 @@ import {Record, RoundStorage, RoundsBase} from "./RoundsBase.sol";
 
 /// @title Submitting
 /// @notice From the opening of a round to its close.
-abstract contract Submitting is IRounds, RoundsBase, EIP712 {
+abstract contract Submitting is IJudgement, RoundsBase, EIP712 {
     using SafeCast for uint256;
     using Assignments for Assignments.Place;
 
@@ -50,7 +50,7 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
 
     constructor() EIP712("Assize Rounds", "1") {}
 
-    /// @inheritdoc IRounds
+    /// @inheritdoc IJudgement
     function open(uint256 run, uint64 step, uint32 policyVersion, bytes calldata assignments)
         external
         returns (uint256 round)
@@ -71,7 +71,7 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
         _emitRoundOpened(round, stored, step, reserved, assignments);
     }
 
-    /// @inheritdoc IRounds
+    /// @inheritdoc IJudgement
     function submit(uint256 round, bytes calldata assignments, bytes calldata parts) external {
         Record storage stored = _requireState(round, State.Open);
         if (block.timestamp > stored.deadline) revert TooLate(stored.deadline, block.timestamp);
@@ -97,7 +97,7 @@ abstract contract Submitting is IRounds, RoundsBase, EIP712 {
         if (intake.submitted == _listed(stored)) _close(round, stored, intake.submitted);
     }
 
-    /// @inheritdoc IRounds
+    /// @inheritdoc IJudgement
     // Registry, market and credits are fixed at deployment and call only each other and the token.
     // slither-disable-next-line reentrancy-no-eth
     function close(uint256 round, bytes calldata assignments) external {

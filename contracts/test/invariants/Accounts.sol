@@ -3,16 +3,16 @@ pragma solidity ^0.8.28;
 
 import {Market} from "../../src/Market.sol";
 import {Registry} from "../../src/Registry.sol";
-import {Rounds} from "../../src/Rounds.sol";
 import {ICredits} from "../../src/interfaces/ICredits.sol";
 import {IMarket} from "../../src/interfaces/IMarket.sol";
+import {IRounds} from "../../src/interfaces/IRounds.sol";
 import {Log} from "./Recorder.sol";
 
 /// @title Accounts: credits, escrow and reserves as the events alone tell them
 abstract contract Accounts {
     Registry internal immutable REGISTRY;
     Market internal immutable MARKET;
-    Rounds internal immutable ROUNDS;
+    IRounds internal immutable ROUNDS;
 
     mapping(address owner => uint256) public creditsOf;
     uint256 public locked;
@@ -24,7 +24,7 @@ abstract contract Accounts {
     /// How often a rule was broken that only the events can show.
     mapping(bytes32 rule => uint256) public broken;
 
-    constructor(Registry registry, Market market, Rounds rounds) {
+    constructor(Registry registry, Market market, IRounds rounds) {
         REGISTRY = registry;
         MARKET = market;
         ROUNDS = rounds;

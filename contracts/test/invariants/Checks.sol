@@ -5,8 +5,8 @@ import {Admin} from "../../src/Admin.sol";
 import {Credits} from "../../src/Credits.sol";
 import {Market} from "../../src/Market.sol";
 import {Registry} from "../../src/Registry.sol";
-import {Rounds} from "../../src/Rounds.sol";
 import {Token} from "../../src/Token.sol";
+import {IRounds} from "../../src/interfaces/IRounds.sol";
 import {Base} from "../Base.sol";
 import {Chronicle} from "./Chronicle.sol";
 import {Parties} from "./Parties.sol";
@@ -20,7 +20,7 @@ abstract contract Checks is Base {
     Registry internal registry;
     Credits internal credits;
     Market internal market;
-    Rounds internal rounds;
+    IRounds internal rounds;
 
     function setUp() public {
         parties = new Parties();
@@ -33,7 +33,7 @@ abstract contract Checks is Base {
         registry = Registry(registry_);
         credits = Credits(credits_);
         market = Market(market_);
-        rounds = Rounds(rounds_);
+        rounds = IRounds(rounds_);
     }
 
     /// A rule that the events broke nowhere.

@@ -3,14 +3,14 @@ pragma solidity ^0.8.28;
 
 import {Market} from "../../src/Market.sol";
 import {Registry} from "../../src/Registry.sol";
-import {Rounds} from "../../src/Rounds.sol";
+import {IRounds} from "../../src/interfaces/IRounds.sol";
 import {Accounts} from "./Accounts.sol";
 import {Log, recorder} from "./Recorder.sol";
 import {AppealHistories} from "./AppealHistories.sol";
 
 /// @title Chronicle: the market's state folded from its events, and the rules that concern its history
 contract Chronicle is AppealHistories {
-    constructor(Registry registry, Market market, Rounds rounds) Accounts(registry, market, rounds) {}
+    constructor(Registry registry, Market market, IRounds rounds) Accounts(registry, market, rounds) {}
 
     /// Folds the events recorded since the last call.
     function fold() external {

@@ -3,7 +3,7 @@ pragma solidity ^0.8.28;
 
 import {Admin} from "../../src/Admin.sol";
 import {IAdmin} from "../../src/interfaces/IAdmin.sol";
-import {IRounds, IRoundsFacts} from "../../src/interfaces/IRounds.sol";
+import {IJudgement, IRoundsFacts} from "../../src/interfaces/IRounds.sol";
 import {World} from "./World.sol";
 
 /// @title Governors: the admin and the pauser, with all the power they have
@@ -12,7 +12,7 @@ abstract contract Governors is World {
     function pause(uint256 pick) external told {
         require(!admin.paused(), "paused");
         _do("pause", governor, address(admin), abi.encodeCall(Admin.pause, ()));
-        bytes memory open = abi.encodeCall(IRounds.open, (_anyRun(pick), 1, 0, listing(workers[0], 1)));
+        bytes memory open = abi.encodeCall(IJudgement.open, (_anyRun(pick), 1, 0, listing(workers[0], 1)));
         _refused("open while paused", coordinator, address(rounds), open, IRoundsFacts.NewRoundsPaused.selector);
         if (pick % 4 != 0) _do("unpause", governor, address(admin), abi.encodeCall(Admin.unpause, ()));
     }

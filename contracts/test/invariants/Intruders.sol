@@ -8,7 +8,7 @@ import {Registry} from "../../src/Registry.sol";
 import {ICredits} from "../../src/interfaces/ICredits.sol";
 import {Consumption, IMarket} from "../../src/interfaces/IMarket.sol";
 import {Cause, IRegistry, Node, Role} from "../../src/interfaces/IRegistry.sol";
-import {IRounds, ISettlement, Round, State} from "../../src/interfaces/IRounds.sol";
+import {IJudgement, ISettlement, Round, State} from "../../src/interfaces/IRounds.sol";
 import {World} from "./World.sol";
 
 /// @title Intruders: calls that must be refused
@@ -81,7 +81,7 @@ abstract contract Intruders is World {
         _refused("redeem nothing", from, address(credits), abi.encodeCall(Credits.redeem, (0)));
         bytes memory nowhere = abi.encodeCall(Credits.redeemTo, (address(0), 1));
         _refused("redeem to nobody", from, address(credits), nowhere);
-        bytes memory open = abi.encodeCall(IRounds.open, (run_, 1, 0, listing(workers[0], 1)));
+        bytes memory open = abi.encodeCall(IJudgement.open, (run_, 1, 0, listing(workers[0], 1)));
         _refused("open another's", from, address(rounds), open);
         target = address(admin);
         _refused("pause as anyone", from, target, abi.encodeCall(Admin.pause, ()));
@@ -115,13 +115,13 @@ abstract contract Intruders is World {
         State state = stored.state;
         bytes memory assignments = chronicle.assignmentsOf(round);
         if (state != State.Open) {
-            _refused("close a closed", stranger, target, abi.encodeCall(IRounds.close, (round, assignments)));
+            _refused("close a closed", stranger, target, abi.encodeCall(IJudgement.close, (round, assignments)));
         }
         if (state != State.Closed) {
-            _refused("draw undrawable", stranger, target, abi.encodeCall(IRounds.draw, (round)));
+            _refused("draw undrawable", stranger, target, abi.encodeCall(IJudgement.draw, (round)));
         }
         if (state != State.Voting) {
-            _refused("tally untallied", stranger, target, abi.encodeCall(IRounds.tally, (round)));
+            _refused("tally untallied", stranger, target, abi.encodeCall(IJudgement.tally, (round)));
         }
         if (state != State.Tallied) {
             _refused(
@@ -132,12 +132,12 @@ abstract contract Intruders is World {
             _refused("free the living", stranger, target, abi.encodeCall(ISettlement.free, (round, assignments)));
         }
         if (state >= State.Tallied) {
-            _refused("expire the decided", stranger, target, abi.encodeCall(IRounds.expire, (round)));
+            _refused("expire the decided", stranger, target, abi.encodeCall(IJudgement.expire, (round)));
         }
-        _refused("commit unseated", stranger, target, abi.encodeCall(IRounds.commit, (round, bytes32(uint256(1)))));
-        _refused("reveal unseated", stranger, target, abi.encodeCall(IRounds.reveal, (round, 0, 0, hex"ff", 0, 0)));
+        _refused("commit unseated", stranger, target, abi.encodeCall(IJudgement.commit, (round, bytes32(uint256(1)))));
+        _refused("reveal unseated", stranger, target, abi.encodeCall(IJudgement.reveal, (round, 0, 0, hex"ff", 0, 0)));
         bytes memory other = bytes.concat(assignments, listing(workers[0], 1));
-        _refused("close with other assignments", stranger, target, abi.encodeCall(IRounds.close, (round, other)));
+        _refused("close with other assignments", stranger, target, abi.encodeCall(IJudgement.close, (round, other)));
         _refused("free with other assignments", stranger, target, abi.encodeCall(ISettlement.free, (round, other)));
     }
 }

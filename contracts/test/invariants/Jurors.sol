@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-import {IRounds, IRoundsFacts, Round, Seat, State} from "../../src/interfaces/IRounds.sol";
+import {IJudgement, IRoundsFacts, Round, Seat, State} from "../../src/interfaces/IRounds.sol";
 import {World} from "./World.sol";
 
 /// @title Jurors: honest, mistaken, colluding, copying, silent
@@ -50,7 +50,7 @@ abstract contract Jurors is World {
         bytes32 commitment = rounds.seatsOf(round)[0].commitment;
         require(commitment != 0 && _mayCommit(round, thief), "nothing to copy");
         address key = registry.keyOf(thief);
-        _do("copy", key, address(rounds), abi.encodeCall(IRounds.commit, (round, commitment)));
+        _do("copy", key, address(rounds), abi.encodeCall(IJudgement.commit, (round, commitment)));
         if (!_revealing(round)) _warpTo(uint256(rounds.roundOf(round).deadline) + 1);
         bytes memory call = _opening(round, _votes[round][rounds.roundOf(round).attempt][author]);
         _refused("reveal a copy", key, address(rounds), call, IRoundsFacts.WrongReveal.selector);
@@ -82,7 +82,7 @@ abstract contract Jurors is World {
         Vote memory cast = _judge(round, stored.submitted, juror, mood);
         _votes[round][stored.attempt][juror] = cast;
         bytes32 commitment = commitmentOf(round, juror, cast.accept, cast.fraud, cast.reasons);
-        bytes memory call = abi.encodeCall(IRounds.commit, (round, commitment));
+        bytes memory call = abi.encodeCall(IJudgement.commit, (round, commitment));
         _due("commit", registry.keyOf(juror), address(rounds), call);
         _refused("commit twice", registry.keyOf(juror), address(rounds), call);
     }
@@ -103,7 +103,7 @@ abstract contract Jurors is World {
     }
 
     function _opening(uint256 round, Vote memory cast) private pure returns (bytes memory) {
-        return abi.encodeCall(IRounds.reveal, (round, cast.accept, cast.fraud, cast.reasons, EVIDENCE, SALT));
+        return abi.encodeCall(IJudgement.reveal, (round, cast.accept, cast.fraud, cast.reasons, EVIDENCE, SALT));
     }
 
     /// Mostly the truth, which follows from the round and its jobs; else a lie that a whole committee tells, all accepted, all

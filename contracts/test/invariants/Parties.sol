@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity ^0.8.28;
 
-import {IRounds, Round, State} from "../../src/interfaces/IRounds.sol";
+import {IJudgement, Round, State} from "../../src/interfaces/IRounds.sol";
 import {Appellants} from "./Appellants.sol";
 import {Buyers} from "./Buyers.sol";
 import {Endings} from "./Endings.sol";
@@ -32,7 +32,7 @@ contract Parties is Owners, Buyers, Providers, Jurors, Appellants, Endings, Gove
     }
 
     function expireOne(uint256 round) public told {
-        _due("expire", stranger, address(rounds), abi.encodeCall(IRounds.expire, (round)));
+        _due("expire", stranger, address(rounds), abi.encodeCall(IJudgement.expire, (round)));
     }
 
     /// A committee votes at once, or as many of it as `mood` lets.

@@ -2,7 +2,7 @@
 pragma solidity ^0.8.28;
 
 import {Node} from "../../src/interfaces/IRegistry.sol";
-import {IRounds, IRoundsFacts, State} from "../../src/interfaces/IRounds.sol";
+import {IJudgement, IRoundsFacts, State} from "../../src/interfaces/IRounds.sol";
 import {Submission} from "../Scenario.sol";
 import {World} from "./World.sol";
 
@@ -12,7 +12,7 @@ abstract contract Providers is World {
         uint256 run_ = _anyRun(pick);
         bytes memory assignments = _listAny(run_, pick / 8);
         require(assignments.length != 0, "nobody to list");
-        _do("open", coordinator, address(rounds), abi.encodeCall(IRounds.open, (run_, 1, 0, assignments)));
+        _do("open", coordinator, address(rounds), abi.encodeCall(IJudgement.open, (run_, 1, 0, assignments)));
     }
 
     function openOverCapacity(uint256 pick) external told {
@@ -20,7 +20,7 @@ abstract contract Providers is World {
         uint32 node = workers[pick % workers.length];
         Node memory stored = registry.nodeOf(node);
         uint256 count = uint256(stored.capacity) - stored.inFlight + 1;
-        bytes memory call = abi.encodeCall(IRounds.open, (run_, 1, 0, listing(node, count)));
+        bytes memory call = abi.encodeCall(IJudgement.open, (run_, 1, 0, listing(node, count)));
         _refused("open over capacity", coordinator, address(rounds), call);
     }
 
@@ -61,9 +61,9 @@ abstract contract Providers is World {
         items[good.length + 2] = good[0];
         items[good.length + 2].leaves = bytes.concat(good[0].leaves, good[0].leaves);
         bytes memory assignments = chronicle.assignmentsOf(round);
-        bytes memory spoiled = abi.encodeCall(IRounds.submit, (round, assignments, packed(items)));
+        bytes memory spoiled = abi.encodeCall(IJudgement.submit, (round, assignments, packed(items)));
         _do("submit spoiled", stranger, address(rounds), spoiled);
-        bytes memory again = abi.encodeCall(IRounds.submit, (round, assignments, packed(good)));
+        bytes memory again = abi.encodeCall(IJudgement.submit, (round, assignments, packed(good)));
         bool open_ = rounds.roundOf(round).state == State.Open;
         bytes4 why = open_ ? IRoundsFacts.NothingTaken.selector : IRoundsFacts.WrongState.selector;
         _refused("submit twice", coordinator, address(rounds), again, why);
@@ -73,7 +73,7 @@ abstract contract Providers is World {
     function submit(uint256 round, uint256 skipped, uint256 pick) public told {
         Submission[] memory items = _missing(round, skipped, pick);
         require(items.length != 0, "nothing to submit");
-        bytes memory call = abi.encodeCall(IRounds.submit, (round, chronicle.assignmentsOf(round), packed(items)));
+        bytes memory call = abi.encodeCall(IJudgement.submit, (round, chronicle.assignmentsOf(round), packed(items)));
         bool late = block.timestamp > rounds.roundOf(round).deadline;
         address sender = pick % 2 == 0 ? coordinator : registry.keyOf(items[0].node);
         if (late) _refused("submit late", sender, address(rounds), call, IRoundsFacts.TooLate.selector);

@@ -2,7 +2,7 @@
 pragma solidity ^0.8.28;
 
 import {Registry} from "../../src/Registry.sol";
-import {IRounds, IRoundsFacts, ISettlement, Round, State} from "../../src/interfaces/IRounds.sol";
+import {IJudgement, IRoundsFacts, ISettlement, Round, State} from "../../src/interfaces/IRounds.sol";
 import {World} from "./World.sol";
 
 /// @title Strangers: accounts without a role, which move rounds on whenever they may
@@ -33,7 +33,7 @@ abstract contract Strangers is World {
     function expire(uint256 pick) external told {
         State[3] memory states = [State.Open, State.Closed, State.Voting];
         uint256 round = _roundIn(states[pick % 3], pick / 3);
-        bytes memory call = abi.encodeCall(IRounds.expire, (round));
+        bytes memory call = abi.encodeCall(IJudgement.expire, (round));
         uint256 end = _endsBy(rounds.roundOf(round));
         if (block.timestamp <= end) {
             require(pick % 4 == 0, "patience");
@@ -76,7 +76,7 @@ abstract contract Strangers is World {
 
     function _close(uint256 round) internal {
         Round memory stored = rounds.roundOf(round);
-        bytes memory call = abi.encodeCall(IRounds.close, (round, chronicle.assignmentsOf(round)));
+        bytes memory call = abi.encodeCall(IJudgement.close, (round, chronicle.assignmentsOf(round)));
         if (block.timestamp <= stored.deadline) {
             _warpTo(stored.deadline);
             _refused("close early", stranger, address(rounds), call, IRoundsFacts.TooEarly.selector);
@@ -93,13 +93,13 @@ abstract contract Strangers is World {
             late ? bytes32("draw late") : bytes32("draw"),
             stranger,
             address(rounds),
-            abi.encodeCall(IRounds.draw, (round))
+            abi.encodeCall(IJudgement.draw, (round))
         );
     }
 
     function _tally(uint256 round) internal {
         Round memory stored = rounds.roundOf(round);
-        bytes memory call = abi.encodeCall(IRounds.tally, (round));
+        bytes memory call = abi.encodeCall(IJudgement.tally, (round));
         bool waiting = !stored.revealing && stored.committed != 0;
         uint256 until = uint256(stored.deadline) + (waiting ? stored.revealSeconds : 0);
         bool complete = stored.revealing && stored.revealed == stored.committed;
