@@ -11,6 +11,7 @@ from protocol.chain.reading.client import Chain
 from protocol.chain.reading.plantings import Plantings
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
+from protocol.chain.writing.trapping import set_numbered
 from protocol.errors import Misconfigured
 from protocol.node import telemetry
 from protocol.node.daemon import Daemon
@@ -51,6 +52,7 @@ def build(settings: WorkerSettings, produce: Produce = Producer) -> Worker:
 def _planting(path: Path, run: int, chain: Chain) -> Produce:
     file = TrapFile.read(path)
     file.check(path, chain.chain_id, chain.deployment.traps, run)
+    set_numbered(chain, run, file.given())  # a fault that no set names would be slashed for nothing
     return partial(Planting, planted=Plantings(chain, run, file.given()).in_round)
 
 

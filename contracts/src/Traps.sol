@@ -162,7 +162,7 @@ contract Traps is ITraps {
     /// Pays the owners of the finders equal parts of a bounty, and the treasury what is left of it.
     function _reward(uint32[] memory finders, uint256 bounty) private {
         uint256 each = finders.length == 0 ? 0 : bounty / finders.length;
-        uint256 left = bounty - each * finders.length;
+        uint256 left = finders.length == 0 ? bounty : bounty % finders.length;
         if (left != 0) token.safeTransfer(rounds.admin().treasury(), left);
         for (uint256 i; i < finders.length; ++i) {
             token.safeTransfer(registry.ownerOf(finders[i]), each);

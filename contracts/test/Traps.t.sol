@@ -31,9 +31,7 @@ contract TrapsTest is Appeals {
         uint256 round = _found(Choice.Fraud, Choice.Fraud, Choice.Fraud);
         uint32[] memory jurors = jurorsOf(round);
         vm.expectEmit(address(traps));
-        emit ITraps.TrapOpened(
-            _set, round, workers[0], 0, TrapKind.OtherSeed, traps.leafOf(_leaves[0]), jurors, BOUNTY
-        );
+        emit ITraps.TrapOpened(_set, round, workers[0], 0, TrapKind.OtherSeed, traps.leafOf(_leaves[0]), jurors, BOUNTY);
         _open(0, round, 0);
         for (uint256 i; i < 3; ++i) {
             vm.assertEq(token.balanceOf(registry.ownerOf(jurors[i])), BOUNTY / 3, "finder");

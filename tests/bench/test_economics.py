@@ -33,6 +33,8 @@ from tests.bench.economics.strategies import (
     HidingFromTheTrial,
     HidingFromTheTrialWithStores,
     Honest,
+    Lazy,
+    LazyTrapped,
     MatchingSquatter,
     ServedPoison,
     SilentThird,
@@ -41,7 +43,7 @@ from tests.bench.economics.strategies import (
     WorkingAtTheBound,
 )
 from tests.bench.economics.strategy import Strategy
-from tests.bench.economics.terms import JOB_PAY, JOBS_PER_WORKER, PROTOCOL, RUN, TOKEN, VALIDATORS
+from tests.bench.economics.terms import JOB_PAY, JOBS, JOBS_PER_WORKER, PROTOCOL, RUN, TOKEN, VALIDATORS
 from tests.bench.economics.world import JURORS, PROVIDERS, World
 from tests.model.parties import COORDINATOR, REQUESTER, address_of
 
@@ -77,8 +79,14 @@ def test_a_silent_third_delays_rounds_but_decides_none(results: dict[str, list[P
     assert sum(each.payoff["holder"] for each in results[SilentThird.name]) < 0
 
 
-def test_a_lazy_jurors_seat_leaves_more_than_an_honest_one(results: dict[str, list[Played]]) -> None:
-    assert json.loads(json.dumps(summary(results)))["lazy_minus_honest"] > 0
+def test_a_lazy_jurors_seat_leaves_more_than_an_honest_one_unless_faults_are_planted(
+    results: dict[str, list[Played]],
+) -> None:
+    class Trapped(LazyTrapped):
+        traps = JOBS_PER_WORKER / JOBS
+
+    found = json.loads(json.dumps(summary(results | {LazyTrapped.name: played(Trapped())})))
+    assert found["lazy_minus_honest"] < 0 < found["lazy_minus_honest_by_strategy"][Lazy.name]
 
 
 def test_fraud_that_is_hidden_in_time_goes_unpunished_and_unpaid(results: dict[str, list[Played]]) -> None:

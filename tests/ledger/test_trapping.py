@@ -66,7 +66,7 @@ def worked(dispute: Dispute, missed: frozenset[Trap] = frozenset(), traps: tuple
 
 
 def states(dispute: Dispute, file: TrapFile) -> dict[Trap, str]:
-    return {report.trap: report.state for report in trapping.reports(dispute.market.chain, file.given())}
+    return {report.trap: report.state for report in trapping.reports(dispute.market.chain, file.run, file.given())}
 
 
 def test_traps_are_planted_once_each_judged_and_opened(dispute: Dispute) -> None:
@@ -77,7 +77,7 @@ def test_traps_are_planted_once_each_judged_and_opened(dispute: Dispute) -> None
     for _ in range(3):
         here = worked(dispute, traps=file.given())
         planted += here.values()
-        for report, call in trapping.opening(dispute.market.chain, file.given()):
+        for report, call in trapping.opening(dispute.market.chain, file.run, file.given()):
             assert report.trap in here.values() or report.trap.kind is TrapKind.DECOY
             dispute.market.send(dispute.rival, call)
     assert sorted(planted, key=str) == sorted(traps, key=str)
@@ -122,3 +122,12 @@ def test_the_plan_prints_the_rate_and_writes_the_file(dispute: Dispute, tmp_path
     assert told["rate_needed"] == TOKEN // 1000 / penalty
     assert told["traps"] * penalty > 1000 * (TOKEN // 1000)
     assert len(TrapFile.read(path).traps) == told["traps"] + told["decoys"]
+
+
+def test_a_set_is_found_in_its_own_run_alone(dispute: Dispute) -> None:
+    file, chain = announced(dispute), dispute.market.chain
+    assert trapping.set_numbered(chain, file.run, file.given())[1].run == file.run
+    with pytest.raises(Rejected, match="never set in run"):
+        trapping.set_numbered(chain, file.run + 1, file.given())
+    with pytest.raises(Rejected, match="never set in run"):
+        trapping.set_numbered(chain, file.run, file.given()[1:])

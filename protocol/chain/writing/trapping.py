@@ -60,8 +60,8 @@ def set_traps(sender: Sender, run: int, traps: Sequence[Trap], bounty: int, firs
     return Plan(sender, (*payment, call), event_of(TrapsSet))
 
 
-def set_numbered(chain: Chain, traps: Sequence[Trap]) -> tuple[int, TrapSet]:
-    """Returns the number of the set with these leaves, and the set.
+def set_numbered(chain: Chain, run: int, traps: Sequence[Trap]) -> tuple[int, TrapSet]:
+    """Returns the number of the run's set with these leaves, and the set. A copy of its root in another run is not it.
 
     Raises:
         Rejected: it was never set.
@@ -69,16 +69,17 @@ def set_numbered(chain: Chain, traps: Sequence[Trap]) -> tuple[int, TrapSet]:
     reader = chain.latest()
     root = root_of([leaf_of(chain.chain_id, chain.deployment.traps, trap) for trap in traps])
     for number in range(reader.view("Traps", "setCount"), 0, -1):
-        if (made := reader.trap_set(number)).root == root:
+        made = reader.trap_set(number)
+        if (made.run, made.root) == (run, root):
             return number, made
-    raise Rejected("these traps were never set; set them with: assize traps set FILE")
+    raise Rejected(f"these traps were never set in run {run}; set them with: assize traps set FILE")
 
 
-def reports(chain: Chain, traps: Sequence[Trap]) -> list[LeafReport]:
+def reports(chain: Chain, run: int, traps: Sequence[Trap]) -> list[LeafReport]:
     """Returns how each leaf of a set stands."""
-    number, made = set_numbered(chain, traps)
+    number, made = set_numbered(chain, run, traps)
     reader, now = chain.pinned(chain.head()), chain.head().timestamp
-    plantings, count = Plantings(chain, made.run, traps), reader.round_count()
+    plantings, count = Plantings(chain, run, traps), reader.round_count()
     places = {
         trap: (round, job)
         for round in range(made.first, min(count, max(trap.to for trap in traps)) + 1)
@@ -112,12 +113,12 @@ def _state(round: Round, job: int, now: int) -> LeafState:
     return "missed" if appealable else "hidden" if round.appealed >> job & 1 else "lost"
 
 
-def opening(chain: Chain, traps: Sequence[Trap]) -> list[tuple[LeafReport, Call]]:
+def opening(chain: Chain, run: int, traps: Sequence[Trap]) -> list[tuple[LeafReport, Call]]:
     """Returns the call that opens each leaf that is due."""
-    number, _ = set_numbered(chain, traps)
+    number, _ = set_numbered(chain, run, traps)
     leaves = [leaf_of(chain.chain_id, chain.deployment.traps, trap) for trap in traps]
     calls_due = []
-    for report in reports(chain, traps):
+    for report in reports(chain, run, traps):
         if report.state == "due":
             proof = proof_of(leaves, report.index)
             calls_due.append((report, _open(chain, number, report, proof)))

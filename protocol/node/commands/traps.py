@@ -87,7 +87,8 @@ def list_traps(chain: Chain, file: File) -> list[dict[str, object]]:
     """List the leaves of a file with their state: opened, hidden, due, missed or lost."""
     from protocol.chain.writing import trapping
 
-    return [_row(report) for report in trapping.reports(chain, _read(chain, file).given())]
+    traps = _read(chain, file)
+    return [_row(report) for report in trapping.reports(chain, traps.run, traps.given())]
 
 
 @app.command("open")
@@ -97,7 +98,8 @@ def open_traps(sender: Sender, file: File) -> Planned:
     from protocol.chain.writing import trapping
     from protocol.chain.writing.plans import plan_of
 
-    due = trapping.opening(sender.chain, _read(sender.chain, file).given())
+    traps = _read(sender.chain, file)
+    due = trapping.opening(sender.chain, traps.run, traps.given())
     if not due:
         raise Rejected("no leaf is due; see: assize traps list FILE")
     opened = [_row(report) for report, _ in due]

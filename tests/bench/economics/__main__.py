@@ -20,9 +20,9 @@ from rich.table import Table
 from tests.bench.capture import SHARES, SLOTS, best_of, majority_odds
 from tests.bench.economics.estimates import Estimate, estimate
 from tests.bench.economics.histories import ROUNDS_PER_HISTORY, Played, history, play_all
-from tests.bench.economics.strategies import STRATEGIES, Honest, Lazy, SilentThird
+from tests.bench.economics.strategies import STRATEGIES, Honest, Lazy, LazyTrapped, SilentThird
 from tests.bench.economics.strategy import Strategy
-from tests.bench.economics.terms import BAD_JOBS, CHECK_COST, JOB_PAY, JOBS, PROTOCOL, RUN, TOKEN, VALIDATORS
+from tests.bench.economics.terms import BAD_JOBS, CHECK_COST, JOB_PAY, JOBS, PROTOCOL, RUN, TOKEN, TRAP_RATE, VALIDATORS
 
 CONSOLE = Console(width=165)
 DISCARDED = 8
@@ -178,9 +178,9 @@ def summary(results: Results) -> dict[str, object]:
         "lost_by_honest_wei": {name: amount for name, amount in lost.items() if amount},
         "frauds_unpunished": {name: count for name, count in unpunished.items() if count},
         "profitable": [name for name, rounds in results.items() if any(each.unearned > 0 for each in below(rounds))],
-        "lazy_minus_honest": lazy.get(Lazy.name),
-        "lazy_minus_honest_watched": {name: wei for name, wei in lazy.items() if STRATEGIES[name].watched},
-        "trap_rate": CHECK_COST / PROTOCOL.rounds.overturn_penalty,
+        "lazy_minus_honest": lazy.get(LazyTrapped.name),
+        "lazy_minus_honest_by_strategy": lazy,
+        "trap_rate": TRAP_RATE,
         "capture": _capture(),
         "own_jury": _bonds(own_jury(VALIDATORS)),
         "starving": _bonds(starving(VALIDATORS)),

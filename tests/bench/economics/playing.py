@@ -9,7 +9,7 @@ from tests.bench.economics.strategy import SILENT, Move, Strategy, hostile, same
 from tests.bench.economics.terms import BAD_JOBS, JOBS, JOBS_PER_WORKER, UNITS
 from tests.bench.economics.world import AT, OUTSIDER, WATCHER, Quality, World, key_of
 from tests.model.judging import ABSTENTION
-from tests.model.parties import BEACON, COORDINATOR, EVIDENCE, SALT, TRAINER
+from tests.model.parties import BEACON, COORDINATOR, EVIDENCE, REQUESTER, SALT, TRAINER
 from tests.model.round import Round, Seat, bitmap, committee_slots
 from tests.model.transaction import NOBODY
 from validator.recheck.prediction import Prediction, objection, predict
@@ -68,7 +68,8 @@ def _work(world: World, strategy: Strategy, run: int) -> int:
 def _quality(world: World, strategy: Strategy, owner: str) -> Quality:
     if owner in world.held:
         return strategy.works(world)
-    cheats = owner == OUTSIDER and world.random.random() < BAD_JOBS * JOBS / JOBS_PER_WORKER
+    share = strategy.traps or BAD_JOBS
+    cheats = owner == OUTSIDER and world.random.random() < share * JOBS / JOBS_PER_WORKER
     return Quality.FRAUD if cheats else Quality.GOOD
 
 
@@ -188,6 +189,8 @@ def _appeal(world: World, strategy: Strategy, round: Round) -> None:
     if not round.terms.appeal_seats:
         return
     wanted = strategy.appeals(world, round) + honest_appeals(world, round)
+    if strategy.traps:
+        wanted += sprung(world, round)
     if strategy.watched:
         wanted += watch(world, strategy, round)
     trials: list[int] = []
@@ -210,6 +213,13 @@ def honest_appeals(world: World, round: Round) -> list[tuple[str, int]]:
             if pay + spared + _predicted(world, round, job, Verdict.ACCEPTED).profit > 0:
                 found.append((owner, job))
     return found
+
+
+def sprung(world: World, round: Round) -> list[tuple[str, int]]:
+    """Planted faults that a juror accepted, which the requester appeals even where the verdict is right."""
+    planted = [job for job in sorted(round.submitted) if world.works[round.number, job] is Quality.FRAUD]
+    votes = [seat.vote.verdicts for seat in round.seats if seat.vote and seat.votes]
+    return [(REQUESTER, job) for job in planted if any(vote[job] == Verdict.ACCEPTED for vote in votes)]
 
 
 def watch(world: World, strategy: Strategy, round: Round) -> list[tuple[str, int]]:

@@ -10,7 +10,7 @@ from protocol.chain.structs import Role, RunTerms, Verdict
 from protocol.wire.assignments import Listing, pack_assignments
 from tests.bench.economics.playing import watch
 from tests.bench.economics.strategy import ABSTAINS, EIGHTH, FIFTH, SILENT, THIRD, Move, Strategy, same, share, splits
-from tests.bench.economics.terms import MARGIN, PROTOCOL, RUN, TOKEN
+from tests.bench.economics.terms import MARGIN, PROTOCOL, RUN, TOKEN, TRAP_RATE, TRAPS_PER_NEEDED
 from tests.bench.economics.world import JURORS, PROVIDERS, WATCHER, Quality, World
 from tests.model.market import MAX_COMMITTEE
 from tests.model.parties import COORDINATOR, REQUESTER, TRAINER, address_of
@@ -31,6 +31,13 @@ class Lazy(Strategy):
 
     def votes(self, world: World, judging: Round, juror: int, honest: Move) -> Move:
         return same(judging, Verdict.ACCEPTED)
+
+
+class LazyTrapped(Lazy):
+    """Lazy, while the requester plants faults and appeals, at its own cost, whatever a juror accepted of them."""
+
+    name = "lazy, with traps"
+    traps = TRAPS_PER_NEEDED * TRAP_RATE
 
 
 class LazyWatched(Lazy):
@@ -457,6 +464,7 @@ STRATEGIES: dict[str, Strategy] = {
     for strategy in (
         Honest(),
         Lazy(),
+        LazyTrapped(),
         LazyWatched(),
         LazyHalf(),
         LazyMost(),

@@ -44,6 +44,8 @@ class Strategy:
     """Jurors after the holder's that accept everything unread; neither honest nor of the holder."""
     watched: ClassVar[bool] = False
     """Whether somebody honest checks every job of a round after its tally."""
+    traps: ClassVar[float] = 0.0
+    """Share of all jobs in which a node of the requester's plants a fault, in place of what the outsider does."""
     reads: ClassVar[bool] = True
     """Whether honest jurors can take part in the holder's run in time."""
     confirms: ClassVar[bool] = False

@@ -26,6 +26,9 @@ CHECKED_PER_GENERATED = 4.30
 CHECK_COST = round(JOB_PAY / CHECKED_PER_GENERATED)
 """Of one job, for one juror: generating it costs what it pays, and checking it a fraction of that."""
 
+TRAPS_PER_NEEDED = 2
+"""Planted faults over the rate at which a lazy juror loses as much as it saves (``TRAP_RATE``)."""
+
 PROTOCOL: ProtocolTerms = replace(
     parties.TERMS,
     registry=replace(
@@ -53,6 +56,9 @@ PROTOCOL: ProtocolTerms = replace(
         appeal_bounty=10 * TOKEN,
     ),
 )
+
+TRAP_RATE = CHECK_COST / PROTOCOL.rounds.overturn_penalty
+"""Share of jobs that must be planted faults for a lazy juror to gain nothing: cost of a check over that of a miss."""
 
 RUN: RunTerms = replace(
     parties.run_terms("the honest run's rules", committee=5, appeal_seats=9),
