@@ -127,11 +127,13 @@ def market(model: Path, seed: int, root: Path) -> Side:
         raise SystemExit(f"the market of seed {seed} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     metrics = Metrics.read(root / "state" / "trainer" / "metrics.jsonl")
     report = json.loads((root / "report" / "report.json").read_text())
-    first, last = metrics.evaluations[0], metrics.evaluations[-1]
+    # The trainer goes on while the last rounds settle.
+    first, last = metrics.evaluations[0], next(each for each in metrics.evaluations if each["accuracy"] >= TARGET)
+    steps = [step for step in metrics.steps if step["version"] <= last["version"]]
     return Side(
         wall_seconds=last["time"] - first["time"],
-        tokens=sum(step["tokens"] for step in metrics.steps),
-        steps=len(metrics.steps),
+        tokens=sum(step["tokens"] for step in steps),
+        steps=len(steps),
         accuracy=last["accuracy"],
         parts=report["cpu_seconds"],
     )
