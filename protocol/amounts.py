@@ -27,7 +27,7 @@ def wei_of(text: str, most: int | None = None) -> int:
         most: the wei that ``all`` stands for; None where it stands for nothing.
 
     Raises:
-        Misconfigured: the text is no amount, zero, or finer than a wei.
+        Misconfigured: the text is no amount, or finer than a wei.
     """
     typed = text.strip().lower()
     if typed == ALL and most is not None:

@@ -17,6 +17,7 @@ from ledger.queries.fairness import Share
 from ledger.queries.lineage import Lineage
 from ledger.queries.why import Explanation
 from protocol.amounts import UNIT, digits_of
+from protocol.node import console
 
 Found = TypeVar("Found")
 WIDE_COLUMNS = 180
@@ -33,9 +34,8 @@ def tell(kind: Any, found: Found, show: Callable[[Found], None], as_json: bool) 
 
 
 def screen() -> Console:
-    """Returns the console; output to a pipe or file has no width limit, so lines stay searchable."""
-    console = Console()
-    return console if console.is_terminal else Console(width=WIDE_COLUMNS)
+    """Returns the console; output to a pipe or file is wide, so that lines stay searchable."""
+    return console.screen(WIDE_COLUMNS)
 
 
 def plain(text: str) -> Text:

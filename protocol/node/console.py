@@ -85,12 +85,12 @@ def show(values: Sequence[Mapping[str, Any]] | Mapping[str, Any], as_json: bool,
         console.print(_card(row, title))
 
 
-def screen() -> Console:
-    """Returns the console for tables. Output to a pipe or a file has room for any table."""
+def screen(wide: int = WIDEST) -> Console:
+    """Returns the console for tables. Output to a pipe or a file has ``wide`` columns, by default enough for any."""
     from rich.console import Console
 
     console = Console()
-    return console if console.is_terminal else Console(width=WIDEST)
+    return console if console.is_terminal else Console(width=wide)
 
 
 def _table(rows: Sequence[Mapping[str, Any]], title: str) -> Table:

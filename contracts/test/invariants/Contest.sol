@@ -29,12 +29,10 @@ contract Contest is Scenario {
         bool unreadable;
     }
 
-    /// @param ended  the verdict can change no more, and all is paid
     struct Play {
         bytes assignments;
         bytes[] batches;
         uint256 jobs;
-        bool ended;
     }
 
     uint256 private constant HONEST_VALIDATORS = 12;
@@ -372,7 +370,7 @@ contract Contest is Scenario {
     function _close(uint256 round) private returns (bool) {
         rounds.close(round, plays[round].assignments);
         // A round without submissions is freed as it closes.
-        return rounds.roundOf(round).state != State.Void || _end(round);
+        return rounds.roundOf(round).state != State.Void || _drop(round);
     }
 
     function _draw(uint256 round) private returns (bool) {
@@ -517,7 +515,7 @@ contract Contest is Scenario {
 
     function _free(uint256 round) private returns (bool) {
         rounds.free(round, plays[round].assignments);
-        return _end(round);
+        return _drop(round);
     }
 
     /// The market is wound up, hostile jurors as they planned.
@@ -549,11 +547,6 @@ contract Contest is Scenario {
             }
         }
         seen["settled"]++;
-        return _end(round);
-    }
-
-    function _end(uint256 round) private returns (bool) {
-        plays[round].ended = true;
         return _drop(round);
     }
 

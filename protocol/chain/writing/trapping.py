@@ -54,7 +54,7 @@ def set_traps(sender: Sender, run: int, traps: Sequence[Trap], bounty: int, firs
         raise Rejected(f"run {run} offers no appeals: nobody would pay for a missed trap")
     if first <= (count := reader.round_count()):
         raise Rejected(f"round {count} is open already: a set that begins at round {first} is too late; plan another")
-    root = root_of([leaf_of(chain.chain_id, chain.deployment.traps, trap) for trap in traps])
+    root = root_of(_leaves(chain, traps))
     payment = actions.approving(sender, "Traps", len(traps) * bounty)
     call = calls.set_traps(chain.deployment, run, root, len(traps), bounty, first, open_by)
     return Plan(sender, (*payment, call), event_of(TrapsSet))
@@ -67,7 +67,7 @@ def set_numbered(chain: Chain, run: int, traps: Sequence[Trap]) -> tuple[int, Tr
         Rejected: it was never set.
     """
     reader = chain.latest()
-    root = root_of([leaf_of(chain.chain_id, chain.deployment.traps, trap) for trap in traps])
+    root = root_of(_leaves(chain, traps))
     for number in range(reader.view("Traps", "setCount"), 0, -1):
         made = reader.trap_set(number)
         if (made.run, made.root) == (run, root):
@@ -77,18 +77,21 @@ def set_numbered(chain: Chain, run: int, traps: Sequence[Trap]) -> tuple[int, Tr
 
 def reports(chain: Chain, run: int, traps: Sequence[Trap]) -> list[LeafReport]:
     """Returns how each leaf of a set stands."""
-    number, made = set_numbered(chain, run, traps)
+    return _reports(chain, traps, *set_numbered(chain, run, traps))
+
+
+def _reports(chain: Chain, traps: Sequence[Trap], number: int, made: TrapSet) -> list[LeafReport]:
     reader, now = chain.pinned(chain.head()), chain.head().timestamp
-    plantings, count = Plantings(chain, run, traps), reader.round_count()
+    plantings, count = Plantings(chain, made.run, traps), reader.round_count()
     places = {
         trap: (round, job)
         for round in range(made.first, min(count, max(trap.to for trap in traps)) + 1)
         for job, trap in plantings.in_round(round).items()
     }
     found = []
-    for index, trap in enumerate(traps):
+    for index, (trap, leaf) in enumerate(zip(traps, _leaves(chain, traps), strict=True)):
         round, job = places.get(trap, (0, 0))
-        if reader.leaf_opened(number, leaf_of(chain.chain_id, chain.deployment.traps, trap)):
+        if reader.leaf_opened(number, leaf):
             state: LeafState = "opened"
         elif now > made.open_by:
             state = "lost"
@@ -98,6 +101,10 @@ def reports(chain: Chain, run: int, traps: Sequence[Trap]) -> list[LeafReport]:
             state = _state(reader.round(round), job, now) if round else "hidden"
         found.append(LeafReport(index, trap, state, round, job, plantings.assignments(round)))
     return found
+
+
+def _leaves(chain: Chain, traps: Sequence[Trap]) -> list[bytes]:
+    return [leaf_of(chain.chain_id, chain.deployment.traps, trap) for trap in traps]
 
 
 def _state(round: Round, job: int, now: int) -> LeafState:
@@ -115,10 +122,9 @@ def _state(round: Round, job: int, now: int) -> LeafState:
 
 def opening(chain: Chain, run: int, traps: Sequence[Trap]) -> list[tuple[LeafReport, Call]]:
     """Returns the call that opens each leaf that is due."""
-    number, _ = set_numbered(chain, run, traps)
-    leaves = [leaf_of(chain.chain_id, chain.deployment.traps, trap) for trap in traps]
-    calls_due = []
-    for report in reports(chain, run, traps):
+    number, made = set_numbered(chain, run, traps)
+    leaves, calls_due = _leaves(chain, traps), []
+    for report in _reports(chain, traps, number, made):
         if report.state == "due":
             proof = proof_of(leaves, report.index)
             calls_due.append((report, _open(chain, number, report, proof)))
