@@ -81,6 +81,7 @@ class Worker:
         self.threads: list[threading.Thread] = []
         self.next_housekeeping = 0.0
         self.refused: set[str] = set()
+        self.awaited: set[str] = set()
         self._take_part()
         tasks = environment(self.rules.environment.name, self.rules.environment.params)
         self.producer = produce(engine, self.rules, tasks, self.deployed)
@@ -126,7 +127,8 @@ class Worker:
         self.sender.tend()
         if self.producer.loaded is None:
             with self._refusing_unfit():
-                self._load_newest()
+                if not self._load_newest():
+                    return False
         assignments = self.client.assignments(self.node, int(self.settings.wait_seconds))
         done = 0
         for assignment in assignments:
@@ -269,11 +271,24 @@ class Worker:
         if version != self.producer.loaded:
             self.producer.load(version, self.checkpoints.directory(version, root))
 
-    def _load_newest(self) -> None:
-        """Loads the newest version before any assignment: nodes are listed once loaded, and engines start slowly."""
+    def _load_newest(self) -> bool:
+        """Loads the newest version before any assignment: nodes are listed once loaded, and engines start slowly.
+
+        Returns:
+            Whether it is loaded; a new run's first version may not be served yet.
+        """
         reader = self.chain.latest()
         version = reader.run(self.settings.run).version
-        self._load(version, reader.manifest_root(self.settings.run, version))
+        root = reader.manifest_root(self.settings.run, version)
+        try:
+            self._load(version, root)
+        except Unavailable as error:
+            if str(error) not in self.awaited:
+                self.awaited.add(str(error))
+                self.log.info("weights_awaited", version=version, error=str(error))
+            self.stopped.wait(PREFETCH_SECONDS)
+            return False
+        return True
 
     def _prefetch(self) -> None:
         held = -1

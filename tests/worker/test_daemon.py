@@ -79,6 +79,18 @@ def test_alone_it_loads_the_weights_says_that_it_is_up_and_is_listed(farm: Farm)
     assert client.assignments(farm.party.node)
 
 
+def test_a_new_runs_first_weights_are_asked_for_again_without_a_failure_until_they_are_served(farm: Farm) -> None:
+    served, withheld = farm.directory / "origin", farm.directory / "withheld"
+    served.rename(withheld)
+    served.mkdir()
+    worker = farm.worker()
+    assert worker.tick() is False
+    assert worker.producer.loaded is None
+    served.rmdir()
+    withheld.rename(served)
+    wait_for(lambda: worker.tick() or worker.producer.loaded == 0)
+
+
 def test_a_beacon_that_is_not_the_opening_blocks_hash_is_refused_before_any_work(farm: Farm) -> None:
     honest = farm.worker()
     assignment = farm.open_round(honest)
