@@ -100,7 +100,7 @@ class Intake:
         """Raises ``Refused`` before a blob is read: not a juror, no such job on chain, or its artifact is here."""
         self.check_juror(caller)
         root, _ = self._submitted(round_id, job)
-        if self._holds(root):
+        if self._artifacts.has(root):
             raise conflicting(f"the artifact of job {job} of round {round_id} is here already")
 
     def restore(self, round_id: int, job: int, file: IO[bytes]) -> tuple[bytes, int]:
@@ -128,14 +128,13 @@ class Intake:
                     return leaf.root, row.node
         raise missing(f"job {job} of round {round_id} was not submitted, in the blocks that this coordinator has read")
 
-    def _holds(self, root: bytes) -> bool:
-        with self._store.reading() as session:
-            uploaded = session.exec(select(UploadRow.job).where(UploadRow.root == root)).first() is not None
-        return uploaded and self._artifacts.has(root)
-
     def find_artifact(self, root: bytes) -> Path:
-        """Returns the path of an acknowledged artifact's blob. Raises ``NotHeld`` for an unknown root."""
-        if not self._holds(root):
+        """Returns the path of an artifact's blob; raises ``NotHeld`` for an unknown root.
+
+        The directory decides, not the database: one that was lost may not make this store refuse what it gave a
+        receipt for.
+        """
+        if not self._artifacts.has(root):
             raise NotHeld(f"no artifact with the root 0x{root.hex()} is stored here", self._refusal(root))
         return self._artifacts.path(root)
 

@@ -12,8 +12,11 @@ from pathlib import Path
 
 import httpx
 import pytest
+from sqlmodel import delete
 
 from coordinator.driver.wiring import DriverProcess
+from coordinator.store import Store
+from coordinator.tables import UploadRow
 from protocol.chain.structs import State
 from protocol.errors import Rejected
 from protocol.wire import api as bodies
@@ -132,6 +135,19 @@ def test_a_store_that_gave_a_receipt_and_then_refuses_signs_the_proof_against_it
     for job, sentence in ((3, "carries no receipts"), (9, "was not submitted")):
         missing = receipts(swarm, "collect", assignment.round, job, found, "--rules", tmp_path / "named.json")
         assert (missing.returncode, sentence in missing.stderr) == (1, True), missing.stderr
+
+
+def test_a_store_whose_database_is_lost_serves_what_it_gave_a_receipt_for(
+    swarm: Swarm, assignment: bodies.Assignment, leaves: bytes, api: str
+) -> None:
+    client = swarm.client(swarm.workers[0])
+    client.receipt(assignment.round, swarm.workers[0].node, leaves)
+    database = Store(swarm.settings().database)
+    with database.writing() as session:
+        session.exec(delete(UploadRow))
+    database.close()
+    for leaf in unpack_leaves(leaves):
+        assert client.artifact(leaf.root)
 
 
 def restored_by_a_juror(swarm: Swarm, assignment: bodies.Assignment, driver: DriverProcess, blob: bytes) -> None:
