@@ -81,7 +81,6 @@ class Worker:
         self.threads: list[threading.Thread] = []
         self.next_housekeeping = 0.0
         self.refused: set[str] = set()
-        self.awaited: set[str] = set()
         self._take_part()
         tasks = environment(self.rules.environment.name, self.rules.environment.params)
         self.producer = produce(engine, self.rules, tasks, self.deployed)
@@ -281,13 +280,11 @@ class Worker:
         version = reader.run(self.settings.run).version
         root = reader.manifest_root(self.settings.run, version)
         try:
-            self._load(version, root)
-        except Unavailable as error:
-            if str(error) not in self.awaited:
-                self.awaited.add(str(error))
-                self.log.info("weights_awaited", version=version, error=str(error))
+            self.checkpoints.directory(version, root)
+        except Unavailable:  # the prefetch logs why
             self.stopped.wait(PREFETCH_SECONDS)
             return False
+        self._load(version, root)
         return True
 
     def _prefetch(self) -> None:
