@@ -247,7 +247,7 @@ class UploadRow(SQLModel, table=True):
     __tablename__ = "uploads"
     round: int = _id()
     job: int = Field(primary_key=True)
-    root: bytes = Field(primary_key=True, index=True)
+    root: bytes = Field(primary_key=True)
     node: int = Field(sa_type=BigInteger)
     size: int = Field(sa_type=BigInteger)
 
