@@ -309,6 +309,8 @@ def test_every_lazy_juror_is_named_in_its_first_round(
     until_checked(rechecker, journal, 2)
     shown = {one.juror: one.shown for one in journal.jurors()}
     assert shown.pop(honest.node) == SHOWN
+    counts = {one.juror: (one.equal + one.near, one.apart) for one in journal.jurors()}
+    assert (counts[honest.node], counts[inventor.node], counts[hider.node]) == ((16, 0), (0, 16), (0, 0))
     assert "accepted without measurements" in shown.pop(unread.node)
     assert "cannot be had" in shown.pop(hider.node)
     assert "not that of a prefill in 16 of 16 rollouts" in shown.pop(inventor.node)

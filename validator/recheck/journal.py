@@ -19,9 +19,10 @@ CREATE TABLE IF NOT EXISTS checked (
     stands TEXT NOT NULL, found TEXT NOT NULL, reason TEXT NOT NULL, outcome TEXT NOT NULL,
     PRIMARY KEY (round, beacon, job)
 ) STRICT;
-CREATE TABLE IF NOT EXISTS jurors (
-    round TEXT NOT NULL, juror INTEGER NOT NULL, beacon BLOB NOT NULL, shown TEXT NOT NULL,
-    PRIMARY KEY (round, beacon, juror)
+CREATE TABLE IF NOT EXISTS compared (
+    round TEXT NOT NULL, job INTEGER NOT NULL, beacon BLOB NOT NULL, juror INTEGER NOT NULL, shown TEXT NOT NULL,
+    equal INTEGER NOT NULL, near INTEGER NOT NULL, apart INTEGER NOT NULL,
+    PRIMARY KEY (round, beacon, job, juror)
 ) STRICT;
 CREATE TABLE IF NOT EXISTS deposits (
     round TEXT NOT NULL, job INTEGER NOT NULL, beacon BLOB NOT NULL, at REAL NOT NULL, amount TEXT NOT NULL,
@@ -46,12 +47,20 @@ class CheckedJob:
 
 @dataclass(frozen=True, slots=True)
 class ComparedJuror:
-    """One juror's bundle in one round: ``shown`` says in a sentence what it shows of the juror's work."""
+    """One juror's bundle on one checked job.
+
+    shown               conclusion on the juror's work, in a sentence
+    equal, near, apart  number of rollouts by the likeness of their fingerprint to this machine's
+    """
 
     round: int
-    juror: int
+    job: int
     beacon: bytes
+    juror: int
     shown: str
+    equal: int = 0
+    near: int = 0
+    apart: int = 0
 
 
 class RecheckJournal:
@@ -75,13 +84,12 @@ class RecheckJournal:
         found = self._db.execute("SELECT 1 FROM checked WHERE round = ? AND beacon = ? AND job = ?", place)
         return found.fetchone() is not None
 
-    def write(self, entry: CheckedJob | ComparedJuror, over: bool = True) -> None:
-        """Keeps an entry; an earlier one of the same job or juror is overwritten only if ``over``."""
-        table = "checked" if isinstance(entry, CheckedJob) else "jurors"
+    def write(self, entry: CheckedJob | ComparedJuror) -> None:
+        """Keeps an entry in place of an earlier one of the same job, or of the same job and juror."""
+        table = "checked" if isinstance(entry, CheckedJob) else "compared"
         round_, *rest = astuple(entry)
         marks = ", ".join("?" * (len(rest) + 1))
-        verb = "REPLACE" if over else "IGNORE"
-        self._db.execute(f"INSERT OR {verb} INTO {table} VALUES ({marks})", (str(round_), *rest))
+        self._db.execute(f"REPLACE INTO {table} VALUES ({marks})", (str(round_), *rest))
 
     def jobs(self) -> Iterator[CheckedJob]:
         """Yields the jobs checked, newest first."""
@@ -89,8 +97,8 @@ class RecheckJournal:
             yield CheckedJob(int(round_), *rest)
 
     def jurors(self) -> Iterator[ComparedJuror]:
-        """Yields the jurors compared, newest first."""
-        for round_, *rest in self._db.execute("SELECT * FROM jurors ORDER BY rowid DESC"):
+        """Yields the jurors compared on each job checked, newest first."""
+        for round_, *rest in self._db.execute("SELECT * FROM compared ORDER BY rowid DESC"):
             yield ComparedJuror(int(round_), *rest)
 
     def lock_deposit(self, round_: int, beacon: bytes, job: int, at: float, amount: int) -> None:

@@ -26,6 +26,7 @@ from protocol.errors import AssizeError, Rejected
 from protocol.transport.blobs import BlobStores
 from protocol.transport.run_coordinators import RunCoordinators
 from protocol.wire.evidence import Finding, SignedEvidence, parse_signed
+from protocol.wire.fingerprints import Likeness
 from protocol.wire.reasons import Reason
 from protocol.wire.votes import Vote, reasons_of
 from validator.judging.claims import Claim
@@ -43,6 +44,7 @@ from validator.rounds import FollowedRound, Rounds
 log = structlog.get_logger()
 
 SHOWN = "its prefill shows"
+NOTHING_SHOWN = "the job has no fingerprint to compare"
 
 
 class Rechecker:
@@ -259,13 +261,12 @@ class Rechecker:
         examined: Sequence[ExaminedJob],
     ) -> None:
         """Compares the bundle of each juror that voted with the rows found here."""
-        followed = round_.followed
         for juror, bundle in bundles.items():
-            wrong = [bundle] if isinstance(bundle, str) else _faults(juror, bundle, round_, policy, examined)
-            entry = ComparedJuror(followed.number, juror, followed.beacon, wrong[0] if wrong else SHOWN)
-            self._journal.write(entry, over=bool(wrong))
-            if wrong:
-                log.warning("juror_in_doubt", round=followed.number, juror=juror, shown=entry.shown)
+            for entry in _compared(juror, bundle, round_, policy, examined):
+                self._journal.write(entry)
+                if entry.shown not in (SHOWN, NOTHING_SHOWN):
+                    place = {"round": entry.round, "job": entry.job, "juror": juror}
+                    log.warning("juror_in_doubt", **place, shown=entry.shown)
 
     def _tell(self, problem: str) -> None:
         """Logs each problem once."""
@@ -274,26 +275,43 @@ class Rechecker:
         self._told.add(problem)
 
 
-def _faults(
-    juror: int, bundle: SignedEvidence, round_: JudgedRound, policy: PolicyVersion, examined: Sequence[ExaminedJob]
-) -> list[str]:
-    """Returns what is wrong with the bundle that a juror's vote names.
-
-    Contradictions come first: another juror's bundle agrees with itself and with the chain.
-    """
-    followed, stated = round_.followed, bundle.evidence
-    if (stated.round, stated.attempt, stated.juror) != (followed.number, followed.attempt, juror):
-        return [f"the bundle is of juror {stated.juror} in attempt {stated.attempt} at round {stated.round}"]
-    wrong = list(contradictions(bundle, round_, followed.keys.get((followed.attempt, juror), "")))
-    if wrong:
-        return wrong
+def _compared(
+    juror: int,
+    bundle: SignedEvidence | str,
+    round_: JudgedRound,
+    policy: PolicyVersion,
+    examined: Sequence[ExaminedJob],
+) -> Iterator[ComparedJuror]:
+    """Yields the comparison of a juror's bundle, or of the reason that there is none, on each job examined here."""
+    followed = round_.followed
+    wrong = bundle if isinstance(bundle, str) else next(_contradictions(juror, bundle, round_), None)
     kept = {one.judgement.claim.job: rows_for(juror, one, policy) for one in examined}
     rows = {job: found for job, found in kept.items() if found is not None}
-    return [
-        f"job {one.job}: its fingerprint is not that of a prefill in {len(one.apart)} of {len(one.rollouts)} rollouts"
-        for one in resemblances(bundle.evidence, round_, rows)
-        if one.apart
-    ]
+    found = (
+        {}
+        if wrong or isinstance(bundle, str)
+        else {one.job: one for one in resemblances(bundle.evidence, round_, rows)}
+    )
+    for job in kept:
+        place = (followed.number, job, followed.beacon, juror)
+        if job not in found:
+            yield ComparedJuror(*place, wrong or NOTHING_SHOWN)
+            continue
+        counts = Counter(rollout.likeness for rollout in found[job].rollouts)
+        equal, near, apart = (counts[each] for each in (Likeness.EQUAL, Likeness.NEAR, Likeness.APART))
+        of = f"in {apart} of {counts.total()} rollouts"
+        yield ComparedJuror(
+            *place, f"its fingerprint is not that of a prefill {of}" if apart else SHOWN, equal, near, apart
+        )
+
+
+def _contradictions(juror: int, bundle: SignedEvidence, round_: JudgedRound) -> Iterator[str]:
+    """Yields what contradicts a bundle: another juror's bundle agrees with itself and with the chain."""
+    followed, stated = round_.followed, bundle.evidence
+    if (stated.round, stated.attempt, stated.juror) != (followed.number, followed.attempt, juror):
+        yield f"the bundle is of juror {stated.juror} in attempt {stated.attempt} at round {stated.round}"
+        return
+    yield from contradictions(bundle, round_, followed.keys.get((followed.attempt, juror), ""))
 
 
 def _votes(followed: FollowedRound) -> dict[int, Vote]:

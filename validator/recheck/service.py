@@ -71,7 +71,18 @@ def show_journal(settings: RecheckSettings, as_json: bool) -> None:
             }
             for one in journal.jobs()
         ]
-        jurors = [{"round": one.round, "juror": one.juror, "bundle": one.shown} for one in journal.jurors()]
+        jurors = [
+            {
+                "round": one.round,
+                "job": one.job,
+                "juror": one.juror,
+                "bundle": one.shown,
+                "rollouts_equal": one.equal,
+                "rollouts_near": one.near,
+                "rollouts_apart": one.apart,
+            }
+            for one in journal.jurors()
+        ]
     if as_json:
         show({"jobs": jobs, "jurors": jurors}, True)
         return
