@@ -69,6 +69,9 @@ def run(
         float | None, typer.Option(help="End at the first evaluation that reaches this accuracy.")
     ] = None,
     evaluate_every: Annotated[int, typer.Option(min=0, help="Steps between evaluations of held-out accuracy.")] = 10,
+    watch_jurors: Annotated[
+        bool, typer.Option(help="Plant a fault as the requester, and check some jobs and their jurors again.")
+    ] = True,
     faulty: Annotated[
         bool,
         typer.Option(
@@ -88,7 +91,7 @@ def run(
         _conclude(*found)
         return
     figures = {"steps": steps, "target_accuracy": target_accuracy, "evaluate_every": evaluate_every}
-    options = _options(root, run_file, model, adversary, seed=seed, engine=engine, **figures)
+    options = _options(root, run_file, model, adversary, seed=seed, engine=engine, watch_jurors=watch_jurors, **figures)
     with _started(options, endless=False) as network:
         outcome, broken = network.run_to_end()
     print(f"report: {root / 'report' / 'report.md'}, picture: {root / 'report' / 'reward.png'}")

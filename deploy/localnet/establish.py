@@ -7,7 +7,17 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 
-from deploy.localnet.parties import COORDINATOR, ETHER, REQUESTER, TERMS, TRAINER, TREASURY, VALIDATOR_MARGIN, Party
+from deploy.localnet.parties import (
+    COORDINATOR,
+    ETHER,
+    REQUESTER,
+    TERMS,
+    TRAINER,
+    TREASURY,
+    VALIDATOR_MARGIN,
+    WATCHER,
+    Party,
+)
 from deploy.localnet.services import NetworkLayout
 from deploy.runs.run_file import RunFile
 from protocol.chain.reading.client import Chain
@@ -47,7 +57,8 @@ class KeyRing:
         layout.password_file.touch(mode=0o600)
         layout.password_file.write_text(secrets.token_hex(16) + "\n")
         password = read_password(layout.password_file)
-        self.wallets = {name: Keystores(layout.keystores).create(name, password, SCRYPT_N) for name in names}
+        stores = Keystores(layout.keystores)
+        self.wallets = {name: stores.create(name, password, SCRYPT_N) for name in dict.fromkeys(names)}
 
     def sender(self, chain: Chain, name: str) -> closing[Sender]:
         """Opens a sender for the key ``name``, to be used in a ``with`` statement."""
@@ -62,7 +73,7 @@ def establish(
     """Sets everything up, announcing each step through ``say``. The model directory must exist."""
     say("making wallets")
     owned = (name for party in parties for name in (party.owner, party.key))
-    keys = KeyRing(layout, [DEPLOYER, REQUESTER, COORDINATOR, TRAINER, TREASURY, *owned])
+    keys = KeyRing(layout, [DEPLOYER, REQUESTER, COORDINATOR, TRAINER, TREASURY, WATCHER, *owned])
     give_gas(layout.url("chain"), [wallet.address for wallet in keys.wallets.values()])
     say("deploying the contracts")
     treasury = keys.wallets[TREASURY].address

@@ -20,6 +20,7 @@ from deploy.localnet.parties import Party, faulty_committee, parties
 from deploy.localnet.processes import ProcessSpec, Supervisor, free_port, read_state, wait_until_listening
 from deploy.localnet.scoreboard import Scoreboard
 from deploy.localnet.services import ROOT, NetworkLayout, Server
+from deploy.localnet.watching import LEAST_STEPS, JurorWatch, share_rechecked
 from deploy.runs.run_file import BUILTIN, RunFile, read_run_file
 from ledger.audit import audit
 from ledger.store.database import Database
@@ -42,7 +43,11 @@ ROUNDS_UNSETTLED = 12
 
 @dataclass(frozen=True, slots=True)
 class NetworkOptions:
-    """Choices on the command line. ``steps`` defaults to the run file's, ports to free ones."""
+    """Choices on the command line. ``steps`` defaults to the run file's, ports to free ones.
+
+    With ``watch_jurors`` the requester plants a fault and a recheck compares bundles, if the run has appeals and is not
+    too short.
+    """
 
     seed: int = 1
     steps: int | None = None
@@ -55,6 +60,7 @@ class NetworkOptions:
     target_accuracy: float | None = None
     faulty_committee: bool = False
     engine: str = DEFAULT_ENGINE
+    watch_jurors: bool = False
 
 
 class Localnet:
@@ -69,11 +75,13 @@ class Localnet:
         self.layout = NetworkLayout(options.root, ports, options.run_file, options.root / "rules.json")
         terms = self.run_file.terms
         jobs = terms.jobs_per_round * (ROUNDS_UNSETTLED if terms.challenge_seconds else ROUNDS_AHEAD)
+        self.watches = options.watch_jurors and terms.appeal_seats > 0 and self.steps >= LEAST_STEPS
+        self.watch_of_jurors: JurorWatch | None = None
         self.parties: tuple[Party, ...] = (
             faulty_committee(jobs)
             if options.faulty_committee
             # An appeal's committee is drawn without the first one's members.
-            else parties(options.adversary, jobs, terms.committee + terms.appeal_seats, options.engine)
+            else parties(options.adversary, jobs, terms.committee + terms.appeal_seats, options.engine, self.watches)
         )
         self._check_engine()
 
@@ -94,10 +102,18 @@ class Localnet:
         self._wait_until_listening("redis")
         self.established: Established = establish(self.layout, self.run_file, self.parties, self.view.say)
         (self.layout.root / "parties.json").write_text(json.dumps(asdict(self.established), indent=1))
-        self._start_services(None if endless else self.steps)
         self.chain = Chain.connect(self.layout.url("chain"), self.layout.addresses)
+        if self.watches:
+            self._set_traps()
+        self._start_services(None if endless else self.steps)
         rollouts = self.run_file.rules.rollouts_per_job
         self.scoreboard = Scoreboard(self.chain, self.layout.run, self.parties, self.established.nodes, rollouts)
+
+    def _set_traps(self) -> None:
+        self.view.say("announcing the requester's traps")
+        (node,) = (self.established.nodes[party.name] for party in self.parties if party.plants)
+        self.watch_of_jurors = JurorWatch(self.layout, self.chain, node, self.steps, self.view.say)
+        self.watch_of_jurors.set()
 
     def _bring_model(self) -> None:
         """Provides version 0: a copy of the given directory, or the built-in model, made by ``assize trainer make``."""
@@ -135,7 +151,12 @@ class Localnet:
             start(services.node(layout, party))
         # The trainer's first measurement starts the clock of the run, so that start-up is not in it.
         self._wait_until_heard()
-        more = {} if self.options.target_accuracy is None else {"target_accuracy": self.options.target_accuracy}
+        more: dict[str, object] = {}
+        if self.options.target_accuracy is not None:
+            more["target_accuracy"] = self.options.target_accuracy
+        if self.watches:
+            more["traps"] = layout.traps
+            start(services.recheck(layout, share_rechecked(self.steps, terms.jobs_per_round)))
         last = 1 << 31 if last_version is None else last_version
         every = self.options.evaluate_every
         start(services.trainer(layout, self.options.seed, evaluate_every=every, last_version=last, **more))
@@ -163,6 +184,8 @@ class Localnet:
         """Updates the display once, reports services that ended, and restarts those requested."""
         self.scoreboard.refresh()
         self.view.update(self.metrics(), self.scoreboard.figures())
+        if self.watch_of_jurors is not None:
+            self.watch_of_jurors.look(self.scoreboard.book)
         for name in self.supervisor.serve_requests():
             self.view.say(f"restarted {name}")
         for name, status in self.supervisor.fallen():
@@ -194,9 +217,11 @@ class Localnet:
         outcome = self.outcome(verdict)
         wanted = self.steps if self.options.target_accuracy is None else 1
         cheat = ADVERSARIES[self.options.adversary]
+        watched = None if self.watch_of_jurors is None else self.watch_of_jurors.watched(self.scoreboard.book)
         broken = failures(outcome, wanted, self.steps >= self.run_file.recipe.steps, cheat)
+        broken += watched.broken() if watched else []
         cpu_seconds = {name: round(used[name] - started_with.get(name, 0.0), 2) for name in used}
-        write_report(self.layout.root / "report", outcome, self.metrics(), broken, cpu_seconds)
+        write_report(self.layout.root / "report", outcome, self.metrics(), broken, cpu_seconds, watched)
         return outcome, broken
 
     def insist_on_services(self) -> None:

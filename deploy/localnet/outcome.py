@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.adversaries import ADVERSARIES, Adversary
+from deploy.localnet.watching import Watched
 
 DEFAULT = ADVERSARIES["edited-answer"]
 NEEDED_ACCURACY = 0.80
@@ -135,21 +136,29 @@ def draw_curve(metrics: Metrics, path: Path) -> None:
 
 
 def write_report(
-    folder: Path, outcome: Outcome, metrics: Metrics, broken: Sequence[str], cpu_seconds: Mapping[str, float]
+    folder: Path,
+    outcome: Outcome,
+    metrics: Metrics,
+    broken: Sequence[str],
+    cpu_seconds: Mapping[str, float],
+    watched: Watched | None = None,
 ) -> None:
     """Writes ``report.json``, ``report.md`` and ``reward.png`` into ``folder``.
 
-    ``cpu_seconds`` is the processor time of each service between start and last step.
+    ``cpu_seconds`` is the processor time of each service between start and last step, ``watched`` the figures of
+    watching the jurors, if they were.
     """
     folder.mkdir(parents=True, exist_ok=True)
     draw_curve(metrics, folder / "reward.png")
     figures = json.loads(outcome.to_json())
     whole = {"outcome": figures, "broken": list(broken), "cpu_seconds": dict(cpu_seconds)}
+    whole |= {} if watched is None else {"watched": asdict(watched)}
+    jurors = "" if watched is None else "## Jurors watched\n\n" + "\n".join(watched.sentences()) + "\n\n"
     (folder / "report.json").write_text(json.dumps(whole | asdict(metrics), indent=1))
     rows = "\n".join(f"| {name} | {value} |" for name, value in figures.items())
     parts = "\n".join(f"| {name} | {seconds:.1f} |" for name, seconds in cpu_seconds.items())
     verdict = "Every rule held." if not broken else "Broken: " + "; ".join(broken) + "."
     (folder / "report.md").write_text(
         f"# The run\n\n{verdict}\n\n![reward over versions](reward.png)\n\n| figure | value |\n|---|---|\n{rows}\n\n"
-        f"| service | processor seconds |\n|---|---|\n{parts}\n"
+        f"{jurors}| service | processor seconds |\n|---|---|\n{parts}\n"
     )

@@ -36,13 +36,16 @@ TERMS = ProtocolTerms(
     admin_delay=HOUR,
 )
 APPEAL_MONEY = 100 * ETHER
+TRAP_MONEY = 20 * ETHER + APPEAL_MONEY
+"""Deposits of a trap and a decoy, and of an appeal against a juror that missed the trap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Party:
     """One node's owner and session key. ``capacity`` is the number of jobs in flight, 1 for validators.
 
-    ``purse`` is the owner's balance besides the bond, in token wei; ``engine`` is a worker's engine.
+    ``purse`` is the owner's balance besides the bond, in token wei; ``engine`` is a worker's engine. One that
+    ``plants`` is the requester's own worker, which plants the faults that the requester announced.
     """
 
     name: str
@@ -51,11 +54,17 @@ class Party:
     adversary: str | None = None
     purse: int = 0
     engine: str = DEFAULT_ENGINE
+    plants: bool = False
 
     @property
     def owner(self) -> str:
         """Keystore name of the wallet that holds the stake."""
-        return f"{self.name}-owner"
+        return REQUESTER if self.plants else f"{self.name}-owner"
+
+    @property
+    def honest(self) -> bool:
+        """True if no job of it may be found fraudulent."""
+        return self.adversary is None and not self.plants
 
     @property
     def key(self) -> str:
@@ -68,11 +77,18 @@ class Party:
         return BOND_PER_JOB * self.capacity if self.role == "worker" else VALIDATOR_BOND
 
 
-def parties(adversary: str, jobs_in_flight: int, validators: int, engine: str = DEFAULT_ENGINE) -> tuple[Party, ...]:
-    """Returns two honest workers, the second on ``engine``, one adversary, and so many validators."""
+def parties(
+    adversary: str, jobs_in_flight: int, validators: int, engine: str = DEFAULT_ENGINE, plants: bool = False
+) -> tuple[Party, ...]:
+    """Returns two honest workers, the second on ``engine``, one adversary, and so many validators.
+
+    With ``plants`` there is a worker of the requester's own.
+    """
+    own = (Party("requester-worker", "worker", jobs_in_flight, purse=TRAP_MONEY, plants=True),) if plants else ()
     return (
         Party("worker-1", "worker", jobs_in_flight),
         Party("worker-2", "worker", jobs_in_flight, engine=engine),
+        *own,
         Party("cheat", "worker", jobs_in_flight, adversary),
         *(Party(f"validator-{number}", "validator") for number in range(1, validators + 1)),
     )
@@ -91,3 +107,5 @@ def faulty_committee(jobs_in_flight: int) -> tuple[Party, ...]:
 
 
 REQUESTER, COORDINATOR, TRAINER, TREASURY = "requester", "coordinator", "trainer", "treasury"
+WATCHER = "watcher"
+"""Checks decided jobs again."""

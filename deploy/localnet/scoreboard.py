@@ -67,7 +67,7 @@ class Scoreboard:
             * self.rollouts_per_job,
             cheat_rounds_before_caught=rounds_before_caught(jobs, rounds, cheats),
             cheat_slashed_wei=sum(self.slashed(party) for party in self.parties if party.adversary),
-            honest_slashed_wei=sum(self.slashed(party, Cause.FRAUD) for party in self.parties if not party.adversary),
+            honest_slashed_wei=sum(self.slashed(party, Cause.FRAUD) for party in self.parties if party.honest),
             penalties_wei=sum(self.slashed(party, Cause.ABSENCE) for party in self.parties),
             credits=self._credits(),
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from deploy.localnet.parties import COORDINATOR, TRAINER, Party
+from deploy.localnet.parties import COORDINATOR, TRAINER, WATCHER, Party
 from deploy.localnet.processes import ProcessSpec
 from protocol.errors import Misconfigured
 
@@ -54,6 +54,11 @@ class NetworkLayout:
     def model(self) -> Path:
         """Directory of the model that the run starts from."""
         return self.root / "model"
+
+    @property
+    def traps(self) -> Path:
+        """Path of the requester's trap file, in a run whose jurors are watched."""
+        return self.root / "traps.json"
 
     def url(self, server: Server) -> str:
         """Returns the URL of a server; the chain's is that of its JSON-RPC."""
@@ -148,8 +153,11 @@ def ledger(layout: NetworkLayout) -> ProcessSpec:
 
 def node(layout: NetworkLayout, party: Party) -> ProcessSpec:
     """Returns a worker or a validator, honest or an adversary."""
-    working = {"run": layout.run, "engine": party.engine, "coordinator_url": layout.url("coordinator")}
-    own = working if party.role == "worker" else {}
+    own: dict[str, object] = {}
+    if party.role == "worker":
+        own = {"run": layout.run, "engine": party.engine, "coordinator_url": layout.url("coordinator")}
+    if party.plants:
+        own["traps"] = layout.traps
     settings = layout.settings(f"ASSIZE_{party.role.upper()}_", party.name, party.key, **own)
     cheating = (sys.executable, "-m", "deploy.adversaries", party.adversary or "")
     return ProcessSpec(party.name, cheating if party.adversary else assize(party.role, "run"), settings)
@@ -170,6 +178,15 @@ def trainer(layout: NetworkLayout, seed: int, **more: object) -> ProcessSpec:
         **more,
     )
     return ProcessSpec("trainer", assize("trainer", "run"), settings, layout.url("origin"))
+
+
+def recheck(layout: NetworkLayout, share: float) -> ProcessSpec:
+    """Returns a recheck of a share of the jobs, which reports and never appeals."""
+    coordinators = json.dumps([layout.url("coordinator")])
+    more = {"run": layout.run, "coordinator_urls": coordinators, "share": share}
+    return ProcessSpec(
+        "recheck", assize("recheck", "run"), layout.settings("ASSIZE_RECHECK_", "recheck", WATCHER, **more)
+    )
 
 
 def anvil_binary() -> str:

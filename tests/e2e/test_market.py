@@ -39,6 +39,9 @@ def test_a_short_run_slashes_the_cheat_trains_on_nothing_of_it_and_passes_its_ow
     assert outcome["rollouts_trained"] <= outcome["rollouts_accepted"]
     assert all(int(outcome["credits"][name]) > 0 for name in ("worker-1", "worker-2"))
     assert sum(int(earned) > 0 for name, earned in outcome["credits"].items() if name.startswith("validator")) >= 3
+    report = json.loads((root / "report" / "report.json").read_text())
+    assert report["watched"]["faults_found"] == report["watched"]["faults_planted"] == 1
+    assert report["watched"]["bundles_in_doubt"] == 0
     assert (root / "report" / "reward.png").stat().st_size > 10_000
     commands = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
     left = [command for command in commands if str(root) in command]

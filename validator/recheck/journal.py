@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from protocol.errors import Misconfigured
@@ -21,7 +21,7 @@ CREATE TABLE IF NOT EXISTS checked (
 ) STRICT;
 CREATE TABLE IF NOT EXISTS compared (
     round TEXT NOT NULL, job INTEGER NOT NULL, beacon BLOB NOT NULL, juror INTEGER NOT NULL, shown TEXT NOT NULL,
-    equal INTEGER NOT NULL, near INTEGER NOT NULL, apart INTEGER NOT NULL,
+    equal INTEGER NOT NULL, near INTEGER NOT NULL, apart INTEGER NOT NULL, in_doubt INTEGER NOT NULL,
     PRIMARY KEY (round, beacon, job, juror)
 ) STRICT;
 CREATE TABLE IF NOT EXISTS deposits (
@@ -51,6 +51,7 @@ class ComparedJuror:
 
     shown               conclusion on the juror's work, in a sentence
     equal, near, apart  number of rollouts by the likeness of their fingerprint to this machine's
+    in_doubt            true if the bundle is missing, contradicted, or not of a prefill by the juror
     """
 
     round: int
@@ -61,6 +62,7 @@ class ComparedJuror:
     equal: int = 0
     near: int = 0
     apart: int = 0
+    in_doubt: bool = False
 
 
 class RecheckJournal:
@@ -99,7 +101,8 @@ class RecheckJournal:
     def jurors(self) -> Iterator[ComparedJuror]:
         """Yields the jurors compared on each job checked, newest first."""
         for round_, *rest in self._db.execute("SELECT * FROM compared ORDER BY rowid DESC"):
-            yield ComparedJuror(int(round_), *rest)
+            entry = ComparedJuror(int(round_), *rest)
+            yield replace(entry, in_doubt=bool(entry.in_doubt))
 
     def lock_deposit(self, round_: int, beacon: bytes, job: int, at: float, amount: int) -> None:
         """Counts a deposit before it is sent; the same appeal again counts once."""

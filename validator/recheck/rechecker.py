@@ -264,7 +264,7 @@ class Rechecker:
         for juror, bundle in bundles.items():
             for entry in _compared(juror, bundle, round_, policy, examined):
                 self._journal.write(entry)
-                if entry.shown not in (SHOWN, NOTHING_SHOWN):
+                if entry.in_doubt:
                     place = {"round": entry.round, "job": entry.job, "juror": juror}
                     log.warning("juror_in_doubt", **place, shown=entry.shown)
 
@@ -295,14 +295,13 @@ def _compared(
     for job in kept:
         place = (followed.number, job, followed.beacon, juror)
         if job not in found:
-            yield ComparedJuror(*place, wrong or NOTHING_SHOWN)
+            yield ComparedJuror(*place, wrong or NOTHING_SHOWN, in_doubt=wrong is not None)
             continue
         counts = Counter(rollout.likeness for rollout in found[job].rollouts)
         equal, near, apart = (counts[each] for each in (Likeness.EQUAL, Likeness.NEAR, Likeness.APART))
         of = f"in {apart} of {counts.total()} rollouts"
-        yield ComparedJuror(
-            *place, f"its fingerprint is not that of a prefill {of}" if apart else SHOWN, equal, near, apart
-        )
+        shown = f"its fingerprint is not that of a prefill {of}" if apart else SHOWN
+        yield ComparedJuror(*place, shown, equal, near, apart, in_doubt=apart > 0)
 
 
 def _contradictions(juror: int, bundle: SignedEvidence, round_: JudgedRound) -> Iterator[str]:

@@ -119,7 +119,7 @@ def run_bare_side(model: Path, seed: int) -> dict[str, Any]:
 def market(model: Path, seed: int, root: Path) -> Side:
     """Runs the market to the target; its processor time by service says where the time went."""
     words = ["localnet", "run", "--root", str(root), "--model", str(model), "--seed", str(seed)]
-    more = ["--target-accuracy", str(TARGET), "--evaluate-every", str(EVALUATE_EVERY)]
+    more = ["--target-accuracy", str(TARGET), "--evaluate-every", str(EVALUATE_EVERY), "--no-watch-jurors"]
     done = subprocess.run(
         [sys.executable, str(ROOT / "assize.py"), *words, *more], capture_output=True, text=True, check=False, cwd=ROOT
     )
