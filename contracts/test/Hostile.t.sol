@@ -2,15 +2,15 @@
 pragma solidity ^0.8.28;
 
 import {Base} from "./Base.sol";
-import {Contest} from "./invariants/Contest.sol";
 import {FuzzSelector, recorder} from "./invariants/Recorder.sol";
+import {Siege} from "./invariants/Siege.sol";
 
 /// @title Nobody honest pays for what another does
 /// @notice Holds in every history in which hostile seats stay below the majority of each committee. The others are told
 /// apart by `captured`.
 contract HostileTest is Base {
     uint256 private constant ENOUGH = 200;
-    bytes32[11] private REACHED = [
+    bytes32[17] private REACHED = [
         bytes32("round"),
         "settled",
         "fraud",
@@ -21,12 +21,18 @@ contract HostileTest is Base {
         "shown to a trial first",
         "tried",
         "checkpoint",
-        "hostile run"
+        "hostile run",
+        "contested",
+        "matched",
+        "honest displaced",
+        "trap set",
+        "trap opened",
+        "trap forfeited"
     ];
-    Contest private contest;
+    Siege private contest;
 
     function setUp() public {
-        contest = new Contest();
+        contest = new Siege();
         contest.setUp();
     }
 
@@ -37,7 +43,7 @@ contract HostileTest is Base {
 
     function targetSelectors() external view returns (FuzzSelector[] memory targeted) {
         targeted = new FuzzSelector[](1);
-        bytes4[] memory selectors = new bytes4[](11);
+        bytes4[] memory selectors = new bytes4[](15);
         selectors[0] = contest.openHostileRun.selector;
         selectors[1] = contest.plan.selector;
         selectors[2] = contest.publish.selector;
@@ -47,6 +53,10 @@ contract HostileTest is Base {
         selectors[5] = selectors[6] = contest.openRound.selector;
         selectors[7] = selectors[8] = contest.appeal.selector;
         selectors[9] = selectors[10] = contest.wait.selector;
+        selectors[11] = contest.contestSlot.selector;
+        selectors[12] = contest.displace.selector;
+        selectors[13] = contest.setTraps.selector;
+        selectors[14] = contest.forfeitTraps.selector;
         targeted[0] = FuzzSelector(address(contest), selectors);
     }
 

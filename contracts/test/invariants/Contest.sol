@@ -38,7 +38,7 @@ contract Contest is Scenario {
     uint256 private constant HONEST_VALIDATORS = 12;
     uint256 private constant HOSTILE_VALIDATORS = 3;
     uint64 private constant UNITS = 100_000;
-    uint256 private constant MOST_LIVE = 4;
+    uint256 internal constant MOST_LIVE = 4;
 
     address internal villain = address(0xBAD);
     address internal accomplice = address(0xBADD);
@@ -51,6 +51,8 @@ contract Contest is Scenario {
     mapping(uint256 appeal => bool) private _hidden;
     mapping(uint256 round => mapping(uint8 attempt => mapping(uint32 juror => uint256))) private _moods;
     uint256 private _plan;
+    /// Node whose next job is fraudulent, as all can read.
+    uint32 internal planting;
     mapping(uint32 node => bool) public hostile;
     mapping(address owner => bool) private _hostileOwner;
     mapping(uint32 node => uint256) public bondOf;
@@ -111,7 +113,7 @@ contract Contest is Scenario {
         _enlist(owner);
     }
 
-    function _enlist(address owner) private {
+    function _enlist(address owner) internal {
         _hostileOwner[owner] = true;
         _hostileOwners.push(owner);
     }
@@ -166,7 +168,10 @@ contract Contest is Scenario {
     /// nothing, and decides who can read it.
     function openRound(uint256 pick, uint256 seed) external {
         require(live.length < MOST_LIVE, "enough");
-        uint256 run_ = runs[pick % runs.length];
+        _openRound(runs[pick % runs.length], seed);
+    }
+
+    function _openRound(uint256 run_, uint256 seed) internal {
         (bytes memory assignments, uint256 count) = _assign(seed);
         uint32 version = market.runOf(run_).version;
         vm.prank(coordinator);
@@ -286,6 +291,8 @@ contract Contest is Scenario {
                 uint256 luck = uint256(keccak256(abi.encode(seed, job)));
                 Truth truth = bad ? Truth(luck % 3) : Truth.Good;
                 jobs[round][job] = Job(node, UNITS, truth, bad && (luck >> 8) % 3 == 0);
+                if (node == planting) jobs[round][job] = Job(node, UNITS, Truth.Fraudulent, false);
+                if (node == planting) planting = 0;
             }
             first += count;
             if (bad && (seed >> (100 + i)) % 5 == 0) continue;
@@ -314,7 +321,7 @@ contract Contest is Scenario {
     }
 
     /// Everybody acts until nothing is left to do at this time.
-    function _act() internal {
+    function _act() internal virtual {
         recorder.recordLogs();
         bool more = true;
         while (more) {
@@ -586,11 +593,11 @@ contract Contest is Scenario {
 
     /// All that the adversary owns: tokens, credits, bonds, and the escrow of its runs. Deposits of its pending appeals
     /// are left out, those of others in its runs taken off.
-    function wealth() public view returns (uint256 sum) {
+    function wealth() public view virtual returns (uint256 sum) {
         for (uint256 i; i < _hostileOwners.length; ++i) {
             sum += token.balanceOf(_hostileOwners[i]) + credits.balanceOf(_hostileOwners[i]);
         }
-        for (uint32 node = 1; node <= registry.nodeCount(); ++node) {
+        for (uint32 node = 1; node <= nodes(); ++node) {
             if (hostile[node]) sum += registry.nodeOf(node).bond;
         }
         for (uint256 i = honestRuns; honestRuns != 0 && i < runs.length; ++i) {
@@ -603,7 +610,8 @@ contract Contest is Scenario {
         }
     }
 
-    function nodes() external view returns (uint256) {
+    /// Ids of all nodes but those that do nothing are up to this one.
+    function nodes() public view virtual returns (uint32) {
         return registry.nodeCount();
     }
 
