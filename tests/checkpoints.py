@@ -12,6 +12,8 @@ from typing import Any
 
 from safetensors.torch import load_file, save_file
 
+from deploy.adversaries.ambiguous_checkpoint import exchange_digits
+
 CONFIG, TENSORS = "config.json", "model.safetensors"
 
 
@@ -34,15 +36,6 @@ def _second_file(model: Path) -> None:
     """The same tensors once more, with other values, in a file that sorts behind."""
     tensors = {name: tensor + 1 for name, tensor in load_file(model / TENSORS).items()}
     save_file(tensors, model / "model2.safetensors", {"format": "pt"})
-
-
-def _tokenizer(model: Path) -> None:
-    """Two characters of the vocabulary change places; the size stays."""
-    path = model / "tokenizer.json"
-    told = json.loads(path.read_text())
-    vocabulary = told["model"]["vocab"]
-    vocabulary["1"], vocabulary["2"] = vocabulary["2"], vocabulary["1"]
-    path.write_text(json.dumps(told, indent=2, ensure_ascii=False))
 
 
 def _rope_theta(model: Path) -> None:
@@ -86,7 +79,7 @@ def _format(model: Path) -> None:
 
 CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
     "a second file of tensors": (_second_file, "model2.safetensors is not among the files that the run's rules pin"),
-    "another tokenizer": (_tokenizer, "tokenizer.json"),
+    "another tokenizer": (exchange_digits, "tokenizer.json"),
     "another rope_theta": (_rope_theta, "config.json is another file than the run's rules pin"),
     "pickled weights": (_pickle, "pytorch_model.bin cannot be part of a checkpoint"),
     "code": (_code, "modeling_qwen3.py cannot be part of a checkpoint"),

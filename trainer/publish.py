@@ -61,10 +61,7 @@ class Publisher:
         directory = self._path(version)
         if not directory.exists():
             policy.save_weights(directory)
-        try:
-            check_directory(directory, self.pins)
-        except UnfitCheckpoint as error:
-            raise Misconfigured(f"version {version} is not published: {error}") from error
+        self.check(version, directory)
         self.sender.tend()
         signed = shardcast.publish(
             directory,
@@ -83,6 +80,13 @@ class Publisher:
             raise Rejected(f"version {version} is on chain with another manifest root than this trainer's weights")
         self._prune(version)
         self.log.info("published", version=version, root="0x" + signed.manifest.root.hex())
+
+    def check(self, version: int, directory: Path) -> None:
+        """Raises ``Misconfigured`` if a version is not what the rules pin: every node would refuse it."""
+        try:
+            check_directory(directory, self.pins)
+        except UnfitCheckpoint as error:
+            raise Misconfigured(f"version {version} is not published: {error}") from error
 
     def directory(self, version: int) -> Path:
         """Returns the directory of a published version; raises `Unavailable` if its weights are no longer stored."""

@@ -34,7 +34,7 @@ from trainer.settings import TrainerSettings, read_recipe
 INTERVAL_SECONDS = 0.05
 
 
-def build(settings: TrainerSettings) -> tuple[Trainer, ChunkStore]:
+def build(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> tuple[Trainer, ChunkStore]:
     """Returns the trainer and its store of weights.
 
     Raises:
@@ -55,7 +55,7 @@ def build(settings: TrainerSettings) -> tuple[Trainer, ChunkStore]:
     store = ChunkStore(settings.state_dir / "origin")
     sender = Sender(chain, wallet, settings.state_dir / "sender.db", Fees.capped(settings.fee_cap_gwei))
     folder = settings.state_dir / "versions"
-    publisher = Publisher(chain, sender, wallet, settings.run, rules.pins, store, settings.model, folder)
+    publisher = publish(chain, sender, wallet, settings.run, rules.pins, store, settings.model, folder)
     stores, ports = (
         BlobStores(trusted=lambda: [settings.coordinator_url]),
         ports_of(store.place for store in rules.stores),
@@ -76,12 +76,12 @@ def build(settings: TrainerSettings) -> tuple[Trainer, ChunkStore]:
     return Trainer(policy, inbox, publisher, tasks, schedule, settings.state_dir), store
 
 
-def serve(settings: TrainerSettings) -> int:
+def serve(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> int:
     """Trains until the schedule is complete or the process is stopped; returns the exit code."""
     telemetry.configure("trainer", settings.log_level)
     telemetry.serve_metrics(settings.metrics_port)
     torch.set_num_threads(settings.threads)
-    trainer, store = build(settings)
+    trainer, store = build(settings, publish)
     listener = listen(settings.origin_host, settings.origin_port)
     threading.Thread(target=run_server, args=(create_app(store), listener), name="origin", daemon=True).start()
     trainer.resume()

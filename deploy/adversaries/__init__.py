@@ -1,4 +1,4 @@
-"""Cheating workers and faulty validators, for the local network, the tests and the zoo.
+"""Cheating workers, faulty validators and faulty trainers, for the local network, the tests and the zoo.
 
 A cheating worker is the real daemon with a subclass of ``Producer`` that overrides the steps it cheats in.
 """
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 from protocol.errors import Misconfigured
 
 if TYPE_CHECKING:
+    from trainer.publish import Publisher
     from validator.daemon import Validator
     from worker.producer import Producer
 
@@ -109,8 +110,13 @@ FAULTY_VALIDATORS = {
     "copies-evidence": "lazy_jurors.CopiesEvidence",
     "invents-evidence": "lazy_jurors.InventsEvidence",
     "hides-bundle": "lazy_jurors.HidesBundle",
+    "plants-record": "planted_records.PlantsRecord",
+    "clears-record": "planted_records.ClearsRecord",
 }
 """Faulty validators: name on the command line to module and class."""
+
+FAULTY_TRAINERS = {"ambiguous-checkpoint": "ambiguous_checkpoint.AmbiguousPublisher"}
+"""Faulty trainers: name on the command line to module and class of their publisher."""
 
 
 def adversary(name: str) -> type[Producer]:
@@ -127,6 +133,12 @@ def adversary(name: str) -> type[Producer]:
 def faulty_validator(name: str) -> type[Validator]:
     """Returns the class of a faulty validator, one of ``FAULTY_VALIDATORS``."""
     kind: type[Validator] = _named(FAULTY_VALIDATORS[name])
+    return kind
+
+
+def faulty_publisher(name: str) -> type[Publisher]:
+    """Returns the publisher of a faulty trainer, one of ``FAULTY_TRAINERS``."""
+    kind: type[Publisher] = _named(FAULTY_TRAINERS[name])
     return kind
 
 

@@ -1,11 +1,11 @@
-"""``python -m deploy.adversaries NAME``: runs an adversary as a worker or a validator, with that service's settings."""
+"""``python -m deploy.adversaries NAME``: runs an adversary with the settings of the service that it stands for."""
 
 from __future__ import annotations
 
 import sys
 from functools import partial
 
-from deploy.adversaries import FAULTY_VALIDATORS, adversary, faulty_validator
+from deploy.adversaries import FAULTY_TRAINERS, FAULTY_VALIDATORS, adversary, faulty_publisher, faulty_validator
 from protocol.node.console import guard
 
 
@@ -13,7 +13,8 @@ from protocol.node.console import guard
 def main() -> None:
     """Runs the adversary named on the command line until stopped."""
     name = sys.argv[1]
-    raise SystemExit(_validate(name) if name in FAULTY_VALIDATORS else _work(name))
+    run = _validate if name in FAULTY_VALIDATORS else _train if name in FAULTY_TRAINERS else _work
+    raise SystemExit(run(name))
 
 
 def _work(name: str) -> int:
@@ -34,6 +35,13 @@ def _validate(name: str) -> int:
     from validator.settings import ValidatorSettings
 
     return serve(ValidatorSettings.read(), faulty_validator(name))
+
+
+def _train(name: str) -> int:
+    from trainer.service import serve
+    from trainer.settings import TrainerSettings
+
+    return serve(TrainerSettings.read(), faulty_publisher(name))
 
 
 main()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -68,12 +68,20 @@ class KeyRing:
 
 
 def establish(
-    layout: NetworkLayout, run_file: RunFile, parties: tuple[Party, ...], say: Callable[[str], None]
+    layout: NetworkLayout,
+    run_file: RunFile,
+    parties: tuple[Party, ...],
+    stores: Sequence[str],
+    say: Callable[[str], None],
 ) -> Established:
-    """Sets everything up, announcing each step through ``say``. The model directory must exist."""
+    """Sets everything up, announcing each step through ``say``. The model directory must exist.
+
+    ``stores`` are the URLs of the run's stores of artifacts. The first is the coordinator's, whose receipts count.
+    """
     say("making wallets")
     owned = (name for party in parties for name in (party.owner, party.key))
-    keys = KeyRing(layout, [DEPLOYER, REQUESTER, COORDINATOR, TRAINER, TREASURY, WATCHER, *owned])
+    storing = dict(zip((COORDINATOR, *(f"store-{number}" for number in range(2, 9))), stores, strict=False))
+    keys = KeyRing(layout, [DEPLOYER, REQUESTER, COORDINATOR, TRAINER, TREASURY, WATCHER, *storing, *owned])
     give_gas(layout.url("chain"), [wallet.address for wallet in keys.wallets.values()])
     say("deploying the contracts")
     treasury = keys.wallets[TREASURY].address
@@ -82,9 +90,9 @@ def establish(
     say("registering nodes and bonding their stake")
     nodes = {party.name: register(keys, chain, party) for party in parties}
     say("opening and funding the run")
-    store = ArtifactStore(key=keys.wallets[COORDINATOR].address, url=layout.url("coordinator"))
-    encoded = encode_rules(with_checkpoint(with_stores(run_file.rules, [store], 1), layout.model))
-    run = open_run(keys, chain, layout, run_file, encoded)
+    named = [ArtifactStore(key=keys.wallets[name].address, url=url) for name, url in storing.items()]
+    encoded = encode_rules(with_checkpoint(with_stores(run_file.rules, named, 1), layout.model))
+    run = open_run(keys, chain, layout, run_file, encoded, stores[0])
     agreed = rules_hash(encoded)
     for party in parties:
         with keys.sender(chain, party.owner) as sender:
@@ -114,14 +122,17 @@ def register(keys: KeyRing, chain: Chain, party: Party) -> int:
         return node
 
 
-def open_run(keys: KeyRing, chain: Chain, layout: NetworkLayout, run_file: RunFile, encoded: bytes) -> int:
-    """Opens the run with its ``encoded`` rules and the model as version 0, and funds it; returns the run id."""
+def open_run(keys: KeyRing, chain: Chain, layout: NetworkLayout, run_file: RunFile, encoded: bytes, url: str) -> int:
+    """Opens the run with its ``encoded`` rules, the model as version 0 and its coordinator at ``url``, and funds it.
+
+    Returns the run id.
+    """
     layout.rules.write_bytes(encoded)
     coordinator, trainer = keys.wallets[COORDINATOR].address, keys.wallets[TRAINER].address
     terms = run_file.terms.on_chain(coordinator, trainer, rules_hash(encoded))
     root = manifest.from_directory(layout.model, 0).root
     with keys.sender(chain, REQUESTER) as sender:
         actions.drip(sender, RUN_ESCROW).carry_out("drip")
-        run = actions.open_run(sender, terms, root, layout.url("coordinator")).carry_out("open").run
+        run = actions.open_run(sender, terms, root, url).carry_out("open").run
         actions.fund_run(sender, run, RUN_ESCROW).carry_out("fund")
     return run

@@ -93,6 +93,11 @@ class Localnet:
                 f"{self.options.run_file} does not allow the engine {self.options.engine}: see its worker_engines"
             )
 
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """URLs of the run's stores of artifacts; the first is also where its coordinator is announced."""
+        return (self.layout.url("coordinator"),)
+
     def start(self, endless: bool) -> None:
         """Starts everything; an ``endless`` run has no last version."""
         self.supervisor.start(services.anvil(self.layout))
@@ -100,7 +105,7 @@ class Localnet:
         self._bring_model()
         self._wait_until_listening("chain")
         self._wait_until_listening("redis")
-        self.established: Established = establish(self.layout, self.run_file, self.parties, self.view.say)
+        self.established: Established = establish(self.layout, self.run_file, self.parties, self.stores, self.view.say)
         (self.layout.root / "parties.json").write_text(json.dumps(asdict(self.established), indent=1))
         self.chain = Chain.connect(self.layout.url("chain"), self.layout.addresses)
         if self.watches:

@@ -17,12 +17,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tests.chaos import forking, killing, starving
+from tests.chaos import forking, killing, lying, starving
 from tests.chaos.fault import FAULTS, Fault
 from tests.chaos.invariants import broken
 from tests.chaos.network import Network, make_small_model
 
-LISTED = (killing, forking, starving)
+LISTED = (killing, forking, starving, lying)
 """The modules whose faults are on the list."""
 
 
@@ -54,13 +54,19 @@ def main(only: Annotated[list[int] | None, typer.Option(help="These faults, by n
 
 
 def bear_all(root: Path, model: Path, chosen: Iterable[Fault]) -> Iterator[Borne]:
-    """Brings a network up and strikes it with one fault after another, fatal ones last."""
+    """Strikes a network with one fault after another. A fatal one ends its network, and the next gets another."""
+    waiting, number = sorted(chosen, key=lambda each: (each.fatal, each.number)), 0
     root.mkdir()
-    with Network(root, model) as network:
-        network.start(endless=True)
-        network.goes_on()
-        for fault in sorted(chosen, key=lambda each: (each.fatal, each.number)):
-            yield bear(network, fault)
+    while waiting:
+        number += 1
+        with Network(root / str(number), model) as network:
+            network.start(endless=True)
+            network.goes_on()
+            while waiting:
+                fault = waiting.pop(0)
+                yield bear(network, fault)
+                if fault.fatal:
+                    break
 
 
 def bear(network: Network, fault: Fault) -> Borne:

@@ -88,6 +88,7 @@ class Network(Localnet):
         self._named: set[tuple[int, bytes]] = set()
         self.rpc_between = Between(ports["chain"])
         self.api_between = Between(ports["coordinator"], self._heard)
+        self.second_between = Between(ports["coordinator"])
         self.relay_between = Between(ports["relay"])
         self.origin_between = Between(ports["origin"])
         supervisor.instead = {
@@ -96,6 +97,11 @@ class Network(Localnet):
             self.layout.url("origin"): self.origin_between.url,
         }
         supervisor.chain_url, supervisor.chain_instead = self.layout.url("chain"), self.rpc_between.url
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """The coordinator through a server of ours, and through another, as a store that gives no receipts."""
+        return self.api_between.url, self.second_between.url
 
     def start(self, endless: bool) -> None:
         """Brings everything up."""
@@ -111,7 +117,10 @@ class Network(Localnet):
         self.supervisor.end_all()
         if hasattr(self, "chain"):
             self.chain.close()
-        for between in (self.rpc_between, self.api_between, self.relay_between, self.origin_between):
+        for between in (
+            *(self.rpc_between, self.api_between, self.second_between),
+            *(self.relay_between, self.origin_between),
+        ):
             between.close()
 
     def _heard(self, asked: Asked, answer: Answer) -> None:
@@ -129,6 +138,12 @@ class Network(Localnet):
         with self._hearing:
             taken, self._acknowledged = self._acknowledged, []
         return taken
+
+    def forget_acknowledged(self, roots: set[str]) -> None:
+        """Asks for no upload of these roots: their loss was the fault itself."""
+        for upload in self.take_acknowledged():
+            if upload.root not in roots:
+                self.acknowledge(upload)
 
     # Its processes
 

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-import psutil
 import redis
 
-from ledger import facts
 from protocol.wire.artifact_blob import HEAD_BYTES
-from protocol.wire.auth import HEADER_ADDRESS
 from tests.chaos.between import Answer, Asked, Forward
 from tests.chaos.fault import MOMENT_SECONDS, fault
 from tests.chaos.killing import is_chunk
 from tests.chaos.network import Network, stored
+from tests.chaos.watching import Held, Uploads, jobs_since, newest_round
 
 LOCKED_SECONDS = 12.0
 """Longer than a writer waits."""
@@ -189,93 +187,44 @@ def dripping_store(network: Network) -> list[str]:
     No other worker's job is refused, and who fetches holds no more memory, threads and files than before.
     """
     victim = network.established.nodes[DRIPPED]
-    store = _DrippingStore(network.chain.latest().node(victim).key)
-    network.scoreboard.refresh()
-    first = max(round_.round for round_ in network.scoreboard.book.all(facts.Round))
-    before = _Held.by(network)
-    with network.api_between.interfering(store):
+    store, first, before = _DrippingStore(Uploads.by(network, victim)), newest_round(network), Held.by(network)
+    with network.api_between.interfering(store), network.second_between.interfering(store):
         network.goes_on(DRIPPED_VERSIONS)
         network.wait_for("a judged job whose artifact dripped", lambda: _judged(network, first, victim), MOMENT_SECONDS)
-        after = _Held.by(network)
+        after = Held.by(network)
     found = [] if store.asked else ["nobody asked the dripping store"]
     found += [
         f"M: job {job.job} of round {job.round}, of node {job.node}, is {job.verdict} though its artifact was served"
-        for job in _jobs_since(network, first)
+        for job in jobs_since(network, first)
         if job.node == network.established.nodes["worker-1"] and job.verdict in ("fraud", "void", "unavailable")
     ]
     found += [
         f"M: job {job.job} of round {job.round} is {job.verdict}, its artifact having been dripped"
-        for job in _jobs_since(network, first)
+        for job in jobs_since(network, first)
         if job.node == victim and job.verdict == "fraud"
     ]
-    return found + [sentence for name in READERS for sentence in after[name].beyond(before[name], name)]
+    return found + [sentence for name in after for sentence in after[name].beyond(before[name], name)]
 
 
 DRIPPED = "worker-2"
 DRIPPED_VERSIONS = 3
-READERS = ("validator-1", "validator-2", "validator-3", "trainer")
-MORE_BYTES, MORE_THREADS = 128 << 20, 48
-"""Growth that is none: of memory and of files in some versions, and of threads."""
 
 
 class _DrippingStore:
-    """Drips the artifacts that the node with this ``key`` uploaded; ``asked`` is how often it was asked for them."""
+    """Drips the artifacts of a node; ``asked`` is how often it was asked for them."""
 
-    def __init__(self, key: str) -> None:
-        self._key, self._roots = key.lower(), set[str]()
+    def __init__(self, uploads: Uploads) -> None:
+        self._uploads = uploads
         self.asked = 0
 
     def __call__(self, asked: Asked, forward: Forward) -> Answer | None:
         answer = forward(asked)
-        headers = {name.lower(): value.lower() for name, value in asked.headers.items()}
-        if asked.method == "PUT" and answer.taken and headers.get(HEADER_ADDRESS.lower()) == self._key:
-            self._roots.add(answer.body.split(b'"root":"')[1][:66].decode())
-        if asked.method == "GET" and asked.path.startswith("/artifacts/") and asked.path[11:] in self._roots:
+        self._uploads.note(asked, answer)
+        if self._uploads.asked_for(asked) is not None:
             self.asked += 1
             return replace(answer, dripped=True)
         return answer
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """What a process holds: bytes of memory, threads, and bytes of files other than weights."""
-
-    memory: int
-    threads: int
-    files: int
-
-    @classmethod
-    def by(cls, network: Network) -> dict[str, _Held]:
-        """What each of those who fetch artifacts holds."""
-        return {name: cls._of(network, name) for name in READERS}
-
-    @classmethod
-    def _of(cls, network: Network, name: str) -> _Held:
-        process, size = psutil.Process(network.pid(name)), 0
-        for path in network.layout.state(name).rglob("*"):
-            if not WEIGHTS & set(path.parts):
-                with suppress(FileNotFoundError):
-                    size += path.stat().st_size
-        return cls(process.memory_info().rss, process.num_threads(), size)
-
-    def beyond(self, before: _Held, name: str) -> Iterator[str]:
-        """Yields a sentence for each thing of which there is much more than before."""
-        if self.memory - before.memory > MORE_BYTES:
-            yield f"{name} took {(self.memory - before.memory) >> 20} MiB of memory more"
-        if self.files - before.files > MORE_BYTES:
-            yield f"{name} wrote {(self.files - before.files) >> 20} MiB"
-        if self.threads - before.threads > MORE_THREADS:
-            yield f"{name} has {self.threads - before.threads} threads more"
-
-
-WEIGHTS = {"weights", "versions", "origin"}
-
-
-def _jobs_since(network: Network, first: int) -> list[facts.Job]:
-    """The jobs of rounds after the ``first``, as their verdicts stand."""
-    network.scoreboard.refresh()
-    return [job for job in network.scoreboard.book.all(facts.Job) if job.round > first]
-
-
 def _judged(network: Network, first: int, node: int) -> bool:
-    return any(job.node == node and job.verdict != "submitted" for job in _jobs_since(network, first))
+    return any(job.node == node and job.verdict != "submitted" for job in jobs_since(network, first))

@@ -146,7 +146,7 @@ def test_the_market_bears_kills_between_writes_a_reorganisation_a_flush_and_a_lo
 
 
 def test_every_fault_is_on_the_list() -> None:
-    assert sorted(FAULTS) == list(range(1, 27))
+    assert sorted(FAULTS) == list(range(1, 31))
 
 
 @pytest.mark.long

@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
+from deploy.adversaries.planted_records import ClearsRecord, PlantsRecord
 from protocol.chain.events import RoundOpened
 from protocol.chain.structs import State
 from protocol.chain.writing.actions import drip
@@ -28,8 +28,7 @@ from tests.validator.conftest import RULES, Court
 from tests.validator.scene import Cast, Scene
 from validator.daemon import Validator
 from validator.journal import VoteJournal
-from validator.judging.judge import Judgement
-from validator.queue.judged_round import JudgedRound, record_point
+from validator.queue.judged_round import record_point
 from validator.records.bundles import WAIT_SECONDS, Bundles
 from validator.records.history import History
 from validator.records.record import EvidenceState, NamedBundle, Ratios, RecordPoint, SettledRound
@@ -150,33 +149,12 @@ def test_an_honest_node_stands_near_zero_and_goes_on_being_accepted(make_scene: 
     assert all(state.foremost[1] < 1.0 for state in states(scene, opened.round))
 
 
-class Planting(Validator):
-    """Votes rightly by each job alone, and writes another likelihood ratio than it measured into its evidence."""
-
-    planted = 1e6
-
-    def findings(self, round_: JudgedRound) -> list[Judgement]:
-        return [self._plant(judgement) for judgement in round_.judgements]
-
-    def _plant(self, judgement: Judgement) -> Judgement:
-        measured = judgement.evidence.measurements
-        assert measured is not None
-        lie = replace(measured, llr_N=np.full_like(measured.llr_N, self.planted))
-        return replace(judgement, evidence=replace(judgement.evidence, measurements=lie))
-
-
-class Washing(Planting):
-    """Plants evidence in favour of the node."""
-
-    planted = -1e6
-
-
 def reasons_by_juror(scene: Scene, round_: int) -> dict[int, bytes]:
     return {revealed.juror: revealed.reasons for revealed in scene.reveals() if revealed.round == round_}
 
 
 def test_what_two_liars_of_three_plant_condemns_no_honest_node(make_scene: Callable[..., Scene]) -> None:
-    scene = make_scene(rules=lenient(), kinds=[Validator, Planting, Planting])
+    scene = make_scene(rules=lenient(), kinds=[Validator, PlantsRecord, PlantsRecord])
     for _ in range(3):
         opened = judged(scene)
         assert set(reasons_by_juror(scene, opened.round).values()) == {b""}
@@ -189,7 +167,7 @@ def test_what_two_liars_of_three_plant_condemns_no_honest_node(make_scene: Calla
 def test_what_two_liars_of_three_plant_washes_no_cheat_clean(
     make_scene: Callable[..., Scene], slightly_off: Any
 ) -> None:
-    scene = make_scene(rules=lenient(), kinds=[Validator, Washing, Washing])
+    scene = make_scene(rules=lenient(), kinds=[Validator, ClearsRecord, ClearsRecord])
     reached = suspect(scene, slightly_off)
     opened = judged(scene)
     said = reasons_by_juror(scene, opened.round)
@@ -202,7 +180,7 @@ def test_on_appeal_a_planted_record_is_measured_again_and_found_empty(
     make_scene: Callable[..., Scene], cast: Cast
 ) -> None:
     offered = {"validators": 4, "committee": 1, "appeal_seats": 3, "challenge_seconds": 3600}
-    scene, seated = make_scene(rules=lenient(), kinds=[Planting] * 4, **offered), set[int]()
+    scene, seated = make_scene(rules=lenient(), kinds=[PlantsRecord] * 4, **offered), set[int]()
     for _ in range(2):
         opened = judged(scene)
         seated |= reasons_by_juror(scene, opened.round).keys()
