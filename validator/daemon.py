@@ -108,7 +108,7 @@ class Validator:
         """Runs one pass over all rounds; returns whether there may be more to do at once."""
         self._sender.tend()
         followed = self._follow()
-        self._runs.serve(self._rounds.served_by(self._node))
+        self._runs.serve(self._rounds.served_by(self._node), self._rounds.runs)
         live = list(self._rounds.live.values())
         steps = [(one, next_step(one, self._node, one.certain(self._node), self._now())) for one in live]
         rounds = [self._judged_round(one) for one, due in steps if due in (Step.PREPARE, Step.COMMIT)]

@@ -13,6 +13,7 @@ from tests.zoo.honest import honest
 from tests.zoo.jurors import juror_rows
 from tests.zoo.rows import Row, conclude, ratios_of_job
 from tests.zoo.stage import Judged, Stage, passed
+from tests.zoo.withholders import WITHHOLDERS, withholder_rows
 from worker.engines.transformers_engine import TransformersEngine
 
 GROSS_JOBS = 8
@@ -139,3 +140,13 @@ def test_lazy_jurors_are_found_by_every_job_and_honest_ones_by_none(stage: Stage
     for name in ("copies-evidence", "reads-the-proofs", "invents-evidence"):
         assert (rows[name].found, rows[name].unprefilled) == (rows[name].jobs, 0)
         assert rows[name].furthest[0] > 10 * max(row.furthest[0] for row in honest_ones)
+
+
+def test_a_worker_that_does_not_serve_what_it_signed_gains_nothing() -> None:
+    rows = withholder_rows(8, 1)
+    assert [row.name for row in rows] == list(WITHHOLDERS)
+    assert all(row.gained.mean <= 0 for row in rows)
+    assert {row.name for row in rows if row.refused < row.rounds} == {
+        "junk then truth, with the stores",
+        "withhold, with the stores",
+    }

@@ -15,6 +15,7 @@ from deploy.adversaries import ADVERSARIES
 from deploy.runs.run_file import BUILTIN, read_run_file
 from protocol.environments.arithmetic import Arithmetic
 from protocol.node.console import guard
+from tests.bench.economics.terms import TOKEN
 from tests.zoo.asking import insist_on_toploc
 from tests.zoo.honest import Honest
 from tests.zoo.jurors import SHARE, JurorRow, juror_rows
@@ -22,8 +23,11 @@ from tests.zoo.models import prepare
 from tests.zoo.plan import GROUPS, carry_out, plan, stage_of
 from tests.zoo.rows import SHOWN_JOBS, Row
 from tests.zoo.stage import JOBS_AT_ONCE, one_thread
+from tests.zoo.withholders import WITHHOLDERS, WithholderRow, withholder_rows
 
 JOBS, BYTE_JOBS, ROLLOUTS = 300, 3000, 20_480
+ROUNDS = 400
+"""Rounds of each worker that withholds."""
 FORGERIES = (
     "constant-polynomial",
     "channel-template",
@@ -51,7 +55,8 @@ def main() -> None:
         (rows if isinstance(found, Row) else honest).append(found)  # type: ignore[arg-type]
         print(f"{done}/{len(tasks)}  {_told(found)}, {time.monotonic() - started:.0f} s", flush=True)
     one_thread()
-    show(rows, honest, juror_rows(stage_of(BUILTIN), -(-options.jobs // JOBS_AT_ONCE)))
+    jurors = juror_rows(stage_of(BUILTIN), -(-options.jobs // JOBS_AT_ONCE))
+    show(rows, honest, jurors, withholder_rows(ROUNDS, options.processes))
 
 
 def _options() -> argparse.Namespace:
@@ -77,7 +82,9 @@ def _told(found: Row | Honest) -> str:
     return f"{what}: {found.rollouts} rollouts, {found.fraud} fraud, {found.void} of {found.jobs} void"
 
 
-def show(rows: Sequence[Row], honest: Sequence[Honest], jurors: Sequence[JurorRow]) -> None:
+def show(
+    rows: Sequence[Row], honest: Sequence[Honest], jurors: Sequence[JurorRow], withholders: Sequence[WithholderRow]
+) -> None:
     """Prints the tables for people, then one line of JSON."""
     rules = read_run_file(BUILTIN).rules
     order = {name: place for place, name in enumerate(ADVERSARIES)}
@@ -87,9 +94,10 @@ def show(rows: Sequence[Row], honest: Sequence[Honest], jurors: Sequence[JurorRo
     console.print(_forgeries([row for row in rows if row.name in FORGERIES]))
     console.print(_honest(honest, rules.sequential.void_budget))
     console.print(_jurors(jurors))
+    console.print(_withholders(withholders))
     console.print(*_steering(rows), sep="\n")
     said = {"adversaries": _by_name(rows, rules.model.dtype), "honest": summary(honest), "jurors": caught(jurors)}
-    print(json.dumps(said), flush=True)
+    print(json.dumps(said | {"withholders": refused(withholders)}), flush=True)
 
 
 def caught(jurors: Sequence[JurorRow]) -> dict[str, dict[str, float | None]]:
@@ -97,6 +105,11 @@ def caught(jurors: Sequence[JurorRow]) -> dict[str, dict[str, float | None]]:
     return {
         row.name: {"found": round(row.found / max(1, row.jobs), 4), "rounds_to_99": row.rounds_to_99} for row in jurors
     }
+
+
+def refused(rows: Sequence[WithholderRow]) -> dict[str, dict[str, float | None]]:
+    """The withholders' part of the last line; what each gains is in tokens a round."""
+    return {row.name: {"gained": round(row.gained.mean / TOKEN, 4), "rounds_to_99": row.rounds_to_99} for row in rows}
 
 
 def summary(honest: Sequence[Honest]) -> dict[str, float]:
@@ -181,6 +194,17 @@ def _jurors(rows: Sequence[JurorRow]) -> Table:
         rounds = "-" if row.rounds_to_99 is None else str(row.rounds_to_99)
         numbers = (str(row.jobs), str(row.found), str(row.unprefilled), rounds, distance, gap, f"{row.saved_ms:.1f}")
         table.add_row(row.name, *numbers)
+    return table
+
+
+def _withholders(rows: Sequence[WithholderRow]) -> Table:
+    table = Table(title="workers that do not serve what they signed; tokens beyond pay for good work, fees and awards")
+    for column in ("strategy", "rounds", "gains a round", "unpaid in", "rounds to 99%", "what it does"):
+        table.add_column(column, justify="left" if column in ("strategy", "what it does") else "right")
+    for row in rows:
+        gains = f"{row.gained.mean / TOKEN:.2f} ± {row.gained.half / TOKEN:.2f}"
+        soon = "-" if row.rounds_to_99 is None else str(row.rounds_to_99)
+        table.add_row(row.name, str(row.rounds), gains, str(row.refused), soon, WITHHOLDERS[row.name])
     return table
 
 

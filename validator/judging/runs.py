@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from protocol.chain.deployment import Deployment
 from protocol.chain.structs import RunTerms
 from protocol.environments.environment import Environment
 from protocol.environments.registry import environment
+from protocol.errors import AssizeError
 from protocol.transport.checkpoints import Checkpoints
 from protocol.transport.run_coordinators import RunCoordinators
 from protocol.transport.shardcast import Authority
@@ -20,8 +22,8 @@ from protocol.wire.rules import Rules
 from validator.judging.registry import require_known
 from validator.judging.weights import Weights
 
-RETRY_SECONDS = 0.5
-"""Pause after a failed request to the coordinator."""
+RETRY_SECONDS, IDLE_RETRY_SECONDS = 0.5, 10.0
+"""Pause after a failed request to a coordinator whose run has a round to judge, or has none."""
 RUNS_AT_ONCE = 4
 """Runs that are fetched at the same time."""
 
@@ -92,7 +94,7 @@ class Runs:
         self._known: dict[tuple[int, bytes], RunContext] = {}
         self._pool = ThreadPoolExecutor(RUNS_AT_ONCE, "runs")
         self._learning: dict[tuple[int, bytes], Future[RunContext]] = {}
-        self._again_at: dict[tuple[int, bytes], float] = {}
+        self._asked_at: dict[tuple[int, bytes], float] = {}
 
     def context(self, run: int, terms: RunTerms) -> RunContext:
         """Returns ``run`` under ``terms``, fetched from the coordinator the first time; raises as ``learn_context``."""
@@ -103,19 +105,28 @@ class Runs:
 
     def find(self, run: int, terms: RunTerms) -> RunContext | None:
         """Returns what ``context`` does, or None while a thread is fetching it: a slow coordinator delays no vote."""
-        key = (run, terms.rules_hash)
+        return self._look(run, terms, RETRY_SECONDS)
+
+    def serve(self, named: Mapping[int, str], terms: Mapping[int, RunTerms]) -> None:
+        """Sets the runs that the node serves, with the coordinator's URL that each names on chain, and its terms.
+
+        Their rules are fetched before their first round.
+        """
+        self._coordinators.keep(named)
+        for run in named:
+            with suppress(AssizeError):  # whoever judges a round of the run is told
+                self._look(run, terms[run], IDLE_RETRY_SECONDS)
+
+    def _look(self, run: int, terms: RunTerms, pause: float) -> RunContext | None:
+        key, now = (run, terms.rules_hash), time.monotonic()
         learning = self._learning.get(key)
         if learning is not None and learning.done():
             del self._learning[key]
             self._known[key] = learning.result()
-        elif learning is None and key not in self._known and time.monotonic() >= self._again_at.get(key, 0.0):
-            self._again_at[key] = time.monotonic() + RETRY_SECONDS
+        elif learning is None and key not in self._known and now - self._asked_at.get(key, -pause) >= pause:
+            self._asked_at[key] = now
             self._learning[key] = self._pool.submit(self._learn, run, terms)
         return self._known.get(key)
-
-    def serve(self, named: Mapping[int, str]) -> None:
-        """Sets the runs that the node serves, and the coordinator's URL that each names on chain."""
-        self._coordinators.keep(named)
 
     @property
     def loaded_version(self) -> int | None:

@@ -35,6 +35,7 @@ class Played:
         undeserved: pay for fraudulent work of the holder's.
         losses: bonds and deposits lost by honest parties, and pay for good work that all could read.
         unserved: pay that honest workers missed for work whose bytes somebody hid.
+        refused: jobs of the holder that were not accepted.
         escaped: fraudulent jobs of the holder that were not slashed.
         refused_newcomers: validators that found no slot.
         strikes: against honest validators.
@@ -50,6 +51,7 @@ class Played:
     undeserved: int
     losses: int
     unserved: int
+    refused: int
     escaped: int
     refused_newcomers: int
     strikes: int
@@ -132,6 +134,7 @@ def _account(world: World, strategy: Strategy, before: Before, round: Round) -> 
         undeserved=UNITS * round.terms.price_per_unit * sum(_accepted(round, job) for job in _frauds(world, round)),
         losses=_losses(world, before, round, grown, [*honest_jurors, *honest_workers, *{WATCHER} - aside]),
         unserved=_missed(world, round, honest_workers, hidden=True),
+        refused=sum(not _accepted(round, job) for job in _jobs_of(world, round, held)),
         escaped=_escaped(world, round),
         refused_newcomers=world.refused_newcomers - before.refused,
         strikes=world.strikes(honest_jurors) - before.strikes,
