@@ -25,6 +25,7 @@ from protocol.chain.rpc import Rpc
 from protocol.chain.structs import Role
 from protocol.chain.writing import actions
 from protocol.chain.writing.deploying import deploy
+from protocol.chain.writing.faucet import give_gas
 from protocol.chain.writing.sender import Sender
 from protocol.node.wallet import Keystores, read_password
 from protocol.wire import manifest
@@ -82,7 +83,9 @@ def establish(
     owned = (name for party in parties for name in (party.owner, party.key))
     storing = dict(zip((COORDINATOR, *(f"store-{number}" for number in range(2, 9))), stores, strict=False))
     keys = KeyRing(layout, [DEPLOYER, REQUESTER, COORDINATOR, TRAINER, TREASURY, WATCHER, *storing, *owned])
-    give_gas(layout.url("chain"), [wallet.address for wallet in keys.wallets.values()])
+    with closing(Rpc(layout.url("chain"))) as rpc:
+        for wallet in keys.wallets.values():
+            give_gas(rpc, wallet.address, GAS_MONEY)
     say("deploying the contracts")
     treasury = keys.wallets[TREASURY].address
     deploy(layout.url("chain"), keys.wallets[DEPLOYER], TERMS, treasury).save(layout.addresses)
@@ -100,14 +103,6 @@ def establish(
     chain.close()
     owners = {party.name: keys.wallets[party.owner].address for party in parties}
     return Established(run, nodes, owners, keys.wallets[TRAINER].address)
-
-
-def give_gas(rpc_url: str, addresses: Iterable[str]) -> None:
-    """Sets each address's balance of native coins, which anvil allows."""
-    rpc = Rpc(rpc_url)
-    for address in addresses:
-        rpc.call("anvil_setBalance", address, hex(GAS_MONEY))
-    rpc.close()
 
 
 def register(keys: KeyRing, chain: Chain, party: Party) -> int:

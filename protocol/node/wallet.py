@@ -5,7 +5,8 @@ Keystores are Ethereum's version 3 (scrypt), one file per name, in a directory w
     ~/.assize/keystores/          0700
         alice.json                0600, {"address": ..., "crypto": {...}, "id": ..., "version": 3}
 
-A private key is never printed, logged or returned.
+A keystore is named, or given as a file. Names are looked up here, then in Foundry's `~/.foundry/keystores`; files of
+Foundry, Geth and Ape are opened as they are. A private key is never printed, logged or returned.
 """
 
 from __future__ import annotations
@@ -102,34 +103,80 @@ class Keystores:
         Raises:
             Misconfigured: the keystore is missing or invalid, or the password is wrong.
         """
+        return Wallet(Path(name).stem, self._decrypted(name, password))
+
+    def adopt(self, name: str, file: Path, its_password: str, password: str) -> Wallet:
+        """Stores the key of another tool's keystore under ``name`` with a password of its own; raises as ``create``."""
+        return self.keep(name, self._decrypted(str(file.absolute()), its_password), password)
+
+    def export(self, name: str, out: Path) -> None:
+        """Copies a keystore as it is to a file that only its owner can read.
+
+        Raises:
+            Misconfigured: the keystore is missing, or the file exists or cannot be written.
+        """
+        content = json.dumps(self._load(name)) + "\n"
+        try:
+            with os.fdopen(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(content)
+        except FileExistsError:
+            raise Misconfigured(f"{out} exists: give another file") from None
+        except OSError as error:
+            raise Misconfigured(f"cannot write {out}: {error.strerror}") from error
+
+    def _decrypted(self, name: str, password: str) -> bytes:
         from eth_account import Account
 
         keystore = self._load(name)
         try:
-            return Wallet(name, bytes(Account.decrypt(keystore, password)))
+            return bytes(Account.decrypt(keystore, password))
         except ValueError as error:
             if "MAC" in str(error):
                 raise Misconfigured(
                     f"wrong password for keystore {name}; give the file that holds it with --password-file"
                 ) from None
-            raise Misconfigured(f"{self._path(name)} is not a version 3 keystore: {error}") from None
+            raise Misconfigured(f"{self._place(name)} is not a version 3 keystore: {error}") from None
         except (KeyError, TypeError, NotImplementedError) as error:
-            raise Misconfigured(f"{self._path(name)} is not a version 3 keystore: {error!r}") from None
+            raise Misconfigured(f"{self._place(name)} is not a version 3 keystore: {error!r}") from None
 
     def names(self) -> list[str]:
-        """Returns the names of all keystores, sorted."""
+        """Returns the names of all keystores of its own, sorted."""
         return sorted(path.stem for path in self.directory.glob("*.json"))
+
+    def foundry_names(self) -> list[str]:
+        """Returns the names of Foundry's keystores that none of its own has, sorted."""
+        folder = foundry_directory()
+        found = {path.name for path in folder.iterdir() if path.is_file()} if folder.is_dir() else set()
+        return sorted(name for name in found if _NAME.fullmatch(name) and name not in self.names())
 
     def address_of(self, name: str) -> str:
         """Returns the address of a key, which needs no password.
 
         Raises:
-            Misconfigured: the keystore is missing or invalid.
+            Misconfigured: the keystore is missing or invalid, or does not state it, as Foundry's do not.
         """
+        stated = self.stated_address(name)
+        if stated is None:
+            raise Misconfigured(f"{self._place(name)} does not state its address; see: assize wallet address {name}")
+        return stated
+
+    def stated_address(self, name: str) -> str | None:
+        """Returns the address that a keystore states, or None; raises ``Misconfigured`` as ``address_of``."""
+        keystore = self._load(name)
+        if "address" not in keystore and "crypto" in keystore:
+            return None
         try:
-            return str(to_checksum_address(self._load(name)["address"]))
+            return str(to_checksum_address(keystore["address"]))
         except (KeyError, ValueError, TypeError) as error:
-            raise Misconfigured(f"{self._path(name)} is not a version 3 keystore") from error
+            raise Misconfigured(f"{self._place(name)} is not a version 3 keystore") from error
+
+    def _place(self, name: str) -> Path:
+        """Returns the file of a keystore: one of its own, Foundry's of that name, or ``name`` if that is a file."""
+        if os.sep in name:
+            return Path(name)
+        own = self._path(name)
+        places = (own, self.directory / name, foundry_directory() / name, foundry_directory() / own.name)
+        return next((place for place in places if place.is_file()), own)
 
     def _path(self, name: str) -> Path:
         if not _NAME.fullmatch(name):
@@ -139,10 +186,12 @@ class Keystores:
         return self.directory / f"{name}.json"
 
     def _load(self, name: str) -> dict[str, Any]:
-        path = self._path(name)
+        path = self._place(name)
         try:
             loaded = json.loads(path.read_text())
         except FileNotFoundError:
+            if os.sep in name:
+                raise Misconfigured(f"no keystore file {path}") from None
             have = ", ".join(self.names()) or "none"
             raise Misconfigured(
                 f"no keystore {name} in {self.directory} (there: {have}); make one with: assize wallet new {name}"
@@ -158,6 +207,11 @@ def default_directory() -> Path:
     """Returns the default directory of keystores."""
     told = os.environ.get(KEYSTORE_DIRECTORY_VARIABLE)
     return Path(told) if told else Path.home() / ".assize" / "keystores"
+
+
+def foundry_directory() -> Path:
+    """Returns the directory in which Foundry keeps keystores."""
+    return Path.home() / ".foundry" / "keystores"
 
 
 def read_password(password_file: Path | None, prompt: str = "password") -> str:

@@ -15,12 +15,13 @@ from tempfile import TemporaryDirectory
 from threading import Lock
 
 from deploy.localnet import services
-from deploy.localnet.establish import SCRYPT_N, give_gas
+from deploy.localnet.establish import SCRYPT_N
 from ledger import facts
 from protocol.chain.events import RoundOpened
 from protocol.chain.reverts import Reverted
 from protocol.chain.structs import Role, RunTerms, State, Submission
 from protocol.chain.writing import actions, calls
+from protocol.chain.writing.faucet import give_gas
 from protocol.chain.writing.plans import event_in
 from protocol.chain.writing.sender import Sender
 from protocol.node.wallet import Keystores, Wallet, read_password
@@ -260,7 +261,7 @@ class _PoisonRun:
     def _wallet(self, name: str) -> Wallet:
         layout = self._network.layout
         wallet = Keystores(layout.keystores).create(name, read_password(layout.password_file), SCRYPT_N)
-        give_gas(layout.url("chain"), [wallet.address])
+        give_gas(self._network.rpc, wallet.address)
         return wallet
 
     def _open(self, name: str) -> Wallet:

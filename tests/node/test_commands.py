@@ -16,6 +16,8 @@ from protocol.chain.writing.sender import Sender
 from protocol.errors import Rejected
 from protocol.node.commands.run import hash_of
 from protocol.node.wallet import Wallet
+from protocol.wire import manifest
+from tests.checkpoints import smallest
 from tests.conftest import TOKEN
 from tests.node.conftest import Assize, Outcome
 
@@ -67,11 +69,36 @@ def test_wrong_input_is_one_sentence_and_a_code(
 
 def test_a_key_is_made_listed_and_its_balance_shown(assize: Assize) -> None:
     made = assize("wallet", "new", "carol", "--json").json
-    assert made in assize("wallet", "list", "--json").json
+    assert made | {"of": "assize"} in assize("wallet", "list", "--json").json
     (balance,) = assize("wallet", "balance", "--keystore", "carol", "--json").json
     assert balance == {"name": "carol", "address": made["address"]} | dict.fromkeys(
         ("native_wei", "token_wei", "credits_wei"), "0"
     )
+
+
+def test_the_faucet_gives_gas_with_tokens_and_both_are_sent_on(assize: Assize) -> None:
+    made = assize("wallet", "new", "dora", "--json").json
+    dripped = assize("wallet", "drip", 2, "--keystore", "dora", "--json")
+    assert dripped.json["amount_wei"] == str(2 * TOKEN)
+    sent = assize("wallet", "send", "alice", "0.5", "--coin", "--keystore", "dora", "--json").json
+    assert sent["native_wei"] == str(TOKEN // 2)
+    assert assize("wallet", "send", "alice", "all", "--keystore", "dora", "--json").json["amount_wei"] == str(2 * TOKEN)
+    (balance,) = assize("wallet", "balance", "--address", made["address"], "--json").json
+    assert balance["token_wei"] == "0"
+    assert int(balance["native_wei"]) < TOKEN // 2
+    refused = assize("wallet", "send", "alice", 9, "--coin", "--keystore", "dora")
+    assert refused.code == 1
+    assert "too little to send 9 coin" in refused.err
+    assert assize("wallet", "send", "alice", 9, "--keystore", "dora").code == 1
+
+
+def test_a_directory_has_the_root_by_which_a_run_names_it(assize: Assize, tmp_path: Path) -> None:
+    model = smallest(tmp_path / "model", bytes(8))
+    shown = assize("run", "root", model, "--json").json
+    assert shown["model_root"] == "0x" + manifest.from_directory(model, 0).root.hex()
+    missing = assize("run", "root", tmp_path / "none")
+    assert missing.code == 2
+    assert "no directory" in missing.err
 
 
 # The same steps through the functions that the local network uses

@@ -102,3 +102,60 @@ def test_the_password_is_the_first_line_of_its_file(tmp_path: Path) -> None:
 def test_the_directory_is_told_by_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ASSIZE_KEYSTORE_DIR", str(tmp_path))
     assert default_directory() == tmp_path
+
+
+# Keystores of other tools
+
+
+def of_foundry(directory: Path, password: str) -> tuple[Path, str]:
+    """A keystore as `cast wallet new` writes it: no suffix, and no address in it."""
+    key = secrets.token_bytes(32)
+    kept = Account.encrypt(key, password, kdf="scrypt", iterations=CHEAP)
+    kept.pop("address")
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "deployer").write_text(json.dumps(kept))
+    return directory / "deployer", Account.from_key(key).address
+
+
+def test_a_keystore_of_foundry_opens_by_its_name_and_by_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file, address = of_foundry(tmp_path / ".foundry" / "keystores", "pw")
+    keystores = Keystores(tmp_path / "keys")
+    assert keystores.foundry_names() == ["deployer"]
+    assert keystores.open("deployer", "pw").address == keystores.open(str(file), "pw").address == address
+    with pytest.raises(Misconfigured, match="does not state its address; see: assize wallet address deployer"):
+        keystores.address_of("deployer")
+    keystores.create("deployer", "pw", CHEAP)
+    assert keystores.foundry_names() == [], "one of our own comes first"
+
+
+@pytest.mark.parametrize("tool", ["geth", "ape"])
+def test_a_keystore_of_geth_or_ape_opens_by_its_file(tool: str) -> None:
+    file = Path(__file__).with_name("keystores") / f"{tool}.json"
+    keystores = Keystores(file.parent / "none")
+    opened = keystores.open(str(file), "worthless")
+    assert opened.address == keystores.address_of(str(file))
+
+
+def test_a_keystore_of_another_tool_is_taken_over_under_a_password_of_its_own(tmp_path: Path) -> None:
+    file, address = of_foundry(tmp_path / "theirs", "theirs")
+    keystores = Keystores(tmp_path / "keys")
+    assert keystores.adopt("mine", file, "theirs", "ours").address == address
+    assert keystores.open("mine", "ours").address == keystores.address_of("mine") == address
+    with pytest.raises(Misconfigured, match="wrong password"):
+        keystores.adopt("other", file, "wrong", "ours")
+
+
+def test_an_exported_keystore_is_a_private_file_that_replaces_none(tmp_path: Path) -> None:
+    keystores = Keystores(tmp_path / "keys")
+    made = keystores.create("alice", "pw", CHEAP)
+    keystores.export("alice", tmp_path / "out.json")
+    assert (tmp_path / "out.json").stat().st_mode & 0o777 == 0o600
+    loaded = json.loads((tmp_path / "out.json").read_text())
+    assert Account.from_key(Account.decrypt(loaded, "pw")).address == made.address
+    with pytest.raises(Misconfigured, match="exists: give another file"):
+        keystores.export("alice", tmp_path / "out.json")
+    with pytest.raises(Misconfigured, match="no keystore file"):
+        keystores.open(str(tmp_path / "nowhere" / "x.json"), "pw")

@@ -5,7 +5,7 @@ The command line and the local network share them. A plan is carried out or simu
 
 from __future__ import annotations
 
-from protocol.amounts import tokens
+from protocol.amounts import coin, tokens
 from protocol.chain import events
 from protocol.chain.structs import Role, Run, RunTerms
 from protocol.chain.writing import calls
@@ -26,6 +26,27 @@ GET_TOKENS = "get tokens with: assize wallet drip"
 def drip(sender: Sender, amount: int) -> Plan[Receipt]:
     """Takes ``amount`` token wei from the test network's faucet."""
     return plan_of(sender, calls.drip(sender.chain.deployment, sender.address, amount))
+
+
+def send_tokens(sender: Sender, to: str, amount: int) -> Plan[Receipt]:
+    """Sends ``amount`` token wei to an address.
+
+    Raises:
+        Rejected: the sender has fewer.
+    """
+    _check_tokens(sender, amount)
+    return plan_of(sender, calls.transfer(sender.chain.deployment, to, amount))
+
+
+def send_coin(sender: Sender, to: str, amount: int) -> Plan[Receipt]:
+    """Sends ``amount`` wei of the chain's own coin, which pays for gas.
+
+    Raises:
+        Rejected: the sender has less.
+    """
+    if (have := sender.chain.latest().native_balance(sender.address)) <= amount:
+        raise Rejected(f"{sender.address} has {coin(have)}: too little to send {coin(amount)} and pay for gas")
+    return plan_of(sender, calls.pay_native(to, amount))
 
 
 # Nodes

@@ -58,6 +58,11 @@ def drip(deployment: Deployment, to: str, amount: int) -> Call:
     return call(deployment, "Token", "drip", to, amount)
 
 
+def transfer(deployment: Deployment, to: str, amount: int) -> Call:
+    """Sends ``amount`` token wei."""
+    return call(deployment, "Token", "transfer", to, amount)
+
+
 def approve(deployment: Deployment, contract: str, amount: int) -> Call:
     """Lets one of our contracts take ``amount`` of the sender's tokens."""
     return call(deployment, "Token", "approve", deployment.address_of(contract), amount)

@@ -25,10 +25,17 @@ RpcUrl = Annotated[
 Addresses = Annotated[
     Path, typer.Option("--addresses", envvar="ASSIZE_ADDRESSES", help="Address file of the deployment.")
 ]
-KeystoreName = Annotated[str, typer.Option("--keystore", envvar="ASSIZE_KEYSTORE", help="Keystore to sign with.")]
+KeystoreName = Annotated[
+    str,
+    typer.Option("--keystore", envvar=["ASSIZE_KEYSTORE", "ETH_KEYSTORE"], help="Keystore to sign with: name or file."),
+]
 PasswordFile = Annotated[
     Path | None,
-    typer.Option("--password-file", envvar="ASSIZE_PASSWORD_FILE", help="File whose first line opens the keystore."),
+    typer.Option(
+        "--password-file",
+        envvar=["ASSIZE_PASSWORD_FILE", "ETH_PASSWORD"],
+        help="File whose first line opens the keystore.",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on one line.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Simulate the first call and send nothing.")]

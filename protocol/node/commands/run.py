@@ -1,4 +1,4 @@
-"""``assize run``: rules, open, fund, show, join, leave, announce, close, refund."""
+"""``assize run``: rules, root, open, fund, show, join, leave, announce, close, refund."""
 
 from __future__ import annotations
 
@@ -81,6 +81,22 @@ def _store(text: str) -> ArtifactStore:
     key, _, url = text.partition("=")
     with validating(f"invalid store {text!r}: expected ADDRESS=URL", Misconfigured):
         return ArtifactStore(key=key, url=url)
+
+
+@app.command("root")
+@guard
+def root(
+    model: Annotated[Path, typer.Argument(help="Hugging Face directory of the model.")],
+    version: Annotated[int, typer.Option(min=0, help="Version of the run that it is.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Show the manifest root of a model directory, by which a run names each version."""
+    from protocol.wire import manifest
+
+    if not model.is_dir():
+        raise Misconfigured(f"no directory {model}: expected a model as Hugging Face saves it")
+    made = manifest.from_directory(model, version)
+    show({"model_root": made.root, "version": version, "bytes": sum(file.size for file in made.files)}, as_json)
 
 
 @app.command("open")
