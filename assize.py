@@ -29,6 +29,10 @@ PARTS: dict[str, tuple[str, str, str]] = {
 """Name to (module, attribute, summary)."""
 
 
+BORROWED: dict[str, tuple[str, str]] = {"credits": ("ledger.commands.statement", "app")}
+"""Part to a module with commands that are also part of it."""
+
+
 def front_door(arguments: Sequence[str]) -> typer.Typer:
     """Returns the app with every part listed, and only the called part loaded."""
     app = typer.Typer(
@@ -44,6 +48,9 @@ def front_door(arguments: Sequence[str]) -> typer.Typer:
         part = typer.Typer(help=summary)
         if name == called:
             part = getattr(importlib.import_module(module), attribute)
+            if name in BORROWED:
+                place, attribute = BORROWED[name]
+                part.add_typer(getattr(importlib.import_module(place), attribute))
         else:
             part.callback()(lambda: None)
         app.add_typer(part, name=name, help=summary)

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 
 from ledger.audit import audit as make_audit
 from ledger.audit.report import Report
-from ledger.commands import questions
+from ledger.commands import questions, statement
 from ledger.commands.options import LARGEST, LOCAL, Addresses, AsJson, Db, NoSync, Rpc, opened
 from ledger.commands.screen import screen, show_report, table_of, tell
 from ledger.doctor import diagnose
@@ -32,6 +32,7 @@ from protocol.transport.listening import listen, run_server
 app = typer.Typer(no_args_is_help=True, help="Rebuild and audit everything from the chain alone.")
 
 app.add_typer(questions.app)
+app.add_typer(statement.app)
 
 
 @app.command()

@@ -17,11 +17,16 @@ from protocol.chain.reading.client import Chain
 Rpc = Annotated[
     str,
     typer.Option(
-        "--rpc", envvar="ASSIZE_LEDGER_RPC_URL", help="JSON-RPC endpoint, or several with commas between them."
+        "--rpc",
+        envvar=["ASSIZE_LEDGER_RPC_URL", "ASSIZE_RPC_URL"],
+        help="JSON-RPC endpoint, or several with commas between them.",
     ),
 ]
 Addresses = Annotated[
-    Path, typer.Option("--addresses", envvar="ASSIZE_LEDGER_ADDRESSES", help="Address file of the deployment.")
+    Path,
+    typer.Option(
+        "--addresses", envvar=["ASSIZE_LEDGER_ADDRESSES", "ASSIZE_ADDRESSES"], help="Address file of the deployment."
+    ),
 ]
 Db = Annotated[
     str | None,
