@@ -19,8 +19,9 @@ import structlog
 from eth_utils import keccak
 from prometheus_client import Counter
 
+from protocol.amounts import tokens
 from protocol.chain.reading.client import Chain
-from protocol.chain.structs import Role, State, Submission
+from protocol.chain.structs import Role, Round, State, Submission
 from protocol.chain.writing import calls
 from protocol.chain.writing.sender import Sender
 from protocol.environments.environment import Environment
@@ -38,6 +39,7 @@ from protocol.wire.pins import UnfitCheckpoint
 from protocol.wire.receipts import CLOCK_SECONDS, CarriedReceipt, Part, check_receipt, write_uri
 from protocol.wire.rules import ArtifactStore, Rules
 from worker.doctor import check_joined, describe
+from worker.earnings import Earnings, outcome_of
 from worker.engines.engine import Engine
 from worker.outbox import Outbox
 from worker.producer import SECONDS, Producer
@@ -76,6 +78,7 @@ class Worker:
         self.log = structlog.get_logger("worker")
         self.outbox = Outbox(settings.state_dir / "rounds")
         self.deployed = Deployed(chain.chain_id, chain.deployment.address_of("Rounds"))
+        self.earnings = Earnings(settings.state_dir / "earnings.json")
         self.hardware = describe()
         self.stopped = threading.Event()
         self.threads: list[threading.Thread] = []
@@ -325,11 +328,25 @@ class Worker:
         for round_ in self.outbox.rounds():
             standing = reader.round(round_)
             if standing.state in (State.SETTLED, State.VOID):
+                self._tell_outcome(round_, standing)
                 self.outbox.drop(round_)
             elif standing.state is State.OPEN:
                 remaining = standing.deadline - now
                 if 0 <= remaining < OWN_SUBMISSION_SHARE * self.terms.work_seconds:
                     self._submit_for_itself(round_, standing.submitted)
+
+    def _tell_outcome(self, round_: int, standing: Round) -> None:
+        """Logs what became of this node's jobs in a round that has ended, and what it earned."""
+        assignment = self.outbox.assignment(round_)
+        if assignment is None:
+            return
+        signed = [unpack_leaves(submission.leaves) for submission in self.outbox.submissions(round_)]
+        units = {leaf.job: leaf.units for leaves in signed for leaf in leaves}
+        jobs = len(jobs_of(assignment.assignments, self.node))
+        outcome = outcome_of(standing, jobs, units, self.terms)
+        today = self.earnings.add(outcome.earned)
+        money = {"earned": tokens(outcome.earned), "today": tokens(today)}
+        self.log.info("round_ended", round=round_, jobs=jobs, **outcome.counts(), **money)
 
     def _submit_for_itself(self, round_: int, submitted: int) -> None:
         assignment = self.outbox.assignment(round_)

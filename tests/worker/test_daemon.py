@@ -7,12 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import structlog
 from fastapi import Request
 from fastapi.responses import Response
 from prometheus_client import REGISTRY
 from starlette.applications import Starlette
 from starlette.routing import Mount, Route
+from structlog.testing import capture_logs
 
+from protocol.amounts import tokens
 from protocol.chain.structs import Role, State
 from protocol.chain.writing import calls
 from protocol.errors import Misconfigured, Rejected, Unavailable
@@ -30,6 +33,7 @@ from tests.coordinator.swarm import RULES
 from tests.interfering import overtaking
 from tests.worker.farm import Farm, serve, wait_for
 from worker.daemon import Worker
+from worker.earnings import Earnings
 from worker.outbox import Outbox
 from worker.prover import Finished, Work
 
@@ -212,8 +216,16 @@ def test_a_round_that_is_over_is_forgotten(farm: Farm) -> None:
     assert assignment.round in first.outbox.rounds()
     first.close()
     again = farm.worker()
-    again.tick()
+    with capture_logs() as logs:
+        again.log = structlog.get_logger("worker")
+        again.tick()
     assert assignment.round not in again.outbox.rounds()
+    earned = farm.swarm.chain.latest().credits_of(farm.party.owner.address)
+    assert earned > 0
+    (told,) = (each for each in logs if each["event"] == "round_ended")
+    own = len(assignment.jobs)
+    assert (told["jobs"], told["accepted"], told["earned"], told["today"]) == (own, own, tokens(earned), tokens(earned))
+    assert Earnings(again.settings.state_dir / "earnings.json").add(1) == earned + 1
 
 
 def test_a_key_without_a_node_is_told_what_to_type(farm: Farm) -> None:
