@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Lock
@@ -39,6 +40,8 @@ from tests.e2e.conftest import assize
 TOKEN = 10**18
 VICTIM = "worker-2"
 HIDDEN_VERSIONS = 2
+WARM_VERSIONS = 4
+"""Versions after which a process that was started again holds the memory that it works with."""
 ABSENT_SECONDS = 200.0
 """Longest until a round has a verdict though a juror is away, which only the end of its windows shows."""
 CONTRADICTED = "evidence_contradicted"
@@ -59,18 +62,23 @@ def hiding_coordinator(network: Network) -> list[str]:
 
 @contextmanager
 def _both_trusted(network: Network) -> Iterator[None]:
-    """Has validators trust the second store's address too, as operators may: it is not of the public internet."""
-    names = [party.name for party in network.parties if party.role == "validator"]
-    for name in names:
+    """Has validators and trainer trust the second store too, as operators may: it is not of the public internet."""
+    _, second = network.stores
+    validators = [party.name for party in network.parties if party.role == "validator"]
+    names = [*validators, "trainer"]
+    for name in validators:
         network.supervisor.more[name] = {"ASSIZE_VALIDATOR_COORDINATOR_URLS": json.dumps(network.stores)}
+    network.supervisor.more["trainer"] = {"ASSIZE_TRAINER_COORDINATOR_URL": second}
+    for name in names:
         network.restart(name)
-    network.goes_on()
+    network.goes_on(WARM_VERSIONS)
     try:
         yield
     finally:
         for name in names:
             del network.supervisor.more[name]
             network.restart(name)
+        network.goes_on(WARM_VERSIONS)
 
 
 def _hidden_here_then_everywhere(network: Network) -> list[str]:
@@ -208,6 +216,8 @@ class _PoisonRun:
         actions.fund_run(self._owner, self.run, 100 * TOKEN).carry_out("fund")
         actions.join_run(self._owner, self.run, self._node, self._terms.rules_hash).carry_out("join")
         self._assignments = pack_assignments([Listing(self._node, 2)])
+        listable = partial(self._network.chain.latest().view, "Registry", "isListable", self._node)
+        self._network.wait_for("a node in service", lambda: bool(listable()), MOMENT_SECONDS)
         try:
             self._open_round("without consent")
         except Reverted:
@@ -277,9 +287,12 @@ class _PoisonRun:
         return self._stack.enter_context(closing(Sender(self._network.chain, wallet, journal)))
 
 
-@fault(29, "an ambiguous checkpoint")
+@fault(29, "an ambiguous checkpoint", fatal=True)
 def ambiguous_checkpoint(network: Network) -> list[str]:
-    """The trainer publishes one version with another tokenizer: nobody works or votes by it, and nobody pays."""
+    """The trainer publishes one version with another tokenizer: nobody works or votes by it, and nobody pays.
+
+    Where too few rollouts of earlier versions are left for the next one, its run ends by its own trainer.
+    """
     first, before = newest_round(network), Held.by(network)
     honest = network.supervisor.services["trainer"]
     network.supervisor.end("trainer")
@@ -302,7 +315,7 @@ def ambiguous_checkpoint(network: Network) -> list[str]:
     ]
     after = Held.by(network)
     found += [sentence for name in after if name != "trainer" for sentence in after[name].beyond(before[name], name)]
-    return found + list(fines_since(network, first))
+    return [*found, *fines_since(network, first), *broken(network)]
 
 
 @fault(30, "a planted record", fatal=True)
