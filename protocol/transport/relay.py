@@ -21,7 +21,8 @@ from protocol.wire.canonical import validating
 LIST_BYTES = 1 << 20
 LIST_WAIT_SECONDS = 10.0
 """Longest time an upstream may wait for its list to change before it answers."""
-FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 0.1, 10.0
+FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 0.1, 2.0
+"""Pauses after failures of one upstream: the whole tree behind a relay waits for a version as long as it does."""
 
 
 class Relay:
