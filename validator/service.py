@@ -18,6 +18,7 @@ from protocol.files import lock
 from protocol.node.commands.doctor import node_of
 from protocol.node.daemon import Daemon
 from protocol.node.telemetry import configure, serve_metrics
+from protocol.tensor.kernels.compiled import load_kernels
 from protocol.transport.blobs import BlobStores
 from protocol.transport.run_coordinators import RunCoordinators
 from validator.daemon import Validator
@@ -118,6 +119,7 @@ def serve(settings: ValidatorSettings, kind: type[Validator] = Validator) -> int
 def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Daemon:
     """Returns the daemon, ready to run; raises ``Misconfigured`` or ``Unavailable``, naming what is missing."""
     torch.set_num_threads(1)
+    load_kernels()
     wallet = settings.wallet()
     chain = Chain.connect(settings.rpc_url, settings.addresses)
     node = node_of(chain, wallet.address, Role.VALIDATOR)

@@ -33,7 +33,7 @@ class ValidatorSettings(NodeSettings):
     sources: tuple[str, ...] = ()
     device: Literal["cpu", "cuda"] = "cpu"
     queue_url: str = ""
-    interval_seconds: float = 0.1
+    interval_seconds: float = 0.25
     reserve_seconds: float = 3.0
     patience_seconds: float = 20.0
     nudge_seconds: float = 5.0

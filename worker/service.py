@@ -16,6 +16,7 @@ from protocol.errors import Misconfigured
 from protocol.node import telemetry
 from protocol.node.daemon import Daemon
 from protocol.node.trap_file import TrapFile
+from protocol.tensor.kernels.compiled import load_kernels
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire.rules import Rules
 from worker.daemon import Produce, Worker
@@ -43,6 +44,7 @@ def build(settings: WorkerSettings, produce: Produce = Producer) -> Worker:
     rules_hash = chain.latest().run(settings.run).terms.rules_hash
     rules = client.rules(rules_hash)
     engine = engine_of(settings, rules)
+    load_kernels()
     sender = Sender(chain, wallet, settings.state_dir / "sender.db", Fees.capped(settings.fee_cap_gwei))
     if settings.traps is not None:
         produce = _planting(settings.traps, settings.run, chain)

@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
+
 from protocol.chain.deployment import Deployment
 from protocol.chain.structs import RunTerms
 from protocol.environments.environment import Environment
@@ -26,6 +28,8 @@ RETRY_SECONDS, IDLE_RETRY_SECONDS = 0.5, 10.0
 """Pause after a failed request to a coordinator whose run has a round to judge, or has none."""
 RUNS_AT_ONCE = 4
 """Runs that are fetched at the same time."""
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,15 +139,21 @@ class Runs:
         return max(versions, default=None)
 
     def prefetch(self, manifest_roots: Mapping[tuple[int, int], bytes]) -> None:
-        """Starts fetching the newest version of each run, so that it is there before its first round."""
+        """Starts fetching the newest version of each run, and loads the first: both before its first round."""
         for (run, _), known in self._known.items():
             newest = max((version for of_run, version in manifest_roots if of_run == run), default=None)
             if newest is None:
                 continue  # the run was opened in blocks that a reorganisation took back
             if self._announce is not None:
                 self._announce(known, newest, manifest_roots[run, newest])
-            else:
-                known.weights.prepare(newest, manifest_roots[run, newest])
+            elif known.weights.prepare(newest, manifest_roots[run, newest]):
+                self._warm_up(known, newest, manifest_roots[run, newest])
+
+    def _warm_up(self, known: RunContext, version: int, root: bytes) -> None:
+        try:
+            known.weights.warm_up(version, root)
+        except AssizeError as error:
+            log.warning("weights_not_loaded", run=known.run, version=version, error=str(error))
 
     def close(self) -> None:
         """Ends the fetches."""

@@ -57,6 +57,7 @@ class Weights:
         self._unfit: dict[tuple[int, bytes], UnfitCheckpoint] = {}
         self._again_at = 0.0
         self._preparing = threading.Lock()
+        self._warm = False
 
     @property
     def loaded(self) -> int | None:
@@ -121,6 +122,17 @@ class Weights:
             raise
         self._loaded = (version, root)
         return self._policy
+
+    def warm_up(self, version: int, root: bytes) -> None:
+        """Loads a prepared version unless one was loaded before, so that the first vote does not wait for it.
+
+        Raises:
+            UnfitCheckpoint: as ``policy``.
+        """
+        if self._warm:
+            return
+        self._warm = True  # a failure is not repeated here: judging meets it again, and abstains
+        self.policy(version, root)
 
     def wait_for(self, version: int, root: bytes, seconds: float) -> PolicyVersion:
         """Returns the policy of ``version`` once it has been fetched.

@@ -34,6 +34,12 @@ def kernels(name: str) -> Any | None:
     return importlib.import_module(f"protocol.tensor.kernels.{name}_cpu")
 
 
+def load_kernels() -> None:
+    """Loads all kernels at once, for a process that is to answer its first job without the wait."""
+    for name in ("noise", "proofs"):
+        kernels(name)
+
+
 def compiled(signature: str) -> Callable[[Function], Function]:
     """Compiles a function for ``signature``, in numba's notation, unless the cache holds it already."""
 
