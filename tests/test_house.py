@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,3 +50,9 @@ def test_a_class_name_means_one_thing_in_all_product_packages() -> None:
 def test_no_two_modules_of_a_folder_differ_by_one_letter() -> None:
     names = {path.with_suffix("") for path, _ in modules()}
     assert sorted(str(name.relative_to(ROOT)) for name in names if name.with_name(name.name + "s") in names) == []
+
+
+def test_every_package_is_part_of_a_wheel() -> None:
+    listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
+    found = {".".join(path.relative_to(ROOT).parent.parts) for path, _ in modules()}
+    assert found - listed == set()
