@@ -10,6 +10,8 @@ import typer
 
 PARTS: dict[str, tuple[str, str, str]] = {
     "localnet": ("deploy.localnet.commands", "localnet", "The whole market on this machine: run, up, status, down."),
+    "network": ("protocol.node.commands.network", "app", "Name networks in the profile; choose the default one."),
+    "config": ("protocol.node.commands.config", "app", "Show every setting, and where it comes from."),
     "wallet": ("protocol.node.commands.wallet", "app", "Make, import and list keys; show balances; take test tokens."),
     "node": ("protocol.node.commands.node", "app", "Register, list and retire nodes; rotate and revoke their keys."),
     "stake": ("protocol.node.commands.stake", "app", "Add to a node's bond, or withdraw it."),
@@ -47,14 +49,23 @@ def front_door(arguments: Sequence[str]) -> typer.Typer:
     for name, (module, attribute, summary) in PARTS.items():
         part = typer.Typer(help=summary)
         if name == called:
-            part = getattr(importlib.import_module(module), attribute)
-            if name in BORROWED:
-                place, attribute = BORROWED[name]
-                part.add_typer(getattr(importlib.import_module(place), attribute))
+            part = _loaded(name, module, attribute)
         else:
             part.callback()(lambda: None)
         app.add_typer(part, name=name, help=summary)
     return app
+
+
+def _loaded(name: str, module: str, attribute: str) -> typer.Typer:
+    """Imports a part with what it borrows, and has its commands take defaults from the profile."""
+    from protocol.node.commands.profiled import add_network_options
+
+    part: typer.Typer = getattr(importlib.import_module(module), attribute)
+    if name in BORROWED:
+        place, borrowed = BORROWED[name]
+        part.add_typer(getattr(importlib.import_module(place), borrowed))
+    add_network_options(part, name)
+    return part
 
 
 def main() -> None:

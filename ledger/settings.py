@@ -12,6 +12,7 @@ from ledger.store.database import Database
 from protocol.chain.deployment import Deployment
 from protocol.chain.reading.client import Chain
 from protocol.errors import Misconfigured
+from protocol.node.profile import Profile
 
 DEFAULT_STATE_DIR = "~/.assize/ledger"
 STATE_DIR_VARIABLE = "ASSIZE_LEDGER_STATE_DIR"
@@ -52,7 +53,8 @@ def default_database(deployment: Deployment) -> Path:
         Misconfigured: the user has no home directory.
     """
     try:
-        directory = Path(os.environ.get(STATE_DIR_VARIABLE, DEFAULT_STATE_DIR)).expanduser()
+        told = os.environ.get(STATE_DIR_VARIABLE) or Profile.current().table("ledger").get("state_dir")
+        directory = Path(told or DEFAULT_STATE_DIR).expanduser()
     except RuntimeError as error:
         raise Misconfigured(f"there is no folder for the ledger's database ({error}); give --db") from error
     name = f"{deployment.chain_id}-{deployment.rounds[2:10].lower()}-{deployment.start_hash.hex()[:8]}.sqlite"

@@ -40,6 +40,8 @@ from protocol.errors import Unavailable
 from protocol.node.wallet import Wallet
 from protocol.transport.connections import BoundedConnection
 
+os.environ["ASSIZE_PROFILE"] = ""  # a profile that a person has in the repository's folder is none of a test's
+
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "tests" / "protocol" / "test_toploc_reference.py"
 """Compares proofs with the ``toploc`` package, which has to be compiled; left out on machines without a compiler."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 from protocol.chain.reading.client import Chain
+from protocol.chain.reading.lookup import coordinator_uri
 from protocol.errors import Misconfigured
 from protocol.node.commands.doctor import examine_on_chain, gas
 from protocol.node.doctor import Examination, Key, Result, disk, examine
@@ -24,18 +25,23 @@ def diagnose(settings: TrainerSettings) -> Iterator[Result]:
             Examination("model", lambda: _model(settings), "check ASSIZE_TRAINER_MODEL"),
             Examination("recipe", lambda: _recipe(settings), "check ASSIZE_TRAINER_RUN_FILE"),
             key.examination(),
-            Examination("coordinator", lambda: describe_coordinator(url), "check ASSIZE_TRAINER_COORDINATOR_URL"),
+            *((_coordinator(lambda: url),) if url else ()),
         )
     )
 
     def on_chain(chain: Chain) -> tuple[Examination, ...]:
         return (
+            *(() if url else (_coordinator(lambda: coordinator_uri(chain, settings.run)),)),
             Examination("trainer", lambda: _trainer(settings, chain, key), "use the key that the run names"),
             Examination("rules", lambda: _rules(settings, chain), "use the model that the run was opened with"),
             gas(chain, key),
         )
 
     yield from examine_on_chain(settings.rpc_url, settings.addresses, on_chain)
+
+
+def _coordinator(url: Callable[[], str]) -> Examination:
+    return Examination("coordinator", lambda: describe_coordinator(url()), "check ASSIZE_TRAINER_COORDINATOR_URL")
 
 
 def _model(settings: TrainerSettings) -> str:
@@ -56,7 +62,7 @@ def _trainer(settings: TrainerSettings, chain: Chain, key: Key) -> str:
 
 def _rules(settings: TrainerSettings, chain: Chain) -> str:
     digest = chain.latest().run(settings.run).terms.rules_hash
-    with closing(CoordinatorClient(settings.coordinator_url)) as client:
+    with closing(CoordinatorClient(coordinator_uri(chain, settings.run, settings.coordinator_url))) as client:
         rules = client.rules(digest)
     check_directory(settings.model, rules.pins)
     return f"rules of {rules.environment.name} match the chain and the model"

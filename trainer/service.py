@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from protocol.chain.reading.client import Chain
+from protocol.chain.reading.lookup import coordinator_uri
 from protocol.chain.reading.plantings import Plantings
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
@@ -45,9 +46,10 @@ def build(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> tu
     wallet = settings.wallet()
     chain = Chain.connect(settings.rpc_url, settings.addresses)
     terms = chain.latest().run(settings.run).terms
+    coordinator = coordinator_uri(chain, settings.run, settings.coordinator_url)
     if terms.trainer != wallet.address:
         raise Misconfigured(f"invalid trainer key {wallet.address}: run {settings.run} expects {terms.trainer}")
-    rules = CoordinatorClient(settings.coordinator_url).rules(terms.rules_hash)
+    rules = CoordinatorClient(coordinator).rules(terms.rules_hash)
     tasks = environment(rules.environment.name, rules.environment.params)
     recipe = read_recipe(settings.run_file)
     check_directory(settings.model, rules.pins)
@@ -57,7 +59,7 @@ def build(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> tu
     folder = settings.state_dir / "versions"
     publisher = publish(chain, sender, wallet, settings.run, rules.pins, store, settings.model, folder)
     stores, ports = (
-        BlobStores(trusted=lambda: [settings.coordinator_url]),
+        BlobStores(trusted=lambda: [coordinator]),
         ports_of(store.place for store in rules.stores),
     )
 

@@ -22,7 +22,8 @@ class TrainerSettings(NodeSettings):
         run: the run to train.
         model: the Hugging Face model directory that the run was opened with.
         run_file: TOML file with the ``[recipe]``.
-        coordinator_url: the coordinator, which serves the run's rules by hash.
+        coordinator_url: the coordinator, which serves the run's rules by hash; empty takes the one that the run names
+            on chain.
         origin_host, origin_port: address to serve weights at, for relays to fetch.
         last_version: the checkpoint to end after; by default the recipe's number of steps.
         evaluate_every: versions between evaluations, besides the first and the last version.
@@ -37,7 +38,7 @@ class TrainerSettings(NodeSettings):
     run: int
     model: Path
     run_file: Path
-    coordinator_url: str
+    coordinator_url: str = ""
     origin_host: str = "127.0.0.1"
     origin_port: int = Field(default=8710, ge=0, le=65535)
     last_version: int | None = None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import psutil
 import torch
 
 from protocol.chain.reading.client import Chain
+from protocol.chain.reading.lookup import coordinator_uri
 from protocol.chain.structs import Role, RunTerms
 from protocol.errors import Misconfigured
 from protocol.node.commands.doctor import examine_on_chain, node_examinations, node_of
@@ -49,15 +50,19 @@ def diagnose(settings: WorkerSettings) -> Iterator[Result]:
 
     def on_chain(chain: Chain) -> tuple[Examination, ...]:
         joined = Examination("joined", lambda: _joined(settings, chain, key))
-        return (*node_examinations(chain, key, Role.WORKER), joined)
+        named = () if told else _of_coordinator(settings.run, lambda: coordinator_uri(chain, settings.run))
+        return (*node_examinations(chain, key, Role.WORKER), joined, *named)
 
+    told = settings.coordinator_url
     yield from examine_on_chain(settings.rpc_url, settings.addresses, on_chain)
-    url = settings.coordinator_url
-    yield from examine(
-        (
-            Examination("coordinator", lambda: describe_coordinator(url), "check ASSIZE_WORKER_COORDINATOR_URL"),
-            Examination("run", lambda: _run(settings), "check ASSIZE_WORKER_RUN"),
-        )
+    if told:
+        yield from examine(_of_coordinator(settings.run, lambda: told))
+
+
+def _of_coordinator(run: int, url: Callable[[], str]) -> tuple[Examination, ...]:
+    return (
+        Examination("coordinator", lambda: describe_coordinator(url()), "check ASSIZE_WORKER_COORDINATOR_URL"),
+        Examination("run", lambda: _run(url(), run), "check ASSIZE_WORKER_RUN"),
     )
 
 
@@ -97,6 +102,6 @@ def _joined(settings: WorkerSettings, chain: Chain, key: Key) -> str:
     return f"run {settings.run}"
 
 
-def _run(settings: WorkerSettings) -> str:
-    with closing(CoordinatorClient(settings.coordinator_url)) as client:
-        return f"weights from {', '.join(client.run(settings.run).weights_from)}"
+def _run(url: str, run: int) -> str:
+    with closing(CoordinatorClient(url)) as client:
+        return f"weights from {', '.join(client.run(run).weights_from)}"

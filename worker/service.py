@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from protocol.chain.reading.client import Chain
+from protocol.chain.reading.lookup import coordinator_uri
 from protocol.chain.reading.plantings import Plantings
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
@@ -40,7 +41,8 @@ def build(settings: WorkerSettings, produce: Produce = Producer) -> Worker:
     wallet = settings.wallet()
     chain = Chain.connect(settings.rpc_url, settings.addresses)
     rounds_address = chain.deployment.address_of("Rounds")
-    client = CoordinatorClient(settings.coordinator_url, wallet, chain.chain_id, rounds_address, settings.run)
+    url = coordinator_uri(chain, settings.run, settings.coordinator_url)
+    client = CoordinatorClient(url, wallet, chain.chain_id, rounds_address, settings.run)
     rules_hash = chain.latest().run(settings.run).terms.rules_hash
     rules = client.rules(rules_hash)
     engine = engine_of(settings, rules)

@@ -24,8 +24,8 @@ class WorkerSettings(NodeSettings):
     """``ASSIZE_WORKER_…``; the shared ones are those of ``NodeSettings``.
 
     Args:
-        coordinator_url: base URL of the run's coordinator.
         run: run to work for; the node must have joined it.
+        coordinator_url: base URL of the run's coordinator; empty takes the one that the run names on chain.
         engine: name of the engine that generates; the run's rules list those they allow.
         device: device the engine computes on.
         wait_seconds: how long one request for assignments may wait for an answer.
@@ -35,8 +35,8 @@ class WorkerSettings(NodeSettings):
 
     model_config = settings_config("ASSIZE_WORKER_")
 
-    coordinator_url: str
     run: int
+    coordinator_url: str = ""
     engine: Annotated[str, AfterValidator(_known)] = DEFAULT_ENGINE
     device: Literal["cpu", "cuda"] = "cpu"
     wait_seconds: float = 2.0

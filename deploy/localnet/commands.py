@@ -113,10 +113,13 @@ def up(
 ) -> None:
     """Start the market, print its URLs, and run until Ctrl-C or `assize localnet down`."""
     from deploy.localnet.network import LOOK_SECONDS
+    from deploy.localnet.profile_entry import enter
 
     ports: dict[Server, int | None] = {"chain": chain_port, "coordinator": coordinator_port, "ledger": ledger_port}
     options = _options(root, run_file, model, adversary, seed=seed, engine=engine, ports=ports)
     with _started(options, endless=True) as network:
+        if entered := enter(network.layout.url("chain"), network.layout.addresses):
+            network.view.say(entered)
         network.view.say(where(root))
         while True:
             network.watch()

@@ -35,8 +35,11 @@ _UNASKED = range(20_000, 32_768)
 """Ports below the operating system's ephemeral range, so that none is taken before it is bound."""
 _ATTEMPTS = itertools.count(random.SystemRandom().randrange(len(_UNASKED)))
 
-# Many small processes: one thread each, and freed memory is kept rather than returned at every step.
+# Many small processes: one thread each, and freed memory is kept rather than returned at every step. Their settings are
+# all given: a person's profile is none of theirs.
 CHILD_ENVIRONMENT = {
+    "ASSIZE_PROFILE": "",
+    "ASSIZE_NETWORK": "",
     "OMP_NUM_THREADS": "1",
     "MALLOC_MMAP_THRESHOLD_": "268435456",
     "MALLOC_TRIM_THRESHOLD_": "536870912",

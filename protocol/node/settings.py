@@ -3,9 +3,9 @@
     class WorkerSettings(NodeSettings):
         model_config = settings_config("ASSIZE_WORKER_")
 
-Values come from the environment (``ASSIZE_WORKER_RPC_URL``) or an optional env file. Unknown names with the prefix are
-refused in both, so that a misspelt setting does not silently keep its default. Settings are built once at start and
-passed down.
+Values come from the environment (``ASSIZE_WORKER_RPC_URL``), from an optional env file, or from the profile: its table
+of the service, the network chosen, and its wallet. Unknown names are refused in all of them, so that a misspelt setting
+does not silently keep its default. Settings are built once at start and passed down.
 """
 
 from __future__ import annotations
@@ -15,9 +15,18 @@ from pathlib import Path
 from typing import Any, Self
 
 from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    DotEnvSettingsSource,
+    EnvSettingsSource,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from protocol.errors import Misconfigured
+from protocol.node.profile import Profile
+from protocol.node.profile_settings import PlacedValue, of_chosen_network, of_profile, service_of
 from protocol.node.wallet import Keystores, Wallet, default_directory, read_password
 
 
@@ -54,11 +63,55 @@ class NodeSettings(BaseSettings):
     log_level: str = "info"
 
     @classmethod
-    def read(cls, env_file: Path | None = None, **given: Any) -> Self:
-        """Reads the settings; ``given`` values override the environment, which overrides the file.
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Returns the sources of settings, the first of which that has a value decides."""
+        profile = Profile.current()
+        chosen, rest = (
+            InitSettingsSource(settings_cls, {name: found.value for name, found in values.items()})
+            for values in (of_chosen_network(profile), of_profile(profile, cls.service(), cls.model_fields))
+        )
+        return init_settings, env_settings, chosen, dotenv_settings, rest
+
+    @classmethod
+    def service(cls) -> str:
+        """Returns the name of the profile's table with these settings; empty if there is none."""
+        return service_of(str(cls.model_config.get("env_prefix", "")))
+
+    @classmethod
+    def stated(cls, env_file: Path | None = None) -> dict[str, PlacedValue]:
+        """Returns the settings that are not defaults as they are written, and where each comes from.
 
         Raises:
-            Misconfigured: a setting is missing, unknown or of the wrong type; the message names its variable.
+            Misconfigured: as ``read``, of names.
+        """
+        prefix = str(cls.model_config.get("env_prefix", ""))
+        _refuse_unknown(prefix, set(cls.model_fields))
+        profile = Profile.current()
+        in_file = DotEnvSettingsSource(cls, env_file=env_file)() if env_file is not None else {}
+        return (
+            of_profile(profile, cls.service(), cls.model_fields)
+            | {name: PlacedValue(value, str(env_file)) for name, value in in_file.items()}
+            | of_chosen_network(profile)
+            | {
+                name: PlacedValue(value, f"variable {prefix.upper()}{name.upper()}")
+                for name, value in EnvSettingsSource(cls)().items()
+            }
+        )
+
+    @classmethod
+    def read(cls, env_file: Path | None = None, **given: Any) -> Self:
+        """Reads the settings; ``given`` values override the environment, then come the file and the profile.
+
+        Raises:
+            Misconfigured: a setting is missing, unknown or of the wrong type; the message names its variable, or its
+                place in the profile.
         """
         prefix = str(cls.model_config.get("env_prefix", ""))
         _refuse_unknown(prefix, set(cls.model_fields))
@@ -68,7 +121,25 @@ class NodeSettings(BaseSettings):
             stated = {name: value for name, value in given.items() if value is not None}
             return cls(_env_file=env_file, **stated)  # type: ignore[call-arg]
         except ValidationError as error:
-            raise Misconfigured(_sentence(error, prefix)) from error
+            raise Misconfigured(cls._sentence(error, env_file)) from error
+
+    @classmethod
+    def _sentence(cls, error: ValidationError, env_file: Path | None) -> str:
+        """Returns what is wrong and where: a variable's name, or a key of the profile."""
+        prefix, places = str(cls.model_config.get("env_prefix", "")), cls.stated(env_file)
+        problems, missing = [], []
+        for problem in error.errors(include_url=False, include_input=False):
+            name = prefix + "_".join(str(part) for part in problem["loc"]).upper()
+            field = str(problem["loc"][0]) if problem["loc"] else ""
+            if problem["type"] == "missing":
+                problems.append(f"{name} is not set")
+                missing.append(field)
+            elif field in places and places[field].place.startswith("["):
+                problems.append(f"{field} in {places[field].place}: {problem['msg'].lower()}")
+            else:
+                problems.append(f"{name}: {problem['msg'].lower()}")
+        mend = f"; or set {', '.join(missing)} in [{cls.service()}] of the profile" if missing and cls.service() else ""
+        return "settings: " + "; ".join(problems) + mend
 
     def wallet(self) -> Wallet:
         """Opens the keystore that these settings name.
@@ -88,11 +159,3 @@ def _refuse_unknown(prefix: str, fields: set[str]) -> None:
     nested = [name for name in unknown if not any(name.upper().startswith(f"{field}__") for field in known)]
     if nested:
         raise Misconfigured(f"unknown setting {nested[0]}: expected one of {', '.join(sorted(known))}")
-
-
-def _sentence(error: ValidationError, prefix: str) -> str:
-    problems = []
-    for problem in error.errors(include_url=False, include_input=False):
-        name = prefix + "_".join(str(part) for part in problem["loc"]).upper()
-        problems.append(f"{name} is not set" if problem["type"] == "missing" else f"{name}: {problem['msg'].lower()}")
-    return "settings: " + "; ".join(problems)

@@ -22,6 +22,7 @@ from typing import Any
 from eth_utils.address import to_checksum_address
 
 from protocol.errors import Misconfigured, Rejected
+from protocol.node.profile import Profile
 
 KEYSTORE_DIRECTORY_VARIABLE = "ASSIZE_KEYSTORE_DIR"
 
@@ -63,7 +64,7 @@ class Keystores:
     """A directory of keystores.
 
     Args:
-        directory: None takes ``ASSIZE_KEYSTORE_DIR``, else ``~/.assize/keystores``.
+        directory: None takes ``ASSIZE_KEYSTORE_DIR``, else the profile's, else ``~/.assize/keystores``.
     """
 
     def __init__(self, directory: Path | None = None) -> None:
@@ -204,8 +205,8 @@ class Keystores:
 
 
 def default_directory() -> Path:
-    """Returns the default directory of keystores."""
-    told = os.environ.get(KEYSTORE_DIRECTORY_VARIABLE)
+    """Returns the default directory of keystores: the environment's, else the profile's, else the home directory's."""
+    told = os.environ.get(KEYSTORE_DIRECTORY_VARIABLE) or Profile.current().wallet().get("keystore_directory")
     return Path(told) if told else Path.home() / ".assize" / "keystores"
 
 

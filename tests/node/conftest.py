@@ -40,6 +40,7 @@ def assize(chain: Chain, anvil: Anvil, tmp_path: Path) -> Assize:
     chain.deployment.save(tmp_path / "addresses.json")
     (tmp_path / "password").write_text("pw\n")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ASSIZE_")} | {
+        "ASSIZE_PROFILE": "",
         "ASSIZE_RPC_URL": anvil.url,
         "ASSIZE_ADDRESSES": str(tmp_path / "addresses.json"),
         "ASSIZE_KEYSTORE_DIR": str(keystores.directory),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TypeVar
 
 from protocol.chain.abi import artifact
-from protocol.chain.events import Event
+from protocol.chain.events import Event, RunOpened
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.decoding import decode_event, topic_of
+from protocol.errors import Misconfigured
 
 Found = TypeVar("Found", bound=Event)
 
@@ -33,3 +34,17 @@ def events_of(chain: Chain, contract: str, kind: type[Found], number: int, first
     raws = chain.rpc.call("eth_getLogs", wanted)
     events = (decode_event(contract, raw["topics"], raw["data"]) for raw in raws)
     return [event for event in events if isinstance(event, kind)]
+
+
+def coordinator_uri(chain: Chain, run: int, told: str = "") -> str:
+    """Returns the URI of a run's coordinator: the one ``told``, else the one that the run named when it was opened.
+
+    Raises:
+        Misconfigured: none is told, and the run names none or does not exist.
+    """
+    if told:
+        return told
+    opened = events_of(chain, "Market", RunOpened, run, chain.deployment.start_block)
+    if not opened or not opened[0].uri:
+        raise Misconfigured(f"run {run} names no coordinator on chain: set coordinator_url, or choose another run")
+    return opened[0].uri

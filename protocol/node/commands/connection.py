@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from protocol.errors import Misconfigured
+from protocol.node.profile import Profile
 from protocol.node.wallet import Keystores, Wallet, read_password
 
 if TYPE_CHECKING:
@@ -20,10 +21,16 @@ if TYPE_CHECKING:
 STATE_DIRECTORY_VARIABLE = "ASSIZE_STATE_DIR"
 
 RpcUrl = Annotated[
-    str, typer.Option("--rpc", envvar="ASSIZE_RPC_URL", help="RPC endpoint; comma-separated ones are cross-checked.")
+    str,
+    typer.Option(
+        "--rpc",
+        envvar="ASSIZE_RPC_URL",
+        help="RPC endpoint, else the network's; comma-separated ones are cross-checked.",
+    ),
 ]
 Addresses = Annotated[
-    Path, typer.Option("--addresses", envvar="ASSIZE_ADDRESSES", help="Address file of the deployment.")
+    Path,
+    typer.Option("--addresses", envvar="ASSIZE_ADDRESSES", help="Address file of the deployment, else the network's."),
 ]
 KeystoreName = Annotated[
     str,
@@ -102,6 +109,6 @@ def address_of(text: str) -> str:
 
 
 def state_directory() -> Path:
-    """Returns the directory of the commands' journals."""
-    told = os.environ.get(STATE_DIRECTORY_VARIABLE)
+    """Returns the directory of the commands' journals: the environment's, else the profile's, else one at home."""
+    told = os.environ.get(STATE_DIRECTORY_VARIABLE) or Profile.current().wallet().get("state_dir")
     return Path(told) if told else Path.home() / ".assize" / "state"

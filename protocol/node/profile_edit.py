@@ -1,0 +1,112 @@
+"""Changes to a profile: comments and layout stay, the file is replaced whole, and one that breaks it is refused."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from tomlkit import TOMLDocument
+from tomlkit.items import Table
+
+from protocol.errors import Misconfigured, accessing
+from protocol.files import lock, write_atomically
+from protocol.node.profile import Profile, home
+
+LOCK_SECONDS = 10.0
+"""Longest wait for another command that changes the same profile."""
+
+
+def change_profile(path: Path, change: Callable[[TOMLDocument], None]) -> Profile:
+    """Applies a change to a profile, which is made if there is none, and returns it as it is then.
+
+    Raises:
+        Misconfigured: the profile is invalid, before or after; nothing is written then. Or it cannot be written.
+    """
+    with accessing(f"write the profile {path}"):
+        for folder in (path.parent, home().parent):
+            folder.mkdir(parents=True, exist_ok=True)
+        with _locked(path):
+            Profile.read(path)
+            document = tomlkit.parse(path.read_text()) if path.exists() else tomlkit.document()
+            change(document)
+            text = tomlkit.dumps(document).encode()
+            changed = Profile.parse(path, text)
+            write_atomically(path.resolve(), text)
+    return changed
+
+
+def set_network(path: Path, name: str, rpc: str, addresses: Path, default: bool = False) -> Profile:
+    """Adds a network or replaces the one of this name; it becomes the default if there is none, or on request."""
+
+    def change(document: TOMLDocument) -> None:
+        networks = _table(document, "networks", super_table=True)
+        entry = networks.setdefault(name, tomlkit.table())
+        entry.update({"rpc": rpc, "addresses": relative(path, addresses)})
+        if default or "network" not in document:
+            _set_default(document, name)
+
+    return change_profile(path, change)
+
+
+def remove_network(path: Path, name: str) -> Profile:
+    """Removes a network; if it was the default, there is none."""
+
+    def change(document: TOMLDocument) -> None:
+        networks = document.get("networks", {})
+        networks.remove(name)
+        if not networks:
+            document.remove("networks")
+        if document.get("network") == name:
+            document.remove("network")
+
+    return change_profile(path, change)
+
+
+def use_network(path: Path, name: str) -> Profile:
+    """Makes a network the default."""
+    return change_profile(path, lambda document: _set_default(document, name))
+
+
+def set_table(path: Path, name: str, values: Mapping[str, Any], replace: bool = True) -> Profile:
+    """Sets keys of a table and leaves its others; without ``replace`` only keys that it lacks. Paths become text."""
+
+    def change(document: TOMLDocument) -> None:
+        table = _table(document, name)
+        for key, value in values.items():
+            if replace or key not in table:
+                table[key] = relative(path, value) if isinstance(value, Path) else value
+
+    return change_profile(path, change)
+
+
+def relative(profile: Path, path: Path) -> str:
+    """Returns a path as a profile writes it: relative if it lies in the profile's folder, else absolute."""
+    folder, place = profile.parent.absolute(), Path(os.path.abspath(path.expanduser()))
+    return str(place.relative_to(folder)) if place.is_relative_to(folder) else str(place)
+
+
+def _table(document: TOMLDocument, name: str, super_table: bool = False) -> Table:
+    if name not in document:
+        document[name] = tomlkit.table(is_super_table=super_table)
+    table = document[name]
+    assert isinstance(table, Table)
+    return table
+
+
+def _set_default(document: TOMLDocument, name: str) -> None:
+    """Writes the default network; a new key goes above all tables, where TOML takes it for one of the document."""
+    document["network"] = name
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    try:
+        held = lock(home().with_suffix(".lock"), LOCK_SECONDS)
+    except BlockingIOError:
+        raise Misconfigured(f"another command is changing the profile {path}: try again") from None
+    with held:
+        yield
