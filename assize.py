@@ -19,6 +19,7 @@ PARTS: dict[str, tuple[str, str, str]] = {
     "appeal": ("protocol.node.commands.appeal", "app", "Appeal against verdicts, list and show appeals."),
     "traps": ("protocol.node.commands.traps", "app", "Plant faults in own work, to find jurors that do not look."),
     "receipts": ("protocol.node.commands.receipts", "app", "Collect stores' receipts and refusals; check them."),
+    "weights": ("protocol.node.commands.weights", "app", "Fetch versions of a run's model, checked against the chain."),
     "credits": ("protocol.node.commands.credits", "app", "Buy, show and redeem credits."),
     "coordinator": ("coordinator.commands", "app", "Assign jobs, take uploads, drive rounds."),
     "worker": ("worker.commands", "app", "Generate rollouts and earn credits."),
@@ -31,8 +32,11 @@ PARTS: dict[str, tuple[str, str, str]] = {
 """Name to (module, attribute, summary)."""
 
 
-BORROWED: dict[str, tuple[str, str]] = {"credits": ("ledger.commands.statement", "app")}
-"""Part to a module with commands that are also part of it."""
+BORROWED: dict[str, tuple[tuple[str, str], ...]] = {
+    "credits": (("ledger.commands.statement", "app"),),
+    "run": (("worker.trying", "app"),),
+}
+"""Part to the modules with commands that are also part of it, as (module, attribute)."""
 
 
 def front_door(arguments: Sequence[str]) -> typer.Typer:
@@ -61,8 +65,7 @@ def _loaded(name: str, module: str, attribute: str) -> typer.Typer:
     from protocol.node.commands.profiled import add_network_options
 
     part: typer.Typer = getattr(importlib.import_module(module), attribute)
-    if name in BORROWED:
-        place, borrowed = BORROWED[name]
+    for place, borrowed in BORROWED.get(name, ()):
         part.add_typer(getattr(importlib.import_module(place), borrowed))
     add_network_options(part, name)
     return part

@@ -14,6 +14,7 @@ is held out.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ MAX_DIGITS = 12
 HELD_OUT_ONE_IN = 10
 """Split: leaves about 100,000 three-digit problems for evaluation. A held-out draw needs ten hashes on average."""
 _ANSWER = "answer "
+_TYPED = re.compile(r"(\d+) *\+ *(\d+) *=?", re.ASCII)
 _TRAIN_DOMAIN = b"assize/arithmetic/train/1"
 _HELD_OUT_DOMAIN = b"assize/arithmetic/held-out/1"
 _SPLIT_DOMAIN = b"assize/arithmetic/split/1"
@@ -73,6 +75,13 @@ class Arithmetic:
             draw += 1
         return list(found.values())
 
+    def typed(self, text: str) -> Problem | None:
+        """Returns the sum that a person types, as ``23+48=``; None unless both numbers fit the width."""
+        found = _TYPED.fullmatch(text.strip())
+        if found is None or max(map(len, found.groups())) > self.digits:
+            return None
+        return self._sum(int(found[1]), int(found[2]))
+
     def reward(self, problem: Problem, completion: str) -> float:
         """Returns 1 if the text ends in the right answer, else 0; the working is not judged."""
         return float(_final_answer(completion) == problem.answer)
@@ -103,9 +112,12 @@ class Arithmetic:
         while True:
             a, b = self._operands(label + draw.to_bytes(8, "big"))
             if self._is_held_out(a, b) == held_out:
-                width = self.digits
-                return Problem(f"{a:0{width}d}+{b:0{width}d}\n", f"{a + b:0{width + 1}d}", held_out)
+                return self._sum(a, b)
             draw += 1
+
+    def _sum(self, a: int, b: int) -> Problem:
+        width = self.digits
+        return Problem(f"{a:0{width}d}+{b:0{width}d}\n", f"{a + b:0{width + 1}d}", self._is_held_out(a, b))
 
     def _operands(self, label: bytes) -> tuple[int, int]:
         digest = hashlib.sha256(label).digest()

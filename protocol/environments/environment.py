@@ -45,3 +45,11 @@ class Environment(Protocol):
 
     def reward(self, problem: Problem, completion: str) -> float:
         """Returns the reward of ``completion`` (without prompt and end-of-text), in [0, 1]. Any text has one."""
+
+
+@runtime_checkable
+class TypedProblems(Protocol):
+    """An environment that also understands problems as people type them."""
+
+    def typed(self, text: str) -> Problem | None:
+        """Returns the problem that a person means by ``text``; None if it is none of this environment's."""

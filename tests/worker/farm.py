@@ -51,7 +51,7 @@ class Farm:
         listener.bind(("127.0.0.1", 0))
         store = ArtifactStore(key=self.swarm.coordinator.address, url=f"http://127.0.0.1:{listener.getsockname()[1]}")
         self.swarm.rules = with_stores(self.swarm.rules, [store], 1)
-        self.root = open_run_with(self.swarm, self.model, self.escrow)
+        self.root = open_run_with(self.swarm, self.model, self.escrow, store.url)
         chunks, deployment = ChunkStore(self.directory / "origin"), self.swarm.chain.deployment
         shardcast.publish(
             self.model, self.swarm.run, 0, deployment.chain_id, deployment.market, self.swarm.trainer, chunks
@@ -123,15 +123,17 @@ class Farm:
         return assignment
 
 
-def open_run_with(swarm: Swarm, model: Path, escrow: int = 400 * TOKEN) -> bytes:
+def open_run_with(swarm: Swarm, model: Path, escrow: int = 400 * TOKEN, uri: str = "rules") -> bytes:
     """Opens another run in place of the swarm's, with ``model`` as version 0 and in its rules; everybody joins it.
+
+    ``uri`` is where it says on chain that its coordinator is.
 
     Returns the manifest root.
     """
     reader, deployment, root = swarm.chain.latest(), swarm.chain.deployment, manifest.from_directory(model, 0).root
     swarm.rules = with_checkpoint(swarm.rules, model)
     terms = replace(reader.run(swarm.run).terms, rules_hash=rules_hash(encode_rules(swarm.rules)))
-    receipt = swarm.send(swarm.requester, calls.open_run(deployment, terms, root, "rules"))
+    receipt = swarm.send(swarm.requester, calls.open_run(deployment, terms, root, uri))
     (opened,) = [log.event for log in receipt.logs if isinstance(log.event, RunOpened)]
     if escrow:
         swarm.send(swarm.requester, calls.fund_run(deployment, opened.run, escrow))

@@ -1,0 +1,128 @@
+"""``assize weights``: the versions of a run's model, checked against the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from protocol.errors import Misconfigured, Rejected
+from protocol.node.commands.connection import DEFAULT_RPC, Addresses, AsJson, RpcUrl, connected
+from protocol.node.console import guard, show
+
+if TYPE_CHECKING:
+    from protocol.chain.reading.client import Chain
+    from protocol.transport.shardcast import Authority
+    from protocol.transport.sources import Sources
+    from protocol.wire.manifest import Manifest
+    from protocol.wire.rules import Rules
+
+app = typer.Typer(no_args_is_help=True, help="Fetch versions of a run's model, checked against the chain.")
+
+Version = Annotated[int | None, typer.Option("--version", min=0, help="Version to fetch; else the newest on chain.")]
+SourceUrls = Annotated[
+    list[str] | None,
+    typer.Option("--source", metavar="URL", help="Relay or origin to fetch from; else those the coordinator names."),
+]
+CoordinatorUrl = Annotated[
+    str | None,
+    typer.Option("--coordinator", metavar="URL", help="Coordinator of the run; else the one that it names on chain."),
+]
+
+
+@app.callback()
+def weights() -> None:
+    """Fetch versions of a run's model, checked against the chain."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsOffer:
+    """A version of a run's weights: its manifest root on chain, the rules that pin it, and sources that may have it."""
+
+    run: int
+    version: int
+    root: bytes
+    rules: Rules
+    authority: Authority
+    sources: Sources
+
+    def fetch(self, destination: Path, quiet: bool) -> Manifest:
+        """Fetches it into ``destination`` with a progress bar, and returns its manifest."""
+        from protocol.node.progress import TransferBar
+        from protocol.transport.download import download
+
+        place = self.run, self.version, self.root, self.authority, self.rules.pins, destination
+        with TransferBar(f"version {self.version}", quiet) as bar:
+            return download(self.sources, *place, bar)
+
+
+@contextmanager
+def offered(
+    chain: Chain, run: int, version: int | None, coordinator: str | None, urls: list[str] | None
+) -> Iterator[WeightsOffer]:
+    """Yields a version of ``run``, the newest if ``version`` is None, with open sources.
+
+    Raises:
+        Rejected: the run has no such version, or the coordinator's rules are not those on chain.
+        Misconfigured: no coordinator is known, or a URL is invalid.
+        Unavailable: the coordinator does not answer.
+    """
+    from protocol.transport.coordinator import CoordinatorClient
+    from protocol.transport.shardcast import Authority
+    from protocol.transport.sources import Sources
+
+    reader = chain.pinned(chain.head())
+    found = reader.run(run)
+    wanted = found.version if version is None else version
+    root = reader.manifest_root(run, wanted)
+    if not any(root):
+        raise Rejected(f"run {run} has no version {wanted}: its newest is {found.version}")
+    with closing(CoordinatorClient(coordinator or coordinator_url(chain, run))) as client:
+        rules = client.rules(found.terms.rules_hash)
+        named = urls or client.run(run).weights_from
+    authority = Authority(chain.chain_id, chain.deployment.market, found.terms.trainer)
+    with closing(Sources(named)) as sources:
+        yield WeightsOffer(run, wanted, root, rules, authority, sources)
+
+
+def coordinator_url(chain: Chain, run: int) -> str:
+    """Returns the URL of the run's coordinator, as its opening names it on chain.
+
+    Raises:
+        Misconfigured: the run names none.
+    """
+    from protocol.chain.events import RunOpened
+    from protocol.chain.reading.lookup import events_of
+    from protocol.transport.http import is_http
+
+    opened = events_of(chain, "Market", RunOpened, run, chain.deployment.start_block)
+    uri = opened[0].uri if opened else ""
+    if not is_http(uri):
+        raise Misconfigured(f"run {run} names no coordinator on chain ({uri[:80]!r}): give its URL with --coordinator")
+    return uri
+
+
+@app.command("fetch")
+@guard
+def fetch(
+    addresses: Addresses,
+    run: Annotated[int, typer.Option("--run", min=1, help="Id of the run.")],
+    out: Annotated[Path, typer.Option("--out", help="Model directory to make: new or empty.")],
+    version: Version = None,
+    source: SourceUrls = None,
+    coordinator: CoordinatorUrl = None,
+    rpc: RpcUrl = DEFAULT_RPC,
+    as_json: AsJson = False,
+) -> None:
+    """Fetch a version as a Hugging Face directory; signature, manifest root and pinned files are checked by the chain.
+
+    An attempt that was cut off goes on where it ended: type the same command again.
+    """
+    with connected(rpc, addresses) as chain, offered(chain, run, version, coordinator, source) as offer:
+        manifest = offer.fetch(out.absolute(), quiet=as_json)
+    row = {"run": run, "version": offer.version, "manifest_root": offer.root, "files": len(manifest.files)}
+    show(row | {"bytes": manifest.size, "directory": str(out)}, as_json)
