@@ -21,6 +21,7 @@ PARTS: dict[str, tuple[str, str, str]] = {
     "receipts": ("protocol.node.commands.receipts", "app", "Collect stores' receipts and refusals; check them."),
     "weights": ("protocol.node.commands.weights", "app", "Fetch versions of a run's model, checked against the chain."),
     "credits": ("protocol.node.commands.credits", "app", "Buy, show and redeem credits."),
+    "send": ("protocol.node.commands.send", "send", "Send a transaction that was signed elsewhere."),
     "coordinator": ("coordinator.commands", "app", "Assign jobs, take uploads, drive rounds."),
     "worker": ("worker.commands", "app", "Generate rollouts and earn credits."),
     "validator": ("validator.commands", "app", "Judge rollouts and vote."),
@@ -29,7 +30,7 @@ PARTS: dict[str, tuple[str, str, str]] = {
     "relay": ("protocol.node.commands.relay", "app", "Relay verified weights."),
     "ledger": ("ledger.commands.app", "app", "Rebuild and audit everything from the chain alone."),
 }
-"""Name to (module, attribute, summary)."""
+"""Name to (module, attribute, summary); the attribute is an app of commands, or one command."""
 
 
 BORROWED: dict[str, tuple[tuple[str, str], ...]] = {
@@ -56,7 +57,10 @@ def front_door(arguments: Sequence[str]) -> typer.Typer:
             part = _loaded(name, module, attribute)
         else:
             part.callback()(lambda: None)
-        app.add_typer(part, name=name, help=summary)
+        if isinstance(part, typer.Typer):
+            app.add_typer(part, name=name, help=summary)
+        else:
+            app.command(name)(part)
     return app
 
 

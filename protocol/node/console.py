@@ -1,6 +1,6 @@
 """Output of commands: errors as one sentence with a stable exit code, values as a table or JSON.
 
-0  done        1  refused, or a check failed        2  misconfigured        3  unavailable
+0  done     1  refused, or a check failed     2  misconfigured     3  unavailable     130  interrupted by Ctrl-C
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-EXIT_OK, EXIT_REFUSED, EXIT_MISCONFIGURED, EXIT_UNAVAILABLE = 0, 1, 2, 3
+EXIT_OK, EXIT_REFUSED, EXIT_MISCONFIGURED, EXIT_UNAVAILABLE, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 
 WIDEST = 10_000
 """Columns of output that no terminal shows."""
@@ -46,13 +46,21 @@ def guard(command: Callable[P, R]) -> Callable[P, R]:
             return command(*args, **kwargs)
         except AssizeError as error:
             leave(error)
+        except KeyboardInterrupt as interrupt:
+            note(str(interrupt) or "interrupted")
+            raise SystemExit(EXIT_INTERRUPTED) from None
 
     return guarded
 
 
+def note(text: str) -> None:
+    """Prints a line for people on stderr."""
+    print(f"assize: {text}", file=sys.stderr)
+
+
 def leave(error: AssizeError) -> NoReturn:
     """Prints the error on stderr and exits."""
-    print(f"assize: {error}", file=sys.stderr)
+    note(str(error))
     raise SystemExit(exit_code(error)) from None
 
 

@@ -9,26 +9,23 @@ from protocol.amounts import coin, tokens
 from protocol.chain import events
 from protocol.chain.structs import Role, Run, RunTerms
 from protocol.chain.writing import calls
+from protocol.chain.writing.account import Account
 from protocol.chain.writing.calls import Call
 from protocol.chain.writing.plans import Plan, event_of, plan_of
 from protocol.chain.writing.receipts import Receipt
-from protocol.chain.writing.sender import Sender
 from protocol.errors import Rejected
 from protocol.times import clock
 from protocol.wire.auth import Signer, node_binding
 
-BINDING_SECONDS = 3600
-"""Time for which a session key's consent to its registration is valid."""
-
 GET_TOKENS = "get tokens with: assize wallet drip"
 
 
-def drip(sender: Sender, amount: int) -> Plan[Receipt]:
+def drip(sender: Account, amount: int) -> Plan[Receipt]:
     """Takes ``amount`` token wei from the test network's faucet."""
     return plan_of(sender, calls.drip(sender.chain.deployment, sender.address, amount))
 
 
-def send_tokens(sender: Sender, to: str, amount: int) -> Plan[Receipt]:
+def send_tokens(sender: Account, to: str, amount: int) -> Plan[Receipt]:
     """Sends ``amount`` token wei to an address.
 
     Raises:
@@ -38,7 +35,7 @@ def send_tokens(sender: Sender, to: str, amount: int) -> Plan[Receipt]:
     return plan_of(sender, calls.transfer(sender.chain.deployment, to, amount))
 
 
-def send_coin(sender: Sender, to: str, amount: int) -> Plan[Receipt]:
+def send_coin(sender: Account, to: str, amount: int) -> Plan[Receipt]:
     """Sends ``amount`` wei of the chain's own coin, which pays for gas.
 
     Raises:
@@ -52,7 +49,7 @@ def send_coin(sender: Sender, to: str, amount: int) -> Plan[Receipt]:
 # Nodes
 
 
-def register_node(sender: Sender, key: Signer, role: Role, capacity: int) -> Plan[events.NodeRegistered]:
+def register_node(sender: Account, key: Signer, role: Role, capacity: int) -> Plan[events.NodeRegistered]:
     """Registers a node: approves the bond, then sends the consent of both keys.
 
     Args:
@@ -77,7 +74,7 @@ def register_node(sender: Sender, key: Signer, role: Role, capacity: int) -> Pla
     return Plan(sender, (*_approval(sender, "Registry", need), register), event_of(events.NodeRegistered))
 
 
-def contest_slot(sender: Sender, key: Signer) -> Plan[events.SlotContested] | None:
+def contest_slot(sender: Account, key: Signer) -> Plan[events.SlotContested] | None:
     """Registers a validator as a newcomer to the slot with the least bond; returns None while slots are free.
 
     Raises:
@@ -94,13 +91,13 @@ def contest_slot(sender: Sender, key: Signer) -> Plan[events.SlotContested] | No
     return Plan(sender, (*_approval(sender, "Registry", need), contest), event_of(events.SlotContested))
 
 
-def _check_unbound(sender: Sender, key: Signer) -> None:
+def _check_unbound(sender: Account, key: Signer) -> None:
     known = sender.chain.latest().node_by_key(key.address)
     if known:
         raise Rejected(f"{key.address} is already the key of node {known}; register another key, or rotate")
 
 
-def rotate_key(sender: Sender, node: int, key: Signer) -> Plan[events.KeyRotated]:
+def rotate_key(sender: Account, node: int, key: Signer) -> Plan[events.KeyRotated]:
     """Replaces a node's session key, with the consent of the new one. The old key is never valid again.
 
     Raises:
@@ -116,7 +113,7 @@ def rotate_key(sender: Sender, node: int, key: Signer) -> Plan[events.KeyRotated
     return Plan(sender, (rotate,), event_of(events.KeyRotated))
 
 
-def deposit(sender: Sender, node: int, amount: int) -> Plan[Receipt]:
+def deposit(sender: Account, node: int, amount: int) -> Plan[Receipt]:
     """Adds ``amount`` token wei to a node's bond.
 
     Raises:
@@ -127,7 +124,7 @@ def deposit(sender: Sender, node: int, amount: int) -> Plan[Receipt]:
     return plan_of(sender, *_approval(sender, "Registry", amount), top_up)
 
 
-def withdraw(sender: Sender, node: int) -> Plan[events.BondWithdrawn]:
+def withdraw(sender: Account, node: int) -> Plan[events.BondWithdrawn]:
     """Withdraws the rest of a retired node's bond to its owner."""
     return Plan(sender, (calls.withdraw(sender.chain.deployment, node),), event_of(events.BondWithdrawn))
 
@@ -135,7 +132,7 @@ def withdraw(sender: Sender, node: int) -> Plan[events.BondWithdrawn]:
 # Credits
 
 
-def buy_credits(sender: Sender, amount: int) -> Plan[Receipt]:
+def buy_credits(sender: Account, amount: int) -> Plan[Receipt]:
     """Turns ``amount`` of the sender's token wei into credits.
 
     Raises:
@@ -144,7 +141,7 @@ def buy_credits(sender: Sender, amount: int) -> Plan[Receipt]:
     return plan_of(sender, *buying(sender, amount))
 
 
-def redeem_credits(sender: Sender, amount: int, to: str | None = None) -> Plan[Receipt]:
+def redeem_credits(sender: Account, amount: int, to: str | None = None) -> Plan[Receipt]:
     """Turns ``amount`` of the sender's credits into tokens of ``to``, else of its own.
 
     Raises:
@@ -159,14 +156,14 @@ def redeem_credits(sender: Sender, amount: int, to: str | None = None) -> Plan[R
 # Runs
 
 
-def open_run(sender: Sender, terms: RunTerms, manifest_root: bytes, uri: str) -> Plan[events.RunOpened]:
+def open_run(sender: Account, terms: RunTerms, manifest_root: bytes, uri: str) -> Plan[events.RunOpened]:
     """Opens a run whose version 0 is the model of this manifest; ``uri`` is where its rules are served."""
     return Plan(
         sender, (calls.open_run(sender.chain.deployment, terms, manifest_root, uri),), event_of(events.RunOpened)
     )
 
 
-def fund_run(sender: Sender, run: int, amount: int) -> Plan[Receipt]:
+def fund_run(sender: Account, run: int, amount: int) -> Plan[Receipt]:
     """Locks ``amount`` credits in a run's escrow, buying missing credits with tokens.
 
     Raises:
@@ -178,7 +175,7 @@ def fund_run(sender: Sender, run: int, amount: int) -> Plan[Receipt]:
     return plan_of(sender, *bought, calls.fund_run(sender.chain.deployment, run, amount))
 
 
-def announce_terms(sender: Sender, run: int, terms: RunTerms) -> Plan[events.TermsAnnounced]:
+def announce_terms(sender: Account, run: int, terms: RunTerms) -> Plan[events.TermsAnnounced]:
     """Announces new terms of a run, in effect after notice.
 
     Raises:
@@ -189,7 +186,7 @@ def announce_terms(sender: Sender, run: int, terms: RunTerms) -> Plan[events.Ter
     return Plan(sender, (calls.announce(sender.chain.deployment, run, terms),), event_of(events.TermsAnnounced))
 
 
-def refund_run(sender: Sender, run: int, amount: int) -> Plan[events.RunRefunded]:
+def refund_run(sender: Account, run: int, amount: int) -> Plan[events.RunRefunded]:
     """Takes ``amount`` of a closed run's unreserved escrow back into the requester's credits.
 
     Raises:
@@ -205,7 +202,7 @@ def refund_run(sender: Sender, run: int, amount: int) -> Plan[events.RunRefunded
     return Plan(sender, (calls.refund_run(sender.chain.deployment, run, amount),), event_of(events.RunRefunded))
 
 
-def join_run(sender: Sender, run: int, node: int, rules_hash: bytes | None = None) -> Plan[Receipt]:
+def join_run(sender: Account, run: int, node: int, rules_hash: bytes | None = None) -> Plan[Receipt]:
     """Consents to a run's rules for a node of the sender.
 
     Args:
@@ -233,7 +230,7 @@ def join_run(sender: Sender, run: int, node: int, rules_hash: bytes | None = Non
 # What the verbs share
 
 
-def buying(sender: Sender, amount: int) -> tuple[Call, ...]:
+def buying(sender: Account, amount: int) -> tuple[Call, ...]:
     """Returns the calls that turn ``amount`` token wei into credits.
 
     Raises:
@@ -242,7 +239,7 @@ def buying(sender: Sender, amount: int) -> tuple[Call, ...]:
     return (*approving(sender, "Credits", amount), calls.buy(sender.chain.deployment, amount))
 
 
-def approving(sender: Sender, contract: str, amount: int) -> tuple[Call, ...]:
+def approving(sender: Account, contract: str, amount: int) -> tuple[Call, ...]:
     """Returns the call, if any is needed, that lets one of our contracts take ``amount`` of the sender's token wei.
 
     Raises:
@@ -252,30 +249,30 @@ def approving(sender: Sender, contract: str, amount: int) -> tuple[Call, ...]:
     return _approval(sender, contract, amount)
 
 
-def _approval(sender: Sender, contract: str, amount: int) -> tuple[Call, ...]:
+def _approval(sender: Account, contract: str, amount: int) -> tuple[Call, ...]:
     """Returns the approval of exactly ``amount`` token wei, unless the contract may already take that much."""
     deployment = sender.chain.deployment
     allowed = sender.chain.latest().allowance(sender.address, deployment.address_of(contract))
     return (calls.approve(deployment, contract, amount),) if allowed < amount else ()
 
 
-def _consent(sender: Sender, key: Signer, role: Role, capacity: int) -> tuple[int, bytes]:
+def _consent(sender: Account, key: Signer, role: Role, capacity: int) -> tuple[int, bytes]:
     """Returns the unix second at which a session key's consent to serve the sender expires, and its signature."""
     chain = sender.chain
-    deadline = chain.head().timestamp + BINDING_SECONDS
+    deadline = chain.head().timestamp + sender.signing_seconds
     binding = node_binding(
         chain.chain_id, chain.deployment.registry, sender.address, key.address, role, capacity, deadline
     )
     return deadline, key.sign_typed(binding)
 
 
-def _check_tokens(sender: Sender, amount: int) -> None:
+def _check_tokens(sender: Account, amount: int) -> None:
     have = sender.chain.latest().balance_of(sender.address)
     if have < amount:
         raise Rejected(f"too few tokens: {sender.address} has {tokens(have)}, not {tokens(amount)}; {GET_TOKENS}")
 
 
-def _own_run(sender: Sender, run: int, verb: str) -> Run:
+def _own_run(sender: Account, run: int, verb: str) -> Run:
     present = sender.chain.latest().run(run)
     if present.requester != sender.address:
         raise Rejected(f"run {run} belongs to {present.requester}: only its requester can {verb}")

@@ -13,13 +13,13 @@ from protocol.chain.reading.contracts import Reader
 from protocol.chain.reading.lookup import events_of
 from protocol.chain.structs import Appeal, Round, SettledLeaves, State, most_fees
 from protocol.chain.writing import actions, calls
+from protocol.chain.writing.account import Account
 from protocol.chain.writing.plans import Plan, event_of
-from protocol.chain.writing.sender import Sender
 from protocol.errors import Rejected
 from protocol.wire.assignments import unpack_leaves
 
 
-def open_appeal(sender: Sender, round: int, job: int) -> Plan[AppealOpened]:
+def open_appeal(sender: Account, round: int, job: int) -> Plan[AppealOpened]:
     """Appeals against the verdict on one job, buying credits that the deposit lacks with tokens.
 
     Raises:
@@ -39,7 +39,7 @@ def open_appeal(sender: Sender, round: int, job: int) -> Plan[AppealOpened]:
     return Plan(sender, (*bought, appeal), event_of(AppealOpened), {"TooLate": over})
 
 
-def _missing_credits(sender: Sender, purpose: str, deposit: int) -> tuple[calls.Call, ...]:
+def _missing_credits(sender: Account, purpose: str, deposit: int) -> tuple[calls.Call, ...]:
     """Returns the calls that buy the credits that a deposit lacks."""
     reader = sender.chain.latest()
     credits, free = reader.credits_of(sender.address), reader.balance_of(sender.address)

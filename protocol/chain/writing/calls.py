@@ -33,8 +33,13 @@ class Call:
 def call(deployment: Deployment, contract: str, function: str, *arguments: Any) -> Call:
     """Returns a call of any function of the contracts."""
     shape = abi.functions(contract)[function]
-    shown = ", ".join(f"{name}={_shown(value)}" for name, value in zip(shape.parameters, arguments, strict=True))
-    return Call(deployment.address_of(contract), shape.encode(*arguments), f"{contract}.{function}({shown})")
+    return Call(deployment.address_of(contract), shape.encode(*arguments), description_of(shape, arguments))
+
+
+def description_of(function: abi.Entry, arguments: Sequence[Any]) -> str:
+    """Returns a function with its arguments, for people."""
+    shown = ", ".join(f"{name}={_shown(value)}" for name, value in zip(function.parameters, arguments, strict=True))
+    return f"{function.contract}.{function.name}({shown})"
 
 
 def _shown(value: Any) -> str:

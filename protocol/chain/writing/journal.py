@@ -110,6 +110,10 @@ class Journal:
         """Returns the intents mined and not known to be final, by nonce."""
         return self._intents("WHERE state = ? ORDER BY nonce", MINED)
 
+    def newest(self, count: int) -> list[Intent]:
+        """Returns so many intents that were signed, the newest first."""
+        return self._intents("WHERE nonce IS NOT NULL ORDER BY nonce DESC LIMIT ?", count)
+
     def watched(self) -> bool:
         """Returns true if any intent may still change: it is pending, or mined and not final."""
         query = "SELECT 1 FROM intents WHERE state IN (?, ?, ?) LIMIT 1"

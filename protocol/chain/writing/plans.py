@@ -9,9 +9,10 @@ from typing import Generic, TypeVar
 
 from protocol.chain.events import Event
 from protocol.chain.reverts import Reverted
+from protocol.chain.writing.account import Account
 from protocol.chain.writing.calls import Call
 from protocol.chain.writing.receipts import Receipt
-from protocol.chain.writing.sender import Sender, key_of
+from protocol.chain.writing.sender import key_of
 from protocol.chain.writing.simulation import Simulation
 from protocol.errors import Rejected
 
@@ -33,13 +34,13 @@ class Plan(Generic[A]):
     """Calls to send in order, each after the one before it is mined.
 
     Args:
-        sender: sends or simulates them.
+        sender: sends or simulates them; one without its key only simulates.
         calls: at least one; the last is the verb itself, the earlier ones provide for it, such as an approval.
         answer: reads the outcome from the receipt of the last call.
         refusals: custom error of a contract to the error raised in its place.
     """
 
-    sender: Sender
+    sender: Account
     calls: tuple[Call, ...]
     answer: Callable[[Receipt], A]
     refusals: Mapping[str, Rejected] = field(default_factory=dict)
@@ -73,7 +74,7 @@ class Plan(Generic[A]):
             raise
 
 
-def plan_of(sender: Sender, *calls: Call) -> Plan[Receipt]:
+def plan_of(sender: Account, *calls: Call) -> Plan[Receipt]:
     """Returns the plan of these calls whose answer is the last receipt."""
     return Plan(sender, calls, lambda receipt: receipt)
 

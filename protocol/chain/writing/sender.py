@@ -19,11 +19,13 @@ import structlog
 from eth_utils.crypto import keccak
 
 from protocol.chain.reading.client import Chain
+from protocol.chain.writing.account import Account
 from protocol.chain.writing.calls import Call
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.journal import FAILED, Intent, Journal
 from protocol.chain.writing.key_lock import lock_key
 from protocol.chain.writing.pending import Clock, Pending, TransactionSigner
+from protocol.chain.writing.progress import progress_of
 from protocol.chain.writing.receipts import Receipt
 from protocol.chain.writing.simulation import Simulation, simulate
 from protocol.errors import Rejected, Unavailable
@@ -44,7 +46,7 @@ def key_of(name: str, call: Call, failures: int = 0) -> str:
     return f"{key}/{failures}" if failures else key
 
 
-class Sender:
+class Sender(Account):
     """Sends the transactions of one key, in one process at a time. Safe to share between threads.
 
     Args:
@@ -60,6 +62,11 @@ class Sender:
         Misconfigured: another process sends for this key, or the journal cannot be written.
     """
 
+    signing_seconds = 3600
+
+    left: tuple[Intent, ...]
+    """The intents that an earlier process left unfinished."""
+
     def __init__(
         self,
         chain: Chain,
@@ -70,9 +77,8 @@ class Sender:
         wait_seconds: float = 120.0,
         clock: Clock = time,
     ) -> None:
-        self.chain = chain
+        super().__init__(chain, signer.address, fees)
         self.signer = signer
-        self.fees = fees or Fees()
         self._poll_seconds = poll_seconds
         self._wait_seconds = wait_seconds
         self._clock = clock
@@ -82,15 +88,11 @@ class Sender:
         try:
             self._journal = Journal(Path(journal_path), _identity(chain, signer.address))
             self._pending = Pending(chain, signer, self._journal, self.fees, clock)
+            self.left = tuple(self._journal.unfinished())
             self.reconcile()
         except BaseException:
             self._lock.close()
             raise
-
-    @property
-    def address(self) -> str:
-        """Checksummed address of the key."""
-        return self.signer.address
 
     def send(self, name: str, call: Call) -> Receipt:
         """Makes ``call`` happen once under ``name`` and returns its receipt; repeating it returns the same receipt.
@@ -148,6 +150,14 @@ class Sender:
         """Returns the intents signed or broadcast and not mined."""
         with self._guard:
             return self._journal.unfinished()
+
+    def progress(self, key: str) -> str | None:
+        """Returns a clause that says how far the intent of this key came, or None if nothing was signed for it."""
+        with self._guard:
+            intent = self._journal.intent(key)
+            if intent is None or intent.nonce is None:
+                return None
+            return progress_of(self.chain, intent, self._journal.attempts(key))
 
     def close(self) -> None:
         """Closes the journal and releases the lock on the key."""

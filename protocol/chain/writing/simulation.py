@@ -42,8 +42,8 @@ class Simulation:
         return self.gas * self.max_fee_per_gas
 
 
-def simulate(chain: Chain, address: str, fees: Fees, call: Call) -> Simulation:
-    """Runs the call on the pending state, sent by ``address``.
+def simulate(chain: Chain, address: str, fees: Fees, call: Call, pays_gas: bool = True) -> Simulation:
+    """Runs the call on the pending state, sent by ``address``, which must be able to pay for gas if it ``pays_gas``.
 
     Raises:
         Reverted: the contract refuses it.
@@ -68,7 +68,7 @@ def simulate(chain: Chain, address: str, fees: Fees, call: Call) -> Simulation:
         raise Unavailable(f"the RPC at {chain.rpc.url} does not know its newest block")
     limit = max(int(gas, 16) * (100 + GAS_MARGIN_PERCENT) // 100, call.least_gas)
     bid = fees.bid(block_of(header).base_fee)
-    need, have = call.value + limit * bid, int(balance, 16)
+    need, have = call.value + limit * bid * pays_gas, int(balance, 16)
     if have < need:
         raise Misconfigured(f"{address} has {coin(have)} for gas and may need {coin(need)}: send it some")
     return Simulation(call.description, limit, bid, bytes.fromhex(returned[2:]), int(mined, 16))

@@ -11,9 +11,9 @@ from protocol.chain.reading.client import Chain
 from protocol.chain.reading.plantings import Plantings
 from protocol.chain.structs import Round, State, TrapSet, Verdict, verdict_in
 from protocol.chain.writing import actions, calls
+from protocol.chain.writing.account import Account
 from protocol.chain.writing.calls import Call
 from protocol.chain.writing.plans import Plan, event_of
-from protocol.chain.writing.sender import Sender
 from protocol.errors import Rejected
 from protocol.wire.traps import Trap, TrapKind, leaf_of, proof_of, root_of
 
@@ -40,7 +40,9 @@ class LeafReport:
     assignments: bytes = b""
 
 
-def set_traps(sender: Sender, run: int, traps: Sequence[Trap], bounty: int, first: int, open_by: int) -> Plan[TrapsSet]:
+def set_traps(
+    sender: Account, run: int, traps: Sequence[Trap], bounty: int, first: int, open_by: int
+) -> Plan[TrapsSet]:
     """Announces traps by their Merkle root, and deposits a bounty for each.
 
     Raises:

@@ -16,6 +16,7 @@ from protocol.node.wallet import Keystores, Wallet, read_password
 
 if TYPE_CHECKING:
     from protocol.chain.reading.client import Chain
+    from protocol.chain.writing.account import Account
     from protocol.chain.writing.sender import Sender
 
 STATE_DIRECTORY_VARIABLE = "ASSIZE_STATE_DIR"
@@ -46,6 +47,13 @@ PasswordFile = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON on one line.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Simulate the first call and send nothing.")]
+Unsigned = Annotated[
+    bool, typer.Option("--unsigned", help="Print the transaction as JSON, for a Safe or an offline signer; send none.")
+]
+From = Annotated[
+    str | None,
+    typer.Option("--from", help="Address that signs elsewhere, or a keystore's name: with --unsigned or --dry-run."),
+]
 FeeCap = Annotated[
     int | None,
     typer.Option("--fee-cap-gwei", envvar="ASSIZE_FEE_CAP_GWEI", min=1, help="Highest bid, in gwei per gas; else 200."),
@@ -87,12 +95,34 @@ def sending(
 
     with connected(rpc, addresses) as chain:
         wallet = opened(keystore, password_file)
-        place = f"{wallet.address.lower()}-{chain.chain_id}-{chain.deployment.start_hash.hex()[:16]}.sqlite"
-        sender = Sender(chain, wallet, state_directory() / place, Fees.capped(fee_cap_gwei))
+        sender = Sender(chain, wallet, journal_path(chain, wallet.address), Fees.capped(fee_cap_gwei))
         try:
             yield sender
         finally:
             sender.close()
+
+
+@contextmanager
+def drafting(rpc: str, addresses: Path, whose: str | None, fee_cap_gwei: int | None) -> Iterator[Account]:
+    """Yields an address that can plan and simulate, given as such or by a keystore that states it; opens no key."""
+    from protocol.chain.writing.account import Account
+    from protocol.chain.writing.fees import Fees
+
+    if whose is None:
+        raise Misconfigured("whose transaction? give --from ADDRESS, or the name of a keystore")
+    address = owner_of(whose)
+    with connected(rpc, addresses) as chain:
+        yield Account(chain, address, Fees.capped(fee_cap_gwei))
+
+
+def journal_path(chain: Chain, address: str) -> Path:
+    """Returns the file in which the commands of this key record what they send on this chain."""
+    return state_directory() / f"{address.lower()}-{chain.chain_id}-{chain.deployment.start_hash.hex()[:16]}.sqlite"
+
+
+def owner_of(text: str) -> str:
+    """Returns an address as typed, or the one that the keystore of this name or file states."""
+    return address_of(text) if text.startswith("0x") else Keystores().address_of(text)
 
 
 def address_of(text: str) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import json
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
+from protocol.errors import Misconfigured
 from protocol.node.commands import connection
-from protocol.node.console import guard, show
+from protocol.node.commands.interruption import saying_how_far, tell_what_was_left
+from protocol.node.console import guard, note, show
 
 if TYPE_CHECKING:
     from protocol.chain.writing.plans import Plan
@@ -36,6 +39,8 @@ SENDING = (
     _option("password_file", connection.PasswordFile, None),
     _option("fee_cap_gwei", connection.FeeCap, None),
     _option("dry_run", connection.DryRun, False),
+    _option("unsigned", connection.Unsigned, False),
+    _option("from_", connection.From, None),
 )
 
 
@@ -56,7 +61,8 @@ def transaction(
 ) -> Callable[[Callable[..., Planned]], Callable[..., None]]:
     """Turns a function of a ``Sender`` and options of its own, which plans, into a command that carries the plan out.
 
-    With ``--dry-run`` the command simulates the same plan. A function that names a shared option is given its value.
+    With ``--dry-run`` the command simulates the same plan, with ``--unsigned`` it prints the first transaction of it. A
+    function that names a shared option is given its value.
 
     Args:
         verb: names the intent in the sender's journal.
@@ -64,19 +70,58 @@ def transaction(
     """
 
     def decorate(function: Callable[..., Planned]) -> Callable[..., None]:
-        own = _own_options(function)
+        own, named = _own_options(function), key.__metadata__[0].default  # where Typer keeps the first name
 
         def command(**given: Any) -> None:
+            if given["unsigned"] or given["from_"]:
+                _draft(function, own, given)
+                return
+            if given["keystore"] is None:
+                raise Misconfigured(f"no keystore is given: name one with {named}; see them with: assize wallet list")
             place = given["rpc"], given["addresses"], given["keystore"], given["password_file"], given["fee_cap_gwei"]
             with connection.sending(*place) as sender:
+                tell_what_was_left(sender)
                 plan, row = function(sender, **{name: given[name] for name in own})
                 # A new intent each time: typing a command again means it again.
-                shown = _preview(plan) if given["dry_run"] else row(plan.carry_out(f"{verb}/{secrets.token_hex(8)}"))
+                shown = _preview(plan) if given["dry_run"] else row(_sent(plan, f"{verb}/{secrets.token_hex(8)}"))
                 show(shown, given["as_json"])
 
-        return _command(command, function, (*own.values(), _option("keystore", key), *READING, *SENDING))
+        return _command(command, function, (*own.values(), _option("keystore", key, None), *READING, *SENDING))
 
     return decorate
+
+
+def _sent(plan: Plan[Any], intent: str) -> Any:
+    """Carries a plan out; an interrupt or an outage says how far it came."""
+    from protocol.chain.writing.sender import Sender
+
+    assert isinstance(plan.sender, Sender)
+    with saying_how_far(plan.sender, intent, plan.calls):
+        return plan.carry_out(intent)
+
+
+def _draft(function: Callable[..., Planned], own: Iterable[str], given: Mapping[str, Any]) -> None:
+    """Plans for an address without its key: shows the first call as simulated, or as a transaction to sign."""
+    if not given["unsigned"] and not given["dry_run"]:
+        raise Misconfigured("--from gives an address without its key: add --unsigned or --dry-run, or give --keystore")
+    whose = given["from_"] or given["keystore"]
+    with connection.drafting(given["rpc"], given["addresses"], whose, given["fee_cap_gwei"]) as account:
+        plan, _ = function(account, **{name: True if name == "dry_run" else given[name] for name in own})
+        if given["unsigned"]:
+            _print_unsigned(plan, given["as_json"])
+        else:
+            show(_preview(plan), given["as_json"])
+
+
+def _print_unsigned(plan: Plan[Any], as_json: bool) -> None:
+    """Prints the transaction that is due as JSON, and says on stderr what follows it."""
+    from protocol.chain.writing.unsigned import unsigned
+
+    drafted = unsigned(plan)
+    print(json.dumps(drafted.to_json(), indent=None if as_json else 2))
+    if drafted.then:
+        then = ", then ".join(call.description for call in drafted.then)
+        note(f"once this is mined, type the command again, for: {then}")
 
 
 def mined(**details: Any) -> Callable[[Receipt], Row]:

@@ -9,7 +9,7 @@ import typer
 
 from protocol.amounts import positive_wei
 from protocol.errors import Misconfigured
-from protocol.node.commands.connection import Amount, AmountOrAll, AsJson, DryRun, PasswordFile, address_of
+from protocol.node.commands.connection import Amount, AmountOrAll, AsJson, DryRun, PasswordFile, address_of, owner_of
 from protocol.node.commands.transaction import Planned, mined, transaction, view
 from protocol.node.console import guard, show
 from protocol.node.wallet import Keystores, read_password
@@ -145,7 +145,7 @@ def send(
     """Send tokens, or the chain's coin."""
     from protocol.chain.writing import actions
 
-    receiver = address_of(to) if to.startswith("0x") else Keystores().address_of(to)
+    receiver = owner_of(to)
     if coin:
         wei = positive_wei(amount)
         return actions.send_coin(sender, receiver, wei), mined(to=receiver, native_wei=wei)
