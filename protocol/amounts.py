@@ -68,3 +68,12 @@ def tokens(wei: int) -> str:
 def coin(wei: int) -> str:
     """Returns an amount of the chain's own coin, which pays for gas."""
     return f"{digits_of(wei)} coin"
+
+
+def rounded(wei: int) -> str:
+    """Returns wei as tokens for a glance: two decimals, or three significant digits below a hundredth."""
+    if wei == 0 or abs(wei) >= WEI // 100:
+        whole, cents = divmod((abs(wei) + WEI // 200) * 100 // WEI, 100)
+        return f"{'-' if wei < 0 else ''}{whole:,}.{cents:02d}"
+    step = 10 ** max(len(str(abs(wei))) - 3, 0)
+    return digits_of((abs(wei) + step // 2) // step * step * (1 if wei > 0 else -1))

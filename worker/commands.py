@@ -9,6 +9,7 @@ import typer
 
 from protocol.node.console import guard, show
 from protocol.node.doctor import AsJson, report
+from protocol.node.watching import Once
 from protocol.wire.rules import DEFAULT_ENGINE
 
 app = typer.Typer(help="Generate rollouts and earn credits.", no_args_is_help=True)
@@ -45,6 +46,16 @@ def doctor(settings: EnvFile = None, json: AsJson = False) -> None:
     from worker.doctor import diagnose
 
     report(diagnose(read), json)
+
+
+@app.command()
+@guard
+def watch(settings: EnvFile = None, once: Once = False, json: AsJson = False) -> None:
+    """Show what the worker of these settings does, its jobs, earnings and bond, until Ctrl-C."""
+    from worker.settings import WorkerSettings
+    from worker.watching import watch_worker
+
+    watch_worker(WorkerSettings.read(settings), once, json)
 
 
 @app.command()

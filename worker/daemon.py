@@ -27,6 +27,7 @@ from protocol.chain.writing.sender import Sender
 from protocol.environments.environment import Environment
 from protocol.environments.registry import environment
 from protocol.errors import AssizeError, Misconfigured, Rejected, Unavailable
+from protocol.node.activity import WAITING, Activity
 from protocol.node.commands.doctor import node_of
 from protocol.transport.checkpoints import Checkpoints
 from protocol.transport.coordinator import CoordinatorClient
@@ -39,7 +40,7 @@ from protocol.wire.pins import UnfitCheckpoint
 from protocol.wire.receipts import CLOCK_SECONDS, CarriedReceipt, Part, check_receipt, write_uri
 from protocol.wire.rules import ArtifactStore, Rules
 from worker.doctor import check_joined, describe
-from worker.earnings import Earnings, outcome_of
+from worker.earnings import EARNINGS_FILE, Earnings, RefusedJob, outcome_of, refused_jobs, waits_for
 from worker.engines.engine import Engine
 from worker.outbox import Outbox
 from worker.producer import SECONDS, Producer
@@ -78,8 +79,11 @@ class Worker:
         self.log = structlog.get_logger("worker")
         self.outbox = Outbox(settings.state_dir / "rounds")
         self.deployed = Deployed(chain.chain_id, chain.deployment.address_of("Rounds"))
-        self.earnings = Earnings(settings.state_dir / "earnings.json")
+        self.earnings = Earnings(settings.state_dir / EARNINGS_FILE)
         self.hardware = describe()
+        self.activity = Activity()
+        self.made_in: dict[int, float] = {}
+        self.reasons: list[str] = []
         self.stopped = threading.Event()
         self.threads: list[threading.Thread] = []
         self.next_housekeeping = 0.0
@@ -87,6 +91,7 @@ class Worker:
         self._take_part()
         tasks = environment(self.rules.environment.name, self.rules.environment.params)
         self.producer = produce(engine, self.rules, tasks, self.deployed)
+        self.activity.note(node=self.node, run=settings.run, version=None)
 
     def _take_part(self) -> None:
         """Reads this node, its run and the rules it joined from the chain."""
@@ -131,6 +136,8 @@ class Worker:
             with self._refusing_unfit():
                 if not self._load_newest():
                     return False
+        self.activity.doing(WAITING, waits_for(self.reasons))
+        self.activity.note(rounds=self.outbox.rounds())
         assignments = self.client.assignments(self.node, int(self.settings.wait_seconds))
         done = 0
         for assignment in assignments:
@@ -150,6 +157,7 @@ class Worker:
             if str(error) not in self.refused:
                 self.refused.add(str(error))
                 self.log.warning("checkpoint_refused", error=f"{error}; waiting for the next version")
+                self.activity.doing(WAITING, f"for another version: {error}")
 
     def _work_on(self, assignment: Assignment) -> None:
         work = self._checked(assignment)
@@ -161,7 +169,9 @@ class Worker:
         if missing:
             started = time.monotonic()
             self._make(work, missing)
-            log.info("generated", jobs=len(missing), seconds=round(time.monotonic() - started, 3))
+            self.made_in[work.round] = round(time.monotonic() - started, 3)
+            log.info("generated", jobs=len(missing), seconds=self.made_in[work.round])
+        self.activity.doing("uploading", f"round {work.round}, {len(work.jobs)} jobs")
         with SECONDS.labels("upload").time():
             for job in assignment.jobs:
                 self._upload(work.round, job, self.outbox.artifact(work.round, job) or b"")
@@ -204,7 +214,10 @@ class Worker:
     def _make(self, work: Work, missing: tuple[int, ...]) -> None:
         """Generates and proves the ``missing`` jobs, and keeps artifacts and leaves."""
         self._load(work.policy_version, work.manifest_root)
+        self.producer.tell = lambda part: self.activity.doing(part, f"round {work.round}, {len(missing)} jobs")
         finished = self.producer.make(replace(work, jobs=missing), self.stopped)
+        if self.producer.tokens_per_second is not None:
+            self.activity.note(tokens_per_second=round(self.producer.tokens_per_second, 1))
         for job in finished:
             self.outbox.put_artifact(work.round, job.job, job.file)
             self.outbox.put_leaf(work.round, Leaf(job.job, job.units, job.root))
@@ -271,7 +284,11 @@ class Worker:
 
     def _load(self, version: int, root: bytes) -> None:
         if version != self.producer.loaded:
-            self.producer.load(version, self.checkpoints.directory(version, root))
+            self.activity.doing("fetching weights", f"version {version}")
+            directory = self.checkpoints.directory(version, root)
+            self.activity.doing("loading weights", f"version {version}")
+            self.producer.load(version, directory)
+            self.activity.note(version=version)
 
     def _load_newest(self) -> bool:
         """Loads the newest version before any assignment: nodes are listed once loaded, and engines start slowly.
@@ -282,9 +299,11 @@ class Worker:
         reader = self.chain.latest()
         version = reader.run(self.settings.run).version
         root = reader.manifest_root(self.settings.run, version)
+        self.activity.doing("fetching weights", f"version {version}")
         try:
             self.checkpoints.directory(version, root)
-        except Unavailable:  # the prefetch logs why
+        except Unavailable as error:  # the prefetch logs why
+            self.activity.doing(WAITING, f"for the weights of version {version}: {error}")
             self.stopped.wait(PREFETCH_SECONDS)
             return False
         self._load(version, root)
@@ -313,7 +332,7 @@ class Worker:
                 reply = self.client.heartbeat(Heartbeat(node=self.node, version=version, hardware=self.hardware))
                 if reply.reasons != told:
                     self.log.info("listed" if not reply.reasons else "not_listed", why=reply.reasons)
-                    told = reply.reasons
+                    told = self.reasons = reply.reasons
             except AssizeError as error:
                 self.log.warning("heartbeat_failed", error=str(error))
             self.stopped.wait(self.settings.heartbeat_seconds if version is not None else FIRST_HEARTBEAT_SECONDS)
@@ -344,9 +363,13 @@ class Worker:
         units = {leaf.job: leaf.units for leaves in signed for leaf in leaves}
         jobs = len(jobs_of(assignment.assignments, self.node))
         outcome = outcome_of(standing, jobs, units, self.terms)
-        today = self.earnings.add(outcome.earned)
+        today = self.earnings.add(outcome)
         money = {"earned": tokens(outcome.earned), "today": tokens(today)}
-        self.log.info("round_ended", round=round_, jobs=jobs, **outcome.counts(), **money)
+        seconds = self.made_in.pop(round_, None)
+        timed = {} if seconds is None else {"seconds": seconds}
+        self.log.info("round_ended", round=round_, jobs=jobs, **timed, **outcome.counts(), **money)
+        for job, verdict in refused_jobs(standing, units):
+            self.earnings.refuse(RefusedJob(round_, job, verdict, assignment.open_block, int(time.time())))
 
     def _submit_for_itself(self, round_: int, submitted: int) -> None:
         assignment = self.outbox.assignment(round_)

@@ -6,7 +6,8 @@ Needs neither chain nor coordinator: everything comes with the work. Adversaries
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Event
 
@@ -26,7 +27,10 @@ SECONDS = Histogram("assize_worker_seconds", "Seconds by part of a round", ["par
 
 
 class Producer:
-    """Makes the jobs of one run. ``load`` a version first, then ``make`` each piece of work."""
+    """Makes the jobs of one run. ``load`` a version first, then ``make`` each piece of work.
+
+    ``tell`` is called with each part of the work as it begins; ``tokens_per_second`` is that of the last work.
+    """
 
     shape: ModelShape
 
@@ -34,6 +38,8 @@ class Producer:
         self.engine, self.rules, self.environment, self.deployed = engine, rules, environment, deployed
         self.loaded: int | None = None
         self.cancelled = Event()
+        self.tell: Callable[[str], None] = lambda activity: None
+        self.tokens_per_second: float | None = None
 
     def load(self, version: int, directory: Path) -> None:
         """Loads a policy version, in place of the one that is loaded.
@@ -58,8 +64,13 @@ class Producer:
         """
         self.cancelled = cancel or Event()
         tasks = self.tasks(work)
+        self.tell("generating")
+        started = time.monotonic()
         with SECONDS.labels("generate").time():
             completions = self.complete(tasks)
+        tokens = sum(len(completion.output_tokens) for completion in completions)
+        self.tokens_per_second = tokens / max(time.monotonic() - started, 1e-6)
+        self.tell("proving")
         with SECONDS.labels("prove").time():
             rollouts = self.prove(tasks, completions)
             size = self.rules.rollouts_per_job

@@ -15,12 +15,14 @@ from protocol.chain.writing.sender import Sender
 from protocol.chain.writing.trapping import set_numbered
 from protocol.errors import Misconfigured
 from protocol.node import telemetry
+from protocol.node.activity import HEALTH_FILE
 from protocol.node.daemon import Daemon
 from protocol.node.trap_file import TrapFile
 from protocol.tensor.kernels.compiled import load_kernels
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire.rules import Rules
 from worker.daemon import Produce, Worker
+from worker.earnings import round_line
 from worker.engines.engine import Engine
 from worker.engines.registry import make_engine
 from worker.planting import Planting
@@ -76,10 +78,10 @@ def engine_of(settings: WorkerSettings, rules: Rules) -> Engine:
 
 def serve(settings: WorkerSettings, produce: Produce = Producer) -> int:
     """Works until stopped; returns the exit code."""
-    telemetry.configure("worker", settings.log_level)
+    telemetry.configure("worker", settings.log_level, lines={"round_ended": round_line})
     telemetry.serve_metrics(settings.metrics_port)
     torch.set_grad_enabled(False)
     worker = build(settings, produce)
     worker.start_background()
-    daemon = Daemon("worker", worker.tick, INTERVAL_SECONDS, settings.state_dir / "health.json", close=worker.close)
-    return daemon.run()
+    health = settings.state_dir / HEALTH_FILE
+    return Daemon("worker", worker.tick, INTERVAL_SECONDS, health, close=worker.close, activity=worker.activity).run()

@@ -26,6 +26,7 @@ import structlog
 from prometheus_client import Counter, Gauge
 
 from protocol.errors import Misconfigured, Rejected, Unavailable
+from protocol.node.activity import Activity
 
 TICKS = Counter("assize_ticks", "Ticks of the loop", ["daemon", "outcome"])
 LAST_TICK = Gauge("assize_last_tick_timestamp_seconds", "When the last tick ended without error", ["daemon"])
@@ -48,6 +49,7 @@ class Daemon:
         health_file: rewritten while the loop runs, if given.
         longest_backoff_seconds: longest pause after errors.
         close: called once when the loop ends, also after an error.
+        activity: published in the health file, as soon as it changes.
     """
 
     def __init__(
@@ -58,8 +60,12 @@ class Daemon:
         health_file: Path | None = None,
         longest_backoff_seconds: float = 15.0,
         close: Callable[[], None] | None = None,
+        activity: Activity | None = None,
     ) -> None:
         self.name = name
+        self._activity, self._writing = activity, threading.Lock()
+        if activity is not None:
+            activity.changed = self._write_health
         self.wake = threading.Event()
         self._tick = tick
         self._interval = interval_seconds
@@ -69,7 +75,7 @@ class Daemon:
         self._close = close
         self._stopping = False
         self._failures = 0
-        self._problem = ""
+        self._problem = self._told_problem = ""
         self._log = structlog.get_logger().bind(daemon=name)
 
     def run(self) -> int:
@@ -133,13 +139,19 @@ class Daemon:
 
     def _beat(self, problem: str, force: bool = False) -> None:
         now = time.monotonic()
-        if self._health_file is None or (now - self._health_written < HEALTH_SECONDS and not force):
+        if now - self._health_written < HEALTH_SECONDS and not force:
             return
-        self._health_written = now
+        self._health_written, self._told_problem = now, problem
+        self._write_health()
+
+    def _write_health(self) -> None:
+        if self._health_file is None:
+            return
         state = {"daemon": self.name, "pid": os.getpid(), "at": int(time.time()), "failures": self._failures}
+        told = {} if self._activity is None else {"activity": self._activity.told()}
         temporary = self._health_file.with_suffix(".part")
-        with contextlib.suppress(OSError):  # an outdated file shows the same
-            temporary.write_text(json.dumps(state | {"problem": problem}) + "\n")
+        with self._writing, contextlib.suppress(OSError):  # an outdated file shows the same
+            temporary.write_text(json.dumps(state | {"problem": self._told_problem} | told) + "\n")
             temporary.replace(self._health_file)
 
     def _listen(self) -> None:

@@ -8,22 +8,30 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
+import os
 import sys
-from typing import TextIO, cast
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO, cast
 
 import structlog
 from prometheus_client import start_http_server
 
 from protocol.errors import Misconfigured
 
+LineOf = Callable[[Mapping[str, Any]], str]
+"""Returns an event as one line for people."""
 
-def configure(daemon: str = "", level: str = "info", as_json: bool | None = None) -> None:
+
+def configure(
+    daemon: str = "", level: str = "info", as_json: bool | None = None, lines: Mapping[str, LineOf] | None = None
+) -> None:
     """Configures logging; called once at start.
 
     Args:
         daemon: name bound to every line.
         level: lowest level that is logged: debug, info, warning or error.
         as_json: one JSON object per line; None decides by whether stderr is a terminal.
+        lines: events that a terminal shows as a line of their own making.
 
     Raises:
         Misconfigured: the level is unknown.
@@ -37,7 +45,7 @@ def configure(daemon: str = "", level: str = "info", as_json: bool | None = None
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *_renderers(plain),
+            *_renderers(plain, lines or {}),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Unfailing())),
@@ -63,10 +71,16 @@ class _Unfailing(io.TextIOBase):
             sys.stderr.flush()
 
 
-def _renderers(as_json: bool) -> list[structlog.typing.Processor]:
+def _renderers(as_json: bool, lines: Mapping[str, LineOf]) -> list[structlog.typing.Processor]:
     if as_json:
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(default=_shown)]
-    return [structlog.dev.ConsoleRenderer()]
+    usual = structlog.dev.ConsoleRenderer(colors="NO_COLOR" not in os.environ)
+
+    def render(logger: Any, method: str, event: structlog.typing.EventDict) -> Any:
+        line_of = lines.get(str(event.get("event")))
+        return usual(logger, method, event) if line_of is None else line_of(event)
+
+    return [render]
 
 
 def _shown(value: object) -> str:
