@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import typer
 
@@ -52,11 +52,7 @@ def front_door(arguments: Sequence[str]) -> typer.Typer:
     app.callback()(lambda: None)
     called = next((word for word in arguments if not word.startswith("-")), None)
     for name, (module, attribute, summary) in PARTS.items():
-        part = typer.Typer(help=summary)
-        if name == called:
-            part = _loaded(name, module, attribute)
-        else:
-            part.callback()(lambda: None)
+        part = _loaded(name, module, attribute) if name == called else _closed(summary)
         if isinstance(part, typer.Typer):
             app.add_typer(part, name=name, help=summary)
         else:
@@ -64,11 +60,20 @@ def front_door(arguments: Sequence[str]) -> typer.Typer:
     return app
 
 
-def _loaded(name: str, module: str, attribute: str) -> typer.Typer:
-    """Imports a part with what it borrows, and has its commands take defaults from the profile."""
-    from protocol.node.commands.profiled import add_network_options
+def _closed(summary: str) -> typer.Typer:
+    """Returns a part that was not called, for the list of parts."""
+    part = typer.Typer(help=summary)
+    part.callback()(lambda: None)
+    return part
 
-    part: typer.Typer = getattr(importlib.import_module(module), attribute)
+
+def _loaded(name: str, module: str, attribute: str) -> typer.Typer | Callable[..., object]:
+    """Imports a part, an app with what it borrows or one command, which then takes defaults from the profile."""
+    from protocol.node.commands.profiled import add_network_options, profiled
+
+    part: typer.Typer | Callable[..., object] = getattr(importlib.import_module(module), attribute)
+    if not isinstance(part, typer.Typer):
+        return profiled(part, name)
     for place, borrowed in BORROWED.get(name, ()):
         part.add_typer(getattr(importlib.import_module(place), borrowed))
     add_network_options(part, name)

@@ -39,12 +39,18 @@ def add_network_options(part: typer.Typer, name: str) -> None:
     """Adds ``--network`` to the commands of a part and its groups, and takes their defaults from the profile."""
     for command in part.registered_commands:
         assert command.callback is not None
-        options = inspect.signature(command.callback).parameters
-        if (CHAIN_OPTIONS | SETTINGS_OPTIONS | SIGNING_OPTIONS) & set(options) and "network" not in options:
-            command.callback = _with_network(command.callback, name)
+        command.callback = profiled(command.callback, name)
     for group in part.registered_groups:
         assert group.typer_instance is not None
         add_network_options(group.typer_instance, name)
+
+
+def profiled(command: Callable[..., Any], part: str) -> Callable[..., Any]:
+    """Returns a command with ``--network`` and the profile's defaults, if it has options that a profile sets."""
+    options = inspect.signature(command).parameters
+    if (CHAIN_OPTIONS | SETTINGS_OPTIONS | SIGNING_OPTIONS) & set(options) and "network" not in options:
+        return _with_network(command, part)
+    return command
 
 
 def command_defaults(profile: Profile, part: str, options: frozenset[str]) -> dict[str, Any]:

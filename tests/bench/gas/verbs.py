@@ -44,7 +44,7 @@ def one_time_verbs(network: GasNetwork, workers: Sequence[Member]) -> None:
     at, leaver, run = network.deployment, workers[1], network.runs[COMMITTEE]
     network.once("leave", leaver.owner, calls.call(at, "Market", "leave", run, leaver.node))
     _change_keys(network, leaver)
-    network.once("redeem", leaver.owner, calls.redeem(at, leaver.owner.address, 1))
+    network.once("redeem", leaver.owner, calls.redeem(at, leaver.owner, 1))
     network.once("sweep", network.coordinator, calls.call(at, "Registry", "sweep"))
     network.once("retire", leaver.owner, calls.retire(at, leaver.node))
     network.once("announce", network.requester, calls.announce(at, run, network.terms(COMMITTEE, rules(9))))
