@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
-import typer
+if TYPE_CHECKING:
+    import typer
 
 PARTS: dict[str, tuple[str, str, str]] = {
     "localnet": ("deploy.localnet.commands", "localnet", "The whole market on this machine: run, up, status, down."),
@@ -29,6 +33,7 @@ PARTS: dict[str, tuple[str, str, str]] = {
     "trainer": ("trainer.commands", "app", "Train on accepted rollouts, publish weights; make the built-in model."),
     "relay": ("protocol.node.commands.relay", "app", "Relay verified weights."),
     "ledger": ("ledger.commands.app", "app", "Rebuild and audit everything from the chain alone."),
+    "completion": ("protocol.node.commands.completion", "completion", "Print a script for completion in a shell."),
 }
 """Name to (module, attribute, summary); the attribute is an app of commands, or one command."""
 
@@ -42,8 +47,13 @@ BORROWED: dict[str, tuple[tuple[str, str], ...]] = {
 
 def front_door(arguments: Sequence[str]) -> typer.Typer:
     """Returns the app with every part listed, and only the called part loaded."""
+    import typer
+
+    from protocol.node.usage import SentenceGroup
+
     app = typer.Typer(
         name="assize",
+        cls=SentenceGroup,
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
@@ -62,6 +72,8 @@ def front_door(arguments: Sequence[str]) -> typer.Typer:
 
 def _closed(summary: str) -> typer.Typer:
     """Returns a part that was not called, for the list of parts."""
+    import typer
+
     part = typer.Typer(help=summary)
     part.callback()(lambda: None)
     return part
@@ -69,6 +81,8 @@ def _closed(summary: str) -> typer.Typer:
 
 def _loaded(name: str, module: str, attribute: str) -> typer.Typer | Callable[..., object]:
     """Imports a part, an app with what it borrows or one command, which then takes defaults from the profile."""
+    import typer
+
     from protocol.node.commands.profiled import add_network_options, profiled
 
     part: typer.Typer | Callable[..., object] = getattr(importlib.import_module(module), attribute)
@@ -80,9 +94,39 @@ def _loaded(name: str, module: str, attribute: str) -> typer.Typer | Callable[..
     return part
 
 
+def completed_words() -> list[str]:
+    """Returns the words of the line that a shell wants completed, without the program's; usually none."""
+    if "_ASSIZE_COMPLETE" not in os.environ:
+        return []
+    import shlex
+
+    from typer.completion import completion_init
+
+    completion_init()
+    line = os.environ.get("COMP_WORDS", os.environ.get("_TYPER_COMPLETE_ARGS", ""))
+    lexer = shlex.shlex(line, posix=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    try:
+        return list(lexer)[1:]
+    except ValueError:  # a quote that is still open
+        return line.split()[1:]
+
+
+def interrupted(*_: Any) -> None:
+    """Ends the process at once, as an import that is interrupted may swallow an exception."""
+    os.write(2, b"assize: interrupted: nothing was done\n")
+    os._exit(130)
+
+
 def main() -> None:
     """Runs the command line."""
-    front_door(sys.argv[1:])()
+    heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else a shell has it ignored
+    if heard:
+        signal.signal(signal.SIGINT, interrupted)
+    app = front_door(sys.argv[1:] or completed_words())
+    if heard:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    app()
 
 
 if __name__ == "__main__":

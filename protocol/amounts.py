@@ -14,6 +14,8 @@ from protocol.errors import Misconfigured
 UNIT = "ASZ"
 WEI = 10**18
 ALL = "all"
+LARGEST_WEI = 2**128 - 1
+"""Largest amount that the contracts take."""
 
 _AMOUNT = re.compile(r"(?P<whole>\d+|\d{1,3}(?:,\d{3})+)?(?:\.(?P<part>\d+))?(?: ?(?P<unit>asz|wei))?", re.ASCII)
 _EXPECTED = f"expected tokens such as 48, 1.5 or '20 {UNIT}', or a whole number of wei such as 5wei"
@@ -27,8 +29,15 @@ def wei_of(text: str, most: int | None = None) -> int:
         most: the wei that ``all`` stands for; None where it stands for nothing.
 
     Raises:
-        Misconfigured: the text is no amount, or finer than a wei.
+        Misconfigured: the text is no amount, is finer than a wei, or more than contracts can count.
     """
+    wei = _wei_of(text, most)
+    if wei > LARGEST_WEI:
+        raise Misconfigured(f"invalid amount {text[:24]!r}…: contracts count up to {tokens(LARGEST_WEI)}")
+    return wei
+
+
+def _wei_of(text: str, most: int | None) -> int:
     typed = text.strip().lower()
     if typed == ALL and most is not None:
         return most

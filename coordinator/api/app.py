@@ -18,6 +18,7 @@ from coordinator.api.refusals import NotHeld, Refused
 from coordinator.api.routes import router
 from coordinator.api.service import CoordinatorService
 from protocol.errors import Rejected, Unavailable
+from protocol.transport.index import add_index
 from protocol.wire.api import ErrorBody, StoreRefusal
 
 log = structlog.get_logger()
@@ -34,9 +35,12 @@ def create_app(service: CoordinatorService) -> FastAPI:
         yield
         service.close()
 
-    app = FastAPI(title="Assize coordinator", version="1", lifespan=lifespan, responses=ERRORS)
+    app = FastAPI(
+        title="Assize coordinator", version="1", lifespan=lifespan, responses=ERRORS, docs_url=None, redoc_url=None
+    )
     app.state.service = service
     app.include_router(router)
+    add_index(app, app.title, lambda: (*app.openapi()["paths"], "/openapi.json"))
     app.add_exception_handler(Rejected, _rejected)
     app.add_exception_handler(Unavailable, _unavailable)
     app.add_exception_handler(RequestValidationError, _invalid)

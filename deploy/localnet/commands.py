@@ -194,7 +194,7 @@ def _started(options: NetworkOptions, endless: bool) -> Iterator[Localnet]:
         signal.signal(number, _leave)
     with Supervisor(options.root) as supervisor, LiveView(0) as view:
         network = Localnet(options, supervisor, view)
-        view.last_version = network.steps
+        view.last_version = 0 if endless else network.steps
         network.start(endless)
         yield network
 

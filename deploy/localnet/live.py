@@ -88,7 +88,9 @@ class LiveView:
         accuracy = f"{evaluated['accuracy']:.3f} (version {evaluated['version']})" if evaluated else "–"
         rounds = f"{figures.rounds_open} open, {figures.rounds_settled} settled"
         jobs = f"{figures.jobs_accepted} accepted, {figures.jobs_void} void, {figures.jobs_fraud} fraudulent"
-        grid.add_row("step", f"{step['version'] if step else 0} of {self.last_version}", "elapsed", self._elapsed())
+        done = step["version"] if step else 0
+        of_all = f" of {self.last_version}" if self.last_version else ""
+        grid.add_row("step", f"{done}{of_all}", "elapsed", self._elapsed())
         grid.add_row("reward", reward, "held-out accuracy", accuracy)
         grid.add_row("staleness", staleness, "rounds", rounds)
         grid.add_row("jobs", jobs)
@@ -119,7 +121,7 @@ def step_line(step: dict[str, Any], metrics: Metrics, figures: Figures, last_ver
     accuracy = f" accuracy {accuracies[-1]['accuracy']:.3f}@{accuracies[-1]['version']}" if accuracies else ""
     slashed = sum(figures.slashed.values())
     return (
-        f"step {step['version']}/{last_version} reward {step['reward']:.3f}{accuracy} "
+        f"step {step['version']}{f'/{last_version}' if last_version else ''} reward {step['reward']:.3f}{accuracy} "
         f"staleness {step['staleness']:.1f} "
         f"jobs {figures.jobs_accepted} accepted {figures.jobs_void} void {figures.jobs_fraud} fraudulent "
         f"credits {tokens(sum(figures.credits.values()))}" + (f" slashed {tokens(slashed)}" if slashed else "")

@@ -31,8 +31,9 @@ from ledger.store.database import Database
 from ledger.store.follower import Follower
 from protocol.chain.reading.client import Chain
 from protocol.errors import AssizeError, Rejected
+from protocol.transport.index import add_index
 
-UNTAGGED = ("/health", "/audit", "/openapi.json", "/docs", "/redoc")
+UNTAGGED = ("/health", "/audit", "/openapi.json", "/")
 """Answers that hold more than what the database says of a block."""
 
 CODES = {NotKnown: 404, NotCanonical: 409, TooOld: 410, Rejected: 400}
@@ -71,13 +72,16 @@ def create_app(chain: Chain, database: Database, follower: Follower) -> FastAPI:
         follower.stop()
 
     refusals: dict[int | str, dict[str, Any]] = {code: {"model": Error} for code in (400, 404, 409, 410, 422, 503)}
-    app = FastAPI(title="Assize ledger", version="1", lifespan=lifespan, responses=refusals)
+    app = FastAPI(
+        title="Assize ledger", version="1", lifespan=lifespan, responses=refusals, docs_url=None, redoc_url=None
+    )
     _say_errors(app)
     service = app.state.service = LedgerService(chain, database, follower)
     _lists(app)
     _stories(app)
     _checks(app, service)
     _tag_answers(app, service)
+    add_index(app, app.title, lambda: (*app.openapi()["paths"], "/openapi.json"))
     return app
 
 

@@ -23,6 +23,7 @@ from starlette.routing import Route
 
 from protocol.errors import AssizeError
 from protocol.transport.chunks import ChunkStore
+from protocol.transport.index import add_index
 from protocol.wire.api import Body, CheckpointEntry, CheckpointList, ErrorBody, LatestCheckpoint
 
 CHUNK_WAIT_SECONDS = 5.0
@@ -92,7 +93,9 @@ def create_app(store: ChunkStore, chunk_wait_seconds: float = CHUNK_WAIT_SECONDS
         Route("/runs/{run:int}/checkpoints/{version:int}", manifest),
         Route("/chunks/{hash:str}", partial(_chunk, store, waiting, chunk_wait_seconds)),
     ]
-    return Starlette(routes=routes, exception_handlers={AssizeError: broken, FileNotFoundError: dropped})
+    app = Starlette(routes=routes, exception_handlers={AssizeError: broken, FileNotFoundError: dropped})
+    add_index(app, "Assize weights", lambda: [route.path for route in routes])
+    return app
 
 
 async def _listing(store: ChunkStore, waiting: Waiting, request: Request) -> Response:

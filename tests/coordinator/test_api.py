@@ -157,6 +157,10 @@ def test_the_run_its_rules_and_uploads_are_public(
     described = client.run(swarm.run)
     assert described.chain.rounds == swarm.chain.deployment.rounds
     assert client.rules(described.rules_hash)
+    told = http.get("/").json()
+    assert told["service"] == "Assize coordinator"
+    assert {"/status", "/openapi.json"} <= set(told["paths"])
+    assert http.get("/docs").status_code == 404
     data = rollout.encode(artifact(assignment.round, job, worker.node))
     root = client.upload(assignment.round, job, data)
     assert client.artifact(root) == data

@@ -245,6 +245,14 @@ def test_a_wrong_request_is_one_sentence(chain: Chain, database: Database, path:
     assert set(answer.json()) == {"error"}
 
 
+def test_the_root_lists_the_paths_and_no_page_loads_scripts_from_elsewhere(chain: Chain, database: Database) -> None:
+    with TestClient(create_app(chain, database, Follower(chain, database))) as client:
+        told = client.get("/").json()
+        assert told["service"] == "Assize ledger"
+        assert {"/health", "/rounds/{round}", "/openapi.json"} <= set(told["paths"])
+        assert {client.get(path).status_code for path in ("/docs", "/redoc")} == {404}
+
+
 def test_openapi_writes_wide_numbers_as_strings(chain: Chain, database: Database) -> None:
     schema = create_app(chain, database, Follower(chain, database)).openapi()
     assert set(schema["paths"]) >= {"/health", "/credits", "/rounds/{round}", "/nodes", "/runs", "/audit", "/events"}

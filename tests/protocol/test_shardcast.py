@@ -15,6 +15,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.testclient import TestClient
 
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.transport.chunks import ChunkStore
@@ -426,3 +427,9 @@ def breaking_source(store, signed, chunks_served):
 
     threading.Thread(target=loop, daemon=True).start()
     return listener, listener.getsockname()[1]
+
+
+def test_the_root_lists_the_paths(origin: ChunkStore) -> None:
+    told = TestClient(create_app(origin)).get("/").json()
+    assert told["service"] == "Assize weights"
+    assert {"/health", "/chunks/{hash:str}"} <= set(told["paths"])

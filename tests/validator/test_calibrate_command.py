@@ -95,6 +95,10 @@ def test_what_will_not_do_is_told_before_anything_is_made(
         ({"--run-file": tmp_path / "wrong.toml"}, "rules.temperature"),
         ({"--dtype": "int3"}, "rules.model.dtype"),
         ({"--batches": "many"}, "batch sizes"),
+        (
+            {"--batches": "1"},
+            "too few rollouts for a calibration: 1 of the 4 jobs that it takes at least, each of 4; give",
+        ),
     ):
         done = types(*(word for pair in (given | changed).items() for word in pair))
         assert done.exit_code == 2, (changed, done.output)

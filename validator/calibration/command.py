@@ -109,6 +109,11 @@ def calibrate(options: CalibrationOptions, say: Callable[[str], None]) -> Calibr
             specimens.append(read_specimens(folder))
             jobs += policies.measure(folder)
     against = {name: policies.measure(folder, name) for name, folder in map(_named, options.against)}
+    if len(jobs) < HELD_OUT:
+        raise Misconfigured(
+            f"too few rollouts for a calibration: {len(jobs)} of the {HELD_OUT} jobs that it takes at least, each of "
+            f"{rules.rollouts_per_job}; give --rollouts {HELD_OUT * rules.rollouts_per_job} or more"
+        )
     say("fitting")
     honest = [job for n, job in enumerate(jobs) if n % HELD_OUT != HELD_OUT - 1]
     held_out = [job for n, job in enumerate(jobs) if n % HELD_OUT == HELD_OUT - 1]

@@ -59,10 +59,12 @@ def register_node(sender: Account, key: Signer, role: Role, capacity: int) -> Pl
         capacity: most jobs in flight; 1 for a validator.
 
     Raises:
-        Rejected: the key is already bound, or the owner cannot pay the bond.
+        Rejected: the key is already bound, the role does not have this capacity, or the owner cannot pay the bond.
     """
     reader = sender.chain.latest()
     _check_unbound(sender, key)
+    if role is Role.VALIDATOR and capacity != 1:
+        raise Rejected(f"invalid capacity {capacity} of a validator: expected 1, as each has one seat in a draw")
     need, have = reader.required_bond(role, capacity), reader.balance_of(sender.address)
     if have < need:
         raise Rejected(
@@ -149,7 +151,10 @@ def redeem_credits(sender: Account, amount: int, to: str | None = None) -> Plan[
     """
     have = sender.chain.latest().credits_of(sender.address)
     if have < amount:
-        raise Rejected(f"too few credits: {sender.address} has {tokens(have)} in credits, not {tokens(amount)}")
+        raise Rejected(
+            f"too few credits: {sender.address} has {tokens(have)} in credits, not {tokens(amount)}; "
+            "see: assize credits show"
+        )
     return plan_of(sender, calls.redeem(sender.chain.deployment, to or sender.address, amount))
 
 

@@ -131,9 +131,11 @@ def address_of(text: str) -> str:
     Raises:
         Misconfigured: the text is not an address, or its checksum is wrong.
     """
-    from eth_utils.address import is_address, to_checksum_address
+    from eth_utils.address import is_checksum_address, is_hex_address, to_checksum_address
 
-    if not is_address(text):
+    typed = text.removeprefix("0x").removeprefix("0X")
+    plain = typed in (typed.lower(), typed.upper())  # without a checksum
+    if not is_hex_address(text) or not (plain or is_checksum_address(text)):
         raise Misconfigured(f"invalid address {text!r}: expected 0x and 40 hex digits with a valid checksum")
     return str(to_checksum_address(text))
 

@@ -37,7 +37,7 @@ def register(
     sender: Sender,
     node_keystore: Annotated[str, typer.Option(help="Keystore of the node's session key.")],
     role: Annotated[RoleName, typer.Option(help="Role of the node.")],
-    capacity: Annotated[int, typer.Option(min=1, help="Worker: most jobs in flight; validator: 1.")] = 1,
+    capacity: Annotated[int, typer.Option(min=1, max=2**32 - 1, help="Worker: most jobs in flight; validator: 1.")] = 1,
     password_file: PasswordFile = None,
     node_password_file: NodePasswordFile = None,
 ) -> Planned:

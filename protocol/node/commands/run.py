@@ -93,8 +93,9 @@ def root(
     """Show the manifest root of a model directory, by which a run names each version."""
     from protocol.wire import manifest
 
-    if not model.is_dir():
-        raise Misconfigured(f"no directory {model}: expected a model as Hugging Face saves it")
+    if not (model / "config.json").is_file():
+        what = f"no config.json in {model}" if model.is_dir() else f"no directory {model}"
+        raise Misconfigured(f"{what}: expected a model as Hugging Face saves it")
     made = manifest.from_directory(model, version)
     show({"model_root": made.root, "version": version, "bytes": sum(file.size for file in made.files)}, as_json)
 
@@ -115,10 +116,10 @@ def open_run(
     appeal_seats: Annotated[
         int, typer.Option(min=0, max=15, help="Seats of an appeal's committee; 0 offers no appeals.")
     ] = 0,
-    work_seconds: Seconds = 600,
-    draw_seconds: Seconds = 600,
-    commit_seconds: Seconds = 600,
-    reveal_seconds: Seconds = 600,
+    work_seconds: Seconds = 60,
+    draw_seconds: Seconds = 60,
+    commit_seconds: Seconds = 60,
+    reveal_seconds: Seconds = 60,
     challenge_seconds: Annotated[int, typer.Option(min=0, help="Time to appeal against a verdict.")] = 0,
 ) -> Planned:
     """Open a run with its terms and first model."""
