@@ -13,7 +13,7 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo calibrate test test-long test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-api bench-capture economics vllm zoo fuzz fuzz-api sim chaos contracts-coverage contracts-deep contracts-mutants contracts-slither abi lines clean
+.PHONY: help demo calibrate test test-long test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-api bench-capture bench-start economics vllm zoo fuzz fuzz-api sim chaos contracts-coverage contracts-deep contracts-mutants contracts-slither abi lines clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one)"
 	@echo "make test            set up, run every test and check"
@@ -27,6 +27,7 @@ help:
 	@echo "make bench-ledger    a million events: the ledger's memory, and how long it takes to answer   (EVENTS=100000)"
 	@echo "make bench-api       what admitting a signed request costs; every way to use one again"
 	@echo "make bench-capture   odds that a holder of validator slots has the majority of a committee"
+	@echo "make bench-start     how long assize --help and three common commands take to start   (RUNS=21)"
 	@echo "make economics       strategies against an honest rest, 2,000 rounds of each   (ROUNDS=200)"
 	@echo "make bench-verify    tokens checked against tokens generated, and what seeding costs, for both engines"
 	@echo "make vllm            install the second engine (make test does; ENGINE=vllm make demo, too)"
@@ -90,6 +91,9 @@ bench-ledger: .venv/.test contracts/node_modules/.stamp
 
 bench-capture: .venv/.test
 	@$(BIN)/python -m tests.bench.capture
+
+bench-start: .venv/.test contracts/node_modules/.stamp
+	@$(BIN)/python -m tests.bench.start $(if $(RUNS),--runs $(RUNS))
 
 economics: .venv/.test
 	@$(BIN)/python -m tests.bench.economics $(if $(ROUNDS),--rounds $(ROUNDS))

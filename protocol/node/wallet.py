@@ -19,8 +19,6 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-from eth_utils.address import to_checksum_address
-
 from protocol.errors import Misconfigured, Rejected
 from protocol.node.profile import Profile
 
@@ -163,6 +161,8 @@ class Keystores:
 
     def stated_address(self, name: str) -> str | None:
         """Returns the address that a keystore states, or None; raises ``Misconfigured`` as ``address_of``."""
+        from eth_utils.address import to_checksum_address  # takes as long as all that --help imports
+
         keystore = self._load(name)
         if "address" not in keystore and "crypto" in keystore:
             return None
