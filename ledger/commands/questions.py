@@ -35,7 +35,12 @@ PLACE = re.compile(r"(\d{1,18})([/:])(\d{1,9})")
 @guard
 def why(
     addresses: Addresses,
-    what: Annotated[str, typer.Argument(help="ROUND/JOB for a job; BLOCK:LOG for a movement of credits, or a slash.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            help="ROUND/JOB of a job; or BLOCK:LOG of a movement or a slash, the column why of their lists."
+        ),
+    ],
     rpc: Rpc = LOCAL,
     db: Db = None,
     as_json: AsJson = False,

@@ -130,6 +130,9 @@ def _service(node: Node) -> str:
 
 
 Column = str | tuple[str, Callable[[Any], object]]
+WHY: Column = ("why", lambda fact: f"{fact.block_number}:{fact.log_index}")
+"""The place by which ``assize ledger why`` finds a fact."""
+
 COLUMNS: dict[type[Fact], tuple[Column, ...]] = {
     Credit: (
         *("owner", "balance", "worked", "judged", "bought", "redeemed", "granted"),
@@ -152,7 +155,7 @@ COLUMNS: dict[type[Fact], tuple[Column, ...]] = {
         "paid",
     ),
     Checkpoint: ("run", "version", "jobs", "tainted", "manifest_root", ("block", lambda made: made.block_number)),
-    Slash: ("round", "node", "owner", "cause", "amount", ("bond left", lambda slash: digits_of(slash.bond))),
+    Slash: ("round", "node", "owner", "cause", "amount", ("bond left", lambda slash: digits_of(slash.bond)), WHY),
     Appeal: (
         *("appeal", "round", "job", "node", "appellant", "against", "state", "verdict"),
         *("deposit", "fees", "awarded", "forfeited"),

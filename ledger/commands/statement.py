@@ -100,10 +100,10 @@ def _show(found: AccountStatement, out: Path | None) -> None:
     table = Table(title=f"newest {SHOWN} of {len(found.lines)} movements, times in UTC, amounts in {UNIT}")
     for column in COLUMNS:
         if column not in ("log", "transaction"):
-            table.add_column(column.removesuffix(f" {UNIT}"), overflow="fold")
+            table.add_column("why" if column == "block" else column.removesuffix(f" {UNIT}"), overflow="fold")
     for line in found.lines[-SHOWN:]:
-        time, block, _, _, *rest = _row(line)
-        table.add_row(*(plain(str(cell)) for cell in (time, block, *rest)))
+        time, block, index, _, *rest = _row(line)
+        table.add_row(*(plain(str(cell)) for cell in (time, f"{block}:{index}", *rest)))
     console.print(table)
     for grouping in GROUPINGS:
         sums = Table(title=f"by {grouping}")

@@ -188,6 +188,10 @@ def test_while_it_waits_to_be_mined(desk: Desk, between: Between, anvil: Anvil, 
         anvil.rpc.call("evm_setAutomine", True)
         anvil.rpc.call("evm_mine")
     hash_ = typed.err.split("was sent as ")[1].split()[0]
+    (row,) = desk.types("wallet", "sent", "alice", "--json").json
+    assert row["nonce"] == 0
+    assert "was mined in block" in row["became"]
+    assert hash_ in row["became"]
     assert hash_ in told_next(desk)
     assert balance(desk, chain) == 6 * TOKEN
 

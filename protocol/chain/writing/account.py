@@ -32,6 +32,11 @@ class Account:
         """Checksummed address of the key."""
         return self._address
 
+    @property
+    def identity(self) -> str:
+        """Key and chain in words; with the chain's start, as a restarted chain of the same id has other nonces."""
+        return f"{self.address} on chain {self.chain.chain_id} from 0x{self.chain.deployment.start_hash.hex()[:16]}"
+
     def simulate(self, call: Call) -> Simulation:
         """Simulates the call on the pending state, whoever pays for its gas; raises as ``simulation.simulate`` does."""
         return simulate(self.chain, self.address, self.fees, call, pays_gas=False)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from protocol.chain.reading.client import Chain
 from protocol.chain.rpc import RpcRequest
-from protocol.chain.writing.journal import BROADCAST, FAILED, FINAL, MINED, SIGNED, Attempt, Intent
+from protocol.chain.writing.account import Account
+from protocol.chain.writing.journal import BROADCAST, FAILED, FINAL, MINED, SIGNED, Attempt, Intent, Journal
 from protocol.errors import Unavailable
 
 
@@ -27,6 +29,18 @@ def progress_of(chain: Chain, intent: Intent, attempts: Sequence[Attempt]) -> st
     except Unavailable:
         return f"{what} is signed as {_hashes(attempts)}, and the RPC does not say whether it arrived"
     return _as_known(what, attempts, [each for each in known if each])
+
+
+def history(account: Account, journal_path: Path, count: int) -> list[tuple[Intent, str]]:
+    """Returns an address's newest intents in a journal, and how far each came; reads what another process writes."""
+    if not journal_path.is_file():
+        return []
+    journal = Journal(journal_path, account.identity)
+    try:
+        intents = journal.newest(count)
+        return [(intent, progress_of(account.chain, intent, journal.attempts(intent.key))) for intent in intents]
+    finally:
+        journal.close()
 
 
 def _as_known(what: str, attempts: Sequence[Attempt], known: Sequence[dict[str, Any]]) -> str:

@@ -83,10 +83,10 @@ class Sender(Account):
         self._wait_seconds = wait_seconds
         self._clock = clock
         self._tended = clock.monotonic()
-        self._lock = lock_key(_identity(chain, signer.address))
+        self._lock = lock_key(self.identity)
         self._guard = threading.RLock()
         try:
-            self._journal = Journal(Path(journal_path), _identity(chain, signer.address))
+            self._journal = Journal(Path(journal_path), self.identity)
             self._pending = Pending(chain, signer, self._journal, self.fees, clock)
             self.left = tuple(self._journal.unfinished())
             self.reconcile()
@@ -239,8 +239,3 @@ class Sender(Account):
                 raise IntentFailed(str(intent.failure))
         found = zip(intents, self._pending.receipts(intents), strict=True)
         return {intent.key: self._pending.settle(intent, receipt) for intent, receipt in found if receipt is not None}
-
-
-def _identity(chain: Chain, address: str) -> str:
-    """Identifies key and chain by the start hash too: a restarted chain with the same id needs another journal."""
-    return f"{address} on chain {chain.chain_id} from 0x{chain.deployment.start_hash.hex()[:16]}"

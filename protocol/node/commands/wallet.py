@@ -9,7 +9,16 @@ import typer
 
 from protocol.amounts import positive_wei
 from protocol.errors import Misconfigured
-from protocol.node.commands.connection import Amount, AmountOrAll, AsJson, DryRun, PasswordFile, address_of, owner_of
+from protocol.node.commands.connection import (
+    Amount,
+    AmountOrAll,
+    AsJson,
+    DryRun,
+    PasswordFile,
+    address_of,
+    journal_path,
+    owner_of,
+)
 from protocol.node.commands.transaction import Planned, mined, transaction, view
 from protocol.node.console import guard, show
 from protocol.node.wallet import Keystores, read_password
@@ -119,6 +128,22 @@ def balance(
         }
         for name, owner in owners.items()
     ]
+
+
+@app.command("sent")
+@view
+def sent(
+    chain: Chain,
+    whose: Annotated[str, typer.Argument(metavar="KEYSTORE", help="Keystore that states its address, or an address.")],
+    count: Annotated[int, typer.Option(min=1, max=1000, help="Most transactions shown.")] = 10,
+) -> list[dict[str, object]]:
+    """Show what this machine's commands sent with a key, the newest first, and what became of it."""
+    from protocol.chain.writing.account import Account
+    from protocol.chain.writing.progress import history
+
+    account = Account(chain, owner_of(whose))
+    found = history(account, journal_path(chain, account.address), count)
+    return [{"nonce": intent.nonce, "became": became} for intent, became in found]
 
 
 @app.command("drip")
