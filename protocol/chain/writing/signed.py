@@ -30,7 +30,7 @@ from protocol.errors import Rejected, Unavailable
 MOST_BYTES = 128 * 1024
 """Longest transaction that nodes pass on."""
 
-WAIT_SECONDS, OUTAGE_SECONDS, POLL_SECONDS = 120.0, 5.0, 0.25
+WAIT_SECONDS, OUTAGE_SECONDS, POLL_SECONDS = 120.0, 5.0, 0.1
 """Longest wait for a receipt, and for an RPC that is silent meanwhile; pause between requests."""
 
 LEGACY_FIELDS = ("nonce", "gasPrice", "gas", "to", "value", "data", "v", "r", "s")
