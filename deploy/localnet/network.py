@@ -17,7 +17,7 @@ from deploy.localnet.establish import Established, establish
 from deploy.localnet.live import LiveView
 from deploy.localnet.outcome import Metrics, Outcome, failures, write_report
 from deploy.localnet.parties import Party, faulty_committee, parties
-from deploy.localnet.processes import ProcessSpec, Supervisor, free_port, read_state, wait_until_listening
+from deploy.localnet.processes import STATE, ProcessSpec, Supervisor, free_port, read_state, wait_until_listening
 from deploy.localnet.scoreboard import Scoreboard
 from deploy.localnet.services import ROOT, NetworkLayout, Server
 from deploy.localnet.watching import LEAST_STEPS, JurorWatch, share_rechecked
@@ -26,7 +26,7 @@ from ledger.audit import audit
 from ledger.store.database import Database
 from ledger.store.index import sync
 from protocol.chain.reading.client import Chain
-from protocol.errors import Misconfigured, Rejected, Unavailable
+from protocol.errors import Misconfigured, Rejected, Unavailable, accessing
 from protocol.tensor.directory import check_model_directory
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire.rules import DEFAULT_ENGINE
@@ -274,9 +274,21 @@ def _heard(coordinator: CoordinatorClient) -> set[int]:
         return set()
 
 
+MARK = ".assize-localnet"
+"""File by which a state folder is known: it is emptied for the next network."""
+
+
 def fresh(root: Path) -> None:
-    """Empties the state folder for a new network; raises `Misconfigured` if one is running in it."""
+    """Empties the state folder for a new network.
+
+    Raises:
+        Misconfigured: a network is running in it, it holds what is none of a network's, or it cannot be made.
+    """
     if read_state(root) is not None:
         raise Misconfigured(f"a local network is running in {root}; end it with: assize localnet down")
-    shutil.rmtree(root, ignore_errors=True)
-    root.mkdir(parents=True)
+    with accessing(f"make the state folder {root}"):
+        if root.exists() and any(root.iterdir()) and not any((root / name).exists() for name in (MARK, STATE)):
+            raise Misconfigured(f"{root} holds files that no local network made, and would be emptied: give another")
+        shutil.rmtree(root, ignore_errors=True)
+        root.mkdir(parents=True)
+        (root / MARK).touch()

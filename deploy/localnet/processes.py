@@ -171,7 +171,7 @@ class Supervisor:
                 for name, child in self.children.items()
             },
         }
-        write_atomically(self.root / "network.json", json.dumps(state, indent=1).encode())
+        write_atomically(self.root / STATE, json.dumps(state, indent=1).encode())
 
     def log_tail(self, name: str, lines: int = 12) -> str:
         """Returns the last lines of a service's log, for an error message."""
@@ -230,10 +230,21 @@ def wait_until_listening(service: ProcessSpec, port: int, supervisor: Supervisor
     raise Unavailable(f"{service.name} did not come up:\n{supervisor.log_tail(service.name)}")
 
 
+STATE = "network.json"
+"""File of a running network's processes and services."""
+
+
 def read_state(root: Path) -> dict[str, Any] | None:
-    """Returns ``network.json``, or None if no network was started or its supervisor is gone."""
-    path = root / "network.json"
+    """Returns ``network.json``, or None if no network was started or its supervisor is gone.
+
+    Raises:
+        Misconfigured: the file cannot be read, or is no state of a network.
+    """
+    path = root / STATE
     if not path.exists():
         return None
-    state: dict[str, Any] = json.loads(path.read_text())
-    return state if psutil.pid_exists(state["supervisor"]) else None
+    try:
+        state: dict[str, Any] = json.loads(path.read_text())
+        return state if psutil.pid_exists(state["supervisor"]) else None
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise Misconfigured(f"cannot read the local network's state {path}: {error}; remove {root}") from error

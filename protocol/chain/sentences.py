@@ -23,6 +23,7 @@ SENTENCES: Mapping[str, str] = {
     "ERC20InsufficientBalance": "{sender} has {balance:tokens} and needs {needed:tokens}; get tokens with: assize "
     "wallet drip",
     "ERC20InsufficientAllowance": "{spender} may take {allowance:tokens} and needs {needed:tokens}: approve it again",
+    "ERC20InvalidReceiver": "invalid receiver {receiver}: nobody could use what it is sent",
     "ERC2612ExpiredSignature": "the permit's signature expired at {deadline:time}: sign a new one",
     # Admin
     "AlreadyPaused": "new rounds are paused already",

@@ -15,6 +15,7 @@ from enum import IntEnum
 from eth_abi import encode
 from eth_utils import keccak
 
+from protocol.amounts import tokens
 from protocol.errors import Misconfigured
 
 LEAF_TYPES = ("uint256", "address", "(uint32,uint48,uint48,uint8,bytes32)")
@@ -96,7 +97,7 @@ def rate_needed(check_cost: int, penalty: int) -> float:
     """
     if check_cost >= penalty:
         raise Misconfigured(
-            f"no rate of traps is enough: one check costs {check_cost} wei, and a missed trap only {penalty} wei; "
+            f"no rate of traps is enough: one check costs {tokens(check_cost)}, a missed trap only {tokens(penalty)}; "
             "a deployment with a higher overturn penalty is needed, or cheaper checks"
         )
     return check_cost / penalty

@@ -109,6 +109,11 @@ WORDS: list[tuple[tuple[object, ...], int, str]] = [
     (("wallet", "drip", 2_000_000), 1, "the faucet gives one address 1,000,000 ASZ in all"),
     (("completion", "tcsh"), 2, "'bash', 'zsh', 'fish'"),
     (("localnet", "down", "--root", "{desk}/net"), 2, "no local network is running in"),
+    (("localnet", "status", "--root", "{desk}/broken"), 2, "cannot read the local network's state"),
+    (("localnet", "up", "--root", "{desk}/password"), 2, "cannot make the state folder"),
+    (("localnet", "up", "--root", "{desk}"), 2, "holds files that no local network made, and would be emptied"),
+    (("wallet", "send", "0x" + "0" * 40, 1), 1, "too few tokens"),
+    (("wallet", "sent", "alice", "--count", 0), 2, "greater than or equal to 1"),
 ]
 
 PLACES: list[tuple[dict[str, object], int, str]] = [
@@ -138,7 +143,10 @@ PLACES: list[tuple[dict[str, object], int, str]] = [
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory, anvil_process: Anvil, deployment: Deployment) -> Desk:
     """One for all: nothing that is typed here changes anything."""
-    return Desk.of(tmp_path_factory.mktemp("desk"), anvil_process, deployment)
+    made = Desk.of(tmp_path_factory.mktemp("desk"), anvil_process, deployment)
+    (made.folder / "broken").mkdir()
+    (made.folder / "broken" / "network.json").write_text("{")
+    return made
 
 
 def filled(desk: Desk, text: object) -> str:
