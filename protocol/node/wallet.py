@@ -244,14 +244,14 @@ def _write_private(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.parent.chmod(0o700)
         temporary = path.with_suffix(f".{os.getpid()}.part")
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
         try:
+            with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
             os.link(temporary, path)
         finally:
-            temporary.unlink()
+            temporary.unlink(missing_ok=True)
     except FileExistsError:
         raise Misconfigured(f"there is already a keystore {path.stem} in {path.parent}; choose another name") from None
     except OSError as error:

@@ -287,6 +287,7 @@ def test_a_full_disk_is_a_sentence_and_sends_nothing(
     assert done.code == code, done.err
     (said,) = done.err.splitlines()
     assert sentence.replace("{desk}", str(desk.folder)) in said
+    assert sorted(path.name for path in (desk.folder / "keystores").iterdir()) == ["alice.json", "box.json"]
     assert balance(desk, chain) == 0
 
 

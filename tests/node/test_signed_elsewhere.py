@@ -99,6 +99,8 @@ def test_an_address_without_coin_can_plan_for_a_safe_that_others_pay_for(desk: D
     unsigned = desk.types("wallet", "drip", 5, "--unsigned", "--from", stranger)
     assert unsigned.code == 0, unsigned.err
     assert json.loads(unsigned.out)["nonce"] == 0
+    dry = desk.types("wallet", "drip", 5, "--dry-run", "--from", stranger, "--json").json
+    assert dry["would_call"] == json.loads(unsigned.out)["description"]
     refused = desk.types("wallet", "send", "alice", 1, "--coin", "--unsigned", "--from", stranger)
     assert refused.code == 1
     assert "has 0 coin: too little to send 1 coin" in refused.err
