@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -10,6 +12,12 @@ from typer.core import TyperGroup
 from typer.exceptions import Abort, TyperException
 
 from protocol.node.console import EXIT_INTERRUPTED, EXIT_MISCONFIGURED, EXIT_OK, EXIT_REFUSED, note
+
+NARROWEST = 60
+"""Columns below which help would cut the names of options: there the terminal folds its lines."""
+
+HELP_WIDTH_VARIABLE = "TERMINAL_WIDTH"
+"""Variable from which Typer takes the width of help."""
 
 _NEGATIVE = re.compile(r"No such option: (-\d)")
 _LARGEST = re.compile(r"Input should be (.*?), unable to parse string as an? \w+")
@@ -20,6 +28,8 @@ class SentenceGroup(TyperGroup):
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *_: Any, **given: Any) -> NoReturn:
         """Runs a command and exits."""
+        if shutil.get_terminal_size().columns < NARROWEST:
+            os.environ.setdefault(HELP_WIDTH_VARIABLE, str(NARROWEST))
         try:
             code = super().main(args, "assize", **given | {"standalone_mode": False})
         except TyperException as error:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from protocol.chain.deployment import Deployment
 from protocol.wire.rules import encode_rules, with_checkpoint
 from tests.checkpoints import smallest
-from tests.conftest import Anvil
+from tests.conftest import ROOT, Anvil
 from tests.protocol.test_checkpoints import RULES
 from tests.typing_in import Desk, Typed
 
@@ -231,5 +233,14 @@ def test_a_narrow_terminal_cuts_nothing_that_is_copied(desk: Desk, columns: int)
         assert shown.code == 0, shown.err
         if words[0] == "wallet":
             assert owner in "".join(shown.out.split()).replace("│", "")
+    environment = dict(desk.environment) | {"COLUMNS": str(columns)}
+    helped = subprocess.run(
+        [sys.executable, str(ROOT / "assize.py"), "wallet", "import", "--help"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert all(name in helped.stdout for name in ("--key-file", "--keystore-file", "--password-file", "--json"))
     sentence = desk.types("wallet", "drip", "five", COLUMNS=columns)
     refused(sentence, 2, "invalid amount 'five'")
