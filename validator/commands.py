@@ -9,6 +9,7 @@ import typer
 
 from protocol.node.console import EXIT_REFUSED, guard, show
 from protocol.node.doctor import report
+from protocol.node.watching import Once
 from protocol.wire.rules import DEFAULT_ENGINE
 
 app = typer.Typer(help="Judge rollouts and vote.", no_args_is_help=True)
@@ -32,6 +33,16 @@ def run(settings: EnvFile = None) -> None:
     from validator.settings import ValidatorSettings
 
     raise SystemExit(serve(ValidatorSettings.read(settings)))
+
+
+@app.command()
+@guard
+def watch(settings: EnvFile = None, once: Once = False, json: Json = False) -> None:
+    """Show the seats, votes, fees and bond of the validator of these settings, until Ctrl-C."""
+    from validator.settings import ValidatorSettings
+    from validator.watching import watch_validator
+
+    watch_validator(ValidatorSettings.read(settings), once, json)
 
 
 @app.command()

@@ -14,6 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 import structlog
 
@@ -25,6 +26,7 @@ from protocol.chain.structs import Verdict
 from protocol.chain.writing import calls
 from protocol.chain.writing.sender import Sender
 from protocol.errors import AssizeError
+from protocol.node.activity import WAITING, Activity
 from protocol.times import clock
 from protocol.wire import evidence as bundles
 from protocol.wire.auth import Signer
@@ -37,8 +39,10 @@ from validator.judging.verdict import vote_of
 from validator.queue.judged_round import Judge, JudgedRound, JudgingProgress, settle_missing
 from validator.records.history import History
 from validator.records.record import SettledRound, ratios_of
+from validator.reporting import judging_words, seats_now, waiting_words
 from validator.rounds import FollowedRound, Rounds
 from validator.schedule import Step, must_decide, next_step, overdue_step
+from validator.service_record import ServiceRecord
 
 log = structlog.get_logger()
 
@@ -103,6 +107,8 @@ class Validator:
         self._not_before: dict[str, float] = {}
         self._replayed: defaultdict[tuple[int, bytes], _Replaying] = defaultdict(_Replaying)
         self._overdue_since: dict[tuple[int, Step], float] = {}
+        self.activity, self._record = Activity(), ServiceRecord(node)
+        self.activity.note(node=node)
 
     def tick(self) -> bool:
         """Runs one pass over all rounds; returns whether there may be more to do at once."""
@@ -117,6 +123,8 @@ class Validator:
         replays = self._replays(ready)
         for round_ in (*ready, *replays):
             round_.settle_unreceipted()
+        if unjudged := judging_words([*ready, *replays]):
+            self.activity.doing("judging", unjudged)
         worked = self._judge.work([*ready, *replays])
         self._learn(replays)
         for one, due in steps:
@@ -131,7 +139,19 @@ class Validator:
         self._deliveries.publish({_vote_key(one) for one in live if _takes_commitments(one)})
         self._runs.prefetch(self._rounds.manifest_roots)
         self._deliveries.beat(self._runs.loaded_version)
+        self._tell(steps, judging_words([*ready, *replays]), worked)
         return followed or worked
+
+    def _tell(self, steps: Sequence[tuple[FollowedRound, Step]], unjudged: str, worked: bool) -> None:
+        """Publishes the seats, the record and what is waited for."""
+        if not (worked and unjudged):
+            self.activity.doing(WAITING, waiting_words(steps, self._node, unjudged))
+        self.activity.note(
+            seats=seats_now(steps, self._node),
+            runs=list(self._rounds.served_by(self._node)),
+            versions=self._runs.loaded_versions,
+            record=self._record.figures(datetime.fromtimestamp(self._now(), UTC).strftime("%Y-%m-%d")),
+        )
 
     def _keep(self, live: Sequence[FollowedRound]) -> None:
         """Forgets what was judged of rounds that have ended; a reorganised round is another round."""
@@ -200,9 +220,10 @@ class Validator:
             if isinstance(answer, Rollback):
                 log.warning("rollback", to_block=answer.to_block)
                 self._tail, self._rounds = Tail(self._chain), Rounds()
+                self._record = ServiceRecord(self._node)
                 continue
             for found in answer:
-                self._rounds.fold(found.logs)
+                self._record.fold(found.logs, self._rounds)
                 self._block_time, self._seen_at = found.block.timestamp, time.monotonic()
         return news
 

@@ -15,6 +15,7 @@ from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
 from protocol.errors import Misconfigured, accessing
 from protocol.files import lock
+from protocol.node.activity import HEALTH_FILE
 from protocol.node.commands.doctor import node_of
 from protocol.node.daemon import Daemon
 from protocol.node.telemetry import configure, serve_metrics
@@ -151,5 +152,6 @@ def build(settings: ValidatorSettings, kind: type[Validator] = Validator) -> Dae
         for part in (deliveries, restoring, history, runs, journal, coordinators, chain, judge):
             part.close()
 
-    health_file = settings.state_dir / "health.json"
-    return Daemon("validator", validator.tick, settings.interval_seconds, health_file, close=close)
+    health = settings.state_dir / HEALTH_FILE
+    interval = settings.interval_seconds
+    return Daemon("validator", validator.tick, interval, health, close=close, activity=validator.activity)

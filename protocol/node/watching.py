@@ -12,6 +12,7 @@ A view is a value without clock or console, so that it can be tested: state in, 
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 1.0
 WIDE = 110
 """Columns from which names and values stand in two columns."""
+
+NUMBER = re.compile(r"[-+–]?[\d,.]*%?")
 
 Once = Annotated[bool, typer.Option("--once", help="Look once and end.")]
 Tone = Literal["", "good", "bad", "busy"]
@@ -183,7 +186,7 @@ def _table(grid: Grid) -> RenderableType:
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for at, heading in enumerate(grid.headings):
-        number = all(row[at][:1] in "0123456789–+-" for row in grid.rows)
+        number = all(NUMBER.fullmatch(row[at]) for row in grid.rows)
         table.add_column(heading, justify="right" if number else "left", overflow="fold")
     for row in grid.rows:
         table.add_row(*(Text(printable(cell)) for cell in row))

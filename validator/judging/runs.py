@@ -138,6 +138,12 @@ class Runs:
         versions = [known.weights.loaded for known in self._known.values() if known.weights.loaded is not None]
         return max(versions, default=None)
 
+    @property
+    def loaded_versions(self) -> dict[int, int]:
+        """The version loaded for each run."""
+        loaded = {run: known.weights.loaded for (run, _), known in self._known.items()}
+        return {run: version for run, version in loaded.items() if version is not None}
+
     def prefetch(self, manifest_roots: Mapping[tuple[int, int], bytes]) -> None:
         """Starts fetching the newest version of each run, and loads the first: both before its first round."""
         for (run, _), known in self._known.items():
