@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ledger.settings import LedgerSettings
-from ledger.store.database import Database
-from ledger.store.index import sync as synchronise
-from protocol.chain.reading.client import Chain
+if TYPE_CHECKING:
+    from ledger.store.database import Database
+    from protocol.chain.reading.client import Chain
 
 Rpc = Annotated[
     str,
@@ -42,6 +41,9 @@ LARGEST = 2**63 - 1
 @contextmanager
 def opened(rpc: str, addresses: Path, db: str | None, no_sync: bool) -> Iterator[tuple[Chain, Database]]:
     """The chain and the database of a command, which has read up to the head unless told not to."""
+    from ledger.settings import LedgerSettings
+    from ledger.store.index import sync as synchronise
+
     with LedgerSettings(rpc, addresses, db).opened() as (chain, database):
         if not no_sync:
             synchronise(chain, database)

@@ -1,0 +1,89 @@
+"""``assize run report`` and ``assize run watch``: a requester's run, from the chain alone through the ledger's fold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ledger.commands.options import LARGEST, LOCAL, Addresses, AsJson, Db, NoSync, Rpc, opened
+from protocol.amounts import UNIT, digits_of
+from protocol.errors import Rejected
+from protocol.node.console import guard
+from protocol.node.watching import Once
+
+app = typer.Typer()
+
+RunArgument = Annotated[int, typer.Argument(min=1, max=LARGEST, help="Id of the run.")]
+Metrics = Annotated[
+    Path | None,
+    typer.Option("--metrics", help="The trainer's state folder or metrics.jsonl: reward, accuracy, tokens."),
+]
+
+
+@app.command()
+@guard
+def report(
+    addresses: Addresses,
+    run: RunArgument,
+    out: Annotated[Path | None, typer.Option("--csv", help="File to write the providers to.")] = None,
+    metrics: Metrics = None,
+    rpc: Rpc = LOCAL,
+    db: Db = None,
+    as_json: AsJson = False,
+    no_sync: NoSync = False,
+) -> None:
+    """Show the costs of a run so far: by provider, by version, and what is left; exit 1 if it does not add up."""
+    from ledger.commands.run_report import costs_json, show_costs, write_csv
+    from ledger.queries.run_costs import run_costs
+    from ledger.store.database import read_position
+    from ledger.trainer_metrics import read_metrics
+
+    tokens = read_metrics(metrics).tokens if metrics is not None else None
+    with opened(rpc, addresses, db, no_sync) as (chain, database), database.reading() as connection:
+        costs = run_costs(connection, run)
+        block = chain.block(read_position(connection).block_number)
+        held = chain.pinned(block).run(run)
+    if (held.escrow, held.reserved) != (costs.escrow, costs.reserved):
+        raise Rejected(
+            f"run {run} has {digits_of(costs.escrow)} {UNIT} of escrow by its events, {digits_of(held.escrow)} {UNIT} "
+            "by the contract: audit the ledger with: assize ledger audit"
+        )
+    if out is not None:
+        write_csv(out, costs)
+    if as_json:
+        print(costs_json(costs, block.number, tokens))
+        return
+    show_costs(costs, block.timestamp, tokens)
+    if out is not None:
+        print(f"{len(costs.providers)} providers written to {out}")
+
+
+@app.command("watch")
+@guard
+def watch_run(
+    addresses: Addresses,
+    run: RunArgument,
+    metrics: Metrics = None,
+    once: Once = False,
+    rpc: Rpc = LOCAL,
+    db: Db = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a run's progress, jobs, costs and escrow until Ctrl-C."""
+    from ledger.commands.run_watch import run_view
+    from ledger.queries.run_progress import run_progress
+    from ledger.store.index import sync
+    from ledger.trainer_metrics import read_metrics
+    from protocol.node.watching import View, watch
+
+    with opened(rpc, addresses, db, no_sync=False) as (chain, database):
+
+        def look() -> View:
+            sync(chain, database)
+            with database.reading() as connection:
+                progress = run_progress(connection, run)
+            return run_view(progress, read_metrics(metrics) if metrics is not None else None, chain.head().timestamp)
+
+        watch(look, once, as_json)
