@@ -192,9 +192,9 @@ def _started(options: NetworkOptions, endless: bool) -> Iterator[Localnet]:
     fresh(options.root)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
-    with Supervisor(options.root) as supervisor, LiveView(0) as view:
+    with Supervisor(options.root) as supervisor, LiveView(None) as view:
         network = Localnet(options, supervisor, view)
-        view.last_version = 0 if endless else network.steps
+        view.last_version = None if endless else network.steps
         network.start(endless)
         yield network
 

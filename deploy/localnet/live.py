@@ -38,9 +38,9 @@ def tokens(wei: int) -> str:
 
 
 class LiveView:
-    """Shows progress until closed. ``say`` announces the current activity."""
+    """Shows progress until closed. ``say`` announces the current activity; ``last_version`` is None without an end."""
 
-    def __init__(self, last_version: int, interactive: bool | None = None) -> None:
+    def __init__(self, last_version: int | None, interactive: bool | None = None) -> None:
         self.last_version = last_version
         self.interactive = sys.stdout.isatty() if interactive is None else interactive
         self.console = Console(highlight=False)
@@ -88,9 +88,8 @@ class LiveView:
         accuracy = f"{evaluated['accuracy']:.3f} (version {evaluated['version']})" if evaluated else "–"
         rounds = f"{figures.rounds_open} open, {figures.rounds_settled} settled"
         jobs = f"{figures.jobs_accepted} accepted, {figures.jobs_void} void, {figures.jobs_fraud} fraudulent"
-        done = step["version"] if step else 0
-        of_all = f" of {self.last_version}" if self.last_version else ""
-        grid.add_row("step", f"{done}{of_all}", "elapsed", self._elapsed())
+        end = "" if self.last_version is None else f" of {self.last_version}"
+        grid.add_row("step", f"{step['version'] if step else 0}{end}", "elapsed", self._elapsed())
         grid.add_row("reward", reward, "held-out accuracy", accuracy)
         grid.add_row("staleness", staleness, "rounds", rounds)
         grid.add_row("jobs", jobs)
@@ -115,13 +114,13 @@ def spark(values: list[float]) -> str:
     return "".join(BLOCKS[min(len(BLOCKS) - 1, int(value * len(BLOCKS)))] for value in values)
 
 
-def step_line(step: dict[str, Any], metrics: Metrics, figures: Figures, last_version: int) -> str:
+def step_line(step: dict[str, Any], metrics: Metrics, figures: Figures, last_version: int | None) -> str:
     """Formats a step as one line."""
     accuracies = [e for e in metrics.evaluations if e["version"] <= step["version"]]
     accuracy = f" accuracy {accuracies[-1]['accuracy']:.3f}@{accuracies[-1]['version']}" if accuracies else ""
     slashed = sum(figures.slashed.values())
     return (
-        f"step {step['version']}{f'/{last_version}' if last_version else ''} reward {step['reward']:.3f}{accuracy} "
+        f"step {step['version']}{'' if last_version is None else f'/{last_version}'} reward {step['reward']:.3f}{accuracy} "
         f"staleness {step['staleness']:.1f} "
         f"jobs {figures.jobs_accepted} accepted {figures.jobs_void} void {figures.jobs_fraud} fraudulent "
         f"credits {tokens(sum(figures.credits.values()))}" + (f" slashed {tokens(slashed)}" if slashed else "")

@@ -10,38 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
-from protocol.chain.structs import RunTerms
 from protocol.errors import Misconfigured, Rejected
+from protocol.node.commands.run_file import RunFileTerms
 from protocol.wire.rules import Rules, decode_rules
 from trainer.config import Recipe
 from trainer.settings import read_recipe
 
 BUILTIN = Path(__file__).with_name("builtin.toml")
-
-
-class RunFileTerms(BaseModel):
-    """The requester's terms: the fields of ``IMarket.RunTerms`` other than parties. Amounts in wei."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", title="terms")
-
-    jobs_per_round: int = Field(ge=1, le=256)
-    price_per_unit: int = Field(ge=0)
-    juror_fee: int = Field(ge=0)
-    max_units: int = Field(ge=1)
-    committee: int = Field(ge=1, le=15)
-    appeal_seats: int = Field(default=0, ge=0, le=15)
-    work_seconds: int = Field(ge=1)
-    draw_seconds: int = Field(ge=1)
-    commit_seconds: int = Field(ge=1)
-    reveal_seconds: int = Field(ge=1)
-    challenge_seconds: int = Field(default=0, ge=0)
-
-    def on_chain(self, coordinator: str, trainer: str, rules_hash: bytes) -> RunTerms:
-        """Returns the terms as the contract takes them."""
-        numbers = self.model_dump(exclude={"jobs_per_round"})
-        return RunTerms(coordinator=coordinator, trainer=trainer, rules_hash=rules_hash, **numbers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,34 +104,56 @@ def root(
 @transaction("open-run")
 def open_run(
     sender: Sender,
-    rules_file: Annotated[Path, typer.Option("--rules", help="File of canonical rules (see: assize run rules).")],
-    model_root: Annotated[str, typer.Option(help="Manifest root of version 0, the model the run starts from.")],
-    coordinator: Annotated[str, typer.Option(help="Address that may open rounds.")],
-    trainer: Annotated[str, typer.Option(help="Address that may publish checkpoints.")],
-    price_per_unit: Price,
-    juror_fee: JurorFee,
-    max_units: Annotated[int, typer.Option(min=1, help="Most units one job is paid for.")],
-    uri: Annotated[str, typer.Option(help="URL at which rules and manifest are served.")],
-    committee: Annotated[int, typer.Option(min=1, max=15, help="Seats of a committee, an odd number.")] = 3,
+    file: Annotated[
+        Path | None, typer.Option("--file", help="Run file by assize run new; the other options override it.")
+    ] = None,
+    rules_file: Annotated[
+        Path | None, typer.Option("--rules", help="File of canonical rules (see: assize run rules).")
+    ] = None,
+    model_root: Annotated[str | None, typer.Option(help="Manifest root of version 0 (see: assize run root).")] = None,
+    coordinator: Annotated[str | None, typer.Option(help="Address that may open rounds.")] = None,
+    trainer: Annotated[str | None, typer.Option(help="Address that may publish checkpoints.")] = None,
+    price_per_unit: Price | None = None,
+    juror_fee: JurorFee | None = None,
+    max_units: Annotated[int | None, typer.Option(min=1, help="Most units one job is paid for.")] = None,
+    uri: Annotated[str | None, typer.Option(help="URL of the coordinator, which serves rules and sources.")] = None,
+    committee: Annotated[int | None, typer.Option(min=1, max=15, help="Seats of a committee, odd; else 3.")] = None,
     appeal_seats: Annotated[
-        int, typer.Option(min=0, max=15, help="Seats of an appeal's committee; 0 offers no appeals.")
-    ] = 0,
-    work_seconds: Seconds = 60,
-    draw_seconds: Seconds = 60,
-    commit_seconds: Seconds = 60,
-    reveal_seconds: Seconds = 60,
-    challenge_seconds: Annotated[int, typer.Option(min=0, help="Time to appeal against a verdict.")] = 0,
+        int | None, typer.Option(min=0, max=15, help="Seats of an appeal's committee; 0, the default, offers none.")
+    ] = None,
+    work_seconds: Seconds | None = None,
+    draw_seconds: Seconds | None = None,
+    commit_seconds: Seconds | None = None,
+    reveal_seconds: Seconds | None = None,
+    challenge_seconds: Annotated[
+        int | None, typer.Option(min=0, help="Time to appeal against a verdict; else 0.")
+    ] = None,
 ) -> Planned:
-    """Open a run with its terms and first model."""
-    from protocol.chain.structs import RunTerms
+    """Open a run with its terms and first model, from options or from a run file."""
     from protocol.chain.writing import actions
+    from protocol.node.commands.run_file import opening_of
 
-    terms = RunTerms(
-        *(address_of(coordinator), address_of(trainer), checked_rules_hash(rules_file)),
-        *(wei_of(price_per_unit), wei_of(juror_fee), max_units, committee, appeal_seats),
-        *(work_seconds, draw_seconds, commit_seconds, reveal_seconds, challenge_seconds),
+    opening = opening_of(
+        file,
+        rules_file,
+        {"model_root": model_root, "coordinator": coordinator, "trainer": trainer, "uri": uri},
+        {
+            "price_per_unit": wei_of(price_per_unit) if price_per_unit else None,
+            "juror_fee": wei_of(juror_fee) if juror_fee else None,
+            "max_units": max_units,
+            "committee": committee,
+            "appeal_seats": appeal_seats,
+            "work_seconds": work_seconds,
+            "draw_seconds": draw_seconds,
+            "commit_seconds": commit_seconds,
+            "reveal_seconds": reveal_seconds,
+            "challenge_seconds": challenge_seconds,
+        },
     )
-    plan = actions.open_run(sender, terms, hash_of(model_root), uri)
+    parties = opening.requester
+    rules_hash = checked_rules_hash(opening.rules)
+    terms = opening.terms.on_chain(address_of(parties.coordinator), address_of(parties.trainer), rules_hash)
+    plan = actions.open_run(sender, terms, hash_of(parties.model_root), parties.uri)
     return plan, lambda event: picked(event, "run", "requester") | picked(event.terms, "rules_hash")
 
 

@@ -95,12 +95,10 @@ def coordinator_url(chain: Chain, run: int) -> str:
     Raises:
         Misconfigured: the run names none.
     """
-    from protocol.chain.events import RunOpened
-    from protocol.chain.reading.lookup import events_of
+    from protocol.chain.reading.lookup import coordinator_uri
     from protocol.transport.http import is_http
 
-    opened = events_of(chain, "Market", RunOpened, run, chain.deployment.start_block)
-    uri = opened[0].uri if opened else ""
+    uri = coordinator_uri(chain, run)
     if not is_http(uri):
         raise Misconfigured(f"run {run} names no coordinator on chain ({uri[:80]!r}): give its URL with --coordinator")
     return uri

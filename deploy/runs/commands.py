@@ -1,0 +1,232 @@
+"""``assize run new``: asks for a run's terms, writes its run file, and opens and funds it if wanted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from protocol.amounts import digits_of, positive_wei, tokens, wei_of
+from protocol.errors import Misconfigured
+from protocol.node.commands import connection
+from protocol.node.commands.asking import Questions
+from protocol.node.commands.connection import DEFAULT_RPC, Addresses, AsJson, FeeCap, PasswordFile, RpcUrl
+from protocol.node.commands.run_file import RunFileTerms
+from protocol.node.console import guard, show
+from protocol.wire.canonical import validating
+
+if TYPE_CHECKING:
+    from deploy.runs.choices import ProtocolBounds
+    from deploy.runs.new_run import NewRun
+    from protocol.wire.rules import Rules
+
+app = typer.Typer()
+
+DEFAULT_URI, DEFAULT_ORIGIN = "http://127.0.0.1:8001", "http://127.0.0.1:8710"
+DEFAULT_JOBS, DEFAULT_STEPS = 16, 100
+Ask = Callable[..., Any]
+"""``Questions.answer``."""
+
+
+@app.command("new")
+@guard
+def new_run(
+    addresses: Addresses,
+    folder: Annotated[Path, typer.Argument(help="Folder to write the run to.")],
+    model: Annotated[Path | None, typer.Option(help="Hugging Face directory of the model to start from.")] = None,
+    environment: Annotated[str | None, typer.Option(help="Environment that sets the tasks.")] = None,
+    params: Annotated[str | None, typer.Option(help='Its parameters as JSON, such as {"digits": 3}.')] = None,
+    base: Annotated[
+        Path | None, typer.Option("--rules", help="Calibrated rules to start from; else the built-in run's.")
+    ] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Most tokens of a completion; else of --rules.")] = None,
+    samples: Annotated[int | None, typer.Option(min=1, help="Rollouts of one prompt; else as in --rules.")] = None,
+    groups: Annotated[int | None, typer.Option(min=1, help="Prompts of one job; else as in --rules.")] = None,
+    jobs: Annotated[int | None, typer.Option("--jobs-per-round", min=1, max=256, help="Most jobs of a round.")] = None,
+    price: Annotated[str | None, typer.Option("--price-per-unit", help="Pay for a unit, such as 1000000wei.")] = None,
+    juror_fee: Annotated[str | None, typer.Option(help="Most that a juror earns in a round, such as 0.5.")] = None,
+    committee: Annotated[int | None, typer.Option(help="Seats of a committee, an odd number.")] = None,
+    appeal_seats: Annotated[int | None, typer.Option(help="Seats of an appeal's committee; 0 offers none.")] = None,
+    work_seconds: Annotated[int | None, typer.Option(min=1, help="Time to generate.")] = None,
+    draw_seconds: Annotated[int | None, typer.Option(min=1, help="Time to draw a committee.")] = None,
+    commit_seconds: Annotated[int | None, typer.Option(min=1, help="Time to judge and commit.")] = None,
+    reveal_seconds: Annotated[int | None, typer.Option(min=1, help="Time to reveal.")] = None,
+    challenge_seconds: Annotated[int | None, typer.Option(min=0, help="Time to appeal.")] = None,
+    escrow: Annotated[str | None, typer.Option(help="Tokens to fund the run with, such as 500.")] = None,
+    coordinator: Annotated[str | None, typer.Option(help="Coordinator: keystore or address.")] = None,
+    trainer: Annotated[str | None, typer.Option(help="Trainer: keystore or address.")] = None,
+    uri: Annotated[str | None, typer.Option(help="URL at which nodes reach the coordinator.")] = None,
+    origin: Annotated[str, typer.Option(help="URL at which the trainer will serve weights.")] = DEFAULT_ORIGIN,
+    steps: Annotated[int, typer.Option(min=1, help="Versions to train.")] = DEFAULT_STEPS,
+    open_: Annotated[bool, typer.Option("--open", help="Open and fund the run.")] = False,
+    keystore: Annotated[str | None, typer.Option(envvar="ASSIZE_KEYSTORE", help="Requester's, to open.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Take the defaults and ask nothing.")] = False,
+    password_file: PasswordFile = None,
+    fee_cap_gwei: FeeCap = None,
+    rpc: RpcUrl = DEFAULT_RPC,
+    as_json: AsJson = False,
+) -> None:
+    """Write a run file with terms that the contract takes: asks for what no option gives; --open opens and funds it."""
+    options = dict(locals())
+    run, keys = _asked(options)
+    _finish(run, keys, options)
+
+
+def _asked(options: Mapping[str, Any]) -> tuple[NewRun, dict[str, str]]:
+    """Returns the run that options and answers describe, and the keystores of its coordinator and trainer."""
+    from deploy.runs.choices import usual_escrow
+    from deploy.runs.new_run import NewRun, read_bounds
+
+    ask = Questions(options["yes"]).answer
+    with connection.connected(options["rpc"], options["addresses"]) as chain:
+        bounds = read_bounds(chain)
+    model, rules, max_units = _asked_work(ask, options)
+    terms = _asked_terms(ask, options, bounds, max_units)
+    escrow = ask(options["escrow"], "escrow", "--escrow", tokens(usual_escrow(terms)), positive_wei)
+    parties = {
+        role: ask(options[role], f"{role} (keystore or address)", f"--{role}", None, _address)
+        for role in ("coordinator", "trainer")
+    }
+    uri = ask(options["uri"], "URL of the coordinator", "--uri", DEFAULT_URI, _url)
+    addresses = (_address(parties["coordinator"]), _address(parties["trainer"]))
+    run = NewRun(options["folder"], model, rules, terms, *addresses, uri, escrow, options["steps"])
+    return run, {role: name for role, name in parties.items() if not name.startswith("0x")}
+
+
+def _asked_work(ask: Ask, options: Mapping[str, Any]) -> tuple[Path, Rules, int]:
+    """Returns the model, the rules of its work, and the most units of a job."""
+    from deploy.runs.choices import most_units
+    from deploy.runs.new_run import MEASURED, rules_for, shape_of
+    from protocol.environments.registry import ENVIRONMENTS, environment
+
+    given = None if options["model"] is None else str(options["model"])
+    model = Path(ask(given, "model directory", "--model", None, _directory))
+    named = f"environment ({', '.join(ENVIRONMENTS)})"
+    name = ask(options["environment"], named, "--environment", next(iter(ENVIRONMENTS)))
+    params = _json(ask(options["params"], "its parameters as JSON", "--params", "{}", _json))
+    sample = environment(name, params).problem(bytes(32)).prompt
+    work = {
+        "max_tokens": options["max_tokens"],
+        "samples_per_group": options["samples"],
+        "groups_per_job": options["groups"],
+    }
+    rules = rules_for(options["base"] or MEASURED, model, name, params, work)
+    if options["base"] is None:
+        typer.echo("thresholds: the built-in model's; measure this one's with assize validator calibrate", err=True)
+    return model, rules, most_units(rules, shape_of(model), len(sample.encode()))
+
+
+def _asked_terms(ask: Ask, options: Mapping[str, Any], bounds: ProtocolBounds, max_units: int) -> RunFileTerms:
+    """Returns terms that the contract takes."""
+    from deploy.runs import choices
+
+    jobs = ask(options["jobs"], "most jobs of a round", "--jobs-per-round", DEFAULT_JOBS)
+    price = f"{choices.usual_price(bounds, max_units)}wei"
+    fee = digits_of(choices.usual_fee(bounds))
+    money = {
+        "price_per_unit": wei_of(ask(options["price"], "price of a unit", "--price-per-unit", price, positive_wei)),
+        "juror_fee": wei_of(ask(options["juror_fee"], "most that a juror earns", "--juror-fee", fee, wei_of)),
+    }
+    seats = ask(options["committee"], "seats of a committee", "--committee", choices.usual_committee(bounds))
+    usual = choices.usual_appeal_seats(bounds, seats)
+    appeals = ask(options["appeal_seats"], "seats of an appeal, 0 for none", "--appeal-seats", usual)
+    windows = {
+        f"{name}_seconds": ask(options[f"{name}_seconds"], f"seconds to {name}", f"--{name}-seconds", seconds)
+        for name, seconds in choices.usual_windows(bounds, appeals).items()
+    }
+    numbers = {"jobs_per_round": jobs, "max_units": max_units, "committee": seats, "appeal_seats": appeals}
+    with validating("the run's terms", Misconfigured):
+        terms = RunFileTerms.model_validate(numbers | money | windows)
+    choices.check_terms(terms, bounds)
+    return terms
+
+
+def _finish(run: NewRun, keys: Mapping[str, str], options: Mapping[str, Any]) -> None:
+    """Writes the run; opens and funds it if wanted; says what comes next."""
+    from deploy.runs.new_run import next_commands, write_run, write_settings
+
+    if options["open_"] and options["keystore"] is None:
+        raise Misconfigured("no keystore to open the run with: give the requester's with --keystore")
+    path = write_run(run)
+    row: dict[str, object] = {"run_file": str(path), "model_root": run.model_root} | _costs(run)
+    if not options["open_"]:
+        opening = f"assize run open --file {path} --keystore NAME"
+        _tell(row, [opening, f"assize run fund RUN '{run.escrow}' --keystore NAME"], options["as_json"])
+        return
+    place = ("rpc", "addresses", "keystore", "password_file", "fee_cap_gwei")
+    number = _open(run, tuple(options[name] for name in place))
+    shared = {"rpc_url": options["rpc"], "addresses": options["addresses"].absolute()}
+    if options["password_file"] is not None:
+        shared["password_file"] = options["password_file"].absolute()
+    write_settings(run, number, keys, options["origin"], shared)
+    row = {"run": number, "escrow_wei": positive_wei(run.escrow)} | row
+    _tell(row, next_commands(run, number), options["as_json"])
+
+
+def _url(text: str) -> None:
+    from protocol.transport.http import is_http
+
+    if not is_http(text):
+        raise Misconfigured(f"invalid URL {text!r}: expected http(s)://host")
+
+
+def _directory(text: str) -> None:
+    from protocol.wire.pins import check_names
+
+    if not Path(text).is_dir():
+        raise Misconfigured(f"invalid model directory {text}: expected a Hugging Face directory")
+    check_names(path.name for path in Path(text).iterdir() if path.is_file() and not path.name.startswith("."))
+
+
+def _address(text: str) -> str:
+    """Returns the address that a person means: one as typed, or a keystore's."""
+    from protocol.node.wallet import Keystores
+
+    return connection.address_of(text) if text.startswith("0x") else Keystores().address_of(text)
+
+
+def _json(text: str) -> dict[str, object]:
+    try:
+        given = json.loads(text)
+    except ValueError:
+        given = None
+    if not isinstance(given, dict):
+        raise Misconfigured(f"invalid parameters {text!r}: expected a JSON object such as {{}}")
+    return given
+
+
+def _costs(run: NewRun) -> dict[str, object]:
+    from deploy.runs.choices import round_cost
+
+    return {
+        "a_job_pays_at_most_wei": run.terms.max_units * run.terms.price_per_unit,
+        "a_round_costs_at_most_wei": round_cost(run.terms),
+    }
+
+
+def _open(run: NewRun, place: tuple[Any, ...]) -> int:
+    """Opens and funds the run; returns its number."""
+    import secrets
+
+    from protocol.chain.writing import actions
+    from protocol.wire.rules import encode_rules, rules_hash
+
+    terms = run.terms.on_chain(run.coordinator, run.trainer, rules_hash(encode_rules(run.rules)))
+    with connection.sending(*place) as sender:
+        intent = secrets.token_hex(8)
+        number = actions.open_run(sender, terms, run.model_root, run.uri).carry_out(f"open-run/{intent}").run
+        actions.fund_run(sender, number, positive_wei(run.escrow)).carry_out(f"fund-run/{intent}")
+    return number
+
+
+def _tell(row: dict[str, object], then: list[str], as_json: bool) -> None:
+    if as_json:
+        show(row | {"next": then}, True)
+        return
+    show(row, False)
+    typer.echo("next:")
+    for command in then:
+        typer.echo(f"  {command}")

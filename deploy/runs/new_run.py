@@ -1,0 +1,191 @@
+"""A new run's folder: rules with the model's files pinned, a run file, and the settings of its coordinator and trainer.
+
+run.toml           rules, terms, requester and recipe
+rules.json         canonical rules
+coordinator.env    settings of its coordinator, once the run is open
+trainer.env        settings of its trainer, once the run is open
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from deploy.runs.choices import ProtocolBounds
+from protocol.chain.reading.client import Chain
+from protocol.chain.reading.contracts import Reader
+from protocol.errors import Misconfigured, Rejected, accessing
+from protocol.files import write_atomically
+from protocol.node.commands.run_file import RunFileTerms
+from protocol.wire import manifest
+from protocol.wire.rules import EnvironmentRules, Rules, decode_rules, encode_rules, with_checkpoint
+from protocol.wire.units import ModelShape, parse_shape
+
+RUN_FILE, RULES_FILE = "run.toml", "rules.json"
+COORDINATOR_FILE, TRAINER_FILE = "coordinator.env", "trainer.env"
+MEASURED = Path(__file__).with_name("builtin-rules.json")
+"""Rules with thresholds measured for the built-in model; others are measured with `assize validator calibrate`."""
+SMALL_MODEL_BYTES = 100_000_000
+"""A model below this size is trained by the recipe of the built-in one, which is as small."""
+SLOTS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class NewRun:
+    """A run that is not open yet. ``escrow`` is an amount as people type it; addresses are those of the parties."""
+
+    folder: Path
+    model: Path
+    rules: Rules
+    terms: RunFileTerms
+    coordinator: str
+    trainer: str
+    uri: str
+    escrow: str
+    steps: int
+
+    @property
+    def model_root(self) -> bytes:
+        """Manifest root of version 0."""
+        return manifest.from_directory(self.model, 0).root
+
+
+def read_bounds(chain: Chain) -> ProtocolBounds:
+    """Reads the deployment's bounds and the number of its validators."""
+    reader = chain.pinned(chain.head())
+    return ProtocolBounds(reader.market_terms(), reader.rounds_terms(), _validators(reader))
+
+
+def _validators(reader: Reader) -> int:
+    return sum(node != 0 for node in reader.views("Registry", "holderOf", [(slot,) for slot in range(SLOTS)]))
+
+
+def shape_of(model: Path) -> ModelShape:
+    """Reads the shape of a model directory.
+
+    Raises:
+        Misconfigured: it has no readable config.json.
+        Rejected: work units are not defined for its architecture.
+    """
+    with accessing(f"read {model / 'config.json'}: --model is a Hugging Face directory"):
+        text = (model / "config.json").read_bytes()
+    try:
+        return parse_shape(json.loads(text))
+    except ValueError as error:
+        raise Misconfigured(f"cannot read {model / 'config.json'}: {error}") from error
+
+
+def rules_for(
+    base: Path, model: Path, environment: str, params: Mapping[str, object], work: Mapping[str, object]
+) -> Rules:
+    """Returns rules with the thresholds of ``base``, other tasks and ``work``, and the files of ``model`` pinned.
+
+    Raises:
+        Misconfigured: ``base`` holds no rules, or a value is invalid.
+        UnfitCheckpoint: the model cannot be pinned.
+    """
+    from pydantic import ValidationError
+
+    try:
+        with accessing(f"read the rules {base}"):
+            read = decode_rules(base.read_bytes())
+        changed = {name: value for name, value in work.items() if value is not None}
+        named = EnvironmentRules(name=environment, params=dict(params))
+        rules = Rules.model_validate(read.model_dump() | {"environment": named.model_dump()} | changed)
+    except Rejected as error:
+        raise Misconfigured(f"{base} holds no canonical rules: {error}") from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise Misconfigured(f"rules: {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from error
+    return with_checkpoint(rules, model)
+
+
+def write_run(run: NewRun) -> Path:
+    """Writes rules and run file into a folder that has no run file yet; returns the run file.
+
+    Raises:
+        Misconfigured: the folder holds a run, or cannot be written.
+    """
+    path = run.folder / RUN_FILE
+    if path.exists():
+        raise Misconfigured(f"{path} exists: give another folder, or open it with: assize run open --file {path}")
+    with accessing(f"write to {run.folder}"):
+        run.folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(run.folder / RULES_FILE, encode_rules(run.rules))
+        write_atomically(path, run_toml(run).encode())
+    return path
+
+
+def run_toml(run: NewRun) -> str:
+    """Returns the run file of a run that is not open yet."""
+    requester = {
+        "model": str(run.model.absolute()),
+        "model_root": "0x" + run.model_root.hex(),
+        "coordinator": run.coordinator,
+        "trainer": run.trainer,
+        "uri": run.uri,
+        "escrow": run.escrow,
+    }
+    tables = {"terms": run.terms.model_dump(), "requester": requester, "recipe": recipe_of(run)}
+    parts = [f"# Made by assize run new. Amounts in [terms] are in wei.\nrules = {json.dumps(RULES_FILE)}\n"]
+    for name, values in tables.items():
+        lines = (f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items())
+        parts.append(f"\n[{name}]\n" + "\n".join(lines) + "\n")
+    return "".join(parts)
+
+
+def recipe_of(run: NewRun) -> dict[str, object]:
+    """Returns the recipe: one round's groups make a step, a quarter of them suffices to start one."""
+    groups = run.terms.jobs_per_round * run.rules.groups_per_job
+    size = sum(file.size for file in manifest.from_directory(run.model, 0).files)
+    preset: dict[str, object] = {"preset": "builtin"} if size < SMALL_MODEL_BYTES else {}
+    return preset | {"steps": run.steps, "groups_per_step": groups, "groups_to_start": max(1, groups // 4)}
+
+
+def settings_lines(prefix: str, values: Mapping[str, object], shared: Mapping[str, object]) -> str:
+    """Returns settings of a service, one a line; values that are None are left out."""
+    given = {name: value for name, value in {**shared, **values}.items() if value is not None}
+    return "".join(f"ASSIZE_{prefix}_{name.upper()}={value}\n" for name, value in given.items())
+
+
+def write_settings(
+    run: NewRun, number: int, keys: Mapping[str, str], origin: str, shared: Mapping[str, object]
+) -> None:
+    """Writes the settings of coordinator and trainer of the open run ``number``; ``keys`` are their keystores."""
+    folder = run.folder.absolute()
+    common = {"run": number}
+    coordinator = {
+        **common,
+        "keystore": keys.get("coordinator"),
+        "state_dir": folder / "coordinator",
+        "rules": folder / RULES_FILE,
+        "port": urlsplit(run.uri).port or 8000,
+        "origin": origin,
+        "jobs_per_round": run.terms.jobs_per_round,
+    }
+    trainer = {
+        **common,
+        "keystore": keys.get("trainer"),
+        "state_dir": folder / "trainer",
+        "model": run.model.absolute(),
+        "run_file": folder / RUN_FILE,
+        "coordinator_url": run.uri,
+        "origin_port": urlsplit(origin).port or 8710,
+    }
+    with accessing(f"write to {run.folder}"):
+        write_atomically(folder / COORDINATOR_FILE, settings_lines("COORDINATOR", coordinator, shared).encode())
+        write_atomically(folder / TRAINER_FILE, settings_lines("TRAINER", trainer, shared).encode())
+
+
+def next_commands(run: NewRun, number: int) -> list[str]:
+    """Returns the commands that set an open run going."""
+    folder = run.folder
+    return [
+        f"assize coordinator serve --settings {folder / COORDINATOR_FILE}",
+        f"assize coordinator drive --settings {folder / COORDINATOR_FILE}",
+        f"assize trainer run --settings {folder / TRAINER_FILE}",
+        f"assize run watch {number} --metrics {folder / 'trainer'}",
+    ]

@@ -1,0 +1,118 @@
+"""``assize run new``: a run file with terms that the contract takes, opened on a real chain; and what it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from deploy.runs.choices import ProtocolBounds, broken_bounds, round_cost, usual_escrow
+from deploy.runs.run_file import read_run_file
+from protocol.chain.reading.client import Chain
+from protocol.node.commands.run_file import RunFileTerms
+from protocol.wire import manifest
+from protocol.wire.rules import decode_rules
+from tests.conftest import TERMS, TOKEN
+from tests.node.conftest import Assize, assize
+from tests.worker.conftest import small_model
+
+__all__ = ["assize", "small_model"]
+
+BOUNDS = ProtocolBounds(TERMS.market, TERMS.rounds, 8)
+FINE = RunFileTerms(
+    jobs_per_round=16,
+    price_per_unit=TOKEN // 2_000_000,
+    juror_fee=TOKEN,
+    max_units=1_000_000,
+    committee=3,
+    appeal_seats=5,
+    work_seconds=300,
+    draw_seconds=60,
+    commit_seconds=60,
+    reveal_seconds=60,
+    challenge_seconds=60,
+)
+
+
+def words_of(model: Path, folder: Path, *more: object) -> tuple[object, ...]:
+    parties = ("--coordinator", "box", "--trainer", "alice")
+    return ("run", "new", folder, "--model", model, *parties, "--yes", "--json", *more)
+
+
+def test_a_new_run_is_written_opened_and_funded_with_nothing_but_a_model(
+    assize: Assize, chain: Chain, small_model: Path, tmp_path: Path
+) -> None:
+    assert assize("wallet", "drip", 5000).code == 0
+    folder = tmp_path / "my run"
+    told = assize(*words_of(small_model, folder, "--open", "--escrow", "100")).json
+    run = chain.latest().run(told["run"])
+    assert run.escrow == 100 * TOKEN
+    root = manifest.from_directory(small_model, 0).root
+    assert chain.latest().manifest_root(told["run"], 0) == root
+    assert told["model_root"] == "0x" + root.hex()
+    assert decode_rules((folder / "rules.json").read_bytes(), run.terms.rules_hash).pins
+    read = read_run_file(folder / "run.toml")
+    assert read.terms.on_chain(run.terms.coordinator, run.terms.trainer, run.terms.rules_hash) == run.terms
+    assert read.recipe.groups_per_step == 64
+    settings = dict(line.split("=", 1) for line in (folder / "trainer.env").read_text().splitlines())
+    assert settings["ASSIZE_TRAINER_RUN"] == str(told["run"])
+    assert settings["ASSIZE_TRAINER_KEYSTORE"] == "alice"
+    assert told["next"][0].endswith("coordinator.env'") or "coordinator.env" in told["next"][0]
+
+
+def test_a_run_file_is_opened_later_and_options_override_it(
+    assize: Assize, chain: Chain, small_model: Path, tmp_path: Path
+) -> None:
+    made = assize(*words_of(small_model, tmp_path / "later")).json
+    opened = assize("run", "open", "--file", made["run_file"], "--work-seconds", 77, "--json").json
+    terms = chain.latest().run(opened["run"]).terms
+    assert (terms.work_seconds, terms.draw_seconds) == (77, 60)
+    again = assize(*words_of(small_model, tmp_path / "later"))
+    assert (again.code, again.err.count("exists: give another folder")) == (2, 1)
+
+
+def test_wrong_answers_are_one_sentence_each(assize: Assize, small_model: Path, tmp_path: Path) -> None:
+    for more, sentence in (
+        (("--model", tmp_path / "none"), "expected a Hugging Face directory"),
+        (("--committee", 2), "committee 2: expected an odd number from 1 to 15"),
+        (("--price-per-unit", "1"), "a job would pay"),
+        (("--params", '{"digits": 99}'), "invalid arithmetic 'digits' 99"),
+        (("--params", "7"), "expected a JSON object"),
+        (("--environment", "chess"), "unknown environment 'chess'"),
+        (("--uri", "nowhere"), "invalid URL 'nowhere'"),
+        (("--escrow", "0"), "it is 0, expected more"),
+        (("--trainer", "nobody"), "nobody"),
+    ):
+        done = assize(*words_of(small_model, tmp_path / "wrong", *more))
+        assert done.code == 2, (more, done.out, done.err)
+        assert sentence in done.err
+        assert "Traceback" not in done.err
+    assert not (tmp_path / "wrong").exists()
+    unasked = assize("run", "new", tmp_path / "wrong", "--model", small_model)
+    assert "there is no terminal to ask at" in unasked.err
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"committee": 4}, "committee 4: expected an odd number"),
+        ({"appeal_seats": 3}, "appeal seats 3: expected 0 for none, or odd and at least 5"),
+        ({"challenge_seconds": 0}, "expected both or neither to be 0"),
+        ({"price_per_unit": TOKEN}, "the highest price is 1000000000000wei"),
+        ({"work_seconds": 100_000}, "a round with all redraws would last"),
+    ],
+)
+def test_each_bound_of_the_contract_has_a_sentence(changes: dict[str, int], words: str) -> None:
+    sentence, *_ = broken_bounds(FINE.model_copy(update=changes), BOUNDS)
+    assert words in sentence
+
+
+def test_the_minimums_of_the_deployment_are_kept() -> None:
+    strict = replace(BOUNDS, market=replace(TERMS.market, min_commit_seconds=90, min_juror_fee=2 * TOKEN))
+    assert broken_bounds(FINE, strict) == [
+        "commit seconds 60: expected at least 90",
+        "juror fee 1 ASZ: expected at least 2 ASZ",
+    ]
+    assert broken_bounds(FINE, BOUNDS) == []
+    assert usual_escrow(FINE) >= 20 * round_cost(FINE)
