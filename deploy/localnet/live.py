@@ -116,11 +116,12 @@ def spark(values: list[float]) -> str:
 
 def step_line(step: dict[str, Any], metrics: Metrics, figures: Figures, last_version: int | None) -> str:
     """Formats a step as one line."""
+    end = "" if last_version is None else f"/{last_version}"
     accuracies = [e for e in metrics.evaluations if e["version"] <= step["version"]]
     accuracy = f" accuracy {accuracies[-1]['accuracy']:.3f}@{accuracies[-1]['version']}" if accuracies else ""
     slashed = sum(figures.slashed.values())
     return (
-        f"step {step['version']}{'' if last_version is None else f'/{last_version}'} reward {step['reward']:.3f}{accuracy} "
+        f"step {step['version']}{end} reward {step['reward']:.3f}{accuracy} "
         f"staleness {step['staleness']:.1f} "
         f"jobs {figures.jobs_accepted} accepted {figures.jobs_void} void {figures.jobs_fraud} fraudulent "
         f"credits {tokens(sum(figures.credits.values()))}" + (f" slashed {tokens(slashed)}" if slashed else "")
