@@ -72,7 +72,7 @@ class RunOpening(BaseModel):
 
 
 DEFAULTS: dict[str, Any] = {"jobs_per_round": 1, "committee": 3} | dict.fromkeys(
-    ("work_seconds", "draw_seconds", "commit_seconds", "reveal_seconds"), 600
+    ("work_seconds", "draw_seconds", "commit_seconds", "reveal_seconds"), 60
 )
 """Terms of a run that is opened without a run file and without these options."""
 
