@@ -26,6 +26,7 @@ PARTS: dict[str, tuple[str, str, str]] = {
     "weights": ("protocol.node.commands.weights", "app", "Fetch versions of a run's model, checked against the chain."),
     "credits": ("protocol.node.commands.credits", "app", "Buy, show and redeem credits."),
     "send": ("protocol.node.commands.send", "send", "Send a transaction that was signed elsewhere."),
+    "notices": ("protocol.node.commands.notices", "app", "Messages about own nodes, credits and runs."),
     "coordinator": ("coordinator.commands", "app", "Assign jobs, take uploads, drive rounds."),
     "worker": ("worker.commands", "app", "Generate rollouts and earn credits."),
     "validator": ("validator.commands", "app", "Judge rollouts and vote."),
