@@ -25,6 +25,7 @@ from ledger.facts import Appeal, Checkpoint, Credit, CreditEntry, Node, Round, R
 from ledger.queries import lookup
 from ledger.queries.fairness import Share
 from ledger.queries.lineage import Lineage, lineage
+from ledger.queries.verdicts import NodeVerdict
 from ledger.queries.why import Explanation, why_entry, why_job
 from ledger.store.as_of import NotCanonical, NotKnown, TooOld
 from ledger.store.database import Database
@@ -43,6 +44,7 @@ Limit = Annotated[int, Query(ge=1, le=500, description="Most items of the page."
 After = Annotated[str | None, Query(description="The cursor `next` of the page before.")]
 Id = Annotated[int, Path(ge=0, lt=2**63)]
 Filter = Annotated[int | None, Query(ge=0, lt=2**63)]
+Since = Annotated[int, Query(ge=0, lt=2**63, description="Unix second: only verdicts reached from then on.")]
 Owner = Annotated[str, Path(pattern="^0x[0-9a-fA-F]{40}$", description="Address of an owner.")]
 EventName = Annotated[str | None, Query(max_length=64, pattern="^[A-Za-z]+$", description="Only events of this name.")]
 AsOf = Annotated[
@@ -101,6 +103,10 @@ def _lists(app: FastAPI) -> None:
     @app.get("/nodes", summary="Nodes and their bonds")
     def nodes(view: Asked, limit: Limit = 100, after: After = None) -> Page[Node]:
         return view.page(Node, after, limit)
+
+    @app.get("/nodes/{node}/verdicts", summary="Verdicts on a node's jobs, and the jurors' reasons")
+    def verdicts(view: Asked, node: Id, limit: Limit = 100, after: After = None, since: Since = 0) -> Page[NodeVerdict]:
+        return view.verdicts(node, since, after, limit)
 
     @app.get("/runs", summary="Runs and their escrow")
     def runs(view: Asked, limit: Limit = 100, after: After = None) -> Page[Run]:

@@ -18,6 +18,7 @@ from ledger.audit.report import Report
 from ledger.book import Kind
 from ledger.queries import lookup
 from ledger.queries.fairness import Reckoning, Share
+from ledger.queries.verdicts import NodeVerdict, node_verdicts
 from ledger.store.as_of import as_of
 from ledger.store.database import Database
 from ledger.store.follower import Follower
@@ -63,6 +64,12 @@ class Snapshot:
         if found is None:
             raise HTTPException(404, f"there is no {what}")
         return found
+
+    def verdicts(self, node: int, since: int, after: str | None, limit: int) -> Page[NodeVerdict]:
+        """One page of a node's verdicts."""
+        place = None if after is None else unpack_cursor(after, (int, int))
+        with self._reading() as connection:
+            return _paged(connection, node_verdicts(connection, node, since, place, limit + 1), limit)
 
     def shares(self, after: str | None, limit: int) -> Page[Share]:
         """One page of workers' shares."""

@@ -99,6 +99,27 @@ def rounds(
 
 @app.command()
 @guard
+def verdicts(
+    addresses: Addresses,
+    node: Annotated[int, typer.Argument(min=1, max=LARGEST, help="The node whose jobs were judged.")],
+    since: Annotated[str | None, typer.Option("--since", help="First day, as 2026-01-31, or time in UTC.")] = None,
+    evidence: Annotated[
+        str | None, typer.Option("--evidence", help="Coordinator to fetch what jurors measured from.")
+    ] = None,
+    rpc: Rpc = LOCAL,
+    db: Db = None,
+    as_json: AsJson = False,
+    no_sync: NoSync = False,
+) -> None:
+    """Verdicts on a node's jobs with the jurors' reasons; with --evidence what they measured, beside its limit."""
+    from ledger.commands.verdicts import list_verdicts
+
+    with opened(rpc, addresses, db, no_sync) as (chain, database), database.reading() as connection:
+        list_verdicts(connection, chain, node, statement.second_of(since, 0), evidence, as_json)
+
+
+@app.command()
+@guard
 def audit(
     addresses: Addresses, rpc: Rpc = LOCAL, db: Db = None, as_json: AsJson = False, no_sync: NoSync = False
 ) -> None:

@@ -48,7 +48,7 @@ def statement(
 ) -> None:
     """Every movement of an owner's credits, with sums; exit 1 if they do not add up to the contract's balance."""
     address = address_of(owner) if owner.startswith("0x") else Keystores().address_of(owner)
-    first, last = _second(since, 0), _second(until, 2**63 - 1)
+    first, last = second_of(since, 0), second_of(until, 2**63 - 1)
     if last <= first:
         raise Misconfigured(f"invalid time: --to {until} is not after --from {since}")
     with opened(rpc, addresses, db, no_sync) as (chain, database), database.reading() as connection:
@@ -65,7 +65,7 @@ def statement(
     tell(AccountStatement, found, lambda each: _show(each, out), as_json)
 
 
-def _second(text: str | None, otherwise: int) -> int:
+def second_of(text: str | None, otherwise: int) -> int:
     """Returns a time as typed, in unix seconds."""
     if text is None:
         return otherwise

@@ -18,7 +18,7 @@ from sqlalchemy import BigInteger, Boolean, Column, Dialect, Index, MetaData, Ta
 from sqlalchemy.types import UserDefinedType
 from sqlmodel import Field, SQLModel
 
-from ledger.facts import KINDS, Appeal, Consumption, CreditEntry, Fact, Node, Round, Slash, Taint
+from ledger.facts import KINDS, Appeal, Consumption, CreditEntry, Fact, Job, Node, Round, Slash, Taint
 from ledger.facts.fact import CODECS, Bitmap, Hex, Wide, annotations_of
 
 
@@ -54,7 +54,7 @@ class AsText(UserDefinedType[Any]):
         return lenient
 
 
-TABLES_VERSION = 6
+TABLES_VERSION = 7
 """Of the tables below; a database of another version is not read."""
 
 METADATA = MetaData()
@@ -124,6 +124,7 @@ ASKED_BY: dict[type[Any], tuple[str, ...]] = {
     Slash: ("node", "owner", "round"),
     CreditEntry: ("owner", "round"),
     Round: ("run",),
+    Job: ("node",),
     Consumption: ("round",),
     Appeal: ("round",),
     Taint: ("run",),

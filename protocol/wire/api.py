@@ -108,11 +108,15 @@ class Hardware(Body):
 
 
 class Heartbeat(Body):
-    """A node is up and has the weights of ``version`` loaded; null before the first."""
+    """A node is up and has the weights of ``version`` loaded; null before the first.
+
+    ``available`` is false while it takes no new jobs: it drains, or has its quiet hours.
+    """
 
     node: NodeId
     version: Version | None
     hardware: Hardware = Hardware()
+    available: bool = True
 
 
 class HeartbeatReply(Body):

@@ -42,7 +42,16 @@ def test_a_provider_registers_lists_tops_up_and_retires(assize: Assize) -> None:
     assert (node["node"], node["bond_wei"]) == (1, str(16 * TOKEN))
     assert assize("stake", "deposit", 1, "1 ASZ", "--json").json["amount_wei"] == str(TOKEN)
     assert assize("node", "list", "--json").json[0]["bond_wei"] == str(17 * TOKEN)
+    told = assize("stake", "explain", 1, "--slashes", 2, "--json").json
+    assert {name: told[name] for name in ("margin_wei", "carries_jobs", "in_flight", "after_2_slashes_wei")} == {
+        "margin_wei": str(TOKEN),
+        "carries_jobs": 17,
+        "in_flight": 0,
+        "after_2_slashes_wei": str(15 * TOKEN),
+    }
+    assert told["then"].endswith("no new jobs or seats until 1 ASZ are added")
     assert assize("node", "retire", 1, "--json").json["withdrawable_at"] > 0
+    assert "assize stake withdraw 1" in assize("stake", "explain", 1).out
     early = assize("stake", "withdraw", 1)
     assert early.code == 1
     assert "the bond of node 1 can be withdrawn from" in early.err

@@ -24,9 +24,9 @@ from protocol.errors import Misconfigured
 from protocol.node.notices.conditions import Seen, conditions
 from protocol.node.notices.fold import Followed
 from protocol.node.notices.journal import NoticeJournal, Place
-from protocol.node.notices.notice import Figures, Kind, Notice
+from protocol.node.notices.notice import Notice, NoticeFigures, NoticeKind
 from protocol.node.notices.targets import Target, read_targets
-from protocol.node.notices.watch import Notifier
+from protocol.node.notices.watch import NoticeSender
 from protocol.node.wallet import Wallet
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
 from protocol.wire.reasons import Reason
@@ -164,17 +164,19 @@ def scene(market: Market) -> Scene:
     return made
 
 
-def notifier(scene: Scene, directory: Path, hook: Webhook, figures: Figures | None = None, **options: Any) -> Notifier:
+def notifier(
+    scene: Scene, directory: Path, hook: Webhook, figures: NoticeFigures | None = None, **options: Any
+) -> NoticeSender:
     """A notifier that watches the worker's owner, every judge's owner and the run."""
     owners = {scene.worker.owner.address, *(judge.owner.address for judge in scene.validators.values())}
     chain = Chain(scene.market.anvil.url, scene.market.deployment)
     target = Target("target 1 (json)", "t1", hook.url)
     followed = Followed(owners, {}, {scene.market.run})
-    made = figures or Figures(credits_wei=1, appeal_seconds=10 * WINDOW, escrow_rounds=10_000)
-    return Notifier(chain, NoticeJournal(directory, ["t1"]), followed, [target], made, **options)
+    made = figures or NoticeFigures(credits_wei=1, appeal_seconds=10 * WINDOW, escrow_rounds=10_000)
+    return NoticeSender(chain, NoticeJournal(directory, ["t1"]), followed, [target], made)
 
 
-def settle_down(watching: Notifier) -> None:
+def settle_down(watching: NoticeSender) -> None:
     """Ticks until nothing is left to read."""
     while watching.tick():
         pass
@@ -210,7 +212,7 @@ def test_a_silent_node_is_told_of_once_until_it_is_heard_again(tmp_path: Path) -
     journal = NoticeJournal(tmp_path, ["t"])
     for seconds, final in ((10, 0), (301, 1), (302, 2), (3, 3), (301, 3), (2, 4), (2, 9), (400, 9)):
         seen = Seen(0, {7: node}, {7: 8 * TOKEN}, {}, {}, {7: seconds})
-        journal.look(conditions(Followed(), seen, Figures()), final + 1, final, now=0)
+        journal.look(conditions(Followed(), seen, NoticeFigures()), final + 1, final, now=0)
     told = [notice.key for notice, _ in journal.waiting("t")]
     journal.close()
     assert told == ["silent/7#1", "silent/7#2"]  # a reorganisation may have made it look alive at block 4
@@ -250,7 +252,7 @@ def test_a_target_that_is_down_gets_everything_later(scene: Scene, hook: Webhook
 
 def test_a_message_that_was_being_sent_at_a_kill_is_not_sent_twice(tmp_path: Path) -> None:
     journal = NoticeJournal(tmp_path, ["t"])
-    notices = [Notice(Kind.VERSION, f"version/1/{number}", "") for number in range(2)]
+    notices = [Notice(NoticeKind.VERSION, f"version/1/{number}", "") for number in range(2)]
     journal.advance(Place(Cursor(1, b"1" * 32), Followed()), notices, now=0)
     journal.mark(notices[0], "t", "sending")
     journal.close()  # as a kill leaves it
@@ -316,7 +318,7 @@ def test_on_a_chain_with_a_history_it_starts_with_what_is_there(scene: Scene, ho
     scene.judge_a_round()
     scene.settle()
     scene.market.anvil.rpc.call("anvil_mine", hex(200))
-    watching = notifier(scene, tmp_path / "state", hook, Figures(appeal_seconds=10 * WINDOW))
+    watching = notifier(scene, tmp_path / "state", hook, NoticeFigures(appeal_seconds=10 * WINDOW))
     settle_down(watching)
     assert hook.titles() == {"Assize: bond under its margin": 1}  # it still is; what happened before is past
     scene.publish()

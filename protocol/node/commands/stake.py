@@ -1,4 +1,4 @@
-"""``assize stake``: add to a node's bond, or withdraw it."""
+"""``assize stake``: add to a node's bond, explain it, or withdraw it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from protocol.amounts import positive_wei
+from protocol.node.commands.bond import explain
 from protocol.node.commands.connection import AmountOrAll
 from protocol.node.commands.node import NodeId, withdraw
 from protocol.node.commands.transaction import Planned, mined, transaction
@@ -27,4 +28,5 @@ def deposit(sender: Sender, node: NodeId, amount: AmountOrAll) -> Planned:
     return actions.deposit(sender, node, wei), mined(node=node, amount_wei=wei)
 
 
+app.command("explain")(explain)
 app.command("withdraw")(withdraw)

@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 from protocol.amounts import tokens
 from protocol.chain.structs import NEVER, Node, Run
-from protocol.node.notices.fold import Followed, FollowedRound
-from protocol.node.notices.notice import Figures, Kind, Notice
+from protocol.node.notices.fold import Followed, WatchedRound
+from protocol.node.notices.notice import Notice, NoticeFigures, NoticeKind
 from protocol.times import clock
 from protocol.wire.assignments import jobs_in
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was looked up at one block: nodes, their required bonds, runs, credits by owner; wei and unix seconds.
+    """Views of one block: nodes, their required bonds, runs, credits by owner; wei and unix seconds.
 
     ``silent_seconds`` are by node the seconds since its last heartbeat, as coordinators tell.
     """
@@ -36,7 +36,7 @@ Conditions = dict[str, Notice | None]
 """By key: the notice of a condition that holds, or None where it does not."""
 
 
-def conditions(followed: Followed, seen: Seen, figures: Figures) -> Conditions:
+def conditions(followed: Followed, seen: Seen, figures: NoticeFigures) -> Conditions:
     """Returns every condition that could be looked at."""
     found: Conditions = {}
     for each in (_bonds(seen, figures), _silences(seen, figures), _credits(seen, figures)):
@@ -44,7 +44,7 @@ def conditions(followed: Followed, seen: Seen, figures: Figures) -> Conditions:
     return found | dict(_escrows(followed, seen, figures)) | dict(_windows(followed, seen, figures))
 
 
-def _bonds(seen: Seen, figures: Figures) -> Iterator[tuple[str, Notice | None]]:
+def _bonds(seen: Seen, figures: NoticeFigures) -> Iterator[tuple[str, Notice | None]]:
     for number, node in seen.nodes.items():
         key, wanted = f"bond/{number}", seen.required[number] + figures.margin_wei
         text = (
@@ -52,29 +52,29 @@ def _bonds(seen: Seen, figures: Figures) -> Iterator[tuple[str, Notice | None]]:
             f"and a margin of {tokens(figures.margin_wei)} is asked for. Add to it with: assize stake deposit {number} "
             f"'{tokens(wanted - node.bond)}'"
         )
-        yield key, Notice(Kind.BOND, key, text) if _serves(node) and node.bond < wanted else None
+        yield key, Notice(NoticeKind.BOND, key, text) if _serves(node) and node.bond < wanted else None
 
 
 def _serves(node: Node) -> bool:
     return not node.retired_at and not node.withdrawn and node.active_at < NEVER
 
 
-def _silences(seen: Seen, figures: Figures) -> Iterator[tuple[str, Notice | None]]:
+def _silences(seen: Seen, figures: NoticeFigures) -> Iterator[tuple[str, Notice | None]]:
     for number, seconds in seen.silent_seconds.items():
         silent = _serves(seen.nodes[number]) and seconds > figures.silent_seconds
         key = f"silent/{number}"
         text = f"Node {number} sent its last heartbeat {seconds:.0f} s ago. Look whether its process runs."
-        yield key, Notice(Kind.SILENT, key, text) if silent else None
+        yield key, Notice(NoticeKind.SILENT, key, text) if silent else None
 
 
-def _credits(seen: Seen, figures: Figures) -> Iterator[tuple[str, Notice | None]]:
+def _credits(seen: Seen, figures: NoticeFigures) -> Iterator[tuple[str, Notice | None]]:
     for owner, wei in seen.credits.items():
         key = f"credits/{owner}"
         text = f"{owner} has {tokens(wei)} of credits. Redeem them with: assize credits redeem all"
-        yield key, Notice(Kind.CREDITS, key, text) if 0 < figures.credits_wei < wei else None
+        yield key, Notice(NoticeKind.CREDITS, key, text) if 0 < figures.credits_wei < wei else None
 
 
-def _escrows(followed: Followed, seen: Seen, figures: Figures) -> Iterator[tuple[str, Notice | None]]:
+def _escrows(followed: Followed, seen: Seen, figures: NoticeFigures) -> Iterator[tuple[str, Notice | None]]:
     for number, run in seen.runs.items():
         key, a_round = f"escrow/{number}", followed.last_reserved.get(number, 1)
         text = (
@@ -82,10 +82,10 @@ def _escrows(followed: Followed, seen: Seen, figures: Figures) -> Iterator[tuple
             f"Fund it with: assize run fund {number} AMOUNT"
         )
         short = not run.closed and run.escrow < figures.escrow_rounds * a_round
-        yield key, Notice(Kind.ESCROW, key, text) if short else None
+        yield key, Notice(NoticeKind.ESCROW, key, text) if short else None
 
 
-def _windows(followed: Followed, seen: Seen, figures: Figures) -> Iterator[tuple[str, Notice | None]]:
+def _windows(followed: Followed, seen: Seen, figures: NoticeFigures) -> Iterator[tuple[str, Notice | None]]:
     for number, round_ in followed.rounds.items():
         for node, jobs in round_.disputable.items():
             closing = seen.now <= round_.deadline <= seen.now + figures.appeal_seconds
@@ -97,7 +97,7 @@ def _offers_appeals(run: Run | None) -> bool:
     return run is not None and run.terms.appeal_seats > 0
 
 
-def _window(number: int, node: int, jobs: int, round_: FollowedRound) -> tuple[str, Notice]:
+def _window(number: int, node: int, jobs: int, round_: WatchedRound) -> tuple[str, Notice]:
     key, first = f"appeal/{number}/{node}", jobs_in(jobs)[0]
     named = ", ".join(map(str, jobs_in(jobs)))
     text = (
@@ -105,4 +105,4 @@ def _window(number: int, node: int, jobs: int, round_: FollowedRound) -> tuple[s
         f"{clock(round_.deadline)}. Look why with: assize ledger why {number}/{first}; appeal with: "
         f"assize appeal open {number} {first}"
     )
-    return key, Notice(Kind.APPEAL, key, text)
+    return key, Notice(NoticeKind.APPEAL, key, text)

@@ -14,13 +14,13 @@ from protocol.amounts import tokens
 from protocol.chain import events
 from protocol.chain.events import Log
 from protocol.chain.structs import Cause, Verdict, jobs_by_verdict
-from protocol.node.notices.notice import Kind, Notice
+from protocol.node.notices.notice import Notice, NoticeKind
 from protocol.times import clock
 from protocol.wire.assignments import bitmap_of, jobs_in, jobs_of, unpack_assignments, unpack_leaves
 
 
 @dataclass(slots=True)
-class FollowedRound:
+class WatchedRound:
     """A round with jobs of followed nodes: by node, the jobs listed and those handed in. Bitmaps.
 
     ``disputable`` are by node the jobs whose verdict its owner can appeal until ``deadline``.
@@ -35,7 +35,7 @@ class FollowedRound:
 
 @dataclass(slots=True)
 class Followed:
-    """What is followed, as the events so far have left it. JSON can hold it.
+    """Nodes, runs and rounds followed, as the events so far have left them. JSON can hold it.
 
     Args:
         owners: owners of whom every node and every run is followed.
@@ -51,7 +51,7 @@ class Followed:
     nodes: dict[int, str] = field(default_factory=dict)
     named: set[int] = field(default_factory=set)
     joined: dict[int, set[int]] = field(default_factory=dict)
-    rounds: dict[int, FollowedRound] = field(default_factory=dict)
+    rounds: dict[int, WatchedRound] = field(default_factory=dict)
     last_reserved: dict[int, int] = field(default_factory=dict)
     seen: dict[str, int] = field(default_factory=dict)
 
@@ -89,17 +89,17 @@ def _of_node(followed: Followed, event: events.Event) -> Iterator[Notice]:
     match event:
         case events.NodeSlashed(cause=Cause.ABSENCE) if event.node in followed.nodes:
             text = f"Node {event.node} took no part in round {event.round}: {_left(event)}."
-            yield Notice(Kind.ABSENCE, f"absence/{event.round}/{event.node}", text)
+            yield Notice(NoticeKind.ABSENCE, f"absence/{event.round}/{event.node}", text)
         case events.NodeSlashed() if event.node in followed.nodes:
             key = followed.counted(f"slashed/{event.round}/{event.node}/{event.cause.name}/{event.amount}")
             why = "fraud" if event.cause is Cause.FRAUD else "a vote that an appeal overturned"
             text = f"Node {event.node} was slashed for {why} in round {event.round}: {_left(event)}."
-            yield Notice(Kind.SLASHED, key, text)
+            yield Notice(NoticeKind.SLASHED, key, text)
         case events.NodeStruck() if event.node in followed.nodes:
             text = (
                 f"Node {event.node} missed its vote in round {event.round} of run {event.run}: strike {event.strikes}."
             )
-            yield Notice(Kind.ABSENCE, f"absence/{event.round}/{event.node}", text)
+            yield Notice(NoticeKind.ABSENCE, f"absence/{event.round}/{event.node}", text)
 
 
 def _left(event: events.NodeSlashed) -> str:
@@ -115,10 +115,10 @@ def _of_run(followed: Followed, event: events.Event) -> Iterator[Notice]:
                 f"{tokens(event.terms.price_per_unit)} a unit, rules 0x{event.terms.rules_hash.hex()}. "
                 f"Look at them with: assize run show {event.run}; nodes must join again at new rules."
             )
-            yield Notice(Kind.TERMS, followed.counted(f"terms/{event.run}/{digest}"), text)
+            yield Notice(NoticeKind.TERMS, followed.counted(f"terms/{event.run}/{digest}"), text)
         case events.CheckpointPublished() if event.run in followed.runs:
             key = f"version/{event.run}/{event.version}/{event.manifest_root.hex()}"
-            yield Notice(Kind.VERSION, key, f"Run {event.run} published version {event.version}.")
+            yield Notice(NoticeKind.VERSION, key, f"Run {event.run} published version {event.version}.")
 
 
 def _of_round(followed: Followed, event: events.Event) -> Iterator[Notice]:
@@ -144,7 +144,7 @@ def _of_round(followed: Followed, event: events.Event) -> Iterator[Notice]:
         case events.AppealedJobSettled(verdict=Verdict.VOID | Verdict.UNAVAILABLE) if event.node in round_.listed:
             word = event.verdict.name.lower()
             text = f"Job {event.job} of node {event.node} in round {event.round} is {word} on appeal."
-            yield Notice(Kind.VOID, f"void/{event.round}/{event.node}/appeal-{event.job}", text)
+            yield Notice(NoticeKind.VOID, f"void/{event.round}/{event.node}/appeal-{event.job}", text)
         case events.RoundVoided():
             for node, jobs in round_.submitted.items():
                 yield from _unpaid(event, f"void/{event.round}/{node}/round", jobs, 0, node)
@@ -158,18 +158,18 @@ def _open(followed: Followed, event: events.RoundOpened) -> None:
     listed = {each.node for each in unpack_assignments(event.assignments)} & followed.nodes.keys()
     if listed:
         jobs = {node: bitmap_of(jobs_of(event.assignments, node)) for node in sorted(listed)}
-        followed.rounds[event.round] = FollowedRound(event.run, jobs)
+        followed.rounds[event.round] = WatchedRound(event.run, jobs)
 
 
-def _missing(event: events.RoundClosed, round_: FollowedRound) -> Iterator[Notice]:
+def _missing(event: events.RoundClosed, round_: WatchedRound) -> Iterator[Notice]:
     for node, listed in round_.listed.items():
         missing = listed & ~event.submitted
         if missing:
             text = f"Node {node} did not hand in {_jobs(missing)} of round {event.round} in time."
-            yield Notice(Kind.VOID, f"missing/{event.round}/{node}", text)
+            yield Notice(NoticeKind.VOID, f"missing/{event.round}/{node}", text)
 
 
-def _note_disputable(round_: FollowedRound, event: events.RoundTallied) -> None:
+def _note_disputable(round_: WatchedRound, event: events.RoundTallied) -> None:
     round_.deadline = event.deadline
     for node, submitted in round_.submitted.items():
         by_verdict = jobs_by_verdict(event.accepted, event.fraud, submitted)
@@ -185,7 +185,7 @@ def _unpaid(
         first = jobs_in(void | unavailable)[0]
         text = f"Round {event.round} ended for node {owner} with {' and '.join(parts)}, unpaid."
         text += f" Why: assize ledger why {event.round}/{first}."
-        yield Notice(Kind.VOID, key, text)
+        yield Notice(NoticeKind.VOID, key, text)
 
 
 def _jobs(bitmap: int) -> str:

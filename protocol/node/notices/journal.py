@@ -20,7 +20,7 @@ from protocol.chain.reading.cursor import Cursor
 from protocol.errors import Misconfigured, Unavailable
 from protocol.node.notices.conditions import Conditions
 from protocol.node.notices.fold import Followed
-from protocol.node.notices.notice import Kind, Notice
+from protocol.node.notices.notice import Notice, NoticeKind
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS places (block INTEGER PRIMARY KEY, cursor TEXT NOT NULL, followed TEXT NOT NULL) STRICT;
@@ -40,7 +40,7 @@ _FOLLOWED = TypeAdapter(Followed)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far the chain was read, and what was followed then."""
+    """Position in the chain, and what was followed there."""
 
     cursor: Cursor
     followed: Followed
@@ -129,7 +129,7 @@ class NoticeJournal:
             " WHERE target = ? AND state = 'waiting' ORDER BY notices.rowid",
             (target,),
         )
-        return [(Notice(Kind(kind), key, text), at) for kind, key, text, at in rows]
+        return [(Notice(NoticeKind(kind), key, text), at) for kind, key, text, at in rows]
 
     def mark(self, notice: Notice, target: str, state: str) -> None:
         """Writes the state of a delivery: waiting, sending, delivered, unclear or dropped."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class NoticeKind(StrEnum):
     """Kinds of notices, as typed in the settings."""
 
     BOND = "bond"
@@ -22,25 +22,25 @@ class Kind(StrEnum):
 
 
 TITLES = {
-    Kind.BOND: "bond under its margin",
-    Kind.SLASHED: "bond slashed",
-    Kind.VOID: "jobs void or missing",
-    Kind.ABSENCE: "absent from a committee",
-    Kind.TERMS: "new terms announced",
-    Kind.APPEAL: "time to appeal runs out",
-    Kind.CREDITS: "credits to redeem",
-    Kind.SILENT: "node silent",
-    Kind.ESCROW: "escrow runs out",
-    Kind.VERSION: "new version",
+    NoticeKind.BOND: "bond under its margin",
+    NoticeKind.SLASHED: "bond slashed",
+    NoticeKind.VOID: "jobs void or missing",
+    NoticeKind.ABSENCE: "absent from a committee",
+    NoticeKind.TERMS: "new terms announced",
+    NoticeKind.APPEAL: "time to appeal runs out",
+    NoticeKind.CREDITS: "credits to redeem",
+    NoticeKind.SILENT: "node silent",
+    NoticeKind.ESCROW: "escrow runs out",
+    NoticeKind.VERSION: "new version",
 }
-"""What a message of each kind is headed."""
+"""Heading of each kind's messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
     """A message. ``key`` names its content, whichever block it is in: the same key is never sent twice."""
 
-    kind: Kind
+    kind: NoticeKind
     key: str
     text: str
 
@@ -51,7 +51,7 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class NoticeFigures:
     """Amounts and times at which conditions become notices.
 
     Args:

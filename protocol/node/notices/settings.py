@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from protocol.amounts import wei_of
 from protocol.errors import Misconfigured
-from protocol.node.notices.notice import Figures, Kind
+from protocol.node.notices.notice import NoticeFigures, NoticeKind
 from protocol.node.settings import NodeSettings, settings_config
 
 
@@ -49,7 +49,7 @@ class NoticesSettings(NodeSettings):
     owners: tuple[str, ...] = ()
     nodes: tuple[int, ...] = ()
     runs: tuple[int, ...] = ()
-    kinds: tuple[Kind, ...] = tuple(Kind)
+    kinds: tuple[NoticeKind, ...] = tuple(NoticeKind)
     coordinator_urls: tuple[str, ...] = ()
     margin: AmountText = "0"
     credits_above: AmountText = "0"
@@ -58,7 +58,7 @@ class NoticesSettings(NodeSettings):
     escrow_rounds: int = Field(default=1, ge=0)
     interval_seconds: float = Field(default=5.0, gt=0)
 
-    def figures(self) -> Figures:
+    def figures(self) -> NoticeFigures:
         """Returns the amounts and times at which conditions become notices."""
         amounts = (wei_of(self.margin), wei_of(self.credits_above))
-        return Figures(*amounts, self.silent_seconds, self.appeal_seconds, self.escrow_rounds)
+        return NoticeFigures(*amounts, self.silent_seconds, self.appeal_seconds, self.escrow_rounds)

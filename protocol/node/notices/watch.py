@@ -23,7 +23,7 @@ from protocol.node.daemon import Daemon
 from protocol.node.notices.conditions import Seen, conditions
 from protocol.node.notices.fold import Followed, take
 from protocol.node.notices.journal import NoticeJournal, Place
-from protocol.node.notices.notice import Figures, Kind, Notice
+from protocol.node.notices.notice import Notice, NoticeFigures, NoticeKind
 from protocol.node.notices.settings import NoticesSettings
 from protocol.node.notices.targets import Target, read_targets
 from protocol.transport.coordinator import CoordinatorClient
@@ -47,7 +47,7 @@ class _Pause:
     until: float = 0.0
 
 
-class Notifier:
+class NoticeSender:
     """Follows one deployment and sends what concerns the followed. ``tick`` is one pass."""
 
     def __init__(
@@ -56,8 +56,8 @@ class Notifier:
         journal: NoticeJournal,
         first: Followed,
         targets: Sequence[Target],
-        figures: Figures,
-        kinds: Sequence[Kind] = tuple(Kind),
+        figures: NoticeFigures,
+        kinds: Sequence[NoticeKind] = tuple(NoticeKind),
         coordinators: Sequence[CoordinatorClient] = (),
     ) -> None:
         self._chain, self._journal, self._targets = chain, journal, targets
@@ -221,7 +221,7 @@ def build(settings: NoticesSettings) -> Daemon:
     chain = Chain.connect(settings.rpc_url, settings.addresses)
     journal = NoticeJournal(settings.state_dir, [target.id for target in targets])
     clients = [CoordinatorClient(url) for url in settings.coordinator_urls]
-    notifier = Notifier(chain, journal, first, targets, settings.figures(), settings.kinds, clients)
+    notifier = NoticeSender(chain, journal, first, targets, settings.figures(), settings.kinds, clients)
     health = settings.state_dir / "health.json"
     return Daemon("notices", notifier.tick, settings.interval_seconds, health, close=notifier.close)
 

@@ -104,6 +104,7 @@ def _measure(served: Served, grown: Grown, requests: int, say: Callable[[str], N
     rate = grown.events / read.seconds
     say(f"  {rate:,.0f} events a second; {', '.join(f'{most:.0f}' for most in read.most_mib)} MiB")
     known = {"owner": grown.trader, "run": grown.run, "node": grown.crooked, "round": 1, "name": "VoteRevealed"}
+    known["since"] = 0
     pages: dict[str, list[str]] = {}
     for address in lists(served.http.get("/openapi.json").json(), known):
         shown = address.replace(grown.trader, "OWNER")

@@ -1,0 +1,123 @@
+"""Verdicts on one node's jobs, with the reason that the jurors of the majority gave.
+
+The reason is that of most jurors whose vote was the verdict. What they measured is not on the chain: their evidence,
+which is named here by its root, has it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from sqlalchemy import Connection, Row, select, tuple_
+
+from ledger.facts import Job, Round, Seat
+from ledger.facts.fact import Hex, Wide
+from ledger.queries.lookup import every
+from ledger.store.index import EVENT
+from ledger.store.rows import find_fact
+from ledger.store.tables import TABLES
+from protocol.chain.events import RoundTallied, RoundVoided
+from protocol.chain.structs import verdict_in
+from protocol.errors import Rejected
+from protocol.wire.reasons import Reason
+from protocol.wire.votes import Vote, reasons_of
+
+ENDS = (RoundTallied.__name__, RoundVoided.__name__)
+NO_QUORUM = "the round ended without a verdict"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeVerdict:
+    """The verdict on a job, as appeals have left it, and where on the chain its round got its verdict.
+
+    ``reason`` is a name of ``protocol.wire.reasons`` and ``sentence`` says it in words; both are empty for a round
+    without a verdict, and where no juror's reason can be read. ``evidence_roots`` are those of the jurors that agree
+    with it. ``credited`` is in wei.
+    """
+
+    KEY: ClassVar[tuple[str, ...]] = ("round", "job")
+
+    round: int
+    job: int
+    node: int
+    verdict: str
+    reason: str
+    sentence: str
+    jurors: int
+    evidence_roots: tuple[Hex, ...]
+    appeal: int
+    units: Wide
+    credited: Wide
+    block_number: int
+    timestamp: int
+    tx_hash: str
+
+
+def node_verdicts(
+    connection: Connection, node: int, since: int, after: tuple[int, ...] | None, limit: int | None
+) -> tuple[NodeVerdict, ...]:
+    """Returns at most ``limit`` verdicts of rounds that were tallied or void at ``since`` (unix seconds) or later.
+
+    They are in the order of rounds and jobs, after the (round, job) ``after``.
+    """
+    job = TABLES[Job].c
+    wanted = (
+        select(TABLES[Job], EVENT.c.block_number, EVENT.c.timestamp, EVENT.c.tx_hash)
+        .join(EVENT, (EVENT.c.round == job.round) & EVENT.c.name.in_(ENDS))
+        .where(job.node == node, job.verdict != "submitted", EVENT.c.timestamp >= since)
+        .order_by(job.round, job.job)
+        .limit(limit)
+    )
+    if after is not None:
+        wanted = wanted.where(tuple_(job.round, job.job) > tuple_(*after))
+    return tuple(_told(connection, connection.execute(wanted)))
+
+
+def _told(connection: Connection, rows: Iterable[Row[Any]]) -> Iterator[NodeVerdict]:
+    votes = lru_cache(maxsize=64)(lambda round_: _votes(connection, round_))
+    for row in rows:
+        held = {name: value for name, value in row._mapping.items() if name in Job.__dataclass_fields__}
+        place = {name: row._mapping[name] for name in ("block_number", "timestamp", "tx_hash")}
+        job = Job(**held)
+        reason, jurors, roots = _reason(votes(job.appeal or job.round), job)
+        word = "" if reason is None else reason.name.lower()
+        sentence = NO_QUORUM if not votes(job.round) else "" if reason is None else reason.sentence
+        what = (job.round, job.job, job.node, job.verdict, word, sentence, jurors, roots, job.appeal)
+        yield NodeVerdict(*what, job.units, job.credited, **place)
+
+
+def _votes(connection: Connection, round_: int) -> list[tuple[Vote, dict[int, Reason]]]:
+    """Returns the votes revealed in the last attempt of a round or an appeal, each with its reason by job."""
+    fact = find_fact(connection, Round, round_)
+    found: list[tuple[Vote, dict[int, Reason]]] = []
+    for seat in every(connection, Seat, round=round_) if fact else ():
+        assert fact is not None
+        if seat.state == "revealed" and seat.attempt == fact.attempt:
+            vote = Vote(seat.accept, seat.fraud, seat.reasons, seat.evidence_root)
+            found.append((vote, _readable(vote, fact.submitted)))
+    return found
+
+
+def _readable(vote: Vote, submitted: int) -> dict[int, Reason]:
+    try:
+        return reasons_of(vote, submitted)
+    except Rejected:
+        return {}
+
+
+def _reason(votes: list[tuple[Vote, dict[int, Reason]]], job: Job) -> tuple[Reason | None, int, tuple[bytes, ...]]:
+    """Returns the reason most named for the verdict, by how many, and the roots of their evidence."""
+    agreeing = [
+        (vote, reasons[job.job])
+        for vote, reasons in votes
+        if job.job in reasons and verdict_in(vote.accept, vote.fraud, job.job).name.lower() == job.verdict
+    ]
+    if not agreeing:
+        return None, 0, ()
+    reason, _ = Counter(reason for _, reason in agreeing).most_common(1)[0]
+    roots = tuple(vote.evidence_root for vote, named in agreeing if named is reason)
+    return reason, len(roots), roots

@@ -1,0 +1,64 @@
+"""A node's verdicts with their reasons, over HTTP and as a command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from fastapi.testclient import TestClient
+from typer.testing import CliRunner
+
+from ledger.api.app import create_app
+from ledger.commands.app import app
+from ledger.queries.verdicts import node_verdicts
+from ledger.store.database import Database
+from ledger.store.follower import Follower
+from ledger.store.index import sync
+from protocol.chain.reading.client import Chain
+from tests.ledger.disputes import Dispute, told
+from tests.ledger.scenario import Story
+
+FRAUD = "a token differs from the seeded choice by more than any honest engine gives"
+
+
+def test_each_verdict_has_its_reason_in_words_and_pages_follow(story: Story, synced: Database, chain: Chain) -> None:
+    with TestClient(create_app(chain, synced, Follower(chain, synced))) as http:
+        path = f"/nodes/{story.cheat.node}/verdicts"
+        first = http.get(path, params={"limit": 1}).json()
+        (one,) = first["items"]
+        assert (one["round"], one["job"], one["verdict"], one["sentence"]) == (story.rounds[0], 3, "fraud", FRAUD)
+        assert (one["jurors"], len(one["evidence_roots"])) == (2, 2)
+        second = http.get(path, params={"limit": 1, "after": first["next"]}).json()
+        assert ([each["job"] for each in second["items"]], second["next"]) == ([4], None)
+        assert http.get(path, params={"since": one["timestamp"] + 1}).json()["items"] == []
+        assert http.get(path, params={"after": "nonsense"}).status_code == 400
+        honest = http.get(f"/nodes/{story.honest.node}/verdicts").json()["items"]
+        assert [(each["verdict"], each["sentence"]) for each in honest[:2]] == [("accepted", "every check passed")] * 2
+        assert honest[-1]["sentence"] == "the round ended without a verdict"
+        assert http.get("/nodes/999/verdicts").json()["items"] == []
+
+
+def test_after_an_appeal_the_reason_is_its_committees(dispute: Dispute, chain: Chain, database: Database) -> None:
+    told(dispute)
+    sync(chain, database)
+    with database.reading() as connection:
+        found = node_verdicts(connection, dispute.workers[0].node, 0, None, None)
+    by_job = {each.job: (each.verdict, each.reason, each.appeal > 0) for each in found if each.round == dispute.round}
+    assert by_job[0] == ("accepted", "accepted", True)  # found fraudulent at first
+    assert by_job[1] == ("fraud", "sampling_fraud", True)
+    assert by_job[2][:2] == ("void", "shape")
+    assert by_job[4] == ("accepted", "accepted", False)
+
+
+def test_the_command_lists_them(story: Story, chain: Chain, addresses: Path, tmp_path: Path) -> None:
+    where = ["--addresses", str(addresses), "--rpc", chain.rpc.url, "--db", str(tmp_path / "cli.sqlite")]
+    done = CliRunner().invoke(app, ["verdicts", str(story.cheat.node), "--json", *where])
+    assert [each["reason"] for each in json.loads(done.stdout)] == ["sampling_fraud"] * 2
+    shown = CliRunner().invoke(app, ["verdicts", str(story.cheat.node), *where])
+    assert FRAUD in shown.stdout
+    unanswered = CliRunner().invoke(
+        app, ["verdicts", str(story.cheat.node), "--json", "--evidence", "http://127.0.0.1:9", *where]
+    )
+    assert [each["observed"] for each in json.loads(unanswered.stdout)] == [None, None]
+    wrong = CliRunner().invoke(app, ["verdicts", "1", "--since", "yesterday", *where])
+    assert wrong.exit_code == 2
