@@ -60,6 +60,27 @@ def watch(settings: EnvFile = None, once: Once = False, json: AsJson = False) ->
 
 @app.command()
 @guard
+def drain(
+    settings: EnvFile = None,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Take it back: the worker takes new jobs again.")] = False,
+) -> None:
+    """Have the running worker hand in its jobs, take no new ones, and end.
+
+    Ctrl-C and SIGTERM do not drain: they end it after the current step, and the next start goes on with its jobs.
+    """
+    from worker.availability import Drain
+    from worker.settings import WorkerSettings
+
+    asked = Drain(WorkerSettings.read(settings).state_dir)
+    if cancel:
+        asked.end()
+        print("the worker takes new jobs again")
+        return
+    print(f"the worker (process {asked.ask()}) takes no new jobs, and ends once those it has are on the chain")
+
+
+@app.command()
+@guard
 def engines(json: AsJson = False) -> None:
     """List the engines and the versions that are installed."""
     from worker.engines.registry import ENGINES

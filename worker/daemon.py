@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 
 import structlog
 from eth_utils import keccak
@@ -39,6 +40,7 @@ from protocol.wire.assignments import MAX_LEAVES_PER_BATCH, Leaf, bitmap_of, job
 from protocol.wire.pins import UnfitCheckpoint
 from protocol.wire.receipts import CLOCK_SECONDS, CarriedReceipt, Part, check_receipt, write_uri
 from protocol.wire.rules import ArtifactStore, Rules
+from worker.availability import Drain, QuietHours
 from worker.doctor import check_joined, describe
 from worker.earnings import EARNINGS_FILE, Earnings, RefusedJob, outcome_of, refused_jobs, waits_for
 from worker.engines.engine import Engine
@@ -54,6 +56,8 @@ HOUSEKEEPING_SECONDS = 5.0
 FIRST_HEARTBEAT_SECONDS = 0.5
 CLOSE_SECONDS = 5.0
 OWN_SUBMISSION_SHARE = 0.25
+DRAIN_SECONDS = 10.0
+"""Time after the coordinator knows of a drain until no round opens any more that was prepared before."""
 REFUSED_SECONDS = 0.5
 """Pause while the only jobs to do are of a version that the worker refuses."""
 
@@ -88,6 +92,9 @@ class Worker:
         self.threads: list[threading.Thread] = []
         self.next_housekeeping = 0.0
         self.refused: set[str] = set()
+        self.quiet_hours = QuietHours.parse(settings.quiet_hours)
+        self.drain = Drain(settings.state_dir)
+        self.unlisted_since: float | None = None
         self._take_part()
         tasks = environment(self.rules.environment.name, self.rules.environment.params)
         self.producer = produce(engine, self.rules, tasks, self.deployed)
@@ -127,6 +134,26 @@ class Worker:
             store.close()
         for held in (self.sender, self.checkpoints.sources, self.chain):
             held.close()
+
+    @property
+    def available(self) -> bool:
+        """True unless it drains or has its quiet hours; then it takes no new jobs."""
+        quiet = self.quiet_hours is not None and self.quiet_hours.include(datetime.now().time())
+        return not (quiet or self.drain.asked)
+
+    def drained(self) -> bool:
+        """Returns whether a drain is done: not listed any more, and all its jobs are on the chain or too late."""
+        since = self.unlisted_since
+        if not self.drain.asked or since is None or time.monotonic() - since < DRAIN_SECONDS:
+            return False
+        if self.client.assignments(self.node):
+            return False
+        reader = self.chain.latest()
+        return not any(self._owes(round_, reader.round(round_)) for round_ in self.outbox.rounds())
+
+    def _owes(self, round_: int, standing: Round) -> bool:
+        """Returns whether the round still takes submissions and lacks jobs that this node signed."""
+        return standing.state is State.OPEN and bool(bitmap_of(self.outbox.signed_jobs(round_)) & ~standing.submitted)
 
     def tick(self) -> bool:
         """Works through the current assignments. Returns whether any of them could be done."""
@@ -329,13 +356,23 @@ class Worker:
         while not self.stopped.is_set():
             version = None if self.producer.loaded is None else self.checkpoints.newest()
             try:
-                reply = self.client.heartbeat(Heartbeat(node=self.node, version=version, hardware=self.hardware))
+                available = self.available
+                beat = Heartbeat(node=self.node, version=version, hardware=self.hardware, available=available)
+                reply = self.client.heartbeat(beat)
+                self._note_listing(available)
                 if reply.reasons != told:
                     self.log.info("listed" if not reply.reasons else "not_listed", why=reply.reasons)
                     told = self.reasons = reply.reasons
             except AssizeError as error:
                 self.log.warning("heartbeat_failed", error=str(error))
             self.stopped.wait(self.settings.heartbeat_seconds if version is not None else FIRST_HEARTBEAT_SECONDS)
+
+    def _note_listing(self, available: bool) -> None:
+        """Notes since when the coordinator knows that the node takes no new jobs."""
+        if available:
+            self.unlisted_since = None
+        elif self.unlisted_since is None:
+            self.unlisted_since = time.monotonic()
 
     def _keep_house_if_due(self) -> None:
         """Drops rounds that have ended; submits what the chain still lacks shortly before the deadline."""

@@ -83,5 +83,15 @@ def serve(settings: WorkerSettings, produce: Produce = Producer) -> int:
     torch.set_grad_enabled(False)
     worker = build(settings, produce)
     worker.start_background()
+
+    def tick() -> bool:
+        more = worker.tick()
+        if not more and worker.drained():
+            worker.drain.end()
+            worker.log.info("drained")
+            daemon.stop()
+        return more
+
     health = settings.state_dir / HEALTH_FILE
-    return Daemon("worker", worker.tick, INTERVAL_SECONDS, health, close=worker.close, activity=worker.activity).run()
+    daemon = Daemon("worker", tick, INTERVAL_SECONDS, health, close=worker.close, activity=worker.activity)
+    return daemon.run()

@@ -10,6 +10,7 @@ from pydantic import AfterValidator
 from protocol.errors import Misconfigured
 from protocol.node.settings import NodeSettings, settings_config
 from protocol.wire.rules import DEFAULT_ENGINE
+from worker.availability import QuietHours
 from worker.engines.registry import find_engine
 
 
@@ -18,6 +19,14 @@ def _known(engine: str) -> str:
         return find_engine(engine).name
     except Misconfigured as error:
         raise ValueError(str(error)) from error
+
+
+def _hours(text: str) -> str:
+    try:
+        QuietHours.parse(text)
+    except Misconfigured as error:
+        raise ValueError(str(error)) from error
+    return text
 
 
 class WorkerSettings(NodeSettings):
@@ -30,6 +39,7 @@ class WorkerSettings(NodeSettings):
         device: device the engine computes on.
         wait_seconds: how long one request for assignments may wait for an answer.
         heartbeat_seconds: time between heartbeats.
+        quiet_hours: hours of the day in this machine's time in which to take no new jobs, such as 22:00-06:00.
         traps: trap file of the run's requester, whose own worker this is; it plants the faults that the file names.
     """
 
@@ -41,4 +51,5 @@ class WorkerSettings(NodeSettings):
     device: Literal["cpu", "cuda"] = "cpu"
     wait_seconds: float = 2.0
     heartbeat_seconds: float = 5.0
+    quiet_hours: Annotated[str, AfterValidator(_hours)] = ""
     traps: Path | None = None

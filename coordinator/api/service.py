@@ -31,6 +31,9 @@ from protocol.wire.auth import Audience, Signer
 from protocol.wire.rollout import Limits
 from protocol.wire.rules import decode_rules
 
+NOT_AVAILABLE = "it takes no new jobs now: it drains, or has its quiet hours"
+"""Reason for which a node that is not available is not listed."""
+
 BEAT_SECONDS = 2.0
 """Shortest time between SQL writes of unchanged heartbeats; each heartbeat renews the lease in Redis."""
 
@@ -117,8 +120,10 @@ class CoordinatorService:
     def heartbeat(self, heartbeat: api.Heartbeat) -> api.HeartbeatReply:
         """Renews the node's lease, stores the heartbeat, and returns the node's state."""
         now = time.time()
-        self._leases.grant(heartbeat.node, now + self.settings.lease_seconds)
+        self._leases.grant(heartbeat.node, now + self.settings.lease_seconds if heartbeat.available else now)
         self._store_heartbeat(heartbeat, now)
+        if not heartbeat.available:
+            return api.HeartbeatReply(state="unlisted", reasons=[NOT_AVAILABLE])
         leased = self._leases.held(now)
         with self._store.reading() as session:
             limits = self._limits(session)

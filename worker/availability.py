@@ -1,0 +1,87 @@
+"""Availability of a worker for new jobs: quiet hours, and draining.
+
+A drain is a file in the state folder, so that it survives a restart: the worker hands in what it was assigned, takes
+nothing new, removes the file and ends with exit code 0.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass
+from datetime import time
+from pathlib import Path
+
+from protocol.errors import Misconfigured, Rejected, accessing
+
+DRAIN_FILE = "drain"
+_HOURS = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)-([01]?\d|2[0-3]):([0-5]\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class QuietHours:
+    """Hours of each day, in this machine's time, in which no new jobs are taken; they may span midnight. PURE."""
+
+    start: time
+    end: time
+
+    @classmethod
+    def parse(cls, text: str) -> QuietHours | None:
+        """Reads hours such as 22:00-06:00; empty text is None.
+
+        Raises:
+            Misconfigured: the text has another form, or both times are the same.
+        """
+        if not text:
+            return None
+        match = _HOURS.fullmatch(text.strip())
+        times = [int(part) for part in match.groups()] if match else []
+        if not times or times[:2] == times[2:]:
+            raise Misconfigured(f"invalid quiet hours {text!r}: expected two different times, such as 22:00-06:00")
+        return cls(time(*times[:2]), time(*times[2:]))
+
+    def include(self, moment: time) -> bool:
+        """Returns whether a time of day is in them; the end is not."""
+        if self.start < self.end:
+            return self.start <= moment < self.end
+        return moment >= self.start or moment < self.end
+
+
+class Drain:
+    """The drain of one worker's state folder."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._file, self._health = state_dir / DRAIN_FILE, state_dir / "health.json"
+
+    @property
+    def asked(self) -> bool:
+        """True while a drain is asked for."""
+        return self._file.exists()
+
+    def ask(self) -> int:
+        """Asks the running worker to drain; returns its process id.
+
+        Raises:
+            Rejected: no worker runs in this state folder.
+        """
+        pid = self._running()
+        if pid is None:
+            raise Rejected(f"no worker runs with the state folder {self._file.parent}: there is nothing to drain")
+        with accessing(f"write {self._file}"):
+            self._file.touch()
+        return pid
+
+    def end(self) -> None:
+        """Takes the drain back, or notes that it is done."""
+        self._file.unlink(missing_ok=True)
+
+    def _running(self) -> int | None:
+        try:
+            pid = int(json.loads(self._health.read_text())["pid"])
+            os.kill(pid, 0)
+        except PermissionError:  # another user's process
+            return pid
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        return pid
