@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from json import dumps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -27,10 +28,27 @@ def validator() -> None:
 
 @app.command()
 @guard
-def run(settings: EnvFile = None) -> None:
+def run(
+    settings: EnvFile = None,
+    dry: Annotated[
+        bool, typer.Option("--dry-run", help="Judge every round, print the votes, send nothing: needs no key or bond.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="With --dry-run: a line of JSON for each round.")] = False,
+) -> None:
     """Follow rounds, judge, commit and reveal until stopped."""
-    from validator.service import serve
     from validator.settings import ValidatorSettings
+
+    if dry:
+        from validator.settings import DryRunSettings
+
+        read = DryRunSettings.read(settings)
+        from validator.dry_run import lines_of, serve_dry
+
+        def tell(vote: dict[str, Any]) -> None:
+            print(dumps(vote) if json else "\n".join(lines_of(vote)), flush=True)
+
+        raise SystemExit(serve_dry(read, tell))
+    from validator.service import serve
 
     raise SystemExit(serve(ValidatorSettings.read(settings)))
 

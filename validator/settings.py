@@ -52,3 +52,9 @@ class BackgroundSettings(ValidatorSettings):
     queue_url: str = Field(min_length=1)
     addresses: Path = Path()
     keystore: str = ""
+
+
+class DryRunSettings(ValidatorSettings):
+    """Settings of a dry run: the same names, without a key."""
+
+    keystore: str = ""

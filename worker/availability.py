@@ -39,7 +39,7 @@ class QuietHours:
         times = [int(part) for part in match.groups()] if match else []
         if not times or times[:2] == times[2:]:
             raise Misconfigured(f"invalid quiet hours {text!r}: expected two different times, such as 22:00-06:00")
-        return cls(time(*times[:2]), time(*times[2:]))
+        return cls(time(times[0], times[1]), time(times[2], times[3]))
 
     def include(self, moment: time) -> bool:
         """Returns whether a time of day is in them; the end is not."""
