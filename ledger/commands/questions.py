@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from sqlalchemy import Connection
 
 from ledger.audit.history import history
 from ledger.book import MemoryBook
@@ -20,11 +21,14 @@ from ledger.fold import fold_all
 from ledger.queries import fairness as reckoning
 from ledger.queries.lineage import Lineage
 from ledger.queries.lineage import lineage as trace
+from ledger.queries.statement import statement
 from ledger.queries.why import Explanation, why_entry, why_job
 from ledger.store.state import LedgerState, tables_of_book
 from protocol.chain.reading.client import Chain
 from protocol.errors import Misconfigured, Rejected
+from protocol.node.commands.connection import address_of
 from protocol.node.console import guard
+from protocol.node.wallet import Keystores
 
 app = typer.Typer()
 
@@ -38,7 +42,8 @@ def why(
     what: Annotated[
         str,
         typer.Argument(
-            help="ROUND/JOB of a job; or BLOCK:LOG of a movement or a slash, the column why of their lists."
+            help="ROUND/JOB of a job; BLOCK:LOG of a movement or a slash, the column why of their lists; "
+            "an owner's address or keystore for what it earned last."
         ),
     ],
     rpc: Rpc = LOCAL,
@@ -48,15 +53,38 @@ def why(
 ) -> None:
     """Everything that led to a credit, a slash or a void job, in order, in words."""
     place = PLACE.fullmatch(what)
-    if place is None:
-        raise Misconfigured(f"{what!r} is neither ROUND/JOB, as 12/3, nor BLOCK:LOG, as 345:2")
-    first, kind, second = int(place[1]), place[2], int(place[3])
+    owner = None if place is not None else _owner(what)
     with opened(rpc, addresses, db, no_sync) as (_, database), database.reading() as connection:
+        if owner is not None:
+            what = _last_earned(connection, owner)
+            place = PLACE.fullmatch(what)
+        assert place is not None
+        first, kind, second = int(place[1]), place[2], int(place[3])
         found = (why_job if kind == "/" else why_entry)(connection, first, second)
     if found is None:
         missing = f"job {second} in a round {first}" if kind == "/" else f"credit or slash at {what}"
         raise Rejected(f"there is no {missing}")
     tell(Explanation, found, show_explanation, as_json)
+
+
+def _owner(what: str) -> str:
+    """Returns the address of an owner, given as such or by its keystore."""
+    keystores = Keystores()
+    if what.startswith("0x"):
+        return address_of(what)
+    if what not in keystores.names():
+        raise Misconfigured(
+            f"{what!r} is neither ROUND/JOB, as 12/3, nor BLOCK:LOG, as 345:2, nor an address or keystore of an owner"
+        )
+    return keystores.address_of(what)
+
+
+def _last_earned(connection: Connection, owner: str) -> str:
+    """Returns the place, as BLOCK:LOG, of what an owner earned last."""
+    earned = [line for line in statement(connection, owner).lines if line.kind in ("worked", "judged")]
+    if not earned:
+        raise Rejected(f"{owner} has earned nothing yet: a job is paid once its round is settled")
+    return f"{earned[-1].block_number}:{earned[-1].log_index}"
 
 
 @app.command()

@@ -224,7 +224,12 @@ def test_a_job_that_nobody_did_is_said_to_be_so(story: Story, ledger: Ledger) ->
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        ("12", 2, "'12' is neither ROUND/JOB, as 12/3, nor BLOCK:LOG, as 345:2"),
+        (
+            "12",
+            2,
+            "'12' is neither ROUND/JOB, as 12/3, nor BLOCK:LOG, as 345:2, nor an address or keystore of an owner",
+        ),
+        (f"0x{1:040x}", 1, f"0x{1:040x} has never had credits"),
         ("999/0", 1, "there is no job 0 in a round 999"),
         ("1/77777", 1, "there is no job 77777 in a round 1"),
         ("999999:0", 1, "there is no credit or slash at 999999:0"),
@@ -235,6 +240,11 @@ def test_what_cannot_be_explained_is_one_sentence(
 ) -> None:
     answer = ledger("why", words)
     assert (answer.exit_code, answer.stderr) == (code, f"assize: {sentence}\n")
+
+
+def test_of_an_owner_it_explains_what_it_earned_last(story: Story, ledger: Ledger) -> None:
+    owner = story.honest.owner.address
+    in_order(told(ledger, owner), "submits, signed with its key", "the majority's verdict", f"{owner} earns")
 
 
 def test_a_checkpoints_line_names_rounds_nodes_and_jurors(story: Story, ledger: Ledger) -> None:

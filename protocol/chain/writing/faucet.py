@@ -8,17 +8,26 @@ GAS_WEI = 10**18
 """Balance that is enough for thousands of transactions."""
 
 
+def gives_gas(rpc: Rpc) -> bool:
+    """Returns whether the chain is a local test chain, which gives its coin to anyone.
+
+    Raises:
+        Unavailable: the RPC does not answer.
+    """
+    try:
+        return str(rpc.call("web3_clientVersion")).startswith("anvil")
+    except RpcFault:  # a node without this method is none of a test chain
+        return False
+
+
 def give_gas(rpc: Rpc, address: str, wei: int = GAS_WEI) -> bool:
     """Fills an address's balance of the chain's coin up to ``wei``; returns whether the chain is one that allows it.
 
     Raises:
         Unavailable: the RPC does not answer.
     """
-    try:
-        if not str(rpc.call("web3_clientVersion")).startswith("anvil"):
-            return False
-        if int(rpc.call("eth_getBalance", address, "latest"), 16) < wei:
-            rpc.call("anvil_setBalance", address, hex(wei))
-    except RpcFault:  # a node without these methods is none of a test chain
+    if not gives_gas(rpc):
         return False
+    if int(rpc.call("eth_getBalance", address, "latest"), 16) < wei:
+        rpc.call("anvil_setBalance", address, hex(wei))
     return True

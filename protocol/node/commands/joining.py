@@ -1,0 +1,222 @@
+"""One membership from nothing to a running daemon: what a person wants, what it costs, and what is done for it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from protocol.amounts import WEI, coin, tokens, wei_of
+from protocol.chain.reading.client import Chain
+from protocol.chain.reading.lookup import coordinator_uri
+from protocol.chain.structs import Role, RunTerms
+from protocol.chain.writing.fees import Fees
+from protocol.errors import Misconfigured, Rejected
+from protocol.node.commands import joining_steps
+from protocol.node.commands.asking import Questions
+from protocol.node.commands.joining_steps import Joiner, settled_sender
+from protocol.node.console import show
+from protocol.node.membership import (
+    JoinOptions,
+    Membership,
+    gas_needed,
+    jobs_expected,
+    refuse_unpayable,
+    remaining_steps,
+    usual_capacity,
+)
+from protocol.node.profile import Profile, ProfileNetwork
+from protocol.node.wallet import Keystores, Wallet, read_password
+from protocol.times import clock, spell
+from protocol.wire.rules import DEFAULT_ENGINE
+
+DEFAULT_MARGIN = "10"
+KEY_GAS_WEI = WEI // 50
+"""Coin that the session key is given: some hundred transactions at one gwei."""
+
+
+class Joining:
+    """A membership of one role in one run."""
+
+    def __init__(
+        self, role: str, options: JoinOptions, profile: Profile, network: ProfileNetwork, chain: Chain, ask: Questions
+    ) -> None:
+        self.name, self.role = role, Role[role.upper()]
+        self.options, self.profile, self.network, self.chain, self.ask = options, profile, network, chain, ask
+        self.keystores = Keystores()
+        self.run, self.terms = self._run()
+        self.wallet = ask.answer(options.wallet, "wallet of the owner", "--wallet NAME", self._usual_wallet())
+        self.key = options.key or f"{self.wallet}-{role}"
+        self.wanted = self._membership()
+        self.settings = self._settings()
+
+    def carry_out(self) -> tuple[int, str]:
+        """Shows the figures, has them agreed to, and takes the steps; returns the node and the keys' password."""
+        joining_steps.refuse_another(self.profile, self.name, self.settings)
+        fees = Fees.capped(self.options.fee_cap_gwei)
+        gas_price = fees.bid(self.chain.head().base_fee)
+        if not self.options.as_json:
+            show(self._figures(gas_price), False, f"join run {self.run} as a {self.name}")
+        self.ask.confirm("Go on?")
+        password = self._password()
+        owner, key = self._opened(self.wallet, password), self._opened(self.key, password)
+        with settled_sender(self.chain, owner, fees) as sender:
+            joiner = Joiner(self.chain, sender, key, self.role, self.wanted)
+            held = joiner.look()
+            steps = remaining_steps(self.wanted, held)
+            refuse_unpayable(steps, self.wanted, held, gas_price, owner.address)
+            for step in steps:
+                self._say(joiner.take(step))
+            node = joiner.node()
+        self._write_profile()
+        if self.options.as_json:
+            show(self._result(node, owner, key, steps), True)
+        return node, password
+
+    def start(self, node: int, password: str) -> None:
+        """Has the role's doctor look, then becomes its daemon.
+
+        Raises:
+            Rejected: the doctor found something that waiting does not mend.
+        """
+        left = joining_steps.wait_until_active(self.chain, node, self._say)
+        if left:
+            self._say(f"node {node} takes part from {clock(int(time.time()) + left)} on; its daemon waits for that")
+        elif not joining_steps.run_doctor(self.name, self.profile.path, password):
+            raise Rejected(f"the doctor found the above: mend it, then type this again, or: assize {self.name} run")
+        self._say(f"starting it; Ctrl-C ends it, and `assize {self.name} run` starts it again")
+        joining_steps.start_daemon(self.name, self.profile.path, password)
+
+    # What a person wants
+
+    def _run(self) -> tuple[int, RunTerms]:
+        reader = self.chain.latest()
+        runs = dict(enumerate(reader.runs(range(1, reader.run_count() + 1)), 1))
+        open_runs = [number for number, run in runs.items() if not run.closed]
+        if not open_runs:
+            raise Rejected(f"no run is open on the network {self.network.name}")
+
+        def is_open(run: int) -> None:
+            if run not in open_runs:
+                state = "closed" if run in runs else "unknown"
+                raise Misconfigured(f"run {run} is {state}: expected one of {', '.join(map(str, open_runs))}")
+
+        known = f"run, one of {', '.join(map(str, open_runs))}"
+        only = open_runs[0] if len(open_runs) == 1 and self.options.run is None else self.options.run
+        chosen = self.ask.answer(only, known, "--run RUN", None, is_open)
+        return chosen, runs[chosen].terms
+
+    def _usual_wallet(self) -> str | None:
+        names = self.keystores.names()
+        return self.profile.wallet().get("keystore") or (names[0] if len(names) == 1 else None)
+
+    def _membership(self) -> Membership:
+        reader = self.chain.latest()
+        if self.role is Role.WORKER:
+            self.market = joining_steps.market_of(self.chain, self.run)
+            usual = usual_capacity(*self.market)
+            capacity = self.ask.answer(self.options.capacity, "most jobs in flight", "--capacity", usual)
+            return Membership(self.run, capacity, reader.required_bond(self.role, capacity), 0, KEY_GAS_WEI)
+        margin = self.ask.answer(
+            self.options.margin, "margin above the bond, in tokens", "--margin", DEFAULT_MARGIN, wei_of
+        )
+        contested = reader.next_contest()
+        bond = contested[1] if contested else reader.required_bond(self.role, 1)
+        return Membership(self.run, 1, bond, wei_of(margin), KEY_GAS_WEI)
+
+    def _settings(self) -> dict[str, Any]:
+        place = self.options.state_dir
+        if place is None:  # of this deployment alone: a restarted local chain numbers its rounds anew
+            name = f"{self.name}-{self.chain.deployment.start_hash.hex()[:8]}"
+            place = self.profile.path.parent / "state" / name
+        found: dict[str, Any] = {"network": self.network.name, "keystore": self.key, "state_dir": place}
+        if self.options.password_file is not None:
+            found["password_file"] = self.options.password_file
+        if self.role is Role.WORKER:
+            engine = self.ask.answer(self.options.engine, "engine", "--engine", DEFAULT_ENGINE)
+            found |= {"run": self.run, "engine": engine}
+        return found | {"device": self.options.device}
+
+    # What it costs
+
+    def _figures(self, gas_price: int) -> dict[str, object]:
+        owner, key = self._stated(self.wallet), self._stated(self.key)
+        held = joining_steps.foothold(self.chain, owner, key, self.role, self.wanted)
+        steps = remaining_steps(self.wanted, held)
+        place = {"network": f"{self.network.name}, chain {self.chain.chain_id}"}
+        place |= {"owner": self._named(self.wallet, owner), "session_key": self._named(self.key, key)}
+        bond = {"bond_wei": self.wanted.bond} | ({"margin_wei": self.wanted.margin} if self.wanted.margin else {})
+        return (
+            place
+            | {"coordinator": coordinator_uri(self.chain, self.run), "rules_hash": self.terms.rules_hash}
+            | ({"jobs_in_flight": self.wanted.capacity} if self.role is Role.WORKER else {})
+            | bond
+            | {"gas, at most": coin(gas_needed(steps, self.wanted, gas_price))}
+            | self._prospects()
+            | {"steps": "\n".join((*steps, "write the profile", "examine and start it"))}
+        )
+
+    def _prospects(self) -> dict[str, object]:
+        reader = self.chain.latest()
+        delays, penalties = reader.registry_terms(), reader.rounds_terms()
+        if self.role is Role.WORKER:
+            others, jobs = self.market
+            share = f"; about {jobs_expected(self.wanted.capacity, others, jobs):.1f} jobs a round" if jobs else ""
+            earns = f"up to {tokens(self.terms.price_per_unit * self.terms.max_units)} a job{share}"
+            loses = f"{tokens(penalties.fraud_slash)} a job found fraudulent"
+        else:
+            earns = f"up to {tokens(self.terms.juror_fee)} a round in which it has a seat"
+            loses = f"{tokens(penalties.absence_penalty)} a seat left empty"
+        return {
+            "earns": earns,
+            "loses": loses,
+            "takes part": f"{spell(delays.activation_delay)} after it is registered",
+            "bond returned": f"{spell(delays.unbonding_delay)} after it is retired",
+        }
+
+    # What is done
+
+    def _password(self) -> str:
+        told = self.options.password_file or self.profile.wallet().get("password_file")
+        if told is not None or self._exists(self.wallet):
+            return read_password(told, f"password of {self.wallet}")
+        if self.ask.yes:
+            raise Misconfigured("missing the password: --yes asks nothing: give --password-file FILE")
+        first = read_password(None, f"new password for {self.wallet} and {self.key}")
+        if read_password(None, "the same again") != first:
+            raise Misconfigured("the two passwords differ: type the command again")
+        return first
+
+    def _opened(self, name: str, password: str) -> Wallet:
+        if self._exists(name):
+            return self.keystores.open(name, password)
+        made = self.keystores.create(name, password)
+        self._say(f"made key {name}, {made.address}")
+        return made
+
+    def _stated(self, name: str) -> str | None:
+        return self.keystores.stated_address(name) if self._exists(name) else None
+
+    def _named(self, name: str, address: str | None) -> str:
+        return f"{name}, {address or ('address shown by its password' if self._exists(name) else 'made now')}"
+
+    def _exists(self, name: str) -> bool:
+        return os.sep in name or name in (*self.keystores.names(), *self.keystores.foundry_names())
+
+    def _write_profile(self) -> None:
+        wallet: dict[str, Any] = {"keystore": self.wallet}
+        if self.options.password_file is not None:
+            wallet["password_file"] = self.options.password_file
+        joining_steps.write_role(self.profile.path, self.name, self.settings, wallet)
+        self._say(f"{self.profile.path} has the settings of this {self.name}")
+
+    def _result(self, node: int, owner: Wallet, key: Wallet, steps: Sequence[str]) -> dict[str, object]:
+        found = {"node": node, "run": self.run, "role": self.name, "owner": owner.address, "key": key.address}
+        bond = self.chain.latest().node(node).bond
+        return found | {"bond_wei": bond, "steps": list(steps), "profile": str(self.profile.path)}
+
+    def _say(self, line: str) -> None:
+        typer.echo(line, err=self.options.as_json)

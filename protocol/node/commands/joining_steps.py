@@ -1,0 +1,258 @@
+"""Edges of ``assize join``: looks at chain and keystores, takes the steps, writes the profile, starts the daemon."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from protocol.amounts import tokens
+from protocol.chain.reading.client import Chain
+from protocol.chain.structs import Role
+from protocol.chain.writing import actions
+from protocol.chain.writing.faucet import give_gas, gives_gas
+from protocol.chain.writing.fees import Fees
+from protocol.chain.writing.plans import Plan
+from protocol.chain.writing.sender import Sender
+from protocol.errors import AssizeError, Misconfigured, Rejected, Unavailable
+from protocol.node.commands.connection import state_directory
+from protocol.node.membership import Foothold, JoinStep, Membership, tokens_missing
+from protocol.node.profile import PROFILE_VARIABLE, Profile
+from protocol.node.profile_edit import set_table
+from protocol.node.wallet import KEYSTORE_DIRECTORY_VARIABLE, Wallet
+
+SETTLING_SECONDS = 120.0
+"""Longest wait for transactions that an earlier command sent and did not see mined."""
+ACTIVE_SECONDS = 120
+"""Activation delays up to this are waited out before the daemon starts."""
+POLL_SECONDS = 0.25
+ROUNDS_LOOKED_AT = 32
+"""Newest rounds among which one of the run is looked for; an appeal counts as a round of one job."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Joiner:
+    """The parties of a membership: the chain, the owner's sender and the session key."""
+
+    chain: Chain
+    sender: Sender
+    key: Wallet
+    role: Role
+    wanted: Membership
+
+    def look(self) -> Foothold:
+        """Returns what is there already.
+
+        Raises:
+            Rejected: the session key serves another owner or role, or its node is retired.
+        """
+        return foothold(self.chain, self.sender.address, self.key.address, self.role, self.wanted)
+
+    def node(self) -> int:
+        """Returns the session key's node; 0 before it is registered."""
+        return self.chain.latest().node_by_key(self.key.address)
+
+    def take(self, step: JoinStep) -> str:
+        """Takes a step and returns what was done."""
+        taken: Mapping[JoinStep, Callable[[], str]] = {
+            JoinStep.TAKE_GAS: self._take_gas,
+            JoinStep.TAKE_TOKENS: self._take_tokens,
+            JoinStep.REGISTER: self._register,
+            JoinStep.DEPOSIT: self._deposit,
+            JoinStep.SEND_GAS: self._send_gas,
+            JoinStep.JOIN_RUN: self._join_run,
+        }
+        return taken[step]()
+
+    def _take_gas(self) -> str:
+        for address in (self.sender.address, self.key.address):
+            give_gas(self.chain.rpc, address)
+        return "the local chain gave gas to both keys"
+
+    def _take_tokens(self) -> str:
+        held = self.look()
+        amount = tokens_missing(self.wanted, held) - held.tokens
+        self._send(actions.drip(self.sender, amount))
+        return f"took {tokens(amount)} from the faucet"
+
+    def _register(self) -> str:
+        contest = actions.contest_slot(self.sender, self.key) if self.role is Role.VALIDATOR else None
+        if contest is not None:
+            made = self._send(contest)
+            return (
+                f"node {made.newcomer} contests validator slot {made.slot}; `assize validator doctor` says until when"
+            )
+        registered = self._send(actions.register_node(self.sender, self.key, self.role, self.wanted.capacity))
+        return f"registered node {registered.node} with a bond of {tokens(registered.bond)}"
+
+    def _deposit(self) -> str:
+        amount, node = tokens_missing(self.wanted, self.look()), self.node()
+        self._send(actions.deposit(self.sender, node, amount))
+        return f"added {tokens(amount)} to the bond of node {node}"
+
+    def _send_gas(self) -> str:
+        self._send(actions.send_coin(self.sender, self.key.address, self.wanted.key_gas))
+        return f"sent gas to {self.key.address}"
+
+    def _join_run(self) -> str:
+        self._send(actions.join_run(self.sender, self.wanted.run, self.node()))
+        return f"joined run {self.wanted.run}"
+
+    def _send(self, plan: Plan[Any]) -> Any:
+        # A new intent each time: earlier ones were settled before the chain was looked at.
+        return plan.carry_out(f"join/{secrets.token_hex(8)}")
+
+
+def foothold(chain: Chain, owner: str | None, key: str | None, role: Role, wanted: Membership) -> Foothold:
+    """Returns what is there already; a key that is not made yet has nothing.
+
+    Raises:
+        Rejected: the session key serves another owner or role, or its node is retired.
+    """
+    reader = chain.latest()
+    node = reader.node_by_key(key) if key else 0
+    if node:
+        known = reader.node(node)
+        if known.role is not role or known.owner != owner or known.retired_at:
+            state = "retired" if known.retired_at else f"a {known.role.name.lower()} of {known.owner}"
+            raise Rejected(f"the session key {key} is that of node {node}, {state}: name another key with --key")
+    rules = reader.run(wanted.run).terms.rules_hash
+    return Foothold(
+        node=node,
+        bond=reader.node(node).bond if node else 0,
+        joined=bool(node) and reader.joined_at(wanted.run, node) == rules,
+        tokens=reader.balance_of(owner) if owner else 0,
+        owner_gas=reader.native_balance(owner) if owner else 0,
+        key_gas=reader.native_balance(key) if key else 0,
+        gives_gas=gives_gas(chain.rpc),
+        gives_tokens=_has_faucet(chain),
+    )
+
+
+def market_of(chain: Chain, run: int) -> tuple[int, int]:
+    """Returns the capacity of the workers in a run, and the jobs of its newest round; 0 if there was none."""
+    reader = chain.latest()
+    rules, ids = reader.run(run).terms.rules_hash, range(1, reader.node_count() + 1)
+    joined = reader.views("Market", "joinedAt", [(run, node) for node in ids])
+    serving = [
+        node.capacity
+        for node, at in zip(reader.nodes(ids), joined, strict=True)
+        if node.role is Role.WORKER and at == rules and not node.retired_at and not node.revoked
+    ]
+    newest = range(max(reader.round_count() - ROUNDS_LOOKED_AT, 0) + 1, reader.round_count() + 1)
+    sizes = [round_.jobs for round_ in reader.rounds(newest) if round_.run == run and round_.jobs > 1]
+    return sum(serving), sizes[-1] if sizes else 0
+
+
+def _has_faucet(chain: Chain) -> bool:
+    try:
+        return int(chain.latest().view("Token", "FAUCET_CAP")) > 0
+    except AssizeError:  # a token of another kind
+        return False
+
+
+@contextmanager
+def settled_sender(chain: Chain, owner: Wallet, fees: Fees) -> Iterator[Sender]:
+    """Yields the owner's sender once everything is mined that an earlier command sent for this key.
+
+    Raises:
+        Unavailable: it is not mined in time.
+    """
+    place = f"{owner.address.lower()}-{chain.chain_id}-{chain.deployment.start_hash.hex()[:16]}.sqlite"
+    sender = Sender(chain, owner, state_directory() / place, fees)
+    try:
+        deadline = time.monotonic() + SETTLING_SECONDS
+        while pending := sender.unfinished():
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"an earlier transaction, {pending[0].call.description}, is not mined after "
+                    f"{SETTLING_SECONDS:.0f} s; type this again once it is"
+                )
+            time.sleep(POLL_SECONDS)
+            sender.reconcile()
+        yield sender
+    finally:
+        sender.close()
+
+
+def write_role(path: Path, role: str, values: Mapping[str, Any], wallet: Mapping[str, Any]) -> Profile:
+    """Writes a role's table, and the wallet's keys that the profile lacks."""
+    if directory := os.environ.get(KEYSTORE_DIRECTORY_VARIABLE):
+        values = {**values, "keystore_directory": Path(directory)}
+    if Profile.read(path).wallet().get("keystore", wallet["keystore"]) == wallet["keystore"]:
+        set_table(path, "wallet", wallet, replace=False)
+    return set_table(path, role, values)
+
+
+def refuse_another(profile: Profile, role: str, values: Mapping[str, Any]) -> None:
+    """Refuses to overwrite the settings of another node in a profile.
+
+    Raises:
+        Misconfigured: the table is of another network, run or key.
+    """
+    there = profile.table(role)
+    for name in ("network", "run", "keystore"):
+        if name in there and name in values and there[name] != values[name]:
+            raise Misconfigured(
+                f"{profile.path} has a {role} with {name} {there[name]}, not {values[name]}: name another profile with "
+                f"the variable {PROFILE_VARIABLE}, or remove [{role}] from this one"
+            )
+
+
+def wait_until_active(chain: Chain, node: int, say: Say) -> int:
+    """Waits for a short activation delay; returns the seconds that remain of a long one, 0 if none."""
+    active_at = chain.latest().node(node).active_at
+    if (left := active_at - int(time.time())) > ACTIVE_SECONDS:
+        return left
+    if active_at > chain.head().timestamp:
+        say(f"waits until node {node} is active")
+    while (left := active_at - int(time.time())) > 0:
+        time.sleep(min(left, POLL_SECONDS))
+    return 0
+
+
+def run_doctor(role: str, path: Path, password: str) -> bool:
+    """Runs ``assize ROLE doctor``, which prints its findings; returns whether all is well."""
+    with _password_pipe(role, path, password) as (environment, pipe):
+        return (
+            subprocess.run([*_front_door(), role, "doctor"], env=environment, pass_fds=pipe, check=False).returncode
+            == 0
+        )
+
+
+def start_daemon(role: str, path: Path, password: str) -> NoReturn:
+    """Becomes ``assize ROLE run``."""
+    with _password_pipe(role, path, password) as (environment, pipe):
+        for inherited in pipe:
+            os.set_inheritable(inherited, True)
+        sys.stdout.flush()
+        words = [*_front_door(), role, "run"]
+        os.execve(words[0], words, environment)
+
+
+@contextmanager
+def _password_pipe(role: str, path: Path, password: str) -> Iterator[tuple[dict[str, str], tuple[int, ...]]]:
+    """Yields an environment in which a role's password comes from a pipe, unless the profile names a file with it."""
+    if "password_file" in Profile.read(path).table(role):
+        yield dict(os.environ), ()
+        return
+    reading, writing = os.pipe()
+    os.write(writing, password.encode() + b"\n")
+    os.close(writing)
+    try:
+        yield os.environ | {f"ASSIZE_{role.upper()}_PASSWORD_FILE": f"/dev/fd/{reading}"}, (reading,)
+    finally:
+        os.close(reading)
+
+
+def _front_door() -> tuple[str, str]:
+    return sys.executable, sys.argv[0]

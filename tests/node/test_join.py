@@ -1,0 +1,185 @@
+"""``assize join`` on a real chain: one node and one bond, whenever it is ended and typed again."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.chain.reading.client import Chain
+from protocol.chain.structs import Role, RunTerms
+from protocol.chain.writing import actions
+from protocol.chain.writing.fees import Fees
+from protocol.chain.writing.sender import Sender
+from protocol.node.commands.joining_steps import Joiner, settled_sender
+from protocol.node.membership import Membership, remaining_steps
+from protocol.node.profile import Profile
+from protocol.node.profile_edit import set_network
+from protocol.node.wallet import Wallet
+from tests.conftest import ROOT, TOKEN, Anvil
+
+RULES = b"\x07" * 32
+
+
+@pytest.fixture
+def run(chain: Chain, make_wallet: Callable[[str], Wallet], tmp_path: Path) -> int:
+    """An open run."""
+    requester = make_wallet("requester")
+    terms = RunTerms(
+        requester.address, requester.address, RULES, 10**9, TOKEN // 10, 10**9, 3, 0, 600, 600, 600, 600, 0
+    )
+    with closing(Sender(chain, requester, tmp_path / "requester.sqlite")) as sender:
+        return actions.open_run(sender, terms, b"\x01" * 32, "http://127.0.0.1:1").carry_out("open").run
+
+
+@pytest.fixture
+def place(chain: Chain, anvil: Anvil, run: int, tmp_path: Path) -> Path:
+    """A folder with a profile that names the network, and a password file."""
+    chain.deployment.save(tmp_path / "addresses.json")
+    set_network(tmp_path / "assize.toml", "here", anvil.url, tmp_path / "addresses.json")
+    (tmp_path / "password").write_text("pw\n")
+    return tmp_path
+
+
+def command(place: Path, *words: str) -> tuple[list[str], dict[str, Any]]:
+    environment = {"PATH": os.environ["PATH"], "HOME": str(place / "home"), "COLUMNS": "100"}
+    return [sys.executable, str(ROOT / "assize.py"), *words], {"cwd": place, "env": environment}
+
+
+def typed(place: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    line, where = command(place, *words)
+    return subprocess.run(line, **where, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+
+
+WORKER = ("join", "worker", "--wallet", "alice", "--password-file", "password", "--yes", "--no-start")
+
+
+def nodes_of(chain: Chain) -> list[tuple[Role, int]]:
+    reader = chain.latest()
+    return [(node.role, node.bond) for node in reader.nodes(range(1, reader.node_count() + 1))]
+
+
+def test_killed_at_any_moment_and_typed_again_it_ends_with_one_node_and_one_bond(
+    place: Path, chain: Chain, run: int
+) -> None:
+    line, where = command(place, *WORKER)
+    for seconds in (1.0, 1.8, 2.6):
+        process = subprocess.Popen(line, **where, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(seconds)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    done = typed(place, *WORKER)
+    assert done.returncode == 0, done.stderr
+    assert nodes_of(chain) == [(Role.WORKER, 8 * TOKEN)]
+    assert chain.latest().joined_at(run, 1) == RULES
+    again = typed(place, *WORKER, "--json")
+    assert again.returncode == 0, again.stderr
+    assert '"node": 1' in again.stdout
+    assert '"steps": []' in again.stdout
+    assert nodes_of(chain) == [(Role.WORKER, 8 * TOKEN)]
+    profile = Profile.read(place / "assize.toml")
+    table = profile.table("worker")
+    assert (table["network"], table["run"], table["keystore"]) == ("here", run, "alice-worker")
+    assert profile.wallet()["keystore"] == "alice"
+    other = typed(place, *WORKER, "--key", "another")
+    assert other.returncode == 2
+    assert "has a worker with keystore alice-worker, not another: name another profile" in other.stderr
+
+
+def test_after_each_step_a_new_process_goes_on_with_the_next(
+    chain: Chain, run: int, make_wallet: Callable[[str], Wallet], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASSIZE_STATE_DIR", str(tmp_path))
+    owner, key = make_wallet("vera"), make_wallet("vera-validator")
+    bond = chain.latest().required_bond(Role.VALIDATOR, 1)
+    wanted, taken = Membership(run, 1, bond, 2 * TOKEN, TOKEN // 50), []
+    while True:
+        with settled_sender(chain, owner, Fees()) as sender:
+            joiner = Joiner(chain, sender, key, Role.VALIDATOR, wanted)
+            steps = remaining_steps(wanted, joiner.look())
+            if not steps:
+                break
+            joiner.take(steps[0])
+            taken.append(steps[0])
+    assert len(set(taken)) == len(taken)
+    assert nodes_of(chain) == [(Role.VALIDATOR, bond + 2 * TOKEN)]
+    assert chain.latest().joined_at(run, 1) == RULES
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (
+            ("worker", "--yes"),
+            "missing wallet of the owner: --yes asks nothing and there is no default: give --wallet NAME",
+        ),
+        (("worker",), "missing wallet of the owner: there is no terminal to ask at: give --wallet NAME"),
+        (("worker", "--wallet", "a", "--yes"), "missing the password: --yes asks nothing: give --password-file FILE"),
+        (
+            ("worker", "--wallet", "a"),
+            "missing most jobs in flight: there is no terminal to ask at: give --capacity, or take",
+        ),
+        (("worker", "--run", "9", "--yes"), "run 9 is unknown: expected one of 1"),
+        (
+            ("worker", "--network", "there", "--yes"),
+            "unknown network 'there' in the profile assize.toml: expected one of",
+        ),
+        (("validator", "--wallet", "a", "--margin", "-1", "--yes"), "invalid amount '-1'"),
+        (("--yes",), "missing role, worker or validator: --yes asks nothing"),
+        (("worker", "--wallet", "../a", "--password-file", "password", "--yes"), "no keystore file ../a"),
+    ],
+)
+def test_what_is_missing_or_wrong_is_one_sentence_and_nothing_is_sent(
+    place: Path, chain: Chain, words: tuple[str, ...], sentence: str
+) -> None:
+    done = typed(place, "join", *words)
+    assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr
+    assert "Traceback" not in done.stderr
+    assert nodes_of(chain) == []
+
+
+def test_without_a_network_it_says_how_to_add_one(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    done = typed(tmp_path, "join", "worker", "--yes")
+    assert (done.returncode, "add one with: assize network add NAME" in done.stderr) == (2, True), done.stderr
+
+
+def test_at_a_terminal_it_asks_shows_the_figures_and_does_nothing_before_it_is_agreed_to(
+    place: Path, chain: Chain
+) -> None:
+    answers = ["worker", "alice", "4", "transformers", "n"]
+    shown = at_a_terminal(place, answers, "join")
+    for words in ("wallet of the owner", "most jobs in flight", "bond", "4 ASZ", "up to 1 ASZ a job", "Go on?"):
+        assert words in shown, shown
+    assert "type the same command again" in shown
+    assert nodes_of(chain) == []
+    assert not (place / "home" / ".assize" / "keystores").exists()
+
+
+def at_a_terminal(place: Path, answers: list[str], *words: str) -> str:
+    """Types answers, each once the last line has been answered; returns everything shown."""
+    line, where = command(place, *words)
+    own, theirs = pty.openpty()
+    process = subprocess.Popen(line, **where, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
+    os.close(theirs)
+    shown = ""
+    try:
+        while True:
+            shown += os.read(own, 4096).decode(errors="replace")
+            if answers and shown.rstrip(" ").endswith((":", "]:")):
+                os.write(own, answers.pop(0).encode() + b"\n")
+                shown += "\0"
+    except OSError:  # the terminal is closed once the command has ended
+        return shown
+    finally:
+        process.wait(20)
+        os.close(own)
