@@ -42,7 +42,7 @@ Tell = Callable[[dict[str, Any]], None]
 log = structlog.get_logger()
 
 
-class DryRun:
+class DryRunLoop:
     """Judges every round in progress; ``tell`` is called once with the vote on each."""
 
     def __init__(self, chain: Chain, runs: Runs, judge: Judge, tell: Tell) -> None:
@@ -153,7 +153,7 @@ def serve_dry(settings: ValidatorSettings, tell: Tell) -> int:
     coordinators = RunCoordinators(settings.coordinator_urls)
     runs = Runs(coordinators, chain.deployment, settings.state_dir / "weights", settings.sources, settings.device)
     judge = LocalJudge(Fetching(BlobStores(trusted=coordinators.urls)), NO_NODE)
-    dry = DryRun(chain, runs, judge, tell)
+    dry = DryRunLoop(chain, runs, judge, tell)
 
     def close() -> None:
         for part in (judge, runs, coordinators, chain):
