@@ -24,6 +24,9 @@ HEAD_SECONDS = 10.0
 LEAST_BYTES_PER_SECOND = 16 << 10
 """Lowest speed at which a peer takes an answer."""
 
+UNSENT_BYTES = 16 << 10
+"""Bytes that wait for a slow peer before the application stops making more: beyond them one piece of a file waits."""
+
 _FULL = b'{"error":"all connections of this server are in use: try again later"}'
 _REFUSAL = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n"
@@ -42,6 +45,7 @@ class BoundedConnection(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accepts the connection, in place of an idle one if all are in use, or refuses it."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=UNSENT_BYTES)
         self._idle_since, self._network = self.loop.time(), network(self.client[0] if self.client else "")
         if len(self.connections) > MOST_CONNECTIONS and not self._displace():
             transport.write(_REFUSAL)
