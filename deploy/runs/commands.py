@@ -14,13 +14,12 @@ from protocol.errors import Misconfigured
 from protocol.node.commands import connection
 from protocol.node.commands.asking import Questions
 from protocol.node.commands.connection import DEFAULT_RPC, Addresses, AsJson, FeeCap, PasswordFile, RpcUrl
-from protocol.node.commands.run_file import RunFileTerms
 from protocol.node.console import guard, show
-from protocol.wire.canonical import validating
 
 if TYPE_CHECKING:
     from deploy.runs.choices import ProtocolBounds
     from deploy.runs.new_run import NewRun
+    from protocol.node.commands.run_file import RunFileTerms
     from protocol.wire.rules import Rules
 
 app = typer.Typer()
@@ -122,6 +121,8 @@ def _asked_work(ask: Ask, options: Mapping[str, Any]) -> tuple[Path, Rules, int]
 def _asked_terms(ask: Ask, options: Mapping[str, Any], bounds: ProtocolBounds, max_units: int) -> RunFileTerms:
     """Returns terms that the contract takes."""
     from deploy.runs import choices
+    from protocol.node.commands.run_file import RunFileTerms
+    from protocol.wire.canonical import validating
 
     jobs = ask(options["jobs"], "most jobs of a round", "--jobs-per-round", DEFAULT_JOBS)
     price = f"{choices.usual_price(bounds, max_units)}wei"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -55,9 +56,14 @@ def report(
     if as_json:
         print(costs_json(costs, block.number, tokens))
         return
-    show_costs(costs, block.timestamp, tokens)
+    show_costs(costs, _now(block.timestamp), tokens)
     if out is not None:
         print(f"{len(costs.providers)} providers written to {out}")
+
+
+def _now(newest: int) -> int:
+    """Returns the later of the newest block's second and this machine's: an idle chain's newest block may be old."""
+    return max(newest, int(time.time()))
 
 
 @app.command("watch")
@@ -84,6 +90,7 @@ def watch_run(
             sync(chain, database)
             with database.reading() as connection:
                 progress = run_progress(connection, run)
-            return run_view(progress, read_metrics(metrics) if metrics is not None else None, chain.head().timestamp)
+            told = read_metrics(metrics) if metrics is not None else None
+            return run_view(progress, told, _now(chain.head().timestamp))
 
         watch(look, once, as_json)

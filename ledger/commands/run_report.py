@@ -35,6 +35,9 @@ def costs_json(costs: RunCosts, block: int, tokens: int | None) -> str:
 def show_costs(costs: RunCosts, now: int, tokens: int | None) -> None:
     """Prints the costs at the unix second ``now``."""
     show(money_rows(costs, now, tokens), False, f"Run {costs.run}")
+    if not costs.providers:
+        print("no node has worked or judged in it yet")
+        return
     show([provider_row(one) for one in costs.providers], False, f"Providers, amounts in {UNIT}")
     shown = [
         {
@@ -46,7 +49,8 @@ def show_costs(costs: RunCosts, now: int, tokens: int | None) -> None:
         }
         for each in costs.versions[-SHOWN_VERSIONS:]
     ]
-    show(shown, False, f"Newest {len(shown)} of {len(costs.versions)} versions, paid for their jobs in {UNIT}")
+    if shown:
+        show(shown, False, f"Newest {len(shown)} of {len(costs.versions)} versions, paid for their jobs in {UNIT}")
 
 
 def a_thousand_tokens(costs: RunCosts, tokens: int | None) -> int | None:

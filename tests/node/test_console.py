@@ -7,6 +7,7 @@ import re
 import socket
 
 import pytest
+import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -95,3 +96,18 @@ def test_a_taken_metrics_port_is_one_sentence() -> None:
 def test_an_unknown_log_level_is_one_sentence() -> None:
     with pytest.raises(Misconfigured, match="invalid log level 'loud'"):
         configure(level="loud")
+
+
+@pytest.mark.parametrize(("as_json", "line"), [(False, "round 97  accepted 6\n"), (True, None)])
+def test_a_terminal_shows_some_events_as_lines_of_their_own_and_a_log_does_not(
+    as_json: bool, line: str | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = {"round_ended": lambda event: f"round {event['round']}  accepted {event['accepted']}"}
+    configure("worker", as_json=as_json, lines=shown)
+    structlog.get_logger().info("round_ended", round=97, accepted=6)
+    structlog.reset_defaults()
+    told = capsys.readouterr().err
+    if line is not None:
+        assert told == line
+    else:
+        assert json.loads(told)["accepted"] == 6
