@@ -12,6 +12,7 @@ A view is a value without clock or console, so that it can be tested: state in, 
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import time
@@ -79,13 +80,18 @@ class View:
 
 
 def watch(look: Callable[[], View], once: bool, as_json: bool) -> None:
-    """Shows what ``look`` returns until Ctrl-C; a failure of the first look is raised."""
-    view = look()
+    """Shows what ``look`` returns until Ctrl-C or until nobody reads; a failure of the first look is raised."""
     console = screen()
-    if once or as_json or not console.is_terminal:
-        _watch_lines(view, look, once, as_json, console)
-    else:
-        _watch_live(view, look, console)
+    try:
+        view = look()
+        if once or as_json or not console.is_terminal:
+            _watch_lines(view, look, once, as_json, console)
+        else:
+            _watch_live(view, look, console)
+    except KeyboardInterrupt:
+        return
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes it once more at exit
 
 
 def _watch_lines(view: View, look: Callable[[], View], once: bool, as_json: bool, console: Console) -> None:
@@ -100,8 +106,7 @@ def _watch_lines(view: View, look: Callable[[], View], once: bool, as_json: bool
             told = line
         if once:
             return
-        if not _pause():
-            return
+        time.sleep(LOOK_SECONDS)
         view = _looked(look, view)
 
 
@@ -111,18 +116,8 @@ def _watch_live(view: View, look: Callable[[], View], console: Console) -> None:
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
         while True:
             live.update(drawn(view, console.width), refresh=True)
-            if not _pause():
-                return
+            time.sleep(LOOK_SECONDS)
             view = _looked(look, view)
-
-
-def _pause() -> bool:
-    """Waits until the next look; returns whether there is one."""
-    try:
-        time.sleep(LOOK_SECONDS)
-    except KeyboardInterrupt:
-        return False
-    return True
 
 
 def _looked(look: Callable[[], View], last: View) -> View:

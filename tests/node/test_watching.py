@@ -47,10 +47,7 @@ def look():
         raise KeyboardInterrupt
     return View("title", (), (), f"look {number // 2}\\x1b[2J", {"number": number})
 
-try:
-    watch(look, once=False, as_json=sys.argv[1] == "json")
-except KeyboardInterrupt:
-    pass
+watch(look, once=False, as_json=sys.argv[1] == "json")
 """
 
 
@@ -103,6 +100,19 @@ def test_a_pipe_gets_a_line_for_each_change_without_control_characters() -> None
         "look 2\\x1b[2J",
         "look 3\\x1b[2J",
     ]
+
+
+def test_a_watch_ends_quietly_once_nobody_reads_it() -> None:
+    endless = PIPED.replace("number == 7", "number == 10_000")
+    words = [sys.executable, "-c", endless, "json"]
+    process = subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(30) == 0
+    assert process.stderr.read() == b""
+    process.stderr.close()
 
 
 def test_json_has_a_line_for_each_look() -> None:
