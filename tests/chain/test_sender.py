@@ -388,7 +388,7 @@ def test_a_lock_dies_with_its_process(chain: Chain, anvil: Anvil, tmp_path: Path
 
 def test_a_dry_simulation_tells_cost_and_call_and_sends_nothing(sender: Sender, chain: Chain, anvil: Anvil) -> None:
     simulation = sender.simulate(calls.drip(chain.deployment, sender.address, 5))
-    assert simulation.description == f"Token.drip(to={sender.address}, amount=5)"
+    assert simulation.description == f"Token.drip(to={sender.address}, amount=0.000000000000000005 ASZ)"
     assert simulation.max_cost > 0
     assert anvil.mined_from(sender.address) == 0
     assert json.dumps(simulation.gas)

@@ -201,7 +201,7 @@ def test_between_two_calls_of_a_command(desk: Desk, between: Between) -> None:
     typed = struck(desk, between, ("credits", "buy", 2), "eth_estimateGas", nth=2)
     interrupted(typed, "Token.approve(")
     assert "was mined in block" in typed.err
-    assert "Credits.buy(amount=2000000000000000000) was not sent" in typed.err
+    assert "Credits.buy(amount=2 ASZ) was not sent" in typed.err
     assert desk.types("credits", "buy", 2, "--json").code == 0
 
 

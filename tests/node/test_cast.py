@@ -74,7 +74,7 @@ def test_a_provider_registers_with_a_key_that_only_cast_holds(
         *("to", "data", "value", "nonce", "gas", "maxFeePerGas", "maxPriorityFeePerGas"),
         *("chainId", "from", "description"),
     ]
-    assert unsigned["description"] == sent["call"] == f"Token.drip(to={address}, amount={20 * TOKEN})"
+    assert unsigned["description"] == sent["call"] == f"Token.drip(to={address}, amount=20 ASZ)"
     register = ("node", "register", "--node-keystore", "box", "--role", "worker", "--capacity", 2)
     first, _ = by_cast(*register)
     assert first["description"].startswith("Token.approve(")

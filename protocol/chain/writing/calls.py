@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from protocol.amounts import coin
+from protocol.amounts import coin, tokens
 from protocol.chain import abi
 from protocol.chain.deployment import Deployment
 from protocol.chain.structs import Consumption, Role, RunTerms, SettledLeaves, Submission, pack_parts, pack_submissions
@@ -14,6 +14,10 @@ from protocol.wire.traps import Trap
 
 REVEAL_GAS = 1_000_000
 """More gas than the most expensive reveal takes: the last of fifteen seats, which tallies, slashes and redraws."""
+
+
+TOKEN_AMOUNTS = frozenset({"amount", "value", "bounty", "total", "bond", "deposit", "escrow", "price"})
+"""Names of the arguments and fields that hold tokens or credits in wei."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +42,12 @@ def call(deployment: Deployment, contract: str, function: str, *arguments: Any) 
 
 def description_of(function: abi.Entry, arguments: Sequence[Any]) -> str:
     """Returns a function with its arguments, for people."""
-    shown = ", ".join(f"{name}={_shown(value)}" for name, value in zip(function.parameters, arguments, strict=True))
-    return f"{function.contract}.{function.name}({shown})"
+    return f"{function.contract}.{function.name}({listed(zip(function.parameters, arguments, strict=True))})"
+
+
+def listed(named: Iterable[tuple[str, Any]]) -> str:
+    """Returns arguments of a call, or fields of an event, for people: amounts in tokens."""
+    return ", ".join(f"{name}={tokens(value) if name in TOKEN_AMOUNTS else _shown(value)}" for name, value in named)
 
 
 def _shown(value: Any) -> str:

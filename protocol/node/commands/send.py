@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from protocol.errors import Rejected, accessing
-from protocol.node.commands.connection import DryRun
+from protocol.node.commands.connection import AsJson, DryRun
 from protocol.node.commands.transaction import view
 from protocol.node.console import jsonable, note
 
 if TYPE_CHECKING:
+    from protocol.chain.events import Event
     from protocol.chain.reading.client import Chain
     from protocol.chain.writing.receipts import Receipt
     from protocol.chain.writing.signed import SignedTransaction
@@ -32,6 +34,7 @@ def send(
         str, typer.Argument(help="The transaction in hex, a file that holds it, or - for standard input.")
     ],
     dry_run: DryRun = False,
+    as_json: AsJson = False,
 ) -> dict[str, object]:
     """Send a transaction that was signed elsewhere, and wait for its receipt. Sent twice, it takes effect once.
 
@@ -48,7 +51,7 @@ def send(
         return shown
     note(f"{'mined before' if done else 'sending'}: {transaction.call.description}, from {transaction.sender}")
     try:
-        return shown | _effect(transactions.sent(chain, transaction))
+        return shown | _effect(transactions.sent(chain, transaction), as_json)
     except KeyboardInterrupt:
         again = f"send it again to see what became of it: {transaction.tx_hash}"
         raise KeyboardInterrupt(f"interrupted: it may have been sent; {again}") from None
@@ -90,7 +93,16 @@ def _row(transaction: SignedTransaction) -> dict[str, object]:
     }
 
 
-def _effect(receipt: Receipt) -> dict[str, object]:
-    """The receipt as shown, with the events of our contracts."""
-    events = [{"event": type(log.event).__name__} | dict(jsonable(log.event)) for log in receipt.logs]
-    return {"block": receipt.block_number, "fee_wei": receipt.fee, "events": events}
+def _effect(receipt: Receipt, as_json: bool) -> dict[str, object]:
+    """The receipt as shown, with the events of our contracts; in JSON, field by field."""
+    effect: dict[str, object] = {"block": receipt.block_number, "fee_wei": receipt.fee}
+    events = [log.event for log in receipt.logs]
+    if as_json:
+        return effect | {"events": [{"event": type(event).__name__} | dict(jsonable(event)) for event in events]}
+    return effect | {"events": "\n".join(map(_in_words, events))}
+
+
+def _in_words(event: Event) -> str:
+    from protocol.chain.writing.calls import listed
+
+    return f"{type(event).__name__}({listed((field.name, getattr(event, field.name)) for field in fields(event))})"
