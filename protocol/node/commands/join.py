@@ -11,7 +11,7 @@ import typer
 from protocol.errors import Misconfigured
 from protocol.node.commands.asking import Questions
 from protocol.node.commands.connection import AsJson, FeeCap, PasswordFile
-from protocol.node.console import guard
+from protocol.node.console import guard, note
 from protocol.node.membership import JoinOptions
 from protocol.node.profile import NETWORK_VARIABLE, Profile, ProfileNetwork, writable
 from protocol.node.profile_edit import set_network
@@ -112,8 +112,8 @@ def carry_out(role: str, options: JoinOptions) -> None:
             node, password = joining.carry_out()
             if not options.no_start:
                 joining.start(node, password)
-    except (KeyboardInterrupt, typer.Abort):
-        typer.echo("assize: stopped; type the same command again, and it goes on where it stopped", err=True)
+    except (KeyboardInterrupt, typer.Abort) as stopped:
+        note(f"{str(stopped) or 'stopped'}; type the same command again, and it goes on where it stopped")
         raise SystemExit(INTERRUPTED) from None
 
 

@@ -23,6 +23,7 @@ from protocol.chain.writing.plans import Plan
 from protocol.chain.writing.sender import Sender
 from protocol.errors import AssizeError, Misconfigured, Rejected, Unavailable
 from protocol.node.commands.connection import state_directory
+from protocol.node.commands.interruption import saying_how_far
 from protocol.node.membership import Foothold, JoinStep, Membership, tokens_missing
 from protocol.node.profile import PROFILE_VARIABLE, Profile
 from protocol.node.profile_edit import set_table
@@ -109,7 +110,9 @@ class Joiner:
 
     def _send(self, plan: Plan[Any]) -> Any:
         # A new intent each time: earlier ones were settled before the chain was looked at.
-        return plan.carry_out(f"join/{secrets.token_hex(8)}")
+        intent = f"join/{secrets.token_hex(8)}"
+        with saying_how_far(self.sender, intent, plan.calls):
+            return plan.carry_out(intent)
 
 
 def foothold(chain: Chain, owner: str | None, key: str | None, role: Role, wanted: Membership) -> Foothold:
