@@ -92,10 +92,11 @@ class LiveView:
         grid.add_row("step", f"{step['version'] if step else 0}{end}", "elapsed", self._elapsed())
         grid.add_row("reward", reward, "held-out accuracy", accuracy)
         grid.add_row("staleness", staleness, "rounds", rounds)
-        grid.add_row("jobs", jobs)
         rewards = [float(record["reward"]) for record in metrics.steps][-SPARK_WIDTH:]
         curve = Text(f"reward by step  {spark(rewards)}")
-        return Panel(Group(grid, curve, _money(figures)), title="assize", title_align="left")
+        return Panel(
+            Group(grid, Text(f"jobs by verdict {jobs}"), curve, _money(figures)), title="assize", title_align="left"
+        )
 
 
 def _money(figures: Figures) -> Table:

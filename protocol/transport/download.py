@@ -76,12 +76,18 @@ def download(
     with closing(held):
         manifest = fetch_manifest(sources, run, version, root, authority, store).manifest
         _check_free(destination, manifest)
+        missing = _missing_bytes(store, manifest)
         _check_pins(sources, run, manifest, store, destination, pins)
         total = sum({chunk.hash: chunk.size for chunk in manifest.chunks()}.values())
-        meter.begin(total, total - sum(chunk.size for chunk in store.missing(manifest)))
+        meter.begin(total, total - missing)
+        meter.took(missing - _missing_bytes(store, manifest))  # came with the pinned files and headers
         fetch_checkpoint(sources, run, version, root, authority, store, destination, versions_kept=1)
         shutil.rmtree(folder, ignore_errors=True)
     return manifest
+
+
+def _missing_bytes(store: ChunkStore, manifest: Manifest) -> int:
+    return sum(chunk.size for chunk in store.missing(manifest))
 
 
 def _check_free(destination: Path, manifest: Manifest) -> None:
