@@ -81,6 +81,37 @@ def drain(
 
 @app.command()
 @guard
+def estimate(
+    settings: EnvFile = None,
+    node: Annotated[int, typer.Option(min=0, help="A node that works in the run already; 0 for a newcomer.")] = 0,
+    capacity: Annotated[int, typer.Option(min=1, max=256, help="A newcomer's jobs in flight.")] = 4,
+    rounds: Annotated[int, typer.Option(min=5, max=500, help="Ended rounds to look at.")] = 40,
+    watts: Annotated[float, typer.Option(min=0, help="What the machine draws at work; 0 leaves electricity out.")] = 0,
+    price_per_kwh: Annotated[str, typer.Option(help="What a kWh costs, in tokens; such as '0.2 ASZ'.")] = "0",
+    json: AsJson = False,
+) -> None:
+    """Estimate what this machine would earn an hour: measure it, look at the last rounds; prints every assumption."""
+    from protocol.amounts import wei_of
+    from worker.settings import EstimateSettings
+
+    read, price = EstimateSettings.read(settings), wei_of(price_per_kwh)
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from worker.estimate import Electricity
+    from worker.measuring import make_estimate
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("measuring this machine")
+        made = make_estimate(
+            *(read, node, capacity, rounds, Electricity(watts, price)),
+            lambda done, of: bar.update(task, completed=done, total=of),
+        )
+    show(made.told(), json, "expected earnings an hour")
+
+
+@app.command()
+@guard
 def engines(json: AsJson = False) -> None:
     """List the engines and the versions that are installed."""
     from worker.engines.registry import ENGINES

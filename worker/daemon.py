@@ -106,10 +106,12 @@ class Worker:
         self.terms = check_joined(self.chain, self.settings.run, self.node)
         self.rules = self.client.rules(self.terms.rules_hash)
         authority = Authority(self.chain.chain_id, self.chain.deployment.address_of("Market"), self.terms.trainer)
-        sources = Sources(self.client.run(self.settings.run).weights_from)
+        most = int(self.settings.weights_mib_per_second * 2**20)
+        sources = Sources(self.client.run(self.settings.run).weights_from, most_bytes_per_second=most)
+        room = int(self.settings.weights_disk_gib * 2**30)
         folder = self.settings.state_dir / "checkpoints"
         self.stores = [self.client, *self._other_stores()]
-        self.checkpoints = Checkpoints(sources, self.settings.run, authority, folder, self.rules)
+        self.checkpoints = Checkpoints(sources, self.settings.run, authority, folder, self.rules, room)
 
     def _other_stores(self) -> list[CoordinatorClient]:
         """Returns clients of the run's stores besides the coordinator."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field, field_validator
 
 from protocol.errors import Misconfigured
 from protocol.node.settings import NodeSettings, settings_config
@@ -40,6 +40,8 @@ class WorkerSettings(NodeSettings):
         wait_seconds: how long one request for assignments may wait for an answer.
         heartbeat_seconds: time between heartbeats.
         quiet_hours: hours of the day in this machine's time in which to take no new jobs, such as 22:00-06:00.
+        weights_mib_per_second: most MiB a second to receive of weights, at least 1; 0 for no cap.
+        weights_disk_gib: most GiB that weights may take on disk, old versions and chunks included; 0 for no cap.
         traps: trap file of the run's requester, whose own worker this is; it plants the faults that the file names.
     """
 
@@ -52,4 +54,19 @@ class WorkerSettings(NodeSettings):
     wait_seconds: float = 2.0
     heartbeat_seconds: float = 5.0
     quiet_hours: Annotated[str, AfterValidator(_hours)] = ""
+    weights_mib_per_second: float = Field(default=0, ge=0)
+    weights_disk_gib: float = Field(default=0, ge=0)
     traps: Path | None = None
+
+    @field_validator("weights_mib_per_second")
+    @classmethod
+    def _at_least_one(cls, value: float) -> float:
+        if 0 < value < 1:
+            raise ValueError("expected 0, or at least 1 MiB a second: slower sources count as failed")
+        return value
+
+
+class EstimateSettings(WorkerSettings):
+    """Settings of an estimate: the same names, without a key."""
+
+    keystore: str = ""

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import TextIO
 
-from protocol.errors import Unavailable
+from protocol.errors import Misconfigured, Unavailable
 from protocol.files import lock
 from protocol.transport.chunks import ChunkStore
 from protocol.transport.shardcast import Authority, fetch_checkpoint, fetch_manifest, reading
@@ -37,13 +37,19 @@ class Checkpoints:
     The root tells versions of two branches apart: after a reorganisation the same number may mean other weights.
     """
 
-    def __init__(self, sources: Sources, run: int, authority: Authority, folder: Path, rules: Rules) -> None:
-        """Keeps ``KEPT`` versions, or more if the run's ``rules`` let rounds use older ones."""
+    def __init__(
+        self, sources: Sources, run: int, authority: Authority, folder: Path, rules: Rules, most_bytes: int = 0
+    ) -> None:
+        """Keeps ``KEPT`` versions, or more if the run's ``rules`` let rounds use older ones.
+
+        With ``most_bytes`` it keeps only as many as fit into them, each once as chunks and once as files.
+        """
         self.sources, self.run, self.authority, self.pins = sources, run, authority, rules.pins
         self.kept = max(KEPT, rules.async_level + SPARE)
         self.folder = folder / f"run-{run}"
         self.folder.mkdir(parents=True, exist_ok=True)
         self.store = ChunkStore(folder / "chunks")
+        self._most_bytes = most_bytes
         self._fetching = threading.Lock()
         self._verified: set[Path] = set()
         self._unfit: dict[Path, str] = {}
@@ -97,8 +103,25 @@ class Checkpoints:
     def _check_pins(self, version: int, root: bytes, directory: Path) -> None:
         """Raises ``UnfitCheckpoint`` if the version is not what the rules pin."""
         manifest = fetch_manifest(self.sources, self.run, version, root, self.authority, self.store).manifest
+        self._fit(version, sum(file.size for file in manifest.files))
         check_sizes(self.pins, {file.name: file.size for file in manifest.files})
         check_contents(self.pins, reading(self.sources, manifest, self.store, directory))
+
+    def _fit(self, version: int, size: int) -> None:
+        """Keeps only as many versions of ``size`` bytes as the cap has room for.
+
+        Raises:
+            Misconfigured: there is no room for one.
+        """
+        if not self._most_bytes:
+            return
+        room = self._most_bytes // (2 * size)
+        if not room:
+            raise Misconfigured(
+                f"version {version} of run {self.run} takes {2 * size / 2**30:.2f} GiB on disk, as chunks and as "
+                f"files; the cap is {self._most_bytes / 2**30:.2f} GiB: raise it"
+            )
+        self.kept = min(self.kept, room)
 
     def _remove_others(self, version: int, directory: Path) -> None:
         """Removes all but ``directory`` and the newest others, and what a crash left half written.

@@ -45,8 +45,13 @@ class Sources:
     """The base URLs of a run's origin and relays, with one keep-alive HTTP client. Threads may share it."""
 
     def __init__(
-        self, urls: Sequence[str], clock: Callable[[], float] = time.monotonic, random: Random | None = None
+        self,
+        urls: Sequence[str],
+        clock: Callable[[], float] = time.monotonic,
+        random: Random | None = None,
+        most_bytes_per_second: int = 0,
     ) -> None:
+        """Caps what all threads together receive at ``most_bytes_per_second``, unless that is 0."""
         for url in urls:
             if not is_http(url):
                 raise Misconfigured(f"invalid source of weights {url!r}: expected http(s)://host")
@@ -55,6 +60,7 @@ class Sources:
         self.health_by_url = {url.rstrip("/"): SourceHealth() for url in urls}
         self._clock, self._random = clock, random or Random()
         self._lock = threading.Lock()
+        self._most, self._paid_until = most_bytes_per_second, 0.0
         limits = httpx.Limits(max_keepalive_connections=64, keepalive_expiry=60.0)
         self._client = bounded(httpx.Client(timeout=httpx.Timeout(15.0, connect=3.0), limits=limits))
 
@@ -139,9 +145,20 @@ class Sources:
             started = self._clock()
             for piece in deadline.extended(pieces(response, limit - len(into), f"{url}{path}")):
                 into += piece
+                self._pace(len(piece))
                 if self._clock() - started > GRACE_SECONDS + len(into) / LEAST_BYTES_PER_SECOND:
                     raise Unavailable(f"{url} is too slow: under {LEAST_BYTES_PER_SECOND} bytes per second")
             return str(response.headers.get("etag", ""))
+
+    def _pace(self, size: int) -> None:
+        """Waits until ``size`` more bytes are within the cap."""
+        if not self._most:
+            return
+        with self._lock:
+            now = self._clock()
+            self._paid_until = max(now, self._paid_until) + size / self._most
+            wait = self._paid_until - now
+        time.sleep(wait)
 
     def _count(self, url: str, requests: int) -> None:
         with self._lock:

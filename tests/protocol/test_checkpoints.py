@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -13,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from protocol.errors import Rejected, Unavailable
+from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.files import lock
 from protocol.transport import checkpoints as module
 from protocol.transport.checkpoints import KEPT, Checkpoints
@@ -297,3 +298,25 @@ def test_a_chunk_that_nobody_serves_proves_nothing_against_a_version(
     smallest(tmp_path / "model-0", bytes(SIZE))
     origin.publish(0)
     assert checkpoints.directory(0, root).is_dir()
+
+
+def test_a_cap_on_disk_keeps_only_what_fits_and_says_where_nothing_does(
+    origin: Origin, checkpoints: Checkpoints, tmp_path: Path
+) -> None:
+    root = origin.publish(0)
+    size = sum(path.stat().st_size for path in checkpoints.directory(0, root).iterdir())
+    where = (checkpoints.sources, RUN, checkpoints.authority)
+    capped = Checkpoints(*where, tmp_path / "capped", pinned(tmp_path), most_bytes=5 * size)
+    directories = [capped.directory(version, origin.publish(version)) for version in range(1, 5)]
+    assert [directory.exists() for directory in directories] == [False, False, True, True]
+    small = Checkpoints(*where, tmp_path / "small", pinned(tmp_path), most_bytes=size)
+    with pytest.raises(Misconfigured, match="raise it"):
+        small.directory(0, root)
+
+
+def test_a_cap_on_bandwidth_holds_for_all_threads_together(origin: Origin, tmp_path: Path) -> None:
+    root, authority = origin.publish(0), Authority(CHAIN_ID, MARKET, origin.signer.address)
+    with closing(Sources([origin.served.url], most_bytes_per_second=4 * SIZE)) as sources:
+        started = time.monotonic()
+        Checkpoints(sources, RUN, authority, tmp_path / "slow", pinned(tmp_path)).directory(0, root)
+        assert time.monotonic() - started > 0.25

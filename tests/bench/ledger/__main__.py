@@ -2,7 +2,8 @@
 
 The chain is anvil's, with the real contracts on it: rounds, appeals, slashes, checkpoints, owners, workers, runs and
 transfers. For each database a ledger process reads it from its first block, its memory watched, and is then asked for
-every list there is, and why. A table, then a line of JSON; exit 1 where half of the answers to a question take 100 ms.
+every list there is, and why. A table, then a line of JSON; exit 1 where half of the answers to a question take 100 ms,
+or where an owner's statement differs from its balance.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,6 +25,7 @@ from tests.bench.ledger.asking import Latency, lists, places, timed, whys
 from tests.bench.ledger.bulk import OPTIONS
 from tests.bench.ledger.growing import Grown, grow
 from tests.bench.ledger.serving import Read, Served, serving
+from tests.bench.ledger.statements import Compared, compare
 from tests.conftest import Anvil
 from tests.postgresql import new_database, postgresql_server
 
@@ -39,6 +42,7 @@ class Measured:
     rate: float
     pages: dict[str, Latency]
     whys: dict[str, Latency]
+    statements: Compared
 
     @property
     def growth_mib(self) -> float:
@@ -55,6 +59,8 @@ class Measured:
             "p95_ms": _worst(self.pages, "p95"),
             "why_ms": _worst(self.whys, "median"),
             "why_p95_ms": _worst(self.whys, "p95"),
+            "statement_owners": self.statements.owners,
+            "statement_differences": self.statements.differences,
         }
 
 
@@ -74,11 +80,13 @@ def main(
         for kind, where in _databases(Path(name)):
             say(f"{kind}: reading")
             with serving(url, addresses, where) as served:
-                measured[kind] = _measure(served, grown, requests, say)
+                compared = partial(compare, url, addresses, where)
+                measured[kind] = _measure(served, grown, requests, say, compared)
     _show(console, measured, grown.events)
     print(json.dumps({"events": grown.events, **{kind: one.told() for kind, one in measured.items()}}))
     slow = [one for of in measured.values() for one in (*of.pages.values(), *of.whys.values())]
-    raise typer.Exit(int(any(one.median >= SLOWEST_MS for one in slow)))
+    differ = any(one.statements.differences for one in measured.values())
+    raise typer.Exit(int(differ or any(one.median >= SLOWEST_MS for one in slow)))
 
 
 @contextmanager
@@ -99,7 +107,9 @@ def _databases(folder: Path) -> Iterator[tuple[str, str]]:
         yield "postgresql", new_database(url)
 
 
-def _measure(served: Served, grown: Grown, requests: int, say: Callable[[str], None]) -> Measured:
+def _measure(
+    served: Served, grown: Grown, requests: int, say: Callable[[str], None], compared: Callable[[], Compared]
+) -> Measured:
     read = served.read_to([grown.block_at(share) for share in SHARES])
     rate = grown.events / read.seconds
     say(f"  {rate:,.0f} events a second; {', '.join(f'{most:.0f}' for most in read.most_mib)} MiB")
@@ -114,7 +124,12 @@ def _measure(served: Served, grown: Grown, requests: int, say: Callable[[str], N
             pages[f"{shown}, {where} of {length:,}"] = [place]
     why = whys(served.http, grown.worker, requests)
     took = timed(served.http, pages | why, requests)
-    return Measured(read, rate, {page: took[page] for page in pages}, {what: took[what] for what in why})
+    statements = compared()
+    say(
+        f"  statements of {statements.owners:,} owners with {statements.movements:,} movements: "
+        f"{statements.differences} differ from the contract's balances"
+    )
+    return Measured(read, rate, {page: took[page] for page in pages}, {what: took[what] for what in why}, statements)
 
 
 def _worst(of: dict[str, Latency], which: str) -> float:
