@@ -42,6 +42,7 @@ PARTS: dict[str, tuple[str, str, str]] = {
 
 BORROWED: dict[str, tuple[tuple[str, str], ...]] = {
     "credits": (("ledger.commands.statement", "app"),),
+    "worker": (("deploy.rehearsal", "app"),),
     "run": (("worker.trying", "app"), ("ledger.commands.requester", "app"), ("deploy.runs.commands", "app")),
 }
 """Part to the modules with commands that are also part of it, as (module, attribute)."""

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from protocol.chain.reading.client import Chain
 from protocol.chain.reading.cursor import Cursor
 from protocol.chain.reading.tail import Tail
 from protocol.chain.round_state import RoundState, fold
-from protocol.chain.structs import State
+from protocol.chain.structs import RunTerms, State
 from protocol.environments.registry import environment
 from protocol.errors import Rejected
 from protocol.transport.checkpoints import Checkpoints
@@ -23,11 +24,12 @@ from protocol.transport.shardcast import Authority
 from protocol.transport.sources import Sources
 from protocol.wire.assignments import bitmap_of, jobs_of, unpack_assignments
 from protocol.wire.rollout import decode
+from protocol.wire.rules import Rules
 from protocol.wire.specimens import beacon_of
-from worker.engines.registry import make_engine
 from worker.estimate import Electricity, Estimate, SeenRound, Speed, estimate, mean_and_error, share_of
 from worker.producer import Producer
 from worker.prover import Deployed, Work
+from worker.service import engine_of
 from worker.settings import EstimateSettings
 
 BATCHES = 4
@@ -117,6 +119,43 @@ def _folded(chain: Chain, run: int, most: int) -> list[RoundState]:
     return [each for _, each in sorted(rounds.items()) if each.run == run]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A producer with a run's newest weights loaded, and what they and the run's terms are on the chain."""
+
+    producer: Producer
+    rules: Rules
+    deployed: Deployed
+    directory: Path
+    version: int
+    root: bytes
+    terms: RunTerms
+
+
+def prepare(settings: EstimateSettings, chain: Chain) -> Prepared:
+    """Fetches a run's rules and newest weights, and loads them into the engine; needs no key.
+
+    Raises:
+        Misconfigured: the run does not allow the engine, or it is not installed.
+        Unavailable: chain, coordinator or weights cannot be reached.
+    """
+    torch.set_grad_enabled(False)
+    reader = chain.latest()
+    run = reader.run(settings.run)
+    root = reader.manifest_root(settings.run, run.version)
+    authority = Authority(chain.chain_id, chain.deployment.market, run.terms.trainer)
+    with closing(CoordinatorClient(settings.coordinator_url)) as client:
+        rules = client.rules(run.terms.rules_hash)
+        with closing(Sources(client.run(settings.run).weights_from)) as sources:
+            held = Checkpoints(sources, settings.run, authority, settings.state_dir / "checkpoints", rules)
+            directory = held.directory(run.version, root)
+    tasks = environment(rules.environment.name, rules.environment.params)
+    deployed = Deployed(chain.chain_id, chain.deployment.rounds)
+    producer = Producer(engine_of(settings, rules), rules, tasks, deployed)
+    producer.load(run.version, directory)
+    return Prepared(producer, rules, deployed, directory, run.version, root, run.terms)
+
+
 def make_estimate(
     settings: EstimateSettings, node: int, capacity: int, rounds: int, costs: Electricity, progress: Progress
 ) -> Made:
@@ -126,32 +165,16 @@ def make_estimate(
         Rejected: too few rounds have ended.
         Unavailable: chain, coordinator or weights cannot be reached.
     """
-    torch.set_grad_enabled(False)
-    with (
-        closing(Chain.connect(settings.rpc_url, settings.addresses)) as chain,
-        closing(CoordinatorClient(settings.coordinator_url)) as client,
-    ):
-        reader = chain.latest()
-        run = reader.run(settings.run)
+    with closing(Chain.connect(settings.rpc_url, settings.addresses)) as chain:
         if node:
-            capacity = reader.node(node).capacity
+            capacity = chain.latest().node(node).capacity
         seen = seen_rounds(chain, settings.run, node, capacity, rounds)
-        rules = client.rules(run.terms.rules_hash)
-        authority = Authority(chain.chain_id, chain.deployment.market, run.terms.trainer)
-        with closing(Sources(client.run(settings.run).weights_from)) as sources:
-            folder = settings.state_dir / "checkpoints"
-            held = Checkpoints(sources, settings.run, authority, folder, rules)
-            root = reader.manifest_root(settings.run, run.version)
-            directory = held.directory(run.version, root)
-        tasks = environment(rules.environment.name, rules.environment.params)
-        engine = make_engine(settings.engine, rules.model.dtype, settings.device)
-        producer = Producer(engine, rules, tasks, Deployed(chain.chain_id, chain.deployment.rounds))
-        producer.load(run.version, directory)
+        prepared = prepare(settings, chain)
+    terms = prepared.terms
     jobs = max(1, round(sum(each.jobs for each in seen) / len(seen)))
-    speed = measure(producer, jobs, root, run.terms.max_units, BATCHES, progress)
-    terms = run.terms
+    speed = measure(prepared.producer, jobs, prepared.root, terms.max_units, BATCHES, progress)
     made = estimate(speed, seen, terms.price_per_unit, terms.max_units, terms.work_seconds, costs)
-    return Made(made, speed, len(seen), capacity, run.terms.price_per_unit)
+    return Made(made, speed, len(seen), capacity, terms.price_per_unit)
 
 
 @dataclass(frozen=True, slots=True)
