@@ -13,6 +13,7 @@ import torch
 
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.cursor import Cursor
+from protocol.chain.reading.lookup import coordinator_uri
 from protocol.chain.reading.tail import Tail
 from protocol.chain.round_state import RoundState, fold
 from protocol.chain.structs import RunTerms, State
@@ -144,7 +145,7 @@ def prepare(settings: EstimateSettings, chain: Chain) -> Prepared:
     run = reader.run(settings.run)
     root = reader.manifest_root(settings.run, run.version)
     authority = Authority(chain.chain_id, chain.deployment.market, run.terms.trainer)
-    with closing(CoordinatorClient(settings.coordinator_url)) as client:
+    with closing(CoordinatorClient(coordinator_uri(chain, settings.run, settings.coordinator_url))) as client:
         rules = client.rules(run.terms.rules_hash)
         with closing(Sources(client.run(settings.run).weights_from)) as sources:
             held = Checkpoints(sources, settings.run, authority, settings.state_dir / "checkpoints", rules)
