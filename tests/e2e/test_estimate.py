@@ -23,14 +23,14 @@ HALF_WIDTH = 0.25
 
 
 def test_what_a_node_earns_in_the_next_40_rounds_lies_in_the_interval(network: Network, tmp_path: Path) -> None:
-    chain = Chain.connect(network.url("anvil"), network.root / "addresses.json")
+    chain = Chain.connect(network.url("chain"), network.root / "addresses.json")
     reader = chain.latest()
     run = reader.run_count()
     network.wait_for("rounds to look at", lambda: _ended(chain, 1, BEFORE))
     numbers = range(1, reader.node_count() + 1)
     workers = [n for n, each in zip(numbers, reader.nodes(numbers), strict=True) if each.role is Role.WORKER]
     node = max(workers, key=lambda each: _earned(chain, each, 1, BEFORE))
-    settings = {"RPC_URL": network.url("anvil"), "ADDRESSES": network.root / "addresses.json", "RUN": run}
+    settings = {"RPC_URL": network.url("chain"), "ADDRESSES": network.root / "addresses.json", "RUN": run}
     settings |= {"COORDINATOR_URL": network.url("coordinator"), "STATE_DIR": tmp_path / "estimate"}
     words = os.environ | {f"ASSIZE_WORKER_{name}": str(value) for name, value in settings.items()}
     command = [
