@@ -20,6 +20,8 @@ EnvFile = Annotated[
 @guard
 def serve(env_file: EnvFile = None) -> None:
     """Serves the HTTP API."""
+    import structlog
+
     from coordinator.api.app import create_app
     from coordinator.api.service import CoordinatorService
     from coordinator.driver.wiring import checked_run, keep_rules, read_rules
@@ -39,6 +41,8 @@ def serve(env_file: EnvFile = None) -> None:
     store = Store(settings.database)
     keep_rules(store, rules)
     service = CoordinatorService(settings, store, chain.deployment, wallet)
+    url = f"http://{settings.host}:{listener.getsockname()[1]}"
+    structlog.get_logger().info("serving", url=url, run=settings.run, needs="`assize coordinator drive` beside it")
     run_server(create_app(service), listener, grace_seconds=2)
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
+from contextlib import closing
 
+import structlog
 import torch
 
 from protocol.chain.reading.client import Chain
@@ -13,7 +16,7 @@ from protocol.chain.reading.plantings import Plantings
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
 from protocol.environments.registry import environment
-from protocol.errors import Misconfigured
+from protocol.errors import Misconfigured, Unavailable
 from protocol.node import telemetry
 from protocol.node.daemon import Daemon
 from protocol.node.trap_file import TrapFile
@@ -26,6 +29,7 @@ from protocol.transport.shardcast_server import create_app
 from protocol.wire.pins import check_directory
 from protocol.wire.receipts import ports_of
 from protocol.wire.rollout import DEFAULT_LIMITS
+from protocol.wire.rules import Rules
 from trainer.inbox import Inbox
 from trainer.loop import Schedule, Trainer
 from trainer.policy import Policy
@@ -33,6 +37,10 @@ from trainer.publish import Publisher
 from trainer.settings import TrainerSettings, read_recipe
 
 INTERVAL_SECONDS = 0.05
+WAITING_SECONDS = 1.0
+"""Pause between questions to a coordinator that does not answer yet."""
+
+log = structlog.get_logger()
 
 
 def build(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> tuple[Trainer, ChunkStore]:
@@ -49,7 +57,7 @@ def build(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> tu
     coordinator = coordinator_uri(chain, settings.run, settings.coordinator_url)
     if terms.trainer != wallet.address:
         raise Misconfigured(f"invalid trainer key {wallet.address}: run {settings.run} expects {terms.trainer}")
-    rules = CoordinatorClient(coordinator).rules(terms.rules_hash)
+    rules = awaited_rules(coordinator, terms.rules_hash)
     tasks = environment(rules.environment.name, rules.environment.params)
     recipe = read_recipe(settings.run_file)
     check_directory(settings.model, rules.pins)
@@ -76,6 +84,20 @@ def build(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> tu
         settings.last_version or recipe.steps, settings.evaluate_every, settings.target_accuracy, settings.seed
     )
     return Trainer(policy, inbox, publisher, tasks, schedule, settings.state_dir), store
+
+
+def awaited_rules(coordinator: str, digest: bytes) -> Rules:
+    """Returns the run's rules once its coordinator answers, and says at first that it waits for that."""
+    told = False
+    with closing(CoordinatorClient(coordinator)) as client:
+        while True:
+            try:
+                return client.rules(digest)
+            except Unavailable as error:
+                if not told:
+                    log.info("waiting", why=f"the coordinator at {coordinator} does not answer yet: {error}")
+                told = True
+                time.sleep(WAITING_SECONDS)
 
 
 def serve(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> int:

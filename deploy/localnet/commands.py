@@ -33,7 +33,10 @@ Root = Annotated[Path, typer.Option("--root", help="State folder of the network.
 Seed = Annotated[int, typer.Option(help="Seed of the model and the held-out problems.")]
 Steps = Annotated[int | None, typer.Option(min=1, help="Checkpoints to make; by default the run file's number.")]
 RunFilePath = Annotated[Path, typer.Option("--run-file", help="TOML file of rules, terms and recipe.")]
-ModelPath = Annotated[Path | None, typer.Option("--model", help="Hugging Face causal LM directory to start from.")]
+ModelPath = Annotated[
+    Path | None,
+    typer.Option("--model", envvar="ASSIZE_LOCALNET_MODEL", help="Hugging Face causal LM directory to start from."),
+]
 Adversary = Annotated[
     str,
     typer.Option(
@@ -45,7 +48,7 @@ Engine = Annotated[
 ]
 Port = Annotated[int | None, typer.Option(help="Port to listen on; by default a free one.")]
 
-DEFAULT_ROOT = HERE.parents[1] / ".localnet"
+DEFAULT_ROOT = Path.cwd() / ".localnet"
 BUILTIN = HERE.parent / "runs" / "builtin.toml"
 FAULTY_COMMITTEE = HERE.parent / "runs" / "faulty-committee.toml"
 

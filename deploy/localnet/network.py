@@ -19,7 +19,7 @@ from deploy.localnet.outcome import Metrics, Outcome, failures, write_report
 from deploy.localnet.parties import Party, faulty_committee, parties
 from deploy.localnet.processes import STATE, ProcessSpec, Supervisor, free_port, read_state, wait_until_listening
 from deploy.localnet.scoreboard import Scoreboard
-from deploy.localnet.services import ROOT, NetworkLayout, Server
+from deploy.localnet.services import NetworkLayout, Server
 from deploy.localnet.watching import LEAST_STEPS, JurorWatch, share_rechecked
 from deploy.runs.run_file import BUILTIN, RunFile, read_run_file
 from ledger.audit import audit
@@ -32,7 +32,7 @@ from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire.rules import DEFAULT_ENGINE
 from worker.engines.registry import find_engine
 
-DEFAULT_ROOT = ROOT / ".localnet"
+DEFAULT_ROOT = Path.cwd() / ".localnet"
 LOOK_SECONDS = 0.5
 STARTING_SECONDS = 180.0
 SETTLING_SECONDS = 60.0

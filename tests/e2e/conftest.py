@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ import pytest
 from filelock import FileLock
 
 from tests.chaos.network import make_small_model
+from tests.e2e.walks import blocks, checkout, commands, newcomer
 
 ROOT = Path(__file__).resolve().parents[2]
 UP_SECONDS = 180
@@ -85,27 +87,32 @@ def small_model(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Pat
 
 @pytest.fixture(scope="session")
 def auditor(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``assize`` in an environment with nothing but the ledger's extra, as an auditor makes it."""
-    folder = tmp_path_factory.mktemp("auditor")
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    constraints = ROOT / "deploy" / "constraints.txt"
-    command = [str(folder / "bin" / "pip"), "install", "-q", "-c", str(constraints), f"{ROOT}[ledger]"]
-    subprocess.run(command, check=True, capture_output=True, cwd=folder)
-    without = subprocess.run([str(folder / "bin" / "python"), "-c", "import torch"], capture_output=True, check=False)
+    """``assize`` in an environment with nothing but the ledger's extra, made as ledger/README.md says."""
+    folder = checkout(tmp_path_factory.mktemp("auditing") / "checkout")
+    make, install, _ = commands(blocks("ledger/README.md")[1])
+    for command in (make, install):
+        path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        subprocess.run(["bash", "-c", command], check=True, cwd=folder, env=os.environ | {"PATH": path})
+    without = subprocess.run([folder / "auditor/bin/python", "-c", "import torch"], capture_output=True, check=False)
     assert without.returncode != 0
-    return folder / "bin" / "assize"
+    return folder / "auditor" / "bin" / "assize"
 
 
 @pytest.fixture
 def network(small_model: Path, tmp_path: Path) -> Iterator[Network]:
-    """A network that stays up for one test, and leaves nothing behind."""
-    root = tmp_path / "net"
-    words = ["localnet", "up", "--root", str(root), "--model", str(small_model)]
+    """A network that stays up for one test, started as the READMEs say, and leaves nothing behind."""
+    folder = checkout(tmp_path / "checkout")
+    *before, up = commands(blocks("worker/README.md")[0])
     with (tmp_path / "up.log").open("w") as log:
         supervisor = subprocess.Popen(
-            [sys.executable, str(ROOT / "assize.py"), *words], stdout=log, stderr=subprocess.STDOUT, text=True, cwd=ROOT
+            ["bash", "-c", "\n".join((*before, f"exec {up}"))],
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=folder,
+            env=newcomer(folder, ASSIZE_LOCALNET_MODEL=str(small_model)),
         )
-    network = Network(supervisor, root)
+    network = Network(supervisor, folder / ".localnet")
     try:
         deadline = time.monotonic() + UP_SECONDS
         while "up: " not in (tmp_path / "up.log").read_text():

@@ -16,6 +16,7 @@ import pytest
 from tests.chaos.__main__ import bear_all
 from tests.chaos.fault import FAULTS
 from tests.e2e.conftest import ROOT, Network, assize, children_of
+from tests.e2e.walks import Terminal, blocks, commands, newcomer, terminal
 
 pytestmark = pytest.mark.e2e
 
@@ -52,6 +53,18 @@ def test_what_is_killed_and_started_again_goes_on_and_the_audit_holds(
     auditor: Path, network: Network, tmp_path: Path
 ) -> None:
     _a_second_network_in_the_same_folder_is_refused(network)
+    folder, walk = network.root.parent, blocks("worker/README.md")
+    with terminal(folder, "provider", newcomer(folder)) as provider:
+        provider.types(walk[1])
+        _what_is_killed_goes_on(network)
+        _a_provider_earns_and_is_told_why(provider, walk[2], network)
+    _an_auditor_walks_as_its_readme_says(auditor, network)
+    _an_auditor_walks_from_an_address_file_to_a_checked_export(auditor, network, tmp_path)
+    _audit_passes_then_names_a_flipped_balance(auditor, network, tmp_path)
+    _ctrl_c_leaves_nothing(network)
+
+
+def _what_is_killed_goes_on(network: Network) -> None:
     network.wait_for("the first step", lambda: network.version() >= 1)
     killed = ("worker-1", "validator-2", "coordinator", "coordinator-driver")
     for name in killed:
@@ -61,9 +74,30 @@ def test_what_is_killed_and_started_again_goes_on_and_the_audit_holds(
         again = assize("localnet", "start", name, "--root", str(network.root))
         assert again.returncode == 0, again.stderr
     network.wait_for("two more steps after the kills", lambda: network.version() >= before + 2)
-    _an_auditor_walks_from_an_address_file_to_a_checked_export(auditor, network, tmp_path)
-    _audit_passes_then_names_a_flipped_balance(auditor, network, tmp_path)
-    _ctrl_c_leaves_nothing(network)
+
+
+def _a_provider_earns_and_is_told_why(provider: Terminal, look: str, network: Network) -> None:
+    """The walk of worker/README.md: its worker has begun in one terminal; what it earned is told in another."""
+    provider.waits_for('"event": "round_ended"', 180)
+    folder = network.root.parent
+    with terminal(folder, "provider-3", newcomer(folder)) as third:
+        shown = third.finishes(look)
+        assert "submits, signed with its key" in shown
+        assert "ASZ" in shown
+        told = third.finishes("assize credits show --keystore alice --json && assize ledger why alice --json")
+    credits, why = (json.loads(line) for line in told.splitlines()[:2])
+    assert int(credits[0]["credits_wei"]) > 0
+    assert any("earns" in line["says"] for line in why["lines"])
+    assert max(len(line) for line in shown.splitlines()) <= 180
+    assert "Traceback" not in provider.shown() + shown
+
+
+def _an_auditor_walks_as_its_readme_says(auditor: Path, network: Network) -> None:
+    """The last command of the auditor's walk; the fixture has typed the first two."""
+    folder = network.root.parent
+    audit = commands(blocks("ledger/README.md")[1])[-1].replace("auditor/bin/assize", str(auditor))
+    with terminal(folder, "auditor", newcomer(folder, PYTHONPATH="")) as auditing:
+        assert "audit ok" in auditing.finishes(audit)
 
 
 def _a_second_network_in_the_same_folder_is_refused(network: Network) -> None:
