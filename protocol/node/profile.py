@@ -31,7 +31,7 @@ PROFILE_VARIABLE = "ASSIZE_PROFILE"
 NETWORK_VARIABLE = "ASSIZE_NETWORK"
 FILE_NAME = "assize.toml"
 
-SERVICES = ("worker", "validator", "recheck", "trainer", "coordinator", "relay", "ledger")
+SERVICES = ("worker", "validator", "recheck", "trainer", "coordinator", "relay", "ledger", "notices")
 """Services with a table of their own; its keys are the fields of the service's settings, and ``network``."""
 
 NETWORK_KEYS = ("rpc", "addresses")

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from protocol.errors import Misconfigured
+from protocol.node.commands.config import CLASSES, COMMAND_VARIABLES
 from protocol.node.commands.profiled import command_defaults
-from protocol.node.profile import Profile, home, located, writable
+from protocol.node.profile import SERVICES, Profile, home, located, writable
 from protocol.node.profile_edit import remove_network, set_network, set_table, use_network
 from protocol.node.settings import NodeSettings, settings_config
 from tests.conftest import ROOT
@@ -228,6 +229,10 @@ def test_an_option_network_stands_before_variables_of_its_parts(profile: Path) -
     nowhere = typed(profile, "run", "show", "--network", "nowhere")
     assert (nowhere.returncode, nowhere.stdout) == (2, "")
     assert nowhere.stderr.startswith("assize: unknown network 'nowhere'")
+
+
+def test_every_service_with_settings_has_a_table_and_can_be_shown(profile: Path) -> None:
+    assert set(CLASSES) | set(COMMAND_VARIABLES) == {*SERVICES, "commands"}
 
 
 def test_config_shows_every_setting_with_its_place_and_no_password(profile: Path) -> None:

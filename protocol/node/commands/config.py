@@ -26,6 +26,7 @@ CLASSES = {
     "recheck": ("validator.recheck.settings", "RecheckSettings"),
     "trainer": ("trainer.settings", "TrainerSettings"),
     "coordinator": ("coordinator.settings", "CoordinatorSettings"),
+    "notices": ("protocol.node.notices.settings", "NoticesSettings"),
 }
 """Role to (module, class) of its settings: imported only when shown, as the front door does with parts."""
 
