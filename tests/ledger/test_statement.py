@@ -9,6 +9,7 @@ import sys
 from decimal import Decimal
 from pathlib import Path
 
+import pyarrow.csv
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -89,6 +90,15 @@ def test_the_file_has_a_line_for_each_movement_and_amounts_as_numbers(
     assert [int(Decimal(row["amount ASZ"]) * TOKEN) for row in rows] == [int(line["amount"]) for line in found["lines"]]
     assert int(Decimal(rows[-1]["balance ASZ"]) * TOKEN) == int(found["closing"])
     assert all(row["block"].isdigit() and row["transaction"].startswith("0x") for row in rows)
+    kinds = {column.name: str(column.type) for column in pyarrow.csv.read_csv(out).schema}
+    assert {name: kinds[name] for name in ("time", "block", "round", "node", "units", "amount ASZ")} == {
+        "time": "timestamp[s]",
+        "block": "int64",
+        "round": "int64",
+        "node": "int64",
+        "units": "int64",
+        "amount ASZ": "double",
+    }
     again = ask(owner, *place, "--csv", str(out))
     assert again.exit_code == 2
     assert "exists: give another file" in again.stderr
