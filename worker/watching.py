@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 from protocol.amounts import UNIT, rounded, tokens
 from protocol.chain.reading.client import Chain
+from protocol.chain.reading.lookup import coordinator_uri
 from protocol.node.activity import doing_of, duty_cycle, read_health, runs
 from protocol.node.watching import Row, View, watch
 from protocol.times import spell
@@ -54,13 +56,11 @@ def watch_worker(settings: WorkerSettings, once: bool, as_json: bool) -> None:
     """Shows the worker until Ctrl-C."""
     earnings = Earnings(settings.state_dir / EARNINGS_FILE)
     read_health(settings.state_dir, "worker")  # before the chain: without a worker there is nothing to watch
-    chain, client = Chain.connect(settings.rpc_url, settings.addresses), CoordinatorClient(settings.coordinator_url)
-    refusals = Refusals(chain, client)
-    try:
-        watch(lambda: worker_view(_look(settings, chain, earnings, refusals), time.time()), once, as_json)
-    finally:
-        chain.close()
-        client.close()
+    with closing(Chain.connect(settings.rpc_url, settings.addresses)) as chain:
+        url = coordinator_uri(chain, settings.run, settings.coordinator_url)
+        with closing(CoordinatorClient(url)) as client:
+            refusals = Refusals(chain, client)
+            watch(lambda: worker_view(_look(settings, chain, earnings, refusals), time.time()), once, as_json)
 
 
 def _look(settings: WorkerSettings, chain: Chain, earnings: Earnings, refusals: Refusals) -> WorkerLook:

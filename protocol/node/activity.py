@@ -118,9 +118,9 @@ def doing_of(health: Mapping[str, Any], alive: bool) -> Doing:
     activity = health.get("activity", {})
     if not alive:
         return Doing(f"not running; last sign of life at {clock(int(health['at']))}", "bad", None)
-    if health.get("problem"):
-        return Doing(f"retrying: {health['problem']}", "bad", None)
     doing, why, since = activity.get("doing", STARTING), activity.get("why", ""), activity.get("since")
+    if health.get("problem") and (since or 0) <= health.get("problem_at", 0):  # else it goes on: the tick is a long one
+        return Doing(f"retrying: {health['problem']}", "bad", None)
     if doing == WAITING:
         return Doing(f"waiting {why}", "", since)
     return Doing(f"{doing}: {why}" if why else doing, "busy", since)

@@ -76,6 +76,7 @@ class Daemon:
         self._stopping = False
         self._failures = 0
         self._problem = self._told_problem = ""
+        self._failed_at = 0
         self._log = structlog.get_logger().bind(daemon=name)
 
     def run(self) -> int:
@@ -132,9 +133,9 @@ class Daemon:
         else:
             kind = "crashed"
             self._log.error("tick_crashed", error=repr(error), failures=self._failures, exc_info=True)
-        self._problem = str(error)
+        self._problem, self._failed_at = str(error), int(time.time())
         TICKS.labels(self.name, kind).inc()
-        self._beat(self._problem)
+        self._beat(self._problem, force=self._failures == 1)
         return backoff_seconds(self._failures, self._interval, self._longest_backoff, random.random())
 
     def _beat(self, problem: str, force: bool = False) -> None:
@@ -149,9 +150,10 @@ class Daemon:
             return
         state = {"daemon": self.name, "pid": os.getpid(), "at": int(time.time()), "failures": self._failures}
         told = {} if self._activity is None else {"activity": self._activity.told()}
+        problem = {"problem": self._told_problem, "problem_at": self._failed_at}
         temporary = self._health_file.with_suffix(".part")
         with self._writing, contextlib.suppress(OSError):  # an outdated file shows the same
-            temporary.write_text(json.dumps(state | {"problem": self._told_problem} | told) + "\n")
+            temporary.write_text(json.dumps(state | problem | told) + "\n")
             temporary.replace(self._health_file)
 
     def _listen(self) -> None:

@@ -86,7 +86,8 @@ def test_at_140_columns_it_takes_half_the_lines() -> None:
         ({"joined": False}, "not joined at the run's rules in effect: assize run join"),
         ({"held": 18 * TOKEN}, "bond margin -2 ASZ"),
         ({"day": DaysWork()}, "jobs today none yet"),
-        ({"health": LOOK.health | {"problem": "no RPC answers"}}, "now retrying: no RPC answers"),
+        ({"health": LOOK.health | {"problem": "no RPC answers", "problem_at": NOW}}, "now retrying: no RPC answers"),
+        ({"health": LOOK.health | {"problem": "no RPC answered", "problem_at": 0}}, "now generating"),
         ({"health": LOOK.health | {"activity": {}}}, "version loaded none yet"),
     ],
 )

@@ -129,7 +129,7 @@ class Weights:
         Raises:
             UnfitCheckpoint: as ``policy``.
         """
-        if self._warm:
+        if self._warm or self._loaded is not None:
             return
         self._warm = True  # a failure is not repeated here: judging meets it again, and abstains
         self.policy(version, root)
