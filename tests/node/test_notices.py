@@ -20,7 +20,7 @@ from protocol.chain.reading.client import Chain
 from protocol.chain.reading.cursor import Cursor
 from protocol.chain.structs import Consumption, Node, Role, SettledLeaves, State
 from protocol.chain.writing import calls
-from protocol.errors import Misconfigured
+from protocol.errors import Misconfigured, Unavailable
 from protocol.node.notices.conditions import Seen, conditions
 from protocol.node.notices.fold import Followed
 from protocol.node.notices.journal import NoticeJournal, Place
@@ -248,6 +248,27 @@ def test_a_target_that_is_down_gets_everything_later(scene: Scene, hook: Webhook
     settle_down(again)
     again.close()
     assert hook.titles()["Assize: absent from a committee"] == 1
+
+
+def test_what_a_full_disk_did_not_keep_is_read_and_told_again(
+    scene: Scene, hook: Webhook, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watching = notifier(scene, tmp_path / "state", hook)
+    settle_down(watching)
+    scene.judge_a_round()
+    advance, failures = watching._journal.advance, [Unavailable("disk full")]
+
+    def advance_later(*arguments: Any) -> None:
+        if failures:
+            raise failures.pop()
+        advance(*arguments)
+
+    monkeypatch.setattr(watching._journal, "advance", advance_later)
+    with pytest.raises(Unavailable, match="disk full"):
+        watching.tick()
+    settle_down(watching)
+    watching.close()
+    assert hook.titles()["Assize: jobs void or missing"] == 1
 
 
 def test_a_message_that_was_being_sent_at_a_kill_is_not_sent_twice(tmp_path: Path) -> None:

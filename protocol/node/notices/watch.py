@@ -66,7 +66,7 @@ class NoticeSender:
         for key in journal.interrupted():
             log.warning("delivery_unclear", notice=key, why="the process ended while it was being sent")
         place = journal.place() or _first_place(chain, first)
-        self._followed = _with_more(chain, place.followed, first)
+        self._place = Place(place.cursor, _with_more(chain, place.followed, first))
         self._tail = Tail(chain, place.cursor)
 
     def tick(self) -> bool:
@@ -85,16 +85,16 @@ class NoticeSender:
         self._chain.close()
 
     def _read_on(self) -> bool:
-        found = self._tail.poll()
+        found = self._tail.poll(cursor=self._place.cursor)  # the tail is ahead of it after a failed write
         if isinstance(found, Rollback):
             self._roll_back(found)
             return True
         if not found:
             return False
-        followed = deepcopy(self._followed)
-        notices = [notice for block in found for each in block.logs for notice in take(followed, each)]
-        self._journal.advance(Place(self._tail.cursor, followed), self._wanted(notices), int(time.time()))
-        self._followed = followed
+        place = Place(self._tail.cursor, deepcopy(self._place.followed))
+        notices = [notice for block in found for each in block.logs for notice in take(place.followed, each)]
+        self._journal.advance(place, self._wanted(notices), int(time.time()))
+        self._place = place
         return True
 
     def _roll_back(self, rollback: Rollback) -> None:
@@ -102,15 +102,15 @@ class NoticeSender:
         if place is None:
             raise Misconfigured("a reorganisation went further back than the journal: move notices.sqlite away")
         self._journal.go_back(rollback.to_block)
-        self._followed, self._tail = place.followed, Tail(self._chain, place.cursor)
+        self._place = place
 
     def _wanted(self, notices: Sequence[Notice]) -> list[Notice]:
         return [notice for notice in notices if notice.kind in self._kinds]
 
     def _look(self) -> None:
         head, final = self._chain.head_and_final()
-        seen = look_up(self._chain.pinned(head), head, self._followed, self._silences())
-        found = conditions(self._followed, seen, self._figures)
+        seen = look_up(self._chain.pinned(head), head, self._place.followed, self._silences())
+        found = conditions(self._place.followed, seen, self._figures)
         wanted = {key: each for key, each in found.items() if each is None or each.kind in self._kinds}
         self._journal.look(wanted, head.number, final, int(time.time()))
 
@@ -123,7 +123,7 @@ class NoticeSender:
             except AssizeError as error:
                 log.warning("coordinator_unavailable", error=str(error))
                 continue
-            heard = {each.node: each.last_seen_seconds for each in nodes if each.node in self._followed.nodes}
+            heard = {each.node: each.last_seen_seconds for each in nodes if each.node in self._place.followed.nodes}
             for node, seconds in heard.items():
                 if seconds is not None:
                     found[node] = min(seconds, found.get(node, seconds))
