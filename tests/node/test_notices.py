@@ -16,13 +16,15 @@ from typing import Any
 
 import pytest
 
+from protocol.chain import events
+from protocol.chain.events import Log
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.cursor import Cursor
-from protocol.chain.structs import Consumption, Node, Role, SettledLeaves, State
+from protocol.chain.structs import Cause, Consumption, Node, Role, SettledLeaves, State
 from protocol.chain.writing import calls
 from protocol.errors import Misconfigured, Unavailable
 from protocol.node.notices.conditions import Seen, conditions
-from protocol.node.notices.fold import Followed
+from protocol.node.notices.fold import Followed, take
 from protocol.node.notices.journal import NoticeJournal, Place
 from protocol.node.notices.notice import Notice, NoticeFigures, NoticeKind
 from protocol.node.notices.targets import Target, read_targets
@@ -194,8 +196,9 @@ def test_every_kind_arrives_once_and_none_twice_after_a_restart(scene: Scene, ho
     watching.close()
     counts = hook.titles()
     told = {each["title"]: each["message"] for each in hook.received}
-    once = ("bond slashed", "absent from a committee", "new terms announced", "time to appeal runs out", "new version")
+    once = ("bond slashed", "new terms announced", "time to appeal runs out", "new version")
     assert {title: counts[f"Assize: {title}"] for title in once} == dict.fromkeys(once, 1)
+    assert counts["Assize: strike or fine in a committee"] == 2  # of one absence
     assert counts["Assize: jobs void or missing"] == 2  # job 3 missing, job 1 void
     assert counts["Assize: credits to redeem"] >= 1
     assert counts["Assize: escrow runs out"] == 1
@@ -205,6 +208,19 @@ def test_every_kind_arrives_once_and_none_twice_after_a_restart(scene: Scene, ho
     settle_down(again)
     again.close()
     assert hook.titles() == counts
+
+
+def test_each_strike_and_each_fine_of_a_round_is_told() -> None:
+    followed, told = Followed(nodes={7: "0xA"}), list[Notice]()
+    for strikes in (1, 2):  # by a committee and the one drawn after it
+        for event in (
+            events.NodeStruck(run=1, node=7, round=5, strikes=strikes),
+            events.NodeSlashed(node=7, owner="0xA", round=5, cause=Cause.ABSENCE, amount=TOKEN, bond=TOKEN),
+        ):
+            told += take(followed, Log(1, b"", b"", 0, 0, event))
+    assert len({notice.key for notice in told}) == 4
+    assert ["strike" in notice.text for notice in told] == [True, False] * 2
+    assert all(notice.kind is NoticeKind.ABSENCE for notice in told)
 
 
 def test_a_silent_node_is_told_of_once_until_it_is_heard_again(tmp_path: Path) -> None:
@@ -247,7 +263,7 @@ def test_a_target_that_is_down_gets_everything_later(scene: Scene, hook: Webhook
     again = notifier(scene, tmp_path / "state", hook)
     settle_down(again)
     again.close()
-    assert hook.titles()["Assize: absent from a committee"] == 1
+    assert hook.titles()["Assize: strike or fine in a committee"] == 2
 
 
 def test_what_a_full_disk_did_not_keep_is_read_and_told_again(

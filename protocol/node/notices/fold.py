@@ -18,6 +18,8 @@ from protocol.node.notices.notice import Notice, NoticeKind
 from protocol.times import clock
 from protocol.wire.assignments import bitmap_of, jobs_in, jobs_of, unpack_assignments, unpack_leaves
 
+_WHY = {Cause.FRAUD: "fraud", Cause.ABSENCE: "a missing vote", Cause.OVERTURNED: "a vote that an appeal overturned"}
+
 
 @dataclass(slots=True)
 class WatchedRound:
@@ -87,19 +89,15 @@ def _take_parties(followed: Followed, event: events.Event) -> None:
 
 def _of_node(followed: Followed, event: events.Event) -> Iterator[Notice]:
     match event:
-        case events.NodeSlashed(cause=Cause.ABSENCE) if event.node in followed.nodes:
-            text = f"Node {event.node} took no part in round {event.round}: {_left(event)}."
-            yield Notice(NoticeKind.ABSENCE, f"absence/{event.round}/{event.node}", text)
         case events.NodeSlashed() if event.node in followed.nodes:
             key = followed.counted(f"slashed/{event.round}/{event.node}/{event.cause.name}/{event.amount}")
-            why = "fraud" if event.cause is Cause.FRAUD else "a vote that an appeal overturned"
-            text = f"Node {event.node} was slashed for {why} in round {event.round}: {_left(event)}."
-            yield Notice(NoticeKind.SLASHED, key, text)
+            kind = NoticeKind.ABSENCE if event.cause is Cause.ABSENCE else NoticeKind.SLASHED
+            text = f"Node {event.node} was slashed for {_WHY[event.cause]} in round {event.round}: {_left(event)}."
+            yield Notice(kind, key, text)
         case events.NodeStruck() if event.node in followed.nodes:
-            text = (
-                f"Node {event.node} missed its vote in round {event.round} of run {event.run}: strike {event.strikes}."
-            )
-            yield Notice(NoticeKind.ABSENCE, f"absence/{event.round}/{event.node}", text)
+            key = followed.counted(f"strike/{event.round}/{event.node}")
+            text = f"Node {event.node} got strike {event.strikes} of run {event.run} in round {event.round}."
+            yield Notice(NoticeKind.ABSENCE, key, text)
 
 
 def _left(event: events.NodeSlashed) -> str:

@@ -25,7 +25,7 @@ TITLES = {
     NoticeKind.BOND: "bond under its margin",
     NoticeKind.SLASHED: "bond slashed",
     NoticeKind.VOID: "jobs void or missing",
-    NoticeKind.ABSENCE: "absent from a committee",
+    NoticeKind.ABSENCE: "strike or fine in a committee",
     NoticeKind.TERMS: "new terms announced",
     NoticeKind.APPEAL: "time to appeal runs out",
     NoticeKind.CREDITS: "credits to redeem",
