@@ -167,13 +167,13 @@ def scene(market: Market) -> Scene:
 
 
 def notifier(
-    scene: Scene, directory: Path, hook: Webhook, figures: NoticeFigures | None = None, **options: Any
+    scene: Scene, directory: Path, hook: Webhook, figures: NoticeFigures | None = None, first: Followed | None = None
 ) -> NoticeSender:
     """A notifier that watches the worker's owner, every judge's owner and the run."""
     owners = {scene.worker.owner.address, *(judge.owner.address for judge in scene.validators.values())}
     chain = Chain(scene.market.anvil.url, scene.market.deployment)
     target = Target("target 1 (json)", "t1", hook.url)
-    followed = Followed(owners, {}, {scene.market.run})
+    followed = first or Followed(owners, {}, {scene.market.run})
     made = figures or NoticeFigures(credits_wei=1, appeal_seconds=10 * WINDOW, escrow_rounds=10_000)
     return NoticeSender(chain, NoticeJournal(directory, ["t1"]), followed, [target], made)
 
@@ -362,3 +362,21 @@ def test_on_a_chain_with_a_history_it_starts_with_what_is_there(scene: Scene, ho
     settle_down(watching)
     watching.close()
     assert hook.titles()["Assize: new version"] == 1
+
+
+def test_what_the_settings_name_no_more_is_not_followed_any_more(scene: Scene, hook: Webhook, tmp_path: Path) -> None:
+    watching = notifier(scene, tmp_path / "state", hook)
+    settle_down(watching)
+    scene.judge_a_round()
+    settle_down(watching)
+    watching.close()
+    told = len(hook.received)
+    owner = next(iter(scene.validators.values())).owner.address
+    again = notifier(scene, tmp_path / "state", hook, first=Followed({owner}))
+    scene.settle()
+    settle_down(again)
+    followed = again._place.followed
+    again.close()
+    assert list(followed.nodes.values()) == [owner]
+    assert followed.named == set()
+    assert all(f"node {scene.worker.node} " not in each["message"].lower() for each in hook.received[told:])

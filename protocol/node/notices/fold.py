@@ -47,6 +47,7 @@ class Followed:
         rounds: rounds in flight with jobs of followed nodes.
         last_reserved: by run, what its last round reserved.
         seen: occurrences of contents that may come again.
+        asked: what the settings named when nodes and runs were last looked up.
     """
 
     owners: set[str] = field(default_factory=set)
@@ -56,6 +57,7 @@ class Followed:
     rounds: dict[int, WatchedRound] = field(default_factory=dict)
     last_reserved: dict[int, int] = field(default_factory=dict)
     seen: dict[str, int] = field(default_factory=dict)
+    asked: str = ""
 
     @property
     def runs(self) -> set[int]:
@@ -66,6 +68,15 @@ class Followed:
         """Returns the key of the next occurrence of ``content``."""
         self.seen[content] = self.seen.get(content, 0) + 1
         return f"{content}/{self.seen[content]}"
+
+    def drop_others(self) -> None:
+        """Drops from rounds in flight the nodes that are not followed any more."""
+        for number, round_ in list(self.rounds.items()):
+            for jobs in (round_.listed, round_.submitted, round_.disputable):
+                for node in jobs.keys() - self.nodes.keys():
+                    del jobs[node]
+            if not round_.listed:
+                del self.rounds[number]
 
 
 def take(followed: Followed, log: Log) -> list[Notice]:

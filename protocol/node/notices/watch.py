@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -60,13 +60,13 @@ class NoticeSender:
         kinds: Sequence[NoticeKind] = tuple(NoticeKind),
         coordinators: Sequence[CoordinatorClient] = (),
     ) -> None:
-        self._chain, self._journal, self._targets = chain, journal, targets
+        self._chain, self._journal, self._first, self._targets = chain, journal, first, targets
         self._figures, self._kinds, self._coordinators = figures, frozenset(kinds), coordinators
         self._pauses = {target.id: _Pause() for target in targets}
         for key in journal.interrupted():
             log.warning("delivery_unclear", notice=key, why="the process ended while it was being sent")
         place = journal.place() or _first_place(chain, first)
-        self._place = Place(place.cursor, _with_more(chain, place.followed, first))
+        self._place = Place(place.cursor, _adapted(chain, place.followed, first))
         self._tail = Tail(chain, place.cursor)
 
     def tick(self) -> bool:
@@ -102,7 +102,7 @@ class NoticeSender:
         if place is None:
             raise Misconfigured("a reorganisation went further back than the journal: move notices.sqlite away")
         self._journal.go_back(rollback.to_block)
-        self._place = place
+        self._place = Place(place.cursor, _adapted(self._chain, place.followed, self._first))
 
     def _wanted(self, notices: Sequence[Notice]) -> list[Notice]:
         return [notice for notice in notices if notice.kind in self._kinds]
@@ -173,22 +173,30 @@ def _first_place(chain: Chain, first: Followed) -> Place:
     _, final = chain.head_and_final()
     tail = Tail(chain)
     if final <= tail.cursor.number + YOUNG_BLOCKS:
-        return Place(tail.cursor, deepcopy(first))
+        return Place(tail.cursor, replace(deepcopy(first), asked=_asked(first)))
     block = chain.block(final)
     followed = _with_parties(chain.pinned(block), deepcopy(first))
     return Place(Cursor(block.number, block.hash), followed)
 
 
-def _with_more(chain: Chain, kept: Followed, asked: Followed) -> Followed:
+def _adapted(chain: Chain, kept: Followed, first: Followed) -> Followed:
     """Returns what was followed, changed to what the settings ask for now."""
-    if (kept.owners, asked.nodes.keys() <= kept.nodes.keys(), asked.named <= kept.named) == (asked.owners, True, True):
+    if kept.asked == _asked(first):
         return kept
-    fresh = _with_parties(chain.latest(), deepcopy(asked))
-    return Followed(fresh.owners, fresh.nodes, fresh.named, fresh.joined, kept.rounds, kept.last_reserved, kept.seen)
+    fresh = _with_parties(chain.latest(), deepcopy(first))
+    fresh.rounds, fresh.last_reserved, fresh.seen = kept.rounds, kept.last_reserved, kept.seen
+    fresh.drop_others()
+    return fresh
+
+
+def _asked(first: Followed) -> str:
+    """Returns the owners, nodes and runs that the settings name, as text that can be compared."""
+    return repr((sorted(first.owners), sorted(first.nodes), sorted(first.named)))
 
 
 def _with_parties(reader: Reader, followed: Followed) -> Followed:
     """Adds the nodes and runs of the followed owners, and the runs that those nodes have joined."""
+    followed.asked = _asked(followed)
     every = range(1, reader.node_count() + 1)
     owners = {number: node.owner for number, node in zip(every, reader.nodes(every), strict=True)}
     for missing in followed.nodes.keys() - owners.keys():
