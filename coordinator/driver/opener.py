@@ -24,7 +24,7 @@ from coordinator.mirror.market import Market
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import Store
 from coordinator.tables import HeartbeatRow, OpeningStatusRow, RoundRow, RunRow
-from protocol.chain.structs import most_fees
+from protocol.chain.structs import most_reserved
 from protocol.chain.writing import calls
 from protocol.chain.writing.sender import Sender
 from protocol.errors import Rejected
@@ -136,6 +136,6 @@ class RoundOpener:
 
 
 def run_progress(run: RunRow, jobs: int) -> RunProgress:
-    """Returns the run's progress; a round of ``jobs`` jobs reserves their highest pay and the highest fees."""
-    need = jobs * run.max_units * run.price_per_unit + most_fees(run.committee, run.juror_fee)
+    """Returns the run's progress, with what a round of ``jobs`` jobs reserves."""
+    need = most_reserved(jobs, run.max_units, run.price_per_unit, run.committee, run.juror_fee)
     return RunProgress(run.id, run.version, run.closed, run.rounds_opened, run.escrow, need)

@@ -79,6 +79,11 @@ def most_fees(seats: int, juror_fee: int) -> int:
     return (seats + (MOST_DRAWS - 1) * (seats // 2)) * juror_fee
 
 
+def most_reserved(jobs: int, max_units: int, price_per_unit: int, seats: int, juror_fee: int) -> int:
+    """Returns what a round of ``jobs`` jobs reserves: their highest pay and the highest fees."""
+    return jobs * max_units * price_per_unit + most_fees(seats, juror_fee)
+
+
 class Verdict(IntEnum):
     """A committee's verdict on one job: the accepted bit plus twice the fraud bit of a vote or a round."""
 

@@ -20,7 +20,7 @@ from protocol.chain import events
 from protocol.chain.events import Log
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.cursor import Cursor
-from protocol.chain.structs import Cause, Consumption, Node, Role, SettledLeaves, State
+from protocol.chain.structs import Cause, Consumption, Node, Role, Run, RunTerms, SettledLeaves, State, most_fees
 from protocol.chain.writing import calls
 from protocol.errors import Misconfigured, Unavailable
 from protocol.node.notices.conditions import Seen, conditions
@@ -208,6 +208,14 @@ def test_every_kind_arrives_once_and_none_twice_after_a_restart(scene: Scene, ho
     settle_down(again)
     again.close()
     assert hook.titles() == counts
+
+
+def test_before_its_first_round_a_runs_terms_say_what_a_round_needs() -> None:
+    terms = RunTerms("0xC", "0xT", RULES, 10, 100, 50, 5, 0, *[WINDOW] * 5)
+    need = 16 * 50 * 10 + most_fees(5, 100)
+    for escrow, short in ((need, False), (need - 1, True)):
+        seen = Seen(0, {}, {}, {1: Run("0xA", 0, False, escrow, 0, terms)}, {}, {})
+        assert (conditions(Followed(), seen, NoticeFigures())["escrow/1"] is not None) == short
 
 
 def test_each_strike_and_each_fine_of_a_round_is_told() -> None:

@@ -10,11 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from protocol.amounts import tokens
-from protocol.chain.structs import NEVER, Node, Run
+from protocol.chain.structs import NEVER, Node, Run, RunTerms, most_reserved
 from protocol.node.notices.fold import Followed, WatchedRound
 from protocol.node.notices.notice import Notice, NoticeFigures, NoticeKind
 from protocol.times import clock
 from protocol.wire.assignments import jobs_in
+
+UNSEEN_JOBS = 16
+"""Jobs of a round that a run is taken to have until one was seen: the most that a coordinator lists by default."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +79,18 @@ def _credits(seen: Seen, figures: NoticeFigures) -> Iterator[tuple[str, Notice |
 
 def _escrows(followed: Followed, seen: Seen, figures: NoticeFigures) -> Iterator[tuple[str, Notice | None]]:
     for number, run in seen.runs.items():
-        key, a_round = f"escrow/{number}", followed.last_reserved.get(number, 1)
+        key, a_round = f"escrow/{number}", followed.last_reserved.get(number) or _first_reserve(run.terms)
         text = (
-            f"Run {number} has {tokens(run.escrow)} of free escrow; its last round reserved {tokens(a_round)}. "
+            f"Run {number} has {tokens(run.escrow)} of free escrow; a round reserves {tokens(a_round)}. "
             f"Fund it with: assize run fund {number} AMOUNT"
         )
         short = not run.closed and run.escrow < figures.escrow_rounds * a_round
         yield key, Notice(NoticeKind.ESCROW, key, text) if short else None
+
+
+def _first_reserve(terms: RunTerms) -> int:
+    """Returns what a round reserves under these terms, if it has ``UNSEEN_JOBS`` jobs."""
+    return most_reserved(UNSEEN_JOBS, terms.max_units, terms.price_per_unit, terms.committee, terms.juror_fee)
 
 
 def _windows(followed: Followed, seen: Seen, figures: NoticeFigures) -> Iterator[tuple[str, Notice | None]]:
