@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from protocol.chain import events
 from protocol.chain.events import Log
@@ -344,6 +345,16 @@ def test_the_daemon_goes_on_after_a_kill_and_keeps_the_urls_to_itself(
     assert set(hook.titles().values()) <= {1, 2}
     assert hook.titles()["Assize: time to appeal runs out"] == 1
     assert "s3cret" not in told
+
+
+def test_a_fault_in_a_plugin_is_a_failed_delivery_and_shows_no_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> bool:
+        raise RuntimeError("s3cret")
+
+    monkeypatch.setattr("apprise.plugins.custom_json.NotifyJSON.send", fail)
+    with capture_logs() as lines:
+        assert not Target("target 1 (json)", "t1", "json://user:s3cret@127.0.0.1:9").send("title", "text")
+    assert "s3cret" not in str(lines)
 
 
 def test_targets_are_named_by_line_and_never_by_url(tmp_path: Path) -> None:

@@ -11,7 +11,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import structlog
+
 from protocol.errors import Misconfigured, accessing
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,8 @@ class Target:
         apprise = _apprise()
         try:
             return apprise.Apprise.instantiate(self.url).notify(body=text, title=title) is True
-        except (OSError, TypeError, ValueError):
+        except Exception as error:  # of any of its plugins; it may hold the URL
+            log.warning("target_failed", target=self.name, error=type(error).__name__)
             return False
 
 
