@@ -76,11 +76,14 @@ def judged_apart(folder: Path, device: str) -> list[dict[str, Any]]:
     """Has a folder of jobs judged in a process of its own; returns a row for each.
 
     Raises:
-        Unavailable: that process failed.
+        Unavailable: that process failed, or judges for longer than ``JUDGE_SECONDS``.
     """
     command = [sys.executable, "-m", "deploy.rehearsal", str(folder), device]
     root = Path(__file__).parents[1]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=JUDGE_SECONDS)
+    try:
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=JUDGE_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise Unavailable(f"judging took longer than {JUDGE_SECONDS:g} s and was ended: ask for fewer jobs") from error
     if done.returncode:
         last = done.stderr.strip().splitlines()[-1:] or ["it says nothing"]
         raise Unavailable(f"the validator's process ended with exit code {done.returncode}: {last[0]}")

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from deploy import rehearsal
 from deploy.rehearsal import CLAIMS, judged_apart, make
-from protocol.errors import Rejected
+from protocol.errors import Rejected, Unavailable
 from tests.worker.farm import Farm
 from worker.estimate import Electricity
 from worker.measuring import make_estimate, measure, prepare
@@ -30,6 +31,12 @@ def test_own_jobs_are_judged_by_a_validator_before_anything_is_staked(farm: Farm
     (tmp_path / "1.blob").write_bytes(blob)
     assert [row["verdict"] for row in judged_apart(tmp_path, "cpu")] == ["accepted", "void"]
     assert (tmp_path / CLAIMS).exists()
+
+
+def test_judging_that_does_not_end_is_told_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rehearsal, "JUDGE_SECONDS", 0.01)
+    with pytest.raises(Unavailable, match="judging took longer"):
+        judged_apart(tmp_path, "cpu")
 
 
 def test_a_machine_is_measured_and_too_few_rounds_are_named(farm: Farm) -> None:
