@@ -20,7 +20,7 @@ from protocol.chain.structs import Role, RunTerms
 from protocol.chain.writing import actions
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
-from protocol.node.commands.joining_steps import Joiner, settled_sender
+from protocol.node.commands.joining_steps import Joiner, market_of, settled_sender
 from protocol.node.membership import Membership, remaining_steps
 from protocol.node.profile import Profile
 from protocol.node.profile_edit import set_network
@@ -93,6 +93,59 @@ def test_killed_at_any_moment_and_typed_again_it_ends_with_one_node_and_one_bond
     other = typed(place, *WORKER, "--key", "another")
     assert other.returncode == 2
     assert "has a worker with keystore alice-worker, not another: name another profile" in other.stderr
+
+
+def test_typed_again_with_other_answers_it_pays_for_the_node_that_is_there_and_no_more(
+    place: Path, chain: Chain, run: int
+) -> None:
+    first = typed(place, *WORKER, "--capacity", "4")
+    assert first.returncode == 0, first.stderr
+    assert nodes_of(chain) == [(Role.WORKER, 4 * TOKEN)]
+    again = typed(place, *WORKER)
+    assert again.returncode == 0, again.stderr
+    assert "still to pay" in again.stdout
+    assert nodes_of(chain) == [(Role.WORKER, 4 * TOKEN)]
+    more = typed(place, *WORKER, "--capacity", "6")
+    assert (more.returncode, "node 1 was registered for 4 jobs in flight, which stays" in more.stderr) == (2, True)
+    assert market_of(chain, run) == (4, 0)
+    assert market_of(chain, run, own=1) == (0, 0)
+
+
+VALIDATOR = ("join", "validator", "--wallet", "vera", "--password-file", "password", "--yes", "--no-start")
+
+
+def fill_house(chain: Chain) -> None:
+    """Writes node 1 into all 256 slots of the registry's storage, as if each were taken."""
+    registry, reader = chain.deployment.registry, chain.latest()
+
+    def write(first: int, value: str, words: int) -> None:
+        for word in range(first, first + words):
+            chain.rpc.call("anvil_setStorageAt", registry, f"{word:#066x}", value)
+
+    ones = [
+        word for word in range(64) if int(chain.rpc.call("eth_getStorageAt", registry, hex(word), "latest"), 16) == 1
+    ]
+    for value, words, is_full in (
+        ("0x" + "f" * 64, 1, lambda: reader.next_contest() is not None),
+        ("0x" + "00000001" * 8, 32, lambda: reader.holder(255) == 1),
+    ):
+        for word in ones:
+            before = chain.rpc.call("evm_snapshot")
+            write(word, value, words)
+            if is_full():
+                break
+            chain.rpc.call("evm_revert", before)
+        assert is_full()
+
+
+def test_a_settled_validator_pays_nothing_when_the_slots_are_taken_later(place: Path, chain: Chain, run: int) -> None:
+    first = typed(place, *VALIDATOR, "--margin", "2")
+    assert first.returncode == 0, first.stderr
+    fill_house(chain)
+    assert chain.latest().next_contest() == (0, 15 * TOKEN)
+    again = typed(place, *VALIDATOR, "--margin", "2")
+    assert again.returncode == 0, again.stderr
+    assert nodes_of(chain) == [(Role.VALIDATOR, 12 * TOKEN)]
 
 
 def test_after_each_step_a_new_process_goes_on_with_the_next(

@@ -26,6 +26,7 @@ from protocol.node.membership import (
     jobs_expected,
     refuse_unpayable,
     remaining_steps,
+    tokens_missing,
     usual_capacity,
 )
 from protocol.node.profile import Profile, ProfileNetwork
@@ -47,6 +48,7 @@ class Joining:
         self.name, self.role = role, Role[role.upper()]
         self.options, self.profile, self.network, self.chain, self.ask = options, profile, network, chain, ask
         self.keystores = Keystores()
+        self.password: str | None = None
         self.run, self.terms = self._run()
         self.wallet = ask.answer(options.wallet, "wallet of the owner", "--wallet NAME", self._usual_wallet())
         self.key = options.key or f"{self.wallet}-{role}"
@@ -114,18 +116,34 @@ class Joining:
         return self.profile.wallet().get("keystore") or (names[0] if len(names) == 1 else None)
 
     def _membership(self) -> Membership:
-        reader = self.chain.latest()
+        reader, key = self.chain.latest(), self._key_address()
+        number = reader.node_by_key(key) if key else 0
+        node = reader.node(number) if number else None
+        if node and self.options.capacity not in (None, node.capacity):
+            raise Misconfigured(
+                f"node {number} was registered for {node.capacity} jobs in flight, which stays: leave --capacity out, "
+                "or name another key with --key"
+            )
         if self.role is Role.WORKER:
-            self.market = joining_steps.market_of(self.chain, self.run)
-            usual = usual_capacity(*self.market)
-            capacity = self.ask.answer(self.options.capacity, "most jobs in flight", "--capacity", usual)
+            self.market = joining_steps.market_of(self.chain, self.run, number)
+            capacity = node.capacity if node else self._capacity()
             return Membership(self.run, capacity, reader.required_bond(self.role, capacity), 0, KEY_GAS_WEI)
         margin = self.ask.answer(
             self.options.margin, "margin above the bond, in tokens", "--margin", DEFAULT_MARGIN, wei_of
         )
-        contested = reader.next_contest()
+        contested = None if node else reader.next_contest()  # a node that is there has its slot
         bond = contested[1] if contested else reader.required_bond(self.role, 1)
         return Membership(self.run, 1, bond, wei_of(margin), KEY_GAS_WEI)
+
+    def _capacity(self) -> int:
+        usual = usual_capacity(*self.market)
+        return self.ask.answer(self.options.capacity, "most jobs in flight", "--capacity", usual)
+
+    def _key_address(self) -> str | None:
+        """Returns the session key's address; opens a keystore that does not state it. None before it is made."""
+        if not self._exists(self.key):
+            return None
+        return self._stated(self.key) or self._opened(self.key, self._password()).address
 
     def _settings(self) -> dict[str, Any]:
         place = self.options.state_dir
@@ -154,6 +172,7 @@ class Joining:
             | {"coordinator": coordinator_uri(self.chain, self.run), "rules_hash": self.terms.rules_hash}
             | ({"jobs_in_flight": self.wanted.capacity} if self.role is Role.WORKER else {})
             | bond
+            | {"still_to_pay_wei": tokens_missing(self.wanted, held)}
             | {"gas, at most": coin(gas_needed(steps, self.wanted, gas_price))}
             | self._prospects()
             | {"steps": "\n".join((*steps, "write the profile", "examine and start it"))}
@@ -180,6 +199,12 @@ class Joining:
     # What is done
 
     def _password(self) -> str:
+        """Returns the password of both keys, which is asked for once."""
+        if self.password is None:
+            self.password = self._read_password()
+        return self.password
+
+    def _read_password(self) -> str:
         told = self.options.password_file or self.profile.wallet().get("password_file")
         if told is not None or self._exists(self.wallet):
             return read_password(told, f"password of {self.wallet}")

@@ -141,15 +141,21 @@ def foothold(chain: Chain, owner: str | None, key: str | None, role: Role, wante
     )
 
 
-def market_of(chain: Chain, run: int) -> tuple[int, int]:
-    """Returns the capacity of the workers in a run, and the jobs of its newest round; 0 if there was none."""
+def market_of(chain: Chain, run: int, own: int = 0) -> tuple[int, int]:
+    """Returns the capacity of the other workers in a run, and the jobs of its newest round; 0 if there was none.
+
+    Args:
+        chain: the deployment.
+        run: the run.
+        own: the node of the worker that asks, which is none of the others; 0 if it has none.
+    """
     reader = chain.latest()
     rules, ids = reader.run(run).terms.rules_hash, range(1, reader.node_count() + 1)
     joined = reader.views("Market", "joinedAt", [(run, node) for node in ids])
     serving = [
         node.capacity
-        for node, at in zip(reader.nodes(ids), joined, strict=True)
-        if node.role is Role.WORKER and at == rules and not node.retired_at and not node.revoked
+        for number, node, at in zip(ids, reader.nodes(ids), joined, strict=True)
+        if number != own and node.role is Role.WORKER and at == rules and not node.retired_at and not node.revoked
     ]
     newest = range(max(reader.round_count() - ROUNDS_LOOKED_AT, 0) + 1, reader.round_count() + 1)
     sizes = [round_.jobs for round_ in reader.rounds(newest) if round_.run == run and round_.jobs > 1]
