@@ -40,20 +40,23 @@ def change_profile(path: Path, change: Callable[[TOMLDocument], None]) -> Profil
 
 
 def set_network(path: Path, name: str, rpc: str, addresses: Path, default: bool = False) -> Profile:
-    """Adds a network or replaces the one of this name; it becomes the default if there is none, or on request."""
+    """Adds a network or replaces the one of this name; it becomes the default if there is none, or on request.
+
+    A default that was one only for being alone is written, so that it stays.
+    """
 
     def change(document: TOMLDocument) -> None:
+        before = Profile(path, document).default
         networks = _table(document, "networks", super_table=True)
         entry = networks.setdefault(name, tomlkit.table())
         entry.update({"rpc": rpc, "addresses": relative(path, addresses)})
-        if default or "network" not in document:
-            _set_default(document, name)
+        _set_default(document, name if default or before is None else before)
 
     return change_profile(path, change)
 
 
 def remove_network(path: Path, name: str) -> Profile:
-    """Removes a network; if it was the default, there is none."""
+    """Removes a network; if it was the default, there is none, unless a single one remains."""
 
     def change(document: TOMLDocument) -> None:
         networks = document.get("networks", {})
@@ -99,7 +102,8 @@ def _table(document: TOMLDocument, name: str, super_table: bool = False) -> Tabl
 
 def _set_default(document: TOMLDocument, name: str) -> None:
     """Writes the default network; a new key goes above all tables, where TOML takes it for one of the document."""
-    document["network"] = name
+    if document.get("network") != name:
+        document["network"] = name
 
 
 @contextmanager

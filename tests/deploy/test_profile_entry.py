@@ -51,6 +51,12 @@ def test_a_persons_default_and_settings_stay(folder: Path) -> None:
     assert Profile.current().table("worker") == {"run": 3}
 
 
+def test_a_persons_only_network_stays_their_default(folder: Path) -> None:
+    (folder / FILE_NAME).write_text('[networks.main]\nrpc = "http://m"\naddresses = "m.json"\n')
+    assert "whose default is main: choose it with --network local" in enter(RPC, addresses(folder))
+    assert Profile.current().default == "main"
+
+
 def test_another_network_of_the_same_name_stays(folder: Path) -> None:
     enter(RPC, addresses(folder))
     said = enter("http://127.0.0.1:2", addresses(folder, "other"))

@@ -174,6 +174,15 @@ def test_a_first_network_is_the_default_and_a_second_is_not(tmp_path: Path) -> N
     assert set_network(path, "two", "http://two", tmp_path / "two.json", default=True).default == "two"
 
 
+def test_a_network_that_was_the_default_for_being_alone_stays_the_default(tmp_path: Path) -> None:
+    path = tmp_path / "assize.toml"
+    path.write_text('# mine\n[networks.main]\nrpc = "http://m"\naddresses = "m.json"\n\n[worker]\nrun = 3\n')
+    assert set_network(path, "second", "http://s", tmp_path / "s.json").default == "main"
+    assert Profile.read(path).content["network"] == "main"
+    assert Profile.read(path).table("worker") == {"run": 3}
+    assert remove_network(path, "main").default == "second"
+
+
 def test_a_change_of_an_invalid_profile_writes_nothing(profile: Path) -> None:
     profile.write_text("[ploughman]\n")
     with pytest.raises(Misconfigured, match="ploughman"):

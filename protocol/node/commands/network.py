@@ -64,7 +64,10 @@ def use(name: NetworkName, as_json: AsJson = False) -> None:
 @app.command("remove")
 @guard
 def remove(name: NetworkName, as_json: AsJson = False) -> None:
-    """Remove a network from the profile. If it was the default, choose another with `assize network use`."""
+    """Remove a network from the profile.
+
+    If it was the default, choose another with `assize network use`; a single one that remains is the default.
+    """
     from protocol.node.profile_edit import remove_network
 
     profile = Profile.read(writable())
