@@ -21,6 +21,7 @@ from protocol.chain.writing import actions
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
 from protocol.node.commands.joining_steps import Joiner, market_of, settled_sender
+from protocol.node.commands.launching import launch_environment
 from protocol.node.membership import Membership, remaining_steps
 from protocol.node.profile import Profile
 from protocol.node.profile_edit import set_network
@@ -198,6 +199,12 @@ def test_what_is_missing_or_wrong_is_one_sentence_and_nothing_is_sent(
     assert (done.returncode, sentence in done.stderr) == (2, True), done.stderr
     assert "Traceback" not in done.stderr
     assert nodes_of(chain) == []
+
+
+def test_what_it_starts_is_on_the_network_that_was_joined_whatever_variables_name() -> None:
+    named = {"ASSIZE_NETWORK": "a", "ASSIZE_WORKER_RPC_URL": "http://a", "ASSIZE_WORKER_KEYSTORE": "x", "HOME": "/h"}
+    kept = {"ASSIZE_WORKER_LOG_LEVEL": "debug", "ASSIZE_VALIDATOR_KEYSTORE": "v"}
+    assert launch_environment("worker", "b", named | kept) == {"ASSIZE_NETWORK": "b", "HOME": "/h"} | kept
 
 
 def test_without_a_network_it_says_how_to_add_one(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from protocol.errors import Misconfigured, Rejected
 from protocol.node.commands import joining_steps
 from protocol.node.commands.asking import Questions
 from protocol.node.commands.joining_steps import Joiner, settled_sender
+from protocol.node.commands.launching import Launch
 from protocol.node.console import show
 from protocol.node.membership import (
     JoinOptions,
@@ -84,13 +85,14 @@ class Joining:
         Raises:
             Rejected: the doctor found something that waiting does not mend.
         """
+        launch = Launch(self.name, self.profile.path, self.network.name, password)
         left = joining_steps.wait_until_active(self.chain, node, self._say)
         if left:
             self._say(f"node {node} takes part from {clock(int(time.time()) + left)} on; its daemon waits for that")
-        elif not joining_steps.run_doctor(self.name, self.profile.path, password):
+        elif not launch.doctor():
             raise Rejected(f"the doctor found the above: mend it, then type this again, or: assize {self.name} run")
         self._say(f"starting it; Ctrl-C ends it, and `assize {self.name} run` starts it again")
-        joining_steps.start_daemon(self.name, self.profile.path, password)
+        launch.daemon()
 
     # What a person wants
 

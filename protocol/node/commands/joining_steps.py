@@ -1,17 +1,15 @@
-"""Edges of ``assize join``: looks at chain and keystores, takes the steps, writes the profile, starts the daemon."""
+"""Edges of ``assize join``: looks at chain and keystores, takes the steps, writes the profile."""
 
 from __future__ import annotations
 
 import os
 import secrets
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from protocol.amounts import tokens
 from protocol.chain.reading.client import Chain
@@ -227,41 +225,3 @@ def wait_until_active(chain: Chain, node: int, say: Say) -> int:
     while (left := active_at - int(time.time())) > 0:
         time.sleep(min(left, POLL_SECONDS))
     return 0
-
-
-def run_doctor(role: str, path: Path, password: str) -> bool:
-    """Runs ``assize ROLE doctor``, which prints its findings; returns whether all is well."""
-    with _password_pipe(role, path, password) as (environment, pipe):
-        return (
-            subprocess.run([*_front_door(), role, "doctor"], env=environment, pass_fds=pipe, check=False).returncode
-            == 0
-        )
-
-
-def start_daemon(role: str, path: Path, password: str) -> NoReturn:
-    """Becomes ``assize ROLE run``."""
-    with _password_pipe(role, path, password) as (environment, pipe):
-        for inherited in pipe:
-            os.set_inheritable(inherited, True)
-        sys.stdout.flush()
-        words = [*_front_door(), role, "run"]
-        os.execve(words[0], words, environment)
-
-
-@contextmanager
-def _password_pipe(role: str, path: Path, password: str) -> Iterator[tuple[dict[str, str], tuple[int, ...]]]:
-    """Yields an environment in which a role's password comes from a pipe, unless the profile names a file with it."""
-    if "password_file" in Profile.read(path).table(role):
-        yield dict(os.environ), ()
-        return
-    reading, writing = os.pipe()
-    os.write(writing, password.encode() + b"\n")
-    os.close(writing)
-    try:
-        yield os.environ | {f"ASSIZE_{role.upper()}_PASSWORD_FILE": f"/dev/fd/{reading}"}, (reading,)
-    finally:
-        os.close(reading)
-
-
-def _front_door() -> tuple[str, str]:
-    return sys.executable, sys.argv[0]
