@@ -34,12 +34,15 @@ RULES = b"\x07" * 32
 @pytest.fixture
 def run(chain: Chain, make_wallet: Callable[[str], Wallet], tmp_path: Path) -> int:
     """An open run."""
-    requester = make_wallet("requester")
+    return opened_run(chain, make_wallet("requester"), tmp_path, "open")
+
+
+def opened_run(chain: Chain, requester: Wallet, tmp_path: Path, intent: str) -> int:
     terms = RunTerms(
         requester.address, requester.address, RULES, 10**9, TOKEN // 10, 10**9, 3, 0, 600, 600, 600, 600, 0
     )
-    with closing(Sender(chain, requester, tmp_path / "requester.sqlite")) as sender:
-        return actions.open_run(sender, terms, b"\x01" * 32, "http://127.0.0.1:1").carry_out("open").run
+    with closing(Sender(chain, requester, tmp_path / f"{intent}.sqlite")) as sender:
+        return actions.open_run(sender, terms, b"\x01" * 32, "http://127.0.0.1:1").carry_out(intent).run
 
 
 @pytest.fixture
@@ -223,6 +226,16 @@ def test_at_a_terminal_it_asks_shows_the_figures_and_does_nothing_before_it_is_a
     assert "type the same command again" in shown
     assert nodes_of(chain) == []
     assert not (place / "home" / ".assize" / "keystores").exists()
+
+
+def test_at_a_terminal_a_run_is_chosen_among_several_and_a_capacity_of_none_is_asked_for_again(
+    place: Path, chain: Chain, make_wallet: Callable[[str], Wallet], tmp_path: Path
+) -> None:
+    opened_run(chain, make_wallet("another"), tmp_path, "another")
+    shown = at_a_terminal(place, ["x", "7", "2", "alice", "0", "4", "transformers", "n"], "join", "worker")
+    assert "run 7 is unknown: expected one of 1, 2" in shown
+    assert "invalid capacity 0: expected 1 or more" in shown
+    assert "join run 2 as a worker" in shown
 
 
 def at_a_terminal(place: Path, answers: list[str], *words: str) -> str:

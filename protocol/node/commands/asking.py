@@ -26,6 +26,7 @@ class Questions:
         option: str,
         default: Answer | None,
         check: Callable[[Answer], object] = lambda answer: None,
+        kind: type[Answer] | None = None,
     ) -> Answer:
         """Returns the answer given by an option, else by the person, who may take the default.
 
@@ -35,6 +36,7 @@ class Questions:
             option: the option that answers the question, as typed.
             default: offered, or taken unasked with ``yes``; None if there is none.
             check: raises ``Misconfigured`` at a wrong answer; a person is asked again.
+            kind: type of an answer that has no default; None takes text.
 
         Raises:
             Misconfigured: there is no answer and nobody to ask, or a wrong one was given by an option.
@@ -44,8 +46,9 @@ class Questions:
             check(found)
             return found
         self._need_terminal(question, option, default)
+        read = kind or (str if default is None else type(default))
         while True:
-            answer: Answer = typer.prompt(question, default=default, type=str if default is None else type(default))
+            answer: Answer = typer.prompt(question, default=default, type=read)
             try:
                 check(answer)
                 return answer
