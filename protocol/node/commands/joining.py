@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ import typer
 from protocol.amounts import WEI, coin, tokens, wei_of
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.lookup import coordinator_uri
-from protocol.chain.structs import Role, RunTerms
+from protocol.chain.structs import NEVER, Role, RunTerms
 from protocol.chain.writing.fees import Fees
 from protocol.errors import Misconfigured, Rejected
 from protocol.node.commands import joining_steps
@@ -86,9 +85,10 @@ class Joining:
             Rejected: the doctor found something that waiting does not mend.
         """
         launch = Launch(self.name, self.profile.path, self.network.name, password)
-        left = joining_steps.wait_until_active(self.chain, node, self._say)
-        if left:
-            self._say(f"node {node} takes part from {clock(int(time.time()) + left)} on; its daemon waits for that")
+        if not joining_steps.wait_until_active(self.chain, node, self._say):
+            active_at = self.chain.latest().node(node).active_at
+            since = "once it has its slot" if active_at == NEVER else f"from {clock(active_at)} on"
+            self._say(f"node {node} takes part {since}; its daemon waits for that")
         elif not launch.doctor():
             raise Rejected(f"the doctor found the above: mend it, then type this again, or: assize {self.name} run")
         self._say(f"starting it; Ctrl-C ends it, and `assize {self.name} run` starts it again")

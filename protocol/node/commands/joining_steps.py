@@ -31,6 +31,8 @@ SETTLING_SECONDS = 120.0
 """Longest wait for transactions that an earlier command sent and did not see mined."""
 ACTIVE_SECONDS = 120
 """Activation delays up to this are waited out before the daemon starts."""
+IDLE_SECONDS = 60
+"""Longest wait for a block after the delay, on a chain that makes one only for a transaction."""
 POLL_SECONDS = 0.25
 ROUNDS_LOOKED_AT = 32
 """Newest rounds among which one of the run is looked for; an appeal counts as a round of one job."""
@@ -215,13 +217,16 @@ def refuse_another(profile: Profile, role: str, values: Mapping[str, Any]) -> No
             )
 
 
-def wait_until_active(chain: Chain, node: int, say: Say) -> int:
-    """Waits for a short activation delay; returns the seconds that remain of a long one, 0 if none."""
+def wait_until_active(chain: Chain, node: int, say: Say) -> bool:
+    """Waits for a short activation delay; returns whether the chain's newest block has passed it.
+
+    The contracts count the delay in the chain's time, which stands still between the blocks of an idle chain.
+    """
     active_at = chain.latest().node(node).active_at
-    if (left := active_at - int(time.time())) > ACTIVE_SECONDS:
-        return left
-    if active_at > chain.head().timestamp:
+    now = int(time.time())
+    if active_at > chain.head().timestamp and active_at - now <= ACTIVE_SECONDS:
         say(f"waits until node {node} is active")
-    while (left := active_at - int(time.time())) > 0:
-        time.sleep(min(left, POLL_SECONDS))
-    return 0
+        last = max(active_at, now) + IDLE_SECONDS
+        while chain.head().timestamp < active_at and time.time() < last:
+            time.sleep(POLL_SECONDS)
+    return chain.head().timestamp >= active_at
