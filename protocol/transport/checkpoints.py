@@ -24,6 +24,9 @@ WAIT_SECONDS = 60.0
 SPARE = 3
 """Versions kept beyond those that rounds in flight may still name."""
 
+NEEDED = 2
+"""Versions kept at least beyond the async level: the newest, and one being fetched."""
+
 
 class Checkpoints:
     """Holds the model directories of one run under ``folder``.
@@ -42,10 +45,12 @@ class Checkpoints:
     ) -> None:
         """Keeps ``KEPT`` versions, or more if the run's ``rules`` let rounds use older ones.
 
-        With ``most_bytes`` it keeps only as many as fit into them, each once as chunks and once as files.
+        With ``most_bytes`` it keeps only as many as fit into them, each once as chunks and once as files, and removes
+        what is too many before it fetches.
         """
         self.sources, self.run, self.authority, self.pins = sources, run, authority, rules.pins
         self.kept = max(KEPT, rules.async_level + SPARE)
+        self._needed = rules.async_level + NEEDED
         self.folder = folder / f"run-{run}"
         self.folder.mkdir(parents=True, exist_ok=True)
         self.store = ChunkStore(folder / "chunks")
@@ -86,10 +91,10 @@ class Checkpoints:
             raise Unavailable(f"another process is fetching into {self.folder}") from error
 
     def _fetch(self, version: int, root: bytes, directory: Path) -> None:
-        older = [path for path in self._held() if path != directory]
         place = (self.authority, self.store, directory)
         try:
             self._check_pins(version, root, directory)
+            older = [path for path in self._held() if path != directory]
             fetch_checkpoint(self.sources, self.run, version, root, *place, older[-1:], self.kept)
         except UnfitCheckpoint as error:
             self._unfit[directory] = (
@@ -105,23 +110,32 @@ class Checkpoints:
         manifest = fetch_manifest(self.sources, self.run, version, root, self.authority, self.store).manifest
         self._fit(version, sum(file.size for file in manifest.files))
         check_sizes(self.pins, {file.name: file.size for file in manifest.files})
+        if self._most_bytes:
+            self._make_room(version, directory)
         check_contents(self.pins, reading(self.sources, manifest, self.store, directory))
 
     def _fit(self, version: int, size: int) -> None:
         """Keeps only as many versions of ``size`` bytes as the cap has room for.
 
         Raises:
-            Misconfigured: there is no room for one.
+            Misconfigured: there is no room for those that the run's async level needs.
         """
         if not self._most_bytes:
             return
         room = self._most_bytes // (2 * size)
-        if not room:
+        if room < self._needed:
             raise Misconfigured(
-                f"version {version} of run {self.run} takes {2 * size / 2**30:.2f} GiB on disk, as chunks and as "
-                f"files; the cap is {self._most_bytes / 2**30:.2f} GiB: raise it"
+                f"version {version} of run {self.run} takes {_gib(2 * size)} on disk, as chunks and as files, and "
+                f"{self._needed} versions are needed, {_gib(2 * size * self._needed)}; "
+                f"the cap is {_gib(self._most_bytes)}: raise it"
             )
         self.kept = min(self.kept, room)
+
+    def _make_room(self, version: int, directory: Path) -> None:
+        """Removes files and chunks of others, so that with ``version`` no more than ``kept`` are held."""
+        self._remove_others(version, directory)
+        newest = sorted({held for held, _ in self.store.checkpoints(self.run)})[-self.kept :]
+        self.store.retain(self.run, self.kept if version in newest else self.kept - 1)
 
     def _remove_others(self, version: int, directory: Path) -> None:
         """Removes all but ``directory`` and the newest others, and what a crash left half written.
@@ -131,7 +145,7 @@ class Checkpoints:
         others = [path for path in self._held() if path != directory]
         if any(_version(path) == version for path in others):
             others = [path for path in others if _version(path) < version]
-        kept = {directory, *others[1 - self.kept :]}
+        kept = {directory, *others[max(0, len(others) - (self.kept - 1)) :]}
         for path in self.folder.iterdir():
             if path.is_dir() and path not in kept:
                 shutil.rmtree(path, ignore_errors=True)
@@ -143,3 +157,7 @@ class Checkpoints:
 
 def _version(directory: Path) -> int:
     return int(directory.name.partition("-")[0])
+
+
+def _gib(size: int) -> str:
+    return f"{size / 2**30:.2f} GiB"

@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -300,18 +301,35 @@ def test_a_chunk_that_nobody_serves_proves_nothing_against_a_version(
     assert checkpoints.directory(0, root).is_dir()
 
 
-def test_a_cap_on_disk_keeps_only_what_fits_and_says_where_nothing_does(
-    origin: Origin, checkpoints: Checkpoints, tmp_path: Path
+def test_a_cap_on_disk_is_kept_to_even_while_fetching_and_must_have_room_for_what_rounds_need(
+    origin: Origin, checkpoints: Checkpoints, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = origin.publish(0)
     size = sum(path.stat().st_size for path in checkpoints.directory(0, root).iterdir())
-    where = (checkpoints.sources, RUN, checkpoints.authority)
-    capped = Checkpoints(*where, tmp_path / "capped", pinned(tmp_path), most_bytes=5 * size)
-    directories = [capped.directory(version, origin.publish(version)) for version in range(1, 5)]
-    assert [directory.exists() for directory in directories] == [False, False, True, True]
-    small = Checkpoints(*where, tmp_path / "small", pinned(tmp_path), most_bytes=size)
-    with pytest.raises(Misconfigured, match="raise it"):
+    where, held = (checkpoints.sources, RUN, checkpoints.authority), list[int]()
+    capped = Checkpoints(*where, tmp_path / "capped", pinned(tmp_path), most_bytes=3 * 2 * size)
+    check = module.check_contents
+
+    def check_measured(*arguments: Any) -> None:  # the first to fetch
+        files = [*capped.folder.glob("*/*"), *(capped.store.directory / "chunks").glob("*/*")]
+        held.append(sum(path.stat().st_size for path in files))
+        check(*arguments)
+
+    monkeypatch.setattr(module, "check_contents", check_measured)
+    roots = [origin.publish(version) for version in range(6)]
+    directories = [capped.directory(version, each) for version, each in enumerate(roots)]
+    assert [directory.exists() for directory in directories] == [False] * 3 + [True] * 3
+    assert capped.directory(0, roots[0]).is_dir()
+    assert max(held) <= 2 * 2 * size
+    small = Checkpoints(*where, tmp_path / "small", pinned(tmp_path), most_bytes=3 * 2 * size - 1)
+    with pytest.raises(Misconfigured, match="3 versions are needed"):
         small.directory(0, root)
+
+
+def test_with_one_version_kept_all_others_are_removed(origin: Origin, checkpoints: Checkpoints) -> None:
+    checkpoints.kept = 1
+    directories = [checkpoints.directory(version, origin.publish(version)) for version in range(3)]
+    assert [directory.exists() for directory in directories] == [False, False, True]
 
 
 def test_a_cap_on_bandwidth_holds_for_all_threads_together(origin: Origin, tmp_path: Path) -> None:
