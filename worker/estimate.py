@@ -1,7 +1,8 @@
 """Estimate of a provider's earnings, from what was measured here and what the last rounds show. PURE.
 
     credits a round = jobs × units a job × price × accepted share
-    jobs a round    = what a node of this capacity was listed with, at most what this machine makes in a work phase
+    jobs a round    = what a node of this capacity was listed with, at most what this machine makes in a work phase, or
+                      in the time between two openings if that is shorter: rounds overlap, the machine is one
 
 The interval is the mean's, over the rounds looked at: two standard errors of jobs and acceptance together, and the
 spread of the measured speed where the speed is what limits.
@@ -36,11 +37,12 @@ class Speed:
 class SeenRound:
     """An ended round: the ``jobs`` that fell or would have fallen to this node, and when it was opened (unix seconds).
 
-    ``submitted`` and ``accepted`` count the jobs of the nodes by which acceptance is judged.
+    ``accepted`` of the ``counted`` jobs is the acceptance: of those that a node of its own was listed with; for a
+    newcomer, of those that the round's nodes submitted.
     """
 
     jobs: float
-    submitted: int
+    counted: int
     accepted: int
     opened_at: int
 
@@ -92,13 +94,13 @@ def estimate(
         costs: of electricity.
     """
     shares = [each.jobs for each in rounds]
-    most = speed.jobs_per_second * work_seconds
-    jobs, jobs_error = mean_and_error([min(share, most) for share in shares])
-    submitted, accepted = sum(each.submitted for each in rounds), sum(each.accepted for each in rounds)
-    acceptance = accepted / submitted if submitted else 0.0
-    error = math.sqrt(acceptance * (1 - acceptance) / submitted) if submitted else 0.0
-    per_round = jobs * min(speed.units_per_job, max_units) * price_wei * acceptance
     hourly = rounds_per_hour(rounds)
+    most = speed.jobs_per_second * min(work_seconds, HOUR_SECONDS / hourly)
+    jobs, jobs_error = mean_and_error([min(share, most) for share in shares])
+    counted, accepted = sum(each.counted for each in rounds), sum(each.accepted for each in rounds)
+    acceptance = accepted / counted if counted else 0.0
+    error = math.sqrt(acceptance * (1 - acceptance) / counted) if counted else 0.0
+    per_round = jobs * min(speed.units_per_job, max_units) * price_wei * acceptance
     limited = most < max(shares, default=0.0)
     relative = [jobs_error / jobs if jobs else 0.0, error / acceptance if acceptance else 0.0]
     relative += [speed.spread] if limited else []

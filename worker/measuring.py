@@ -90,12 +90,14 @@ def _seen(round_: RoundState, node: int, capacity: int, capacities: Mapping[int,
     if node:
         own = bitmap_of(jobs_of(round_.assignments, node))
         jobs: float = own.bit_count()
+        counted = own.bit_count()
     else:
         own = (1 << round_.jobs) - 1
         listed = unpack_assignments(round_.assignments)
         jobs = share_of(round_.jobs, capacity, sum(capacities[each.node] for each in listed))
+        counted = round_.submitted.bit_count()
     accepted = round_.accepted & ~round_.fraud & own
-    return SeenRound(jobs, (round_.submitted & own).bit_count(), accepted.bit_count(), round_.opened_at)
+    return SeenRound(jobs, counted, accepted.bit_count(), round_.opened_at)
 
 
 def _folded(chain: Chain, run: int, most: int) -> list[RoundState]:

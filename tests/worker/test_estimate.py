@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from worker.estimate import Electricity, SeenRound, Speed, estimate, share_of
 
 FAST = Speed(tokens_per_second=1000.0, jobs_per_second=10.0, units_per_job=50.0, batches=4, spread=0.02)
-ROUNDS = [SeenRound(jobs=4, submitted=8, accepted=8, opened_at=60 * number) for number in range(41)]
+ROUNDS = [SeenRound(jobs=4, counted=8, accepted=8, opened_at=60 * number) for number in range(41)]
 
 
 FREE = Electricity()
@@ -31,6 +31,13 @@ def test_a_slow_machine_limits_the_jobs_and_adds_its_spread() -> None:
     _, expected, high = of(replace(FAST, jobs_per_second=1 / 30, spread=0.1))
     assert expected == 2 * 50 * 7 * 60
     assert (high - expected) / expected == 0.2
+
+
+def test_rounds_that_overlap_share_one_machine() -> None:
+    slow = replace(FAST, jobs_per_second=1 / 30)
+    often = [replace(each, opened_at=20 * number) for number, each in enumerate(ROUNDS)]  # three at a time
+    _, expected, _ = of(slow, often)
+    assert expected == 120 * 50 * 7  # what it makes in an hour, however many rounds there are
 
 
 def test_a_job_is_paid_up_to_the_most_units_and_refused_ones_are_not() -> None:
