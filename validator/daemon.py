@@ -31,6 +31,7 @@ from protocol.times import clock
 from protocol.wire import evidence as bundles
 from protocol.wire.auth import Signer
 from protocol.wire.votes import abstention, commitment
+from validator.block_clock import BlockClock
 from validator.deliveries import Deliveries
 from validator.journal import JournalledVote, VoteJournal, VoteKey
 from validator.judging.judge import Judgement
@@ -101,7 +102,7 @@ class Validator:
         self._reserve_seconds, self._patience_seconds = reserve_seconds, patience_seconds
         self._nudge_seconds = nudge_seconds
         self._tail, self._rounds = Tail(chain), Rounds()
-        self._block_time, self._seen_at = 0, time.monotonic()
+        self._clock = BlockClock()
         self._told: set[str] = set()
         self._progress: dict[tuple[int, bytes], JudgingProgress] = {}
         self._not_before: dict[str, float] = {}
@@ -116,7 +117,7 @@ class Validator:
         followed = self._follow()
         self._runs.serve(self._rounds.served_by(self._node), self._rounds.runs)
         live = list(self._rounds.live.values())
-        steps = [(one, next_step(one, self._node, one.certain(self._node), self._now())) for one in live]
+        steps = [(one, next_step(one, self._node, one.certain(self._node), self._clock.now())) for one in live]
         rounds = [self._judged_round(one) for one, due in steps if due in (Step.PREPARE, Step.COMMIT)]
         ready = [round_ for round_ in rounds if round_ is not None]
         self._history.follow(self._rounds.settled, [round_.record_point for round_ in ready])
@@ -150,7 +151,7 @@ class Validator:
             seats=seats_now(steps, self._node),
             runs=list(self._rounds.served_by(self._node)),
             versions=self._runs.loaded_versions,
-            record=self._record.figures(datetime.fromtimestamp(self._now(), UTC).strftime("%Y-%m-%d")),
+            record=self._record.figures(datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%d")),
         )
 
     def _keep(self, live: Sequence[FollowedRound]) -> None:
@@ -224,12 +225,8 @@ class Validator:
                 continue
             for found in answer:
                 self._record.fold(found.logs, self._rounds)
-                self._block_time, self._seen_at = found.block.timestamp, time.monotonic()
+                self._clock.read(found.block.timestamp)
         return news
-
-    def _now(self) -> float:
-        """The newest block's time plus the time since it was read, as this machine's clock may be wrong."""
-        return self._block_time + (time.monotonic() - self._seen_at)
 
     def _judged_round(self, followed: FollowedRound) -> JudgedRound | None:
         """The round with everything that judging needs, or None while its run is not known."""
@@ -261,9 +258,9 @@ class Validator:
     def _decide(self, followed: FollowedRound) -> JournalledVote | None:
         """Journals the vote once every job is judged, or an abstention once that is no longer possible."""
         round_ = self._judged_round(followed)
-        late = must_decide(followed, self._now(), min(self._reserve_seconds, followed.terms.commit_seconds / 3))
+        late = must_decide(followed, self._clock.now(), min(self._reserve_seconds, followed.terms.commit_seconds / 3))
         # One silent store must not delay the verdict until the deadline.
-        impatient = late or self._now() > followed.closed_at + self._patience_seconds
+        impatient = late or self._clock.now() > followed.closed_at + self._patience_seconds
         if round_ is not None and (round_.judged or (impatient and settle_missing(self._judge, round_, late))):
             if not (impatient or self._history.complete(round_.record_point)):
                 return None
@@ -334,7 +331,7 @@ class Validator:
 
     def _nudge(self, live: Sequence[FollowedRound]) -> None:
         """Takes overdue steps that anyone may take, so that rounds go on without the coordinator."""
-        now, due = time.monotonic(), {(one.number, overdue_step(one, self._now())) for one in live}
+        now, due = time.monotonic(), {(one.number, overdue_step(one, self._clock.now())) for one in live}
         due = {(number, step) for number, step in due if step is not Step.NOTHING}
         self._overdue_since = {key: self._overdue_since.get(key, now) for key in due}
         for (number, step), since in self._overdue_since.items():
@@ -352,7 +349,7 @@ class Validator:
 
     def _mind_slot(self) -> None:
         """Takes the slot that it waits for, when it is time; warns while another waits for its own."""
-        if self._now() >= self._rounds.displaces_from(self._node):
+        if self._clock.now() >= self._rounds.displaces_from(self._node):
             self._send(f"displace/{self._node}", calls.displace(self._chain.deployment, self._node))
         contest = self._rounds.contest_against(self._node)
         if contest is not None and self._is_news(f"contested by {contest.newcomer}"):
