@@ -16,7 +16,7 @@ from protocol.chain.reading.cursor import Cursor
 from protocol.chain.reading.lookup import coordinator_uri
 from protocol.chain.reading.tail import Tail
 from protocol.chain.round_state import RoundState, fold
-from protocol.chain.structs import RunTerms, State
+from protocol.chain.structs import Role, RunTerms, State
 from protocol.environments.registry import environment
 from protocol.errors import Rejected
 from protocol.transport.checkpoints import Checkpoints
@@ -49,8 +49,7 @@ def measure(producer: Producer, jobs: int, root: bytes, max_units: int, batches:
     seconds: list[float] = []
     tokens = units = 0
     for batch in range(batches + 1):
-        first = batch * jobs
-        work = Work(0, 0, tuple(range(first, first + jobs)), beacon_of(batch), 0, root, max_units)
+        work = Work(0, 0, tuple(range(jobs)), beacon_of(batch), 0, root, max_units)
         started = time.monotonic()
         finished = producer.make(work)
         if batch:
@@ -165,12 +164,12 @@ def make_estimate(
     """Reads, measures and computes.
 
     Raises:
-        Rejected: too few rounds have ended.
+        Rejected: too few rounds have ended, or there is no such worker.
         Unavailable: chain, coordinator or weights cannot be reached.
     """
     with closing(Chain.connect(settings.rpc_url, settings.addresses)) as chain:
         if node:
-            capacity = chain.latest().node(node).capacity
+            capacity = _capacity(chain, node)
         seen = seen_rounds(chain, settings.run, node, capacity, rounds)
         prepared = prepare(settings, chain)
     terms = prepared.terms
@@ -178,6 +177,14 @@ def make_estimate(
     speed = measure(prepared.producer, jobs, prepared.root, terms.max_units, BATCHES, progress)
     made = estimate(speed, seen, terms.price_per_unit, terms.max_units, terms.work_seconds, costs)
     return Made(made, speed, len(seen), capacity, terms.price_per_unit)
+
+
+def _capacity(chain: Chain, node: int) -> int:
+    reader = chain.latest()
+    found = reader.node(node) if node <= reader.node_count() else None
+    if found is None or found.role is not Role.WORKER:
+        raise Rejected(f"there is no worker {node}: name one that is registered, or leave --node out for a newcomer")
+    return found.capacity
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from deploy.rehearsal import CLAIMS, judged_apart, make
 from protocol.errors import Rejected, Unavailable
 from tests.worker.farm import Farm
 from worker.estimate import Electricity
-from worker.measuring import make_estimate, measure, prepare
+from worker.measuring import BATCHES, make_estimate, measure, prepare
+from worker.prover import Finished, Work
 from worker.settings import EstimateSettings
 
 
@@ -47,3 +49,17 @@ def test_a_machine_is_measured_and_too_few_rounds_are_named(farm: Farm) -> None:
     assert done == [(1, 3), (2, 3), (3, 3)]
     with pytest.raises(Rejected, match="has 0 rounds with a verdict"):
         make_estimate(read, 0, 4, 40, Electricity(), lambda *_: None)
+    with pytest.raises(Rejected, match="there is no worker 999"):
+        make_estimate(read, 999, 4, 40, Electricity(), lambda *_: None)
+
+
+def test_a_node_of_many_jobs_is_measured(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready = prepare(settings(farm), farm.swarm.chain)
+    make_all = ready.producer.make
+
+    def make_last(work: Work) -> list[Finished]:
+        return make_all(replace(work, jobs=work.jobs[-1:]))
+
+    monkeypatch.setattr(ready.producer, "make", make_last)
+    speed = measure(ready.producer, 60, ready.root, ready.terms.max_units, BATCHES, lambda *_: None)
+    assert speed.tokens_per_second > 0
