@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 from protocol.chain.events import VoteRevealed
@@ -12,7 +11,7 @@ from protocol.errors import AssizeError, Rejected
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire.evidence import Finding, parse_signed
 from protocol.wire.reasons import Reason
-from protocol.wire.votes import Vote, reasons_of
+from protocol.wire.votes import Vote, most_given, reasons_of
 from worker.earnings import RefusedJob
 
 MOST_EVIDENCE_BYTES = 8 << 20
@@ -55,7 +54,7 @@ class Refusals:
         return None
 
 
-def main_reason(revealed: Sequence[VoteRevealed], job: int, submitted: int) -> tuple[Reason | None, list[bytes]]:
+def main_reason(revealed: Sequence[VoteRevealed], job: int, submitted: int) -> tuple[Reason | None, tuple[bytes, ...]]:
     """Returns the reason most jurors gave for refusing a job, and the roots of these jurors' bundles. PURE."""
     given: list[tuple[Reason, bytes]] = []
     for vote in revealed:
@@ -65,10 +64,7 @@ def main_reason(revealed: Sequence[VoteRevealed], job: int, submitted: int) -> t
             continue
         if job in reasons and reasons[job] not in (Reason.ACCEPTED, Reason.ABSTAIN):
             given.append((reasons[job], vote.evidence_root))
-    if not given:
-        return None, []
-    most = Counter(reason for reason, _ in given).most_common(1)[0][0]
-    return most, [root for reason, root in given if reason is most]
+    return most_given(given)
 
 
 def sentence_of(refused: RefusedJob, reason: Reason | None, finding: Finding | None, problem: str = "") -> str:

@@ -64,9 +64,8 @@ def _finding(verdict: NodeVerdict, data: bytes, root: bytes, chain: Chain) -> Fi
     signed = parse_signed(data, root)
     if (signed.evidence.chain_id, signed.evidence.rounds) != (chain.chain_id, chain.deployment.rounds):
         raise Rejected("the evidence is of another deployment")
-    (job,) = [each for each in signed.evidence.jobs if each.job == verdict.job]
-    named = [each for each in job.findings if each.reason.name.lower() == verdict.reason]
-    return named[0] if named else None
+    findings = (found for each in signed.evidence.jobs if each.job == verdict.job for found in each.findings)
+    return next((found for found in findings if found.reason.name.lower() == verdict.reason), None)
 
 
 def _show(verdicts: Sequence[NodeVerdict]) -> None:

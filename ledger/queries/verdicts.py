@@ -6,7 +6,6 @@ which is named here by its root, has it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,7 +13,7 @@ from typing import Any, ClassVar
 
 from sqlalchemy import Connection, Row, select, tuple_
 
-from ledger.facts import Job, Round, Seat
+from ledger.facts import Appeal, Job, Round, Seat
 from ledger.facts.fact import Hex, Wide
 from ledger.queries.lookup import every
 from ledger.store.index import EVENT
@@ -24,9 +23,11 @@ from protocol.chain.events import RoundTallied, RoundVoided
 from protocol.chain.structs import verdict_in
 from protocol.errors import Rejected
 from protocol.wire.reasons import Reason
-from protocol.wire.votes import Vote, reasons_of
+from protocol.wire.votes import Vote, most_given, reasons_of
 
 ENDS = (RoundTallied.__name__, RoundVoided.__name__)
+DECIDED = ("upheld", "overturned")
+"""States of appeals whose committee gave a verdict."""
 NO_QUORUM = "the round ended without a verdict"
 
 
@@ -34,9 +35,9 @@ NO_QUORUM = "the round ended without a verdict"
 class NodeVerdict:
     """The verdict on a job, as appeals have left it, and where on the chain its round got its verdict.
 
-    ``reason`` is a name of ``protocol.wire.reasons`` and ``sentence`` says it in words; both are empty for a round
-    without a verdict, and where no juror's reason can be read. ``evidence_roots`` are those of the jurors that agree
-    with it. ``credited`` is in wei.
+    ``reason`` is a name of ``protocol.wire.reasons`` and ``sentence`` says it in words; both are empty where no juror's
+    reason can be read. In a round without a verdict only ``sentence`` is given: it says so. ``evidence_roots`` are those
+    of the jurors that agree with ``reason``. ``credited`` is in wei.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("round", "job")
@@ -83,11 +84,17 @@ def _told(connection: Connection, rows: Iterable[Row[Any]]) -> Iterator[NodeVerd
         held = {name: value for name, value in row._mapping.items() if name in Job.__dataclass_fields__}
         place = {name: row._mapping[name] for name in ("block_number", "timestamp", "tx_hash")}
         job = Job(**held)
-        reason, jurors, roots = _reason(votes(job.appeal or job.round), job)
+        reason, roots = _reason(votes(_judged_in(connection, job)), job)
         word = "" if reason is None else reason.name.lower()
         sentence = NO_QUORUM if not votes(job.round) else "" if reason is None else reason.sentence
-        what = (job.round, job.job, job.node, job.verdict, word, sentence, jurors, roots, job.appeal)
+        what = (job.round, job.job, job.node, job.verdict, word, sentence, len(roots), roots, job.appeal)
         yield NodeVerdict(*what, job.units, job.credited, **place)
+
+
+def _judged_in(connection: Connection, job: Job) -> int:
+    """Returns the number of the appeal that gave a job its verdict, else of its round."""
+    appeal = find_fact(connection, Appeal, job.appeal) if job.appeal else None
+    return job.appeal if appeal is not None and appeal.state in DECIDED else job.round
 
 
 def _votes(connection: Connection, round_: int) -> list[tuple[Vote, dict[int, Reason]]]:
@@ -109,15 +116,12 @@ def _readable(vote: Vote, submitted: int) -> dict[int, Reason]:
         return {}
 
 
-def _reason(votes: list[tuple[Vote, dict[int, Reason]]], job: Job) -> tuple[Reason | None, int, tuple[bytes, ...]]:
-    """Returns the reason most named for the verdict, by how many, and the roots of their evidence."""
-    agreeing = [
-        (vote, reasons[job.job])
-        for vote, reasons in votes
-        if job.job in reasons and verdict_in(vote.accept, vote.fraud, job.job).name.lower() == job.verdict
-    ]
-    if not agreeing:
-        return None, 0, ()
-    reason, _ = Counter(reason for _, reason in agreeing).most_common(1)[0]
-    roots = tuple(vote.evidence_root for vote, named in agreeing if named is reason)
-    return reason, len(roots), roots
+def _reason(votes: list[tuple[Vote, dict[int, Reason]]], job: Job) -> tuple[Reason | None, tuple[bytes, ...]]:
+    """Returns the reason most named for the verdict, and the roots of the evidence of those that named it."""
+    return most_given(
+        [
+            (reasons[job.job], vote.evidence_root)
+            for vote, reasons in votes
+            if job.job in reasons and verdict_in(vote.accept, vote.fraud, job.job).name.lower() == job.verdict
+        ]
+    )

@@ -9,7 +9,8 @@ not voted accepted, ascending by job.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from eth_abi import encode
@@ -66,6 +67,18 @@ def reasons_of(vote: Vote, submitted: int) -> dict[int, Reason]:
     except ValueError as error:
         raise Rejected(f"invalid reason code: {error}") from error
     return {job: given.get(job, Reason.ACCEPTED) for job in jobs_in(submitted)}
+
+
+def most_given(given: Sequence[tuple[Reason, bytes]]) -> tuple[Reason | None, tuple[bytes, ...]]:
+    """Returns the reason that most votes give for a job, None of none, and the evidence roots of those votes.
+
+    Args:
+        given: by vote its reason for the job, and its evidence root.
+    """
+    if not given:
+        return None, ()
+    most = Counter(reason for reason, _ in given).most_common(1)[0][0]
+    return most, tuple(root for reason, root in given if reason is most)
 
 
 def commitment(chain_id: int, rounds: str, round_: int, attempt: int, juror: int, vote: Vote, salt: bytes) -> bytes:

@@ -15,7 +15,7 @@ from ledger.store.database import Database
 from ledger.store.follower import Follower
 from ledger.store.index import sync
 from protocol.chain.reading.client import Chain
-from tests.ledger.disputes import Dispute, told
+from tests.ledger.disputes import Dispute, condemn, dispute_all, told
 from tests.ledger.scenario import Story
 
 FRAUD = "a token differs from the seeded choice by more than any honest engine gives"
@@ -48,6 +48,21 @@ def test_after_an_appeal_the_reason_is_its_committees(dispute: Dispute, chain: C
     assert by_job[1] == ("fraud", "sampling_fraud", True)
     assert by_job[2][:2] == ("void", "shape")
     assert by_job[4] == ("accepted", "accepted", False)
+
+
+def test_until_an_appeal_is_decided_the_reason_is_the_first_committees(
+    dispute: Dispute, chain: Chain, database: Database
+) -> None:
+    for chapter in (condemn, dispute_all):
+        chapter(dispute)
+    sync(chain, database)
+    with database.reading() as connection:
+        found = node_verdicts(connection, dispute.workers[0].node, 0, None, None)
+    assert [(each.job, each.reason, each.jurors) for each in found[:3]] == [
+        (0, "sampling_fraud", 1),
+        (1, "accepted", 1),
+        (2, "shape", 1),
+    ]
 
 
 def test_the_command_lists_them(story: Story, chain: Chain, addresses: Path, tmp_path: Path) -> None:

@@ -112,13 +112,13 @@ def revealed(juror: int, reason: Reason | None) -> VoteRevealed:
 def test_the_reason_that_most_jurors_gave_is_told_with_its_number_and_limit() -> None:
     votes = [revealed(1, Reason.LOGPROBS), revealed(2, Reason.SAMPLING_VOID), revealed(3, Reason.SAMPLING_VOID)]
     reason, roots = main_reason([*votes, revealed(4, None)], 3, 0b1100)
-    assert (reason, roots) == (Reason.SAMPLING_VOID, [b"\2" * 32, b"\3" * 32])
+    assert (reason, roots) == (Reason.SAMPLING_VOID, (b"\2" * 32, b"\3" * 32))
     finding = Finding(Reason.SAMPLING_VOID, "a token is not the seeded choice", 5, 0.31234, 0.125)
     assert sentence_of(REFUSED, reason, finding) == (
         "round 90, job 3 void: a token differs from the seeded choice by more than the run tolerates "
         "(a token is not the seeded choice in rollout 5: measured 0.3123, limit 0.125)"
     )
-    assert main_reason([revealed(4, None)], 3, 0b1100) == (None, [])
+    assert main_reason([revealed(4, None)], 3, 0b1100) == (None, ())
     assert sentence_of(REFUSED, None, None) == "round 90, job 3 void: no juror gave a reason"
 
 
