@@ -118,6 +118,12 @@ class Profile:
         """Returns the wallet's keys, paths placed."""
         return self.table("wallet")
 
+    @property
+    def keystore(self) -> str | None:
+        """The wallet's keystore, a name or a file; the wallet's password file opens this one alone."""
+        found = self.wallet().get("keystore")
+        return None if found is None else str(found)
+
     def table(self, name: str) -> dict[str, Any]:
         """Returns a table's keys, the well-known paths placed; empty where the profile has no such table."""
         return {key: self._value(key, value) for key, value in self.content.get(name, {}).items()}

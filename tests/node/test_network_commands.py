@@ -9,6 +9,7 @@ import pytest
 from deploy.localnet.processes import free_port
 from protocol.chain.reading.client import Chain
 from protocol.node.profile import Profile
+from protocol.node.profile_edit import set_table
 from tests.conftest import Anvil
 from tests.node.conftest import Assize
 
@@ -32,6 +33,25 @@ def test_a_network_that_was_added_needs_no_address_and_can_be_used_chosen_and_re
     }
     taken = assize("network", "add", "two", *words, **place)
     assert (taken.code, "has a network two already" in taken.err) == (2, True)
+
+
+def test_the_profiles_password_opens_the_profiles_keystore_and_no_other(
+    assize: Assize, anvil: Anvil, tmp_path: Path
+) -> None:
+    place = CLEARED | {
+        "ASSIZE_PROFILE": str(tmp_path / "assize.toml"),
+        "ASSIZE_PASSWORD_FILE": "",
+        "ASSIZE_KEYSTORE": "",
+    }
+    words = ("--addresses", tmp_path / "addresses.json", "--rpc", anvil.url)
+    assert assize("network", "add", "one", *words, **place).code == 0
+    set_table(tmp_path / "assize.toml", "wallet", {"keystore": "alice", "password_file": tmp_path / "password"})
+    drip = ("wallet", "drip", "1", "--json")
+    assert assize(*drip, **place).code == 0
+    assert assize(*drip, "--keystore", "alice", **place).code == 0
+    other = assize(*drip, "--keystore", "box", **place)
+    assert (other.code, "cannot ask for the password without a terminal" in other.err) == (2, True)
+    assert assize(*drip, "--keystore", "box", "--password-file", tmp_path / "password", **place).code == 0
 
 
 @pytest.mark.parametrize("verb", ["use", "remove"])

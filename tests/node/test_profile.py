@@ -240,6 +240,14 @@ def test_an_option_network_stands_before_variables_of_its_parts(profile: Path) -
     assert nowhere.stderr.startswith("assize: unknown network 'nowhere'")
 
 
+def test_the_wallets_password_is_for_its_keystore_alone(profile: Path) -> None:
+    (profile.parent / "alice.password").write_text("pw-of-alice\n")
+    for words in (("wallet", "new", "carol"), ("wallet", "import", "carol", "--key-file", "key")):
+        (profile.parent / "key").write_text("11" * 32)
+        done = typed(profile, *words)
+        assert (done.returncode, "cannot ask for the password without a terminal" in done.stderr) == (2, True)
+
+
 def test_every_service_with_settings_has_a_table_and_can_be_shown(profile: Path) -> None:
     assert set(CLASSES) | set(COMMAND_VARIABLES) == {*SERVICES, "commands"}
 

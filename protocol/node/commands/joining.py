@@ -115,7 +115,7 @@ class Joining:
 
     def _usual_wallet(self) -> str | None:
         names = self.keystores.names()
-        return self.profile.wallet().get("keystore") or (names[0] if len(names) == 1 else None)
+        return self.profile.keystore or (names[0] if len(names) == 1 else None)
 
     def _membership(self) -> Membership:
         reader, key = self.chain.latest(), self._key_address()
@@ -207,7 +207,8 @@ class Joining:
         return self.password
 
     def _read_password(self) -> str:
-        told = self.options.password_file or self.profile.wallet().get("password_file")
+        profiled = self.profile.wallet().get("password_file") if self.wallet == self.profile.keystore else None
+        told = self.options.password_file or profiled
         if told is not None or self._exists(self.wallet):
             return read_password(told, f"password of {self.wallet}")
         if self.ask.yes:

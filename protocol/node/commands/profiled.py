@@ -66,6 +66,8 @@ def command_defaults(profile: Profile, part: str, options: frozenset[str]) -> di
     found = {} if network is None else {"rpc": network.rpc, "addresses": network.addresses}
     told = {DEFAULTS.get(key, key): value for key, value in own.items()}
     found = told | found if chosen_network() else found | told
+    if "keystore" not in options:  # such as `wallet new`, whose key is none that the profile's password opens
+        wallet.pop("password_file", None)
     if SIGNING_OPTIONS & options:  # elsewhere `--keystore` picks whose balances to show, and by default all
         found |= {key: wallet[key] for key in ("keystore", "password_file", "fee_cap_gwei") if key in wallet}
     return {key: value for key, value in found.items() if key in options}
@@ -76,7 +78,11 @@ def _with_network(command: Callable[..., Any], part: str) -> Callable[..., Any]:
     signature = inspect.signature(command, eval_str=True)
     options = frozenset(signature.parameters)
 
+    source_of: Callable[[str], Any] = {}.get
+
     def choose(context: typer.Context, network: str | None) -> None:
+        nonlocal source_of
+        source_of = context.get_parameter_source
         if network is not None:
             _choose(network, context.get_parameter_source("network"))
         try:
@@ -97,6 +103,9 @@ def _with_network(command: Callable[..., Any], part: str) -> Callable[..., Any]:
 
     @functools.wraps(command)
     def with_network(*args: Any, network: str | None = None, **given: Any) -> Any:
+        source = source_of("password_file")
+        if source is not None and source.name == "DEFAULT_MAP" and given["keystore"] != Profile.current().keystore:
+            given["password_file"] = None  # the profile's opens the profile's keystore alone
         return command(*args, **given)
 
     more = Parameter("network", Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, choice])
