@@ -121,8 +121,8 @@ class Profile:
     @property
     def keystore(self) -> str | None:
         """The wallet's keystore, a name or a file; the wallet's password file opens this one alone."""
-        found = self.wallet().get("keystore")
-        return None if found is None else str(found)
+        found: str | None = self.wallet().get("keystore")
+        return found
 
     def table(self, name: str) -> dict[str, Any]:
         """Returns a table's keys, the well-known paths placed; empty where the profile has no such table."""
@@ -135,8 +135,9 @@ class Profile:
     def _value(self, key: str, value: Any) -> Any:
         """Places a path. A keystore or database is one only if it is written as one."""
         written = isinstance(value, str) and value != ""
-        path = key in PATH_KEYS or (key == "keystore" and os.sep in str(value))
-        path = path or (key == "database" and "://" not in str(value))
+        if key == "keystore" and written and os.sep in value:
+            return str(self.placed(value))  # a name or a file to what opens it, in text either way
+        path = key in PATH_KEYS or (key == "database" and "://" not in str(value))
         return self.placed(value) if written and path else value
 
 

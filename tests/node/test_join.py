@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import signal
@@ -25,7 +26,7 @@ from protocol.node.commands.launching import launch_environment
 from protocol.node.membership import Membership, remaining_steps
 from protocol.node.profile import Profile
 from protocol.node.profile_edit import set_network
-from protocol.node.wallet import Wallet
+from protocol.node.wallet import Keystores, Wallet
 from tests.conftest import ROOT, TOKEN, Anvil
 
 RULES = b"\x07" * 32
@@ -118,6 +119,39 @@ def test_typed_again_with_other_answers_it_pays_for_the_node_that_is_there_and_n
 VALIDATOR = ("join", "validator", "--wallet", "vera", "--password-file", "password", "--yes", "--no-start")
 
 
+def test_a_foundry_keystore_that_states_no_address_resumes(place: Path, chain: Chain, run: int) -> None:
+    folder = place / "home" / ".foundry" / "keystores"
+    Keystores(folder).create("fred", "pw", scrypt_n=2**4)
+    stored = json.loads((folder / "fred.json").read_text())
+    (folder / "fred.json").unlink()
+    (folder / "fred").write_text(json.dumps({"crypto": stored["crypto"], "id": stored["id"], "version": 3}))
+    words = ("join", "worker", "--wallet", "fred", "--password-file", "password", "--yes", "--no-start")
+    for _ in range(2):
+        done = typed(place, *words)
+        assert done.returncode == 0, done.stderr
+    assert nodes_of(chain) == [(Role.WORKER, 8 * TOKEN)]
+
+
+def test_keystores_given_as_files_join_and_are_found_from_any_folder(place: Path, chain: Chain, run: int) -> None:
+    for name in ("owner", "box"):
+        Keystores(place / "keys").create(name, "pw", scrypt_n=2**4)
+    words = ("join", "worker", "--password-file", "password", "--yes", "--no-start", "--wallet", "keys/owner.json")
+    nameless = typed(place, *words)
+    assert (nameless.returncode, "is a file, which gives no name: name the session key with" in nameless.stderr) == (
+        2,
+        True,
+    )
+    for _ in range(2):
+        done = typed(place, *words, "--key", "./keys/box.json")
+        assert done.returncode == 0, done.stderr
+    assert nodes_of(chain) == [(Role.WORKER, 8 * TOKEN)]
+    written = Profile.read(place / "assize.toml")
+    assert written.content["wallet"]["keystore"] == str(place / "keys" / "owner.json")
+    assert written.table("worker")["keystore"] == str(place / "keys" / "box.json")
+    shown = typed(place, "config", "show", "worker", "--json")
+    assert (shown.returncode, "keys/box.json" in shown.stdout) == (0, True), shown.stderr
+
+
 def fill_house(chain: Chain) -> None:
     """Writes node 1 into all 256 slots of the registry's storage, as if each were taken."""
     registry, reader = chain.deployment.registry, chain.latest()
@@ -192,7 +226,7 @@ def test_after_each_step_a_new_process_goes_on_with_the_next(
         ),
         (("validator", "--wallet", "a", "--margin", "-1", "--yes"), "invalid amount '-1'"),
         (("--yes",), "missing role, worker or validator: --yes asks nothing"),
-        (("worker", "--wallet", "../a", "--password-file", "password", "--yes"), "no keystore file ../a"),
+        (("worker", "--wallet", "../a", "--key", "b", "--password-file", "password", "--yes"), "no keystore file /"),
     ],
 )
 def test_what_is_missing_or_wrong_is_one_sentence_and_nothing_is_sent(

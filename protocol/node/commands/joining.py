@@ -16,7 +16,7 @@ from protocol.chain.writing.fees import Fees
 from protocol.errors import Misconfigured, Rejected
 from protocol.node.commands import joining_steps
 from protocol.node.commands.asking import Questions
-from protocol.node.commands.joining_steps import Joiner, settled_sender
+from protocol.node.commands.joining_steps import Joiner, placed, settled_sender
 from protocol.node.commands.launching import Launch
 from protocol.node.console import show
 from protocol.node.membership import (
@@ -50,8 +50,8 @@ class Joining:
         self.keystores = Keystores()
         self.password: str | None = None
         self.run, self.terms = self._run()
-        self.wallet = ask.answer(options.wallet, "wallet of the owner", "--wallet NAME", self._usual_wallet())
-        self.key = options.key or f"{self.wallet}-{role}"
+        self.wallet = placed(ask.answer(options.wallet, "wallet of the owner", "--wallet NAME", self._usual_wallet()))
+        self.key = placed(options.key or self._usual_key())
         self.wanted = self._membership()
         self.settings = self._settings()
 
@@ -116,6 +116,13 @@ class Joining:
     def _usual_wallet(self) -> str | None:
         names = self.keystores.names()
         return self.profile.keystore or (names[0] if len(names) == 1 else None)
+
+    def _usual_key(self) -> str:
+        if os.sep in self.wallet:
+            raise Misconfigured(
+                f"the wallet {self.wallet} is a file, which gives no name: name the session key with --key"
+            )
+        return f"{self.wallet}-{self.name}"
 
     def _membership(self) -> Membership:
         reader, key = self.chain.latest(), self._key_address()
@@ -207,7 +214,9 @@ class Joining:
         return self.password
 
     def _read_password(self) -> str:
-        profiled = self.profile.wallet().get("password_file") if self.wallet == self.profile.keystore else None
+        profiled = (
+            self.profile.wallet().get("password_file") if self.wallet == placed(self.profile.keystore or "") else None
+        )
         told = self.options.password_file or profiled
         if told is not None or self._exists(self.wallet):
             return read_password(told, f"password of {self.wallet}")

@@ -125,7 +125,8 @@ def foothold(chain: Chain, owner: str | None, key: str | None, role: Role, wante
     node = reader.node_by_key(key) if key else 0
     if node:
         known = reader.node(node)
-        if known.role is not role or known.owner != owner or known.retired_at:
+        another = owner is not None and known.owner != owner  # None: a keystore that states its address once opened
+        if known.role is not role or another or known.retired_at:
             state = "retired" if known.retired_at else f"a {known.role.name.lower()} of {known.owner}"
             raise Rejected(f"the session key {key} is that of node {node}, {state}: name another key with --key")
     rules = reader.run(wanted.run).terms.rules_hash
@@ -193,11 +194,16 @@ def settled_sender(chain: Chain, owner: Wallet, fees: Fees) -> Iterator[Sender]:
         sender.close()
 
 
+def placed(keystore: str) -> str:
+    """Returns a keystore as it is found from any folder: a name as it is, a file by its absolute path."""
+    return os.path.abspath(os.path.expanduser(keystore)) if os.sep in keystore else keystore
+
+
 def write_role(path: Path, role: str, values: Mapping[str, Any], wallet: Mapping[str, Any]) -> Profile:
     """Writes a role's table, and the wallet's keys that the profile lacks."""
     if directory := os.environ.get(KEYSTORE_DIRECTORY_VARIABLE):
         values = {**values, "keystore_directory": Path(directory)}
-    if Profile.read(path).wallet().get("keystore", wallet["keystore"]) == wallet["keystore"]:
+    if placed(Profile.read(path).keystore or wallet["keystore"]) == wallet["keystore"]:
         set_table(path, "wallet", wallet, replace=False)
     return set_table(path, role, values)
 
@@ -210,7 +216,7 @@ def refuse_another(profile: Profile, role: str, values: Mapping[str, Any]) -> No
     """
     there = profile.table(role)
     for name in ("network", "run", "keystore"):
-        if name in there and name in values and there[name] != values[name]:
+        if name in there and name in values and placed(str(there[name])) != str(values[name]):
             raise Misconfigured(
                 f"{profile.path} has a {role} with {name} {there[name]}, not {values[name]}: name another profile with "
                 f"the variable {PROFILE_VARIABLE}, or remove [{role}] from this one"
