@@ -52,7 +52,7 @@ class JoinOptions:
     yes: bool = False
     no_start: bool = False
     as_json: bool = False
-    device: str = "cpu"
+    device: str | None = None
     capacity: int | None = None
     engine: str | None = None
     margin: str | None = None

@@ -152,6 +152,18 @@ def test_keystores_given_as_files_join_and_are_found_from_any_folder(place: Path
     assert (shown.returncode, "keys/box.json" in shown.stdout) == (0, True), shown.stderr
 
 
+def test_typed_again_plainly_it_leaves_what_the_profile_has(place: Path, chain: Chain, run: int) -> None:
+    typed_first = ("--device", "cuda", "--state-dir", "elsewhere", "--key", "box")
+    first = typed(place, *WORKER, *typed_first)
+    assert first.returncode == 0, first.stderr
+    before = Profile.read(place / "assize.toml").table("worker")
+    assert (before["device"], before["state_dir"]) == ("cuda", place / "elsewhere")
+    again = typed(place, "join", "worker", "--yes", "--no-start")
+    assert again.returncode == 0, again.stderr
+    assert Profile.read(place / "assize.toml").table("worker") == before
+    assert nodes_of(chain) == [(Role.WORKER, 8 * TOKEN)]
+
+
 def fill_house(chain: Chain) -> None:
     """Writes node 1 into all 256 slots of the registry's storage, as if each were taken."""
     registry, reader = chain.deployment.registry, chain.latest()

@@ -31,8 +31,10 @@ WalletName = Annotated[
 KeyName = Annotated[
     str | None, typer.Option("--key", help="Keystore of the session key, made if missing; else WALLET-ROLE.")
 ]
-Device = Annotated[str, typer.Option("--device", help="cpu or cuda.")]
-StateDir = Annotated[Path | None, typer.Option("--state-dir", help="State folder; else one beside the profile.")]
+Device = Annotated[str | None, typer.Option("--device", help="cpu or cuda; else as in the profile, else cpu.")]
+StateDir = Annotated[
+    Path | None, typer.Option("--state-dir", help="State folder; else the profile's, else one beside it.")
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Take the defaults and agree to the figures; asks nothing.")]
 NoStart = Annotated[bool, typer.Option("--no-start", help="Leave the daemon to `assize ROLE run`.")]
 
@@ -66,7 +68,7 @@ def join_worker(
     password_file: PasswordFile = None,
     capacity: Annotated[int | None, typer.Option(min=1, help="Most jobs in flight; the bond grows with it.")] = None,
     engine: Annotated[str | None, typer.Option(help="Engine that generates (see: assize worker engines).")] = None,
-    device: Device = "cpu",
+    device: Device = None,
     state_dir: StateDir = None,
     fee_cap_gwei: FeeCap = None,
     yes: Yes = False,
@@ -87,7 +89,7 @@ def join_validator(
     key: KeyName = None,
     password_file: PasswordFile = None,
     margin: Annotated[str | None, typer.Option(help="Tokens above the bond; below the bond no seat is drawn.")] = None,
-    device: Device = "cpu",
+    device: Device = None,
     state_dir: StateDir = None,
     fee_cap_gwei: FeeCap = None,
     yes: Yes = False,

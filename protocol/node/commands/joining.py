@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -118,6 +119,9 @@ class Joining:
         return self.profile.keystore or (names[0] if len(names) == 1 else None)
 
     def _usual_key(self) -> str:
+        there = self.profile.table(self.name)
+        if "keystore" in there and there.get("network") == self.network.name and self.options.wallet is None:
+            return str(there["keystore"])
         if os.sep in self.wallet:
             raise Misconfigured(
                 f"the wallet {self.wallet} is a file, which gives no name: name the session key with --key"
@@ -155,17 +159,20 @@ class Joining:
         return self._stated(self.key) or self._opened(self.key, self._password()).address
 
     def _settings(self) -> dict[str, Any]:
-        place = self.options.state_dir
-        if place is None:  # of this deployment alone: a restarted local chain numbers its rounds anew
-            name = f"{self.name}-{self.chain.deployment.start_hash.hex()[:8]}"
-            place = self.profile.path.parent / "state" / name
+        """Returns the role's settings: each as typed, else as the profile has it, else its default."""
+        there, options = self.profile.table(self.name), self.options
+        place = options.state_dir or joining_steps.own_state_dir(there) or self._usual_state_dir()
         found: dict[str, Any] = {"network": self.network.name, "keystore": self.key, "state_dir": place}
-        if self.options.password_file is not None:
-            found["password_file"] = self.options.password_file
+        if options.password_file is not None:
+            found["password_file"] = options.password_file
         if self.role is Role.WORKER:
-            engine = self.ask.answer(self.options.engine, "engine", "--engine", DEFAULT_ENGINE)
+            engine = self.ask.answer(options.engine, "engine", "--engine", there.get("engine", DEFAULT_ENGINE))
             found |= {"run": self.run, "engine": engine}
-        return found | {"device": self.options.device}
+        return found | {"device": options.device or there.get("device", "cpu")}
+
+    def _usual_state_dir(self) -> Path:
+        """Returns a folder of this deployment alone: a restarted local chain numbers its rounds anew."""
+        return self.profile.path.parent / "state" / f"{self.name}-{self.chain.deployment.start_hash.hex()[:8]}"
 
     # What it costs
 

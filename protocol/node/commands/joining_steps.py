@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -36,6 +37,9 @@ IDLE_SECONDS = 60
 POLL_SECONDS = 0.25
 ROUNDS_LOOKED_AT = 32
 """Newest rounds among which one of the run is looked for; an appeal counts as a round of one job."""
+
+_USUAL_STATE = re.compile(r"(worker|validator)-[0-9a-f]{8}")
+"""Name of a state folder as ``join`` gives it: the role, and the beginning of the deployment's hash."""
 
 Say = Callable[[str], None]
 
@@ -206,6 +210,12 @@ def write_role(path: Path, role: str, values: Mapping[str, Any], wallet: Mapping
     if placed(Profile.read(path).keystore or wallet["keystore"]) == wallet["keystore"]:
         set_table(path, "wallet", wallet, replace=False)
     return set_table(path, role, values)
+
+
+def own_state_dir(table: Mapping[str, Any]) -> Path | None:
+    """Returns the state folder that a role's table names; None where it is one that ``join`` gave an earlier chain."""
+    place: Path | None = table.get("state_dir")
+    return None if place is None or _USUAL_STATE.fullmatch(place.name) else place
 
 
 def refuse_another(profile: Profile, role: str, values: Mapping[str, Any]) -> None:
