@@ -88,6 +88,7 @@ class Foothold:
         owner_gas, key_gas: coin of the two keys.
         gives_gas: whether the chain gives gas to anyone, as local ones do.
         gives_tokens: whether its token has a faucet.
+        waits: whether the node waits for a validator slot; until it has it, it can neither be paid into nor join a run.
     """
 
     node: int
@@ -98,6 +99,7 @@ class Foothold:
     key_gas: int
     gives_gas: bool
     gives_tokens: bool
+    waits: bool = False
 
 
 def jobs_expected(capacity: int, others: int, jobs: int) -> float:
@@ -118,8 +120,8 @@ def usual_capacity(others: int, jobs: int) -> int:
 
 
 def tokens_missing(wanted: Membership, held: Foothold) -> int:
-    """Returns the token wei that the owner still has to pay into the bond."""
-    return max(wanted.bond + wanted.margin - held.bond, 0)
+    """Returns the token wei that the owner still has to pay into the bond, none while the node waits for a slot."""
+    return 0 if held.waits else max(wanted.bond + wanted.margin - held.bond, 0)
 
 
 def gas_needed(steps: tuple[JoinStep, ...], wanted: Membership, gas_price: int) -> int:
@@ -131,7 +133,8 @@ def gas_needed(steps: tuple[JoinStep, ...], wanted: Membership, gas_price: int) 
 def remaining_steps(wanted: Membership, held: Foothold) -> tuple[JoinStep, ...]:
     """Returns the steps that remain, in their order."""
     missing = tokens_missing(wanted, held)
-    spends = not held.node or missing > 0 or not held.joined
+    consents = not held.joined and not held.waits
+    spends = not held.node or missing > 0 or consents
     poor = held.key_gas * 2 < wanted.key_gas  # half is enough: a key that has worked has spent some of it
     due = {
         JoinStep.TAKE_GAS: held.gives_gas and (poor or (spends and held.owner_gas < wanted.key_gas)),
@@ -139,7 +142,7 @@ def remaining_steps(wanted: Membership, held: Foothold) -> tuple[JoinStep, ...]:
         JoinStep.REGISTER: not held.node,
         JoinStep.DEPOSIT: missing > (0 if held.node else wanted.bond),
         JoinStep.SEND_GAS: not held.gives_gas and poor,
-        JoinStep.JOIN_RUN: not held.joined,
+        JoinStep.JOIN_RUN: consents,
     }
     return tuple(step for step, is_due in due.items() if is_due)
 

@@ -198,6 +198,23 @@ def test_a_settled_validator_pays_nothing_when_the_slots_are_taken_later(place: 
     assert nodes_of(chain) == [(Role.VALIDATOR, 12 * TOKEN)]
 
 
+def test_a_newcomer_to_a_full_house_waits_for_its_slot_and_pays_no_margin_yet(
+    place: Path, chain: Chain, run: int
+) -> None:
+    first = typed(place, *VALIDATOR, "--margin", "2")
+    assert first.returncode == 0, first.stderr
+    fill_house(chain)
+    (place / "other.toml").write_bytes((place / "assize.toml").read_bytes().split(b"[validator]")[0])
+    newcomer = (*VALIDATOR, "--key", "newcomer")
+    for _ in range(2):
+        line, where = command(place, *newcomer)
+        where["env"]["ASSIZE_PROFILE"] = "other.toml"
+        done = subprocess.run(line, **where, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "node 2 waits for slot 0: its daemon takes it from" in done.stdout
+    assert nodes_of(chain) == [(Role.VALIDATOR, 12 * TOKEN), (Role.VALIDATOR, 15 * TOKEN)]
+
+
 def test_after_each_step_a_new_process_goes_on_with_the_next(
     chain: Chain, run: int, make_wallet: Callable[[str], Wallet], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

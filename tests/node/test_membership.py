@@ -107,6 +107,12 @@ def test_a_slashed_bond_is_filled_up_and_not_paid_again() -> None:
     assert tokens_missing(WANTED, held) == 3 * TOKEN
 
 
+def test_while_its_node_waits_for_a_slot_nothing_is_paid_and_no_rules_are_consented_to() -> None:
+    held = Foothold(7, 15 * TOKEN, False, 0, TOKEN, TOKEN, gives_gas=False, gives_tokens=False, waits=True)
+    assert (remaining_steps(WANTED, held), tokens_missing(WANTED, held)) == ((), 0)
+    refuse_unpayable((), WANTED, held, 10**9, "0xabc")
+
+
 @given(st.integers(0, 10_000), st.integers(2, 256))
 def test_the_capacity_offered_is_the_least_to_which_a_job_falls_in_each_round(others: int, jobs: int) -> None:
     offered = usual_capacity(others, jobs)

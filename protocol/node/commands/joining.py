@@ -12,7 +12,7 @@ import typer
 from protocol.amounts import WEI, coin, tokens, wei_of
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.lookup import coordinator_uri
-from protocol.chain.structs import NEVER, Role, RunTerms
+from protocol.chain.structs import Role, RunTerms
 from protocol.chain.writing.fees import Fees
 from protocol.errors import Misconfigured, Rejected
 from protocol.node.commands import joining_steps
@@ -22,6 +22,7 @@ from protocol.node.commands.launching import Launch
 from protocol.node.console import show
 from protocol.node.membership import (
     JoinOptions,
+    JoinStep,
     Membership,
     gas_needed,
     jobs_expected,
@@ -71,12 +72,13 @@ class Joining:
             held = joiner.look()
             steps = remaining_steps(self.wanted, held)
             refuse_unpayable(steps, self.wanted, held, gas_price, owner.address)
-            for step in steps:
-                self._say(joiner.take(step))
+            taken = [step for step in steps if self._takes(joiner, step)]
             node = joiner.node()
+        if waiting := joining_steps.waiting_for_slot(self.chain, node):
+            self._say(waiting)
         self._write_profile()
         if self.options.as_json:
-            show(self._result(node, owner, key, steps), True)
+            show(self._result(node, owner, key, taken), True)
         return node, password
 
     def start(self, node: int, password: str) -> None:
@@ -86,11 +88,12 @@ class Joining:
             Rejected: the doctor found something that waiting does not mend.
         """
         launch = Launch(self.name, self.profile.path, self.network.name, password)
-        if not joining_steps.wait_until_active(self.chain, node, self._say):
+        waits = joining_steps.waiting_for_slot(self.chain, node)
+        active = not waits and joining_steps.wait_until_active(self.chain, node, self._say)
+        if not waits and not active:
             active_at = self.chain.latest().node(node).active_at
-            since = "once it has its slot" if active_at == NEVER else f"from {clock(active_at)} on"
-            self._say(f"node {node} takes part {since}; its daemon waits for that")
-        elif not launch.doctor():
+            self._say(f"node {node} takes part from {clock(active_at)} on; its daemon waits for that")
+        elif active and not launch.doctor():
             raise Rejected(f"the doctor found the above: mend it, then type this again, or: assize {self.name} run")
         self._say(f"starting it; Ctrl-C ends it, and `assize {self.name} run` starts it again")
         launch.daemon()
@@ -213,6 +216,13 @@ class Joining:
         }
 
     # What is done
+
+    def _takes(self, joiner: Joiner, step: JoinStep) -> bool:
+        """Takes a step that was agreed to, unless those before it left it undue: a newcomer waits for a slot."""
+        due = step in remaining_steps(self.wanted, joiner.look())
+        if due:
+            self._say(joiner.take(step))
+        return due
 
     def _password(self) -> str:
         """Returns the password of both keys, which is asked for once."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from protocol.amounts import tokens
 from protocol.chain.reading.client import Chain
-from protocol.chain.structs import Role
+from protocol.chain.structs import NEVER, Role
 from protocol.chain.writing import actions
 from protocol.chain.writing.faucet import give_gas, gives_gas
 from protocol.chain.writing.fees import Fees
@@ -27,6 +27,7 @@ from protocol.node.membership import Foothold, JoinStep, Membership, tokens_miss
 from protocol.node.profile import PROFILE_VARIABLE, Profile
 from protocol.node.profile_edit import set_table
 from protocol.node.wallet import KEYSTORE_DIRECTORY_VARIABLE, Wallet
+from protocol.times import clock
 
 SETTLING_SECONDS = 120.0
 """Longest wait for transactions that an earlier command sent and did not see mined."""
@@ -127,8 +128,8 @@ def foothold(chain: Chain, owner: str | None, key: str | None, role: Role, wante
     """
     reader = chain.latest()
     node = reader.node_by_key(key) if key else 0
-    if node:
-        known = reader.node(node)
+    known = reader.node(node) if node else None
+    if known:
         another = owner is not None and known.owner != owner  # None: a keystore that states its address once opened
         if known.role is not role or another or known.retired_at:
             state = "retired" if known.retired_at else f"a {known.role.name.lower()} of {known.owner}"
@@ -136,7 +137,8 @@ def foothold(chain: Chain, owner: str | None, key: str | None, role: Role, wante
     rules = reader.run(wanted.run).terms.rules_hash
     return Foothold(
         node=node,
-        bond=reader.node(node).bond if node else 0,
+        bond=known.bond if known else 0,
+        waits=known is not None and known.active_at == NEVER,
         joined=bool(node) and reader.joined_at(wanted.run, node) == rules,
         tokens=reader.balance_of(owner) if owner else 0,
         owner_gas=reader.native_balance(owner) if owner else 0,
@@ -231,6 +233,19 @@ def refuse_another(profile: Profile, role: str, values: Mapping[str, Any]) -> No
                 f"{profile.path} has a {role} with {name} {there[name]}, not {values[name]}: name another profile with "
                 f"the variable {PROFILE_VARIABLE}, or remove [{role}] from this one"
             )
+
+
+def waiting_for_slot(chain: Chain, node: int) -> str | None:
+    """Returns a sentence about a node that waits for a validator slot; None about any other."""
+    reader = chain.latest()
+    known = reader.node(node)
+    if known.active_at != NEVER:
+        return None
+    _, until = reader.contest(known.slot)
+    return (
+        f"node {node} waits for slot {known.slot}: its daemon takes it from {clock(until)} on, unless the holder "
+        "matches the bond; once it has the slot, type this again, which adds the margin and consents to the run's rules"
+    )
 
 
 def wait_until_active(chain: Chain, node: int, say: Say) -> bool:
