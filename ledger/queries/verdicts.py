@@ -36,8 +36,8 @@ class NodeVerdict:
     """The verdict on a job, as appeals have left it, and where on the chain its round got its verdict.
 
     ``reason`` is a name of ``protocol.wire.reasons`` and ``sentence`` says it in words; both are empty where no juror's
-    reason can be read. In a round without a verdict only ``sentence`` is given: it says so. ``evidence_roots`` are those
-    of the jurors that agree with ``reason``. ``credited`` is in wei.
+    reason can be read. In a round without a verdict only ``sentence`` is given: it says so. ``evidence_roots`` are
+    those of the jurors that agree with ``reason``. ``credited`` is in wei.
     """
 
     KEY: ClassVar[tuple[str, ...]] = ("round", "job")

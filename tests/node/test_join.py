@@ -21,9 +21,10 @@ from protocol.chain.structs import Role, RunTerms
 from protocol.chain.writing import actions
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
-from protocol.node.commands.joining_steps import Joiner, market_of, settled_sender
+from protocol.errors import Unavailable
+from protocol.node.commands.joining_steps import Joiner, market_of, reader_from, settled_sender
 from protocol.node.commands.launching import launch_environment
-from protocol.node.membership import Membership, remaining_steps
+from protocol.node.membership import JoinStep, Membership, remaining_steps
 from protocol.node.profile import Profile
 from protocol.node.profile_edit import set_network
 from protocol.node.wallet import Keystores, Wallet
@@ -233,6 +234,23 @@ def test_after_each_step_a_new_process_goes_on_with_the_next(
     assert len(set(taken)) == len(taken)
     assert nodes_of(chain) == [(Role.VALIDATOR, bond + 2 * TOKEN)]
     assert chain.latest().joined_at(run, 1) == RULES
+
+
+def test_it_decides_on_no_head_older_than_the_owners_last_transaction(
+    chain: Chain, run: int, make_wallet: Callable[[str], Wallet], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASSIZE_STATE_DIR", str(tmp_path))
+    owner, key = make_wallet("vera"), make_wallet("vera-worker")
+    with settled_sender(chain, owner, Fees()) as sender:
+        joiner = Joiner(chain, sender, key, Role.WORKER, Membership(run, 1, TOKEN, 0, 0))
+        with pytest.raises(Unavailable, match=r"shows no node of .*, which was registered"):
+            joiner.node()
+        joiner.take(JoinStep.TAKE_TOKENS)
+        joiner.take(JoinStep.REGISTER)
+        assert sender.newest_block() == chain.head().number
+        assert joiner.node() == 1
+    with pytest.raises(Unavailable, match=r"the RPC is at block \d+ and the last transaction in \d+: type this again"):
+        reader_from(chain, chain.head().number + 1, seconds=0.0)
 
 
 @pytest.mark.parametrize(

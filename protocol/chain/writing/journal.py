@@ -123,6 +123,10 @@ class Journal:
         """Returns the highest nonce ever signed."""
         return self._number("SELECT max(nonce) FROM intents")
 
+    def newest_block(self) -> int:
+        """Returns the newest block in which an intent was mined; 0 before any was."""
+        return self._number("SELECT max(block_number) FROM intents") or 0
+
     def highest_final_nonce(self) -> int | None:
         """Returns the highest nonce of a final intent."""
         return self._number("SELECT max(nonce) FROM intents WHERE state = ?", FINAL)

@@ -151,6 +151,11 @@ class Sender(Account):
         with self._guard:
             return self._journal.unfinished()
 
+    def newest_block(self) -> int:
+        """Returns the newest block in which one of the intents was mined, which decisions must not look behind."""
+        with self._guard:
+            return self._journal.newest_block()
+
     def progress(self, key: str) -> str | None:
         """Returns a clause that says how far the intent of this key came, or None if nothing was signed for it."""
         with self._guard:

@@ -132,7 +132,7 @@ class Joining:
         return f"{self.wallet}-{self.name}"
 
     def _membership(self) -> Membership:
-        reader, key = self.chain.latest(), self._key_address()
+        reader, key = self.chain.pinned(self.chain.head()), self._key_address()
         number = reader.node_by_key(key) if key else 0
         node = reader.node(number) if number else None
         if node and self.options.capacity not in (None, node.capacity):
@@ -181,7 +181,9 @@ class Joining:
 
     def _figures(self, gas_price: int) -> dict[str, object]:
         owner, key = self._stated(self.wallet), self._stated(self.key)
-        held = joining_steps.foothold(self.chain, owner, key, self.role, self.wanted)
+        held = joining_steps.foothold(
+            self.chain, self.chain.pinned(self.chain.head()), owner, key, self.role, self.wanted
+        )
         steps = remaining_steps(self.wanted, held)
         place = {"network": f"{self.network.name}, chain {self.chain.chain_id}"}
         place |= {"owner": self._named(self.wallet, owner), "session_key": self._named(self.key, key)}

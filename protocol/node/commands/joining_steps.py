@@ -14,6 +14,7 @@ from typing import Any
 
 from protocol.amounts import tokens
 from protocol.chain.reading.client import Chain
+from protocol.chain.reading.contracts import Reader
 from protocol.chain.structs import NEVER, Role
 from protocol.chain.writing import actions
 from protocol.chain.writing.faucet import give_gas, gives_gas
@@ -35,6 +36,8 @@ ACTIVE_SECONDS = 120
 """Activation delays up to this are waited out before the daemon starts."""
 IDLE_SECONDS = 60
 """Longest wait for a block after the delay, on a chain that makes one only for a transaction."""
+LAG_SECONDS = 30.0
+"""Longest wait for an endpoint that does not know the block of the owner's last transaction yet."""
 POLL_SECONDS = 0.25
 ROUNDS_LOOKED_AT = 32
 """Newest rounds among which one of the run is looked for; an appeal counts as a round of one job."""
@@ -61,11 +64,16 @@ class Joiner:
         Raises:
             Rejected: the session key serves another owner or role, or its node is retired.
         """
-        return foothold(self.chain, self.sender.address, self.key.address, self.role, self.wanted)
+        reader = reader_from(self.chain, self.sender.newest_block())
+        return foothold(self.chain, reader, self.sender.address, self.key.address, self.role, self.wanted)
 
     def node(self) -> int:
-        """Returns the session key's node; 0 before it is registered."""
-        return self.chain.latest().node_by_key(self.key.address)
+        """Returns the session key's node.
+
+        Raises:
+            Unavailable: the chain does not show it, though it was registered.
+        """
+        return self._registered(self.look())
 
     def take(self, step: JoinStep) -> str:
         """Takes a step and returns what was done."""
@@ -101,7 +109,8 @@ class Joiner:
         return f"registered node {registered.node} with a bond of {tokens(registered.bond)}"
 
     def _deposit(self) -> str:
-        amount, node = tokens_missing(self.wanted, self.look()), self.node()
+        held = self.look()
+        amount, node = tokens_missing(self.wanted, held), self._registered(held)
         self._send(actions.deposit(self.sender, node, amount))
         return f"added {tokens(amount)} to the bond of node {node}"
 
@@ -113,6 +122,11 @@ class Joiner:
         self._send(actions.join_run(self.sender, self.wanted.run, self.node()))
         return f"joined run {self.wanted.run}"
 
+    def _registered(self, held: Foothold) -> int:
+        if not held.node:
+            raise Unavailable(f"the RPC shows no node of {self.key.address}, which was registered: type this again")
+        return held.node
+
     def _send(self, plan: Plan[Any]) -> Any:
         # A new intent each time: earlier ones were settled before the chain was looked at.
         intent = f"join/{secrets.token_hex(8)}"
@@ -120,13 +134,28 @@ class Joiner:
             return plan.carry_out(intent)
 
 
-def foothold(chain: Chain, owner: str | None, key: str | None, role: Role, wanted: Membership) -> Foothold:
+def reader_from(chain: Chain, block: int, seconds: float = LAG_SECONDS) -> Reader:
+    """Returns views of one head that is no older than a block; waits for an endpoint that lags.
+
+    Raises:
+        Unavailable: it lags too long.
+    """
+    deadline = time.monotonic() + seconds
+    while (head := chain.head()).number < block:
+        if time.monotonic() > deadline:
+            raise Unavailable(f"the RPC is at block {head.number} and the last transaction in {block}: type this again")
+        time.sleep(POLL_SECONDS)
+    return chain.pinned(head)
+
+
+def foothold(
+    chain: Chain, reader: Reader, owner: str | None, key: str | None, role: Role, wanted: Membership
+) -> Foothold:
     """Returns what is there already; a key that is not made yet has nothing.
 
     Raises:
         Rejected: the session key serves another owner or role, or its node is retired.
     """
-    reader = chain.latest()
     node = reader.node_by_key(key) if key else 0
     known = reader.node(node) if node else None
     if known:
