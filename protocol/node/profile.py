@@ -130,7 +130,7 @@ class Profile:
 
     def placed(self, path: str) -> Path:
         """Returns a path of the profile, relative to its folder."""
-        return self.path.parent / Path(path).expanduser()
+        return self.path.parent / at_home(Path(path))
 
     def _value(self, key: str, value: Any) -> Any:
         """Places a path. A keystore or database is one only if it is written as one."""
@@ -139,6 +139,18 @@ class Profile:
             return str(self.placed(value))  # a name or a file to what opens it, in text either way
         path = key in PATH_KEYS or (key == "database" and "://" not in str(value))
         return self.placed(value) if written and path else value
+
+
+def at_home(path: Path) -> Path:
+    """Returns a path with ``~`` replaced by the home directory that it stands for.
+
+    Raises:
+        Misconfigured: it stands for that of a user who is unknown.
+    """
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise Misconfigured(f"no home directory is known for the path {path}: write it out") from None
 
 
 def located() -> Path | None:

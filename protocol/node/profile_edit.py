@@ -10,11 +10,12 @@ from typing import Any
 
 import tomlkit
 from tomlkit import TOMLDocument
+from tomlkit.exceptions import TOMLKitError
 from tomlkit.items import Table
 
 from protocol.errors import Misconfigured, accessing
 from protocol.files import lock, write_atomically
-from protocol.node.profile import Profile, home
+from protocol.node.profile import Profile, at_home, home
 
 LOCK_SECONDS = 10.0
 """Longest wait for another command that changes the same profile."""
@@ -31,9 +32,7 @@ def change_profile(path: Path, change: Callable[[TOMLDocument], None]) -> Profil
             folder.mkdir(parents=True, exist_ok=True)
         with _locked(path):
             Profile.read(path)
-            document = tomlkit.parse(path.read_text()) if path.exists() else tomlkit.document()
-            change(document)
-            text = tomlkit.dumps(document).encode()
+            text = _changed(path, change)
             changed = Profile.parse(path, text)
             write_atomically(path.resolve(), text)
     return changed
@@ -48,8 +47,7 @@ def set_network(path: Path, name: str, rpc: str, addresses: Path, default: bool 
     def change(document: TOMLDocument) -> None:
         before = Profile(path, document).default
         networks = _table(document, "networks", super_table=True)
-        entry = networks.setdefault(name, tomlkit.table())
-        entry.update({"rpc": rpc, "addresses": relative(path, addresses)})
+        networks.setdefault(name, tomlkit.table()).update({"rpc": rpc, "addresses": relative(path, addresses)})
         _set_default(document, name if default or before is None else before)
 
     return change_profile(path, change)
@@ -59,7 +57,7 @@ def remove_network(path: Path, name: str) -> Profile:
     """Removes a network; if it was the default, there is none, unless a single one remains."""
 
     def change(document: TOMLDocument) -> None:
-        networks = document.get("networks", {})
+        networks = _table(document, "networks", super_table=True)
         networks.remove(name)
         if not networks:
             document.remove("networks")
@@ -88,15 +86,35 @@ def set_table(path: Path, name: str, values: Mapping[str, Any], replace: bool = 
 
 def relative(profile: Path, path: Path) -> str:
     """Returns a path as a profile writes it: relative if it lies in the profile's folder, else absolute."""
-    folder, place = profile.parent.absolute(), Path(os.path.abspath(path.expanduser()))
+    folder, place = profile.parent.absolute(), Path(os.path.abspath(at_home(path)))
     return str(place.relative_to(folder)) if place.is_relative_to(folder) else str(place)
+
+
+def _changed(path: Path, change: Callable[[TOMLDocument], None]) -> bytes:
+    """Returns the text of a profile after a change.
+
+    Raises:
+        Misconfigured: its layout is one in which no change can be made.
+    """
+    try:
+        document = tomlkit.parse(path.read_text()) if path.exists() else tomlkit.document()
+        change(document)
+        return tomlkit.dumps(document).encode()
+    except (TOMLKitError, AttributeError, TypeError) as error:  # tomlkit's own, of layouts that it does not change
+        raise Misconfigured(
+            f"cannot change the profile {path} as it is laid out ({error}): change it by hand"
+        ) from error
 
 
 def _table(document: TOMLDocument, name: str, super_table: bool = False) -> Table:
     if name not in document:
         document[name] = tomlkit.table(is_super_table=super_table)
     table = document[name]
-    assert isinstance(table, Table)
+    if not isinstance(table, Table):
+        raise Misconfigured(
+            f"cannot change {name} in the profile, which is written in braces or in several places: "
+            f"put it under [{name}], in one place, then type this again"
+        )
     return table
 
 

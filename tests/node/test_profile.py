@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,52 @@ def test_a_change_of_an_invalid_profile_writes_nothing(profile: Path) -> None:
     with pytest.raises(Misconfigured, match="ploughman"):
         use_network(profile, "near")
     assert profile.read_text() == "[ploughman]\n"
+
+
+IN_PIECES = (
+    "[networks.a]\nrpc = 'http://a'\naddresses = 'a'\n[wallet]\nkeystore = 'k'\n"
+    "[networks.b]\nrpc = 'http://b'\naddresses = 'b'\n"
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "networks = {a = {rpc = 'http://a', addresses = 'a'}}\n",
+        "networks.a = {rpc = 'http://a', addresses = 'a'}\n",
+        "networks.a.rpc = 'http://a'\nnetworks.a.addresses = 'a'\n",
+        "[networks]\na = {rpc = 'http://a', addresses = 'a'}\n",
+        IN_PIECES,
+    ],
+)
+def test_a_profile_in_another_layout_is_changed_or_refused_in_a_sentence(profile: Path, text: str) -> None:
+    changes: list[Callable[[], Profile]] = [
+        lambda: set_network(profile, "a", "http://c", Path("c")),
+        lambda: set_network(profile, "c", "http://c", Path("c")),
+        lambda: use_network(profile, "a"),
+        lambda: remove_network(profile, "a"),
+    ]
+    for change in changes:
+        profile.write_text(text)
+        try:
+            assert change().networks.keys() <= {"a", "b", "c"}
+        except Misconfigured:
+            assert profile.read_text() == text
+
+
+@pytest.mark.parametrize("table", ["wallet", "worker"])
+def test_a_table_written_in_braces_is_changed_or_refused_in_a_sentence(profile: Path, table: str) -> None:
+    profile.write_text(f"{table} = {{keystore = 'k'}}\n")
+    with pytest.raises(Misconfigured, match=rf"put it under \[{table}\], in one place, then type this again"):
+        set_table(profile, table, {"keystore": "l"})
+
+
+def test_the_home_of_an_unknown_user_is_named(profile: Path) -> None:
+    profile.write_text("[networks.a]\nrpc = 'http://a'\naddresses = '~nobody-there/x'\n")
+    with pytest.raises(Misconfigured, match="no home directory is known for the path ~nobody-there/x: write it out"):
+        list(Profile.read(profile).networks)
+    with pytest.raises(Misconfigured, match="no home directory is known"):
+        set_network(profile, "b", "http://b", Path("~nobody-there/x"))
 
 
 def test_changes_at_once_are_all_kept(profile: Path) -> None:
