@@ -49,8 +49,13 @@ def _locked(file: TextIO, last: bool) -> bool:
     return True
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes, mode: int | None = None) -> None:
     """Writes a file under a temporary name, flushes it to disk, and renames it to ``path``; its folder must exist.
+
+    Args:
+        path: the file, replaced if it exists.
+        data: all that it holds then.
+        mode: permissions of the file; None takes those that the process gives to new ones.
 
     Raises:
         OSError: the file cannot be written; nothing is left of it.
@@ -58,6 +63,8 @@ def write_atomically(path: Path, data: bytes) -> None:
     incoming = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with incoming.open("wb") as file:
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

@@ -17,6 +17,7 @@ from pydantic_core import from_json
 
 from protocol.deadlines import bounded, within
 from protocol.errors import Misconfigured, Unavailable
+from protocol.masking import masked
 
 TIMEOUT_SECONDS = 10.0
 """Longest wait for one answer, apart from the time it takes at the lowest speed."""
@@ -49,12 +50,15 @@ class RpcFault(Unavailable):
 
 
 class Rpc:
-    """A connection to one RPC endpoint; ``round_trips`` counts HTTP requests. Safe to share between threads."""
+    """A connection to one RPC endpoint; ``round_trips`` counts HTTP requests. Safe to share between threads.
+
+    Its ``url`` is for messages: without credentials.
+    """
 
     def __init__(
         self, url: str, timeout_seconds: float = TIMEOUT_SECONDS, transport: httpx.BaseTransport | None = None
     ) -> None:
-        self.url = url
+        self._address, self.url = url, masked(url)
         self._timeout_seconds = timeout_seconds
         self._http = bounded(httpx.Client(timeout=timeout_seconds, trust_env=False, transport=transport))
         self._ids = itertools.count(1)
@@ -129,7 +133,7 @@ class Rpc:
     def _answer(self, body: Any) -> tuple[int, bytes]:
         """Returns the answer's status and bytes."""
         content = bytearray()
-        with within(self._timeout_seconds) as deadline, self._http.stream("POST", self.url, json=body) as response:
+        with within(self._timeout_seconds) as deadline, self._http.stream("POST", self._address, json=body) as response:
             for piece in deadline.extended(response.iter_bytes(), LEAST_BYTES_PER_SECOND):
                 content += piece
                 if len(content) > MOST_BYTES:

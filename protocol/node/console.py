@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 from protocol.amounts import coin, tokens
 from protocol.errors import AssizeError, Misconfigured, Unavailable
+from protocol.masking import masked
 from protocol.times import clock
 
 if TYPE_CHECKING:
@@ -54,8 +55,8 @@ def guard(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def note(text: str) -> None:
-    """Prints a line for people on stderr."""
-    print(f"assize: {text}", file=sys.stderr)
+    """Prints a line for people on stderr, credentials in URLs masked."""
+    print(f"assize: {masked(text)}", file=sys.stderr)
 
 
 def leave(error: AssizeError) -> NoReturn:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,8 @@ from protocol.errors import Misconfigured, accessing
 from protocol.files import lock, write_atomically
 from protocol.node.profile import Profile, at_home, home
 
+PRIVATE = 0o600
+"""Permissions of a new profile, whose URLs may hold credentials."""
 LOCK_SECONDS = 10.0
 """Longest wait for another command that changes the same profile."""
 
@@ -34,7 +37,8 @@ def change_profile(path: Path, change: Callable[[TOMLDocument], None]) -> Profil
             Profile.read(path)
             text = _changed(path, change)
             changed = Profile.parse(path, text)
-            write_atomically(path.resolve(), text)
+            mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else PRIVATE
+            write_atomically(path.resolve(), text, mode)
     return changed
 
 

@@ -237,6 +237,19 @@ def test_the_home_of_an_unknown_user_is_named(profile: Path) -> None:
         set_network(profile, "b", "http://b", Path("~nobody-there/x"))
 
 
+def test_a_new_profile_is_private_and_an_existing_ones_mode_stays(tmp_path: Path) -> None:
+    path = tmp_path / "assize.toml"
+    set_network(path, "one", "http://me:secret@one", tmp_path / "one.json")
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o640)
+    set_network(path, "two", "http://two", tmp_path / "two.json")
+    assert path.stat().st_mode & 0o777 == 0o640
+    listed = typed(path, "network", "list", "--json")
+    assert ("me:***@one" in listed.stdout, "secret" in listed.stdout) == (True, False)
+    taken = typed(path, "network", "add", "one", "--addresses", "x", "--rpc", "http://x")
+    assert ("me:***@one" in taken.stderr, "secret" in taken.stderr) == (True, False)
+
+
 def test_changes_at_once_are_all_kept(profile: Path) -> None:
     names = [f"n{number}" for number in range(12)]
     changes = [threading.Thread(target=set_network, args=(profile, name, "http://x", Path("x"))) for name in names]

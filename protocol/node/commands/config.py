@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from protocol.errors import Misconfigured
+from protocol.masking import masked
 from protocol.node.commands.connection import DEFAULT_RPC, AsJson
 from protocol.node.commands.profiled import DEFAULTS, command_defaults
 from protocol.node.console import guard, show
@@ -47,9 +47,6 @@ COMMAND_VARIABLES: dict[str, dict[str, tuple[str, ...]]] = {
 """Variables of what is set by options alone: the role ``commands`` is what a person types as an owner."""
 
 ROLES = (*COMMAND_VARIABLES, *CLASSES)
-
-_PASSWORD = re.compile(r"(?<=://)([^/@\s:]*):[^/@\s]*@")
-"""Name and password in a URL."""
 
 
 @app.callback()
@@ -118,9 +115,9 @@ def _of_commands(role: str, variables: Mapping[str, tuple[str, ...]]) -> Iterato
 
 
 def _shown(value: Any) -> Any:
-    """Returns a value as shown: passwords in URLs masked."""
+    """Returns a value as shown: credentials in URLs masked."""
     if isinstance(value, list | tuple):
         return [_shown(one) for one in value]
     if isinstance(value, bool | int | float) or value is None:
         return value
-    return _PASSWORD.sub(r"\1:***@", str(value))
+    return masked(str(value))

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from protocol.errors import Misconfigured
+from protocol.masking import masked
 from protocol.node.commands.connection import AsJson
 from protocol.node.console import guard, show
 from protocol.node.profile import Profile, writable
@@ -85,6 +86,6 @@ def _row(profile: Profile, name: str) -> dict[str, object]:
     return {
         "name": name,
         "default": name == profile.default,
-        "rpc": network.rpc,
+        "rpc": masked(network.rpc),
         "addresses": str(network.addresses),
     }

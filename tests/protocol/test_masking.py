@@ -1,0 +1,33 @@
+"""URLs are shown without their credentials."""
+
+from __future__ import annotations
+
+import pytest
+
+from protocol.chain.rpc import Rpc
+from protocol.errors import Unavailable
+from protocol.masking import masked
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("redis://me:secret@host/0", "redis://me:***@host/0"),
+        ("redis://:secret@host/0", "redis://:***@host/0"),
+        ("https://me:p@ss:w@rd@host:1/x", "https://me:***@host:1/x"),
+        ("https://TOKEN@host", "https://***@host"),
+        ("http://a:b@one,https://TOKEN@two", "http://a:***@one,https://***@two"),
+        ("no RPC answers at 'http://a:b@one': is it running?", "no RPC answers at 'http://a:***@one': is it running?"),
+        ("http://host/path?to=a@b", "http://host/path?to=a@b"),
+        ("write to someone@somewhere", "write to someone@somewhere"),
+    ],
+)
+def test_passwords_and_tokens_are_masked_and_the_rest_stays(text: str, shown: str) -> None:
+    assert masked(text) == shown
+
+
+def test_an_error_of_an_rpc_shows_no_credentials() -> None:
+    with pytest.raises(Unavailable) as refused:
+        Rpc("http://me:secret@127.0.0.1:1").call("eth_chainId")
+    assert "me:***@127.0.0.1:1" in str(refused.value)
+    assert "secret" not in str(refused.value)
