@@ -11,9 +11,10 @@ from typing import Any
 
 import torch
 
+from protocol.chain.events import RoundOpened
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.cursor import Cursor
-from protocol.chain.reading.lookup import coordinator_uri
+from protocol.chain.reading.lookup import blocks_of, coordinator_uri
 from protocol.chain.reading.tail import Tail
 from protocol.chain.round_state import RoundState, fold
 from protocol.chain.structs import Role, RunTerms, State
@@ -105,11 +106,14 @@ def _folded(chain: Chain, run: int, most: int) -> list[RoundState]:
     last = reader.round_count()
     while last > 0 and len(wanted) < most + IN_FLIGHT:
         numbers = range(max(1, last - VIEWS_AT_ONCE + 1), last + 1)
-        wanted += [each.open_block for each in reversed(reader.rounds(numbers)) if each.run == run and each.open_block]
+        found = zip(numbers, reader.rounds(numbers), strict=True)
+        wanted += reversed([number for number, each in found if each.run == run and each.jobs])
         last = numbers[0] - 1
     if not wanted:
         return []
-    first = chain.block(max(wanted[: most + IN_FLIGHT][-1] - 1, chain.deployment.start_block))
+    oldest, start = wanted[: most + IN_FLIGHT][-1], chain.deployment.start_block
+    (opened,) = blocks_of(chain, "Rounds", RoundOpened, oldest, start)
+    first = chain.block(max(opened - 1, start))
 
     def begin() -> Tail:
         rounds.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from protocol.chain.abi import artifact
 from protocol.chain.events import Event, RunOpened
@@ -23,6 +23,17 @@ def events_of(chain: Chain, contract: str, kind: type[Found], number: int, first
         number: a run or a round.
         first_block: block from which to look.
     """
+    raws = _logs_of(chain, contract, kind, number, first_block)
+    events = (decode_event(contract, raw["topics"], raw["data"]) for raw in raws)
+    return [event for event in events if isinstance(event, kind)]
+
+
+def blocks_of(chain: Chain, contract: str, kind: type[Event], number: int, first_block: int) -> list[int]:
+    """Returns the numbers of the blocks with the events that ``events_of`` returns."""
+    return [int(raw["blockNumber"], 16) for raw in _logs_of(chain, contract, kind, number, first_block)]
+
+
+def _logs_of(chain: Chain, contract: str, kind: type[Event], number: int, first_block: int) -> list[dict[str, Any]]:
     abi = artifact(contract)["abi"]
     entry = next(each for each in abi if each["type"] == "event" and each["name"] == kind.__name__)
     wanted = {
@@ -31,9 +42,8 @@ def events_of(chain: Chain, contract: str, kind: type[Found], number: int, first
         "address": chain.deployment.address_of(contract),
         "topics": [topic_of(entry), f"0x{number:064x}"],
     }
-    raws = chain.rpc.call("eth_getLogs", wanted)
-    events = (decode_event(contract, raw["topics"], raw["data"]) for raw in raws)
-    return [event for event in events if isinstance(event, kind)]
+    raws: list[dict[str, Any]] = chain.rpc.call("eth_getLogs", wanted)
+    return raws
 
 
 def coordinator_uri(chain: Chain, run: int, told: str = "") -> str:
