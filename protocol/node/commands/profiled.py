@@ -78,7 +78,7 @@ def _with_network(command: Callable[..., Any], part: str) -> Callable[..., Any]:
     signature = inspect.signature(command, eval_str=True)
     options = frozenset(signature.parameters)
 
-    source_of: Callable[[str], Any] = {}.get
+    source_of: Callable[[str], Any] = dict[str, Any]().get
 
     def choose(context: typer.Context, network: str | None) -> None:
         nonlocal source_of
@@ -104,7 +104,7 @@ def _with_network(command: Callable[..., Any], part: str) -> Callable[..., Any]:
     @functools.wraps(command)
     def with_network(*args: Any, network: str | None = None, **given: Any) -> Any:
         source = source_of("password_file")
-        if source is not None and source.name == "DEFAULT_MAP" and given["keystore"] != Profile.current().keystore:
+        if source is not None and source.name == "DEFAULT_MAP" and given.get("keystore") != Profile.current().keystore:
             given["password_file"] = None  # the profile's opens the profile's keystore alone
         return command(*args, **given)
 
