@@ -6,16 +6,17 @@ nothing new, removes the file and ends with exit code 0.
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from dataclasses import dataclass
 from datetime import time
 from pathlib import Path
 
-from protocol.errors import Misconfigured, Rejected, accessing
+from protocol.chain.reading.client import Chain
+from protocol.errors import Misconfigured, Rejected, Unavailable, accessing
+from protocol.node.activity import read_health, runs
 
 DRAIN_FILE = "drain"
+RECENT_BLOCKS = 10
 _HOURS = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)-([01]?\d|2[0-3]):([0-5]\d)")
 
 
@@ -52,7 +53,7 @@ class Drain:
     """The drain of one worker's state folder."""
 
     def __init__(self, state_dir: Path) -> None:
-        self._file, self._health = state_dir / DRAIN_FILE, state_dir / "health.json"
+        self._file = state_dir / DRAIN_FILE
 
     @property
     def asked(self) -> bool:
@@ -64,6 +65,7 @@ class Drain:
 
         Raises:
             Rejected: no worker runs in this state folder.
+            Misconfigured: the folder is another daemon's.
         """
         pid = self._running()
         if pid is None:
@@ -78,10 +80,14 @@ class Drain:
 
     def _running(self) -> int | None:
         try:
-            pid = int(json.loads(self._health.read_text())["pid"])
-            os.kill(pid, 0)
-        except PermissionError:  # another user's process
-            return pid
-        except (OSError, ValueError, KeyError, TypeError):
+            pid = int(read_health(self._file.parent, "worker")["pid"])
+        except (Unavailable, KeyError, TypeError, ValueError):
             return None
-        return pid
+        return pid if runs(pid) else None
+
+
+def recent_block_seconds(chain: Chain) -> float:
+    """Returns the mean time between the newest ``RECENT_BLOCKS`` blocks."""
+    head = chain.head()
+    blocks = min(RECENT_BLOCKS, head.number - chain.deployment.start_block)
+    return (head.timestamp - chain.block(head.number - blocks).timestamp) / blocks if blocks > 0 else 0.0

@@ -40,7 +40,7 @@ from protocol.wire.assignments import MAX_LEAVES_PER_BATCH, Leaf, bitmap_of, job
 from protocol.wire.pins import UnfitCheckpoint
 from protocol.wire.receipts import CLOCK_SECONDS, CarriedReceipt, Part, check_receipt, write_uri
 from protocol.wire.rules import ArtifactStore, Rules
-from worker.availability import Drain, QuietHours
+from worker.availability import Drain, QuietHours, recent_block_seconds
 from worker.doctor import check_joined, describe
 from worker.earnings import EARNINGS_FILE, Earnings, RefusedJob, outcome_of, refused_jobs, waits_for
 from worker.engines.engine import Engine
@@ -56,8 +56,9 @@ HOUSEKEEPING_SECONDS = 5.0
 FIRST_HEARTBEAT_SECONDS = 0.5
 CLOSE_SECONDS = 5.0
 OWN_SUBMISSION_SHARE = 0.25
-DRAIN_SECONDS = 10.0
-"""Time after the coordinator knows of a drain until no round opens any more that was prepared before."""
+DRAIN_SECONDS, DRAIN_BLOCKS, LONGEST_DRAIN_SECONDS = 10.0, 5, 120.0
+"""Time after the coordinator knows of a drain until no round opens any more that was prepared before: at least these
+seconds, and so many of the chain's recent blocks, though not for longer than the last."""
 REFUSED_SECONDS = 0.5
 """Pause while the only jobs to do are of a version that the worker refuses."""
 
@@ -146,12 +147,15 @@ class Worker:
     def drained(self) -> bool:
         """Returns whether a drain is done: not listed any more, and all its jobs are on the chain or too late."""
         since = self.unlisted_since
-        if not self.drain.asked or since is None or time.monotonic() - since < DRAIN_SECONDS:
+        if not self.drain.asked or since is None or time.monotonic() - since < self._drain_seconds():
             return False
         if self.client.assignments(self.node):
             return False
         reader = self.chain.latest()
         return not any(self._owes(round_, reader.round(round_)) for round_ in self.outbox.rounds())
+
+    def _drain_seconds(self) -> float:
+        return max(DRAIN_SECONDS, min(DRAIN_BLOCKS * recent_block_seconds(self.chain), LONGEST_DRAIN_SECONDS))
 
     def _owes(self, round_: int, standing: Round) -> bool:
         """Returns whether the round still takes submissions and lacks jobs that this node signed."""

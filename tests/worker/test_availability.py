@@ -15,7 +15,7 @@ from protocol.errors import Misconfigured, Rejected
 from protocol.wire.api import Heartbeat
 from tests.worker.farm import Farm
 from worker import daemon
-from worker.availability import Drain, QuietHours
+from worker.availability import RECENT_BLOCKS, Drain, QuietHours, recent_block_seconds
 
 
 def test_quiet_hours_may_span_midnight_and_end_before_their_end() -> None:
@@ -47,10 +47,11 @@ def test_a_node_that_is_not_available_is_not_listed_until_it_is(farm: Farm) -> N
 
 def test_a_draining_worker_hands_in_its_jobs_and_is_done(farm: Farm, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon, "DRAIN_SECONDS", 0.0)
+    monkeypatch.setattr(daemon, "DRAIN_BLOCKS", 0)
     worker = farm.worker()
     farm.open_round(worker)
     health = worker.settings.state_dir / "health.json"
-    health.write_text(json.dumps({"pid": os.getpid()}))
+    health.write_text(json.dumps({"daemon": "worker", "pid": os.getpid()}))
     assert worker.available
     assert Drain(worker.settings.state_dir).ask() == os.getpid()
     assert not worker.available
@@ -66,11 +67,21 @@ def test_a_draining_worker_hands_in_its_jobs_and_is_done(farm: Farm, monkeypatch
 
 
 def test_a_drain_needs_a_running_worker(tmp_path: Path) -> None:
-    for health in ("", "{}", json.dumps({"pid": _ended()})):
+    for health in ("", '{"daemon": "worker"}', json.dumps({"daemon": "worker", "pid": _ended()})):
         (tmp_path / "health.json").write_text(health)
         with pytest.raises(Rejected, match="nothing to drain"):
             Drain(tmp_path).ask()
+    (tmp_path / "health.json").write_text(json.dumps({"daemon": "validator", "pid": os.getpid()}))
+    with pytest.raises(Misconfigured, match="not the state folder of a worker"):
+        Drain(tmp_path).ask()
     assert not Drain(tmp_path).asked
+
+
+def test_the_time_between_blocks_is_that_of_the_newest(farm: Farm) -> None:
+    rpc = farm.swarm.anvil.rpc
+    rpc.call("anvil_mine", hex(RECENT_BLOCKS), hex(12))
+    head = farm.swarm.chain.head()
+    assert recent_block_seconds(farm.swarm.chain) == pytest.approx(12, abs=2), head
 
 
 def _ended() -> int:
