@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -21,6 +22,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
 BEFORE, AFTER = 20, 40
 HALF_WIDTH = 0.25
+WIDENING = math.sqrt(1 + BEFORE / AFTER)
+"""The product's interval is the mean's; the mean of so few rounds to come varies by itself."""
 
 
 def test_what_a_node_earns_in_the_next_40_rounds_lies_in_the_interval(network: Network, tmp_path: Path) -> None:
@@ -30,7 +33,7 @@ def test_what_a_node_earns_in_the_next_40_rounds_lies_in_the_interval(network: N
     network.wait_for("rounds to look at", lambda: _ended(chain, 1, BEFORE))
     numbers = range(1, reader.node_count() + 1)
     workers = [n for n, each in zip(numbers, reader.nodes(numbers), strict=True) if each.role is Role.WORKER]
-    node = max(workers, key=lambda each: _earned(chain, each, 1, BEFORE))
+    node = workers[0]  # the best of the rounds before would tend to earn less after them
     settings = {"RPC_URL": network.url("chain"), "ADDRESSES": network.root / "addresses.json", "RUN": run}
     settings |= {"COORDINATOR_URL": network.url("coordinator"), "STATE_DIR": tmp_path / "estimate"}
     words = os.environ | {f"ASSIZE_WORKER_{name}": str(value) for name, value in settings.items()}
@@ -56,7 +59,8 @@ def test_what_a_node_earns_in_the_next_40_rounds_lies_in_the_interval(network: N
     actual = _earned(chain, node, first, first + AFTER - 1) / hours
     chain.close()
     print(f"estimated {low} to {high}, earned {actual:.0f} an hour: {told}")
-    assert low <= actual <= high, (actual, told)
+    least, most = (expected + WIDENING * (end - expected) for end in (low, high))
+    assert least <= actual <= most, (actual, told)
 
 
 def _ended(chain: Chain, first: int, last: int) -> bool:
