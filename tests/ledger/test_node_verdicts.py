@@ -10,11 +10,14 @@ from typer.testing import CliRunner
 
 from ledger.api.app import create_app
 from ledger.commands.app import app
+from ledger.commands.verdicts import _finding
 from ledger.queries.verdicts import node_verdicts
 from ledger.store.database import Database
 from ledger.store.follower import Follower
 from ledger.store.index import sync
 from protocol.chain.reading.client import Chain
+from protocol.wire.evidence import Evidence, Finding, JobEvidence, SignedEvidence
+from protocol.wire.reasons import Reason
 from tests.ledger.disputes import Dispute, condemn, dispute_all, told
 from tests.ledger.scenario import Story
 
@@ -63,6 +66,20 @@ def test_until_an_appeal_is_decided_the_reason_is_the_first_committees(
         (1, "accepted", 1),
         (2, "shape", 1),
     ]
+
+
+def test_a_bundle_may_leave_a_job_out_or_name_it_twice(story: Story, synced: Database, chain: Chain) -> None:
+    with synced.reading() as connection:
+        verdict = node_verdicts(connection, story.cheat.node, 0, None, 1)[0]
+    finding = Finding(Reason.SAMPLING_FRAUD, "a token is not the seeded choice", 0, 2.0, 1.0)
+    job = JobEvidence(verdict.job, verdict.node, bytes(32), Reason.SAMPLING_FRAUD, 1, 1, (finding,), None)
+    for jobs, expected in (((), None), ((job, job), finding)):
+        evidence = Evidence(
+            *(chain.chain_id, chain.deployment.rounds, 1, verdict.round, 0, 1, 0),
+            *(bytes(32), bytes(32), {"toploc": 1.0}, jobs),
+        )
+        data = SignedEvidence(evidence, bytes(65)).canonical
+        assert _finding(verdict, data, evidence.root, chain) == expected
 
 
 def test_the_command_lists_them(story: Story, chain: Chain, addresses: Path, tmp_path: Path) -> None:
