@@ -399,3 +399,12 @@ def test_what_the_settings_name_no_more_is_not_followed_any_more(scene: Scene, h
     assert list(followed.nodes.values()) == [owner]
     assert followed.named == set()
     assert all(f"node {scene.worker.node} " not in each["message"].lower() for each in hook.received[told:])
+
+
+def test_a_run_that_was_taken_out_of_the_settings_is_dropped(scene: Scene, hook: Webhook, tmp_path: Path) -> None:
+    owner = next(iter(scene.validators.values())).owner.address
+    for named in ({scene.market.run}, set[int]()):
+        watching = notifier(scene, tmp_path / "state", hook, first=Followed({owner}, {}, named))
+        settle_down(watching)
+        assert watching._place.followed.named == named
+        watching.close()
