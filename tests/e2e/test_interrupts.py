@@ -167,6 +167,9 @@ def test_before_anything_is_signed(desk: Desk, between: Between, method: str) ->
 def test_after_the_journal_and_before_the_broadcast(desk: Desk, between: Between, chain: Chain) -> None:
     typed = struck(desk, between, DRIP, "eth_sendRawTransaction")
     interrupted(typed, "and not sent: the next command with this key sends it")
+    assert "; typing the command again sends another; see: assize wallet sent 0x" in typed.err
+    simulated = desk.types("wallet", "drip", 1, "--dry-run", "--json")
+    assert (simulated.code, simulated.err, balance(desk, chain)) == (0, "", 0), "a simulation sends nothing"
     assert "from an earlier command: Token.drip(" in (said := told_next(desk))
     assert "was mined in block" in said
     assert balance(desk, chain) == 6 * TOKEN, "what was interrupted came once"
@@ -202,6 +205,7 @@ def test_between_two_calls_of_a_command(desk: Desk, between: Between) -> None:
     interrupted(typed, "Token.approve(")
     assert "was mined in block" in typed.err
     assert "Credits.buy(amount=2 ASZ) was not sent" in typed.err
+    assert "sends another" not in typed.err
     assert desk.types("credits", "buy", 2, "--json").code == 0
 
 

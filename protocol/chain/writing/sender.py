@@ -57,6 +57,7 @@ class Sender(Account):
         poll_seconds: pause between requests for a receipt.
         wait_seconds: longest wait for a receipt before ``Unavailable``; the intent stays in the journal.
         clock: the source of time.
+        resumes: whether what an earlier process left unfinished is sent again at once.
 
     Raises:
         Misconfigured: another process sends for this key, or the journal cannot be written.
@@ -76,6 +77,7 @@ class Sender(Account):
         poll_seconds: float = 0.025,
         wait_seconds: float = 120.0,
         clock: Clock = time,
+        resumes: bool = True,
     ) -> None:
         super().__init__(chain, signer.address, fees)
         self.signer = signer
@@ -89,7 +91,8 @@ class Sender(Account):
             self._journal = Journal(Path(journal_path), self.identity)
             self._pending = Pending(chain, signer, self._journal, self.fees, clock)
             self.left = tuple(self._journal.unfinished())
-            self.reconcile()
+            if resumes:
+                self.reconcile()
         except BaseException:
             self._lock.close()
             raise

@@ -87,15 +87,24 @@ def opened(keystore: str, password_file: Path | None) -> Wallet:
 
 @contextmanager
 def sending(
-    rpc: str, addresses: Path, keystore: str, password_file: Path | None, fee_cap_gwei: int | None
+    rpc: str,
+    addresses: Path,
+    keystore: str,
+    password_file: Path | None,
+    fee_cap_gwei: int | None,
+    sends: bool = True,
 ) -> Iterator[Sender]:
-    """Yields a sender for the key of this name, its journal under ``ASSIZE_STATE_DIR`` (else ``~/.assize/state``)."""
+    """Yields a sender for the key of this name, its journal under ``ASSIZE_STATE_DIR`` (else ``~/.assize/state``).
+
+    One that only simulates (``sends`` is false) sends nothing that an earlier command left either.
+    """
     from protocol.chain.writing.fees import Fees
     from protocol.chain.writing.sender import Sender
 
     with connected(rpc, addresses) as chain:
         wallet = opened(keystore, password_file)
-        sender = Sender(chain, wallet, journal_path(chain, wallet.address), Fees.capped(fee_cap_gwei))
+        place = journal_path(chain, wallet.address)
+        sender = Sender(chain, wallet, place, Fees.capped(fee_cap_gwei), resumes=sends)
         try:
             yield sender
         finally:

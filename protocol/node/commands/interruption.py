@@ -21,23 +21,33 @@ POLL_SECONDS = 0.2
 
 
 @contextmanager
-def saying_how_far(sender: Sender, intent: str, calls: Sequence[Call]) -> Iterator[None]:
-    """Has an interrupt or an outage say which of the calls were sent."""
+def saying_how_far(sender: Sender, intent: str, calls: Sequence[Call], resumes: bool = False) -> Iterator[None]:
+    """Has an interrupt or an outage say which of the calls were sent.
+
+    Args:
+        sender: sends them.
+        intent: their name in its journal.
+        calls: in their order, the verb itself last.
+        resumes: whether the command, typed again, goes on; any other means its verb again.
+    """
     try:
         yield
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"interrupted: {_how_far(sender, intent, calls)}") from None
+        raise KeyboardInterrupt(f"interrupted: {_how_far(sender, intent, calls, resumes)}") from None
     except Unavailable as error:
-        raise Unavailable(f"{error}; {_how_far(sender, intent, calls)}") from error
+        raise Unavailable(f"{error}; {_how_far(sender, intent, calls, resumes)}") from error
 
 
-def _how_far(sender: Sender, intent: str, calls: Sequence[Call]) -> str:
+def _how_far(sender: Sender, intent: str, calls: Sequence[Call], resumes: bool) -> str:
     from protocol.chain.writing.sender import key_of
 
     came = [(call, sender.progress(key_of(intent, call))) for call in calls]
     if all(progress is None for _, progress in came):
         return "nothing was sent"
-    return "; ".join(progress or f"{call.description} was not sent" for call, progress in came)
+    said = "; ".join(progress or f"{call.description} was not sent" for call, progress in came)
+    if resumes or came[-1][1] is None:
+        return said
+    return f"{said}; typing the command again sends another; see: assize wallet sent {sender.address}"
 
 
 def tell_what_was_left(sender: Sender) -> None:

@@ -130,7 +130,7 @@ class Joiner:
     def _send(self, plan: Plan[Any]) -> Any:
         # A new intent each time: earlier ones were settled before the chain was looked at.
         intent = f"join/{secrets.token_hex(8)}"
-        with saying_how_far(self.sender, intent, plan.calls):
+        with saying_how_far(self.sender, intent, plan.calls, resumes=True):
             return plan.carry_out(intent)
 
 

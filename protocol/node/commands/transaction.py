@@ -79,8 +79,9 @@ def transaction(
             if given["keystore"] is None:
                 raise Misconfigured(f"no keystore is given: name one with {named}; see them with: assize wallet list")
             place = given["rpc"], given["addresses"], given["keystore"], given["password_file"], given["fee_cap_gwei"]
-            with connection.sending(*place) as sender:
-                tell_what_was_left(sender)
+            with connection.sending(*place, sends=not given["dry_run"]) as sender:
+                if not given["dry_run"]:
+                    tell_what_was_left(sender)
                 plan, row = function(sender, **{name: given[name] for name in own})
                 # A new intent each time: typing a command again means it again.
                 shown = _preview(plan) if given["dry_run"] else row(_sent(plan, f"{verb}/{secrets.token_hex(8)}"))
