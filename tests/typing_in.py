@@ -61,16 +61,17 @@ class Desk:
         clean = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
         return cls(folder, clean | {name: str(value) for name, value in told.items()})
 
-    def types(self, *words: object, stdin: str = "", **changed: object) -> Typed:
+    def types(self, *words: object, stdin: str | bytes = "", **changed: object) -> Typed:
         """Runs a command to its end."""
         line = [str(word) for word in words]
         told = {name: str(value) for name, value in changed.items() if value is not None}
         environment = {name: value for name, value in self.environment.items() if name not in changed} | told
         out, err = io.StringIO(), io.StringIO()
+        given = stdin.encode() if isinstance(stdin, str) else stdin
         code: object = 0
         with (
             patch.dict(os.environ, environment, clear=True),
-            patch.object(sys, "stdin", io.StringIO(stdin)),
+            patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(given))),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
         ):

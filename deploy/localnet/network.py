@@ -32,7 +32,6 @@ from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire.rules import DEFAULT_ENGINE
 from worker.engines.registry import find_engine
 
-DEFAULT_ROOT = Path.cwd() / ".localnet"
 LOOK_SECONDS = 0.5
 STARTING_SECONDS = 180.0
 SETTLING_SECONDS = 60.0
@@ -49,9 +48,9 @@ class NetworkOptions:
     too short.
     """
 
+    root: Path
     seed: int = 1
     steps: int | None = None
-    root: Path = DEFAULT_ROOT
     run_file: Path = BUILTIN
     adversary: str = "edited-answer"
     model: Path | None = None

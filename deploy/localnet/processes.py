@@ -247,4 +247,7 @@ def read_state(root: Path) -> dict[str, Any] | None:
         state: dict[str, Any] = json.loads(path.read_text())
         return state if psutil.pid_exists(state["supervisor"]) else None
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise Misconfigured(f"cannot read the local network's state {path}: {error}; remove {root}") from error
+        raise Misconfigured(
+            f"cannot read the local network's state {path}: {error}; give another --root, or remove that file if it is "
+            "one that a local network left"
+        ) from error

@@ -159,6 +159,9 @@ def test_the_state_file_says_what_runs_and_is_void_once_its_supervisor_is_gone(s
     path = supervisor.root / "network.json"
     path.write_text(json.dumps(state | {"supervisor": gone.pid}))
     assert read_state(supervisor.root) is None
+    path.write_text('{"networks": {}}')  # of another program
+    with pytest.raises(Misconfigured, match="give another --root, or remove that file if it is one that a local"):
+        read_state(supervisor.root)
 
 
 def test_processor_time_is_booked_by_service(supervisor: Supervisor) -> None:

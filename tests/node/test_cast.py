@@ -94,6 +94,8 @@ def test_a_transaction_sent_twice_has_the_same_receipt(
     unsigned = desk.types("wallet", "send", "alice", 2, "--unsigned", "--from", address, "--json").json
     (tmp_path / "signed.txt").write_text(signed_by_cast(unsigned, keystore, anvil.url) + "\n")
     assert desk.types("send", tmp_path / "signed.txt", "--dry-run", "--json").json["from"] == address
+    raw = desk.types("send", "-", stdin=b"\x02\xf8\xff" * 9)
+    assert (raw.code, "not a signed transaction: expected the hex that a signer prints" in raw.err) == (1, True)
     assert chain.latest().balance_of(address) == 5 * TOKEN
     first, again = (desk.types("send", tmp_path / "signed.txt", "--json") for _ in range(2))
     assert first.json == again.json

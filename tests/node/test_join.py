@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from deploy.localnet.processes import free_port
 from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Role, RunTerms
 from protocol.chain.writing import actions
@@ -272,6 +273,7 @@ def test_it_decides_on_no_head_older_than_the_owners_last_transaction(
             "unknown network 'there' in the profile assize.toml: expected one of",
         ),
         (("validator", "--wallet", "a", "--margin", "-1", "--yes"), "invalid amount '-1'"),
+        (("worker", "--wallet", "a", "--json"), "--json shows no figures to agree to: add --yes"),
         (("--yes",), "missing role, worker or validator: --yes asks nothing"),
         (("worker", "--wallet", "../a", "--key", "b", "--password-file", "password", "--yes"), "no keystore file /"),
     ],
@@ -295,6 +297,13 @@ def test_without_a_network_it_says_how_to_add_one(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     done = typed(tmp_path, "join", "worker", "--yes")
     assert (done.returncode, "add one with: assize network add NAME" in done.stderr) == (2, True), done.stderr
+
+
+def test_a_network_that_does_not_answer_is_not_kept(place: Path) -> None:
+    (place / "assize.toml").unlink()
+    shown = at_a_terminal(place, ["main", "addresses.json", f"http://127.0.0.1:{free_port()}"], "join", "worker")
+    assert "no RPC answers at" in shown
+    assert list(place.rglob("assize.toml")) == []
 
 
 def test_at_a_terminal_it_asks_shows_the_figures_and_does_nothing_before_it_is_agreed_to(

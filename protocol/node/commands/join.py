@@ -11,15 +11,12 @@ import typer
 from protocol.errors import Misconfigured
 from protocol.node.commands.asking import Questions
 from protocol.node.commands.connection import AsJson, FeeCap, PasswordFile
-from protocol.node.console import guard, note
+from protocol.node.console import EXIT_INTERRUPTED, guard, note
 from protocol.node.membership import JoinOptions
 from protocol.node.profile import NETWORK_VARIABLE, Profile, ProfileNetwork, writable
 from protocol.node.profile_edit import set_network
 
 app = typer.Typer(help="Join a run as a worker or validator, from nothing: asks, shows the figures, does it, starts.")
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
 
 NetworkChoice = Annotated[
     str | None, typer.Option("--network", envvar=NETWORK_VARIABLE, help="Network of the profile.")
@@ -106,6 +103,8 @@ def carry_out(role: str, options: JoinOptions) -> None:
     from protocol.chain.reading.client import Chain
     from protocol.node.commands.joining import Joining
 
+    if options.as_json and not options.yes:
+        raise Misconfigured("--json shows no figures to agree to: add --yes, which takes the defaults and agrees")
     try:
         path, ask = writable(), Questions(options.yes)
         network = choose_network(path, options.network, ask)
@@ -116,7 +115,7 @@ def carry_out(role: str, options: JoinOptions) -> None:
                 joining.start(node, password)
     except (KeyboardInterrupt, typer.Abort) as stopped:
         note(f"{str(stopped) or 'stopped'}; type the same command again, and it goes on where it stopped")
-        raise SystemExit(INTERRUPTED) from None
+        raise SystemExit(EXIT_INTERRUPTED) from None
 
 
 def choose_network(path: Path, name: str | None, ask: Questions) -> ProfileNetwork:
@@ -124,13 +123,17 @@ def choose_network(path: Path, name: str | None, ask: Questions) -> ProfileNetwo
 
     Raises:
         Misconfigured: the profile does not name it, or names none and nobody is there to ask.
+        Unavailable: no RPC answers at the URL that was typed, which is not kept then.
     """
+    from protocol.chain.reading.client import Chain
+
     profile = Profile.read(path)
     if not profile.networks and name is None and not ask.yes:
         name = ask.answer(None, "name for the network", "`assize network add`", "main")
         addresses = ask.answer(None, "address file of its contracts", "`assize network add`", None)
         rpc = ask.answer(None, "URL of its RPC endpoint", "`assize network add`", None)
-        profile = set_network(path, name, rpc, Path(addresses))
+        with Chain.connect(rpc, Path(addresses)):
+            profile = set_network(path, name, rpc, Path(addresses))
     if not profile.networks:
         raise Misconfigured(
             f"no network is known in {path}: add one with: assize network add NAME --addresses FILE --rpc URL; "

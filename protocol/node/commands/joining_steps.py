@@ -22,7 +22,7 @@ from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.plans import Plan
 from protocol.chain.writing.sender import Sender
 from protocol.errors import AssizeError, Misconfigured, Rejected, Unavailable
-from protocol.node.commands.connection import state_directory
+from protocol.node.commands.connection import journal_path
 from protocol.node.commands.interruption import saying_how_far
 from protocol.node.membership import Foothold, JoinStep, Membership, tokens_missing
 from protocol.node.profile import PROFILE_VARIABLE, Profile
@@ -212,8 +212,7 @@ def settled_sender(chain: Chain, owner: Wallet, fees: Fees) -> Iterator[Sender]:
     Raises:
         Unavailable: it is not mined in time.
     """
-    place = f"{owner.address.lower()}-{chain.chain_id}-{chain.deployment.start_hash.hex()[:16]}.sqlite"
-    sender = Sender(chain, owner, state_directory() / place, fees)
+    sender = Sender(chain, owner, journal_path(chain, owner.address), fees)
     try:
         deadline = time.monotonic() + SETTLING_SECONDS
         while pending := sender.unfinished():

@@ -66,7 +66,7 @@ def bytes_of(text: str) -> bytes:
     """
     typed = text.strip()
     if typed == STDIN:
-        typed = sys.stdin.read(MOST_CHARACTERS)
+        typed = sys.stdin.buffer.read(MOST_CHARACTERS).decode("utf-8", "replace")
     elif typed and (not _HEX.fullmatch(typed) or _is_file(typed)):
         with accessing(f"read the transaction {typed[:80]!r}, which is no hex either"):
             typed = Path(typed).read_bytes()[:MOST_CHARACTERS].decode("utf-8", "replace")
