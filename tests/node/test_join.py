@@ -177,10 +177,11 @@ def fill_house(chain: Chain) -> None:
     ones = [
         word for word in range(64) if int(chain.rpc.call("eth_getStorageAt", registry, hex(word), "latest"), 16) == 1
     ]
-    for value, words, is_full in (
+    fills: tuple[tuple[str, int, Callable[[], bool]], ...] = (
         ("0x" + "f" * 64, 1, lambda: reader.next_contest() is not None),
         ("0x" + "00000001" * 8, 32, lambda: reader.holder(255) == 1),
-    ):
+    )
+    for value, words, is_full in fills:
         for word in ones:
             before = chain.rpc.call("evm_snapshot")
             write(word, value, words)
