@@ -50,19 +50,25 @@ class RpcFault(Unavailable):
 
 
 class Rpc:
-    """A connection to one RPC endpoint; ``round_trips`` counts HTTP requests. Safe to share between threads.
-
-    Its ``url`` is for messages: without credentials.
-    """
+    """A connection to one RPC endpoint; ``round_trips`` counts HTTP requests. Safe to share between threads."""
 
     def __init__(
         self, url: str, timeout_seconds: float = TIMEOUT_SECONDS, transport: httpx.BaseTransport | None = None
     ) -> None:
-        self._address, self.url = url, masked(url)
+        self.url = url
         self._timeout_seconds = timeout_seconds
         self._http = bounded(httpx.Client(timeout=timeout_seconds, trust_env=False, transport=transport))
         self._ids = itertools.count(1)
         self.round_trips = 0
+
+    @property
+    def url(self) -> str:
+        """The endpoint's URL as messages show it, without credentials. Setting it moves on to another endpoint."""
+        return self._shown
+
+    @url.setter
+    def url(self, address: str) -> None:
+        self._address, self._shown = address, masked(address)
 
     def call(self, method: str, *params: Any) -> Any:
         """Sends one request and returns its result.
