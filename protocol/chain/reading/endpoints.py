@@ -27,8 +27,8 @@ class Endpoints(Rpc):
         self._turning = threading.Lock()
         self._answered = threading.local()
 
-    @property
-    def url(self) -> str:  # type: ignore[override]
+    @property  # type: ignore[misc]  # read-only here
+    def url(self) -> str:
         """URL of the endpoint in use."""
         return self._endpoints[0].url
 
