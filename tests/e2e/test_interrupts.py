@@ -38,6 +38,14 @@ def between(anvil: Anvil) -> Iterator[Between]:
     made.close()
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c_is_heard() -> Iterator[None]:
+    """Hears Ctrl-C also where the tests run in the background of a shell, whose processes ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def begun(desk: Desk, *words: object, url: str) -> subprocess.Popen[str]:
     """Starts a command as a process of its own."""
     return subprocess.Popen(
