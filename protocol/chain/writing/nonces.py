@@ -11,10 +11,13 @@ def user_of_nonce(rpc: Rpc, address: str, nonce: int) -> str | None:
     None proves nothing: there is no such transaction, or the endpoint cannot show it (no archive, inconsistent
     answers).
     """
-    oldest, newest = -1, int(rpc.call("eth_blockNumber"), 16)
+    newest, back = int(rpc.call("eth_blockNumber"), 16), 1
     try:
         if _count(rpc, address, newest) <= nonce:
             return None
+        # Backwards in growing steps: endpoints without an archive know the state of the newest blocks only.
+        while (oldest := max(-1, newest - back)) >= 0 and _count(rpc, address, oldest) > nonce:
+            newest, back = oldest, 2 * back
         while newest - oldest > 1:
             middle = (oldest + newest) // 2
             oldest, newest = (oldest, middle) if _count(rpc, address, middle) > nonce else (middle, newest)
