@@ -18,6 +18,7 @@ from protocol.chain.writing.sender import Sender
 from protocol.environments.registry import environment
 from protocol.errors import Misconfigured, Unavailable
 from protocol.node import telemetry
+from protocol.node.activity import HEALTH_FILE
 from protocol.node.daemon import Daemon
 from protocol.node.trap_file import TrapFile
 from protocol.transport.artifacts import fetch_artifact
@@ -109,5 +110,5 @@ def serve(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> in
     listener = listen(settings.origin_host, settings.origin_port)
     threading.Thread(target=run_server, args=(create_app(store), listener), name="origin", daemon=True).start()
     trainer.resume()
-    daemon = Daemon("trainer", trainer.tick, INTERVAL_SECONDS, settings.state_dir / "health.json")
+    daemon = Daemon("trainer", trainer.tick, INTERVAL_SECONDS, settings.state_dir / HEALTH_FILE)
     return daemon.run()

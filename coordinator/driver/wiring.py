@@ -23,6 +23,7 @@ from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.pending import TransactionSigner
 from protocol.chain.writing.sender import Sender
 from protocol.errors import Misconfigured, Unavailable, accessing
+from protocol.node.activity import HEALTH_FILE
 from protocol.node.daemon import Daemon
 from protocol.wire.canonical import validating
 from protocol.wire.rules import Rules, encode_rules, rules_hash
@@ -106,7 +107,7 @@ def build(settings: CoordinatorSettings) -> Daemon:
         "coordinator-driver",
         process.tick,
         settings.tick_seconds,
-        settings.state_dir / "health.json",
+        settings.state_dir / HEALTH_FILE,
         LONGEST_BACKOFF_SECONDS,
         process.close,
     )

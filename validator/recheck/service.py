@@ -9,6 +9,7 @@ import torch
 from protocol.chain.reading.client import Chain
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
+from protocol.node.activity import HEALTH_FILE
 from protocol.node.console import show
 from protocol.node.daemon import Daemon
 from protocol.node.telemetry import configure, serve_metrics
@@ -52,7 +53,7 @@ def build(settings: RecheckSettings, dry_run: bool = False) -> Daemon:
         for part in (rechecker, runs, coordinators, sender, chain, journal):
             part.close()
 
-    health_file = settings.state_dir / "health.json"
+    health_file = settings.state_dir / HEALTH_FILE
     return Daemon("recheck", rechecker.tick, settings.interval_seconds, health_file, close=close)
 
 

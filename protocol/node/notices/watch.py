@@ -19,6 +19,7 @@ from protocol.chain.reading.contracts import Reader
 from protocol.chain.reading.cursor import Cursor
 from protocol.chain.reading.tail import Rollback, Tail
 from protocol.errors import AssizeError, Misconfigured
+from protocol.node.activity import HEALTH_FILE
 from protocol.node.daemon import Daemon
 from protocol.node.notices.conditions import Seen, conditions
 from protocol.node.notices.fold import Followed, take
@@ -230,7 +231,7 @@ def build(settings: NoticesSettings) -> Daemon:
     journal = NoticeJournal(settings.state_dir, [target.id for target in targets])
     clients = [CoordinatorClient(url) for url in settings.coordinator_urls]
     notifier = NoticeSender(chain, journal, first, targets, settings.figures(), settings.kinds, clients)
-    health = settings.state_dir / "health.json"
+    health = settings.state_dir / HEALTH_FILE
     return Daemon("notices", notifier.tick, settings.interval_seconds, health, close=notifier.close)
 
 
