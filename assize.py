@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 PARTS: dict[str, tuple[str, str, str]] = {
     "localnet": ("deploy.localnet.commands", "localnet", "The whole market on this machine: run, up, status, down."),
-    "join": ("protocol.node.commands.join", "app", "Join a run as a worker or validator, from nothing."),
+    "join": ("protocol.node.commands.joining.command", "app", "Join a run as a worker or validator, from nothing."),
     "network": ("protocol.node.commands.network", "app", "Name networks in the profile; choose the default one."),
     "config": ("protocol.node.commands.config", "app", "Show every setting, and where it comes from."),
     "wallet": ("protocol.node.commands.wallet", "app", "Make, import and list keys; show balances; take test tokens."),

@@ -23,8 +23,8 @@ from protocol.chain.writing import actions
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
 from protocol.errors import Unavailable
-from protocol.node.commands.joining_steps import Joiner, market_of, reader_from, settled_sender
-from protocol.node.commands.launching import launch_environment
+from protocol.node.commands.joining.launching import launch_environment
+from protocol.node.commands.joining.steps import Joiner, market_of, reader_from, settled_sender
 from protocol.node.membership import JoinStep, Membership, remaining_steps
 from protocol.node.profile import Profile
 from protocol.node.profile_edit import set_network

@@ -1,8 +1,10 @@
-"""Gas on a local test chain, which gives it to anyone."""
+"""Gas and tokens on a local test chain, which gives them to anyone."""
 
 from __future__ import annotations
 
+from protocol.chain.reading.client import Chain
 from protocol.chain.rpc import Rpc, RpcFault
+from protocol.errors import AssizeError
 
 GAS_WEI = 10**18
 """Balance that is enough for thousands of transactions."""
@@ -31,3 +33,11 @@ def give_gas(rpc: Rpc, address: str, wei: int = GAS_WEI) -> bool:
     if int(rpc.call("eth_getBalance", address, "latest"), 16) < wei:
         rpc.call("anvil_setBalance", address, hex(wei))
     return True
+
+
+def gives_tokens(chain: Chain) -> bool:
+    """Returns whether the deployment's token has a faucet."""
+    try:
+        return int(chain.latest().view("Token", "FAUCET_CAP")) > 0
+    except AssizeError:  # a token of another kind
+        return False

@@ -15,10 +15,11 @@ from protocol.chain.reading.lookup import coordinator_uri
 from protocol.chain.structs import Role, RunTerms
 from protocol.chain.writing.fees import Fees
 from protocol.errors import Misconfigured, Rejected
-from protocol.node.commands import joining_steps
 from protocol.node.commands.asking import Questions
-from protocol.node.commands.joining_steps import Joiner, placed, settled_sender
-from protocol.node.commands.launching import Launch
+from protocol.node.commands.joining import steps as joining_steps
+from protocol.node.commands.joining.launching import Launch
+from protocol.node.commands.joining.steps import Joiner, settled_sender
+from protocol.node.commands.own_keys import OwnKeys, placed
 from protocol.node.console import show
 from protocol.node.membership import (
     JoinOptions,
@@ -32,7 +33,7 @@ from protocol.node.membership import (
     usual_capacity,
 )
 from protocol.node.profile import Profile, ProfileNetwork
-from protocol.node.wallet import Keystores, Wallet, read_password
+from protocol.node.wallet import Keystores, Wallet
 from protocol.times import clock, spell
 from protocol.wire.rules import DEFAULT_ENGINE
 
@@ -49,10 +50,9 @@ class Joining:
     ) -> None:
         self.name, self.role = role, Role[role.upper()]
         self.options, self.profile, self.network, self.chain, self.ask = options, profile, network, chain, ask
-        self.keystores = Keystores()
-        self.password: str | None = None
         self.run, self.terms = self._run()
         self.wallet = placed(ask.answer(options.wallet, "wallet of the owner", "--wallet NAME", self._usual_wallet()))
+        self.keys = OwnKeys(profile, self.wallet, options.password_file, ask, self._say)
         self.key = placed(options.key or self._usual_key())
         self.wanted = self._membership()
         self.settings = self._settings()
@@ -65,8 +65,7 @@ class Joining:
         if not self.options.as_json:
             show(self._figures(gas_price), False, f"join run {self.run} as a {self.name}")
         self.ask.confirm("Go on?")
-        password = self._password()
-        owner, key = self._opened(self.wallet, password), self._opened(self.key, password)
+        owner, key = self.keys.opened(self.wallet), self.keys.opened(self.key)
         with settled_sender(self.chain, owner, fees) as sender:
             joiner = Joiner(self.chain, sender, key, self.role, self.wanted)
             held = joiner.look()
@@ -79,7 +78,7 @@ class Joining:
         self._write_profile()
         if self.options.as_json:
             show(self._result(node, owner, key, taken), True)
-        return node, password
+        return node, self.keys.password()
 
     def start(self, node: int, password: str) -> None:
         """Has the role's doctor look, then becomes its daemon.
@@ -118,7 +117,7 @@ class Joining:
         return chosen, runs[chosen].terms
 
     def _usual_wallet(self) -> str | None:
-        names = self.keystores.names()
+        names = Keystores().names()
         return self.profile.keystore or (names[0] if len(names) == 1 else None)
 
     def _usual_key(self) -> str:
@@ -157,9 +156,9 @@ class Joining:
 
     def _key_address(self) -> str | None:
         """Returns the session key's address; opens a keystore that does not state it. None before it is made."""
-        if not self._exists(self.key):
+        if not self.keys.exists(self.key):
             return None
-        return self._stated(self.key) or self._opened(self.key, self._password()).address
+        return self.keys.stated(self.key) or self.keys.opened(self.key).address
 
     def _settings(self) -> dict[str, Any]:
         """Returns the role's settings: each as typed, else as the profile has it, else its default."""
@@ -180,13 +179,13 @@ class Joining:
     # What it costs
 
     def _figures(self, gas_price: int) -> dict[str, object]:
-        owner, key = self._stated(self.wallet), self._stated(self.key)
+        owner, key = self.keys.stated(self.wallet), self.keys.stated(self.key)
         held = joining_steps.foothold(
             self.chain, self.chain.pinned(self.chain.head()), owner, key, self.role, self.wanted
         )
         steps = remaining_steps(self.wanted, held)
         place = {"network": f"{self.network.name}, chain {self.chain.chain_id}"}
-        place |= {"owner": self._named(self.wallet, owner), "session_key": self._named(self.key, key)}
+        place |= {"owner": self.keys.described(self.wallet), "session_key": self.keys.described(self.key)}
         bond = {"bond_wei": self.wanted.bond} | ({"margin_wei": self.wanted.margin} if self.wanted.margin else {})
         return (
             place
@@ -225,42 +224,6 @@ class Joining:
         if due:
             self._say(joiner.take(step))
         return due
-
-    def _password(self) -> str:
-        """Returns the password of both keys, which is asked for once."""
-        if self.password is None:
-            self.password = self._read_password()
-        return self.password
-
-    def _read_password(self) -> str:
-        profiled = (
-            self.profile.wallet().get("password_file") if self.wallet == placed(self.profile.keystore or "") else None
-        )
-        told = self.options.password_file or profiled
-        if told is not None or self._exists(self.wallet):
-            return read_password(told, f"password of {self.wallet}")
-        if self.ask.yes:
-            raise Misconfigured("missing the password: --yes asks nothing: give --password-file FILE")
-        first = read_password(None, f"new password for {self.wallet} and {self.key}")
-        if read_password(None, "the same again") != first:
-            raise Misconfigured("the two passwords differ: type the command again")
-        return first
-
-    def _opened(self, name: str, password: str) -> Wallet:
-        if self._exists(name):
-            return self.keystores.open(name, password)
-        made = self.keystores.create(name, password)
-        self._say(f"made key {name}, {made.address}")
-        return made
-
-    def _stated(self, name: str) -> str | None:
-        return self.keystores.stated_address(name) if self._exists(name) else None
-
-    def _named(self, name: str, address: str | None) -> str:
-        return f"{name}, {address or ('address shown by its password' if self._exists(name) else 'made now')}"
-
-    def _exists(self, name: str) -> bool:
-        return os.sep in name or name in (*self.keystores.names(), *self.keystores.foundry_names())
 
     def _write_profile(self) -> None:
         wallet: dict[str, Any] = {"keystore": self.wallet}

@@ -101,7 +101,7 @@ def join_validator(
 def carry_out(role: str, options: JoinOptions) -> None:
     """Joins as ``role``; an interruption says that the same command goes on."""
     from protocol.chain.reading.client import Chain
-    from protocol.node.commands.joining import Joining
+    from protocol.node.commands.joining.joining import Joining
 
     if options.as_json and not options.yes:
         raise Misconfigured("--json shows no figures to agree to: add --yes, which takes the defaults and agrees")

@@ -17,13 +17,14 @@ from protocol.chain.reading.client import Chain
 from protocol.chain.reading.contracts import Reader
 from protocol.chain.structs import NEVER, Role
 from protocol.chain.writing import actions
-from protocol.chain.writing.faucet import give_gas, gives_gas
+from protocol.chain.writing.faucet import give_gas, gives_gas, gives_tokens
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.plans import Plan
 from protocol.chain.writing.sender import Sender
-from protocol.errors import AssizeError, Misconfigured, Rejected, Unavailable
+from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.node.commands.connection import journal_path
 from protocol.node.commands.interruption import saying_how_far
+from protocol.node.commands.own_keys import placed
 from protocol.node.membership import Foothold, JoinStep, Membership, tokens_missing
 from protocol.node.profile import PROFILE_VARIABLE, Profile
 from protocol.node.profile_edit import set_table
@@ -173,7 +174,7 @@ def foothold(
         owner_gas=reader.native_balance(owner) if owner else 0,
         key_gas=reader.native_balance(key) if key else 0,
         gives_gas=gives_gas(chain.rpc),
-        gives_tokens=_has_faucet(chain),
+        gives_tokens=gives_tokens(chain),
     )
 
 
@@ -198,13 +199,6 @@ def market_of(chain: Chain, run: int, own: int = 0) -> tuple[int, int]:
     return sum(serving), sizes[-1] if sizes else 0
 
 
-def _has_faucet(chain: Chain) -> bool:
-    try:
-        return int(chain.latest().view("Token", "FAUCET_CAP")) > 0
-    except AssizeError:  # a token of another kind
-        return False
-
-
 @contextmanager
 def settled_sender(chain: Chain, owner: Wallet, fees: Fees) -> Iterator[Sender]:
     """Yields the owner's sender once everything is mined that an earlier command sent for this key.
@@ -226,11 +220,6 @@ def settled_sender(chain: Chain, owner: Wallet, fees: Fees) -> Iterator[Sender]:
         yield sender
     finally:
         sender.close()
-
-
-def placed(keystore: str) -> str:
-    """Returns a keystore as it is found from any folder: a name as it is, a file by its absolute path."""
-    return os.path.abspath(os.path.expanduser(keystore)) if os.sep in keystore else keystore
 
 
 def write_role(path: Path, role: str, values: Mapping[str, Any], wallet: Mapping[str, Any]) -> Profile:

@@ -1,0 +1,1 @@
+"""``assize join``: from nothing to a working node."""
