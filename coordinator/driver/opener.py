@@ -102,7 +102,7 @@ class RoundOpener:
             return "no worker is ready"
         if not run.rounds_opened and len(able) < self._settings.first_round_nodes:
             return f"{len(able)} of {self._settings.first_round_nodes} workers are ready"
-        packed = pack_assignments(divide(self._settings.jobs_per_round, able))
+        packed = pack_assignments(divide(self._settings.jobs_per_round, able, run.rounds_opened))
         call = calls.open_round(self._sender.chain.deployment, run.id, run.step + 1, run.version, packed)
         try:
             self._sender.send_once(f"run-{run.id}/open/{run.step + 1}/{self._tries}", call)

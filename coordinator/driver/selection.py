@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from protocol.wire.assignments import Listing
+
+GOLDEN = 0x9E3779B97F4A7C15
+"""The golden ratio's fraction in units of 2**-64: its multiples are spread evenly, however many are taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,28 +73,48 @@ def exclusion_reason(candidate: Candidate, newest: int, limits: ListingLimits) -
     return None
 
 
-def divide(jobs: int, candidates: Sequence[Candidate]) -> tuple[Listing, ...]:
-    """Divides up to ``jobs`` jobs by capacity (highest averages), within each node's free capacity.
+def divide(jobs: int, candidates: Sequence[Candidate], turn: int) -> tuple[Listing, ...]:
+    """Divides up to ``jobs`` jobs by capacity, within each node's free capacity.
 
-    Each job goes to the node whose jobs, including this one, are the smallest share of its capacity; ties go to the
-    node with the fewest jobs in its life by capacity, then to the lowest number. Nodes without a job are not listed.
+    A node's quota is a fraction; it gets the whole jobs below or above it, over the turns as many as its quotas add up
+    to, so that the smallest node has its turns (systematic sampling, with a start that moves by the golden ratio). A
+    node that has never had a job gets its first at once, one such node a turn.
+
+    Args:
+        jobs: jobs of the round.
+        candidates: nodes that may be listed, in any order.
+        turn: counts the run's rounds.
 
     Returns:
-        The listings, ascending by node.
+        The listings, ascending by node. Nodes without a job are not listed.
     """
-    counts = {candidate.node: 0 for candidate in candidates}
-    queue = [_turn(candidate, 0) for candidate in candidates if candidate.free > 0]
-    heapq.heapify(queue)
-    by_node = {candidate.node: candidate for candidate in candidates}
-    for _ in range(jobs):
-        if not queue:
-            break
-        node = heapq.heappop(queue)[-1]
-        counts[node] += 1
-        if counts[node] < by_node[node].free:
-            heapq.heappush(queue, _turn(by_node[node], counts[node]))
+    able = sorted((each for each in candidates if each.free > 0), key=lambda each: each.node)
+    counts: dict[int, int] = {}
+    left = min(jobs, sum(each.free for each in able))
+    while full := [each for each in able if each.free * sum(one.capacity for one in able) < left * each.capacity]:
+        counts |= {each.node: each.free for each in full}
+        left -= sum(each.free for each in full)
+        able = [each for each in able if each.node not in counts]
+    counts |= _sampled(left, able, turn)
+    _welcome(counts, candidates, turn)
     return tuple(Listing(node, count) for node, count in sorted(counts.items()) if count)
 
 
-def _turn(candidate: Candidate, count: int) -> tuple[float, float, int]:
-    return ((count + 1) / candidate.capacity, candidate.given / candidate.capacity, candidate.node)
+def _sampled(jobs: int, able: Sequence[Candidate], turn: int) -> dict[int, int]:
+    """Returns counts that add up to ``jobs``, each within one of its quota."""
+    total = sum(each.capacity for each in able)
+    if not total:
+        return {}
+    start = turn * GOLDEN % (1 << 64) * total >> 64
+    ends = [start + jobs * capacity for capacity in accumulate(each.capacity for each in able)]
+    begins = [start, *ends[:-1]]
+    return {each.node: end // total - begin // total for each, begin, end in zip(able, begins, ends, strict=True)}
+
+
+def _welcome(counts: dict[int, int], candidates: Sequence[Candidate], turn: int) -> None:
+    """Gives one newcomer without a job its first, from the node with most jobs."""
+    new = sorted(each.node for each in candidates if each.free > 0 and not each.given and not counts.get(each.node))
+    most = max(counts, key=lambda node: (counts[node], -node), default=None)
+    if new and most is not None and counts[most] > 1:
+        counts[most] -= 1
+        counts[new[turn % len(new)]] = 1

@@ -110,7 +110,7 @@ def jobs_expected(capacity: int, others: int, jobs: int) -> float:
 def usual_capacity(others: int, jobs: int) -> int:
     """Returns the capacity to offer: the least that one job of each round falls to, if it is above the default.
 
-    A coordinator gives each job to the node whose share it makes the least, so that a smaller node may get none at all.
+    A smaller node has a job in some rounds only.
 
     Args:
         others: capacity of the workers that have joined the run and hold their bond.

@@ -35,33 +35,51 @@ def crowds() -> st.SearchStrategy[list[Candidate]]:
     return st.lists(one, max_size=12, unique_by=lambda candidate: candidate.node)
 
 
-@given(st.integers(1, 256), crowds())
-def test_shares_fill_the_round_as_far_as_capacities_allow(jobs: int, crowd: list[Candidate]) -> None:
-    listings = divide(jobs, crowd)
+TURNS = st.integers(0, 10_000)
+
+
+@given(st.integers(1, 256), crowds(), TURNS)
+def test_shares_fill_the_round_as_far_as_capacities_allow(jobs: int, crowd: list[Candidate], turn: int) -> None:
+    listings = divide(jobs, crowd, turn)
     free = {candidate.node: candidate.free for candidate in crowd}
     assert sum(listing.count for listing in listings) == min(jobs, sum(free.values()))
     assert all(1 <= listing.count <= free[listing.node] for listing in listings)
     assert [listing.node for listing in listings] == sorted({listing.node for listing in listings})
 
 
-@given(st.integers(1, 256), crowds(), st.randoms())
-def test_shares_do_not_depend_on_the_order_of_candidates(jobs: int, crowd: list[Candidate], random: object) -> None:
+@given(st.integers(1, 256), crowds(), TURNS, st.randoms())
+def test_shares_do_not_depend_on_the_order_of_candidates(
+    jobs: int, crowd: list[Candidate], turn: int, random: object
+) -> None:
     shuffled = sorted(crowd, key=lambda _: random.random())  # type: ignore[attr-defined]
-    assert divide(jobs, crowd) == divide(jobs, shuffled)
+    assert divide(jobs, crowd, turn) == divide(jobs, shuffled, turn)
 
 
-@given(st.integers(1, 256), crowds())
-def test_nobody_is_more_than_one_job_ahead_of_its_share_by_capacity(jobs: int, crowd: list[Candidate]) -> None:
-    counts = {listing.node: listing.count for listing in divide(jobs, crowd)}
-    for ahead in crowd:
-        for behind in crowd:
-            if counts.get(behind.node, 0) < behind.free and counts.get(ahead.node, 0):
-                assert counts[ahead.node] / ahead.capacity <= (counts.get(behind.node, 0) + 1) / behind.capacity + 1e-9
+@given(st.integers(1, 256), st.lists(st.integers(1, 300), min_size=1, max_size=12), TURNS)
+def test_every_share_is_its_quota_by_capacity_rounded_down_or_up(jobs: int, capacities: list[int], turn: int) -> None:
+    crowd = [replace(ABLE, node=n, capacity=c, free=c, given=1) for n, c in enumerate(capacities, 1)]
+    jobs = min(jobs, sum(capacities))
+    counts = {listing.node: listing.count for listing in divide(jobs, crowd, turn)}
+    for each in crowd:
+        assert abs(counts.get(each.node, 0) - jobs * each.capacity / sum(capacities)) < 1
 
 
-def test_a_spare_job_goes_to_the_node_given_least_so_far() -> None:
-    first, second = replace(ABLE, node=1, given=9), replace(ABLE, node=2, given=3)
-    assert [(each.node, each.count) for each in divide(3, [first, second])] == [(1, 1), (2, 2)]
+@given(st.integers(1, 64), st.integers(1, 20), st.integers(21, 400), TURNS)
+def test_a_small_node_has_its_turns(jobs: int, small: int, large: int, first: int) -> None:
+    crowd = [replace(ABLE, node=n, capacity=c, free=c, given=1) for n, c in ((1, large), (2, large), (3, small))]
+    wanted = min(jobs, small + 2 * large) * small / (small + 2 * large)
+    turns = range(first, first + 200)
+    given_ = sum(each.count for turn in turns for each in divide(jobs, crowd, turn) if each.node == 3)
+    assert abs(given_ - 200 * wanted) < 5
+
+
+@given(TURNS)
+def test_newcomers_have_their_first_job_at_once_one_in_a_turn(turn: int) -> None:
+    large = replace(ABLE, node=1, capacity=192, free=192, given=500)
+    new = [replace(ABLE, node=node, capacity=1, free=1, given=0) for node in (2, 3)]
+    counts = {each.node: each.count for each in divide(6, [large, *new], turn)}
+    assert sum(counts.values()) == 6
+    assert any(node in counts for node in (2, 3))
 
 
 @pytest.mark.parametrize(
