@@ -4,8 +4,8 @@
     jobs a round    = what a node of this capacity was listed with, at most what this machine makes in a work phase, or
                       in the time between two openings if that is shorter: rounds overlap, the machine is one
 
-The interval is the mean's, over the rounds looked at: two standard errors of jobs and acceptance together, and the
-spread of the measured speed where the speed is what limits.
+The interval is that of the next ``AHEAD`` rounds' mean: two standard errors of jobs and acceptance together, over the
+rounds looked at and those to come, and the spread of the measured speed where the speed is what limits.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 HOUR_SECONDS = 3600.0
+AHEAD = 40
+"""Rounds to come for whose mean the interval is stated: by chance it differs from that of all rounds."""
 LEAST_WIDTH = 0.05
 """Half the interval's least width: rounds to come differ from those that were by more than chance."""
 
@@ -102,7 +104,8 @@ def estimate(
     error = math.sqrt(acceptance * (1 - acceptance) / counted) if counted else 0.0
     per_round = jobs * min(speed.units_per_job, max_units) * price_wei * acceptance
     limited = most < max(shares, default=0.0)
-    relative = [jobs_error / jobs if jobs else 0.0, error / acceptance if acceptance else 0.0]
+    ahead = math.sqrt(1 + len(rounds) / AHEAD)  # both means vary, the one of fewer rounds more
+    relative = [jobs_error * ahead / jobs if jobs else 0.0, error * ahead / acceptance if acceptance else 0.0]
     relative += [speed.spread] if limited else []
     half = max(LEAST_WIDTH, 2 * math.hypot(*relative))
     electricity, earned = costs.per_hour_wei, per_round * hourly
