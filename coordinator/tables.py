@@ -270,9 +270,10 @@ class ClaimRow(SQLModel, table=True):
 class HeartbeatRow(SQLModel, table=True):
     """A node's last heartbeat. ``version`` is the checkpoint that it has loaded; -1 for none."""
 
-    __tablename__ = "heartbeats"
+    __tablename__ = "node_heartbeats"
     node: int = _id()
     version: int = Field(sa_type=BigInteger)
+    available: bool = True
     hardware: str
     heard_at: float
 

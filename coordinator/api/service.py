@@ -144,13 +144,14 @@ class CoordinatorService:
         row = HeartbeatRow(
             node=heartbeat.node,
             version=-1 if heartbeat.version is None else heartbeat.version,
+            available=heartbeat.available,
             hardware=heartbeat.hardware.model_dump_json(),
             heard_at=now,
         )
         with self._store.reading() as session:
             last = session.get(HeartbeatRow, heartbeat.node)
-        content = (row.version, row.hardware)
-        if last and (last.version, last.hardware) == content and now - last.heard_at < BEAT_SECONDS:
+        content = (row.version, row.available, row.hardware)
+        if last and (last.version, last.available, last.hardware) == content and now - last.heard_at < BEAT_SECONDS:
             return
         with self._store.writing() as session:
             session.merge(row)

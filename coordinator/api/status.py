@@ -88,16 +88,22 @@ def _node_status(node: tables.NodeRow, seen: Liveness, lease_seconds: float, bou
         node=node.id,
         role="worker" if node.role == Role.WORKER else "validator",
         owner=node.owner,
-        state=_state(node, seen, silent, lease_seconds, bound),
+        state=_state(node, heartbeat, silent, lease_seconds, bound),
         version=None if heartbeat is None or heartbeat.version < 0 else heartbeat.version,
         last_seen_seconds=silent,
     )
 
 
-def _state(node: tables.NodeRow, seen: Liveness, silent: float | None, lease_seconds: float, bound: float) -> NodeState:
-    if silent is None or silent > LATE_LEASES * lease_seconds:
+def _state(
+    node: tables.NodeRow,
+    heartbeat: tables.HeartbeatRow | None,
+    silent: float | None,
+    lease_seconds: float,
+    bound: float,
+) -> NodeState:
+    if heartbeat is None or silent is None or silent > LATE_LEASES * lease_seconds:
         return "dead"
     if silent > lease_seconds:
         return "late"
-    excluded = node.retired_at or node.revoked or node.fraudulent or node.neglect >= bound
+    excluded = not heartbeat.available or node.retired_at or node.revoked or node.fraudulent or node.neglect >= bound
     return "unlisted" if excluded or node.bond < node.required else "alive"

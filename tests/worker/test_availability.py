@@ -39,6 +39,8 @@ def test_a_node_that_is_not_available_is_not_listed_until_it_is(farm: Farm) -> N
     client = farm.swarm.client(farm.party)
     reply = client.heartbeat(Heartbeat(node=worker.node, version=0, available=False))
     assert (reply.state, reply.reasons) == ("unlisted", [NOT_AVAILABLE])
+    farm.driver.tick()
+    assert {each.node: each.state for each in client.status().nodes}[worker.node] == "unlisted"
     for _ in range(3):
         farm.driver.tick()
     assert farm.swarm.chain.latest().round_count() == 0
