@@ -61,15 +61,17 @@ class NodeVerdict:
 def node_verdicts(
     connection: Connection, node: int, since: int, after: tuple[int, ...] | None, limit: int | None
 ) -> tuple[NodeVerdict, ...]:
-    """Returns at most ``limit`` verdicts of rounds that were tallied or void at ``since`` (unix seconds) or later.
+    """Returns at most ``limit`` verdicts that were given at ``since`` (unix seconds) or later, by an appeal's too.
 
     They are in the order of rounds and jobs, after the (round, job) ``after``.
     """
     job = TABLES[Job].c
+    appealed = select(EVENT.c.round).where(EVENT.c.name.in_(ENDS), EVENT.c.timestamp >= since)
     wanted = (
         select(TABLES[Job], EVENT.c.block_number, EVENT.c.timestamp, EVENT.c.tx_hash)
         .join(EVENT, (EVENT.c.round == job.round) & EVENT.c.name.in_(ENDS))
-        .where(job.node == node, job.verdict != "submitted", EVENT.c.timestamp >= since)
+        .where(job.node == node, job.verdict != "submitted")
+        .where((EVENT.c.timestamp >= since) | ((job.appeal != 0) & job.appeal.in_(appealed)))
         .order_by(job.round, job.job)
         .limit(limit)
     )

@@ -53,6 +53,19 @@ def test_after_an_appeal_the_reason_is_its_committees(dispute: Dispute, chain: C
     assert by_job[4] == ("accepted", "accepted", False)
 
 
+def test_a_feed_since_a_time_has_the_verdicts_that_an_appeal_changed_after_it(
+    dispute: Dispute, chain: Chain, database: Database
+) -> None:
+    told(dispute)
+    sync(chain, database)
+    with database.reading() as connection:
+        whole = node_verdicts(connection, dispute.workers[0].node, 0, None, None)
+        first = next(each for each in whole if each.round == dispute.round)
+        later = node_verdicts(connection, dispute.workers[0].node, first.timestamp + 1, None, None)
+    appealed = {each.job for each in whole if each.round == dispute.round and each.appeal}
+    assert {each.job for each in later if each.round == dispute.round} == appealed != set()
+
+
 def test_until_an_appeal_is_decided_the_reason_is_the_first_committees(
     dispute: Dispute, chain: Chain, database: Database
 ) -> None:
