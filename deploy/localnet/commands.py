@@ -115,6 +115,7 @@ def up(
     ledger_port: Port = None,
 ) -> None:
     """Start the market, print its URLs, and run until Ctrl-C or `assize localnet down`."""
+    from deploy.localnet.consenting import ConsentingValidators
     from deploy.localnet.network import LOOK_SECONDS
     from deploy.localnet.profile_entry import enter
 
@@ -124,8 +125,11 @@ def up(
         if entered := enter(network.layout.url("chain"), network.layout.addresses):
             network.view.say(entered)
         network.view.say(where(root))
+        validators = ConsentingValidators(network.layout, network.chain, network.parties, network.established.nodes)
         while True:
             network.watch()
+            for number in validators.look():
+                network.view.say(f"validators joined run {number}")
             time.sleep(LOOK_SECONDS)
 
 

@@ -1,9 +1,11 @@
-"""``assize run new``: asks for a run's terms, writes its run file, and opens and funds it if wanted."""
+"""``assize run new``: writes a run of one's own, opens and starts it if wanted; ``assize run up`` starts it again."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +21,7 @@ from protocol.node.console import guard, show
 if TYPE_CHECKING:
     from deploy.runs.choices import ProtocolBounds
     from deploy.runs.new_run import NewRun
+    from deploy.runs.opening import Parties
     from protocol.node.commands.run_file import RunFileTerms
     from protocol.wire.rules import Rules
 
@@ -55,13 +58,20 @@ def new_run(
     reveal_seconds: Annotated[int | None, typer.Option(min=1, help="Time to reveal.")] = None,
     challenge_seconds: Annotated[int | None, typer.Option(min=0, help="Time to appeal.")] = None,
     escrow: Annotated[str | None, typer.Option(help="Tokens to fund the run with, such as 500.")] = None,
-    coordinator: Annotated[str | None, typer.Option(help="Coordinator: keystore or address.")] = None,
-    trainer: Annotated[str | None, typer.Option(help="Trainer: keystore or address.")] = None,
+    coordinator: Annotated[
+        str | None, typer.Option(help="Coordinator's keystore or address; else KEYSTORE-coordinator.")
+    ] = None,
+    trainer: Annotated[str | None, typer.Option(help="Trainer's keystore or address; else KEYSTORE-trainer.")] = None,
     uri: Annotated[str | None, typer.Option(help="URL at which nodes reach the coordinator.")] = None,
     origin: Annotated[str, typer.Option(help="URL at which the trainer will serve weights.")] = DEFAULT_ORIGIN,
     steps: Annotated[int, typer.Option(min=1, help="Versions to train.")] = DEFAULT_STEPS,
-    open_: Annotated[bool, typer.Option("--open", help="Open and fund the run.")] = False,
-    keystore: Annotated[str | None, typer.Option(envvar="ASSIZE_KEYSTORE", help="Requester's, to open.")] = None,
+    open_: Annotated[
+        bool, typer.Option("--open", help="Open and fund the run; keys that are missing are made.")
+    ] = False,
+    start: Annotated[bool, typer.Option("--start", help="Open it, then start its coordinator and trainer.")] = False,
+    keystore: Annotated[
+        str | None, typer.Option(envvar=["ASSIZE_KEYSTORE", "ETH_KEYSTORE"], help="Requester's keystore, to open it.")
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Take the defaults and ask nothing.")] = False,
     password_file: PasswordFile = None,
     fee_cap_gwei: FeeCap = None,
@@ -70,12 +80,24 @@ def new_run(
 ) -> None:
     """Write a run file with terms that the contract takes: asks for what no option gives; --open opens and funds it."""
     options = dict(locals())
-    run, keys = _asked(options)
-    _finish(run, keys, options)
+    run, parties = _asked(options)
+    _finish(run, parties, options)
 
 
-def _asked(options: Mapping[str, Any]) -> tuple[NewRun, dict[str, str]]:
-    """Returns the run that options and answers describe, and the keystores of its coordinator and trainer."""
+@app.command("up")
+@guard
+def up(
+    folder: Annotated[Path, typer.Argument(help="Folder of the run, as `assize run new --open` wrote it.")] = Path(),
+    password_file: PasswordFile = None,
+) -> None:
+    """Start a run's coordinator and trainer, with a Redis of their own; say what they wait for. Ctrl-C ends them."""
+    from deploy.runs.running import run_services
+
+    run_services(folder, password_file)
+
+
+def _asked(options: Mapping[str, Any]) -> tuple[NewRun, Parties | None]:
+    """Returns the run that options and answers describe; with it its parties, if it is to be opened."""
     from deploy.runs.choices import usual_escrow
     from deploy.runs.new_run import NewRun, read_bounds
 
@@ -85,14 +107,28 @@ def _asked(options: Mapping[str, Any]) -> tuple[NewRun, dict[str, str]]:
     model, rules, max_units = _asked_work(ask, options)
     terms = _asked_terms(ask, options, bounds, max_units)
     escrow = ask(options["escrow"], "escrow", "--escrow", tokens(usual_escrow(terms)), positive_wei)
-    parties = {
-        role: ask(options[role], f"{role} (keystore or address)", f"--{role}", None, _address)
-        for role in ("coordinator", "trainer")
-    }
     uri = ask(options["uri"], "URL of the coordinator", "--uri", DEFAULT_URI, _url)
-    addresses = (_address(parties["coordinator"]), _address(parties["trainer"]))
+    opens = options["open_"] or options["start"]
+    parties = _asked_parties(ask, options, opens)
+    addresses = (_address(parties.coordinator, opens), _address(parties.trainer, opens))
     run = NewRun(options["folder"], model, rules, terms, *addresses, uri, escrow, options["steps"])
-    return run, {role: name for role, name in parties.items() if not name.startswith("0x")}
+    return run, parties if opens else None
+
+
+def _asked_parties(ask: Ask, options: Mapping[str, Any], opens: bool) -> Parties:
+    """Returns the keystores or addresses of the parties; keystores need not be there yet if the run is opened now."""
+    from deploy.runs.opening import Parties
+
+    requester = options["keystore"]
+    if opens:
+        requester = ask(requester, "keystore of the requester", "--keystore NAME", None)
+
+    def named(role: str) -> str:
+        usual = f"{requester}-{role}" if requester and os.sep not in requester else None
+        check: Callable[[str], object] = lambda text: _address(text, opens)  # noqa: E731
+        return str(ask(options[role], f"{role} (keystore or address)", f"--{role}", usual, check))
+
+    return Parties(requester or "", named("coordinator"), named("trainer"))
 
 
 def _asked_work(ask: Ask, options: Mapping[str, Any]) -> tuple[Path, Rules, int]:
@@ -145,26 +181,26 @@ def _asked_terms(ask: Ask, options: Mapping[str, Any], bounds: ProtocolBounds, m
     return terms
 
 
-def _finish(run: NewRun, keys: Mapping[str, str], options: Mapping[str, Any]) -> None:
-    """Writes the run; opens and funds it if wanted; says what comes next."""
-    from deploy.runs.new_run import next_commands, write_run, write_settings
+def _finish(run: NewRun, parties: Parties | None, options: Mapping[str, Any]) -> None:
+    """Writes the run; opens, funds and starts it if wanted; says what comes next."""
+    from deploy.runs.new_run import write_run
 
-    if options["open_"] and options["keystore"] is None:
-        raise Misconfigured("no keystore to open the run with: give the requester's with --keystore")
-    path = write_run(run)
-    row: dict[str, object] = {"run_file": str(path), "model_root": run.model_root} | _costs(run)
-    if not options["open_"]:
+    figures: dict[str, object] = {"model_root": run.model_root} | _costs(run)
+    if parties is None:
+        path = write_run(run)
         opening = f"assize run open --file {path} --keystore NAME"
-        _tell(row, [opening, f"assize run fund RUN '{run.escrow}' --keystore NAME"], options["as_json"])
+        then = [opening, f"assize run fund RUN '{run.escrow}' --keystore NAME"]
+        _tell({"run_file": str(path)} | figures, then, options["as_json"])
         return
-    place = ("rpc", "addresses", "keystore", "password_file", "fee_cap_gwei")
-    number = _open(run, tuple(options[name] for name in place))
-    shared = {"rpc_url": options["rpc"], "addresses": options["addresses"].absolute()}
-    if options["password_file"] is not None:
-        shared["password_file"] = options["password_file"].absolute()
-    write_settings(run, number, keys, options["origin"], shared)
-    row = {"run": number, "escrow_wei": positive_wei(run.escrow)} | row
-    _tell(row, next_commands(run, number), options["as_json"])
+    ask = Questions(options["yes"])
+    if not options["as_json"]:
+        show({"escrow_wei": positive_wei(run.escrow)} | figures, False, f"run of {run.model}")
+    ask.confirm("Open and fund it?")
+    _open(run, parties, ask, options, figures)
+    if options["start"]:
+        from deploy.runs.running import run_services
+
+        run_services(run.folder, options["password_file"])
 
 
 def _url(text: str) -> None:
@@ -182,11 +218,15 @@ def _directory(text: str) -> None:
     check_names(path.name for path in Path(text).iterdir() if path.is_file() and not path.name.startswith("."))
 
 
-def _address(text: str) -> str:
-    """Returns the address that a person means: one as typed, or a keystore's."""
+def _address(text: str, may_be_made: bool = False) -> str:
+    """Returns the address that a person means, as typed or a keystore's; empty for one that is made later."""
     from protocol.node.wallet import Keystores
 
-    return connection.address_of(text) if text.startswith("0x") else Keystores().address_of(text)
+    if text.startswith("0x"):
+        return connection.address_of(text)
+    keystores = Keystores()
+    missing = os.sep not in text and text not in (*keystores.names(), *keystores.foundry_names())
+    return "" if may_be_made and missing else keystores.address_of(text)
 
 
 def _json(text: str) -> dict[str, object]:
@@ -208,19 +248,32 @@ def _costs(run: NewRun) -> dict[str, object]:
     }
 
 
-def _open(run: NewRun, place: tuple[Any, ...]) -> int:
-    """Opens and funds the run; returns its number."""
-    import secrets
+def _open(
+    run: NewRun, parties: Parties, ask: Questions, options: Mapping[str, Any], figures: Mapping[str, object]
+) -> None:
+    """Makes the keys that are missing, writes the run, opens and funds it, and writes the profile of its folder."""
+    from deploy.runs.new_run import next_commands, write_run
+    from deploy.runs.opening import open_run, write_profile
+    from protocol.chain.reading.client import Chain
+    from protocol.chain.writing.fees import Fees
+    from protocol.node.commands.joining.steps import settled_sender
+    from protocol.node.commands.own_keys import OwnKeys
+    from protocol.node.profile import Profile, ProfileNetwork, chosen_network
 
-    from protocol.chain.writing import actions
-    from protocol.wire.rules import encode_rules, rules_hash
-
-    terms = run.terms.on_chain(run.coordinator, run.trainer, rules_hash(encode_rules(run.rules)))
-    with connection.sending(*place) as sender:
-        intent = secrets.token_hex(8)
-        number = actions.open_run(sender, terms, run.model_root, run.uri).carry_out(f"open-run/{intent}").run
-        actions.fund_run(sender, number, positive_wei(run.escrow)).carry_out(f"fund-run/{intent}")
-    return number
+    say: Callable[[str], None] = lambda line: typer.echo(line, err=options["as_json"])  # noqa: E731
+    profile = Profile.current()
+    keys = OwnKeys(profile, parties.requester, options["password_file"], ask, say)
+    owner = keys.opened(parties.requester)
+    made = {role: keys.opened(name).address for role, name in parties.kept().items()}
+    run = replace(run, coordinator=made.get("coordinator", run.coordinator), trainer=made.get("trainer", run.trainer))
+    path = write_run(run)
+    network = ProfileNetwork(chosen_network() or profile.default or "main", options["rpc"], options["addresses"])
+    fees = Fees.capped(options["fee_cap_gwei"])
+    with Chain.connect(network.rpc, network.addresses) as chain, settled_sender(chain, owner, fees) as sender:
+        number = open_run(run, sender, sorted(made.values()), say)
+    settings = write_profile(run, number, network, parties, keys, options["origin"])
+    row = {"run": number, "escrow_wei": positive_wei(run.escrow), "run_file": str(path), "profile": str(settings)}
+    _tell({**row, **figures}, next_commands(run, number), options["as_json"])
 
 
 def _tell(row: dict[str, object], then: list[str], as_json: bool) -> None:

@@ -1,18 +1,17 @@
-"""A new run's folder: rules with the model's files pinned, a run file, and the settings of its coordinator and trainer.
+"""A new run's folder: rules with the model's files pinned, and a run file.
 
-run.toml           rules, terms, requester and recipe
-rules.json         canonical rules
-coordinator.env    settings of its coordinator, once the run is open
-trainer.env        settings of its trainer, once the run is open
+run.toml      rules, terms, requester and recipe
+rules.json    canonical rules
+assize.toml   once the run is open: the profile of this folder, with the settings of its coordinator and trainer
 """
 
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from deploy.runs.choices import ProtocolBounds
 from protocol.chain.reading.client import Chain
@@ -25,7 +24,6 @@ from protocol.wire.rules import EnvironmentRules, Rules, decode_rules, encode_ru
 from protocol.wire.units import ModelShape, parse_shape
 
 RUN_FILE, RULES_FILE = "run.toml", "rules.json"
-COORDINATOR_FILE, TRAINER_FILE = "coordinator.env", "trainer.env"
 MEASURED = Path(__file__).with_name("builtin-rules.json")
 """Rules with thresholds measured for the built-in model; others are measured with `assize validator calibrate`."""
 SMALL_MODEL_BYTES = 100_000_000
@@ -145,47 +143,7 @@ def recipe_of(run: NewRun) -> dict[str, object]:
     return preset | {"steps": run.steps, "groups_per_step": groups, "groups_to_start": max(1, groups // 4)}
 
 
-def settings_lines(prefix: str, values: Mapping[str, object], shared: Mapping[str, object]) -> str:
-    """Returns settings of a service, one a line; values that are None are left out."""
-    given = {name: value for name, value in {**shared, **values}.items() if value is not None}
-    return "".join(f"ASSIZE_{prefix}_{name.upper()}={value}\n" for name, value in given.items())
-
-
-def write_settings(
-    run: NewRun, number: int, keys: Mapping[str, str], origin: str, shared: Mapping[str, object]
-) -> None:
-    """Writes the settings of coordinator and trainer of the open run ``number``; ``keys`` are their keystores."""
-    folder = run.folder.absolute()
-    common = {"run": number}
-    coordinator = {
-        **common,
-        "keystore": keys.get("coordinator"),
-        "state_dir": folder / "coordinator",
-        "rules": folder / RULES_FILE,
-        "port": urlsplit(run.uri).port or 8000,
-        "origin": origin,
-        "jobs_per_round": run.terms.jobs_per_round,
-    }
-    trainer = {
-        **common,
-        "keystore": keys.get("trainer"),
-        "state_dir": folder / "trainer",
-        "model": run.model.absolute(),
-        "run_file": folder / RUN_FILE,
-        "coordinator_url": run.uri,
-        "origin_port": urlsplit(origin).port or 8710,
-    }
-    with accessing(f"write to {run.folder}"):
-        write_atomically(folder / COORDINATOR_FILE, settings_lines("COORDINATOR", coordinator, shared).encode())
-        write_atomically(folder / TRAINER_FILE, settings_lines("TRAINER", trainer, shared).encode())
-
-
 def next_commands(run: NewRun, number: int) -> list[str]:
     """Returns the commands that set an open run going."""
-    folder = run.folder
-    return [
-        f"assize coordinator serve --settings {folder / COORDINATOR_FILE}",
-        f"assize coordinator drive --settings {folder / COORDINATOR_FILE}",
-        f"assize trainer run --settings {folder / TRAINER_FILE}",
-        f"assize run watch {number} --metrics {folder / 'trainer'}",
-    ]
+    folder, metrics = (shlex.quote(str(path)) for path in (run.folder, run.folder / "state" / "trainer"))
+    return [f"assize run up {folder}", f"assize run watch {number} --metrics {metrics}"]

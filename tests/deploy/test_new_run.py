@@ -11,6 +11,8 @@ from deploy.runs.choices import ProtocolBounds, broken_bounds, round_cost, usual
 from deploy.runs.run_file import read_run_file
 from protocol.chain.reading.client import Chain
 from protocol.node.commands.run_file import RunFileTerms
+from protocol.node.profile import Profile
+from protocol.node.wallet import Keystores
 from protocol.wire import manifest
 from protocol.wire.rules import decode_rules
 from tests.conftest import TERMS, TOKEN
@@ -55,10 +57,24 @@ def test_a_new_run_is_written_opened_and_funded_with_nothing_but_a_model(
     read = read_run_file(folder / "run.toml")
     assert read.terms.on_chain(run.terms.coordinator, run.terms.trainer, run.terms.rules_hash) == run.terms
     assert read.recipe.groups_per_step == 64
-    settings = dict(line.split("=", 1) for line in (folder / "trainer.env").read_text().splitlines())
-    assert settings["ASSIZE_TRAINER_RUN"] == str(told["run"])
-    assert settings["ASSIZE_TRAINER_KEYSTORE"] == "alice"
-    assert told["next"][0].endswith("coordinator.env'") or "coordinator.env" in told["next"][0]
+    profile = Profile.read(folder / "assize.toml")
+    assert profile.table("trainer")["run"] == told["run"] == profile.table("coordinator")["run"]
+    assert (profile.table("trainer")["keystore"], profile.table("coordinator")["keystore"]) == ("alice", "box")
+    assert told["next"][0] == f"assize run up '{folder}'"
+
+
+def test_a_requester_without_keys_or_tokens_is_given_both_on_a_local_chain(
+    assize: Assize, chain: Chain, small_model: Path, tmp_path: Path
+) -> None:
+    own = ("--keystore", "rita", "--open", "--yes", "--json")
+    told = assize("run", "new", tmp_path / "own", "--model", small_model, *own).json
+    run = chain.latest().run(told["run"])
+    parties = [
+        Keystores(tmp_path / "keystores").address_of(name) for name in ("rita", "rita-coordinator", "rita-trainer")
+    ]
+    assert [run.requester, run.terms.coordinator, run.terms.trainer] == parties
+    assert run.escrow == int(told["escrow_wei"])
+    assert all(chain.latest().native_balance(address) > 0 for address in parties)
 
 
 def test_a_run_file_is_opened_later_and_options_override_it(

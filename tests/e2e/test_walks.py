@@ -5,19 +5,16 @@ The provider's and the auditor's are walked in ``test_market``, on the network t
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-import redis
 
 from tests.e2e.walks import ROOT, blocks, checkout, commands, newcomer, terminal
 
 READMES = ("worker", "validator", "trainer", "coordinator", "ledger", "deploy")
 START, JOIN, LOOK = 0, 1, 2
-"""Blocks of worker/README.md and validator/README.md; the latter has no third terminal."""
+"""Blocks of the READMEs of worker, validator and trainer; the validator's has no third terminal."""
 
 
 def typed(readme: str, *numbers: int) -> list[str]:
@@ -43,6 +40,12 @@ def test_a_provider_types_eleven_commands_and_no_variable_to_an_explained_credit
 def test_a_validator_types_six_commands_and_no_variable_to_a_vote() -> None:
     walk = typed("validator/README.md", START, JOIN)
     assert len(walk) <= 6
+    assert not any("ASSIZE_" in command for command in walk)
+
+
+def test_a_requester_types_eight_commands_and_no_variable_to_a_version() -> None:
+    walk = typed("trainer/README.md", START, JOIN, LOOK)
+    assert len(walk) <= 8
     assert not any("ASSIZE_" in command for command in walk)
 
 
@@ -76,36 +79,22 @@ def test_a_validator_walks_as_its_readme_says_to_a_first_vote_and_fee(small_mode
     assert "Traceback" not in first.shown() + second.shown()
 
 
-@pytest.fixture
-def redis_ended() -> Iterator[None]:
-    """Ends the Redis that coordinator/README.md starts, whose port it names."""
-    yield
-    with contextlib.suppress(redis.exceptions.ConnectionError), redis.Redis(port=6390) as client:
-        client.shutdown(nosave=True)
-
-
 @pytest.mark.long
 @pytest.mark.e2e
-@pytest.mark.usefixtures("redis_ended")
-def test_a_requester_walks_as_the_readmes_say_to_a_first_version(small_model: Path, tmp_path: Path) -> None:
+def test_a_requester_walks_as_its_readme_says_to_a_first_version(small_model: Path, tmp_path: Path) -> None:
     folder, found = checkout(tmp_path / "checkout"), blocks("trainer/README.md")
     environment = newcomer(folder, ASSIZE_LOCALNET_MODEL=str(small_model))
     with ExitStack() as opened:
-        first, second, third, fourth = (
-            opened.enter_context(terminal(folder, name, environment)) for name in ("first", "second", "third", "fourth")
+        first, second, third = (
+            opened.enter_context(terminal(folder, name, environment)) for name in ("first", "second", "third")
         )
-        first.types(found[0])
+        first.types(found[START])
         first.waits_for("up: ", 180)
-        second.finishes(found[1], 600)
-        second.types(found[2])
-        second.waits_for("does not answer yet", 120)
-        third.finishes(blocks("coordinator/README.md")[0], 180)
-        join = blocks("worker/README.md")[JOIN].rstrip()
-        fourth.types(f"{join} --run 2")
-        with terminal(folder, "fifth", environment) as fifth:
-            fifth.types(found[0].splitlines()[0])
-            wait = "until assize run show 2 --json 2> /dev/null | grep -E '\"version\": [1-9]'; do sleep 2; done"
-            assert '"run": 2' in fifth.finishes(wait, 600)
+        second.types(found[JOIN])
+        second.waits_for("up: run 2", 300)
+        third.types(found[LOOK])
+        second.waits_for("version 1  reward", 600)
+    assert "Traceback" not in first.shown() + second.shown() + third.shown()
 
 
 def test_the_readmes_name_only_parts_that_are_there() -> None:

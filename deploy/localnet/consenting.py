@@ -1,0 +1,59 @@
+"""Consent of the local network's validators to runs that others open on it, so that these find a committee."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+
+from deploy.localnet.parties import Party
+from deploy.localnet.services import NetworkLayout
+from protocol.chain.reading.client import Chain
+from protocol.chain.writing import actions
+from protocol.chain.writing.sender import Sender
+from protocol.errors import Rejected
+from protocol.node.wallet import Keystores, read_password
+
+LOOK_SECONDS = 2.0
+
+
+class ConsentingValidators:
+    """The network's own honest validators: each joins every open run at its present rules.
+
+    Args:
+        layout: has their owners' keys.
+        chain: the network's.
+        parties: its parties.
+        nodes: node ids by party.
+    """
+
+    def __init__(self, layout: NetworkLayout, chain: Chain, parties: Sequence[Party], nodes: Mapping[str, int]) -> None:
+        self.layout, self.chain = layout, chain
+        self.owners = {nodes[party.name]: party.owner for party in parties if party.role == "validator"}
+        self._next_look = 0.0
+
+    def look(self) -> list[int]:
+        """Joins the runs that were opened, or whose rules changed, since the last look; returns them."""
+        if time.monotonic() < self._next_look:
+            return []
+        self._next_look = time.monotonic() + LOOK_SECONDS
+        reader = self.chain.latest()
+        numbers = range(1, reader.run_count() + 1)
+        agreed = {number: run.terms.rules_hash for number, run in zip(numbers, reader.runs(numbers), strict=True)}
+        agreed.pop(self.layout.run, None)  # joined when it was opened
+        pairs = [(run, node) for run in agreed for node in self.owners]
+        joined = dict(zip(pairs, reader.views("Market", "joinedAt", pairs), strict=True))
+        missing = [pair for pair in pairs if joined[pair] != agreed[pair[0]] and not reader.run(pair[0]).closed]
+        for run, node in missing:
+            self._join(run, node, agreed[run])
+        return sorted({run for run, _ in missing})
+
+    def _join(self, run: int, node: int, rules_hash: bytes) -> None:
+        owner = self.owners[node]
+        wallet = Keystores(self.layout.keystores).open(owner, read_password(self.layout.password_file))
+        journal = self.layout.root / "state" / "setup" / f"{owner}.db"
+        with closing(Sender(self.chain, wallet, journal)) as sender:
+            try:
+                actions.join_run(sender, run, node, rules_hash).carry_out(f"join/{run}/{rules_hash.hex()}")
+            except Rejected:  # its rules changed again, or the validator has left it for its strikes
+                return

@@ -1,0 +1,122 @@
+"""Opening of a new run: gas and tokens that a local chain gives, run and escrow, and the profile of its folder."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from deploy.runs.new_run import RULES_FILE, RUN_FILE, NewRun
+from protocol.amounts import positive_wei, tokens
+from protocol.chain.reading.client import Chain
+from protocol.chain.writing import actions
+from protocol.chain.writing.faucet import give_gas, gives_tokens
+from protocol.chain.writing.plans import Plan
+from protocol.chain.writing.sender import Sender
+from protocol.errors import Rejected
+from protocol.node.commands.interruption import saying_how_far
+from protocol.node.commands.own_keys import OwnKeys
+from protocol.node.profile import FILE_NAME, ProfileNetwork
+from protocol.node.profile_edit import set_network, set_table
+from protocol.node.wallet import default_directory
+from protocol.wire.rules import encode_rules, rules_hash
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Parties:
+    """Keystores of a run's requester, coordinator and trainer; an address where a key is held elsewhere."""
+
+    requester: str
+    coordinator: str
+    trainer: str
+
+    def kept(self) -> dict[str, str]:
+        """Returns the keystores of coordinator and trainer that are at hand, by role."""
+        named = {"coordinator": self.coordinator, "trainer": self.trainer}
+        return {role: name for role, name in named.items() if not name.startswith("0x")}
+
+
+def open_run(run: NewRun, sender: Sender, others: list[str], say: Say) -> int:
+    """Opens and funds a run; returns its number. On a local chain the keys are given what they lack.
+
+    Args:
+        run: as written.
+        sender: the requester's.
+        others: addresses of the keys that need gas besides.
+        say: told of each step.
+
+    Raises:
+        Rejected: the requester holds less than the escrow, and no faucet gives it.
+    """
+    chain, escrow = sender.chain, positive_wei(run.escrow)
+    for address in (sender.address, *others):
+        give_gas(chain.rpc, address)
+    _provide_escrow(chain, sender, escrow, say)
+    terms = run.terms.on_chain(run.coordinator, run.trainer, rules_hash(encode_rules(run.rules)))
+    number: int = _sent(sender, actions.open_run(sender, terms, run.model_root, run.uri)).run
+    say(f"opened run {number}")
+    _sent(sender, actions.fund_run(sender, number, escrow))
+    say(f"funded run {number} with {tokens(escrow)}")
+    return number
+
+
+def _provide_escrow(chain: Chain, sender: Sender, escrow: int, say: Say) -> None:
+    held = chain.latest().balance_of(sender.address)
+    if held >= escrow:
+        return
+    if not gives_tokens(chain):
+        raise Rejected(
+            f"{sender.address} holds {tokens(held)} and the escrow is {tokens(escrow)}: send it tokens, or give a "
+            "smaller --escrow"
+        )
+    _sent(sender, actions.drip(sender, escrow - held))
+    say(f"took {tokens(escrow - held)} from the faucet")
+
+
+def _sent(sender: Sender, plan: Plan[Any]) -> Any:
+    intent = f"run-new/{secrets.token_hex(8)}"
+    with saying_how_far(sender, intent, plan.calls):
+        return plan.carry_out(intent)
+
+
+def write_profile(
+    run: NewRun, number: int, network: ProfileNetwork, parties: Parties, keys: OwnKeys, origin: str
+) -> Path:
+    """Writes the profile of an open run's folder, with the settings of its coordinator and trainer; returns its path.
+
+    A password file that the keys were opened with is named for each of them; without one the daemons ask.
+    """
+    folder = run.folder.absolute()
+    path = folder / FILE_NAME
+    place = Path(os.path.abspath(keys.password_file)) if keys.password_file is not None else None
+    password: dict[str, Any] = {} if place is None else {"password_file": place}
+    set_network(path, network.name, network.rpc, network.addresses)
+    set_table(path, "wallet", {"keystore": parties.requester, "keystore_directory": default_directory()} | password)
+    for role, values in _settings(run, number, origin, folder).items():
+        kept = parties.kept()
+        own = {"keystore": kept[role]} | password if role in kept else {}
+        set_table(path, role, {"run": number, "state_dir": folder / "state" / role, **own, **values})
+    return path
+
+
+def _settings(run: NewRun, number: int, origin: str, folder: Path) -> Mapping[str, Mapping[str, Any]]:
+    return {
+        "coordinator": {
+            "rules": folder / RULES_FILE,
+            "port": urlsplit(run.uri).port or 8000,
+            "origin": origin,
+            "jobs_per_round": run.terms.jobs_per_round,
+        },
+        "trainer": {
+            "model": run.model.absolute(),
+            "run_file": folder / RUN_FILE,
+            "coordinator_url": run.uri,
+            "origin_port": urlsplit(origin).port or 8710,
+        },
+    }

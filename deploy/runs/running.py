@@ -1,0 +1,156 @@
+"""``assize run up``: the processes of a requester's own run under one supervisor, and what they wait for, in lines.
+
+    redis                a queue on a free port, which holds leases only
+    coordinator          its API and its driver
+    trainer              which serves the weights, too
+
+All of them take their settings from the profile in the run's folder. Logs are in ``state/logs``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+from deploy.localnet.outcome import Metrics
+from deploy.localnet.processes import ProcessSpec, Supervisor, free_port, wait_until_listening
+from deploy.localnet.services import assize, redis_binary
+from protocol.errors import Misconfigured, Rejected, Unavailable
+from protocol.node.console import EXIT_INTERRUPTED
+from protocol.node.profile import FILE_NAME, PROFILE_VARIABLE, Profile
+from protocol.node.wallet import read_password
+from protocol.times import clock
+from protocol.transport.coordinator import CoordinatorClient
+
+LOOK_SECONDS = 1.0
+OWN_TABLES = ("coordinator", "trainer")
+
+
+def run_services(folder: Path, password_file: Path | None) -> NoReturn:
+    """Starts what the profile in a run's folder describes, and says what happens until Ctrl-C.
+
+    Raises:
+        Misconfigured: the folder is none of a run, or a port is taken.
+        Unavailable: a process ended; the message has the end of its log.
+    """
+    profile = _profile(folder)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _leave)
+    with _password_in_a_file(profile, password_file) as secret, Supervisor(profile.path.parent / "state") as supervisor:
+        _start(profile, secret, supervisor)
+        say(f"up: run {profile.table('trainer')['run']}, logs in {supervisor.root / 'logs'}; Ctrl-C ends it")
+        watch = RunWatch(profile, supervisor)
+        while True:
+            for line in watch.look():
+                say(line)
+            time.sleep(LOOK_SECONDS)
+
+
+def say(line: str) -> None:
+    """Prints a line with the time of day."""
+    print(f"{clock(int(time.time()))}  {line}", flush=True)
+
+
+@dataclass
+class RunWatch:
+    """News of a run that is up: why no round opens, rounds by outcome, versions."""
+
+    profile: Profile
+    supervisor: Supervisor
+    waits: str = ""
+    jobs: tuple[int, int, int] = (0, 0, 0)
+    version: int = 0
+
+    def look(self) -> list[str]:
+        """Returns a line for each change since the last look.
+
+        Raises:
+            Unavailable: a process ended.
+        """
+        for name, status in self.supervisor.fallen():
+            raise Unavailable(f"{name} ended with status {status}:\n{self.supervisor.log_tail(name)}")
+        return [*self._coordinator(), *self._trainer()]
+
+    def _coordinator(self) -> Iterator[str]:
+        with closing(CoordinatorClient(self.profile.table("trainer")["coordinator_url"])) as client:
+            try:
+                status = client.status()
+            except (Rejected, Unavailable):  # it has not read the run from the chain yet
+                return
+        if status.waiting != self.waits and status.waiting:
+            yield f"no round opens: {status.waiting}"
+        jobs = (status.jobs_accepted, status.jobs_void, status.jobs_fraud)
+        if jobs != self.jobs:
+            yield f"{status.rounds_settled} rounds  accepted {jobs[0]}  void {jobs[1]}  fraud {jobs[2]}"
+        self.waits, self.jobs = status.waiting, jobs
+
+    def _trainer(self) -> Iterator[str]:
+        steps = Metrics.read(self.profile.table("trainer")["state_dir"] / "metrics.jsonl").steps
+        for step in steps[self.version :]:
+            yield f"version {step['version']}  reward {step['reward']:.3f}"
+        self.version = len(steps)
+
+
+def _profile(folder: Path) -> Profile:
+    path = folder.absolute() / FILE_NAME
+    profile = Profile.read(path)
+    missing = [name for name in OWN_TABLES if not profile.table(name)]
+    if missing:
+        raise Misconfigured(
+            f"{path} has no [{missing[0]}]: expected the folder of a run of one's own: assize run new FOLDER --open"
+        )
+    return profile
+
+
+def _start(profile: Profile, secret: Path | None, supervisor: Supervisor) -> None:
+    own, port = profile.table("coordinator"), free_port()
+    free_port(own["port"])
+    shared = {PROFILE_VARIABLE: str(profile.path)}
+    for role in OWN_TABLES if secret is not None else ():
+        shared[f"ASSIZE_{role.upper()}_PASSWORD_FILE"] = str(secret)
+    redis_url = own.get("redis_url")
+    if redis_url is None:
+        words = (redis_binary(), "--port", str(port), "--bind", "127.0.0.1", "--save", "")
+        queue = ProcessSpec("redis", (*words, "--dir", str(supervisor.root)))
+        supervisor.start(queue)
+        wait_until_listening(queue, port, supervisor)
+        shared["ASSIZE_COORDINATOR_REDIS_URL"] = f"redis://127.0.0.1:{port}"
+    api = ProcessSpec("coordinator", assize("coordinator", "serve"), shared)
+    supervisor.start(api)
+    wait_until_listening(api, own["port"], supervisor)
+    supervisor.start(ProcessSpec("coordinator-driver", assize("coordinator", "drive"), shared))
+    supervisor.start(ProcessSpec("trainer", assize("trainer", "run"), shared))
+
+
+@contextlib.contextmanager
+def _password_in_a_file(profile: Profile, password_file: Path | None) -> Iterator[Path | None]:
+    """Yields the file with the password of the daemons' keys, a private one where it is asked for at the terminal.
+
+    None if the profile names one for each of them.
+    """
+    if password_file is not None:
+        yield password_file.absolute()
+        return
+    if all("password_file" in profile.table(role) for role in OWN_TABLES):
+        yield None
+        return
+    password = read_password(None, "password of the coordinator's and the trainer's keys")
+    with tempfile.NamedTemporaryFile("w", prefix="assize-") as file:
+        file.write(password + "\n")
+        file.flush()
+        yield Path(file.name)
+
+
+def _leave(number: int, frame: object) -> None:
+    """Unwinds the stack, so that the supervisor ends every process."""
+    sys.stderr.write(os.linesep)
+    raise SystemExit(EXIT_INTERRUPTED if number == signal.SIGINT else 128 + number)
