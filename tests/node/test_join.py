@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -32,6 +33,8 @@ from protocol.node.wallet import Keystores, Wallet
 from tests.conftest import ROOT, TOKEN, Anvil
 
 RULES = b"\x07" * 32
+QUIET_SECONDS = 0.2
+"""Silence after which a command at a terminal waits for an answer: a line may arrive in parts."""
 
 
 @pytest.fixture
@@ -330,20 +333,24 @@ def test_at_a_terminal_a_run_is_chosen_among_several_and_a_capacity_of_none_is_a
 
 
 def at_a_terminal(place: Path, answers: list[str], *words: str) -> str:
-    """Types answers, each once the last line has been answered; returns everything shown."""
+    """Types answers, each once the command has asked and waits; returns everything shown."""
     line, where = command(place, *words)
     own, theirs = pty.openpty()
     process = subprocess.Popen(line, **where, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True)
     os.close(theirs)
-    shown = ""
+    shown, deadline = "", time.monotonic() + 120
     try:
         while True:
-            shown += os.read(own, 4096).decode(errors="replace")
-            if answers and shown.rstrip(" ").endswith((":", "]:")):
+            assert time.monotonic() < deadline, f"it waits:\n{shown}"
+            if select.select([own], [], [], QUIET_SECONDS)[0]:
+                shown += os.read(own, 4096).decode(errors="replace")
+            elif answers and shown.rstrip(" ").endswith(":"):
                 os.write(own, answers.pop(0).encode() + b"\n")
                 shown += "\0"
     except OSError:  # the terminal is closed once the command has ended
+        process.wait(20)
         return shown
     finally:
-        process.wait(20)
+        process.kill()
+        process.wait()
         os.close(own)

@@ -113,7 +113,7 @@ class Joining:
 
         known = f"run, one of {', '.join(map(str, open_runs))}"
         only = open_runs[0] if len(open_runs) == 1 and self.options.run is None else self.options.run
-        chosen = self.ask.answer(only, known, "--run RUN", None, is_open)
+        chosen = self.ask.answer(only, known, "--run RUN", None, is_open, int)
         return chosen, runs[chosen].terms
 
     def _usual_wallet(self) -> str | None:
@@ -151,8 +151,12 @@ class Joining:
         return Membership(self.run, 1, bond, wei_of(margin), KEY_GAS_WEI)
 
     def _capacity(self) -> int:
+        def is_some(capacity: int) -> None:
+            if capacity < 1:
+                raise Misconfigured(f"invalid capacity {capacity}: expected 1 or more")
+
         usual = usual_capacity(*self.market)
-        return self.ask.answer(self.options.capacity, "most jobs in flight", "--capacity", usual)
+        return self.ask.answer(self.options.capacity, "most jobs in flight", "--capacity", usual, is_some)
 
     def _key_address(self) -> str | None:
         """Returns the session key's address; opens a keystore that does not state it. None before it is made."""
