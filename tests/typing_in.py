@@ -66,18 +66,23 @@ class Desk:
         line = [str(word) for word in words]
         told = {name: str(value) for name, value in changed.items() if value is not None}
         environment = {name: value for name, value in self.environment.items() if name not in changed} | told
-        out, err = io.StringIO(), io.StringIO()
-        given = stdin.encode() if isinstance(stdin, str) else stdin
-        code: object = 0
-        with (
-            patch.dict(os.environ, environment, clear=True),
-            patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(given))),
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
-        ):
-            try:
-                front_door(line)(line)
-            except SystemExit as left:
-                code = left.code or 0
-        assert isinstance(code, int)
-        return Typed(code, out.getvalue(), err.getvalue())
+        return typed_here(line, environment, stdin)
+
+
+def typed_here(line: list[str], environment: Mapping[str, str], stdin: str | bytes = "") -> Typed:
+    """Runs a command to its end under an environment that is all it has; none that serves, nor takes signals."""
+    out, err = io.StringIO(), io.StringIO()
+    given = stdin.encode() if isinstance(stdin, str) else stdin
+    code: object = 0
+    with (
+        patch.dict(os.environ, environment, clear=True),
+        patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(given))),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            front_door(line)(line)
+        except SystemExit as left:
+            code = left.code or 0
+    assert isinstance(code, int)
+    return Typed(code, out.getvalue(), err.getvalue())

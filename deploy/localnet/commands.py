@@ -32,7 +32,10 @@ END_SECONDS = 30.0
 Root = Annotated[Path, typer.Option("--root", help="State folder of the network.")]
 Seed = Annotated[int, typer.Option(help="Seed of the model and the held-out problems.")]
 Steps = Annotated[int | None, typer.Option(min=1, help="Checkpoints to make; by default the run file's number.")]
-RunFilePath = Annotated[Path, typer.Option("--run-file", help="TOML file of rules, terms and recipe.")]
+RunFilePath = Annotated[
+    Path,
+    typer.Option("--run-file", envvar="ASSIZE_LOCALNET_RUN_FILE", help="TOML file of rules, terms and recipe."),
+]
 ModelPath = Annotated[
     Path | None,
     typer.Option("--model", envvar="ASSIZE_LOCALNET_MODEL", help="Hugging Face causal LM directory to start from."),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import psutil
 import pytest
 from filelock import FileLock
 
+from tests.chaos.network import RUN_FILE as RUN_WITHOUT_APPEALS
 from tests.chaos.network import make_small_model
 from tests.e2e.walks import blocks, checkout, commands, newcomer
 
@@ -62,6 +65,18 @@ class Network:
             assert self.supervisor.poll() is None, f"the network ended while waiting for {what}"
             assert time.monotonic() < deadline, f"waited {seconds:.0f} s for {what}\n{self.logs()}"
             time.sleep(0.25)
+
+    @contextmanager
+    def at_rest(self) -> Iterator[None]:
+        """Freezes all who compute: what is asked of chain and ledger meanwhile has the machine to itself."""
+        resting = [name for name in self.state()["services"] if name.startswith(("worker", "validator", "trainer"))]
+        for name in resting:
+            os.killpg(self.pid(name), signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for name in resting:
+                os.killpg(self.pid(name), signal.SIGCONT)
 
     def logs(self) -> str:
         """The end of every service's log."""
@@ -110,7 +125,9 @@ def network(small_model: Path, tmp_path: Path) -> Iterator[Network]:
             stderr=subprocess.STDOUT,
             text=True,
             cwd=folder,
-            env=newcomer(folder, ASSIZE_LOCALNET_MODEL=str(small_model)),
+            env=newcomer(
+                folder, ASSIZE_LOCALNET_MODEL=str(small_model), ASSIZE_LOCALNET_RUN_FILE=str(RUN_WITHOUT_APPEALS)
+            ),
         )
     network = Network(supervisor, folder / ".localnet")
     try:

@@ -21,7 +21,7 @@ from tests.e2e.walks import Terminal, blocks, commands, newcomer, terminal
 pytestmark = pytest.mark.e2e
 
 SHORT = (3, 4, 14, 18, 20)
-"""Those that are over in seconds; that the others are on the list is checked below."""
+"""Those that are over in seconds; `make chaos` strikes with all."""
 
 
 def test_a_short_run_slashes_the_cheat_trains_on_nothing_of_it_and_passes_its_own_audit(
@@ -59,8 +59,9 @@ def test_what_is_killed_and_started_again_goes_on_and_the_audit_holds(
         _what_is_killed_goes_on(network)
         _a_provider_earns_and_is_told_why(provider, walk[2], network)
     _an_auditor_walks_as_its_readme_says(auditor, network)
-    _an_auditor_walks_from_an_address_file_to_a_checked_export(auditor, network, tmp_path)
-    _audit_passes_then_names_a_flipped_balance(auditor, network, tmp_path)
+    with network.at_rest():
+        _an_auditor_walks_from_an_address_file_to_a_checked_export(auditor, network, tmp_path)
+        _audit_passes_then_names_a_flipped_balance(auditor, network, tmp_path)
     _ctrl_c_leaves_nothing(network)
 
 
@@ -73,7 +74,7 @@ def _what_is_killed_goes_on(network: Network) -> None:
     for name in killed:
         again = assize("localnet", "start", name, "--root", str(network.root))
         assert again.returncode == 0, again.stderr
-    network.wait_for("two more steps after the kills", lambda: network.version() >= before + 2)
+    network.wait_for("a step after the kills", lambda: network.version() > before)
 
 
 def _a_provider_earns_and_is_told_why(provider: Terminal, look: str, network: Network) -> None:
@@ -157,6 +158,7 @@ def _ctrl_c_leaves_nothing(network: Network) -> None:
     assert alive == []
 
 
+@pytest.mark.long
 def test_a_supervisor_killed_outright_takes_its_children_along(network: Network) -> None:
     children = children_of(network.supervisor.pid)
     network.supervisor.kill()
@@ -172,6 +174,7 @@ def test_help_needs_less_than_the_parts_it_lists() -> None:
     assert shown.stdout.strip() == "False"
 
 
+@pytest.mark.long
 def test_the_market_bears_kills_between_writes_a_reorganisation_a_flush_and_a_lock(
     small_model: Path, tmp_path: Path
 ) -> None:

@@ -31,6 +31,7 @@ from protocol.wire.rollout import encode
 from tests.conftest import ROOT, TOKEN, Anvil, deploy_on
 from tests.coordinator.conftest import redis_process, redis_url
 from tests.coordinator.swarm import Swarm, artifact
+from tests.typing_in import Typed, typed_here
 from tests.worker.farm import Farm
 from trainer.builtin import Warmup, make_builtin
 
@@ -77,10 +78,11 @@ class Person:
         (self.folder / "password").write_text(PASSWORD + "\n")
         self.chain.deployment.save(self.folder / "addresses.json")
 
-    def types(self, *words: object, **changed: object) -> subprocess.CompletedProcess[str]:
-        """Runs a command to its end."""
+    def types(self, *words: object, **changed: object) -> Typed:
+        """Runs a command to its end; one that would serve or work, in a process of its own."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("ASSIZE_")}
         given: dict[str, object] = {
+            "ASSIZE_PROFILE": "",
             "ASSIZE_RPC_URL": self.anvil.url,
             "ASSIZE_ADDRESSES": self.folder / "addresses.json",
             "ASSIZE_KEYSTORE_DIR": self.folder / "keystores",
@@ -89,10 +91,14 @@ class Person:
             "ASSIZE_STATE_DIR": self.folder / "state",
         }
         told = {name: str(value) for name, value in (given | changed).items()}
-        line = [sys.executable, str(ROOT / "assize.py"), *map(str, words)]
-        return subprocess.run(
-            line, cwd=ROOT, env=environment | told, capture_output=True, text=True, timeout=120, check=False
+        line = [str(word) for word in words]
+        if line[1] not in ("serve", "drive", "run", "up"):
+            return typed_here(line, environment | told)
+        apart = [sys.executable, str(ROOT / "assize.py"), *line]
+        done = subprocess.run(
+            apart, cwd=ROOT, env=environment | told, capture_output=True, text=True, timeout=120, check=False
         )
+        return Typed(done.returncode, done.stdout, done.stderr)
 
     def daemon(self, service: str, keystore: str, **more: object) -> dict[str, object]:
         """A daemon's settings as environment."""
@@ -113,12 +119,12 @@ def person(chain: Chain, anvil: Anvil, tmp_path: Path) -> Person:
     return Person(tmp_path, anvil, chain)
 
 
-def refused(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
+def refused(done: Typed, code: int, *words: str) -> None:
     """Asserts the exit code and one sentence on stderr that has these words."""
-    assert done.returncode == code, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr + done.stdout
-    told = [line for line in done.stderr.splitlines() if line.strip()]
-    assert len(told) == 1, done.stderr
+    assert done.code == code, done.out + done.err
+    assert "Traceback" not in done.err + done.out
+    told = [line for line in done.err.splitlines() if line.strip()]
+    assert len(told) == 1, done.err
     assert all(word in told[0] for word in words), told[0]
 
 

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from protocol.chain.reading.client import Chain
 from protocol.node.wallet import Keystores
-from tests.conftest import ROOT, Anvil
+from tests.conftest import Anvil
+from tests.typing_in import Typed, typed_here
 
-Assize = Callable[..., Any]
-
-
-class Outcome:
-    """What a command left."""
-
-    def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
-        self.code, self.out, self.err = done.returncode, done.stdout, done.stderr
-
-    @property
-    def json(self) -> Any:
-        assert self.code == 0, self.err
-        return json.loads(self.out)
+Assize = Callable[..., Typed]
 
 
 @pytest.fixture
@@ -49,10 +34,7 @@ def assize(chain: Chain, anvil: Anvil, tmp_path: Path) -> Assize:
         "ASSIZE_STATE_DIR": str(tmp_path / "state"),
     }
 
-    def run(*words: object, **changed: str) -> Outcome:
-        line = [sys.executable, "assize.py", *map(str, words)]
-        return Outcome(
-            subprocess.run(line, cwd=ROOT, env=environment | changed, capture_output=True, text=True, timeout=60)
-        )
+    def run(*words: object, **changed: str) -> Typed:
+        return typed_here([str(word) for word in words], environment | changed)
 
     return run

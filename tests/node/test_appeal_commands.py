@@ -18,7 +18,8 @@ from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leav
 from protocol.wire.reasons import Reason
 from tests.conftest import TOKEN, Anvil
 from tests.coordinator.swarm import FEE, Swarm
-from tests.node.conftest import Assize, Outcome
+from tests.node.conftest import Assize
+from tests.typing_in import Typed
 
 DEPOSIT = TOKEN // 10 + 6 * FEE
 CHALLENGE = 600
@@ -68,7 +69,7 @@ def pass_time(swarm: Swarm, seconds: int) -> None:
     swarm.anvil.rpc.call("evm_mine")
 
 
-def refused(outcome: Outcome, *words: str) -> None:
+def refused(outcome: Typed, *words: str) -> None:
     """One sentence, these words in it, exit code 1."""
     assert outcome.code == 1, outcome.err
     assert len(outcome.err.strip().splitlines()) == 1, outcome.err

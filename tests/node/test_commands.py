@@ -19,10 +19,11 @@ from protocol.node.wallet import Wallet
 from protocol.wire import manifest
 from tests.checkpoints import smallest
 from tests.conftest import TOKEN
-from tests.node.conftest import Assize, Outcome
+from tests.node.conftest import Assize
+from tests.typing_in import Typed
 
 
-def register(assize: Assize, *more: object) -> Outcome:
+def register(assize: Assize, *more: object) -> Typed:
     return assize(
         *("node", "register", "--owner-keystore", "alice", "--node-keystore", "box", "--role", "worker"),
         *("--capacity", 16, "--json", *more),

@@ -15,21 +15,21 @@ from worker.answering import TriedAnswer, answer_lines
 def test_a_stranger_fetches_the_model_of_a_run_and_asks_it(farm: Farm) -> None:
     run, out = farm.swarm.run, farm.directory / "mine"
     fetched = typed(farm, "weights", "fetch", "--run", run, "--out", out, "--json")
-    assert fetched.returncode == 0, fetched.stderr
-    told = json.loads(fetched.stdout)
+    assert fetched.code == 0, fetched.err
+    told = json.loads(fetched.out)
     assert (told["version"], told["manifest_root"]) == (0, "0x" + farm.root.hex())
     assert contents(out) == contents(farm.model)
 
     asked = typed(farm, "run", "try", run, "23+48=", "--samples", 2, "--json")
-    assert asked.returncode == 0, asked.stderr
-    told = json.loads(asked.stdout)
+    assert asked.code == 0, asked.err
+    told = json.loads(asked.out)
     assert [answer["prompt"] for answer in told["answers"]] == ["023+048\n"] * 2
     assert {answer["reward"] for answer in told["answers"]} <= {0.0, 1.0}
 
     again = typed(farm, "run", "try", run, "a question of another kind")
-    assert again.returncode == 0, again.stderr
-    assert again.stdout.startswith(f"run {run}, version 0, greedy\na question of another kind\n")
-    assert "reward" not in again.stdout
+    assert again.code == 0, again.err
+    assert again.out.startswith(f"run {run}, version 0, greedy\na question of another kind\n")
+    assert "reward" not in again.out
 
 
 def test_what_cannot_be_fetched_is_one_sentence(farm: Farm) -> None:
@@ -42,10 +42,10 @@ def test_what_cannot_be_fetched_is_one_sentence(farm: Farm) -> None:
         (("--run", run, "--coordinator", "http://127.0.0.1:9"), 3, None),
     ):
         done = typed(farm, "weights", "fetch", *words, "--out", out)
-        assert (done.returncode, done.stdout) == (code, "")
-        assert done.stderr.startswith("assize: ")
-        assert done.stderr.count("\n") == 1
-        assert sentence in (None, done.stderr)
+        assert (done.code, done.out) == (code, "")
+        assert done.err.startswith("assize: ")
+        assert done.err.count("\n") == 1
+        assert sentence in (None, done.err)
     assert not out.exists()
 
 

@@ -136,7 +136,7 @@ def test_a_real_worker_is_watched_from_its_state_folder_and_the_chain(farm: Farm
         "ASSIZE_WORKER_ADDRESSES": str(farm.directory / "addresses.json"),
         "ASSIZE_WORKER_KEYSTORE": "worker",
     }
-    told = json.loads(typed(farm, "worker", "watch", "--once", "--json", **env).stdout)
+    told = json.loads(typed(farm, "worker", "watch", "--once", "--json", **env).out)
     daemon.stop()
     thread.join(10)
     assert (told["node"], told["run"], told["alive"]) == (farm.party.node, farm.swarm.run, True)
@@ -145,8 +145,8 @@ def test_a_real_worker_is_watched_from_its_state_folder_and_the_chain(farm: Farm
     assert told["in_flight"] == 2
     assert int(told["margin_wei"]) == int(told["bond_wei"]) - 2 * TOKEN
     shown = typed(farm, "worker", "watch", "--once", **env)
-    assert f"worker: node {farm.party.node}, run {farm.swarm.run}" in shown.stdout
-    assert "\x1b" not in shown.stdout
+    assert f"worker: node {farm.party.node}, run {farm.swarm.run}" in shown.out
+    assert "\x1b" not in shown.out
     missing = typed(farm, "worker", "watch", "--once", **(env | {"ASSIZE_WORKER_STATE_DIR": str(farm.directory / "x")}))
-    assert (missing.returncode, missing.stderr.count("\n")) == (3, 1)
+    assert (missing.code, missing.err.count("\n")) == (3, 1)
     assert os.getpid() == json.loads((state / HEALTH_FILE).read_text())["pid"]
