@@ -73,6 +73,8 @@ def money_rows(costs: RunCosts, now: int, tokens: int | None) -> dict[str, str]:
         "slashed in its rounds": f"{digits_of(costs.slashed)} {UNIT}, {digits_of(costs.awarded)} {UNIT} of it awarded",
         "versions": f"{len(costs.versions)}, newest {costs.version}",
     }
+    if costs.trapped or costs.trap_deposits:
+        rows["traps"] = f"{digits_of(costs.trapped)} {UNIT}, and {digits_of(costs.trap_deposits)} {UNIT} deposited"
     if costs.a_version is not None:
         rows["cost a version"] = f"{rounded(costs.a_version)} {UNIT}"
     if costs.units:

@@ -58,6 +58,8 @@ class RunCosts:
     """Costs of a run so far, in wei.
 
     ``work`` and ``fees`` were earned, ``slashed`` left bonds in its rounds, ``awarded`` came from that to appellants.
+    ``trapped`` went from the deposits of its traps to finders and treasury, ``trap_deposits`` are still held; neither
+    is of the escrow.
     """
 
     run: int
@@ -75,6 +77,8 @@ class RunCosts:
     reserved: Wide
     slashed: Wide
     awarded: Wide
+    trapped: Wide
+    trap_deposits: Wide
     units: Wide
     providers: tuple[ProviderCost, ...]
     versions: tuple[VersionCost, ...]
@@ -105,6 +109,7 @@ def run_costs(connection: Connection, run: int) -> RunCosts:
     earned = {kind: sum(each.amount for each in entries if each.kind == kind) for kind in ("worked", "judged")}
     slashes = slashes_of_run(connection, run)
     opened = find_fact(connection, facts.RunTerms, run, 0)
+    trapped, held = _trap_costs(connection, run)
     costs = RunCosts(
         run=run,
         requester=fact.requester,
@@ -121,6 +126,8 @@ def run_costs(connection: Connection, run: int) -> RunCosts:
         reserved=fact.reserved,
         slashed=sum(each.amount for each in slashes),
         awarded=sum(each.awarded for each in every(connection, facts.Appeal, run=run)),
+        trapped=trapped,
+        trap_deposits=held,
         units=sum(job.units for job in jobs if job.verdict == "accepted"),
         providers=_providers(connection, jobs, entries, slashes, rounds),
         versions=_versions(connection, run, jobs, rounds),
@@ -137,6 +144,16 @@ def _check(costs: RunCosts, fact: facts.Run) -> None:
             f"the costs of run {costs.run} sum up to {went} wei, {came} wei came in: "
             "audit the ledger with: assize ledger audit"
         )
+
+
+def _trap_costs(connection: Connection, run: int) -> tuple[int, int]:
+    """Returns what a run's traps have cost, and what is still deposited for them, in wei."""
+    sets = every(connection, facts.TrapSet, run=run)
+    held, cost = sum(each.balance for each in sets), sum(each.leaves * each.bounty - each.balance for each in sets)
+    for each in sets:
+        opened = every(connection, facts.OpenedTrap, set=each.set)
+        cost -= each.bounty * sum(leaf.kind == "decoy" for leaf in opened)
+    return cost, held
 
 
 def jobs_of_run(connection: Connection, run: int) -> tuple[facts.Job, ...]:

@@ -9,6 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from assize import front_door
+from ledger.queries.run_costs import run_costs
+from ledger.store.database import Database
+from ledger.store.index import sync
+from protocol.chain.reading.client import Chain
 from protocol.chain.reading.plantings import Plantings
 from protocol.chain.structs import SettledLeaves
 from protocol.chain.writing import calls, trapping
@@ -84,6 +88,24 @@ def test_traps_are_planted_once_each_judged_and_opened(dispute: Dispute) -> None
     assert set(states(dispute, file).values()) == {"opened"}
     chain = dispute.market.chain
     assert chain.latest().balance_of(chain.deployment.traps) == 0
+
+
+def test_what_traps_cost_is_in_the_report_of_their_run(dispute: Dispute, chain: Chain, database: Database) -> None:
+    file = announced(dispute)
+    sync(chain, database)
+    with database.reading() as connection:
+        before = run_costs(connection, file.run)
+    assert (before.trapped, before.trap_deposits) == (0, BOUNTY * len(file.given()))
+    for _ in range(3):
+        worked(dispute, traps=file.given())
+        for _, call in trapping.opening(chain, file.run, file.given()):
+            dispute.market.send(dispute.rival, call)
+    sync(chain, database)
+    with database.reading() as connection:
+        after = run_costs(connection, file.run)
+    decoys = sum(trap.kind is TrapKind.DECOY for trap in file.given())
+    assert decoys > 0
+    assert (after.trapped, after.trap_deposits) == (BOUNTY * (len(file.given()) - decoys), 0)
 
 
 def test_a_missed_trap_is_told_while_it_can_be_appealed_and_lost_afterwards(dispute: Dispute) -> None:
