@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -125,7 +126,7 @@ def _asked_parties(ask: Ask, options: Mapping[str, Any], opens: bool) -> Parties
 
     def named(role: str) -> str:
         usual = f"{requester}-{role}" if requester and os.sep not in requester else None
-        check: Callable[[str], object] = lambda text: _address(text, opens)  # noqa: E731
+        check = partial(_address, may_be_made=opens)
         return str(ask(options[role], f"{role} (keystore or address)", f"--{role}", usual, check))
 
     return Parties(requester or "", named("coordinator"), named("trainer"))
@@ -260,13 +261,13 @@ def _open(
     from protocol.node.commands.own_keys import OwnKeys
     from protocol.node.profile import Profile, ProfileNetwork, chosen_network
 
-    say: Callable[[str], None] = lambda line: typer.echo(line, err=options["as_json"])  # noqa: E731
+    say = partial(typer.echo, err=options["as_json"])
     profile = Profile.current()
     keys = OwnKeys(profile, parties.requester, options["password_file"], ask, say)
     owner = keys.opened(parties.requester)
     made = {role: keys.opened(name).address for role, name in parties.kept().items()}
     run = replace(run, coordinator=made.get("coordinator", run.coordinator), trainer=made.get("trainer", run.trainer))
-    path = write_run(run)
+    path = write_run(run, resumes=True)
     network = ProfileNetwork(chosen_network() or profile.default or "main", options["rpc"], options["addresses"])
     fees = Fees.capped(options["fee_cap_gwei"])
     with Chain.connect(network.rpc, network.addresses) as chain, settled_sender(chain, owner, fees) as sender:

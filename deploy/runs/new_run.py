@@ -101,14 +101,18 @@ def rules_for(
     return with_checkpoint(rules, model)
 
 
-def write_run(run: NewRun) -> Path:
+def write_run(run: NewRun, resumes: bool = False) -> Path:
     """Writes rules and run file into a folder that has no run file yet; returns the run file.
+
+    Args:
+        run: to be written.
+        resumes: whether a run file with the same content is taken for this one.
 
     Raises:
         Misconfigured: the folder holds a run, or cannot be written.
     """
     path = run.folder / RUN_FILE
-    if path.exists():
+    if path.exists() and not (resumes and path.read_text() == run_toml(run)):
         raise Misconfigured(f"{path} exists: give another folder, or open it with: assize run open --file {path}")
     with accessing(f"write to {run.folder}"):
         run.folder.mkdir(parents=True, exist_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 from collections.abc import Callable, Mapping
@@ -10,13 +11,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from deploy.runs.new_run import RULES_FILE, RUN_FILE, NewRun
+from deploy.runs.new_run import RULES_FILE, RUN_FILE, NewRun, run_toml
 from protocol.amounts import positive_wei, tokens
 from protocol.chain.reading.client import Chain
 from protocol.chain.writing import actions
 from protocol.chain.writing.faucet import give_gas, gives_tokens
 from protocol.chain.writing.plans import Plan
-from protocol.chain.writing.sender import Sender
+from protocol.chain.writing.sender import Sender, key_of
 from protocol.errors import Rejected
 from protocol.node.commands.interruption import saying_how_far
 from protocol.node.commands.own_keys import OwnKeys
@@ -45,6 +46,8 @@ class Parties:
 def open_run(run: NewRun, sender: Sender, others: list[str], say: Say) -> int:
     """Opens and funds a run; returns its number. On a local chain the keys are given what they lack.
 
+    Called again with the same run in the same folder, it goes on where it was ended.
+
     Args:
         run: as written.
         sender: the requester's.
@@ -57,12 +60,17 @@ def open_run(run: NewRun, sender: Sender, others: list[str], say: Say) -> int:
     chain, escrow = sender.chain, positive_wei(run.escrow)
     for address in (sender.address, *others):
         give_gas(chain.rpc, address)
-    _provide_escrow(chain, sender, escrow, say)
     terms = run.terms.on_chain(run.coordinator, run.trainer, rules_hash(encode_rules(run.rules)))
-    number: int = _sent(sender, actions.open_run(sender, terms, run.model_root, run.uri)).run
+    intent = "run-new/" + hashlib.sha256(f"{run.folder.absolute()}\n{run_toml(run)}".encode()).hexdigest()[:32]
+    opening = actions.open_run(sender, terms, run.model_root, run.uri)
+    if sender.progress(key_of(f"{intent}/open", opening.calls[-1])) is None:
+        _provide_escrow(chain, sender, escrow, say)  # before anything is opened
+    number: int = _sent(sender, opening, f"{intent}/open").run
     say(f"opened run {number}")
-    _sent(sender, actions.fund_run(sender, number, escrow))
-    say(f"funded run {number} with {tokens(escrow)}")
+    if not chain.latest().run(number).escrow:
+        _provide_escrow(chain, sender, escrow, say)
+        _sent(sender, actions.fund_run(sender, number, escrow), f"{intent}/fund")
+        say(f"funded run {number} with {tokens(escrow)}")
     return number
 
 
@@ -75,13 +83,12 @@ def _provide_escrow(chain: Chain, sender: Sender, escrow: int, say: Say) -> None
             f"{sender.address} holds {tokens(held)} and the escrow is {tokens(escrow)}: send it tokens, or give a "
             "smaller --escrow"
         )
-    _sent(sender, actions.drip(sender, escrow - held))
+    _sent(sender, actions.drip(sender, escrow - held), f"run-new/{secrets.token_hex(8)}")
     say(f"took {tokens(escrow - held)} from the faucet")
 
 
-def _sent(sender: Sender, plan: Plan[Any]) -> Any:
-    intent = f"run-new/{secrets.token_hex(8)}"
-    with saying_how_far(sender, intent, plan.calls):
+def _sent(sender: Sender, plan: Plan[Any], intent: str) -> Any:
+    with saying_how_far(sender, intent, plan.calls, resumes=True):
         return plan.carry_out(intent)
 
 

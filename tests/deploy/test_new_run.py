@@ -75,6 +75,9 @@ def test_a_requester_without_keys_or_tokens_is_given_both_on_a_local_chain(
     assert [run.requester, run.terms.coordinator, run.terms.trainer] == parties
     assert run.escrow == int(told["escrow_wei"])
     assert all(chain.latest().native_balance(address) > 0 for address in parties)
+    again = assize("run", "new", tmp_path / "own", "--model", small_model, *own).json
+    assert again["run"] == told["run"], "typed again it goes on, and opens no other"
+    assert chain.latest().run(told["run"]).escrow == run.escrow
 
 
 def test_a_run_file_is_opened_later_and_options_override_it(
