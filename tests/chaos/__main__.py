@@ -57,7 +57,7 @@ def main(only: Annotated[list[int] | None, typer.Option(help="These faults, by n
 
 
 def bear_all(root: Path, model: Path, chosen: Iterable[Fault]) -> Iterator[Borne]:
-    """Strikes a network with one fault after another; a fatal one ends its network, and so does ``FAULTS_A_NETWORK``."""
+    """Strikes networks, each with a fault after another: up to ``FAULTS_A_NETWORK``, or to one that is fatal."""
     waiting, number = sorted(chosen, key=lambda each: (each.fatal, each.number)), 0
     root.mkdir()
     while waiting:
