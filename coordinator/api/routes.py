@@ -92,11 +92,12 @@ async def assignments(
         raise forbidden(f"wrong signer: expected node {node}, not node {caller.node}")
     service, until = _service(request), time.monotonic() + wait
     while True:
+        turn = service.poller.turn
         found = await run_in_threadpool(service.assignments, node)
         left = until - time.monotonic()
         if found.rounds or left <= 0:
             return found
-        await service.poller.wait(left)
+        await service.poller.wait(turn, left)
 
 
 @router.put("/rounds/{round_id}/jobs/{job}/artifact", openapi_extra=signed_by_node(PARQUET))
