@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from types import FrameType
 
 import structlog
@@ -37,6 +38,32 @@ HEALTH_SECONDS = 1.0
 EXIT_OK, EXIT_MISCONFIGURED = 0, 2
 
 Tick = Callable[[], object]
+
+
+class Wake:
+    """An event for one waiting thread that signal handlers may set too.
+
+    ``threading.Event`` holds a lock while it is cleared and waited for. A handler runs in the main thread, which may
+    hold that lock just then, and would wait for itself for ever; the queue's ``put`` may interrupt its own thread.
+    """
+
+    def __init__(self) -> None:
+        self._set = SimpleQueue[None]()
+
+    def set(self) -> None:
+        """Ends the wait that is under way, or the next one."""
+        self._set.put(None)
+
+    def clear(self) -> None:
+        """Forgets what was set."""
+        with contextlib.suppress(Empty):
+            while True:
+                self._set.get_nowait()
+
+    def wait(self, seconds: float) -> None:
+        """Waits until it is set, and forgets that it was; at most ``seconds``."""
+        with contextlib.suppress(Empty):
+            self._set.get(timeout=seconds)
 
 
 class Daemon:
@@ -66,7 +93,7 @@ class Daemon:
         self._activity, self._writing = activity, threading.Lock()
         if activity is not None:
             activity.changed = self._write_health
-        self.wake = threading.Event()
+        self.wake = Wake()
         self._tick = tick
         self._interval = interval_seconds
         self._health_file = health_file

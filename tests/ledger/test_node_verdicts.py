@@ -18,7 +18,7 @@ from ledger.store.index import sync
 from protocol.chain.reading.client import Chain
 from protocol.wire.evidence import Evidence, Finding, JobEvidence, SignedEvidence
 from protocol.wire.reasons import Reason
-from tests.ledger.disputes import Dispute, condemn, dispute_all, told
+from tests.ledger.disputes import CHAPTERS, Dispute, condemn, dispute_all, told
 from tests.ledger.scenario import Story
 
 FRAUD = "a token differs from the seeded choice by more than any honest engine gives"
@@ -56,7 +56,9 @@ def test_after_an_appeal_the_reason_is_its_committees(dispute: Dispute, chain: C
 def test_a_feed_since_a_time_has_the_verdicts_that_an_appeal_changed_after_it(
     dispute: Dispute, chain: Chain, database: Database
 ) -> None:
-    told(dispute)
+    for chapter in CHAPTERS:
+        chapter(dispute)
+        dispute.market.pass_time(2)
     sync(chain, database)
     with database.reading() as connection:
         whole = node_verdicts(connection, dispute.workers[0].node, 0, None, None)

@@ -115,6 +115,23 @@ def test_a_signal_ends_the_process_in_order(number: signal.Signals) -> None:
     assert rest.endswith(b"closed\n") or b"closed" in rest
 
 
+WOKEN = """
+import itertools, signal
+from protocol.node.daemon import Wake
+wake = Wake()
+signal.signal(signal.SIGALRM, lambda *_: wake.set())
+for microseconds in itertools.islice(itertools.cycle(range(1, 60)), 20_000):
+    signal.setitimer(signal.ITIMER_REAL, microseconds / 1e6)
+    wake.clear()
+    wake.wait(0.00002)
+signal.setitimer(signal.ITIMER_REAL, 0)
+"""
+
+
+def test_a_signal_may_come_while_the_loop_begins_or_ends_its_wait() -> None:
+    assert subprocess.run([sys.executable, "-c", WOKEN], cwd=ROOT, timeout=60, check=False).returncode == 0
+
+
 @given(st.integers(1, 10_000), st.floats(0, 1, exclude_max=True))
 def test_backoff_grows_to_its_limit_and_never_past_it(failures: int, draw: float) -> None:
     pause = backoff_seconds(failures, 0.1, 15.0, draw)

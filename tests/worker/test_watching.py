@@ -136,9 +136,11 @@ def test_a_real_worker_is_watched_from_its_state_folder_and_the_chain(farm: Farm
         "ASSIZE_WORKER_ADDRESSES": str(farm.directory / "addresses.json"),
         "ASSIZE_WORKER_KEYSTORE": "worker",
     }
-    told = json.loads(typed(farm, "worker", "watch", "--once", "--json", **env).out)
+    shown = typed(farm, "worker", "watch", "--once", "--json", **env).out
     daemon.stop()
     thread.join(10)
+    # The worker of this process logs to the same place while the command runs.
+    (told,) = (json.loads(line) for line in shown.splitlines() if line.startswith("{"))
     assert (told["node"], told["run"], told["alive"]) == (farm.party.node, farm.swarm.run, True)
     assert told["activity"]["version"] == 0
     assert told["activity"]["tokens_per_second"] > 0
