@@ -8,7 +8,7 @@ _CREDENTIALS = re.compile(r"(?<=://)([^/?#\s]*)@")
 """Name and password, or a token, before the host of a URL; a password may hold an @ itself."""
 
 _URL = re.compile(r"\w+://[^\s'\",;)]+")
-_KEY = re.compile(r"(?<=[/=])(?!0x)(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{20,63}(?=[/?&#:.]|$)")
+_KEY = re.compile(r"(?<=[/=])(?!0x)(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{20,63}(?![\w-])")
 """A key of an RPC provider in a path or query; a hash of 64 digits and an address are none."""
 
 

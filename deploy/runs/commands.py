@@ -81,6 +81,7 @@ def new_run(
 ) -> None:
     """Write a run file with terms that the contract takes: asks for what no option gives; --open opens and funds it."""
     options = dict(locals())
+    _check_together(options)
     run, parties = _asked(options)
     _finish(run, parties, options)
 
@@ -93,8 +94,17 @@ def up(
 ) -> None:
     """Start a run's coordinator and trainer, with a Redis of their own; say what they wait for. Ctrl-C ends them."""
     from deploy.runs.running import run_services
+    from protocol.node.wallet import read_password
 
-    run_services(folder, password_file)
+    run_services(folder, read_password(password_file) if password_file is not None else None)
+
+
+def _check_together(options: Mapping[str, Any]) -> None:
+    if options["as_json"] and options["start"]:
+        raise Misconfigured("--json ends with its one line and --start runs on: give --open, then assize run up FOLDER")
+    if options["as_json"] and options["open_"] and not options["yes"]:
+        raise Misconfigured("--json shows no figures to agree to: add --yes, which takes the defaults and agrees")
+    _url(options["origin"])
 
 
 def _asked(options: Mapping[str, Any]) -> tuple[NewRun, Parties | None]:
@@ -119,15 +129,16 @@ def _asked(options: Mapping[str, Any]) -> tuple[NewRun, Parties | None]:
 def _asked_parties(ask: Ask, options: Mapping[str, Any], opens: bool) -> Parties:
     """Returns the keystores or addresses of the parties; keystores need not be there yet if the run is opened now."""
     from deploy.runs.opening import Parties
+    from protocol.node.commands.own_keys import placed
 
     requester = options["keystore"]
     if opens:
-        requester = ask(requester, "keystore of the requester", "--keystore NAME", None)
+        requester = placed(ask(requester, "keystore of the requester", "--keystore NAME", None, _keystore))
 
     def named(role: str) -> str:
         usual = f"{requester}-{role}" if requester and os.sep not in requester else None
-        check = partial(_address, may_be_made=opens)
-        return str(ask(options[role], f"{role} (keystore or address)", f"--{role}", usual, check))
+        check = _keystore if options["start"] else partial(_address, may_be_made=opens)
+        return placed(ask(options[role], f"{role} (keystore or address)", f"--{role}", usual, check))
 
     return Parties(requester or "", named("coordinator"), named("trainer"))
 
@@ -197,18 +208,23 @@ def _finish(run: NewRun, parties: Parties | None, options: Mapping[str, Any]) ->
     if not options["as_json"]:
         show({"escrow_wei": positive_wei(run.escrow)} | figures, False, f"run of {run.model}")
     ask.confirm("Open and fund it?")
-    _open(run, parties, ask, options, figures)
+    password = _open(run, parties, ask, options, figures)
     if options["start"]:
         from deploy.runs.running import run_services
 
-        run_services(run.folder, options["password_file"])
+        run_services(run.folder, password)
 
 
 def _url(text: str) -> None:
     from protocol.transport.http import is_http
 
     if not is_http(text):
-        raise Misconfigured(f"invalid URL {text!r}: expected http(s)://host")
+        raise Misconfigured(f"invalid URL {text!r}: expected http(s)://host[:port]")
+
+
+def _keystore(text: str) -> None:
+    if text.startswith("0x"):
+        raise Misconfigured(f"invalid keystore {text}: expected the name or file of a key, which signs here")
 
 
 def _directory(text: str) -> None:
@@ -220,14 +236,16 @@ def _directory(text: str) -> None:
 
 
 def _address(text: str, may_be_made: bool = False) -> str:
-    """Returns the address that a person means, as typed or a keystore's; empty for one that is made later."""
+    """Returns the address that a person means, as typed or a keystore's; empty for one that is made or opened later."""
     from protocol.node.wallet import Keystores
 
     if text.startswith("0x"):
         return connection.address_of(text)
     keystores = Keystores()
     missing = os.sep not in text and text not in (*keystores.names(), *keystores.foundry_names())
-    return "" if may_be_made and missing else keystores.address_of(text)
+    if may_be_made and (missing or keystores.stated_address(text) is None):
+        return ""
+    return keystores.address_of(text)
 
 
 def _json(text: str) -> dict[str, object]:
@@ -251,8 +269,11 @@ def _costs(run: NewRun) -> dict[str, object]:
 
 def _open(
     run: NewRun, parties: Parties, ask: Questions, options: Mapping[str, Any], figures: Mapping[str, object]
-) -> None:
-    """Makes the keys that are missing, writes the run, opens and funds it, and writes the profile of its folder."""
+) -> str:
+    """Makes the keys that are missing, writes the run, opens and funds it, and writes the profile of its folder.
+
+    Returns the keys' password.
+    """
     from deploy.runs.new_run import next_commands, write_run
     from deploy.runs.opening import open_run, write_profile
     from protocol.chain.reading.client import Chain
@@ -275,6 +296,7 @@ def _open(
     settings = write_profile(run, number, network, parties, keys, options["origin"])
     row = {"run": number, "escrow_wei": positive_wei(run.escrow), "run_file": str(path), "profile": str(settings)}
     _tell({**row, **figures}, next_commands(run, number), options["as_json"])
+    return keys.password()
 
 
 def _tell(row: dict[str, object], then: list[str], as_json: bool) -> None:

@@ -113,7 +113,10 @@ def write_run(run: NewRun, resumes: bool = False) -> Path:
     """
     path = run.folder / RUN_FILE
     if path.exists() and not (resumes and path.read_text() == run_toml(run)):
-        raise Misconfigured(f"{path} exists: give another folder, or open it with: assize run open --file {path}")
+        raise Misconfigured(
+            f"{path} exists: give another folder; open that run with: assize run open --file {path}; or, if it was "
+            "being opened, go on with the options that it was made with"
+        )
     with accessing(f"write to {run.folder}"):
         run.folder.mkdir(parents=True, exist_ok=True)
         write_atomically(run.folder / RULES_FILE, encode_rules(run.rules))

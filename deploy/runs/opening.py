@@ -14,14 +14,14 @@ from urllib.parse import urlsplit
 from deploy.runs.new_run import RULES_FILE, RUN_FILE, NewRun, run_toml
 from protocol.amounts import positive_wei, tokens
 from protocol.chain.reading.client import Chain
-from protocol.chain.writing import actions
+from protocol.chain.writing import actions, calls
 from protocol.chain.writing.faucet import give_gas, gives_tokens
 from protocol.chain.writing.plans import Plan
 from protocol.chain.writing.sender import Sender, key_of
-from protocol.errors import Rejected
+from protocol.errors import Misconfigured, Rejected
 from protocol.node.commands.interruption import saying_how_far
 from protocol.node.commands.own_keys import OwnKeys
-from protocol.node.profile import FILE_NAME, ProfileNetwork
+from protocol.node.profile import FILE_NAME, Profile, ProfileNetwork
 from protocol.node.profile_edit import set_network, set_table
 from protocol.node.wallet import default_directory
 from protocol.wire.rules import encode_rules, rules_hash
@@ -55,6 +55,7 @@ def open_run(run: NewRun, sender: Sender, others: list[str], say: Say) -> int:
         say: told of each step.
 
     Raises:
+        Misconfigured: the folder is that of another run.
         Rejected: the requester holds less than the escrow, and no faucet gives it.
     """
     chain, escrow = sender.chain, positive_wei(run.escrow)
@@ -63,15 +64,26 @@ def open_run(run: NewRun, sender: Sender, others: list[str], say: Say) -> int:
     terms = run.terms.on_chain(run.coordinator, run.trainer, rules_hash(encode_rules(run.rules)))
     intent = "run-new/" + hashlib.sha256(f"{run.folder.absolute()}\n{run_toml(run)}".encode()).hexdigest()[:32]
     opening = actions.open_run(sender, terms, run.model_root, run.uri)
-    if sender.progress(key_of(f"{intent}/open", opening.calls[-1])) is None:
-        _provide_escrow(chain, sender, escrow, say)  # before anything is opened
+    if sender.progress(key_of(f"{intent}/open", opening.calls[-1])) is None:  # before anything is opened
+        _refuse_a_second(run.folder)
+        _provide_escrow(chain, sender, escrow, say)
     number: int = _sent(sender, opening, f"{intent}/open").run
     say(f"opened run {number}")
-    if not chain.latest().run(number).escrow:
+    funding = calls.fund_run(chain.deployment, number, escrow)
+    if sender.progress(key_of(f"{intent}/fund", funding)) is None:  # a run whose escrow is spent is not funded again
         _provide_escrow(chain, sender, escrow, say)
         _sent(sender, actions.fund_run(sender, number, escrow), f"{intent}/fund")
         say(f"funded run {number} with {tokens(escrow)}")
     return number
+
+
+def _refuse_a_second(folder: Path) -> None:
+    there = Profile.read(folder.absolute() / FILE_NAME).table("trainer").get("run")
+    if there is not None:
+        raise Misconfigured(
+            f"{folder} is the folder of run {there}: start it with: assize run up {folder}; another run needs another "
+            "folder"
+        )
 
 
 def _provide_escrow(chain: Chain, sender: Sender, escrow: int, say: Say) -> None:

@@ -17,9 +17,9 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from deploy.localnet.outcome import Metrics
 from deploy.localnet.processes import ProcessSpec, Supervisor, free_port, wait_until_listening
@@ -32,20 +32,29 @@ from protocol.times import clock
 from protocol.transport.coordinator import CoordinatorClient
 
 LOOK_SECONDS = 1.0
-OWN_TABLES = ("coordinator", "trainer")
+NEEDED = {
+    "coordinator": ("run", "port", "keystore", "rules"),
+    "trainer": ("run", "state_dir", "coordinator_url", "keystore", "model"),
+}
+"""What the profile of a run's folder says of each daemon. Without a keystore one would sign with the requester's."""
 
 
-def run_services(folder: Path, password_file: Path | None) -> NoReturn:
+def run_services(folder: Path, password: str | None) -> NoReturn:
     """Starts what the profile in a run's folder describes, and says what happens until Ctrl-C.
+
+    Args:
+        folder: the run's.
+        password: of the daemons' keys; None to take the files that the profile names, else to ask.
 
     Raises:
         Misconfigured: the folder is none of a run, or a port is taken.
         Unavailable: a process ended; the message has the end of its log.
     """
     profile = _profile(folder)
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _leave)
-    with _password_in_a_file(profile, password_file) as secret, Supervisor(profile.path.parent / "state") as supervisor:
+    free_port(profile.table("coordinator")["port"])  # a second one here would write over what the first has noted
+    with _password_in_a_file(profile, password) as secret, Supervisor(profile.path.parent / "state") as supervisor:
         _start(profile, secret, supervisor)
         say(f"up: run {profile.table('trainer')['run']}, logs in {supervisor.root / 'logs'}; Ctrl-C ends it")
         watch = RunWatch(profile, supervisor)
@@ -68,7 +77,10 @@ class RunWatch:
     supervisor: Supervisor
     waits: str = ""
     jobs: tuple[int, int, int] = (0, 0, 0)
-    version: int = 0
+    version: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.version = len(self._steps())
 
     def look(self) -> list[str]:
         """Returns a line for each change since the last look.
@@ -94,28 +106,32 @@ class RunWatch:
         self.waits, self.jobs = status.waiting, jobs
 
     def _trainer(self) -> Iterator[str]:
-        steps = Metrics.read(self.profile.table("trainer")["state_dir"] / "metrics.jsonl").steps
+        steps = self._steps()
         for step in steps[self.version :]:
             yield f"version {step['version']}  reward {step['reward']:.3f}"
         self.version = len(steps)
+
+    def _steps(self) -> tuple[dict[str, Any], ...]:
+        return Metrics.read(self.profile.table("trainer")["state_dir"] / "metrics.jsonl").steps
 
 
 def _profile(folder: Path) -> Profile:
     path = folder.absolute() / FILE_NAME
     profile = Profile.read(path)
-    missing = [name for name in OWN_TABLES if not profile.table(name)]
+    tables = {role: profile.table(role) for role in NEEDED}
+    missing = [f"{name} in [{role}]" for role, table in tables.items() for name in NEEDED[role] if name not in table]
     if missing:
         raise Misconfigured(
-            f"{path} has no [{missing[0]}]: expected the folder of a run of one's own: assize run new FOLDER --open"
+            f"{path} has no {missing[0]}: expected the folder of a run whose coordinator and trainer have their keys "
+            "here: assize run new FOLDER --open"
         )
     return profile
 
 
 def _start(profile: Profile, secret: Path | None, supervisor: Supervisor) -> None:
     own, port = profile.table("coordinator"), free_port()
-    free_port(own["port"])
     shared = {PROFILE_VARIABLE: str(profile.path)}
-    for role in OWN_TABLES if secret is not None else ():
+    for role in NEEDED if secret is not None else ():
         shared[f"ASSIZE_{role.upper()}_PASSWORD_FILE"] = str(secret)
     redis_url = own.get("redis_url")
     if redis_url is None:
@@ -132,18 +148,12 @@ def _start(profile: Profile, secret: Path | None, supervisor: Supervisor) -> Non
 
 
 @contextlib.contextmanager
-def _password_in_a_file(profile: Profile, password_file: Path | None) -> Iterator[Path | None]:
-    """Yields the file with the password of the daemons' keys, a private one where it is asked for at the terminal.
-
-    None if the profile names one for each of them.
-    """
-    if password_file is not None:
-        yield password_file.absolute()
-        return
-    if all("password_file" in profile.table(role) for role in OWN_TABLES):
+def _password_in_a_file(profile: Profile, password: str | None) -> Iterator[Path | None]:
+    """Yields a private file with the password of the daemons' keys; None if the profile names one for each of them."""
+    if password is None and all("password_file" in profile.table(role) for role in NEEDED):
         yield None
         return
-    password = read_password(None, "password of the coordinator's and the trainer's keys")
+    password = password or read_password(None, "password of the coordinator's and the trainer's keys")
     with tempfile.NamedTemporaryFile("w", prefix="assize-") as file:
         file.write(password + "\n")
         file.flush()

@@ -14,7 +14,8 @@ from protocol.errors import Rejected, Unavailable
 def is_http(url: str) -> bool:
     """Returns whether ``url`` is an absolute http:// or https:// URL with a host."""
     try:
-        parsed, host = httpx.URL(url), urlsplit(url).hostname  # urlsplit finds unbalanced brackets, httpx does not
+        parsed, split = httpx.URL(url), urlsplit(url)  # urlsplit finds unbalanced brackets, httpx does not
+        host, _ = split.hostname, split.port  # a port beyond 65535 is a ValueError
     except (httpx.InvalidURL, ValueError, TypeError):
         return False
     return parsed.scheme in ("http", "https") and bool(parsed.host) and bool(host)

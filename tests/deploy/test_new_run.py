@@ -78,6 +78,35 @@ def test_a_requester_without_keys_or_tokens_is_given_both_on_a_local_chain(
     again = assize("run", "new", tmp_path / "own", "--model", small_model, *own).json
     assert again["run"] == told["run"], "typed again it goes on, and opens no other"
     assert chain.latest().run(told["run"]).escrow == run.escrow
+    other = assize("run", "new", tmp_path / "own", "--model", small_model, *own, "--jobs-per-round", 4)
+    assert (other.code, chain.latest().run_count()) == (2, told["run"])
+
+
+def test_keystores_that_are_files_are_found_from_the_run_s_folder(
+    assize: Assize, small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert assize("wallet", "drip", 5000).code == 0
+    monkeypatch.chdir(tmp_path)
+    alice, box = (f"./keystores/{name}.json" for name in ("alice", "box"))
+    words = ("--keystore", alice, "--coordinator", box, "--trainer", alice, "--open", "--yes", "--json")
+    told = assize("run", "new", "filed", "--model", small_model, *words).json
+    profile = Profile.read(tmp_path / "filed" / "assize.toml")
+    assert told["run"] == profile.table("trainer")["run"]
+    kept = [profile.keystore, *(profile.table(role)["keystore"] for role in ("coordinator", "trainer"))]
+    assert kept == [str(tmp_path / "keystores" / f"{name}.json") for name in ("alice", "box", "alice")]
+
+
+@pytest.mark.parametrize(
+    "held", ["", "[coordinator]\nrun = 1\n", "[coordinator]\nrun = 1\nport = 1\nrules = 'r'\n[trainer]\nrun = 1\n"]
+)
+def test_a_folder_that_is_none_of_a_run_is_told_before_anything_starts(
+    assize: Assize, tmp_path: Path, held: str
+) -> None:
+    (tmp_path / "half").mkdir()
+    (tmp_path / "half" / "assize.toml").write_text(held)
+    done = assize("run", "up", tmp_path / "half")
+    assert (done.code, done.err.count("expected the folder of a run whose coordinator")) == (2, 1)
+    assert not (tmp_path / "half" / "state").exists()
 
 
 def test_a_run_file_is_opened_later_and_options_override_it(
@@ -100,6 +129,10 @@ def test_wrong_answers_are_one_sentence_each(assize: Assize, small_model: Path, 
         (("--params", "7"), "expected a JSON object"),
         (("--environment", "chess"), "unknown environment 'chess'"),
         (("--uri", "nowhere"), "invalid URL 'nowhere'"),
+        (("--uri", "http://here:70000"), "invalid URL 'http://here:70000'"),
+        (("--origin", "nowhere"), "invalid URL 'nowhere'"),
+        (("--start",), "--json ends with its one line"),
+        (("--open", "--keystore", "0x" + "11" * 20), "expected the name or file of a key"),
         (("--escrow", "0"), "it is 0, expected more"),
         (("--trainer", "nobody"), "nobody"),
     ):

@@ -21,6 +21,7 @@ from protocol.masking import masked
         ("http://host/path?to=a@b", "http://host/path?to=a@b"),
         ("https://rpc.example/v3/0123456789abcdef0123456789abcdef", "https://rpc.example/v3/***"),
         ("at https://one.example/v2/aB3-dE_6gH9jK2mN5pQ8: no", "at https://one.example/v2/***: no"),
+        ("(https://a.example/v3/0123456789abcdef0123)", "(https://a.example/v3/***)"),
         ("https://a.example/?apikey=0123456789abcdefghij&x=1", "https://a.example/?apikey=***&x=1"),
         (f"http://host/v1/artifacts/{'ab' * 31}00", f"http://host/v1/artifacts/{'ab' * 31}00"),
         (f"http://host/nodes/0x{'00' * 19}a1", f"http://host/nodes/0x{'00' * 19}a1"),
