@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -292,13 +293,14 @@ def chain(anvil: Anvil, deployment: Deployment) -> Iterator[Chain]:
 @pytest.fixture
 def make_wallet(anvil: Anvil) -> Callable[[str], Wallet]:
     """Makes wallets with a new key and some of the chain's own coin for gas."""
+    return partial(wallet_on, anvil)
 
-    def make(name: str) -> Wallet:
-        wallet = Wallet(name, secrets.token_bytes(32))
-        anvil.fund(wallet.address)
-        return wallet
 
-    return make
+def wallet_on(anvil: Anvil, name: str) -> Wallet:
+    """Makes a wallet with a new key and some of the chain's own coin for gas."""
+    wallet = Wallet(name, secrets.token_bytes(32))
+    anvil.fund(wallet.address)
+    return wallet
 
 
 @pytest.fixture

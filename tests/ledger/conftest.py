@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from ledger.store.database import Database
 from ledger.store.index import sync
+from protocol.chain.deployment import Deployment
 from protocol.chain.reading.client import Chain
 from protocol.node.wallet import Wallet
-from tests.conftest import Anvil
+from tests.conftest import Anvil, wallet_on
 from tests.ledger import disputes
 from tests.ledger.disputes import Dispute
 from tests.ledger.scenario import Market, Story, tell
@@ -31,6 +36,27 @@ def market(chain: Chain, anvil: Anvil, make_wallet: Callable[[str], Wallet], tmp
     made = Market(chain, anvil, make_wallet, tmp_path)
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module")
+def told_once(
+    anvil_process: Anvil, deployment: Deployment, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Story]:
+    """The chain of a file's tests from its first test with ``shared_story`` on."""
+    snapshot = anvil_process.rpc.call("evm_snapshot")
+    anvil_process.rpc.call("anvil_setTime", int(time.time()))
+    with closing(Chain(anvil_process.url, deployment)) as chain:
+        directory = tmp_path_factory.mktemp("told")
+        with closing(Market(chain, anvil_process, partial(wallet_on, anvil_process), directory)) as market:
+            yield tell(market)
+    anvil_process.rpc.call("evm_revert", snapshot)
+
+
+@pytest.fixture
+def shared_story(told_once: Story, market: Market) -> Story:
+    """``story`` for a file that undoes no block: told once, and as it was for each test."""
+    market.run = told_once.market.run
+    return replace(told_once, market=market)
 
 
 @pytest.fixture

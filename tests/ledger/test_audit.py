@@ -13,7 +13,10 @@ from ledger.store.database import Database
 from ledger.store.tables import TABLES
 from protocol.chain.reading.client import Chain
 from protocol.errors import Unavailable
+from tests.ledger.conftest import shared_story as story
 from tests.ledger.scenario import Story
+
+__all__ = ["story"]
 
 
 def change(database: Database, statement: str) -> None:

@@ -22,7 +22,10 @@ from deploy.localnet.processes import free_port
 from ledger.commands.app import app
 from protocol.chain.reading.client import Chain
 from tests.conftest import ROOT, Anvil, deploy_on
+from tests.ledger.conftest import shared_story as story
 from tests.ledger.scenario import FEE, MAX_UNITS, PRICE, Story
+
+__all__ = ["story"]
 
 Ledger = Callable[..., Result]
 WORKED = (MAX_UNITS - 5 + MAX_UNITS) * PRICE

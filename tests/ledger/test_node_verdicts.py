@@ -18,8 +18,11 @@ from ledger.store.index import sync
 from protocol.chain.reading.client import Chain
 from protocol.wire.evidence import Evidence, Finding, JobEvidence, SignedEvidence
 from protocol.wire.reasons import Reason
+from tests.ledger.conftest import shared_story as story
 from tests.ledger.disputes import CHAPTERS, Dispute, condemn, dispute_all, told
 from tests.ledger.scenario import Story
+
+__all__ = ["story"]
 
 FRAUD = "a token differs from the seeded choice by more than any honest engine gives"
 

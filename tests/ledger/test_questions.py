@@ -26,8 +26,11 @@ from protocol.chain.writing import calls
 from protocol.wire.reasons import Reason
 from tests.conftest import TERMS, Anvil
 from tests.ledger import disputes
+from tests.ledger.conftest import shared_story as story
 from tests.ledger.disputes import Dispute
 from tests.ledger.scenario import FEE, MAX_UNITS, PRICE, Market, Story, terms_of
+
+__all__ = ["story"]
 
 Ledger = Callable[..., Result]
 CREDIT = tuple(field.name for field in fields(Credit))

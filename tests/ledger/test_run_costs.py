@@ -24,8 +24,11 @@ from protocol.chain.reading.client import Chain
 from protocol.errors import Misconfigured, Rejected
 from protocol.node.watching import lines_of
 from tests.conftest import TOKEN
+from tests.ledger.conftest import shared_story as story
 from tests.ledger.disputes import Dispute, told
 from tests.ledger.scenario import FEE, MAX_UNITS, PRICE, Story
+
+__all__ = ["story"]
 
 WORKED = (MAX_UNITS - 5 + MAX_UNITS) * PRICE
 NOW = 1_800_000_000

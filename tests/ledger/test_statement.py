@@ -19,7 +19,10 @@ from ledger.store.database import Database
 from protocol.chain.reading.client import Chain
 from protocol.errors import Rejected
 from tests.conftest import ROOT, TOKEN
+from tests.ledger.conftest import shared_story as story
 from tests.ledger.scenario import COLD, FEE, PRICE, Story
+
+__all__ = ["story"]
 
 
 def owners(story: Story, chain: Chain) -> list[str]:
