@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import json
 import os
 import sys
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +77,7 @@ def typed_here(line: list[str], environment: Mapping[str, str], stdin: str | byt
     given = stdin.encode() if isinstance(stdin, str) else stdin
     code: object = 0
     with (
+        warnings.catch_warnings(action="ignore", category=ResourceWarning),  # the end of its process closes everything
         patch.dict(os.environ, environment, clear=True),
         patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(given))),
         contextlib.redirect_stdout(out),
@@ -84,5 +87,7 @@ def typed_here(line: list[str], environment: Mapping[str, str], stdin: str | byt
             front_door(line)(line)
         except SystemExit as left:
             code = left.code or 0
+        if code:
+            gc.collect()
     assert isinstance(code, int)
     return Typed(code, out.getvalue(), err.getvalue())

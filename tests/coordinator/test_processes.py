@@ -22,6 +22,7 @@ from protocol.wire.reasons import Reason
 from tests.conftest import ROOT, Anvil, redis_server
 from tests.coordinator.swarm import JOBS, Swarm
 from tests.coordinator.test_driver import mirror_differences
+from tests.typing_in import typed_here
 
 PASSWORD = "a password for tests"
 PATIENCE_SECONDS = 120.0
@@ -132,18 +133,18 @@ def test_it_goes_on_once_redis_is_back(swarm: Swarm, api: str, environment: dict
 def test_wrong_settings_end_it_with_one_sentence(
     environment: dict[str, str], changes: dict[str, str], code: int, words: str
 ) -> None:
-    process = command(environment, "coordinator", "drive", **changes)
-    _, said = process.communicate(timeout=PATIENCE_SECONDS)
-    assert process.returncode == code, said
-    assert words in said
-    assert "Traceback" not in said
+    given = {f"ASSIZE_COORDINATOR_{name.upper()}": value for name, value in changes.items()}
+    done = typed_here(["coordinator", "drive"], os.environ | environment | given)
+    assert done.code == code, done.err
+    assert words in done.err
+    assert "Traceback" not in done.err
 
 
 def test_a_taken_port_ends_the_server_with_one_sentence(environment: dict[str, str], anvil: Anvil) -> None:
-    process = command(environment, "coordinator", "serve", port=str(anvil.port))
-    _, said = process.communicate(timeout=PATIENCE_SECONDS)
-    assert process.returncode == 2, said
-    assert f"port {anvil.port}" in said
+    given = environment | {"ASSIZE_COORDINATOR_PORT": str(anvil.port)}
+    done = typed_here(["coordinator", "serve"], os.environ | given)
+    assert done.code == 2, done.err
+    assert f"port {anvil.port}" in done.err
 
 
 def test_the_server_ends_when_told(environment: dict[str, str]) -> None:

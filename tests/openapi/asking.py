@@ -79,7 +79,7 @@ def _ask(
                 prepared.headers.update(sign(str(prepared.method), prepared.path_url, _body_of(prepared)))
         except (requests.exceptions.RequestException, UnicodeError):
             assume(False)  # no client could send it
-        answer = session.send(prepared, timeout=TIMEOUT_SECONDS)
+        answer = _answer_to(session, prepared)
         asked.statuses[answer.status_code] = asked.statuses.get(answer.status_code, 0) + 1
         if answer.status_code >= 500:
             asked.defects.append(
@@ -90,6 +90,13 @@ def _ask(
 
     with suppress(Unsatisfiable):  # nothing in the request can be broken
         once()
+
+
+def _answer_to(session: requests.Session, prepared: requests.PreparedRequest) -> requests.Response:
+    """Sends a request, once more if the answer is lost: a refusal closes the connection before the body is read."""
+    with suppress(requests.exceptions.ConnectionError, requests.exceptions.ChunkedEncodingError):
+        return session.send(prepared, timeout=TIMEOUT_SECONDS)
+    return session.send(prepared, timeout=TIMEOUT_SECONDS)
 
 
 def _request_of(case: Case, url: str) -> dict[str, Any]:

@@ -33,6 +33,7 @@ from protocol.wire.reasons import Reason
 from tests.conftest import ROOT
 from tests.coordinator.conftest import redis_process, redis_url
 from tests.dripping import drip
+from tests.typing_in import typed_here
 from tests.validator.conftest import Quiet
 from tests.validator.scene import MAX_UNITS, Scene
 from validator.journal import VoteJournal
@@ -359,17 +360,11 @@ def test_wrong_settings_end_a_worker_with_one_sentence(
     tmp_path: Path, changes: dict[str, str], code: int, words: str
 ) -> None:
     settings = {"COORDINATOR_URLS": '["http://127.0.0.1:1"]', "STATE_DIR": str(tmp_path)} | changes
-    process = subprocess.run(
-        [sys.executable, "-m", "assize", "validator", "background"],
-        env=os.environ | {f"ASSIZE_VALIDATOR_{name}": value for name, value in settings.items()},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-    )
-    assert process.returncode == code, process.stderr
-    assert words in process.stderr
-    assert "Traceback" not in process.stderr
+    given = {f"ASSIZE_VALIDATOR_{name}": value for name, value in settings.items()}
+    done = typed_here(["validator", "background"], os.environ | given)
+    assert done.code == code, done.err
+    assert words in done.err
+    assert "Traceback" not in done.err
 
 
 def test_a_state_folder_that_cannot_be_locked_is_told_in_a_sentence(tmp_path: Path) -> None:
