@@ -56,7 +56,7 @@ def test_what_is_killed_and_started_again_goes_on_and_the_audit_holds(
     folder, walk = network.root.parent, blocks("worker/README.md")
     with terminal(folder, "provider", newcomer(folder)) as provider:
         provider.types(walk[1])
-        provider.waits_for('"event": "started"')  # the doctor asks the coordinator, which is killed next
+        provider.waits_for('"event": "started"', 180)  # the doctor asks the coordinator, which is killed next
         _what_is_killed_goes_on(network)
         _a_provider_earns_and_is_told_why(provider, walk[2], network)
     _an_auditor_walks_as_its_readme_says(auditor, network)
