@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from transformers.utils import logging
 
 from protocol.environments.arithmetic import Arithmetic
 
@@ -57,6 +58,7 @@ def make_builtin(
         torch.manual_seed(seed)
         model = Qwen3ForCausalLM(_configuration(warmup, tokenizer))
     _imitate(model, tokenizer, environment, warmup, seed, progress)
+    logging.disable_progress_bar()  # the caller shows its own
     model.save_pretrained(directory)
     tokenizer.save_pretrained(directory)
 
