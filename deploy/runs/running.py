@@ -50,9 +50,10 @@ def run_services(folder: Path, password: str | None) -> NoReturn:
         Misconfigured: the folder is none of a run, or a port is taken.
         Unavailable: a process ended; the message has the end of its log.
     """
-    profile = _profile(folder)
+    profile = profile_of(folder)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, _leave)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+            signal.signal(number, _leave)
     free_port(profile.table("coordinator")["port"])  # a second one here would write over what the first has noted
     with _password_in_a_file(profile, password) as secret, Supervisor(profile.path.parent / "state") as supervisor:
         _start(profile, secret, supervisor)
@@ -115,7 +116,8 @@ class RunWatch:
         return Metrics.read(self.profile.table("trainer")["state_dir"] / "metrics.jsonl").steps
 
 
-def _profile(folder: Path) -> Profile:
+def profile_of(folder: Path) -> Profile:
+    """Returns the profile of a run's folder; raises ``Misconfigured`` if it lacks what its daemons need."""
     path = folder.absolute() / FILE_NAME
     profile = Profile.read(path)
     tables = {role: profile.table(role) for role in NEEDED}

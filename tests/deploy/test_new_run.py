@@ -9,6 +9,7 @@ import pytest
 
 from deploy.runs.choices import ProtocolBounds, broken_bounds, round_cost, usual_escrow
 from deploy.runs.run_file import read_run_file
+from deploy.runs.running import profile_of
 from protocol.chain.reading.client import Chain
 from protocol.node.commands.run_file import RunFileTerms
 from protocol.node.profile import Profile
@@ -57,7 +58,7 @@ def test_a_new_run_is_written_opened_and_funded_with_nothing_but_a_model(
     read = read_run_file(folder / "run.toml")
     assert read.terms.on_chain(run.terms.coordinator, run.terms.trainer, run.terms.rules_hash) == run.terms
     assert read.recipe.groups_per_step == 64
-    profile = Profile.read(folder / "assize.toml")
+    profile = profile_of(folder)
     assert profile.table("trainer")["run"] == told["run"] == profile.table("coordinator")["run"]
     assert (profile.table("trainer")["keystore"], profile.table("coordinator")["keystore"]) == ("alice", "box")
     assert told["next"][0] == f"assize run up '{folder}'"
