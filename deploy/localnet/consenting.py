@@ -45,11 +45,12 @@ class ConsentingValidators:
         self._next_look = time.monotonic() + LOOK_SECONDS
         reader = self.chain.latest()
         numbers = range(1, reader.run_count() + 1)
-        agreed = {number: run.terms.rules_hash for number, run in zip(numbers, reader.runs(numbers), strict=True)}
-        agreed.pop(self.layout.run, None)  # joined when it was opened
+        runs = zip(numbers, reader.runs(numbers), strict=True)
+        # Its own run was joined when it was opened.
+        agreed = {number: run.terms.rules_hash for number, run in runs if not run.closed and number != self.layout.run}
         pairs = [(run, node) for run in agreed for node in self.owners]
         joined = dict(zip(pairs, reader.views("Market", "joinedAt", pairs), strict=True))
-        missing = [pair for pair in pairs if joined[pair] != agreed[pair[0]] and not reader.run(pair[0]).closed]
+        missing = [(run, node) for run, node in pairs if joined[run, node] != agreed[run]]
         return sorted({run for run, node in missing if self._joins(run, node, agreed[run])})
 
     def _joins(self, run: int, node: int, rules_hash: bytes) -> bool:

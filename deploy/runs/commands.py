@@ -15,7 +15,7 @@ import typer
 from protocol.amounts import digits_of, positive_wei, tokens, wei_of
 from protocol.errors import Misconfigured
 from protocol.node.commands import connection
-from protocol.node.commands.asking import Questions
+from protocol.node.commands.asking import Questions, refuse_unseen_figures
 from protocol.node.commands.connection import DEFAULT_RPC, Addresses, AsJson, FeeCap, PasswordFile, RpcUrl
 from protocol.node.console import guard, show
 
@@ -102,8 +102,8 @@ def up(
 def _check_together(options: Mapping[str, Any]) -> None:
     if options["as_json"] and options["start"]:
         raise Misconfigured("--json ends with its one line and --start runs on: give --open, then assize run up FOLDER")
-    if options["as_json"] and options["open_"] and not options["yes"]:
-        raise Misconfigured("--json shows no figures to agree to: add --yes, which takes the defaults and agrees")
+    if options["open_"]:
+        refuse_unseen_figures(options["as_json"], options["yes"])
     _url(options["origin"])
 
 

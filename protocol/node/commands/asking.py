@@ -13,6 +13,12 @@ from protocol.errors import Misconfigured
 Answer = TypeVar("Answer", str, int)
 
 
+def refuse_unseen_figures(as_json: bool, yes: bool) -> None:
+    """Refuses a command that spends and shows its figures to nobody; raises ``Misconfigured``."""
+    if as_json and not yes:
+        raise Misconfigured("--json shows no figures to agree to: add --yes, which takes the defaults and agrees")
+
+
 class Questions:
     """Answers from options, else from the terminal; with ``yes`` defaults are taken and nothing is asked."""
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from protocol.errors import Misconfigured
-from protocol.node.commands.asking import Questions
+from protocol.node.commands.asking import Questions, refuse_unseen_figures
 from protocol.node.commands.connection import AsJson, FeeCap, PasswordFile
 from protocol.node.console import EXIT_INTERRUPTED, guard, note
 from protocol.node.membership import JoinOptions
@@ -103,8 +103,7 @@ def carry_out(role: str, options: JoinOptions) -> None:
     from protocol.chain.reading.client import Chain
     from protocol.node.commands.joining.joining import Joining
 
-    if options.as_json and not options.yes:
-        raise Misconfigured("--json shows no figures to agree to: add --yes, which takes the defaults and agrees")
+    refuse_unseen_figures(options.as_json, options.yes)
     try:
         path, ask = writable(), Questions(options.yes)
         network = choose_network(path, options.network, ask)
