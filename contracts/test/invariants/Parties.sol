@@ -122,7 +122,11 @@ contract Parties is Owners, Buyers, Providers, Jurors, Appellants, Endings, Gove
         if (stored.state == State.Open && stored.batches < 2 && !late && !_complete(stored)) {
             return submit(round, mood % 4 == 1 ? mood / 4 % 6 : 0, mood / 32);
         }
-        if (stored.state == State.Voting && stored.committed == 0 && !late) vote(round, mood / 4);
+        if (stored.state == State.Voting && stored.committed == 0 && !late) {
+            vote(round, mood / 4);
+            // The last vote to be revealed brings the verdict, which stays for others to appeal.
+            if (rounds.roundOf(round).state != State.Voting) return;
+        }
         tickOnce(round);
     }
 
