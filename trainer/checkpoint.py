@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 
 from protocol.errors import Misconfigured
 
-FORMAT = "assize.trainer/1"
+FORMAT = "assize.trainer/2"
 _TENSOR = "tensor"
 _PAIRS = "pairs"
 

@@ -22,6 +22,7 @@ from protocol.wire.rules import Rules, check_format
 from trainer import grpo
 from trainer.batch import MicroBatch
 from trainer.config import Recipe
+from trainer.masters import Masters
 
 Weights = dict[str, torch.Tensor]
 
@@ -50,6 +51,9 @@ class StepRecord:
 class Policy:
     """A model in training. ``version`` is that of its current weights; ``step`` makes the next.
 
+    The optimizer steps fp32 ``masters``; all else is computed with the bits that are published, in the number format of
+    the run's rules.
+
     ``directory`` holds version 0, whose files every later version has, with other weights.
     """
 
@@ -58,7 +62,8 @@ class Policy:
         self.directory, self.recipe, self.rules = directory, recipe, rules
         self.model = load_model(directory, DTYPES[rules.model.dtype])
         self.network = self.model.network
-        self.optimizer = _optimizer(self.network, recipe)
+        self.masters = Masters(self.network)
+        self.optimizer = _optimizer(self.masters, recipe)
         self.version = 0
         self.optimizer_steps = 0
         self.kept: dict[int, Weights] = {0: self.weights()}
@@ -132,9 +137,10 @@ class Policy:
             referred = self._with_reference(batch, tokens)
             loss = grpo.loss(self._logprobs(batch), referred, self.recipe, denominator)
             loss.total.backward()  # type: ignore[no-untyped-call]
+            self.masters.gather()
             sums.add(loss)
         rate = self.recipe.rate(self.optimizer_steps)
-        norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), self.recipe.gradient_clip).item()
+        norm = torch.nn.utils.clip_grad_norm_(self.masters.parameters(), self.recipe.gradient_clip).item()
         sums.rate, sums.norm = rate, norm
         self.optimizer_steps += 1
         if not math.isfinite(norm):
@@ -143,6 +149,7 @@ class Policy:
         for settings in self.optimizer.param_groups:
             settings["lr"] = rate * settings["multiple"]
         self.optimizer.step()
+        self.masters.scatter()
 
     def _advance(self) -> None:
         self.version += 1
@@ -156,6 +163,7 @@ class Policy:
             "version": self.version,
             "optimizer_steps": self.optimizer_steps,
             "optimizer": self.optimizer.state_dict(),
+            "masters": self.masters.state_dict(),
             "kept": self.kept,
             "reference": self.reference,
         }
@@ -166,18 +174,20 @@ class Policy:
         self.kept = {version: dict(weights) for version, weights in state["kept"].items()}
         self.reference = state["reference"]
         self.model.copy_weights(self.kept[self.version])
+        self.masters.load_state_dict(state["masters"])
         self.optimizer.load_state_dict(state["optimizer"])
 
     def adopt(self, version: int, directory: Path) -> None:
         """Goes back to the weights of an earlier ``version``, stored in ``directory``.
 
-        The optimizer is reset, because its moments belong to the steps taken back.
+        Masters and optimizer are reset, because their low bits and moments belong to the steps taken back.
         """
         weights = self.kept.get(version) or load_model(directory, next(self.network.parameters()).dtype).weights()
         self.version = version
         self.kept = {kept: weights for kept, weights in self.kept.items() if kept < version} | {version: weights}
         self.model.copy_weights(weights)
-        self.optimizer = _optimizer(self.network, self.recipe)
+        self.masters.take()
+        self.optimizer = _optimizer(self.masters, self.recipe)
 
     def save_weights(self, directory: Path) -> None:
         """Writes the files of version 0 with the present weights; ``directory`` appears complete or not at all."""
@@ -187,9 +197,9 @@ class Policy:
         os.replace(unfinished, directory)
 
 
-def _optimizer(network: torch.nn.Module, recipe: Recipe) -> torch.optim.AdamW:
+def _optimizer(masters: Masters, recipe: Recipe) -> torch.optim.AdamW:
     """Returns AdamW with the norm gains (the one-dimensional parameters) in a group of their own."""
-    parameters = list(network.parameters())
+    parameters = masters.parameters()
     groups = [
         {"params": [p for p in parameters if p.dim() != 1], "multiple": 1.0},
         {"params": [p for p in parameters if p.dim() == 1], "multiple": recipe.gain_rate},

@@ -12,6 +12,7 @@ import torch
 from protocol.environments.arithmetic import Arithmetic
 from protocol.errors import Misconfigured
 from protocol.tensor.model import load_model
+from protocol.wire.rules import Rules
 from tests.coordinator.swarm import RULES
 from trainer.batch import Group, MicroBatch, pack
 from trainer.config import Recipe
@@ -20,6 +21,9 @@ from trainer.policy import Policy
 
 RECIPE = Recipe.builtin(learning_rate=1e-2, gain_rate=1.0, warmup_steps=0)
 GOOD, BAD = (9, 10, 11, 1), (12, 13, 1)
+
+
+BF16 = RULES.model_copy(update={"model": RULES.model.model_copy(update={"dtype": "bfloat16"})})
 
 
 def _batches(version: int = 0, rewards: tuple[float, ...] = (1.0, 0.0)) -> list[list[MicroBatch]]:
@@ -31,9 +35,9 @@ def _joined(batches: list[list[MicroBatch]]) -> list[MicroBatch]:
     return list(chain.from_iterable(batches))
 
 
-def _policy(directory: Path, **changes: object) -> Policy:
+def _policy(directory: Path, rules: Rules = RULES, **changes: object) -> Policy:
     torch.set_num_threads(1)
-    return Policy(directory, Recipe.model_validate({**RECIPE.model_dump(), **changes}), RULES)
+    return Policy(directory, Recipe.model_validate({**RECIPE.model_dump(), **changes}), rules)
 
 
 def _logprob(policy: Policy, completion: tuple[int, ...]) -> float:
@@ -139,15 +143,50 @@ def test_decoupled_ratio_starts_each_step_at_one(model_directory: Path) -> None:
     assert policy.step([_joined(_batches())]).ratio == pytest.approx(1.0, abs=1e-5)
 
 
-def test_a_resumed_policy_goes_on_bit_for_bit(model_directory: Path, tmp_path: Path) -> None:
-    policy = _policy(model_directory, kl_coefficient=0.01)
+@pytest.mark.parametrize("rules", [RULES, BF16], ids=["fp32", "bf16"])
+def test_a_resumed_policy_goes_on_bit_for_bit(model_directory: Path, tmp_path: Path, rules: Rules) -> None:
+    policy = _policy(model_directory, rules, kl_coefficient=0.01)
     policy.step(_batches())
     torch.save(policy.state_dict(), tmp_path / "state.pt")
-    resumed = _policy(model_directory, kl_coefficient=0.01)
+    resumed = _policy(model_directory, rules, kl_coefficient=0.01)
     resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
     first, second = policy.step(_batches(1)), resumed.step(_batches(1))
     assert first == second
     assert all(torch.equal(tensor, resumed.weights()[name]) for name, tensor in policy.weights().items())
+
+
+def _moved(policy: Policy, steps: int) -> float:
+    """Distance that the masters go in so many optimizer steps, two a version."""
+    before = [master.detach().clone() for master in policy.masters.parameters()]
+    for version in range(steps // 2):
+        policy.step(_batches(version))
+    after = policy.masters.parameters()
+    return math.sqrt(sum((now - then).square().sum().item() for now, then in zip(after, before, strict=True)))
+
+
+def test_a_bf16_run_at_a_low_rate_moves_as_far_as_an_fp32_run(model_directory: Path) -> None:
+    full, half = (_policy(model_directory, rules, learning_rate=3e-7) for rules in (RULES, BF16))
+    assert _moved(half, 8) >= 0.95 * _moved(full, 8)
+
+
+def test_a_bf16_run_computes_with_the_bits_that_it_publishes(model_directory: Path, tmp_path: Path) -> None:
+    policy = _policy(model_directory, BF16, learning_rate=1e-4)
+    policy.step(_batches())
+    masters = dict(zip(policy.weights(), policy.masters.parameters(), strict=True))
+    policy.save_weights(tmp_path / "version-1")
+    published = load_model(tmp_path / "version-1", torch.bfloat16).weights()
+    for name, kept in policy.kept[1].items():
+        assert torch.equal(kept, published[name])
+        assert torch.equal(kept, masters[name].bfloat16())
+    assert any(not torch.equal(masters[name], kept.float()) for name, kept in published.items())
+
+
+def test_a_bf16_policy_that_goes_back_starts_from_the_published_bits(model_directory: Path) -> None:
+    policy, fresh = (_policy(model_directory, BF16, final_rate=1.0) for _ in range(2))
+    policy.step(_batches())
+    policy.adopt(0, model_directory)
+    assert policy.step(_batches()) == fresh.step(_batches())
+    assert all(torch.equal(tensor, fresh.weights()[name]) for name, tensor in policy.weights().items())
 
 
 def test_saved_weights_load_as_the_model_they_were(model_directory: Path, tmp_path: Path) -> None:
