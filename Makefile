@@ -13,7 +13,7 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo calibrate test test-long test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-api bench-capture bench-start economics vllm zoo fuzz fuzz-api sim chaos contracts-coverage contracts-deep contracts-mutants contracts-slither abi lines clean
+.PHONY: help demo calibrate test test-long test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-api bench-capture bench-start bench-shardcast economics vllm zoo fuzz fuzz-api sim chaos contracts-coverage contracts-deep contracts-mutants contracts-slither abi lines clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one)"
 	@echo "make test            set up, run every test and check"
@@ -28,6 +28,7 @@ help:
 	@echo "make bench-api       what admitting a signed request costs; every way to use one again"
 	@echo "make bench-capture   odds that a holder of validator slots has the majority of a committee"
 	@echo "make bench-start     how long assize --help and three common commands take to start   (RUNS=21)"
+	@echo "make bench-shardcast broadcast of 512 MiB beside shardcast, nginx and cp; how far a bf16 run moves weights"
 	@echo "make economics       strategies against an honest rest, 2,000 rounds of each   (ROUNDS=200)"
 	@echo "make bench-verify    tokens checked against tokens generated, and what seeding costs, for both engines"
 	@echo "make vllm            install the second engine (make test does; ENGINE=vllm make demo, too)"
@@ -78,6 +79,9 @@ bench-tax: .venv/.localnet contracts/node_modules/.stamp
 
 bench-verify: .venv/.localnet .venv/.vllm
 	@$(BIN)/python -m tests.bench.verify
+
+bench-shardcast: .venv/.test .venv/shardcast/.stamp
+	@$(BIN)/python -m tests.bench.shardcast
 
 bench-sender: .venv/.test contracts/node_modules/.stamp
 	@$(BIN)/python -m tests.bench.sender
@@ -186,6 +190,11 @@ INSTALLED := $(or $(filter .venv/.test,$(MAKECMDGOALS)),.venv/.localnet)
 $(TOPLOC): | $(INSTALLED) $(filter .venv/.vllm,$(MAKECMDGOALS))
 	$(PIP) -c deploy/constraints.txt setuptools
 	$(PIP) --force-reinstall --no-cache-dir --no-deps --no-build-isolation --no-binary toploc toploc==0.1.6
+	@touch $@
+
+.venv/shardcast/.stamp: tests/bench/shardcast/requirements.txt | .venv/bin/python
+	$(PYTHON) -m venv .venv/shardcast
+	.venv/shardcast/bin/pip install -q -r tests/bench/shardcast/requirements.txt
 	@touch $@
 
 .venv/audit/.stamp: contracts/slither-requirements.txt | .venv/bin/python

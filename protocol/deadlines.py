@@ -45,10 +45,14 @@ class Deadline:
         """Ends the request: at its next byte, or once it has waited for one as long as its client's timeout."""
         self._until = -math.inf
 
+    def allow(self, size: int, bytes_per_second: int = LEAST_BYTES_PER_SECOND) -> None:
+        """Gives the request the time that ``size`` more bytes take at this speed."""
+        self._until += size / bytes_per_second
+
     def extended(self, pieces: Iterable[bytes], bytes_per_second: int = LEAST_BYTES_PER_SECOND) -> Iterator[bytes]:
         """Yields ``pieces``, allowing time for each at this speed."""
         for piece in pieces:
-            self._until += len(piece) / bytes_per_second
+            self.allow(len(piece), bytes_per_second)
             yield piece
 
 
@@ -87,7 +91,8 @@ def rewired(
     return client
 
 
-def _left(timeout: float | None, error: type[Exception]) -> float | None:
+def left(timeout: float | None, error: type[Exception]) -> float | None:
+    """Returns the seconds that this thread's request may still wait, at most ``timeout``; raises ``error`` at 0."""
     deadline = _DEADLINE.get()
     return timeout if deadline is None else deadline.left(timeout, error)
 
@@ -101,8 +106,8 @@ class _Backend(httpcore.NetworkBackend):
     def connect_tcp(
         self, host: str, port: int, timeout: float | None = None, *rest: Any, **options: Any
     ) -> httpcore.NetworkStream:
-        left = _left(timeout, httpcore.ConnectTimeout)
-        return _Stream(self._backend.connect_tcp(host, port, left, *rest, **options))
+        seconds = left(timeout, httpcore.ConnectTimeout)
+        return _Stream(self._backend.connect_tcp(host, port, seconds, *rest, **options))
 
 
 class _Stream(httpcore.NetworkStream):
@@ -112,12 +117,12 @@ class _Stream(httpcore.NetworkStream):
         self._stream = stream
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._stream.read(max_bytes, _left(timeout, httpcore.ReadTimeout))
+        return self._stream.read(max_bytes, left(timeout, httpcore.ReadTimeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         for first in range(0, len(buffer), _WRITE_BYTES):
             piece = buffer[first : first + _WRITE_BYTES]
-            self._stream.write(piece, _left(timeout, httpcore.WriteTimeout))
+            self._stream.write(piece, left(timeout, httpcore.WriteTimeout))
 
     def close(self) -> None:
         self._stream.close()
@@ -125,8 +130,8 @@ class _Stream(httpcore.NetworkStream):
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.NetworkStream:
-        left = _left(timeout, httpcore.ConnectTimeout)
-        return _Stream(self._stream.start_tls(ssl_context, server_hostname, left))
+        seconds = left(timeout, httpcore.ConnectTimeout)
+        return _Stream(self._stream.start_tls(ssl_context, server_hostname, seconds))
 
     def get_extra_info(self, info: str) -> Any:
         return self._stream.get_extra_info(info)

@@ -12,9 +12,9 @@ from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Consumption
 from protocol.chain.writing import calls
 from protocol.chain.writing.sender import Sender
-from protocol.errors import Misconfigured, Rejected
+from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.transport import shardcast
-from protocol.transport.chunks import ChunkStore
+from protocol.transport.version_store import VersionStore
 from protocol.wire.auth import Signer
 from protocol.wire.pins import PinnedFile, UnfitCheckpoint, check_directory
 from trainer.policy import Policy
@@ -32,7 +32,7 @@ class Publisher:
         signer: Signer,
         run: int,
         pins: Sequence[PinnedFile],
-        store: ChunkStore,
+        store: VersionStore,
         model: Path,
         folder: Path,
     ) -> None:
@@ -91,9 +91,12 @@ class Publisher:
     def directory(self, version: int) -> Path:
         """Returns the directory of a published version; raises `Unavailable` if its weights are no longer stored."""
         path = self._path(version)
-        if not path.exists():
-            shardcast.restore(self.store, self.run, version, self.chain.latest().manifest_root(self.run, version), path)
-        return path
+        if path.exists():
+            return path
+        signed = self.store.manifest(self.run, version, self.chain.latest().manifest_root(self.run, version))
+        if signed is None or not self.store.verify(signed):
+            raise Unavailable(f"the weights of version {version} of run {self.run} are no longer stored here")
+        return self.store.folder(signed)
 
     def withdraw(self, version: int) -> None:
         """Deletes the weights of a version that the chain refused; another will get this number."""

@@ -23,10 +23,10 @@ from protocol.node.daemon import Daemon
 from protocol.node.trap_file import TrapFile
 from protocol.transport.artifacts import fetch_artifact
 from protocol.transport.blobs import BlobStores
-from protocol.transport.chunks import ChunkStore
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.listening import listen, run_server
 from protocol.transport.shardcast_server import create_app
+from protocol.transport.version_store import VersionStore
 from protocol.wire.pins import check_directory
 from protocol.wire.receipts import ports_of
 from protocol.wire.rollout import DEFAULT_LIMITS
@@ -44,7 +44,7 @@ WAITING_SECONDS = 1.0
 log = structlog.get_logger()
 
 
-def build(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> tuple[Trainer, ChunkStore]:
+def build(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> tuple[Trainer, VersionStore]:
     """Returns the trainer and its store of weights.
 
     Raises:
@@ -63,7 +63,7 @@ def build(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> tu
     recipe = read_recipe(settings.run_file)
     check_directory(settings.model, rules.pins)
     policy = Policy(settings.model, recipe, rules)
-    store = ChunkStore(settings.state_dir / "origin")
+    store = VersionStore(settings.state_dir / "origin")
     sender = Sender(chain, wallet, settings.state_dir / "sender.db", Fees.capped(settings.fee_cap_gwei))
     folder = settings.state_dir / "versions"
     publisher = publish(chain, sender, wallet, settings.run, rules.pins, store, settings.model, folder)

@@ -1,24 +1,25 @@
 """Download of one version into a folder of a person's choice: checked as a worker checks it, resumed after a kill.
 
-DIRECTORY           the model directory, which appears whole or not at all
-.DIRECTORY.chunks   verified chunks and the manifest, until then; the next attempt goes on with them
+DIRECTORY            the model directory, which appears whole or not at all
+.DIRECTORY.partial   a store of versions that holds the verified chunks until then; the next attempt goes on with them
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Protocol
 
 from protocol.errors import Misconfigured, accessing
 from protocol.files import lock
-from protocol.transport.chunks import ChunkStore
 from protocol.transport.shardcast import Authority, fetch_checkpoint, fetch_manifest, reading
 from protocol.transport.sources import Sources
+from protocol.transport.version_store import VersionStore
 from protocol.wire import manifest as manifests
-from protocol.wire.manifest import Manifest
+from protocol.wire.manifest import Manifest, SignedManifest
 from protocol.wire.pins import PinnedFile, UnfitCheckpoint, check_contents, check_sizes
 
 
@@ -30,19 +31,6 @@ class Meter(Protocol):
 
     def took(self, size: int) -> None:
         """Takes the bytes of one more chunk, verified."""
-
-
-class MeteredStore(ChunkStore):
-    """A chunk store that tells of every chunk that is put into it."""
-
-    def __init__(self, directory: Path, took: Callable[[int], None]) -> None:
-        super().__init__(directory)
-        self._took = took
-
-    def put(self, digest: bytes, data: bytes) -> None:
-        """Stores a chunk; raises `Rejected` if ``data`` does not hash to ``digest``."""
-        super().put(digest, data)
-        self._took(len(data))
 
 
 def download(
@@ -65,38 +53,46 @@ def download(
         Rejected: every source offers other bytes than the root promises.
         Unavailable: no source has the version or one of its chunks, or the disk has no room.
     """
-    folder = destination.with_name(f".{destination.name}.chunks")
+    folder = destination.with_name(f".{destination.name}.partial")
     with accessing(f"write to {destination.parent}"):
         destination.parent.mkdir(parents=True, exist_ok=True)
-        store = MeteredStore(folder, meter.took)
+        store = VersionStore(folder, meter.took)
         try:
             held = lock(folder / "lock")
         except BlockingIOError as error:
             raise Misconfigured(f"another process is fetching into {destination}: wait for it, or end it") from error
     with closing(held):
-        manifest = fetch_manifest(sources, run, version, root, authority, store).manifest
-        _check_free(destination, manifest)
-        missing = _missing_bytes(store, manifest)
-        _check_pins(sources, run, manifest, store, destination, pins)
-        total = sum({chunk.hash: chunk.size for chunk in manifest.chunks()}.values())
-        meter.begin(total, total - missing)
-        meter.took(missing - _missing_bytes(store, manifest))  # came with the pinned files and headers
-        fetch_checkpoint(sources, run, version, root, authority, store, destination, versions_kept=1)
+        signed = fetch_manifest(sources, run, version, root, authority, store)
+        manifest = signed.manifest
+        if _is_free(destination, manifest):
+            missing = _missing_bytes(store, signed)
+            _check_pins(sources, run, signed, store, pins)
+            total = sum({chunk.hash: chunk.size for chunk in manifest.chunks()}.values())
+            meter.begin(total, total - missing)
+            meter.took(missing - _missing_bytes(store, signed))  # came with the pinned files and headers
+            made = fetch_checkpoint(sources, run, version, root, authority, store, versions_kept=1)
+            with contextlib.suppress(FileNotFoundError):
+                destination.rmdir()
+            os.rename(made, destination)
         shutil.rmtree(folder, ignore_errors=True)
     return manifest
 
 
-def _missing_bytes(store: ChunkStore, manifest: Manifest) -> int:
-    return sum(chunk.size for chunk in store.missing(manifest))
+def _missing_bytes(store: VersionStore, signed: SignedManifest) -> int:
+    return sum(chunk.size for chunk in store.missing(signed))
 
 
-def _check_free(destination: Path, manifest: Manifest) -> None:
-    """Raises ``Misconfigured`` unless ``destination`` is missing, empty, or holds the version itself."""
+def _is_free(destination: Path, manifest: Manifest) -> bool:
+    """Returns whether ``destination`` is missing or empty; False if it holds the version itself.
+
+    Raises:
+        Misconfigured: it holds anything else.
+    """
     if not destination.exists() or (destination.is_dir() and not any(destination.iterdir())):
-        return
+        return True
     sizes = {path.name: path.stat().st_size for path in destination.iterdir()} if destination.is_dir() else {}
     if sizes == {file.name: file.size for file in manifest.files} and _is(destination, manifest):
-        return
+        return False
     raise Misconfigured(
         f"{destination} holds something else than version {manifest.version}: expected a folder that is new or empty"
     )
@@ -107,12 +103,13 @@ def _is(directory: Path, manifest: Manifest) -> bool:
 
 
 def _check_pins(
-    sources: Sources, run: int, manifest: Manifest, store: ChunkStore, held: Path, pins: tuple[PinnedFile, ...]
+    sources: Sources, run: int, signed: SignedManifest, store: VersionStore, pins: tuple[PinnedFile, ...]
 ) -> None:
     """Raises ``UnfitCheckpoint`` if the version is not what the run's rules pin."""
+    manifest = signed.manifest
     try:
         check_sizes(pins, {file.name: file.size for file in manifest.files})
-        check_contents(pins, reading(sources, manifest, store, held))
+        check_contents(pins, reading(sources, signed, store))
     except UnfitCheckpoint as error:
         raise UnfitCheckpoint(
             f"version {manifest.version} is no checkpoint of run {run}, by its trainer's fault: {error}"

@@ -21,6 +21,7 @@ def run_server(app: ASGIApp, listener: socket.socket, grace_seconds: int | None 
     allow_files(3 * MOST_CONNECTIONS)  # a connection may have a file open too
     config = uvicorn.Config(
         app,
+        loop="asyncio",  # others do not send files
         http=BoundedConnection,
         ws="none",
         log_level="warning",

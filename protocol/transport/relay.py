@@ -12,9 +12,9 @@ from collections.abc import Mapping
 
 import structlog
 
-from protocol.transport.chunks import ChunkStore
 from protocol.transport.shardcast import DEFAULT_VERSIONS_KEPT, Authority, fetch_chunks, fetch_manifest
 from protocol.transport.sources import Sources
+from protocol.transport.version_store import VersionStore
 from protocol.wire.api import CheckpointList
 from protocol.wire.canonical import validating
 
@@ -30,7 +30,7 @@ class Relay:
 
     def __init__(
         self,
-        store: ChunkStore,
+        store: VersionStore,
         sources: Sources,
         authorities: Mapping[int, Authority],
         versions_kept: int = DEFAULT_VERSIONS_KEPT,
@@ -69,12 +69,12 @@ class Relay:
                     self._take_one(run, entry.version, entry.root)
 
     def _take_one(self, run: int, version: int, root: bytes) -> None:
-        manifest = fetch_manifest(self._sources, run, version, root, self._authorities[run], self._store).manifest
-        incomplete = bool(self._store.missing(manifest))
-        fetch_chunks(self._sources, manifest, self._store)
+        signed = fetch_manifest(self._sources, run, version, root, self._authorities[run], self._store)
+        if not self._store.verify(signed):
+            fetch_chunks(self._sources, signed, self._store)
+            self._store.finish(signed)
+            self._log.info("checkpoint_relayed", run=run, version=version, bytes=signed.manifest.size)
         self._store.retain(run, self._versions_kept)
-        if incomplete:
-            self._log.info("checkpoint_relayed", run=run, version=version, bytes=manifest.size)
 
     def _follow(self, run: int, url: str) -> None:
         """Loops until stopped, backing off after a failure of this upstream; other upstreams are unaffected."""

@@ -1,7 +1,7 @@
 """SHARDCAST: weights from the trainer's origin through relays to compute nodes, every chunk verified at every hop.
 
-    publish            model directory -> chunks and a signed manifest in a store (the trainer)
-    fetch_checkpoint   sources -> chunks in a store -> a model directory (workers, validators, trainer)
+    publish            model directory -> links and a signed manifest in a store (the trainer)
+    fetch_checkpoint   sources -> a model directory in a store (workers, validators)
 
 Served by ``protocol.transport.shardcast_server``, relayed by ``protocol.transport.relay``:
 
@@ -11,36 +11,33 @@ Served by ``protocol.transport.shardcast_server``, relayed by ``protocol.transpo
     GET /chunks/{hash}                              bytes, with Range
 
 Sources are untrusted: the manifest must be signed by the trainer and have the root that is on chain, and each chunk
-must match its hash before it is written to disk. Chunks kept from an interrupted fetch, or from an earlier version, are
-not fetched again. A file takes no more bytes than its manifest says, however often that names a chunk, and nothing is
-begun that the disk has no room for.
+must match its hash before it is written to disk, at its place in its file. Chunks kept from an interrupted fetch, or
+from an earlier version, are not fetched again. A file takes no more bytes than its manifest says, however often that
+names a chunk, and nothing is begun that the disk has no room for.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
-import uuid
+import threading
+import time
+from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 
-from protocol.errors import Rejected, Unavailable, accessing
-from protocol.transport.chunks import ChunkStore
+from protocol.errors import Rejected, Unavailable
+from protocol.transport.ranges import Part
 from protocol.transport.sources import Sources
+from protocol.transport.version_store import VersionStore
 from protocol.wire import manifest as manifests
 from protocol.wire.auth import Signer
-from protocol.wire.manifest import Chunk, Manifest, SignedManifest
+from protocol.wire.manifest import Chunk, SignedManifest
 from protocol.wire.pins import Read, UnfitCheckpoint
 
 PARALLEL_REQUESTS = 4
 DEFAULT_VERSIONS_KEPT = 8
-SPARE_BYTES = 64 << 20
-"""Bytes of the disk that are left to others: journals must be written still."""
+OVERTAKE_SECONDS = 1.0
+"""A chunk that takes longer than this, and than twice the usual time, is asked of another source too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +56,18 @@ def publish(
     chain_id: int,
     market: str,
     signer: Signer,
-    store: ChunkStore,
+    store: VersionStore,
     chunk_bytes: int = manifests.CHUNK_BYTES,
     versions_kept: int = DEFAULT_VERSIONS_KEPT,
 ) -> SignedManifest:
     """Puts the model in ``directory`` into ``store`` and returns its signed manifest, whose root goes on chain.
 
-    Chunks go in before the manifest, so that an origin over the same store lists only what it can serve. Idempotent.
+    The files are read once, to be hashed; the store links them, so that ``directory`` must not be changed in place.
+    They go in before the manifest, so that an origin over the same store lists only what it can serve. Idempotent.
     """
     manifest = manifests.from_directory(directory, version, chunk_bytes)
-    for file in manifest.files:
-        with (directory / file.name).open("rb") as stream:
-            for digest in file.chunks:
-                store.put(digest, stream.read(chunk_bytes))
     signed = manifests.sign(manifest, run, chain_id, market, signer)
-    store.put_manifest(signed)
+    store.take(signed, directory)
     store.retain(run, versions_kept)
     return signed
 
@@ -84,15 +78,13 @@ def fetch_checkpoint(
     version: int,
     expected_root: bytes,
     authority: Authority,
-    store: ChunkStore,
-    destination: Path,
-    old_directories: Sequence[Path] = (),
+    store: VersionStore,
     versions_kept: int = DEFAULT_VERSIONS_KEPT,
 ) -> Path:
-    """Fetches ``version`` into the directory ``destination``, which appears complete or not at all, and returns it.
+    """Fetches ``version`` into ``store`` and returns its directory there, which appears whole or not at all.
 
-    Chunks are taken from ``store``, then from ``old_directories`` (earlier versions, or the run's first model), then
-    from ``sources``, several at once.
+    One that is there already is verified, and what is damaged is fetched again. Chunks that other versions in ``store``
+    hold are taken from these, the others from ``sources``, several at once.
 
     Raises:
         Rejected: every source that answered sent another manifest than ``expected_root`` (32 bytes, from the chain), or
@@ -101,26 +93,15 @@ def fetch_checkpoint(
         UnfitCheckpoint: a chunk has another size than the manifest says.
     """
     signed = fetch_manifest(sources, run, version, expected_root, authority, store)
-    if not _holds(destination, signed.manifest):
-        for directory in old_directories:
-            _adopt(directory, signed.manifest, store)
-        fetch_chunks(sources, signed.manifest, store)
-        _assemble(signed.manifest, store, destination)
+    if not store.verify(signed):
+        fetch_chunks(sources, signed, store)
+    directory = store.finish(signed)
     store.retain(run, versions_kept)
-    return destination
-
-
-def restore(store: ChunkStore, run: int, version: int, root: bytes, destination: Path) -> Path:
-    """Writes a version from ``store`` to ``destination``; raises `Unavailable` if the store has dropped it."""
-    signed = store.manifest(run, version, root)
-    if signed is None or store.missing(signed.manifest):
-        raise Unavailable(f"the weights of version {version} of run {run} are no longer stored here")
-    _assemble(signed.manifest, store, destination)
-    return destination
+    return directory
 
 
 def fetch_manifest(
-    sources: Sources, run: int, version: int, root: bytes, authority: Authority, store: ChunkStore
+    sources: Sources, run: int, version: int, root: bytes, authority: Authority, store: VersionStore
 ) -> SignedManifest:
     """Returns the signed manifest with this root from ``store``, else from a source; then it is in ``store``.
 
@@ -151,72 +132,167 @@ def _manifest_from_any(sources: Sources, run: int, version: int, root: bytes, au
     raise (unreached or faults)[0]
 
 
-def fetch_chunks(sources: Sources, manifest: Manifest, store: ChunkStore) -> None:
-    """Fetches the missing chunks of ``manifest`` into ``store``, in order, several at once; raises `Unavailable`."""
-    missing = store.missing(manifest)
+def fetch_chunks(sources: Sources, signed: SignedManifest, store: VersionStore) -> None:
+    """Fetches the missing chunks of a version into ``store``, in order, several at once.
+
+    A source that is much slower than the others is overtaken: its chunk is asked of another one, and whichever comes
+    first counts.
+
+    Raises:
+        Unavailable: no source has one of the chunks, or the disk has no room.
+        UnfitCheckpoint: a chunk has another size than the manifest says.
+    """
+    missing = store.missing(signed)
     if not missing:
         return
-    _check_room(store.directory, sum(chunk.size for chunk in missing))
-    with ThreadPoolExecutor(min(PARALLEL_REQUESTS, len(missing)), "shardcast") as pool:
-        futures = [pool.submit(fetch_chunk, sources, chunk, store) for chunk in missing]
-        done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-        pool.shutdown(cancel_futures=True)
-    for future in done:
-        future.result()
+    queue = _Queue(missing, overtake=len(sources.urls) > 1)
+    for _ in range(min(PARALLEL_REQUESTS, len(missing))):
+        threading.Thread(target=_work, args=(queue, sources, store), name="shardcast", daemon=True).start()
+    queue.wait()
 
 
-def reading(sources: Sources, manifest: Manifest, store: ChunkStore, held: Path) -> Read:
-    """Returns a function that reads parts of a version's files, verified, fetching no more chunks than they lie in.
+def _work(queue: _Queue, sources: Sources, store: VersionStore) -> None:
+    buffer = bytearray(queue.largest)
+    while (taken := queue.take()) is not None:
+        try:
+            fetch_chunk(sources, taken.chunk, store, buffer, taken)
+        except BaseException as error:  # raised again by the thread that waits
+            queue.failed(taken, error)
+        else:
+            queue.fetched(taken)
 
-    Chunks are taken from ``store``, then from ``held``, a directory that may hold the version, then from ``sources``.
-    """
-    chunks: dict[str, list[Chunk]] = {file.name: [] for file in manifest.files}
-    for chunk in manifest.chunks():
+
+@dataclass(slots=True, eq=False)
+class _Taken:
+    """A chunk that is being fetched: when that began, from which source now, and by how many threads."""
+
+    chunk: Chunk
+    since: float
+    threads: int = 1
+    url: str | None = None
+    avoided: str | None = None
+
+
+class _Queue:
+    """The chunks of one fetch: which are next, which are being fetched, and whether all are there."""
+
+    def __init__(self, missing: Sequence[Chunk], overtake: bool) -> None:
+        self.largest = max(chunk.size for chunk in missing)
+        self._next, self._left, self._overtake = deque(missing), len(missing), overtake
+        self._running: dict[bytes, _Taken] = {}
+        self._seconds: list[float] = []
+        self._error: BaseException | None = None
+        self._changed = threading.Condition()
+
+    def take(self) -> _Taken | None:
+        """Returns the next chunk, or one whose source is slow; None once nothing is left to do."""
+        with self._changed:
+            while not self._over():
+                if self._next:
+                    chunk = self._next.popleft()
+                    taken = self._running[chunk.hash] = _Taken(chunk, time.monotonic())
+                    return taken
+                if (slow := self._slowest()) is not None:
+                    slow.threads += 1
+                    return _Taken(slow.chunk, slow.since, avoided=slow.url)
+                self._changed.wait(OVERTAKE_SECONDS / 4)
+            return None
+
+    def fetched(self, taken: _Taken) -> None:
+        """Notes that a chunk is in the store."""
+        with self._changed:
+            if self._running.pop(taken.chunk.hash, None) is not None:
+                self._left -= 1
+                self._seconds.append(time.monotonic() - taken.since)
+            self._changed.notify_all()
+
+    def failed(self, taken: _Taken, error: BaseException) -> None:
+        """Notes that a chunk did not come; another thread may still bring it."""
+        with self._changed:
+            running = self._running.get(taken.chunk.hash)
+            if running is not None:
+                running.threads -= 1
+                if running.threads == 0:
+                    self._error = self._error or error
+                    del self._running[taken.chunk.hash]
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Returns once all chunks are there; raises what prevented it, once no other chunk is on its way."""
+        with self._changed:
+            while self._left and not (self._error and not self._running):
+                self._changed.wait()
+        if self._error is not None:
+            raise self._error
+
+    def _over(self) -> bool:
+        return self._left == 0 or self._error is not None
+
+    def _slowest(self) -> _Taken | None:
+        """Returns the chunk that has been on its way for much longer than others took, and by one thread only."""
+        alone = [each for each in self._running.values() if each.threads == 1 and each.url is not None]
+        if not self._overtake or not alone or not self._seconds:
+            return None
+        slowest = min(alone, key=lambda each: each.since)
+        usual = max(OVERTAKE_SECONDS, 2 * sum(self._seconds) / len(self._seconds))
+        return slowest if time.monotonic() - slowest.since > usual else None
+
+
+def reading(sources: Sources, signed: SignedManifest, store: VersionStore) -> Read:
+    """Returns a function that reads parts of a version's files, verified, fetching no more chunks than they lie in."""
+    chunk_bytes = signed.manifest.chunk_bytes
+    chunks: dict[str, list[Chunk]] = {file.name: [] for file in signed.manifest.files}
+    for chunk in signed.manifest.chunks():
         chunks[chunk.file].append(chunk)
+    store.verify(signed)  # makes the place for what is missing
 
     def read(name: str, start: int, size: int) -> bytes:
-        first, last = start // manifest.chunk_bytes, -(-(start + size) // manifest.chunk_bytes)
-        parts = [_read_chunk(sources, chunk, store, held) for chunk in chunks[name][first:last]]
-        offset = start - first * manifest.chunk_bytes
+        first, last = start // chunk_bytes, -(-(start + size) // chunk_bytes)
+        parts = [_read_chunk(sources, chunk, store) for chunk in chunks[name][first:last]]
+        offset = start - first * chunk_bytes
         return b"".join(parts)[offset : offset + size]
 
     return read
 
 
-def _read_chunk(sources: Sources, chunk: Chunk, store: ChunkStore, held: Path) -> bytes:
+def _read_chunk(sources: Sources, chunk: Chunk, store: VersionStore) -> bytes:
     data = store.read(chunk.hash)
     if data is None:
-        with contextlib.suppress(OSError), (held / chunk.file).open("rb") as file:
-            file.seek(chunk.offset)
-            if manifests.hash_chunk(data := file.read(chunk.size)) == chunk.hash:
-                return _sized(data, chunk)
-        fetch_chunk(sources, chunk, store)
-    return _chunk(store, chunk)
+        fetch_chunk(sources, chunk, store, bytearray(chunk.size))
+        data = store.read(chunk.hash)
+    if data is None:
+        raise Unavailable(f"chunk {chunk.hash.hex()[:16]} is damaged on disk and must be fetched again")
+    return data
 
 
-def fetch_chunk(sources: Sources, chunk: Chunk, store: ChunkStore) -> None:
-    """Fetches one chunk into ``store``. If a source breaks off, the next one resumes where it stopped."""
-    tried: set[str] = set()
-    data = bytearray()
+def fetch_chunk(
+    sources: Sources, chunk: Chunk, store: VersionStore, buffer: bytearray, taken: _Taken | None = None
+) -> None:
+    """Fetches a chunk into ``store`` through ``buffer``. If a source breaks off, the next resumes where it stopped."""
+    tried: set[str] = set() if taken is None or taken.avoided is None else {taken.avoided}
+    part = Part(memoryview(buffer)[: chunk.size])
     fault: Exception = Unavailable("no source")
     while (url := sources.choose(tried)) is not None:
         tried.add(url)
-        whole = not data
+        if taken is not None:
+            taken.url = url
+        whole = part.filled == 0
         try:
-            sources.download(url, f"/chunks/{chunk.hash.hex()}", data, chunk.size)
-            store.put(chunk.hash, bytes(data))
-            return
+            sources.download(url, f"/chunks/{chunk.hash.hex()}", part)
+            return store.put(chunk.hash, part.received)
+        except UnfitCheckpoint:
+            raise
         except Rejected as error:
             fault = error
-            data.clear()
+            part.filled = 0
             if whole:
                 sources.lied(url)
             else:
                 tried.discard(url)  # the wrong part may be from an earlier source: ask this one for the whole chunk
         except Unavailable as error:
             fault = error
-            if len(data) >= chunk.size:
-                data.clear()  # broken off after the last byte: no range is left to request from the next source
+            if part.filled >= chunk.size:
+                part.filled = 0  # broken off after the last byte: no range is left to request from the next source
     raise Unavailable(f"no source has chunk {chunk.hash.hex()[:16]} of {chunk.file}: {fault}")
 
 
@@ -232,71 +308,3 @@ def _manifest_from(
         raise Rejected(f"{url} sent a manifest with root {signed.manifest.root.hex()}, on chain is {root.hex()}")
     signed.verify(authority.chain_id, authority.market, authority.trainer)
     return signed
-
-
-def _holds(directory: Path, manifest: Manifest) -> bool:
-    """Returns whether ``directory`` holds exactly the files of ``manifest``, byte for byte."""
-    if not directory.is_dir() or not any(directory.iterdir()):
-        return False
-    return manifests.from_directory(directory, manifest.version, manifest.chunk_bytes) == manifest
-
-
-def _adopt(directory: Path, manifest: Manifest, store: ChunkStore) -> None:
-    """Copies chunks shared with an earlier version; skips the rest of a file at its first chunk that differs."""
-    missing = {chunk.hash for chunk in store.missing(manifest)}
-    for file in manifest.files:
-        if not missing.intersection(file.chunks) or not (directory / file.name).is_file():
-            continue
-        with (directory / file.name).open("rb") as stream:
-            for digest in file.chunks:
-                data = stream.read(manifest.chunk_bytes)
-                if manifests.hash_chunk(data) != digest:
-                    break
-                store.put(digest, data)
-
-
-def _assemble(manifest: Manifest, store: ChunkStore, destination: Path) -> None:
-    """Writes the files beside ``destination``, then renames the directory into place."""
-    mark = uuid.uuid4().hex
-    partial = destination.with_name(f".{destination.name}.{mark}.partial")
-    old = destination.with_name(f".{destination.name}.{mark}.old")
-    with accessing(f"write {destination}", Unavailable), contextlib.ExitStack() as cleanup:
-        cleanup.callback(shutil.rmtree, partial, ignore_errors=True)
-        cleanup.callback(shutil.rmtree, old, ignore_errors=True)
-        partial.mkdir(parents=True)
-        _check_room(partial, manifest.size)
-        for file in manifest.files:
-            (partial / file.name).touch()
-        for name, chunks in groupby(manifest.chunks(), attrgetter("file")):
-            with (partial / name).open("wb") as stream:
-                for chunk in chunks:
-                    stream.write(_chunk(store, chunk))
-        if destination.exists():
-            os.replace(destination, old)
-        os.replace(partial, destination)
-
-
-def _chunk(store: ChunkStore, chunk: Chunk) -> bytes:
-    data = store.read(chunk.hash)
-    if data is None:
-        raise Unavailable(f"chunk {chunk.hash.hex()[:16]} is damaged on disk and must be fetched again")
-    return _sized(data, chunk)
-
-
-def _sized(data: bytes, chunk: Chunk) -> bytes:
-    """Returns verified bytes; raises ``UnfitCheckpoint`` if the manifest says that the chunk has another size."""
-    if len(data) != chunk.size:
-        raise UnfitCheckpoint(
-            f"chunk {chunk.hash.hex()[:16]} of {chunk.file} has {len(data)} bytes, the manifest says {chunk.size}"
-        )
-    return data
-
-
-def _check_room(directory: Path, needed: int) -> None:
-    """Raises ``Unavailable`` if ``directory`` has no room for so many bytes and `SPARE_BYTES`."""
-    with accessing(f"write to {directory}", Unavailable):
-        free = shutil.disk_usage(directory).free
-    if needed + SPARE_BYTES > free:
-        raise Unavailable(
-            f"a version needs {needed} bytes in {directory}, where {free} are free: make room, or move the state folder"
-        )

@@ -1,30 +1,34 @@
-"""HTTP server of a chunk store, for origins and relays. Paths are listed in ``shardcast``.
+"""HTTP server of a store of versions, for origins and relays. Paths are listed in ``shardcast``.
 
 A request for a chunk that a stored manifest names, but that has not arrived yet, waits for it: a relay serves chunk k
-while chunk k + 1 is in flight, and clients need not guess when to retry. Files are sent piece by piece, as fast as each
-client takes them, so that memory does not grow with clients.
+while chunk k + 1 is in flight, and clients need not guess when to retry. The system sends a chunk from its file, as
+fast as each client takes it, without a copy in this process.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
+from typing import IO
 
 from blake3 import blake3
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
 
 from protocol.errors import AssizeError
-from protocol.transport.chunks import ChunkStore
+from protocol.transport.connections import FILE_SENDING
 from protocol.transport.index import add_index
+from protocol.transport.version_store import VersionStore
 from protocol.wire.api import Body, CheckpointEntry, CheckpointList, ErrorBody, LatestCheckpoint
+from protocol.wire.manifest import Chunk
 
 CHUNK_WAIT_SECONDS = 5.0
 LONGEST_WAIT_SECONDS = 30.0
@@ -56,7 +60,7 @@ class Waiting:
         await asyncio.sleep(POLL_SECONDS * (1 + self._count // WAITING_AT_FULL_PACE))
 
 
-def create_app(store: ChunkStore, chunk_wait_seconds: float = CHUNK_WAIT_SECONDS) -> Starlette:
+def create_app(store: VersionStore, chunk_wait_seconds: float = CHUNK_WAIT_SECONDS) -> Starlette:
     """Returns the ASGI app that serves ``store``; other processes may write into it meanwhile."""
     waiting = Waiting()
 
@@ -77,14 +81,10 @@ def create_app(store: ChunkStore, chunk_wait_seconds: float = CHUNK_WAIT_SECONDS
         signed = store.manifest(int(request.path_params["run"]), int(request.path_params["version"]), wanted)
         if signed is None:
             return _refuse(404, "this checkpoint is not stored here")
-        file = store.manifest_file(signed)
-        return _part(file, 0, file.stat().st_size, media_type="application/json")
+        return Response(signed.canonical, media_type="application/json")
 
     async def broken(request: Request, error: Exception) -> Response:
         return _refuse(503, str(error))
-
-    async def dropped(request: Request, error: Exception) -> Response:
-        return _refuse(404, "this file is no longer stored here")
 
     routes = [
         Route("/health", health),
@@ -93,12 +93,12 @@ def create_app(store: ChunkStore, chunk_wait_seconds: float = CHUNK_WAIT_SECONDS
         Route("/runs/{run:int}/checkpoints/{version:int}", manifest),
         Route("/chunks/{hash:str}", partial(_chunk, store, waiting, chunk_wait_seconds)),
     ]
-    app = Starlette(routes=routes, exception_handlers={AssizeError: broken, FileNotFoundError: dropped})
+    app = Starlette(routes=routes, exception_handlers={AssizeError: broken})
     add_index(app, "Assize weights", lambda: [route.path for route in routes])
     return app
 
 
-async def _listing(store: ChunkStore, waiting: Waiting, request: Request) -> Response:
+async def _listing(store: VersionStore, waiting: Waiting, request: Request) -> Response:
     """Answers at once, unless the client has the current list: then waits for a change."""
     run, known = int(request.path_params["run"]), request.headers.get("if-none-match")
     wait = re.fullmatch(r"\d{1,3}(\.\d{1,3})?", request.query_params.get("wait", "0"), re.ASCII)
@@ -121,63 +121,71 @@ async def _listing(store: ChunkStore, waiting: Waiting, request: Request) -> Res
             await waiting.pause()
 
 
-async def _chunk(store: ChunkStore, waiting: Waiting, wait_seconds: float, request: Request) -> Response:
+async def _chunk(store: VersionStore, waiting: Waiting, wait_seconds: float, request: Request) -> Response:
     name = request.path_params["hash"]
     if not re.fullmatch(r"[0-9a-f]{64}", name, re.ASCII):
         return _refuse(400, "invalid chunk hash: expected 64 hex digits")
     tag = f'"{name}"'
     if request.headers.get("if-none-match") == tag:
         return Response(status_code=304, headers={"ETag": tag, "Cache-Control": _FOREVER})
-    file = await _arrived(store, waiting, bytes.fromhex(name), wait_seconds)
-    if file is None:
+    opened = await _arrived(store, waiting, bytes.fromhex(name), wait_seconds)
+    if opened is None:
         return _refuse(404, "this chunk is not stored here")
-    return _ranged(file, request.headers.get("range"), {"ETag": tag, "Cache-Control": _FOREVER})
+    return _ranged(*opened, request.headers.get("range"), {"ETag": tag, "Cache-Control": _FOREVER})
 
 
-async def _arrived(store: ChunkStore, waiting: Waiting, digest: bytes, wait_seconds: float) -> Path | None:
-    """Returns a chunk, waiting for it if a stored manifest names it."""
+async def _arrived(
+    store: VersionStore, waiting: Waiting, digest: bytes, wait_seconds: float
+) -> tuple[IO[bytes], Chunk] | None:
+    """Opens the file of a chunk, waiting for it if a stored manifest names it."""
     loop = asyncio.get_running_loop()
     until = loop.time() + wait_seconds
     with waiting.counted():
-        while not store.has(digest):
+        while (opened := store.open(digest)) is None:
             if loop.time() >= until or not store.expects(digest):
                 return None
             await waiting.pause()
-    return await run_in_threadpool(store.verified, digest)
+    return opened
 
 
-def _ranged(file: Path, header: str | None, headers: dict[str, str]) -> Response:
+def _ranged(file: IO[bytes], chunk: Chunk, header: str | None, headers: dict[str, str]) -> Response:
     """Answers with the whole chunk, or with one range (RFC 9110, 14.2); an unreadable range header is ignored."""
     headers["Accept-Ranges"] = "bytes"
-    asked, size = _RANGE.fullmatch(header) if header else None, file.stat().st_size
+    asked = _RANGE.fullmatch(header) if header else None
     if asked is None:
-        return _part(file, 0, size, headers=headers)
-    first, last = int(asked[1]), min(int(asked[2] or size), size - 1)
+        return FilePart(file, chunk.offset, chunk.size, 200, headers)
+    first, last = int(asked[1]), min(int(asked[2] or chunk.size), chunk.size - 1)
     if first > last:
-        return Response(status_code=416, headers={"Content-Range": f"bytes */{size}"})
-    headers["Content-Range"] = f"bytes {first}-{last}/{size}"
-    return _part(file, first, last + 1 - first, 206, headers)
+        file.close()
+        return Response(status_code=416, headers={"Content-Range": f"bytes */{chunk.size}"})
+    headers["Content-Range"] = f"bytes {first}-{last}/{chunk.size}"
+    return FilePart(file, chunk.offset + first, last + 1 - first, 206, headers)
 
 
-def _part(
-    file: Path,
-    first: int,
-    size: int,
-    status: int = 200,
-    headers: dict[str, str] | None = None,
-    media_type: str = "application/octet-stream",
-) -> Response:
-    """Answers with ``size`` bytes of a file from ``first`` on."""
-    lengthy = {"Content-Length": str(size)} | (headers or {})
-    return StreamingResponse(_pieces(file, first, size), status, lengthy, media_type)
+class FilePart(Response):
+    """Answers with ``size`` bytes of an open file from ``first`` on, and closes it."""
 
+    def __init__(self, file: IO[bytes], first: int, size: int, status: int, headers: dict[str, str]) -> None:
+        headers = {"Content-Length": str(size)} | headers
+        super().__init__(None, status, headers, "application/octet-stream")
+        self._file, self._first, self._size = file, first, size
 
-def _pieces(file: Path, first: int, size: int) -> Iterator[bytes]:
-    with file.open("rb") as opened:
-        opened.seek(first)
-        while size and (piece := opened.read(min(PIECE_BYTES, size))):
-            size -= len(piece)
-            yield piece
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Has the server send the file if it can, else reads it piece by piece."""
+        with self._file:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            if scope["method"] != "HEAD":
+                await self._send_body(scope, send)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_body(self, scope: Scope, send: Send) -> None:
+        if FILE_SENDING in scope.get("extensions", {}):
+            await send({"type": FILE_SENDING, "file": self._file, "offset": self._first, "count": self._size})
+            return
+        for first in range(self._first, self._first + self._size, PIECE_BYTES):
+            size = min(PIECE_BYTES, self._first + self._size - first)
+            piece = await run_in_threadpool(os.pread, self._file.fileno(), size, first)
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
 
 
 def _json(body: Body, headers: dict[str, str] | None = None) -> Response:

@@ -11,13 +11,15 @@ import threading
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 
 import httpx
 
-from protocol.deadlines import bounded, within
+from protocol.deadlines import Deadline, bounded, within
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.transport.http import is_http, pieces, reaching
+from protocol.transport.ranges import Part, RangeClient
 
 MEMORY = 0.7
 """Weight of the old average when a new measurement is folded in."""
@@ -42,7 +44,7 @@ class SourceHealth:
 
 
 class Sources:
-    """The base URLs of a run's origin and relays, with one keep-alive HTTP client. Threads may share it."""
+    """The base URLs of a run's origin and relays, with connections that are kept. Threads may share it."""
 
     def __init__(
         self,
@@ -62,6 +64,7 @@ class Sources:
         self._lock = threading.Lock()
         self._most, self._paid_until = most_bytes_per_second, 0.0
         limits = httpx.Limits(max_keepalive_connections=64, keepalive_expiry=60.0)
+        self._ranges = RangeClient()
         self._client = bounded(httpx.Client(timeout=httpx.Timeout(15.0, connect=3.0), limits=limits))
 
     @property
@@ -72,6 +75,7 @@ class Sources:
     def close(self) -> None:
         """Closes the connections; requests in flight fail."""
         self._client.close()
+        self._ranges.close()
 
     def choose(self, excluded: Collection[str] = ()) -> str | None:
         """Draws a source by weight among those not ``excluded``; returns None if none is left."""
@@ -84,20 +88,20 @@ class Sources:
                 return None
             return self._random.choices(list(pool), weights(list(pool.values())))[0]
 
-    def download(self, url: str, path: str, into: bytearray, limit: int) -> None:
-        """Appends the body of ``url + path`` to ``into``, asking only for what follows the bytes already there.
+    def download(self, url: str, path: str, into: Part) -> None:
+        """Receives the body of ``url + path`` into ``into``, asking only for what follows the bytes already there.
 
         Updates the source's health either way. The caller verifies the bytes, and calls `lied` if they are wrong.
 
         Raises:
             Unavailable: the source failed; what arrived stays in ``into``.
-            Rejected: more than ``limit`` bytes came.
+            Rejected: more bytes came than there is memory for.
         """
-        held, started = len(into), self._clock()
+        held, started = into.filled, self._clock()
         self._count(url, 1)
         try:
-            headers = {"Range": f"bytes={held}-"} if held else {}
-            self._request(url, path, headers, into, limit)
+            with within(HEAD_SECONDS) as deadline:
+                self._ranges.receive(url, path, into, partial(self._arrived, url, deadline, started, into))
         except Unavailable:
             self._failed(url, FIRST_REST_SECONDS)
             raise
@@ -106,7 +110,14 @@ class Sources:
             raise
         finally:
             self._count(url, -1)
-        self._served(url, len(into) - held, self._clock() - started)
+        self._served(url, max(into.filled - held, 0), self._clock() - started)
+
+    def _arrived(self, url: str, deadline: Deadline, started: float, into: Part, size: int) -> None:
+        """Keeps the cap, and gives the request time by what has come."""
+        deadline.allow(size)
+        self._pace(size)
+        if self._clock() - started > GRACE_SECONDS + into.filled / LEAST_BYTES_PER_SECOND:
+            raise Unavailable(f"{url} is too slow: under {LEAST_BYTES_PER_SECOND} bytes per second")
 
     def lied(self, url: str) -> None:
         """Records that ``url`` sent wrong bytes."""
@@ -129,7 +140,7 @@ class Sources:
         return None if tag is None else (bytes(into), tag)
 
     def _request(self, url: str, path: str, headers: dict[str, str], into: bytearray, limit: int) -> str | None:
-        """Reads one answer into ``into`` and returns its ETag, "" without one; None if nothing changed (304)."""
+        """Reads one small answer into ``into`` and returns its ETag, "" without one; None if nothing changed (304)."""
         headers = {"Accept-Encoding": "identity", **headers}
         with (
             within(HEAD_SECONDS) as deadline,
@@ -138,16 +149,10 @@ class Sources:
         ):
             if response.status_code == 304:
                 return None
-            if response.status_code not in (200, 206):
+            if response.status_code != 200:
                 raise Unavailable(f"{url} answered {response.status_code} for {path}")
-            if response.status_code == 200:
-                into.clear()
-            started = self._clock()
-            for piece in deadline.extended(pieces(response, limit - len(into), f"{url}{path}")):
+            for piece in deadline.extended(pieces(response, limit, f"{url}{path}")):
                 into += piece
-                self._pace(len(piece))
-                if self._clock() - started > GRACE_SECONDS + len(into) / LEAST_BYTES_PER_SECOND:
-                    raise Unavailable(f"{url} is too slow: under {LEAST_BYTES_PER_SECOND} bytes per second")
             return str(response.headers.get("etag", ""))
 
     def _pace(self, size: int) -> None:

@@ -19,17 +19,18 @@ from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.files import lock
 from protocol.transport import checkpoints as module
 from protocol.transport.checkpoints import KEPT, Checkpoints
-from protocol.transport.chunks import ChunkStore
-from protocol.transport.shardcast import SPARE_BYTES, Authority, publish
+from protocol.transport.shardcast import Authority, publish
 from protocol.transport.shardcast_server import create_app
 from protocol.transport.sources import Sources
+from protocol.transport.version_store import SPARE_BYTES, VersionStore
 from protocol.wire import manifest
-from protocol.wire.manifest import MIN_CHUNK_BYTES
+from protocol.wire.manifest import MIN_CHUNK_BYTES, SignedManifest
 from protocol.wire.pins import UnfitCheckpoint
 from protocol.wire.rules import Rules, with_checkpoint
 from tests.checkpoints import CONFIG, TENSORS, smallest
 from tests.coordinator.swarm import RULES
 from tests.protocol.conftest import KeySigner, Served
+from tests.protocol.test_shardcast import counting
 
 CHAIN_ID, RUN, SIZE = 31337, 1, 1600
 MARKET = "0x" + "11" * 20
@@ -39,8 +40,9 @@ class Origin:
     """A trainer's origin; ``publish`` makes a version with a content of its own."""
 
     def __init__(self, folder: Path, signer: KeySigner, serve: Callable[..., Served]) -> None:
-        self.folder, self.signer, self.store = folder, signer, ChunkStore(folder / "origin")
-        self.served = serve(create_app(self.store))
+        self.folder, self.signer, self.store = folder, signer, VersionStore(folder / "origin")
+        self.asked: list[str] = []
+        self.served = serve(counting(create_app(self.store), self.asked))
 
     def publish(self, version: int, branch: bytes = b"") -> bytes:
         model = smallest(self.folder / f"model-{version}", (branch + b"weights of version %d" % version * 100)[:SIZE])
@@ -62,6 +64,11 @@ def checkpoints(tmp_path: Path, origin: Origin) -> Iterator[Checkpoints]:
 def pinned(folder: Path) -> Rules:
     """Rules that pin what ``Origin`` publishes."""
     return with_checkpoint(RULES, smallest(folder / "model", bytes(SIZE)))
+
+
+def directories_of(checkpoints: Checkpoints) -> list[Path]:
+    """Every directory of a version, whole or not, the oldest first."""
+    return sorted(path for path in (checkpoints.store.directory / "runs" / str(RUN)).glob("*") if path.is_dir())
 
 
 def test_a_version_is_fetched_once_and_then_needs_nobody(origin: Origin, checkpoints: Checkpoints) -> None:
@@ -100,7 +107,7 @@ def test_directories_of_a_branch_that_was_reorganised_away_are_removed(
     assert [path.exists() for path in (*kept, *dropped, replacing)] == [True] * 2 + [False] * 3 + [True]
     assert checkpoints.newest() == 2
     following = checkpoints.directory(3, origin.publish(3, b"another branch: "))
-    assert sorted(checkpoints.folder.iterdir()) == [*kept, replacing, following]
+    assert directories_of(checkpoints) == [*kept, replacing, following]
 
 
 def test_an_old_version_is_fetched_beside_newer_ones_and_removed_with_the_next(
@@ -111,7 +118,7 @@ def test_an_old_version_is_fetched_beside_newer_ones_and_removed_with_the_next(
         checkpoints.directory(version, root)
     old = checkpoints.directory(0, roots[0])
     assert old.is_dir()
-    assert len(list(checkpoints.folder.iterdir())) == KEPT
+    assert len(directories_of(checkpoints)) == KEPT
     newest = checkpoints.directory(KEPT + 1, roots[-1])
     assert newest.is_dir()
     assert not old.exists()
@@ -123,10 +130,9 @@ def test_a_directory_that_changed_on_disk_is_fetched_again_by_the_next_process(
     root = origin.publish(0)
     directory = checkpoints.directory(0, root)
     (directory / "model.safetensors").write_bytes(b"rotten")
-    (checkpoints.folder / ".0000000000-left.partial").mkdir()
     restarted = Checkpoints(checkpoints.sources, RUN, checkpoints.authority, tmp_path / "held", pinned(tmp_path))
     assert b"weights of version 0" in (restarted.directory(0, root) / TENSORS).read_bytes()
-    assert list(restarted.folder.iterdir()) == [directory]
+    assert directories_of(restarted) == [directory]
 
 
 def test_bytes_other_than_the_chain_promises_are_refused_and_leave_nothing(
@@ -171,15 +177,14 @@ def test_fetches_into_one_folder_leave_one_anothers_files_alone(
 ) -> None:
     roots = [origin.publish(version) for version in range(2)]
     other = Checkpoints(checkpoints.sources, RUN, checkpoints.authority, tmp_path / "held", pinned(tmp_path))
-    writing, goes_on, found, read = threading.Event(), threading.Event(), [], checkpoints.store.read
+    writing, goes_on, found, finish = threading.Event(), threading.Event(), [], checkpoints.store.finish
 
-    def read_slowly(digest: bytes) -> bytes | None:
-        if any(checkpoints.folder.glob(".*.partial")):
-            writing.set()
-            assert goes_on.wait(10)
-        return read(digest)
+    def finish_slowly(signed: SignedManifest) -> Path:
+        writing.set()
+        assert goes_on.wait(10)
+        return finish(signed)
 
-    monkeypatch.setattr(checkpoints.store, "read", read_slowly)
+    monkeypatch.setattr(checkpoints.store, "finish", finish_slowly)
     first = threading.Thread(target=lambda: found.append(checkpoints.directory(0, roots[0])))
     second = threading.Thread(target=lambda: found.append(other.directory(1, roots[1])))
     first.start()
@@ -197,7 +202,10 @@ def test_a_process_that_fetches_for_too_long_is_not_waited_for_without_end(
 ) -> None:
     monkeypatch.setattr(module, "WAIT_SECONDS", 0.2)
     root = origin.publish(0)
-    with lock(checkpoints.folder.with_suffix(".lock")), pytest.raises(Unavailable, match="another process is fetching"):
+    with (
+        lock(checkpoints.store.directory / f"run-{RUN}.lock"),
+        pytest.raises(Unavailable, match="another process is fetching"),
+    ):
         checkpoints.directory(0, root)
     assert checkpoints.directory(0, root).is_dir()
 
@@ -205,7 +213,7 @@ def test_a_process_that_fetches_for_too_long_is_not_waited_for_without_end(
 def test_a_version_that_the_rules_do_not_allow_is_refused_before_its_weights_are_fetched(
     origin: Origin, checkpoints: Checkpoints, tmp_path: Path
 ) -> None:
-    size = 3 << 20
+    size = 3 * manifest.CHUNK_BYTES
     rules = with_checkpoint(RULES, smallest(tmp_path / "large", bytes(size)))
     large = Checkpoints(checkpoints.sources, RUN, checkpoints.authority, tmp_path / "mine", rules)
     model = smallest(tmp_path / "model-1", b"\x01" * size)
@@ -218,7 +226,8 @@ def test_a_version_that_the_rules_do_not_allow_is_refused_before_its_weights_are
         ):
             held.directory(1, signed.manifest.root)
     assert large.newest() is None
-    assert len(large.store.missing(signed.manifest)) >= 2, "of the weights, only what the header lies in was fetched"
+    assert directories_of(large) == [], "nothing is left of it"
+    assert sum(path.startswith("/chunks/") for path in origin.asked) <= 2 * 2, "the pinned file and the header, twice"
 
 
 def test_names_and_sizes_are_refused_by_the_manifest_alone(
@@ -236,7 +245,7 @@ def test_names_and_sizes_are_refused_by_the_manifest_alone(
     ):
         with pytest.raises(UnfitCheckpoint, match=words):
             checkpoints.directory(version, put.manifest.root)
-        assert len(checkpoints.store.missing(put.manifest)) == len({chunk.hash for chunk in put.manifest.chunks()})
+        assert not any(path.startswith("/chunks/") for path in origin.asked)
 
 
 def test_a_manifest_that_gives_a_chunk_another_size_is_the_trainers_fault_and_writes_nothing_more(
@@ -254,13 +263,12 @@ def test_a_manifest_that_gives_a_chunk_another_size_is_the_trainers_fault_and_wr
         # A whole chunk in the place of the last, which is shorter; or the last in the place of a whole one.
         chunks[-1 if put else 1] = chunks[1 if put else -1]
         lying = replace(honest, files=(config, replace(tensors, chunks=tuple(chunks))))
-        for chunk in honest.chunks():
-            origin.store.put(chunk.hash, (model / chunk.file).read_bytes()[chunk.offset :][: chunk.size])
+        origin.store.take(manifest.sign(honest, RUN, CHAIN_ID, MARKET, origin.signer), model)
         origin.store.put_manifest(manifest.sign(lying, RUN, CHAIN_ID, MARKET, origin.signer))
         for _ in range(2):
             with pytest.raises(UnfitCheckpoint, match=words):
                 held.directory(version, lying.root)
-        assert list(held.folder.iterdir()) == []
+        assert directories_of(held) == []
 
 
 def test_a_chunk_named_many_times_is_fetched_once_and_counted_each_time(
@@ -281,7 +289,7 @@ def test_a_chunk_named_many_times_is_fetched_once_and_counted_each_time(
         leave(free)
         with pytest.raises(Unavailable, match="make room"):
             held.directory(0, published.root)
-        assert list(held.folder.iterdir()) == []
+        assert directories_of(held) == []
     leave(published.size)
     assert (held.directory(0, published.root) / TENSORS).stat().st_size == rules.pins[1].size
 
@@ -290,10 +298,9 @@ def test_a_chunk_that_nobody_serves_proves_nothing_against_a_version(
     origin: Origin, checkpoints: Checkpoints, tmp_path: Path
 ) -> None:
     root = origin.publish(0)
-    manifest = origin.store.manifest(RUN, 0, root)
-    assert manifest is not None
-    for chunk in manifest.manifest.chunks():
-        (origin.store.directory / "chunks" / chunk.hash.hex()[:2] / chunk.hash.hex()).unlink()
+    signed = origin.store.manifest(RUN, 0, root)
+    assert signed is not None
+    origin.store.drop(signed)
     with pytest.raises(Unavailable):
         checkpoints.directory(0, root)
     smallest(tmp_path / "model-0", bytes(SIZE))
@@ -307,12 +314,11 @@ def test_a_cap_on_disk_is_kept_to_even_while_fetching_and_must_have_room_for_wha
     root = origin.publish(0)
     size = sum(path.stat().st_size for path in checkpoints.directory(0, root).iterdir())
     where, held = (checkpoints.sources, RUN, checkpoints.authority), list[int]()
-    capped = Checkpoints(*where, tmp_path / "capped", pinned(tmp_path), most_bytes=3 * 2 * size)
+    capped = Checkpoints(*where, tmp_path / "capped", pinned(tmp_path), most_bytes=3 * size)
     check = module.check_contents
 
     def check_measured(*arguments: Any) -> None:  # the first to fetch
-        files = [*capped.folder.glob("*/*"), *(capped.store.directory / "chunks").glob("*/*")]
-        held.append(sum(path.stat().st_size for path in files))
+        held.append(sum(path.stat().st_size for each in directories_of(capped) for path in each.iterdir()))
         check(*arguments)
 
     monkeypatch.setattr(module, "check_contents", check_measured)
@@ -320,8 +326,8 @@ def test_a_cap_on_disk_is_kept_to_even_while_fetching_and_must_have_room_for_wha
     directories = [capped.directory(version, each) for version, each in enumerate(roots)]
     assert [directory.exists() for directory in directories] == [False] * 3 + [True] * 3
     assert capped.directory(0, roots[0]).is_dir()
-    assert max(held) <= 2 * 2 * size
-    small = Checkpoints(*where, tmp_path / "small", pinned(tmp_path), most_bytes=3 * 2 * size - 1)
+    assert max(held) <= 3 * size
+    small = Checkpoints(*where, tmp_path / "small", pinned(tmp_path), most_bytes=3 * size - 1)
     with pytest.raises(Misconfigured, match="3 versions are needed"):
         small.directory(0, root)
 

@@ -14,11 +14,11 @@ from starlette.routing import Route
 
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.files import lock
-from protocol.transport.chunks import ChunkStore
 from protocol.transport.download import download
 from protocol.transport.shardcast import Authority
 from protocol.transport.shardcast_server import create_app
 from protocol.transport.sources import Sources
+from protocol.transport.version_store import VersionStore
 from protocol.wire.pins import UnfitCheckpoint, pin_directory
 from tests.checkpoints import smallest
 from tests.conftest import ROOT
@@ -67,7 +67,7 @@ def model(tmp_path):
 
 @pytest.fixture
 def origin(tmp_path):
-    return ChunkStore(tmp_path / "origin")
+    return VersionStore(tmp_path / "origin")
 
 
 @pytest.fixture
@@ -192,6 +192,6 @@ def test_a_version_that_is_there_already_is_checked_and_not_fetched_again(
 
 def test_two_processes_do_not_fetch_into_one_folder(tmp_path, model, origin, signer, authority, serve):
     signed, out = put(model, 1, signer, origin), tmp_path / "v1"
-    ChunkStore(tmp_path / ".v1.chunks")
-    with closing(lock(tmp_path / ".v1.chunks" / "lock")), pytest.raises(Misconfigured, match="another process"):
+    VersionStore(tmp_path / ".v1.partial")
+    with closing(lock(tmp_path / ".v1.partial" / "lock")), pytest.raises(Misconfigured, match="another process"):
         fetched([serve(create_app(origin)).url], signed, authority, model, out)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -157,3 +160,14 @@ def test_a_signature_holds_for_its_run_version_chain_and_trainer_only(tmp_path, 
     for manifest, chain_id, market, trainer in wrong:
         with pytest.raises(Rejected):
             manifest.verify(chain_id, market, trainer)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 5 * 1024 + 3), st.integers(1, 2048))
+def test_hashes_of_a_file_by_several_threads_are_those_of_its_chunks(size: int, chunk_bytes: int) -> None:
+    data = os.urandom(size)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "file"
+        path.write_bytes(data)
+        expected = [manifests.hash_chunk(data[at : at + chunk_bytes]) for at in range(0, size, chunk_bytes)]
+        assert manifests.chunk_hashes(path, chunk_bytes) == expected

@@ -18,9 +18,9 @@ import pytest
 
 from deploy.localnet.processes import free_port
 from protocol.chain.deployment import Deployment
-from protocol.transport.chunks import ChunkStore
 from protocol.transport.connections import MOST_CONNECTIONS
 from protocol.transport.shardcast import publish
+from protocol.transport.version_store import VersionStore
 from protocol.wire.manifest import Chunk, SignedManifest
 from tests.conftest import ROOT, until
 
@@ -57,7 +57,7 @@ def relayed(tmp_path: Path, signer) -> Iterator[Relayed]:
     """``assize relay serve`` over a store with one version in chunks of 8 MiB."""
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "model.safetensors").write_bytes(os.urandom(16 * MIB))
-    store = ChunkStore(tmp_path / "relay")
+    store = VersionStore(tmp_path / "relay")
     signed = publish(tmp_path / "model", 1, 1, 31337, ADDRESS, signer, store, chunk_bytes=8 * MIB)
     Deployment(31337, 0, bytes(32), *[ADDRESS] * 7).save(tmp_path / "addresses.json")
     port = free_port()
@@ -115,7 +115,8 @@ def test_whoever_asks_and_does_not_read_sends_without_end_or_waits_costs_little_
             assert time.monotonic() - started < 5
             for _ in range(MOST_CONNECTIONS):
                 held.enter_context(socket.create_connection(("127.0.0.1", relayed.port), timeout=10))
-            assert http.get(path).content == whole
+            with relayed.http() as newcomer:  # the other's idle connection may be ended while it sends
+                assert newcomer.get(path).content == whole
         assert relayed.process.memory_info().rss < before + FLAT_BYTES
 
 
@@ -128,16 +129,25 @@ def test_a_network_that_keeps_every_connection_busy_makes_way_for_another(relaye
             asked = relayed.asking("/runs/1/checkpoints?wait=30", f"If-None-Match: {tag}", source="127.0.0.2")
             return held.enter_context(asked)
 
-        waiting = [wait() for _ in range(MOST_CONNECTIONS)]
-        until(lambda: relayed.process.num_fds() >= MOST_CONNECTIONS, 20, "all connections to be in use")
-        refused = wait().recv(65536)
-        assert refused.startswith(b"HTTP/1.1 503")
-        assert b"all connections of this server are in use" in refused
+        def is_refused() -> bool:
+            """Asks once more; an earlier connection whose request was not read yet gives way."""
+            with suppress(TimeoutError):
+                asked = wait()
+                asked.settimeout(1)
+                return b"all connections of this server are in use" in asked.recv(65536)
+            return False
+
+        waiting = [wait() for _ in range(MOST_CONNECTIONS - 8)]
+        for _ in range(3):  # answered after the requests before it were read
+            with relayed.http() as http:
+                assert http.get("/health").status_code == 200
+        waiting += [wait() for _ in range(8)]
+        until(is_refused, 20, "all connections to be in use")
         with relayed.http() as http:
             assert http.get("/health").status_code == 200
         # The relay takes connections that come at once in any order, so its oldest is one of the first.
         until(lambda: any(map(_is_cut, waiting[:32])), 20, "the oldest of the network that held most to be cut")
-        assert not _is_cut(waiting[-1])
+        assert not _is_cut(waiting[MOST_CONNECTIONS // 2])
 
 
 def _is_cut(connection: socket.socket) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import threading
 import time
@@ -18,11 +19,12 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from protocol.errors import Misconfigured, Rejected, Unavailable
-from protocol.transport.chunks import ChunkStore
+from protocol.transport import shardcast
 from protocol.transport.relay import Relay
 from protocol.transport.shardcast import Authority, fetch_checkpoint, publish
 from protocol.transport.shardcast_server import create_app
 from protocol.transport.sources import SourceHealth, Sources, weights
+from protocol.transport.version_store import VersionStore
 from protocol.wire import manifest as manifests
 
 CHAIN_ID, RUN = 31337, 1
@@ -39,6 +41,12 @@ def make_model(directory: Path, size: int = 500_000, seed: int = 0) -> Path:
     return directory
 
 
+def replace_weights(model: Path, values: bytes) -> None:
+    """Writes other weights as a trainer does, in a new file: published ones are not changed in place."""
+    (model / "new").write_bytes(values)
+    (model / "new").rename(model / "model.safetensors")
+
+
 def contents(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir()}
 
@@ -50,7 +58,7 @@ def model(tmp_path):
 
 @pytest.fixture
 def origin(tmp_path):
-    return ChunkStore(tmp_path / "origin")
+    return VersionStore(tmp_path / "origin")
 
 
 @pytest.fixture
@@ -62,14 +70,14 @@ def put(model, version, signer, store):
     return publish(model, RUN, version, CHAIN_ID, MARKET, signer, store, chunk_bytes=CHUNK)
 
 
-def fetch(urls, signed, authority, store, destination, **more):
+def fetch(urls, signed, authority, store, **more):
     with closing(Sources(urls)) as sources:
-        return fetch_from(sources, signed, authority, store, destination, **more)
+        return fetch_from(sources, signed, authority, store, **more)
 
 
-def fetch_from(sources, signed, authority, store, destination, **more):
+def fetch_from(sources, signed, authority, store, **more):
     root, version = signed.manifest.root, signed.manifest.version
-    return fetch_checkpoint(sources, RUN, version, root, authority, store, destination, **more)
+    return fetch_checkpoint(sources, RUN, version, root, authority, store, **more)
 
 
 def wait_for(condition, seconds=10.0):
@@ -85,7 +93,7 @@ def start_relay(tmp_path, serve, authority):
     relays = []
 
     def start(upstreams, name="relay", **more):
-        store = ChunkStore(tmp_path / name)
+        store = VersionStore(tmp_path / name)
         relays.append(Relay(store, Sources(upstreams), {RUN: authority}, list_wait_seconds=0.2, **more))
         relays[-1].start()
         return store, serve(create_app(store))
@@ -110,7 +118,7 @@ def tampering(store, change):
 def test_a_checkpoint_arrives_byte_for_byte(tmp_path, model, origin, signer, authority, serve):
     signed = put(model, 1, signer, origin)
     url = serve(create_app(origin)).url
-    destination = fetch([url], signed, authority, ChunkStore(tmp_path / "mine"), tmp_path / "weights" / "1")
+    destination = fetch([url], signed, authority, VersionStore(tmp_path / "mine"))
     assert contents(destination) == contents(model)
     assert manifests.from_directory(destination, 1, CHUNK).root == signed.manifest.root
 
@@ -122,7 +130,7 @@ def test_a_small_checkpoint_takes_less_than_a_moment(tmp_path, signer, authority
         model = make_model(tmp_path / f"model{version}", 2_500_000, version)
         signed = publish(model, RUN, version, CHAIN_ID, MARKET, signer, origin)
         started = time.perf_counter()
-        fetch_from(sources, signed, authority, ChunkStore(tmp_path / "mine"), tmp_path / "w" / str(version))
+        fetch_from(sources, signed, authority, VersionStore(tmp_path / "mine"))
         took.append(time.perf_counter() - started)
     sources.close()
     assert min(took[1:]) < 0.2, took  # about 0.02 s on an idle machine
@@ -133,7 +141,7 @@ def test_through_two_relays_in_a_row(tmp_path, model, origin, signer, authority,
     second = start_relay([first[1].url], "second")
     signed = put(model, 1, signer, origin)
     wait_for(lambda: second[0].latest(RUN) == 1)
-    destination = fetch([second[1].url], signed, authority, ChunkStore(tmp_path / "mine"), tmp_path / "1")
+    destination = fetch([second[1].url], signed, authority, VersionStore(tmp_path / "mine"))
     assert contents(destination) == contents(model)
 
 
@@ -166,7 +174,7 @@ def test_flipped_chunk_bytes_from_one_relay_are_taken_from_another(tmp_path, mod
     liar = serve(tampering(origin, lambda data: bytes([data[0] ^ 1]) + data[1:])).url
     honest = serve(create_app(origin)).url
     sources = Sources([liar, honest])
-    destination = fetch_from(sources, signed, authority, ChunkStore(tmp_path / "mine"), tmp_path / "1")
+    destination = fetch_from(sources, signed, authority, VersionStore(tmp_path / "mine"))
     sources.close()
     assert contents(destination) == contents(model)
     assert sources.health_by_url[liar].success <= sources.health_by_url[honest].success
@@ -181,19 +189,18 @@ def test_false_chunks_never_reach_the_store_nor_the_directory(
     tmp_path, model, origin, signer, authority, serve, change
 ):
     signed = put(model, 1, signer, origin)
-    store = ChunkStore(tmp_path / "mine")
+    store = VersionStore(tmp_path / "mine")
     with pytest.raises(Unavailable):
-        fetch([serve(tampering(origin, change)).url], signed, authority, store, tmp_path / "1")
-    assert not (tmp_path / "1").exists()
-    assert len(store.missing(signed.manifest)) == len({chunk.hash for chunk in signed.manifest.chunks()})
-    assert not list((tmp_path / "mine" / "incoming").iterdir())
+        fetch([serve(tampering(origin, change)).url], signed, authority, store)
+    assert not store.folder(signed).exists()
+    assert len(store.missing(signed)) == len({chunk.hash for chunk in signed.manifest.chunks()})
 
 
 def test_a_manifest_signed_by_another_key_is_rejected(tmp_path, model, origin, signer, other_signer, authority, serve):
     signed = put(model, 1, other_signer, origin)
-    store = ChunkStore(tmp_path / "mine")
+    store = VersionStore(tmp_path / "mine")
     with pytest.raises(Rejected, match="not by the trainer"):
-        fetch([serve(create_app(origin)).url], signed, authority, store, tmp_path / "1")
+        fetch([serve(create_app(origin)).url], signed, authority, store)
     assert store.latest(RUN) is None
 
 
@@ -207,8 +214,8 @@ def test_another_manifest_than_the_one_on_chain_is_rejected(tmp_path, model, ori
     app.router.routes.insert(0, Route("/runs/1/checkpoints/1", any_root))
     expected = replace(signed, manifest=replace(signed.manifest, files=signed.manifest.files[:1]))
     with pytest.raises(Rejected, match="on chain is"):
-        fetch([serve(app).url], expected, authority, ChunkStore(tmp_path / "mine"), tmp_path / "1")
-    assert not (tmp_path / "1").exists()
+        fetch([serve(app).url], expected, authority, VersionStore(tmp_path / "mine"))
+    assert VersionStore(tmp_path / "mine").latest(RUN) is None
 
 
 def test_a_relay_does_not_pass_on_what_the_trainer_did_not_sign(
@@ -234,17 +241,18 @@ def test_a_relay_killed_in_the_middle_of_a_chunk_costs_only_that_chunk(
 ):
     signed = put(model, 1, signer, origin)
     breaking, port = breaking_source(origin, signed, chunks_served=4)
-    store = ChunkStore(tmp_path / "mine")
+    store = VersionStore(tmp_path / "mine")
     store.put_manifest(signed)
     with pytest.raises(Unavailable):
-        fetch([f"http://127.0.0.1:{port}"], signed, authority, store, tmp_path / "1")
-    assert not (tmp_path / "1").exists()
-    missing = {chunk.hash.hex() for chunk in store.missing(signed.manifest)}
+        fetch([f"http://127.0.0.1:{port}"], signed, authority, store)
+    assert not store.folder(signed).exists()
+    missing = {chunk.hash.hex() for chunk in store.missing(signed)}
     assert 0 < len(missing) < len(list(signed.manifest.chunks()))
     breaking.close()
     asked: list[str] = []
     url = serve(counting(create_app(origin), asked)).url
-    assert contents(fetch([url], signed, authority, store, tmp_path / "1")) == contents(model)
+    resumed = VersionStore(tmp_path / "mine")  # of another process, which verifies what this one left
+    assert contents(fetch([url], signed, authority, resumed)) == contents(model)
     assert {path.removeprefix("/chunks/") for path in asked} == missing
 
 
@@ -257,88 +265,161 @@ def test_a_chunk_broken_off_is_resumed_at_another_source(tmp_path, model, origin
         ranges.extend(value.decode() for name, value in scope["headers"] if name == b"range")
 
     honest = serve(watching(create_app(origin), watch)).url
-    store = ChunkStore(tmp_path / "mine")
+    store = VersionStore(tmp_path / "mine")
     store.put_manifest(signed)
-    destination = fetch([f"http://127.0.0.1:{port}", honest], signed, authority, store, tmp_path / "1")
+    destination = fetch([f"http://127.0.0.1:{port}", honest], signed, authority, store)
     assert contents(destination) == contents(model)
     assert all(value.startswith("bytes=") for value in ranges)
     breaking.close()
+
+
+def test_a_source_that_is_much_slower_is_overtaken(tmp_path, model, origin, signer, authority, serve, monkeypatch):
+    monkeypatch.setattr(shardcast, "OVERTAKE_SECONDS", 0.3)
+    signed = put(model, 1, signer, origin)
+    going_on, held_up = threading.Event(), []
+
+    def stalling(data):
+        if not held_up:
+            held_up.append(data)
+            going_on.wait(30)
+        return data
+
+    app = create_app(origin)
+
+    def chunk(request):
+        return Response(stalling(origin.read(bytes.fromhex(request.path_params["hash"]))))
+
+    app.router.routes.insert(0, Route("/chunks/{hash}", chunk))
+    urls = [serve(app).url, serve(create_app(origin)).url]
+    with closing(Sources(urls)) as sources:
+        for attempt in range(20):  # until the slow one is drawn
+            store = VersionStore(tmp_path / f"mine-{attempt}")
+            assert contents(fetch_from(sources, signed, authority, store)) == contents(model)
+            if held_up:
+                break
+        assert held_up
+        assert not going_on.is_set(), "its chunk came from the other one"
+        going_on.set()
+
+
+def test_publishing_links_the_files_and_writes_none(tmp_path, model, origin, signer):
+    signed = put(model, 1, signer, origin)
+    for file in signed.manifest.files:
+        published, own = (origin.folder(signed) / file.name).stat(), (model / file.name).stat()
+        assert published.st_ino == own.st_ino or published.st_blocks == own.st_blocks
+    assert contents(origin.folder(signed)) == contents(model)
+
+
+def test_a_request_for_a_chunk_goes_on_while_its_version_gets_its_final_name(
+    tmp_path, model, origin, signer, authority, serve
+):
+    signed, store = put(model, 1, signer, origin), VersionStore(tmp_path / "mine")
+    store.put_manifest(signed)
+    chunks = store.missing(signed)
+    for chunk in chunks:
+        store.put(chunk.hash, origin.read(chunk.hash))
+    file, place = store.open(chunks[0].hash)
+    with file:
+        store.finish(signed)
+        assert os.pread(file.fileno(), place.size, place.offset) == origin.read(chunks[0].hash)
+    assert store.read(chunks[0].hash) == origin.read(chunks[0].hash)
+    assert store.missing(signed) == []
+
+
+def test_a_version_that_another_process_removed_is_absent(tmp_path, model, origin, signer, serve):
+    signed = put(model, 1, signer, origin)
+    store = VersionStore(tmp_path / "mine")
+    store.put_manifest(signed)
+    for chunk in store.missing(signed):
+        store.put(chunk.hash, origin.read(chunk.hash))
+    digest = signed.manifest.files[2].chunks[0]
+    url = serve(create_app(store, chunk_wait_seconds=0.1)).url
+    assert httpx.get(f"{url}/chunks/{digest.hex()}").status_code == 200
+    shutil.rmtree(store.folder(signed).with_name(store.folder(signed).name + ".partial"))
+    assert store.open(digest) is None
+    assert httpx.get(f"{url}/chunks/{digest.hex()}").status_code == 404
 
 
 def test_chunks_of_an_older_version_are_not_fetched_again(tmp_path, model, origin, signer, authority, serve):
     first = put(model, 1, signer, origin)
     asked: list[str] = []
     url = serve(counting(create_app(origin), asked)).url
-    fetch([url], first, authority, ChunkStore(tmp_path / "mine"), tmp_path / "1")
-    (model / "model.safetensors").write_bytes(os.urandom(CHUNK))
+    store = VersionStore(tmp_path / "mine")
+    fetch([url], first, authority, store)
+    replace_weights(model, os.urandom(CHUNK))
     second = put(model, 2, signer, origin)
     asked.clear()
-    fetch([url], second, authority, ChunkStore(tmp_path / "fresh"), tmp_path / "2", old_directories=[tmp_path / "1"])
+    directory = fetch([url], second, authority, store)
     chunks = [path for path in asked if path.startswith("/chunks/")]
     assert len(chunks) == 1
-    assert contents(tmp_path / "2") == contents(model)
+    assert contents(directory) == contents(model)
 
 
 def test_a_directory_that_holds_the_version_already_is_left_alone(tmp_path, model, origin, signer, authority, serve):
     signed = put(model, 1, signer, origin)
     asked: list[str] = []
-    url, store = serve(counting(create_app(origin), asked)).url, ChunkStore(tmp_path / "mine")
-    fetch([url], signed, authority, store, tmp_path / "1")
+    url, store = serve(counting(create_app(origin), asked)).url, VersionStore(tmp_path / "mine")
+    fetch([url], signed, authority, store)
     asked.clear()
-    fetch([url], signed, authority, store, tmp_path / "1")
+    fetch([url], signed, authority, store)
     assert asked == []
 
 
 def test_a_damaged_directory_is_replaced(tmp_path, model, origin, signer, authority, serve):
     signed = put(model, 1, signer, origin)
-    url, store = serve(create_app(origin)).url, ChunkStore(tmp_path / "mine")
-    destination = fetch([url], signed, authority, store, tmp_path / "1")
+    url, store = serve(create_app(origin)).url, VersionStore(tmp_path / "mine")
+    destination = fetch([url], signed, authority, store)
     (destination / "model.safetensors").write_bytes(b"short")
-    fetch([url], signed, authority, store, tmp_path / "1")
+    fetch([url], signed, authority, VersionStore(tmp_path / "mine"))
     assert contents(destination) == contents(model)
-    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+    assert [path.name for path in destination.parent.iterdir() if path.is_dir()] == [destination.name]
 
 
-def test_a_chunk_damaged_on_disk_is_dropped_not_served(tmp_path, model, origin, signer):
+def test_of_a_damaged_version_only_the_damage_is_fetched_again(tmp_path, model, origin, signer, authority, serve):
     signed = put(model, 1, signer, origin)
-    digest = next(signed.manifest.chunks()).hash
-    path = tmp_path / "origin" / "chunks" / digest.hex()[:2] / digest.hex()
-    path.write_bytes(b"damaged")
-    assert origin.read(digest) is None
-    assert not origin.has(digest)
+    asked: list[str] = []
+    url, store = serve(counting(create_app(origin), asked)).url, VersionStore(tmp_path / "mine")
+    weights = fetch([url], signed, authority, store) / "model.safetensors"
+    with weights.open("r+b") as file:
+        file.seek(2 * CHUNK + 5)
+        file.write(b"rot")
+    damaged = signed.manifest.files[2].chunks[2]
+    assert signed.manifest.files[2].name == "model.safetensors"
+    assert store.read(damaged) is None
+    asked.clear()
+    assert contents(fetch([url], signed, authority, VersionStore(tmp_path / "mine"))) == contents(model)
+    assert asked == [f"/chunks/{damaged.hex()}"]
 
 
 def test_no_source_left_is_unavailable(tmp_path, model, origin, signer, authority):
     signed = put(model, 1, signer, origin)
     with pytest.raises(Unavailable):
-        fetch(["http://127.0.0.1:9"], signed, authority, ChunkStore(tmp_path / "mine"), tmp_path / "1")
+        fetch(["http://127.0.0.1:9"], signed, authority, VersionStore(tmp_path / "mine"))
 
 
 def test_two_manifests_of_one_version_are_told_apart_by_their_root(tmp_path, model, origin, signer, authority, serve):
     """A trainer that died between signing and the chain may sign the same version twice."""
     forgotten = put(model, 1, signer, origin)
-    (model / "model.safetensors").write_bytes(os.urandom(1000))
+    replace_weights(model, os.urandom(1000))
     on_chain = put(model, 1, signer, origin)
     url = serve(create_app(origin)).url
     for signed in (forgotten, on_chain):
-        destination = tmp_path / signed.manifest.root.hex()
-        fetch([url], signed, authority, ChunkStore(tmp_path / "mine"), destination)
+        destination = fetch([url], signed, authority, VersionStore(tmp_path / "mine"))
         assert manifests.from_directory(destination, 1, CHUNK).root == signed.manifest.root
 
 
-def test_retention_keeps_the_newest_versions_and_the_chunks_they_share(tmp_path, model, origin, signer):
-    shared = next(put(model, 1, signer, origin).manifest.chunks()).hash
+def test_retention_keeps_the_newest_versions_and_nothing_of_the_others(tmp_path, model, origin, signer):
+    first = put(model, 1, signer, origin)
     for version in range(2, 5):
-        (model / "model.safetensors").write_bytes(os.urandom(100_000))
+        replace_weights(model, os.urandom(100_000))
         newest = put(model, version, signer, origin)
     origin.retain(RUN, 2)
     assert [version for version, _ in origin.checkpoints(RUN)] == [3, 4]
-    assert origin.has(shared)
-    assert origin.missing(newest.manifest) == []
-    held = len(list((tmp_path / "origin" / "chunks").glob("??/*")))
-    assert held == len(
-        {c.hash for v, r in origin.checkpoints(RUN) for c in origin.manifest(RUN, v, r).manifest.chunks()}
-    )
+    assert origin.has(next(first.manifest.chunks()).hash), "a later version has it too"
+    assert not origin.has(first.manifest.files[2].chunks[0])
+    assert origin.missing(newest) == []
+    kept = {path.name.partition("-")[0] for path in (tmp_path / "origin" / "runs" / str(RUN)).iterdir()}
+    assert kept == {"0000000003", "0000000004"}
 
 
 def test_the_server_answers_ranges_tags_and_nonsense(model, origin, signer, serve):
@@ -429,7 +510,7 @@ def breaking_source(store, signed, chunks_served):
     return listener, listener.getsockname()[1]
 
 
-def test_the_root_lists_the_paths(origin: ChunkStore) -> None:
+def test_the_root_lists_the_paths(origin: VersionStore) -> None:
     told = TestClient(create_app(origin)).get("/").json()
     assert told["service"] == "Assize weights"
     assert {"/health", "/chunks/{hash:str}"} <= set(told["paths"])

@@ -24,7 +24,7 @@ from protocol.environments.arithmetic import Arithmetic
 from protocol.environments.environment import Problem
 from protocol.transport.artifacts import fetch_artifact
 from protocol.transport.blobs import BlobStores
-from protocol.transport.chunks import ChunkStore
+from protocol.transport.version_store import VersionStore
 from protocol.wire import auth
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves, unpack_leaves
 from protocol.wire.reasons import Reason
@@ -114,7 +114,7 @@ class Scene:
         state.mkdir(parents=True, exist_ok=True)
         sender = Sender(self.chain, self.swarm.trainer, state / "sender.db")
         stack.callback(sender.close)
-        store = ChunkStore(state / "origin")
+        store = VersionStore(state / "origin")
         run, trainer, pins = self.swarm.run, self.swarm.trainer, self.swarm.rules.pins
         return Publisher(self.chain, sender, trainer, run, pins, store, self.model, state / "versions"), stack
 

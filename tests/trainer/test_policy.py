@@ -14,6 +14,7 @@ from protocol.errors import Misconfigured
 from protocol.tensor.model import load_model
 from protocol.wire.rules import Rules
 from tests.coordinator.swarm import RULES
+from tests.trainer.movement import moved
 from trainer.batch import Group, MicroBatch, pack
 from trainer.config import Recipe
 from trainer.evaluate import accuracy
@@ -26,7 +27,7 @@ GOOD, BAD = (9, 10, 11, 1), (12, 13, 1)
 BF16 = RULES.model_copy(update={"model": RULES.model.model_copy(update={"dtype": "bfloat16"})})
 
 
-def _batches(version: int = 0, rewards: tuple[float, ...] = (1.0, 0.0)) -> list[list[MicroBatch]]:
+def batches_of(version: int = 0, rewards: tuple[float, ...] = (1.0, 0.0)) -> list[list[MicroBatch]]:
     groups = [Group(0, job, 0, version, (5, 6 + job), (GOOD, BAD), rewards) for job in range(2)]
     return pack(groups, 2, 64)
 
@@ -35,7 +36,7 @@ def _joined(batches: list[list[MicroBatch]]) -> list[MicroBatch]:
     return list(chain.from_iterable(batches))
 
 
-def _policy(directory: Path, rules: Rules = RULES, **changes: object) -> Policy:
+def policy_of(directory: Path, rules: Rules = RULES, **changes: object) -> Policy:
     torch.set_num_threads(1)
     return Policy(directory, Recipe.model_validate({**RECIPE.model_dump(), **changes}), rules)
 
@@ -48,9 +49,9 @@ def _logprob(policy: Policy, completion: tuple[int, ...]) -> float:
 
 
 def test_a_step_makes_the_rewarded_likelier_and_the_other_less_likely(model_directory: Path) -> None:
-    policy = _policy(model_directory)
+    policy = policy_of(model_directory)
     good, bad = _logprob(policy, GOOD), _logprob(policy, BAD)
-    record = policy.step(_batches())
+    record = policy.step(batches_of())
     assert _logprob(policy, GOOD) > good
     assert _logprob(policy, BAD) < bad
     assert policy.version == 1
@@ -60,7 +61,7 @@ def test_a_step_makes_the_rewarded_likelier_and_the_other_less_likely(model_dire
 
 
 def test_logprobs_of_padded_rows_equal_those_of_single_rows(model_directory: Path) -> None:
-    policy = _policy(model_directory)
+    policy = policy_of(model_directory)
     rows = {GOOD: 1.0, BAD: 0.0}
     ((batch,),) = pack([Group(0, 0, 0, 0, (5, 6), tuple(rows), tuple(rows.values()))], 1, 1000)
     with torch.no_grad():
@@ -70,27 +71,27 @@ def test_logprobs_of_padded_rows_equal_those_of_single_rows(model_directory: Pat
 
 
 def test_ratio_of_a_stale_rollout_is_to_the_version_that_made_it(model_directory: Path) -> None:
-    policy = _policy(model_directory, optimizer_steps=1)
-    policy.step(_batches())
-    record = policy.step([_joined(_batches())])
+    policy = policy_of(model_directory, optimizer_steps=1)
+    policy.step(batches_of())
+    record = policy.step([_joined(batches_of())])
     assert record.staleness == 1.0
     assert abs(record.ratio - 1.0) > 1e-3
-    fresh = _policy(model_directory).step([_joined(_batches())])
+    fresh = policy_of(model_directory).step([_joined(batches_of())])
     assert fresh.ratio == pytest.approx(1.0, abs=1e-5)
 
 
 def test_versions_beyond_the_async_level_are_forgotten_and_refused(model_directory: Path) -> None:
-    policy = _policy(model_directory)
+    policy = policy_of(model_directory)
     for version in range(2):
-        policy.step(_batches(version))
+        policy.step(batches_of(version))
     assert sorted(policy.kept) == [1, 2]
     with pytest.raises(Misconfigured, match="version 0 are not kept"):
-        policy.step(_batches(0))
+        policy.step(batches_of(0))
 
 
 def test_logprobs_are_taken_at_the_temperature_of_the_rules(model_directory: Path) -> None:
     ((batch,),) = pack([Group(0, 0, 0, 0, (5, 6), (GOOD, BAD), (1.0, 0.0))], 1, 1000)
-    policy = _policy(model_directory)
+    policy = policy_of(model_directory)
     hot = Policy(model_directory, RECIPE, RULES.model_copy(update={"temperature": 0.5}))
     with torch.no_grad():
         logits = policy.network(input_ids=batch.tokens_BT[:, :-1], logits_to_keep=batch.tokens_BT.shape[1] - 2).logits
@@ -98,9 +99,9 @@ def test_logprobs_are_taken_at_the_temperature_of_the_rules(model_directory: Pat
 
 
 def test_a_gradient_that_is_not_finite_skips_the_optimizer_step_and_not_the_run(model_directory: Path) -> None:
-    policy = _policy(model_directory)
+    policy = policy_of(model_directory)
     before = policy.weights()
-    batches = _batches()
+    batches = batches_of()
     poisoned = [
         [
             MicroBatch(b.version, b.tokens_BT, b.first, b.mask_BK, torch.full_like(b.advantages_B, math.nan))
@@ -112,24 +113,24 @@ def test_a_gradient_that_is_not_finite_skips_the_optimizer_step_and_not_the_run(
     assert record.skipped == 2
     assert policy.version == 1
     assert all(torch.equal(before[name], tensor) for name, tensor in policy.weights().items())
-    assert policy.step(_batches(1)).skipped == 0
+    assert policy.step(batches_of(1)).skipped == 0
 
 
 def test_gains_learn_at_their_own_rate(model_directory: Path) -> None:
-    policy = _policy(model_directory, gain_rate=0.0)
+    policy = policy_of(model_directory, gain_rate=0.0)
     before = policy.weights()
-    policy.step(_batches())
+    policy.step(batches_of())
     moved = {name for name, tensor in policy.weights().items() if not torch.equal(tensor, before[name])}
     assert moved == {name for name, tensor in before.items() if tensor.dim() > 1}
 
 
 def test_kl_holds_the_policy_to_checkpoint_zero(model_directory: Path) -> None:
-    free, held = _policy(model_directory), _policy(model_directory, kl_coefficient=10.0)
+    free, held = policy_of(model_directory), policy_of(model_directory, kl_coefficient=10.0)
     for version in range(4):
-        free.step(_batches(version))
-        record = held.step(_batches(version))
+        free.step(batches_of(version))
+        record = held.step(batches_of(version))
     assert record.kl > 0
-    start = _policy(model_directory)
+    start = policy_of(model_directory)
 
     def drift(policy: Policy) -> float:
         return abs(_logprob(policy, GOOD) - _logprob(start, GOOD))
@@ -138,40 +139,31 @@ def test_kl_holds_the_policy_to_checkpoint_zero(model_directory: Path) -> None:
 
 
 def test_decoupled_ratio_starts_each_step_at_one(model_directory: Path) -> None:
-    policy = _policy(model_directory, ratio="decoupled", optimizer_steps=1)
-    policy.step(_batches())
-    assert policy.step([_joined(_batches())]).ratio == pytest.approx(1.0, abs=1e-5)
+    policy = policy_of(model_directory, ratio="decoupled", optimizer_steps=1)
+    policy.step(batches_of())
+    assert policy.step([_joined(batches_of())]).ratio == pytest.approx(1.0, abs=1e-5)
 
 
 @pytest.mark.parametrize("rules", [RULES, BF16], ids=["fp32", "bf16"])
 def test_a_resumed_policy_goes_on_bit_for_bit(model_directory: Path, tmp_path: Path, rules: Rules) -> None:
-    policy = _policy(model_directory, rules, kl_coefficient=0.01)
-    policy.step(_batches())
+    policy = policy_of(model_directory, rules, kl_coefficient=0.01)
+    policy.step(batches_of())
     torch.save(policy.state_dict(), tmp_path / "state.pt")
-    resumed = _policy(model_directory, rules, kl_coefficient=0.01)
+    resumed = policy_of(model_directory, rules, kl_coefficient=0.01)
     resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
-    first, second = policy.step(_batches(1)), resumed.step(_batches(1))
+    first, second = policy.step(batches_of(1)), resumed.step(batches_of(1))
     assert first == second
     assert all(torch.equal(tensor, resumed.weights()[name]) for name, tensor in policy.weights().items())
 
 
-def _moved(policy: Policy, steps: int) -> float:
-    """Distance that the masters go in so many optimizer steps, two a version."""
-    before = [master.detach().clone() for master in policy.masters.parameters()]
-    for version in range(steps // 2):
-        policy.step(_batches(version))
-    after = policy.masters.parameters()
-    return math.sqrt(sum((now - then).square().sum().item() for now, then in zip(after, before, strict=True)))
-
-
 def test_a_bf16_run_at_a_low_rate_moves_as_far_as_an_fp32_run(model_directory: Path) -> None:
-    full, half = (_policy(model_directory, rules, learning_rate=3e-7) for rules in (RULES, BF16))
-    assert _moved(half, 8) >= 0.95 * _moved(full, 8)
+    full, half = (policy_of(model_directory, rules, learning_rate=3e-7) for rules in (RULES, BF16))
+    assert moved(half, batches_of, 8) >= 0.95 * moved(full, batches_of, 8)
 
 
 def test_a_bf16_run_computes_with_the_bits_that_it_publishes(model_directory: Path, tmp_path: Path) -> None:
-    policy = _policy(model_directory, BF16, learning_rate=1e-4)
-    policy.step(_batches())
+    policy = policy_of(model_directory, BF16, learning_rate=1e-4)
+    policy.step(batches_of())
     masters = dict(zip(policy.weights(), policy.masters.parameters(), strict=True))
     policy.save_weights(tmp_path / "version-1")
     published = load_model(tmp_path / "version-1", torch.bfloat16).weights()
@@ -182,16 +174,16 @@ def test_a_bf16_run_computes_with_the_bits_that_it_publishes(model_directory: Pa
 
 
 def test_a_bf16_policy_that_goes_back_starts_from_the_published_bits(model_directory: Path) -> None:
-    policy, fresh = (_policy(model_directory, BF16, final_rate=1.0) for _ in range(2))
-    policy.step(_batches())
+    policy, fresh = (policy_of(model_directory, BF16, final_rate=1.0) for _ in range(2))
+    policy.step(batches_of())
     policy.adopt(0, model_directory)
-    assert policy.step(_batches()) == fresh.step(_batches())
+    assert policy.step(batches_of()) == fresh.step(batches_of())
     assert all(torch.equal(tensor, fresh.weights()[name]) for name, tensor in policy.weights().items())
 
 
 def test_saved_weights_load_as_the_model_they_were(model_directory: Path, tmp_path: Path) -> None:
-    policy = _policy(model_directory)
-    policy.step(_batches())
+    policy = policy_of(model_directory)
+    policy.step(batches_of())
     policy.save_weights(tmp_path / "version-1")
     loaded = load_model(tmp_path / "version-1", torch.float32)
     assert all(torch.equal(tensor, loaded.weights()[name]) for name, tensor in policy.weights().items())

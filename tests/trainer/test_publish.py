@@ -51,7 +51,7 @@ def test_a_version_is_announced_once_with_its_jobs_and_served_before(scene: Scen
     assert scene.chain.latest().round(round_).consumed == 0b11
     signed = publisher.store.manifest(scene.swarm.run, 1, event.manifest_root)
     assert signed is not None
-    assert publisher.store.missing(signed.manifest) == []
+    assert publisher.store.missing(signed) == []
 
 
 def test_other_weights_for_a_version_that_is_out_are_refused(scene: Scene, tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ from protocol.environments.arithmetic import Arithmetic
 from protocol.environments.environment import Environment
 from protocol.node.wallet import Wallet
 from protocol.tensor.decode import decode
-from protocol.transport.chunks import ChunkStore
 from protocol.transport.shardcast import publish
 from protocol.transport.shardcast_server import create_app
+from protocol.transport.version_store import VersionStore
 from protocol.wire import manifest
 from protocol.wire.api import Health
 from protocol.wire.rollout import Artifact, encode
@@ -216,9 +216,9 @@ def file_server(tmp_path: Path) -> Iterator[tuple[Path, str]]:
 
 
 @pytest.fixture
-def origin(tmp_path: Path) -> Iterator[tuple[ChunkStore, str]]:
+def origin(tmp_path: Path) -> Iterator[tuple[VersionStore, str]]:
     """A store of weights and the URL it is served under."""
-    store, listener = ChunkStore(tmp_path / "origin"), socket.socket()
+    store, listener = VersionStore(tmp_path / "origin"), socket.socket()
     listener.bind(("127.0.0.1", 0))
     server = uvicorn.Server(
         uvicorn.Config(create_app(store), log_level="error", ws="none", timeout_graceful_shutdown=1)
@@ -246,7 +246,7 @@ def make_scene(
     court: Court,
     model_directory: Path,
     file_server: tuple[Path, str],
-    origin: tuple[ChunkStore, str],
+    origin: tuple[VersionStore, str],
 ) -> Callable[..., Scene]:
     """Opens a run; ``rules`` and ``offered`` replace rules and terms.
 

@@ -20,9 +20,9 @@ from protocol.chain.writing.plans import event_in
 from protocol.chain.writing.sender import Sender
 from protocol.node.wallet import Wallet
 from protocol.tensor.decode import decode
-from protocol.transport.chunks import ChunkStore
 from protocol.transport.run_coordinators import RunCoordinators
 from protocol.transport.shardcast import publish
+from protocol.transport.version_store import VersionStore
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
 from protocol.wire.auth import submission
 from protocol.wire.receipts import CarriedReceipt, Part, write_uri
@@ -100,7 +100,7 @@ class Scene:
         self.beacon = receipt.block_hash
         return event_in(receipt, RoundOpened)
 
-    def publish(self, version: int, directory: Path, store: ChunkStore) -> None:
+    def publish(self, version: int, directory: Path, store: VersionStore) -> None:
         """The trainer publishes a version by hand, as one that minds no rules would."""
         deployment = self.chain.deployment
         place = (self.run, version, deployment.chain_id, deployment.market)

@@ -12,8 +12,8 @@ import pytest
 
 from protocol.chain.structs import State
 from protocol.errors import Unavailable
-from protocol.transport.chunks import ChunkStore
 from protocol.transport.run_coordinators import RunCoordinators
+from protocol.transport.version_store import VersionStore
 from protocol.wire import evidence
 from protocol.wire.reasons import Reason
 from tests.checkpoints import CHANGES
@@ -29,7 +29,7 @@ SHOWN = ("a second file of tensors", "another tokenizer", "another rope_theta", 
 
 
 def test_jobs_of_an_ambiguous_version_are_void_for_restarted_and_running_jurors_alike(
-    make_scene: Callable[..., Scene], model_directory: Path, origin: tuple[ChunkStore, str], tmp_path: Path
+    make_scene: Callable[..., Scene], model_directory: Path, origin: tuple[VersionStore, str], tmp_path: Path
 ) -> None:
     scene = make_scene()
     opened = scene.open()
@@ -70,7 +70,7 @@ def test_jobs_of_an_ambiguous_version_are_void_for_restarted_and_running_jurors_
 
 
 def test_background_workers_answer_the_same_without_any_artifact(
-    make_scene: Callable[..., Scene], model_directory: Path, origin: tuple[ChunkStore, str], tmp_path: Path
+    make_scene: Callable[..., Scene], model_directory: Path, origin: tuple[VersionStore, str], tmp_path: Path
 ) -> None:
     scene = make_scene()
     directory = shutil.copytree(model_directory, tmp_path / "1")
@@ -93,12 +93,12 @@ def test_background_workers_answer_the_same_without_any_artifact(
 
 
 def test_weights_that_nobody_serves_are_waited_for_and_not_called_unfit(
-    make_scene: Callable[..., Scene], model_directory: Path, origin: tuple[ChunkStore, str], tmp_path: Path
+    make_scene: Callable[..., Scene], model_directory: Path, origin: tuple[VersionStore, str], tmp_path: Path
 ) -> None:
     scene = make_scene()
     scene.publish(1, model_directory, origin[0])
-    for path in (origin[0].directory / "chunks").glob("??/*"):
-        path.unlink()
+    for path in (origin[0].directory / "runs").glob("*/*/"):
+        shutil.rmtree(path)
     juror = scene.jurors[0].validator
     juror.tick()
     terms = juror._rounds.runs[scene.run]

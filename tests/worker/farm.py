@@ -23,9 +23,9 @@ from protocol.chain.reading.client import Chain
 from protocol.chain.writing import calls
 from protocol.chain.writing.sender import Sender
 from protocol.transport import shardcast
-from protocol.transport.chunks import ChunkStore
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.shardcast_server import create_app as create_origin
+from protocol.transport.version_store import VersionStore
 from protocol.wire import manifest
 from protocol.wire.api import Assignment
 from protocol.wire.rules import ArtifactStore, encode_rules, rules_hash, with_checkpoint, with_stores
@@ -52,7 +52,7 @@ class Farm:
         store = ArtifactStore(key=self.swarm.coordinator.address, url=f"http://127.0.0.1:{listener.getsockname()[1]}")
         self.swarm.rules = with_stores(self.swarm.rules, [store], 1)
         self.root = open_run_with(self.swarm, self.model, self.escrow, store.url)
-        chunks, deployment = ChunkStore(self.directory / "origin"), self.swarm.chain.deployment
+        chunks, deployment = VersionStore(self.directory / "origin"), self.swarm.chain.deployment
         shardcast.publish(
             self.model, self.swarm.run, 0, deployment.chain_id, deployment.market, self.swarm.trainer, chunks
         )

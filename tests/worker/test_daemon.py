@@ -20,7 +20,7 @@ from protocol.chain.structs import Role, State
 from protocol.chain.writing import calls
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.transport import shardcast
-from protocol.transport.chunks import ChunkStore
+from protocol.transport.version_store import VersionStore
 from protocol.wire.api import Assignment, Assignments
 from protocol.wire.assignments import bitmap_of, unpack_leaves
 from protocol.wire.pins import UnfitCheckpoint
@@ -248,7 +248,7 @@ def published(farm: Farm, version: int, directory: Path) -> bytes:
     swarm, deployment = farm.swarm, farm.swarm.chain.deployment
     place = (swarm.run, version, deployment.chain_id, deployment.market)
     signed = shardcast.publish(
-        directory, *place, swarm.trainer, ChunkStore(farm.directory / "origin"), versions_kept=99
+        directory, *place, swarm.trainer, VersionStore(farm.directory / "origin"), versions_kept=99
     )
     swarm.send(swarm.trainer, calls.publish(deployment, swarm.run, version, signed.manifest.root, []))
     return signed.manifest.root

@@ -35,15 +35,15 @@ def serve(
     """Follow the upstreams, verify their weights and serve them until stopped."""
     # Imported late, so that `assize --help` and nodes without a server's packages never load them.
     from protocol.chain.deployment import Deployment
-    from protocol.transport.chunks import ChunkStore
     from protocol.transport.listening import listen, run_server
     from protocol.transport.relay import Relay
     from protocol.transport.shardcast_server import create_app
     from protocol.transport.sources import Sources
+    from protocol.transport.version_store import VersionStore
 
     deployment = Deployment.load(addresses)
     authority = Authority(deployment.chain_id, deployment.market, trainer)
-    store = ChunkStore(state_dir)
+    store = VersionStore(state_dir)
     following = Relay(store, Sources(upstream), {run: authority}, keep)
     listener = listen(host, port)
     print(f"relay of run {run} on http://{host}:{listener.getsockname()[1]}", flush=True)

@@ -1,0 +1,428 @@
+"""A directory of versions of weights, used by origins, relays and clients. Each byte is kept once.
+
+    runs/RUN/VERSION-ROOT.json       a signed manifest, canonical; version in 10 digits, root in 64 hex digits
+    runs/RUN/VERSION-ROOT/           its files, whole: a model directory
+    runs/RUN/VERSION-ROOT.partial/   the same while chunks arrive: files of their final size, with holes
+
+A chunk is written at its place in its file once its hash is verified, and read from there. Several processes may share
+a store: a directory appears only when it is whole, and what two of them write into a partial one is the same. Files are
+not fsynced: a store verifies what an earlier process left before it counts as held, and whoever receives a chunk
+verifies it again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import zip_longest
+from pathlib import Path
+from typing import IO
+
+from protocol.errors import Rejected, Unavailable, accessing
+from protocol.wire.manifest import Chunk, Manifest, SignedManifest, chunk_hashes, hash_chunk, parse_signed
+from protocol.wire.pins import UnfitCheckpoint
+
+SPARE_BYTES = 64 << 20
+"""Bytes of the disk that are left to others: journals must be written still."""
+
+_FICLONE = 0x40049409
+_PARTIAL = ".partial"
+
+
+@dataclass(slots=True)
+class _Version:
+    """A stored manifest: where its chunks lie, and which of them a partial directory holds."""
+
+    signed: SignedManifest
+    folder: Path
+    places: dict[bytes, list[Chunk]]
+    held: set[bytes] = field(default_factory=set)
+    opened: bool = False
+    verified: bool = False
+
+    @property
+    def partial(self) -> Path:
+        return self.folder.with_name(self.folder.name + _PARTIAL)
+
+    def where(self, digest: bytes) -> tuple[Path, Chunk] | None:
+        """Returns the directory that holds a chunk, and its place in it; None if the chunk has not arrived."""
+        place = self.places.get(digest)
+        if place is None:
+            return None
+        if digest in self.held:
+            return (self.folder if self.folder.exists() else self.partial), place[0]
+        return (self.folder, place[0]) if self.folder.exists() else None
+
+
+class VersionStore:
+    """Versions of weights under ``directory``, which is created if missing. Threads may share it."""
+
+    def __init__(self, directory: Path, took: Callable[[int], None] | None = None) -> None:
+        """``took`` is called with the bytes of each chunk that is put into the store, by any thread."""
+        self.directory = directory
+        self._took = took
+        self._versions: dict[Path, _Version] = {}
+        self._lock = threading.RLock()
+        (directory / "runs").mkdir(parents=True, exist_ok=True)
+
+    # Manifests
+
+    def put_manifest(self, signed: SignedManifest) -> None:
+        """Stores a signed manifest whose signature the caller has verified. Its chunks may follow later."""
+        path = self._manifest_path(signed.run, signed.manifest.version, signed.manifest.root)
+        if path.exists():
+            return
+        with self._writing():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            incoming = path.with_name(f".{uuid.uuid4().hex}")
+            try:
+                incoming.write_bytes(signed.canonical)
+                os.replace(incoming, path)
+            finally:
+                incoming.unlink(missing_ok=True)
+
+    def checkpoints(self, run: int) -> list[tuple[int, bytes]]:
+        """Returns (version, manifest root) of every manifest stored for ``run``, ascending by version."""
+        return sorted(_named(path) for path in self._manifest_paths(run))
+
+    def latest(self, run: int) -> int | None:
+        """Returns the newest version stored for ``run``, or None."""
+        held = self.checkpoints(run)
+        return held[-1][0] if held else None
+
+    def changed_at(self, run: int) -> int:
+        """Returns a number that changes whenever the manifests of ``run`` do; cheap enough to poll."""
+        try:
+            return os.stat(self._run_path(run)).st_mtime_ns
+        except FileNotFoundError:
+            return 0
+
+    def manifest(self, run: int, version: int, root: bytes | None = None) -> SignedManifest | None:
+        """Returns a stored manifest, or None; without ``root`` the latest to arrive of that version."""
+        if root is not None:
+            path: Path | None = self._manifest_path(run, version, root)
+        else:
+            paths = self._run_path(run).glob(f"{version:010d}-*.json")
+            path = max(paths, key=lambda path: path.stat().st_mtime_ns, default=None)
+        found = self._load(path) if path else None
+        return None if found is None else found.signed
+
+    def manifest_file(self, signed: SignedManifest) -> Path:
+        """Returns the file with the canonical JSON of a stored manifest."""
+        return self._manifest_path(signed.run, signed.manifest.version, signed.manifest.root)
+
+    # Whole versions
+
+    def folder(self, signed: SignedManifest) -> Path:
+        """Returns the directory of a version, which exists once it is whole."""
+        return self.manifest_file(signed).with_suffix("")
+
+    def take(self, signed: SignedManifest, directory: Path) -> None:
+        """Takes a whole version from a model directory that its manifest describes, as links or copies of its files."""
+        folder = self.folder(signed)
+        if not folder.exists():
+            incoming = folder.with_name(f".{uuid.uuid4().hex}")
+            with self._writing(), contextlib.ExitStack() as cleanup:
+                cleanup.callback(shutil.rmtree, incoming, ignore_errors=True)
+                incoming.mkdir(parents=True)
+                for file in signed.manifest.files:
+                    _clone(directory / file.name, incoming / file.name)
+                _rename(incoming, folder)
+        self.put_manifest(signed)
+
+    def finish(self, signed: SignedManifest) -> Path:
+        """Gives a version whose chunks have all arrived its final name, and returns its directory.
+
+        Raises:
+            Unavailable: chunks are missing.
+        """
+        version = self._opened(signed)
+        with self._lock:
+            if not version.folder.exists():
+                if missing := version.places.keys() - version.held:
+                    raise Unavailable(f"version {signed.manifest.version} lacks {len(missing)} chunks")
+                with self._writing():
+                    _rename(version.partial, version.folder)
+                version.verified = True
+        shutil.rmtree(version.partial, ignore_errors=True)
+        return version.folder
+
+    def verify(self, signed: SignedManifest, anew: bool = False) -> bool:
+        """Returns whether a version is whole, byte for byte. A damaged one becomes partial, without the damage.
+
+        Its files are read if that was not done in this process, or ``anew``.
+        """
+        version = self._opened(signed)
+        if not version.folder.exists():
+            return False
+        if version.verified and not anew:
+            return True
+        names = {path.name for path in version.folder.iterdir() if not path.name.startswith(".")}
+        found = _held(version.folder, signed.manifest)
+        if found == version.places.keys() and names == {file.name for file in signed.manifest.files}:
+            version.verified = True
+            return True
+        with self._lock, self._writing():
+            shutil.rmtree(version.partial, ignore_errors=True)
+            os.replace(version.folder, version.partial)
+            for name in names - {file.name for file in signed.manifest.files}:
+                (version.partial / name).unlink()
+            _lay_out(version.partial, signed.manifest)
+            version.held, version.verified = found, False
+        return False
+
+    def drop(self, signed: SignedManifest) -> None:
+        """Removes a version's files; its manifest stays."""
+        version = self._load(self.manifest_file(signed))
+        with self._lock:
+            for folder in (self.folder(signed), self.folder(signed).with_name(self.folder(signed).name + _PARTIAL)):
+                shutil.rmtree(folder, ignore_errors=True)
+            if version is not None:
+                version.held, version.opened, version.verified = set(), False, False
+
+    # Chunks
+
+    def missing(self, signed: SignedManifest) -> list[Chunk]:
+        """Returns the chunks that a version still lacks, in order, each hash once.
+
+        What other versions in the store hold of it is taken over first.
+        """
+        version = self._opened(signed)
+        if version.folder.exists():
+            return []
+        return [places[0] for digest, places in version.places.items() if digest not in version.held]
+
+    def has(self, digest: bytes) -> bool:
+        """Returns whether a version in the store holds the chunk."""
+        return self._found(digest) is not None
+
+    def expects(self, digest: bytes) -> bool:
+        """Returns whether a stored manifest names this chunk, so that it will arrive."""
+        return any(digest in version.places for version in self._known())
+
+    def open(self, digest: bytes) -> tuple[IO[bytes], Chunk] | None:
+        """Opens the file that holds a chunk, and returns it with the chunk's place; None if it is absent.
+
+        The bytes were verified when they came into the store.
+        """
+        for _ in range(2):  # a partial directory may get its final name meanwhile
+            found = self._found(digest)
+            if found is None:
+                return None
+            with self._reading(), contextlib.suppress(FileNotFoundError):
+                return (found[0] / found[1].file).open("rb", buffering=0), found[1]
+        return None
+
+    def read(self, digest: bytes) -> bytes | None:
+        """Returns the verified chunk, or None if it is absent or damaged."""
+        found = self.open(digest)
+        if found is None:
+            return None
+        file, chunk = found
+        with file, self._reading():
+            data = os.pread(file.fileno(), chunk.size, chunk.offset)
+        return data if hash_chunk(data) == digest else None
+
+    def put(self, digest: bytes, data: bytes | memoryview) -> None:
+        """Writes a chunk at its places in the partial versions that name it.
+
+        Raises:
+            Rejected: ``data`` does not hash to ``digest``.
+            UnfitCheckpoint: a manifest says that the chunk has another size.
+            Unavailable: it cannot be written.
+        """
+        if hash_chunk(data) != digest:
+            raise Rejected(f"a chunk does not hash to {digest.hex()}")
+        for version in self._known():
+            if version.opened and digest in version.places and digest not in version.held:
+                self._write(version, digest, data)
+        if self._took is not None:
+            self._took(len(data))
+
+    def _write(self, version: _Version, digest: bytes, data: bytes | memoryview) -> None:
+        if version.folder.exists():
+            return
+        for chunk in version.places[digest]:
+            if len(data) != chunk.size:
+                raise UnfitCheckpoint(
+                    f"chunk {digest.hex()[:16]} of {chunk.file} has {len(data)} bytes, the manifest says {chunk.size}"
+                )
+        with self._writing():
+            for chunk in version.places[digest]:
+                with (version.partial / chunk.file).open("r+b", buffering=0) as file:
+                    _write_at(file, data, chunk.offset)
+        with self._lock:
+            version.held.add(digest)
+
+    def _found(self, digest: bytes) -> tuple[Path, Chunk] | None:
+        """Returns the directory that holds a chunk, and its place; also if another process has just written it."""
+        return self._where(digest) or (self._where(digest) if self._read_manifests() else None)
+
+    def _where(self, digest: bytes) -> tuple[Path, Chunk] | None:
+        return next((found for version in self._known() if (found := version.where(digest)) is not None), None)
+
+    # Retention
+
+    def retain(self, run: int, versions: int) -> None:
+        """Drops all but the newest ``versions`` versions of ``run``, and what processes that died left unfinished."""
+        newest = sorted({version for version, _ in self.checkpoints(run)})[-versions:]
+        for path in self._manifest_paths(run):
+            if _named(path)[0] not in newest:
+                self._forget(path)
+
+    def remove(self, signed: SignedManifest) -> None:
+        """Removes a version, manifest and files."""
+        self._forget(self.manifest_file(signed))
+
+    def _forget(self, path: Path) -> None:
+        with self._lock:
+            path.unlink(missing_ok=True)
+            self._versions.pop(path, None)
+            folder = path.with_suffix("")
+            for left in (folder, folder.with_name(folder.name + _PARTIAL)):
+                shutil.rmtree(left, ignore_errors=True)
+
+    # Manifests in memory
+
+    def _opened(self, signed: SignedManifest) -> _Version:
+        """Returns a stored version, ready to take chunks: laid out, with what is held of it known."""
+        version = self._load(self.manifest_file(signed))
+        if version is None:
+            raise Unavailable(f"version {signed.manifest.version} of run {signed.run} is no longer stored here")
+        with self._lock:
+            if version.folder.exists() or (version.opened and version.partial.exists()):
+                version.opened = True
+                return version
+            version.held, version.verified = set(), False
+            with self._writing():
+                if version.partial.exists():
+                    version.held = _held(version.partial, signed.manifest)
+                else:
+                    check_room(self.directory, signed.manifest.size)
+                    version.partial.mkdir()
+                _lay_out(version.partial, signed.manifest)
+            version.opened = True
+        self._adopt(version)
+        return version
+
+    def _adopt(self, version: _Version) -> None:
+        """Takes over what other versions hold of this one."""
+        self._read_manifests()
+        for digest in version.places.keys() - version.held:
+            if self._where(digest) is not None and (data := self.read(digest)) is not None:
+                self._write(version, digest, data)
+
+    def _known(self) -> list[_Version]:
+        """The versions whose manifests were read."""
+        with self._lock:
+            return list(self._versions.values())
+
+    def _read_manifests(self) -> bool:
+        """Reads manifests that other processes have written; returns whether there was one."""
+        before = len(self._versions)
+        for path in (self.directory / "runs").glob("*/[0-9]*.json"):
+            self._load(path)
+        return len(self._versions) > before
+
+    def _load(self, path: Path) -> _Version | None:
+        """Parses a manifest once; a file whose content does not match its name counts as absent."""
+        with self._lock:
+            if path not in self._versions:
+                try:
+                    signed = parse_signed(path.read_bytes())
+                except (FileNotFoundError, Rejected):
+                    return None
+                if (signed.manifest.version, signed.manifest.root) != _named(path):
+                    return None
+                places: dict[bytes, list[Chunk]] = {}
+                for chunk in signed.manifest.chunks():
+                    places.setdefault(chunk.hash, []).append(chunk)
+                self._versions[path] = _Version(signed, path.with_suffix(""), places)
+            return self._versions[path]
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        with accessing(f"read from {self.directory}", Unavailable):
+            yield
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        with accessing(f"write to {self.directory}", Unavailable):
+            yield
+
+    def _run_path(self, run: int) -> Path:
+        return self.directory / "runs" / str(run)
+
+    def _manifest_path(self, run: int, version: int, root: bytes) -> Path:
+        return self._run_path(run) / f"{version:010d}-{root.hex()}.json"
+
+    def _manifest_paths(self, run: int) -> list[Path]:
+        return list(self._run_path(run).glob("[0-9]*.json"))
+
+
+def check_room(directory: Path, needed: int) -> None:
+    """Raises ``Unavailable`` if ``directory`` has no room for so many bytes and `SPARE_BYTES`."""
+    with accessing(f"write to {directory}", Unavailable):
+        free = shutil.disk_usage(directory).free
+    if needed + SPARE_BYTES > free:
+        raise Unavailable(
+            f"a version needs {needed} bytes in {directory}, where {free} are free: make room, or move the state folder"
+        )
+
+
+def _held(folder: Path, manifest: Manifest) -> set[bytes]:
+    """Returns the chunks that are at all their places in a directory, by hash."""
+    found, damaged = set[bytes](), set[bytes]()
+    for file in manifest.files:
+        path = folder / file.name
+        whole = path.is_file() and path.stat().st_size == file.size
+        hashes = chunk_hashes(path, manifest.chunk_bytes) if whole else [b""] * len(file.chunks)
+        for expected, actual in zip_longest(file.chunks, hashes[: len(file.chunks)], fillvalue=b""):
+            (found if expected == actual else damaged).add(expected)
+    return found - damaged
+
+
+def _lay_out(folder: Path, manifest: Manifest) -> None:
+    """Makes the files of a version, each of its size; what is not written yet is a hole."""
+    for file in manifest.files:
+        with (folder / file.name).open("ab") as opened:
+            opened.truncate(file.size)
+
+
+def _clone(source: Path, target: Path) -> None:
+    """Makes ``target`` a second name or a copy of ``source``, whichever takes no room if the disk can."""
+    with source.open("rb") as given, target.open("xb") as made, contextlib.suppress(OSError):
+        fcntl.ioctl(made.fileno(), _FICLONE, given.fileno())
+        return
+    target.unlink()
+    try:
+        os.link(source, target)
+    except OSError:  # on another disk, or one without links
+        shutil.copyfile(source, target)
+
+
+def _rename(source: Path, target: Path) -> None:
+    """Gives a directory its final name, unless another process was faster."""
+    try:
+        os.rename(source, target)
+    except OSError:
+        if not target.exists():
+            raise
+
+
+def _write_at(file: IO[bytes], data: bytes | memoryview, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(file.fileno(), view, offset)
+        view, offset = view[written:], offset + written
+
+
+def _named(path: Path) -> tuple[int, bytes]:
+    version, _, root = path.stem.partition("-")
+    return int(version), bytes.fromhex(root)
