@@ -15,8 +15,9 @@ import structlog
 from protocol.transport.shardcast import DEFAULT_VERSIONS_KEPT, Authority, fetch_chunks, fetch_manifest
 from protocol.transport.sources import Sources
 from protocol.transport.version_store import VersionStore
-from protocol.wire.api import CheckpointList
+from protocol.wire.api import CheckpointEntry, CheckpointList
 from protocol.wire.canonical import validating
+from protocol.wire.pins import UnfitCheckpoint
 
 LIST_BYTES = 1 << 20
 LIST_WAIT_SECONDS = 10.0
@@ -40,6 +41,7 @@ class Relay:
         self._versions_kept, self._list_wait_seconds = versions_kept, list_wait_seconds
         self._log = structlog.get_logger("relay")
         self._taking = threading.Lock()
+        self._unfit: set[tuple[int, bytes]] = set()
         self._stopped = threading.Event()
         self._threads = [
             threading.Thread(target=self._follow, args=(run, url), name=f"relay-{run}", daemon=True)
@@ -66,7 +68,17 @@ class Relay:
             with self._taking:
                 held = {version for version, _ in self._store.checkpoints(run)}
                 if len({version for version in held if version > entry.version}) < self._versions_kept:
-                    self._take_one(run, entry.version, entry.root)
+                    self._take_fit(run, entry)
+
+    def _take_fit(self, run: int, entry: CheckpointEntry) -> None:
+        """Fetches a version; one that no bytes can fit is given up, so that others come through."""
+        if (run, entry.root) in self._unfit:
+            return
+        try:
+            self._take_one(run, entry.version, entry.root)
+        except UnfitCheckpoint as error:
+            self._unfit.add((run, entry.root))
+            self._log.warning("checkpoint_unfit", run=run, version=entry.version, error=str(error))
 
     def _take_one(self, run: int, version: int, root: bytes) -> None:
         signed = fetch_manifest(self._sources, run, version, root, self._authorities[run], self._store)

@@ -147,15 +147,15 @@ def fetch_chunks(sources: Sources, signed: SignedManifest, store: VersionStore) 
         return
     queue = _Queue(missing, overtake=len(sources.urls) > 1)
     for _ in range(min(PARALLEL_REQUESTS, len(missing))):
-        threading.Thread(target=_work, args=(queue, sources, store), name="shardcast", daemon=True).start()
+        threading.Thread(target=_work, args=(queue, sources, signed, store), name="shardcast", daemon=True).start()
     queue.wait()
 
 
-def _work(queue: _Queue, sources: Sources, store: VersionStore) -> None:
+def _work(queue: _Queue, sources: Sources, signed: SignedManifest, store: VersionStore) -> None:
     buffer = bytearray(queue.largest)
     while (taken := queue.take()) is not None:
         try:
-            fetch_chunk(sources, taken.chunk, store, buffer, taken)
+            fetch_chunk(sources, signed, taken.chunk, store, buffer, taken)
         except BaseException as error:  # raised again by the thread that waits
             queue.failed(taken, error)
         else:
@@ -248,17 +248,17 @@ def reading(sources: Sources, signed: SignedManifest, store: VersionStore) -> Re
 
     def read(name: str, start: int, size: int) -> bytes:
         first, last = start // chunk_bytes, -(-(start + size) // chunk_bytes)
-        parts = [_read_chunk(sources, chunk, store) for chunk in chunks[name][first:last]]
+        parts = [_read_chunk(sources, signed, chunk, store) for chunk in chunks[name][first:last]]
         offset = start - first * chunk_bytes
         return b"".join(parts)[offset : offset + size]
 
     return read
 
 
-def _read_chunk(sources: Sources, chunk: Chunk, store: VersionStore) -> bytes:
+def _read_chunk(sources: Sources, signed: SignedManifest, chunk: Chunk, store: VersionStore) -> bytes:
     data = store.read(chunk.hash)
     if data is None:
-        fetch_chunk(sources, chunk, store, bytearray(chunk.size))
+        fetch_chunk(sources, signed, chunk, store, bytearray(chunk.size))
         data = store.read(chunk.hash)
     if data is None:
         raise Unavailable(f"chunk {chunk.hash.hex()[:16]} is damaged on disk and must be fetched again")
@@ -266,9 +266,17 @@ def _read_chunk(sources: Sources, chunk: Chunk, store: VersionStore) -> bytes:
 
 
 def fetch_chunk(
-    sources: Sources, chunk: Chunk, store: VersionStore, buffer: bytearray, taken: _Taken | None = None
+    sources: Sources,
+    signed: SignedManifest,
+    chunk: Chunk,
+    store: VersionStore,
+    buffer: bytearray,
+    taken: _Taken | None = None,
 ) -> None:
-    """Fetches a chunk into ``store`` through ``buffer``. If a source breaks off, the next resumes where it stopped."""
+    """Fetches a chunk of a version into ``store`` through ``buffer``.
+
+    If a source breaks off, the next resumes where it stopped.
+    """
     tried: set[str] = set() if taken is None or taken.avoided is None else {taken.avoided}
     part = Part(memoryview(buffer)[: chunk.size])
     fault: Exception = Unavailable("no source")
@@ -279,7 +287,7 @@ def fetch_chunk(
         whole = part.filled == 0
         try:
             sources.download(url, f"/chunks/{chunk.hash.hex()}", part)
-            return store.put(chunk.hash, part.received)
+            return store.put(signed, chunk.hash, part.received)
         except UnfitCheckpoint:
             raise
         except Rejected as error:

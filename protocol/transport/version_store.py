@@ -177,15 +177,6 @@ class VersionStore:
             version.held, version.verified = found, False
         return False
 
-    def drop(self, signed: SignedManifest) -> None:
-        """Removes a version's files; its manifest stays."""
-        version = self._load(self.manifest_file(signed))
-        with self._lock:
-            for folder in (self.folder(signed), self.folder(signed).with_name(self.folder(signed).name + _PARTIAL)):
-                shutil.rmtree(folder, ignore_errors=True)
-            if version is not None:
-                version.held, version.opened, version.verified = set(), False, False
-
     # Chunks
 
     def missing(self, signed: SignedManifest) -> list[Chunk]:
@@ -200,7 +191,7 @@ class VersionStore:
 
     def has(self, digest: bytes) -> bool:
         """Returns whether a version in the store holds the chunk."""
-        return self._found(digest) is not None
+        return bool(self._all_places(digest))
 
     def expects(self, digest: bytes) -> bool:
         """Returns whether a stored manifest names this chunk, so that it will arrive."""
@@ -212,36 +203,33 @@ class VersionStore:
         The bytes were verified when they came into the store.
         """
         for _ in range(2):  # a partial directory may get its final name meanwhile
-            found = self._found(digest)
-            if found is None:
-                return None
-            with self._reading(), contextlib.suppress(FileNotFoundError):
-                return (found[0] / found[1].file).open("rb", buffering=0), found[1]
+            for folder, chunk in self._all_places(digest):
+                with self._reading(), contextlib.suppress(FileNotFoundError):
+                    return (folder / chunk.file).open("rb", buffering=0), chunk
         return None
 
     def read(self, digest: bytes) -> bytes | None:
-        """Returns the verified chunk, or None if it is absent or damaged."""
-        found = self.open(digest)
-        if found is None:
-            return None
-        file, chunk = found
-        with file, self._reading():
-            data = os.pread(file.fileno(), chunk.size, chunk.offset)
-        return data if hash_chunk(data) == digest else None
+        """Returns the verified chunk, or None if it is absent, or damaged wherever it is."""
+        for folder, chunk in self._all_places(digest):
+            with self._reading(), contextlib.suppress(FileNotFoundError), (folder / chunk.file).open("rb") as file:
+                data = os.pread(file.fileno(), chunk.size, chunk.offset)
+                if hash_chunk(data) == digest:
+                    return data
+        return None
 
-    def put(self, digest: bytes, data: bytes | memoryview) -> None:
-        """Writes a chunk at its places in the partial versions that name it.
+    def put(self, signed: SignedManifest, digest: bytes, data: bytes | memoryview) -> None:
+        """Writes a chunk at its places in a partial version, and in no other, whose manifest may lie about it.
 
         Raises:
             Rejected: ``data`` does not hash to ``digest``.
-            UnfitCheckpoint: a manifest says that the chunk has another size.
+            UnfitCheckpoint: the manifest says that the chunk has another size.
             Unavailable: it cannot be written.
         """
         if hash_chunk(data) != digest:
             raise Rejected(f"a chunk does not hash to {digest.hex()}")
-        for version in self._known():
-            if version.opened and digest in version.places and digest not in version.held:
-                self._write(version, digest, data)
+        version = self._opened(signed)
+        if digest not in version.held:
+            self._write(version, digest, data)
         if self._took is not None:
             self._took(len(data))
 
@@ -260,12 +248,12 @@ class VersionStore:
         with self._lock:
             version.held.add(digest)
 
-    def _found(self, digest: bytes) -> tuple[Path, Chunk] | None:
-        """Returns the directory that holds a chunk, and its place; also if another process has just written it."""
-        return self._where(digest) or (self._where(digest) if self._read_manifests() else None)
+    def _all_places(self, digest: bytes) -> list[tuple[Path, Chunk]]:
+        """Returns the directories that hold a chunk, and its places; also if another process has just written it."""
+        return self._places(digest) or (self._places(digest) if self._read_manifests() else [])
 
-    def _where(self, digest: bytes) -> tuple[Path, Chunk] | None:
-        return next((found for version in self._known() if (found := version.where(digest)) is not None), None)
+    def _places(self, digest: bytes) -> list[tuple[Path, Chunk]]:
+        return [found for version in self._known() if (found := version.where(digest)) is not None]
 
     # Retention
 
@@ -315,7 +303,7 @@ class VersionStore:
         """Takes over what other versions hold of this one."""
         self._read_manifests()
         for digest in version.places.keys() - version.held:
-            if self._where(digest) is not None and (data := self.read(digest)) is not None:
+            if self._places(digest) and (data := self.read(digest)) is not None:
                 self._write(version, digest, data)
 
     def _known(self) -> list[_Version]:

@@ -300,7 +300,7 @@ def test_a_chunk_that_nobody_serves_proves_nothing_against_a_version(
     root = origin.publish(0)
     signed = origin.store.manifest(RUN, 0, root)
     assert signed is not None
-    origin.store.drop(signed)
+    shutil.rmtree(origin.store.folder(signed))
     with pytest.raises(Unavailable):
         checkpoints.directory(0, root)
     smallest(tmp_path / "model-0", bytes(SIZE))

@@ -26,6 +26,7 @@ from protocol.transport.shardcast_server import create_app
 from protocol.transport.sources import SourceHealth, Sources, weights
 from protocol.transport.version_store import VersionStore
 from protocol.wire import manifest as manifests
+from protocol.wire.pins import UnfitCheckpoint
 
 CHAIN_ID, RUN = 31337, 1
 MARKET = "0x" + "11" * 20
@@ -227,6 +228,45 @@ def test_a_relay_does_not_pass_on_what_the_trainer_did_not_sign(
     assert store.latest(RUN) is None
 
 
+def test_a_version_that_no_bytes_can_fit_does_not_keep_a_relay_from_others(
+    tmp_path, model, origin, signer, serve, start_relay
+):
+    good = put(model, 1, signer, origin)
+    small, *others = good.manifest.files
+    lying = replace(good.manifest, version=2, files=(replace(small, size=small.size + 1), *others))
+    origin.put_manifest(manifests.sign(lying, RUN, CHAIN_ID, MARKET, signer))
+    store, served = start_relay([serve(create_app(origin)).url])
+    wait_for(lambda: store.folder(good).exists())
+    digest = small.chunks[0]
+    assert httpx.get(f"{served.url}/chunks/{digest.hex()}").status_code == 200
+
+
+def test_a_manifest_that_lies_about_a_chunk_spoils_no_version_of_another_run(
+    tmp_path, model, origin, signer, other_signer, authority, serve
+):
+    good, store = put(model, 1, signer, origin), VersionStore(tmp_path / "mine")
+    files = tuple(replace(file, size=file.size + bool(file.size)) for file in good.manifest.files)
+    lying = manifests.sign(replace(good.manifest, files=files), RUN + 1, CHAIN_ID, MARKET, other_signer)
+    store.put_manifest(lying)
+    assert store.missing(lying)
+    url = serve(create_app(origin)).url
+    assert contents(fetch([url], good, authority, store)) == contents(model)
+    other = Authority(CHAIN_ID, MARKET, other_signer.address)
+    with closing(Sources([url])) as sources, pytest.raises(UnfitCheckpoint, match="the manifest says"):
+        fetch_checkpoint(sources, RUN + 1, 1, lying.manifest.root, other, store)
+
+
+def test_a_chunk_damaged_in_one_version_is_read_from_another(tmp_path, model, origin, signer):
+    first, second = (put(model, version, signer, origin) for version in (1, 2))
+    digest = first.manifest.files[2].chunks[0]
+    for signed in (first, second):
+        copy = tmp_path / "copy"
+        copy.write_bytes((model / "model.safetensors").read_bytes())
+        copy.rename(origin.folder(signed) / "model.safetensors")
+    (origin.folder(first) / "model.safetensors").write_bytes(b"rot")
+    assert manifests.hash_chunk(origin.read(digest)) == digest
+
+
 def test_an_older_version_does_not_become_the_latest_of_a_relay(tmp_path, origin, signer, serve, start_relay):
     put(make_model(tmp_path / "new"), 5, signer, origin)
     store, served = start_relay([serve(create_app(origin)).url])
@@ -317,7 +357,7 @@ def test_a_request_for_a_chunk_goes_on_while_its_version_gets_its_final_name(
     store.put_manifest(signed)
     chunks = store.missing(signed)
     for chunk in chunks:
-        store.put(chunk.hash, origin.read(chunk.hash))
+        store.put(signed, chunk.hash, origin.read(chunk.hash))
     file, place = store.open(chunks[0].hash)
     with file:
         store.finish(signed)
@@ -331,7 +371,7 @@ def test_a_version_that_another_process_removed_is_absent(tmp_path, model, origi
     store = VersionStore(tmp_path / "mine")
     store.put_manifest(signed)
     for chunk in store.missing(signed):
-        store.put(chunk.hash, origin.read(chunk.hash))
+        store.put(signed, chunk.hash, origin.read(chunk.hash))
     digest = signed.manifest.files[2].chunks[0]
     url = serve(create_app(store, chunk_wait_seconds=0.1)).url
     assert httpx.get(f"{url}/chunks/{digest.hex()}").status_code == 200
