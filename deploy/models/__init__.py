@@ -1,0 +1,1 @@
+"""Pretrained models that package indexes carry, as Hugging Face directories."""
