@@ -28,7 +28,7 @@ PIECE_BYTES = 256 << 10
 
 
 @dataclass(slots=True)
-class Part:
+class RangeBuffer:
     """The memory for one body, of which the first ``filled`` bytes have arrived."""
 
     memory: memoryview
@@ -63,7 +63,7 @@ class RangeClient:
                 if connection.sock is not None:
                     connection.sock.shutdown(socket.SHUT_RDWR)
 
-    def receive(self, url: str, path: str, part: Part, arrived: Callable[[int], None]) -> None:
+    def receive(self, url: str, path: str, part: RangeBuffer, arrived: Callable[[int], None]) -> None:
         """Receives what ``part`` lacks of the file at ``url + path``; ``arrived`` is told of each piece's bytes.
 
         Raises:
@@ -115,7 +115,7 @@ def _is_over(connection: http.client.HTTPConnection) -> bool:
     return bool(poll.poll(0))
 
 
-def _fill(response: http.client.HTTPResponse, part: Part, place: str, arrived: Callable[[int], None]) -> None:
+def _fill(response: http.client.HTTPResponse, part: RangeBuffer, place: str, arrived: Callable[[int], None]) -> None:
     room = len(part.memory) - part.filled
     if response.length is not None and response.length > room:
         raise Rejected(f"{place} sent more than {len(part.memory)} bytes")
@@ -132,7 +132,7 @@ def _fill(response: http.client.HTTPResponse, part: Part, place: str, arrived: C
         raise Rejected(f"{place} sent more than {len(part.memory)} bytes")
 
 
-class _Waiting:
+class _TimedSocket:
     """A socket whose every wait ends by the deadline of the thread's request."""
 
     def recv_into(self, *arguments: Any) -> int:
@@ -144,11 +144,11 @@ class _Waiting:
         super().sendall(*arguments)  # type: ignore[misc]
 
 
-class _Socket(_Waiting, socket.socket):
+class _Socket(_TimedSocket, socket.socket):
     pass
 
 
-class _SecureSocket(_Waiting, ssl.SSLSocket):
+class _SecureSocket(_TimedSocket, ssl.SSLSocket):
     pass
 
 

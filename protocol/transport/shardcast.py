@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from protocol.errors import Rejected, Unavailable
-from protocol.transport.ranges import Part
+from protocol.transport.ranges import RangeBuffer
 from protocol.transport.sources import Sources
 from protocol.transport.version_store import VersionStore
 from protocol.wire import manifest as manifests
@@ -278,7 +278,7 @@ def fetch_chunk(
     If a source breaks off, the next resumes where it stopped.
     """
     tried: set[str] = set() if taken is None or taken.avoided is None else {taken.avoided}
-    part = Part(memoryview(buffer)[: chunk.size])
+    part = RangeBuffer(memoryview(buffer)[: chunk.size])
     fault: Exception = Unavailable("no source")
     while (url := sources.choose(tried)) is not None:
         tried.add(url)

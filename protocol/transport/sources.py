@@ -19,7 +19,7 @@ import httpx
 from protocol.deadlines import Deadline, bounded, within
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.transport.http import is_http, pieces, reaching
-from protocol.transport.ranges import Part, RangeClient
+from protocol.transport.ranges import RangeBuffer, RangeClient
 
 MEMORY = 0.7
 """Weight of the old average when a new measurement is folded in."""
@@ -88,7 +88,7 @@ class Sources:
                 return None
             return self._random.choices(list(pool), weights(list(pool.values())))[0]
 
-    def download(self, url: str, path: str, into: Part) -> None:
+    def download(self, url: str, path: str, into: RangeBuffer) -> None:
         """Receives the body of ``url + path`` into ``into``, asking only for what follows the bytes already there.
 
         Updates the source's health either way. The caller verifies the bytes, and calls `lied` if they are wrong.
@@ -112,7 +112,7 @@ class Sources:
             self._count(url, -1)
         self._served(url, max(into.filled - held, 0), self._clock() - started)
 
-    def _arrived(self, url: str, deadline: Deadline, started: float, into: Part, size: int) -> None:
+    def _arrived(self, url: str, deadline: Deadline, started: float, into: RangeBuffer, size: int) -> None:
         """Keeps the cap, and gives the request time by what has come."""
         deadline.allow(size)
         self._pace(size)
