@@ -76,12 +76,12 @@ class RangeClient:
             if part.filled:
                 headers["Range"] = f"bytes={part.filled}-"
             connection.request("GET", base + path, headers=headers)
-            response = connection.getresponse()
-            if response.status not in (200, 206):
-                raise Unavailable(f"{url} answered {response.status} for {path}")
-            if response.status == 200:
-                part.filled = 0
-            _fill(response, part, f"{url}{path}", arrived)
+            with connection.getresponse() as response:
+                if response.status not in (200, 206):
+                    raise Unavailable(f"{url} answered {response.status} for {path}")
+                if response.status == 200:
+                    part.filled = 0
+                _fill(response, part, f"{url}{path}", arrived)
 
     @contextmanager
     def _connection(self, url: str) -> Iterator[http.client.HTTPConnection]:
