@@ -42,7 +42,7 @@ class WorkerSettings(NodeSettings):
         quiet_hours: hours of the day in this machine's time in which to take no new jobs, such as 22:00-06:00.
         weights_mib_per_second: most MiB a second to receive of weights, at least 1; 0 for no cap.
         weights_disk_gib: most GiB that weights may take on disk, old versions included; 0 for no cap. It
-            must have room for the run's async level and two more versions, each twice: as chunks and as files.
+            must have room for the run's async level and two more versions.
         traps: trap file of the run's requester, whose own worker this is; it plants the faults that the file names.
     """
 

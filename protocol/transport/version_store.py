@@ -17,6 +17,7 @@ import fcntl
 import os
 import shutil
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -25,11 +26,15 @@ from pathlib import Path
 from typing import IO
 
 from protocol.errors import Rejected, Unavailable, accessing
+from protocol.files import write_atomically
 from protocol.wire.manifest import Chunk, Manifest, SignedManifest, chunk_hashes, hash_chunk, parse_signed
 from protocol.wire.pins import UnfitCheckpoint
 
 SPARE_BYTES = 64 << 20
 """Bytes of the disk that are left to others: journals must be written still."""
+
+STALE_SECONDS = 3600
+"""What is being written and is older was left by a process that died."""
 
 _FICLONE = 0x40049409
 _PARTIAL = ".partial"
@@ -80,12 +85,7 @@ class VersionStore:
             return
         with self._writing():
             path.parent.mkdir(parents=True, exist_ok=True)
-            incoming = path.with_name(f".{uuid.uuid4().hex}")
-            try:
-                incoming.write_bytes(signed.canonical)
-                os.replace(incoming, path)
-            finally:
-                incoming.unlink(missing_ok=True)
+            write_atomically(path, signed.canonical)
 
     def checkpoints(self, run: int) -> list[tuple[int, bytes]]:
         """Returns (version, manifest root) of every manifest stored for ``run``, ascending by version."""
@@ -153,15 +153,15 @@ class VersionStore:
         shutil.rmtree(version.partial, ignore_errors=True)
         return version.folder
 
-    def verify(self, signed: SignedManifest, anew: bool = False) -> bool:
+    def verify(self, signed: SignedManifest) -> bool:
         """Returns whether a version is whole, byte for byte. A damaged one becomes partial, without the damage.
 
-        Its files are read if that was not done in this process, or ``anew``.
+        Its files are read once in each process.
         """
         version = self._opened(signed)
         if not version.folder.exists():
             return False
-        if version.verified and not anew:
+        if version.verified:
             return True
         names = {path.name for path in version.folder.iterdir() if not path.name.startswith(".")}
         found = _held(version.folder, signed.manifest)
@@ -263,6 +263,10 @@ class VersionStore:
         for path in self._manifest_paths(run):
             if _named(path)[0] not in newest:
                 self._forget(path)
+        for left in self._run_path(run).glob(".*"):
+            with contextlib.suppress(FileNotFoundError):
+                if left.stat().st_mtime < time.time() - STALE_SECONDS:
+                    shutil.rmtree(left) if left.is_dir() else left.unlink()
 
     def remove(self, signed: SignedManifest) -> None:
         """Removes a version, manifest and files."""

@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -61,7 +62,7 @@ class ManifestFile:
     chunks: tuple[Annotated[bytes, InHex("^[0-9a-f]{64}$", prefix="")], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, so that its root is hashed once
 class Manifest:
     """The files of one version, ascending by name."""
 
@@ -75,7 +76,7 @@ class Manifest:
         """The JSON bytes whose keccak is the root."""
         return _MANIFEST.encode(self)
 
-    @property
+    @cached_property
     def root(self) -> bytes:
         """The 32 bytes on chain."""
         return keccak(self.canonical)
