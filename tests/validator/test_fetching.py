@@ -70,10 +70,16 @@ class Store(http.server.BaseHTTPRequestHandler):
         pass
 
 
+class StoreServer(http.server.ThreadingHTTPServer):
+    """Takes a hundred connections at once: beyond its backlog, a connection is only tried again after seconds."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+
 @pytest.fixture
 def url() -> Iterator[str]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Store)
-    server.daemon_threads = True
+    server = StoreServer(("127.0.0.1", 0), Store)
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()
@@ -186,14 +192,15 @@ def test_what_was_not_tried_is_not_silent(url: str, claim: Claim, monkeypatch: p
 
 
 def test_what_nobody_wants_any_more_is_no_longer_fetched(url: str, claim: Claim) -> None:
-    fetching, before = Fetching(BlobStores()), threading.active_count()
+    fetching, before = Fetching(BlobStores()), set(threading.enumerate())
     for job in range(FETCHES_PER_NODE):
         fetching.look(replace(claim, uri=f"{url}/drip/", job=job), 1000)
-    assert threading.active_count() >= before + FETCHES_PER_NODE
+    started = {thread for thread in threading.enumerate() if thread.name.startswith("artifacts-")} - before
+    assert len(started) == FETCHES_PER_NODE
     time.sleep(0.2)
     fetching.keep({claim.round + 1})
     give_up = time.monotonic() + 3
-    while any(thread.name.startswith("artifacts-") for thread in threading.enumerate()):
+    while any(thread.is_alive() for thread in started):
         assert time.monotonic() < give_up, "fetches go on"
         time.sleep(0.01)
     fetching.close()
