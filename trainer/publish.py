@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import structlog
 
+from protocol.broadcast import publishing
+from protocol.broadcast.version_store import VersionStore
 from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Consumption
 from protocol.chain.writing import calls
 from protocol.chain.writing.sender import Sender
 from protocol.errors import Misconfigured, Rejected, Unavailable
-from protocol.transport import shardcast
-from protocol.transport.version_store import VersionStore
 from protocol.wire.auth import Signer
+from protocol.wire.manifest import Authority, SignedManifest
 from protocol.wire.pins import PinnedFile, UnfitCheckpoint, check_directory
 from trainer.policy import Policy
 
@@ -43,6 +45,7 @@ class Publisher:
         self.chain, self.sender, self.signer, self.run, self.pins = chain, sender, signer, run, pins
         self.store, self.model, self.folder = store, model, folder
         folder.mkdir(parents=True, exist_ok=True)
+        self._encoding = ThreadPoolExecutor(1, "deltas")
         self.log = structlog.get_logger("trainer.publish")
 
     def newest_version(self) -> int:
@@ -63,7 +66,7 @@ class Publisher:
             policy.save_weights(directory)
         self.check(version, directory)
         self.sender.tend()
-        signed = shardcast.publish(
+        signed = publishing.publish(
             directory,
             self.run,
             version,
@@ -78,8 +81,17 @@ class Publisher:
             self.sender.send(f"publish/{self.run}/{version}", call)
         elif on_chain != signed.manifest.root:
             raise Rejected(f"version {version} is on chain with another manifest root than this trainer's weights")
+        self._encoding.submit(self._encode, directory, signed)
         self._prune(version)
         self.log.info("published", version=version, root="0x" + signed.manifest.root.hex())
+
+    def _encode(self, directory: Path, signed: SignedManifest) -> None:
+        """Makes the deltas that lead to a published version from all but the last, while training goes on."""
+        authority = Authority(self.chain.chain_id, self.chain.deployment.address_of("Market"), self.signer.address)
+        try:
+            publishing.make_deltas(directory, signed, authority, self.signer, self.store)
+        except (Unavailable, Misconfigured) as error:
+            self.log.warning("deltas_not_made", version=signed.manifest.version, error=str(error))
 
     def check(self, version: int, directory: Path) -> None:
         """Raises ``Misconfigured`` if a version is not what the rules pin: every node would refuse it."""

@@ -10,6 +10,8 @@ from contextlib import closing
 import structlog
 import torch
 
+from protocol.broadcast.server import create_app
+from protocol.broadcast.version_store import VersionStore
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.lookup import coordinator_uri
 from protocol.chain.reading.plantings import Plantings
@@ -25,8 +27,6 @@ from protocol.transport.artifacts import fetch_artifact
 from protocol.transport.blobs import BlobStores
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.transport.listening import listen, run_server
-from protocol.transport.shardcast_server import create_app
-from protocol.transport.version_store import VersionStore
 from protocol.wire.pins import check_directory
 from protocol.wire.receipts import ports_of
 from protocol.wire.rollout import DEFAULT_LIMITS

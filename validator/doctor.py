@@ -9,6 +9,7 @@ from contextlib import closing
 import torch
 
 from protocol.amounts import tokens
+from protocol.broadcast.sources import Sources
 from protocol.chain.events import RunOpened
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.lookup import events_of
@@ -19,7 +20,6 @@ from protocol.node.doctor import Examination, Key, Result, disk, examine
 from protocol.times import clock
 from protocol.transport.coordinator import describe_coordinator
 from protocol.transport.run_coordinators import RunCoordinators
-from protocol.transport.sources import Sources
 from validator.queue.exchange import Exchange
 from validator.settings import ValidatorSettings
 

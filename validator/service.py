@@ -19,7 +19,7 @@ from protocol.node.activity import HEALTH_FILE
 from protocol.node.commands.doctor import node_of
 from protocol.node.daemon import Daemon
 from protocol.node.telemetry import configure, serve_metrics
-from protocol.tensor.kernels.compiled import load_kernels
+from protocol.tensor.kernels import load_kernels
 from protocol.transport.blobs import BlobStores
 from protocol.transport.run_coordinators import RunCoordinators
 from validator.daemon import Validator

@@ -21,6 +21,8 @@ from eth_utils import keccak
 from prometheus_client import Counter
 
 from protocol.amounts import tokens
+from protocol.broadcast.checkpoints import Checkpoints
+from protocol.broadcast.sources import Sources
 from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Role, Round, State, Submission
 from protocol.chain.writing import calls
@@ -30,13 +32,11 @@ from protocol.environments.registry import environment
 from protocol.errors import AssizeError, Misconfigured, Rejected, Unavailable
 from protocol.node.activity import WAITING, Activity
 from protocol.node.commands.doctor import node_of
-from protocol.transport.checkpoints import Checkpoints
 from protocol.transport.coordinator import CoordinatorClient
-from protocol.transport.shardcast import Authority
-from protocol.transport.sources import Sources
 from protocol.wire import auth
 from protocol.wire.api import Assignment, Heartbeat, SubmissionRequest
 from protocol.wire.assignments import MAX_LEAVES_PER_BATCH, Leaf, bitmap_of, jobs_of, pack_leaves, unpack_leaves
+from protocol.wire.manifest import Authority
 from protocol.wire.pins import UnfitCheckpoint
 from protocol.wire.receipts import CLOCK_SECONDS, CarriedReceipt, Part, check_receipt, write_uri
 from protocol.wire.rules import ArtifactStore, Rules

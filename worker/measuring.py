@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from protocol.broadcast.checkpoints import Checkpoints
+from protocol.broadcast.sources import Sources
 from protocol.chain.events import RoundOpened
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.cursor import Cursor
@@ -20,11 +22,9 @@ from protocol.chain.round_state import RoundState, fold
 from protocol.chain.structs import Role, RunTerms, State
 from protocol.environments.registry import environment
 from protocol.errors import Rejected
-from protocol.transport.checkpoints import Checkpoints
 from protocol.transport.coordinator import CoordinatorClient
-from protocol.transport.shardcast import Authority
-from protocol.transport.sources import Sources
 from protocol.wire.assignments import bitmap_of, jobs_of, unpack_assignments
+from protocol.wire.manifest import Authority
 from protocol.wire.rollout import decode
 from protocol.wire.rules import Rules
 from protocol.wire.specimens import beacon_of

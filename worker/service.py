@@ -18,7 +18,7 @@ from protocol.node import telemetry
 from protocol.node.activity import HEALTH_FILE
 from protocol.node.daemon import Daemon
 from protocol.node.trap_file import TrapFile
-from protocol.tensor.kernels.compiled import load_kernels
+from protocol.tensor.kernels import load_kernels
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire.rules import Rules
 from worker.daemon import Produce, Worker

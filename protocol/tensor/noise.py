@@ -19,7 +19,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from protocol.tensor.kernels.compiled import kernels
+from protocol.compiled import kernels
+from protocol.tensor.kernels import NOISE
 from protocol.wire import sampling
 
 
@@ -39,7 +40,7 @@ def perturb(
     scores_BV, device = logits_BV.to(torch.float32).contiguous(), logits_BV.device
     keys_BK, positions_B = _int64(keys_BK, device), _int64(positions_B, device)
     rows = scores_BV, keys_BK, positions_B, torch.as_tensor(temperatures_B).to(device=device, dtype=torch.float32)
-    if device.type == "cpu" and (kernel := kernels("noise")):
+    if device.type == "cpu" and (kernel := kernels(NOISE)):
         kernel.perturb_rows(*(tensor.numpy() for tensor in rows), _lines())
     elif device.type == "cpu":
         perturb_by_definition(*(tensor.numpy() for tensor in rows))

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from protocol.compiled import kernels
 from protocol.errors import Misconfigured, Rejected, Unavailable
-from protocol.tensor.kernels.compiled import kernels
+from protocol.tensor.kernels import PROOFS
 from protocol.tensor.selection import Chunks, cut, select
 from protocol.wire.toploc import definition
 from protocol.wire.toploc.codec import ENTRIES, PRIME, PROOF_BYTES, Distance, Proof, decode_fields
@@ -40,7 +41,7 @@ def build_proofs_batch(hidden_NH: Tensor, lengths: Sequence[int]) -> list[list[b
     Raises:
         Misconfigured: Hidden states are not finite, or no modulus fits them.
     """
-    chunks, kernel = cut(hidden_NH, lengths), kernels("proofs")
+    chunks, kernel = cut(hidden_NH, lengths), kernels(PROOFS)
     built = _build(kernel, chunks) if kernel else build_by_definition(chunks)
     return chunks.by_rollout(built, len(lengths))
 
@@ -60,7 +61,7 @@ def distances_batch(
         Rejected: A rollout has a wrong number of proofs, or one that does not decode.
         Unavailable: The verifier's own rows are not finite.
     """
-    chunks, kernel = cut(hidden_NH, lengths), kernels("proofs")
+    chunks, kernel = cut(hidden_NH, lengths), kernels(PROOFS)
     fields_CF = _decode(chunks, proofs, len(lengths))
     sources = chunks.same_chunk_of(previous) if previous else []
     if kernel:

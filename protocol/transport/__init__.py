@@ -1,1 +1,1 @@
-"""Transport between parties: blobs, weights (SHARDCAST) and the coordinator's typed client."""
+"""Transport between parties: blobs, servers and the coordinator's typed client."""

@@ -241,7 +241,22 @@ class CheckpointEntry(Body):
     root: Bytes32
 
 
+class DeltaEntry(Body):
+    """A delta that a SHARDCAST source can serve: it makes the version ``target`` from the version ``base``.
+
+    ``base`` and ``target`` are manifest roots, ``version`` is the target's, ``delta`` the root of the delta's manifest,
+    ``size`` the bytes of its frames.
+    """
+
+    version: Version
+    target: Bytes32
+    base: Bytes32
+    delta: Bytes32
+    size: Annotated[int, Field(ge=0, lt=1 << 50)]
+
+
 class CheckpointList(Body):
-    """Versions of a run that a SHARDCAST source can serve, ascending."""
+    """Versions of a run that a SHARDCAST source can serve, ascending, and deltas between them."""
 
     checkpoints: Annotated[list[CheckpointEntry], Field(max_length=1024)]
+    deltas: Annotated[list[DeltaEntry], Field(max_length=1024)] = []

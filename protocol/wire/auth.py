@@ -4,6 +4,7 @@
     NodeBinding   Assize Registry, Registry                         node key       Registry
     Submission    Assize Rounds, Rounds                             node key       Rounds, coordinator, validators
     Checkpoint    Assize Market, Market                             trainer key    every reader of a manifest
+    Delta         Assize Market, Market                             its maker      readers of a delta
     Evidence      Assize Evidence, Rounds                           node key       coordinator, readers of evidence
     Request       Assize Request, Rounds                            node key       coordinator
     Receipt       Assize Receipt, Rounds                            store key      workers, validators
@@ -111,6 +112,12 @@ def checkpoint(chain_id: int, market: str, run: int, version: int, manifest_root
     """Returns the trainer's statement that ``version`` of ``run`` is the manifest with this root."""
     fields = "uint256 run,uint32 version,bytes32 manifestRoot"
     return _typed("Assize Market", chain_id, market, "Checkpoint", fields, (run, version, manifest_root))
+
+
+def delta(chain_id: int, market: str, run: int, version: int, delta_root: bytes) -> TypedData:
+    """Returns a maker's statement that the delta with this root makes ``version`` of ``run``."""
+    fields = "uint256 run,uint32 version,bytes32 deltaRoot"
+    return _typed("Assize Market", chain_id, market, "Delta", fields, (run, version, delta_root))
 
 
 def evidence(chain_id: int, rounds: str, round_id: int, attempt: int, juror: int, root: bytes) -> TypedData:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,6 +41,7 @@ HASHING_THREADS = min(4, os.cpu_count() or 1)
 MAX_FILES = 1024
 MIN_CHUNK_BYTES, MAX_CHUNK_BYTES = 1 << 10, 64 << 20
 _NAME = "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$"
+FileName = Annotated[str, Field(pattern=_NAME)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ class Chunk:
 class ManifestFile:
     """A file: its flat name, its size in bytes, and the hashes of its chunks in order (none for an empty file)."""
 
-    name: Annotated[str, Field(pattern=_NAME)]
+    name: FileName
     size: Annotated[int, Field(ge=0, le=1 << 50, alias="bytes")]
     chunks: tuple[Annotated[bytes, InHex("^[0-9a-f]{64}$", prefix="")], ...]
 
@@ -86,12 +87,30 @@ class Manifest:
         """Bytes of all files."""
         return sum(file.size for file in self.files)
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each file, by name, ascending."""
+        return {file.name: file.size for file in self.files}
+
     def chunks(self) -> Iterator[Chunk]:
         """Yields every chunk of every file, in order."""
         for file in self.files:
-            for index, digest in enumerate(file.chunks):
-                offset = index * self.chunk_bytes
-                yield Chunk(file.name, offset, min(self.chunk_bytes, file.size - offset), digest)
+            yield from self.chunks_of(file)
+
+    def chunks_of(self, file: ManifestFile) -> Iterator[Chunk]:
+        """Yields every chunk of one file, in order."""
+        for index, digest in enumerate(file.chunks):
+            offset = index * self.chunk_bytes
+            yield Chunk(file.name, offset, min(self.chunk_bytes, file.size - offset), digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """Signer of a run's manifests: the ``trainer`` address of a run of this ``market`` on this chain."""
+
+    chain_id: int
+    market: str
+    trainer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,30 +159,29 @@ def from_directory(path: Path, version: int, chunk_bytes: int = CHUNK_BYTES) -> 
     return Manifest(version, chunk_bytes, tuple(_describe(path / name, chunk_bytes) for name in names))
 
 
-def chunk_hashes(path: Path, chunk_bytes: int) -> list[bytes]:
-    """Returns the BLAKE3-256 of each chunk of a file, in order, hashed by several threads.
+def hash_ranges(path: Path, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+    """Returns the BLAKE3-256 of each range (offset, size) of a file, hashed by several threads.
 
-    Each reads into memory of its own: a mapped file would end the process if somebody cut it meanwhile.
+    What lies beyond the end of the file counts as absent. Each thread reads into memory of its own: a mapped file would
+    end the process if somebody cut it meanwhile.
     """
     with path.open("rb", buffering=0) as file:
-        size = os.fstat(file.fileno()).st_size
-        count, chunk_bytes = -(-size // chunk_bytes), min(size, chunk_bytes)
-        threads = min(HASHING_THREADS, count)
+        threads = min(HASHING_THREADS, len(ranges))
         if threads < 2:
-            return list(_hash_chunks(file.fileno(), chunk_bytes, range(count)))
+            return list(_hash_each(file.fileno(), ranges))
         with ThreadPoolExecutor(threads, "hashing") as pool:
-            parts = [range(first, count, threads) for first in range(threads)]
-            hashed = [pool.submit(lambda part: list(_hash_chunks(file.fileno(), chunk_bytes, part)), p) for p in parts]
+            parts = [ranges[first::threads] for first in range(threads)]
+            hashed = [pool.submit(lambda part: list(_hash_each(file.fileno(), part)), part) for part in parts]
             by_thread = [iter(each.result()) for each in hashed]
-        return [next(by_thread[index % threads]) for index in range(count)]
+        return [next(by_thread[index % threads]) for index in range(len(ranges))]
 
 
-def _hash_chunks(descriptor: int, chunk_bytes: int, indices: range) -> Iterator[bytes]:
-    buffer = memoryview(bytearray(chunk_bytes))
-    for index in indices:
+def _hash_each(descriptor: int, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+    buffer = memoryview(bytearray(max((size for _, size in ranges), default=0)))
+    for offset, size in ranges:
         filled = 0
-        while filled < chunk_bytes:
-            read = os.preadv(descriptor, [buffer[filled:]], index * chunk_bytes + filled)
+        while filled < size:
+            read = os.preadv(descriptor, [buffer[filled:size]], offset + filled)
             if read == 0:
                 break
             filled += read
@@ -185,7 +203,9 @@ def parse_signed(data: bytes) -> SignedManifest:
 
 
 def _describe(path: Path, chunk_bytes: int) -> ManifestFile:
-    return ManifestFile(path.name, path.stat().st_size, tuple(chunk_hashes(path, chunk_bytes)))
+    size = path.stat().st_size
+    ranges = [(offset, min(chunk_bytes, size - offset)) for offset in range(0, size, chunk_bytes)]
+    return ManifestFile(path.name, size, tuple(hash_ranges(path, ranges)))
 
 
 def _check(manifest: Manifest) -> None:

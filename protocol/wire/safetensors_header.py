@@ -4,14 +4,14 @@
     header = {"__metadata__":{"…":"…"},"NAME":{"dtype":"F32","shape":[…],"data_offsets":[B,E]},…}
 
 Stricter than the format: at most ``MAX_HEADER_BYTES`` of header, each name once, values one after another without a gap
-up to the last byte of the file, and only the formats that a run's rules know.
+up to the last byte of the file, and in a checkpoint only the formats that a run's rules know.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -24,8 +24,15 @@ LENGTH_BYTES = 8
 MAX_HEADER_BYTES = 8 << 20
 """Room for some 60,000 tensors."""
 MAX_DIMENSIONS = 8
-WIDTHS = {"F32": 4, "BF16": 2}
+WIDTHS = {
+    **dict.fromkeys(("BOOL", "U8", "I8", "F8_E4M3", "F8_E5M2"), 1),
+    **dict.fromkeys(("BF16", "F16", "I16", "U16"), 2),
+    **dict.fromkeys(("F32", "I32", "U32"), 4),
+    **dict.fromkeys(("F64", "I64", "U64"), 8),
+}
 """Bytes of one value by its format."""
+OF_RULES = ("F32", "BF16")
+"""The formats that a run's rules know."""
 MAX_DEPTH = 3
 _METADATA = "__metadata__"
 
@@ -62,12 +69,13 @@ def head_bytes(length: bytes, file_bytes: int, room: int = MAX_HEADER_BYTES) -> 
     return size
 
 
-def parse_head(head: bytes, file_bytes: int) -> dict[str, StoredTensor]:
+def parse_head(head: bytes, file_bytes: int, formats: Collection[str] = OF_RULES) -> dict[str, StoredTensor]:
     """Returns the tensors of a file by name, in the order of their values.
 
     Args:
         head: the file up to its values.
         file_bytes: size of the file.
+        formats: those that its tensors may have.
 
     Raises:
         Rejected: the header is not one of these files, or does not describe all bytes of the file, each once.
@@ -81,15 +89,15 @@ def parse_head(head: bytes, file_bytes: int) -> dict[str, StoredTensor]:
         if isinstance(plain, dict):
             _TEXTS.validate_python(plain.pop(_METADATA, {}), strict=True)
         tensors = _TENSORS.validate_python(plain)
-    return _in_order(tensors, file_bytes - len(head))
+    return _in_order(tensors, file_bytes - len(head), formats)
 
 
-def _in_order(tensors: dict[str, StoredTensor], data_bytes: int) -> dict[str, StoredTensor]:
+def _in_order(tensors: dict[str, StoredTensor], data_bytes: int, formats: Collection[str]) -> dict[str, StoredTensor]:
     end = 0
     ordered = dict(sorted(tensors.items(), key=lambda named: named[1].data_offsets))
     for name, tensor in ordered.items():
-        if tensor.dtype not in WIDTHS:
-            raise Rejected(f"tensor {name!r} in format {tensor.dtype!r}: expected {' or '.join(WIDTHS)}")
+        if tensor.dtype not in formats:
+            raise Rejected(f"tensor {name!r} in format {tensor.dtype!r}: expected {' or '.join(formats)}")
         if tensor.data_offsets != (end, end + tensor.size):
             raise Rejected(f"tensor {name!r} at bytes {tensor.data_offsets}: expected {(end, end + tensor.size)}")
         end += tensor.size

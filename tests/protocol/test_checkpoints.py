@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
+from protocol.broadcast import checkpoints as module
+from protocol.broadcast.checkpoints import KEPT, Checkpoints
+from protocol.broadcast.publishing import publish
+from protocol.broadcast.server import create_app
+from protocol.broadcast.sources import Sources
+from protocol.broadcast.version_store import SPARE_BYTES, VersionStore
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.files import lock
-from protocol.transport import checkpoints as module
-from protocol.transport.checkpoints import KEPT, Checkpoints
-from protocol.transport.shardcast import Authority, publish
-from protocol.transport.shardcast_server import create_app
-from protocol.transport.sources import Sources
-from protocol.transport.version_store import SPARE_BYTES, VersionStore
 from protocol.wire import manifest
-from protocol.wire.manifest import MIN_CHUNK_BYTES, SignedManifest
+from protocol.wire.manifest import MIN_CHUNK_BYTES, Authority, SignedManifest
 from protocol.wire.pins import UnfitCheckpoint
 from protocol.wire.rules import Rules, with_checkpoint
 from tests.checkpoints import CONFIG, TENSORS, smallest

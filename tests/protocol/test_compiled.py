@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from protocol.tensor.kernels.compiled import compiled
+from protocol.compiled import compiled
 
 SOURCE = "def double(numbers):\n    for i in range(len(numbers)):\n        numbers[i] *= 2\n"
 

@@ -12,13 +12,13 @@ import pytest
 from starlette.responses import Response
 from starlette.routing import Route
 
+from protocol.broadcast.download import download
+from protocol.broadcast.server import create_app
+from protocol.broadcast.sources import Sources
+from protocol.broadcast.version_store import VersionStore
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.files import lock
-from protocol.transport.download import download
-from protocol.transport.shardcast import Authority
-from protocol.transport.shardcast_server import create_app
-from protocol.transport.sources import Sources
-from protocol.transport.version_store import VersionStore
+from protocol.wire.manifest import Authority
 from protocol.wire.pins import UnfitCheckpoint, pin_directory
 from tests.checkpoints import smallest
 from tests.conftest import ROOT
@@ -30,9 +30,9 @@ ALONE = """
 import sys
 from contextlib import closing
 from pathlib import Path
-from protocol.transport.download import download
-from protocol.transport.shardcast import Authority
-from protocol.transport.sources import Sources
+from protocol.broadcast.download import download
+from protocol.wire.manifest import Authority
+from protocol.broadcast.sources import Sources
 from protocol.wire.pins import pin_directory
 
 class Silent:

@@ -170,4 +170,5 @@ def test_hashes_of_a_file_by_several_threads_are_those_of_its_chunks(size: int, 
         path = Path(folder) / "file"
         path.write_bytes(data)
         expected = [manifests.hash_chunk(data[at : at + chunk_bytes]) for at in range(0, size, chunk_bytes)]
-        assert manifests.chunk_hashes(path, chunk_bytes) == expected
+        ranges = [(at, min(chunk_bytes, size - at)) for at in range(0, size, chunk_bytes)]
+        assert manifests.hash_ranges(path, ranges) == expected

@@ -17,10 +17,10 @@ import psutil
 import pytest
 
 from deploy.localnet.processes import free_port
+from protocol.broadcast.publishing import publish
+from protocol.broadcast.version_store import VersionStore
 from protocol.chain.deployment import Deployment
 from protocol.transport.connections import MOST_CONNECTIONS
-from protocol.transport.shardcast import publish
-from protocol.transport.version_store import VersionStore
 from protocol.wire.manifest import Chunk, SignedManifest
 from tests.conftest import ROOT, until
 

@@ -18,14 +18,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from protocol.broadcast import chunk_queue
+from protocol.broadcast.publishing import publish
+from protocol.broadcast.relay import Relay
+from protocol.broadcast.server import create_app
+from protocol.broadcast.sources import SourceHealth, Sources, weights
+from protocol.broadcast.version_store import VersionStore
+from protocol.broadcast.versions import fetch_checkpoint
 from protocol.errors import Misconfigured, Rejected, Unavailable
-from protocol.transport import shardcast
-from protocol.transport.relay import Relay
-from protocol.transport.shardcast import Authority, fetch_checkpoint, publish
-from protocol.transport.shardcast_server import create_app
-from protocol.transport.sources import SourceHealth, Sources, weights
-from protocol.transport.version_store import VersionStore
 from protocol.wire import manifest as manifests
+from protocol.wire.manifest import Authority
 from protocol.wire.pins import UnfitCheckpoint
 
 CHAIN_ID, RUN = 31337, 1
@@ -314,7 +316,7 @@ def test_a_chunk_broken_off_is_resumed_at_another_source(tmp_path, model, origin
 
 
 def test_a_source_that_is_much_slower_is_overtaken(tmp_path, model, origin, signer, authority, serve, monkeypatch):
-    monkeypatch.setattr(shardcast, "OVERTAKE_SECONDS", 0.3)
+    monkeypatch.setattr(chunk_queue, "OVERTAKE_SECONDS", 0.3)
     signed = put(model, 1, signer, origin)
     going_on, held_up = threading.Event(), []
 

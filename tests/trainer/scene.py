@@ -13,6 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from protocol.broadcast.version_store import VersionStore
 from protocol.chain.events import CheckpointPublished, RoundOpened
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.plantings import Plantings
@@ -24,7 +25,6 @@ from protocol.environments.arithmetic import Arithmetic
 from protocol.environments.environment import Problem
 from protocol.transport.artifacts import fetch_artifact
 from protocol.transport.blobs import BlobStores
-from protocol.transport.version_store import VersionStore
 from protocol.wire import auth
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves, unpack_leaves
 from protocol.wire.reasons import Reason

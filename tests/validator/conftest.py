@@ -16,6 +16,9 @@ import torch
 import uvicorn
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from protocol.broadcast.publishing import publish
+from protocol.broadcast.server import create_app
+from protocol.broadcast.version_store import VersionStore
 from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Role
 from protocol.chain.writing import calls
@@ -23,9 +26,6 @@ from protocol.environments.arithmetic import Arithmetic
 from protocol.environments.environment import Environment
 from protocol.node.wallet import Wallet
 from protocol.tensor.decode import decode
-from protocol.transport.shardcast import publish
-from protocol.transport.shardcast_server import create_app
-from protocol.transport.version_store import VersionStore
 from protocol.wire import manifest
 from protocol.wire.api import Health
 from protocol.wire.rollout import Artifact, encode

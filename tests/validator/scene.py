@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from protocol.broadcast.publishing import publish
+from protocol.broadcast.version_store import VersionStore
 from protocol.chain.events import RoundOpened, VoteRevealed
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.tail import Rollback, Tail
@@ -21,8 +23,6 @@ from protocol.chain.writing.sender import Sender
 from protocol.node.wallet import Wallet
 from protocol.tensor.decode import decode
 from protocol.transport.run_coordinators import RunCoordinators
-from protocol.transport.shardcast import publish
-from protocol.transport.version_store import VersionStore
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
 from protocol.wire.auth import submission
 from protocol.wire.receipts import CarriedReceipt, Part, write_uri

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from protocol.broadcast.version_store import VersionStore
 from protocol.chain.structs import State
 from protocol.errors import Unavailable
 from protocol.transport.run_coordinators import RunCoordinators
-from protocol.transport.version_store import VersionStore
 from protocol.wire import evidence
 from protocol.wire.reasons import Reason
 from tests.checkpoints import CHANGES

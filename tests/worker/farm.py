@@ -18,14 +18,14 @@ from coordinator.api.service import CoordinatorService
 from coordinator.driver.wiring import DriverProcess, keep_rules
 from coordinator.settings import CoordinatorSettings
 from coordinator.store import Store
+from protocol.broadcast import publishing
+from protocol.broadcast.server import create_app as create_origin
+from protocol.broadcast.version_store import VersionStore
 from protocol.chain.events import RunOpened
 from protocol.chain.reading.client import Chain
 from protocol.chain.writing import calls
 from protocol.chain.writing.sender import Sender
-from protocol.transport import shardcast
 from protocol.transport.coordinator import CoordinatorClient
-from protocol.transport.shardcast_server import create_app as create_origin
-from protocol.transport.version_store import VersionStore
 from protocol.wire import manifest
 from protocol.wire.api import Assignment
 from protocol.wire.rules import ArtifactStore, encode_rules, rules_hash, with_checkpoint, with_stores
@@ -53,7 +53,7 @@ class Farm:
         self.swarm.rules = with_stores(self.swarm.rules, [store], 1)
         self.root = open_run_with(self.swarm, self.model, self.escrow, store.url)
         chunks, deployment = VersionStore(self.directory / "origin"), self.swarm.chain.deployment
-        shardcast.publish(
+        publishing.publish(
             self.model, self.swarm.run, 0, deployment.chain_id, deployment.market, self.swarm.trainer, chunks
         )
         self.origin_url = serve(create_origin(chunks), self.closing)

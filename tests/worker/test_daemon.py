@@ -16,11 +16,11 @@ from starlette.routing import Mount, Route
 from structlog.testing import capture_logs
 
 from protocol.amounts import tokens
+from protocol.broadcast import publishing
+from protocol.broadcast.version_store import VersionStore
 from protocol.chain.structs import Role, State
 from protocol.chain.writing import calls
 from protocol.errors import Misconfigured, Rejected, Unavailable
-from protocol.transport import shardcast
-from protocol.transport.version_store import VersionStore
 from protocol.wire.api import Assignment, Assignments
 from protocol.wire.assignments import bitmap_of, unpack_leaves
 from protocol.wire.pins import UnfitCheckpoint
@@ -247,7 +247,7 @@ def published(farm: Farm, version: int, directory: Path) -> bytes:
     """The trainer publishes a version by hand, as one that minds no rules would; its manifest root."""
     swarm, deployment = farm.swarm, farm.swarm.chain.deployment
     place = (swarm.run, version, deployment.chain_id, deployment.market)
-    signed = shardcast.publish(
+    signed = publishing.publish(
         directory, *place, swarm.trainer, VersionStore(farm.directory / "origin"), versions_kept=99
     )
     swarm.send(swarm.trainer, calls.publish(deployment, swarm.run, version, signed.manifest.root, []))

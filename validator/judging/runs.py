@@ -11,15 +11,15 @@ from pathlib import Path
 
 import structlog
 
+from protocol.broadcast.checkpoints import Checkpoints
+from protocol.broadcast.sources import Sources
 from protocol.chain.deployment import Deployment
 from protocol.chain.structs import RunTerms
 from protocol.environments.environment import Environment
 from protocol.environments.registry import environment
 from protocol.errors import AssizeError
-from protocol.transport.checkpoints import Checkpoints
 from protocol.transport.run_coordinators import RunCoordinators
-from protocol.transport.shardcast import Authority
-from protocol.transport.sources import Sources
+from protocol.wire.manifest import Authority
 from protocol.wire.rules import Rules
 from validator.judging.registry import require_known
 from validator.judging.weights import Weights

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import structlog
 
+from protocol.broadcast.checkpoints import Checkpoints
 from protocol.errors import Unavailable
 from protocol.tensor.model import DTYPES, Model, load_model
-from protocol.transport.checkpoints import Checkpoints
 from protocol.wire.pins import UnfitCheckpoint
 from protocol.wire.rules import Rules
 from protocol.wire.units import parse_shape

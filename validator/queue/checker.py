@@ -14,8 +14,8 @@ import structlog
 from protocol.errors import Unavailable
 from protocol.transport.blobs import BlobStores
 from protocol.transport.run_coordinators import RunCoordinators
-from protocol.transport.shardcast import Authority
 from protocol.wire.evidence import Finding
+from protocol.wire.manifest import Authority
 from protocol.wire.pins import UnfitCheckpoint
 from validator.judging.claims import Claim
 from validator.judging.fetching import Fetching

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from protocol.broadcast.version_store import DEFAULT_VERSIONS_KEPT
 from protocol.node.console import guard
-from protocol.transport.shardcast import DEFAULT_VERSIONS_KEPT, Authority
+from protocol.wire.manifest import Authority
 
 app = typer.Typer(help="Relay verified weights.", no_args_is_help=True)
 
@@ -34,12 +35,12 @@ def serve(
 ) -> None:
     """Follow the upstreams, verify their weights and serve them until stopped."""
     # Imported late, so that `assize --help` and nodes without a server's packages never load them.
+    from protocol.broadcast.relay import Relay
+    from protocol.broadcast.server import create_app
+    from protocol.broadcast.sources import Sources
+    from protocol.broadcast.version_store import VersionStore
     from protocol.chain.deployment import Deployment
     from protocol.transport.listening import listen, run_server
-    from protocol.transport.relay import Relay
-    from protocol.transport.shardcast_server import create_app
-    from protocol.transport.sources import Sources
-    from protocol.transport.version_store import VersionStore
 
     deployment = Deployment.load(addresses)
     authority = Authority(deployment.chain_id, deployment.market, trainer)

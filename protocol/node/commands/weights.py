@@ -15,10 +15,9 @@ from protocol.node.commands.connection import DEFAULT_RPC, Addresses, AsJson, Rp
 from protocol.node.console import guard, show
 
 if TYPE_CHECKING:
+    from protocol.broadcast.sources import Sources
     from protocol.chain.reading.client import Chain
-    from protocol.transport.shardcast import Authority
-    from protocol.transport.sources import Sources
-    from protocol.wire.manifest import Manifest
+    from protocol.wire.manifest import Authority, Manifest
     from protocol.wire.rules import Rules
 
 app = typer.Typer(no_args_is_help=True, help="Fetch versions of a run's model, checked against the chain.")
@@ -52,8 +51,8 @@ class WeightsOffer:
 
     def fetch(self, destination: Path, quiet: bool) -> Manifest:
         """Fetches it into ``destination`` with a progress bar, and returns its manifest."""
+        from protocol.broadcast.download import download
         from protocol.node.progress import TransferBar
-        from protocol.transport.download import download
 
         place = self.run, self.version, self.root, self.authority, self.rules.pins, destination
         with TransferBar(f"version {self.version}", quiet) as bar:
@@ -71,9 +70,9 @@ def offered(
         Misconfigured: no coordinator is known, or a URL is invalid.
         Unavailable: the coordinator does not answer.
     """
+    from protocol.broadcast.sources import Sources
     from protocol.transport.coordinator import CoordinatorClient
-    from protocol.transport.shardcast import Authority
-    from protocol.transport.sources import Sources
+    from protocol.wire.manifest import Authority
 
     reader = chain.pinned(chain.head())
     found = reader.run(run)

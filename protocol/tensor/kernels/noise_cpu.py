@@ -1,6 +1,6 @@
 """Compiled seeded sampling for CPUs: Philox, the table of Gumbel deviates, and logits + T·G in one pass.
 
-Import it late, see ``protocol.tensor.kernels.compiled``. The bits are those of ``protocol.wire.sampling``.
+Import it late, see ``protocol.compiled``. The bits are those of ``protocol.wire.sampling``.
 
 Words are computed a span at a time into scratch memory that stays in the innermost cache. The four words of a counter
 lie in four rows, so that the loop over counters is vectorised; the look-ups that follow cannot be.
@@ -18,7 +18,7 @@ from numba import types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from protocol.tensor.kernels.compiled import compiled, inlined
+from protocol.compiled import compiled, inlined
 from protocol.wire import sampling
 
 F32 = NDArray[np.float32]

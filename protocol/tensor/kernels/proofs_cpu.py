@@ -1,6 +1,6 @@
 """Compiled TOPLOC proofs and distances: moduli, interpolation, evaluation and figures of many chunks.
 
-Import it late, see ``protocol.tensor.kernels.compiled``. Results equal ``protocol.wire.toploc.definition`` to the last
+Import it late, see ``protocol.compiled``. Results equal ``protocol.wire.toploc.definition`` to the last
 bit.
 
 Residues modulo p = 2^16 - 39 are u32 below p, so that a product plus a residue stays below 2^32, and reduction folds
@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.tensor.kernels.compiled import compiled, inlined
+from protocol.compiled import compiled, inlined
 from protocol.wire.toploc.codec import ENTRIES, MODULUS_FLOOR, PRIME
 from protocol.wire.toploc.definition import CORE, NO_MANTISSA
 

@@ -1,6 +1,6 @@
 """Compiled top-k selection: one vectorised pass over each chunk of hidden states, then a few look-ups.
 
-Import it late, see ``protocol.tensor.kernels.compiled``. A chunk is cut into blocks. The n-th largest of the blocks'
+Import it late, see ``protocol.compiled``. A chunk is cut into blocks. The n-th largest of the blocks'
 maxima is at most the n-th largest magnitude, so only blocks whose maximum reaches it hold entries to keep, about n of
 them. Results equal ``protocol.wire.toploc.definition.top_entries``: by magnitude, of equal ones the first.
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from protocol.tensor.kernels.compiled import compiled, inlined
+from protocol.compiled import compiled, inlined
 
 I16 = NDArray[np.int16]
 I64 = NDArray[np.int64]

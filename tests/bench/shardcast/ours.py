@@ -14,12 +14,14 @@ from pathlib import Path
 
 from eth_account import Account
 
+from protocol.broadcast.publishing import publish
+from protocol.broadcast.server import create_app
+from protocol.broadcast.sources import Sources
+from protocol.broadcast.version_store import VersionStore
+from protocol.broadcast.versions import fetch_checkpoint
 from protocol.transport.listening import listen, run_server
-from protocol.transport.shardcast import Authority, fetch_checkpoint, publish
-from protocol.transport.shardcast_server import create_app
-from protocol.transport.sources import Sources
-from protocol.transport.version_store import VersionStore
 from protocol.wire.api import CheckpointList
+from protocol.wire.manifest import Authority
 
 CHAIN_ID, RUN, MARKET = 31337, 1, "0x" + "11" * 20
 TRAINER = Account.from_key("0x" + "01" * 32)

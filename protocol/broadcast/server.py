@@ -23,11 +23,11 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from protocol.broadcast.version_store import VersionStore
 from protocol.errors import AssizeError
 from protocol.transport.connections import FILE_SENDING
 from protocol.transport.index import add_index
-from protocol.transport.version_store import VersionStore
-from protocol.wire.api import Body, CheckpointEntry, CheckpointList, ErrorBody, LatestCheckpoint
+from protocol.wire.api import Body, CheckpointEntry, CheckpointList, DeltaEntry, ErrorBody, LatestCheckpoint
 from protocol.wire.manifest import Chunk
 
 CHUNK_WAIT_SECONDS = 5.0
@@ -36,6 +36,8 @@ POLL_SECONDS = 0.02
 WAITING_AT_FULL_PACE = 64
 """Requests that may wait before each of them looks less often: anyone may wait, and looking takes time."""
 PIECE_BYTES = 64 << 10
+LISTED = 1024
+"""Most versions, and most deltas, that are listed."""
 _RANGE = re.compile(r"bytes=(\d{1,12})-(\d{0,12})", re.ASCII)
 _FOREVER = "public, max-age=31536000, immutable"
 
@@ -83,6 +85,15 @@ def create_app(store: VersionStore, chunk_wait_seconds: float = CHUNK_WAIT_SECON
             return _refuse(404, "this checkpoint is not stored here")
         return Response(signed.canonical, media_type="application/json")
 
+    async def delta(request: Request) -> Response:
+        root = request.path_params["root"]
+        if not re.fullmatch(r"0x[0-9a-f]{64}", root, re.ASCII):
+            return _refuse(400, "invalid root: expected 0x and 64 hex digits")
+        signed = store.delta(int(request.path_params["run"]), bytes.fromhex(root[2:]))
+        if signed is None:
+            return _refuse(404, "this delta is not stored here")
+        return Response(signed.canonical, media_type="application/json")
+
     async def broken(request: Request, error: Exception) -> Response:
         return _refuse(503, str(error))
 
@@ -91,6 +102,7 @@ def create_app(store: VersionStore, chunk_wait_seconds: float = CHUNK_WAIT_SECON
         Route("/runs/{run:int}/checkpoints/latest", latest),
         Route("/runs/{run:int}/checkpoints", partial(_listing, store, waiting)),
         Route("/runs/{run:int}/checkpoints/{version:int}", manifest),
+        Route("/runs/{run:int}/deltas/{root:str}", delta),
         Route("/chunks/{hash:str}", partial(_chunk, store, waiting, chunk_wait_seconds)),
     ]
     app = Starlette(routes=routes, exception_handlers={AssizeError: broken})
@@ -111,14 +123,23 @@ async def _listing(store: VersionStore, waiting: Waiting, request: Request) -> R
         while True:
             changed_at = store.changed_at(run)
             if changed_at != seen:
-                seen, held = changed_at, store.checkpoints(run)
-                tag = f'"{blake3(repr(held).encode()).hexdigest()[:32]}"'
+                seen, held = changed_at, _list(store, run)
+                tag = f'"{blake3(held.model_dump_json().encode()).hexdigest()[:32]}"'
                 if tag != known:
-                    entries = [CheckpointEntry(version=version, root=root) for version, root in held[-1024:]]
-                    return _json(CheckpointList(checkpoints=entries), {"ETag": tag})
+                    return _json(held, {"ETag": tag})
             if loop.time() >= until:
                 return Response(status_code=304)
             await waiting.pause()
+
+
+def _list(store: VersionStore, run: int) -> CheckpointList:
+    """Returns the newest versions and deltas of a run."""
+    checkpoints = [CheckpointEntry(version=version, root=root) for version, root in store.checkpoints(run)]
+    deltas = [
+        DeltaEntry(version=each.version, target=each.target, base=each.base, delta=each.root, size=each.size)
+        for each in (signed.delta for signed in store.deltas(run))
+    ]
+    return CheckpointList(checkpoints=checkpoints[-LISTED:], deltas=deltas[-LISTED:])
 
 
 async def _chunk(store: VersionStore, waiting: Waiting, wait_seconds: float, request: Request) -> Response:

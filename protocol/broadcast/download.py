@@ -13,13 +13,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Protocol
 
+from protocol.broadcast.fetching import fetch_manifest, reading
+from protocol.broadcast.sources import Sources
+from protocol.broadcast.version_store import VersionStore
+from protocol.broadcast.versions import fetch_checkpoint
 from protocol.errors import Misconfigured, accessing
 from protocol.files import lock
-from protocol.transport.shardcast import Authority, fetch_checkpoint, fetch_manifest, reading
-from protocol.transport.sources import Sources
-from protocol.transport.version_store import VersionStore
 from protocol.wire import manifest as manifests
-from protocol.wire.manifest import Manifest, SignedManifest
+from protocol.wire.manifest import Authority, Manifest, SignedManifest
 from protocol.wire.pins import PinnedFile, UnfitCheckpoint, check_contents, check_sizes
 
 

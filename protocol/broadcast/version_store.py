@@ -3,6 +3,7 @@
     runs/RUN/VERSION-ROOT.json       a signed manifest, canonical; version in 10 digits, root in 64 hex digits
     runs/RUN/VERSION-ROOT/           its files, whole: a model directory
     runs/RUN/VERSION-ROOT.partial/   the same while chunks arrive: files of their final size, with holes
+    runs/RUN/deltas/                 deltas that make its versions, in the same way: their frames are chunks
 
 A chunk is written at its place in its file once its hash is verified, and read from there. Several processes may share
 a store: a directory appears only when it is whole, and what two of them write into a partial one is the same. Files are
@@ -21,15 +22,18 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from pathlib import Path
 from typing import IO
 
 from protocol.errors import Rejected, Unavailable, accessing
 from protocol.files import write_atomically
-from protocol.wire.manifest import Chunk, Manifest, SignedManifest, chunk_hashes, hash_chunk, parse_signed
+from protocol.wire import delta_manifest, manifest
+from protocol.wire.delta_manifest import DeltaManifest, SignedDelta
+from protocol.wire.manifest import Chunk, Manifest, SignedManifest, hash_chunk, hash_ranges
 from protocol.wire.pins import UnfitCheckpoint
 
+DEFAULT_VERSIONS_KEPT = 9
+"""So many that the newest can be made from the one 8 before it."""
 SPARE_BYTES = 64 << 20
 """Bytes of the disk that are left to others: journals must be written still."""
 
@@ -37,14 +41,17 @@ STALE_SECONDS = 3600
 """What is being written and is older was left by a process that died."""
 
 _FICLONE = 0x40049409
-_PARTIAL = ".partial"
+_PARTIAL, _DELTAS = ".partial", "deltas"
+
+Signed = SignedManifest | SignedDelta
+"""What a store holds: a version, or a delta that makes one."""
 
 
 @dataclass(slots=True)
-class _Version:
+class _Stored:
     """A stored manifest: where its chunks lie, and which of them a partial directory holds."""
 
-    signed: SignedManifest
+    signed: Signed
     folder: Path
     places: dict[bytes, list[Chunk]]
     held: set[bytes] = field(default_factory=set)
@@ -72,15 +79,15 @@ class VersionStore:
         """``took`` is called with the bytes of each chunk that is put into the store, by any thread."""
         self.directory = directory
         self._took = took
-        self._versions: dict[Path, _Version] = {}
+        self._versions: dict[Path, _Stored] = {}
         self._lock = threading.RLock()
         (directory / "runs").mkdir(parents=True, exist_ok=True)
 
     # Manifests
 
-    def put_manifest(self, signed: SignedManifest) -> None:
+    def put_manifest(self, signed: Signed) -> None:
         """Stores a signed manifest whose signature the caller has verified. Its chunks may follow later."""
-        path = self._manifest_path(signed.run, signed.manifest.version, signed.manifest.root)
+        path = self.manifest_file(signed)
         if path.exists():
             return
         with self._writing():
@@ -89,7 +96,17 @@ class VersionStore:
 
     def checkpoints(self, run: int) -> list[tuple[int, bytes]]:
         """Returns (version, manifest root) of every manifest stored for ``run``, ascending by version."""
-        return sorted(_named(path) for path in self._manifest_paths(run))
+        return sorted(_named(path) for path in self._run_path(run).glob("[0-9]*.json"))
+
+    def deltas(self, run: int) -> list[SignedDelta]:
+        """Returns every delta stored for ``run``, ascending by the version that it makes."""
+        found = [self._load(path) for path in self._delta_paths(run)]
+        deltas = [each.signed for each in found if each is not None and isinstance(each.signed, SignedDelta)]
+        return sorted(deltas, key=lambda signed: (signed.delta.version, signed.delta.base_version))
+
+    def delta(self, run: int, root: bytes) -> SignedDelta | None:
+        """Returns the stored delta with this root, or None."""
+        return next((signed for signed in self.deltas(run) if signed.delta.root == root), None)
 
     def latest(self, run: int) -> int | None:
         """Returns the newest version stored for ``run``, or None."""
@@ -98,10 +115,11 @@ class VersionStore:
 
     def changed_at(self, run: int) -> int:
         """Returns a number that changes whenever the manifests of ``run`` do; cheap enough to poll."""
-        try:
-            return os.stat(self._run_path(run)).st_mtime_ns
-        except FileNotFoundError:
-            return 0
+        changed = 0
+        for folder in (self._run_path(run), self._run_path(run) / _DELTAS):
+            with contextlib.suppress(FileNotFoundError):
+                changed += os.stat(folder).st_mtime_ns
+        return changed
 
     def manifest(self, run: int, version: int, root: bytes | None = None) -> SignedManifest | None:
         """Returns a stored manifest, or None; without ``root`` the latest to arrive of that version."""
@@ -111,32 +129,33 @@ class VersionStore:
             paths = self._run_path(run).glob(f"{version:010d}-*.json")
             path = max(paths, key=lambda path: path.stat().st_mtime_ns, default=None)
         found = self._load(path) if path else None
-        return None if found is None else found.signed
+        return found.signed if found is not None and isinstance(found.signed, SignedManifest) else None
 
-    def manifest_file(self, signed: SignedManifest) -> Path:
+    def manifest_file(self, signed: Signed) -> Path:
         """Returns the file with the canonical JSON of a stored manifest."""
-        return self._manifest_path(signed.run, signed.manifest.version, signed.manifest.root)
+        path = self._manifest_path(signed.run, signed.manifest.version, signed.manifest.root)
+        return path.parent / _DELTAS / path.name if isinstance(signed, SignedDelta) else path
 
     # Whole versions
 
-    def folder(self, signed: SignedManifest) -> Path:
-        """Returns the directory of a version, which exists once it is whole."""
+    def folder(self, signed: Signed) -> Path:
+        """Returns the directory of a version or delta, which exists once it is whole."""
         return self.manifest_file(signed).with_suffix("")
 
-    def take(self, signed: SignedManifest, directory: Path) -> None:
-        """Takes a whole version from a model directory that its manifest describes, as links or copies of its files."""
+    def take(self, signed: Signed, directory: Path) -> None:
+        """Takes a whole version or delta from a directory that its manifest describes: links or copies its files."""
         folder = self.folder(signed)
         if not folder.exists():
             incoming = folder.with_name(f".{uuid.uuid4().hex}")
             with self._writing(), contextlib.ExitStack() as cleanup:
                 cleanup.callback(shutil.rmtree, incoming, ignore_errors=True)
                 incoming.mkdir(parents=True)
-                for file in signed.manifest.files:
-                    _clone(directory / file.name, incoming / file.name)
+                for name in signed.manifest.sizes:
+                    _clone(directory / name, incoming / name)
                 _rename(incoming, folder)
         self.put_manifest(signed)
 
-    def finish(self, signed: SignedManifest) -> Path:
+    def finish(self, signed: Signed) -> Path:
         """Gives a version whose chunks have all arrived its final name, and returns its directory.
 
         Raises:
@@ -153,25 +172,26 @@ class VersionStore:
         shutil.rmtree(version.partial, ignore_errors=True)
         return version.folder
 
-    def verify(self, signed: SignedManifest) -> bool:
+    def verify(self, signed: Signed, again: bool = False) -> bool:
         """Returns whether a version is whole, byte for byte. A damaged one becomes partial, without the damage.
 
-        Its files are read once in each process.
+        Its files are read once in each process, or ``again``.
         """
         version = self._opened(signed)
         if not version.folder.exists():
             return False
-        if version.verified:
+        if version.verified and not again:
             return True
         names = {path.name for path in version.folder.iterdir() if not path.name.startswith(".")}
         found = _held(version.folder, signed.manifest)
-        if found == version.places.keys() and names == {file.name for file in signed.manifest.files}:
+        expected = signed.manifest.sizes.keys()
+        if found == version.places.keys() and names == expected:
             version.verified = True
             return True
         with self._lock, self._writing():
             shutil.rmtree(version.partial, ignore_errors=True)
             os.replace(version.folder, version.partial)
-            for name in names - {file.name for file in signed.manifest.files}:
+            for name in names - expected:
                 (version.partial / name).unlink()
             _lay_out(version.partial, signed.manifest)
             version.held, version.verified = found, False
@@ -179,7 +199,7 @@ class VersionStore:
 
     # Chunks
 
-    def missing(self, signed: SignedManifest) -> list[Chunk]:
+    def missing(self, signed: Signed) -> list[Chunk]:
         """Returns the chunks that a version still lacks, in order, each hash once.
 
         What other versions in the store hold of it is taken over first.
@@ -210,14 +230,16 @@ class VersionStore:
 
     def read(self, digest: bytes) -> bytes | None:
         """Returns the verified chunk, or None if it is absent, or damaged wherever it is."""
-        for folder, chunk in self._all_places(digest):
-            with self._reading(), contextlib.suppress(FileNotFoundError), (folder / chunk.file).open("rb") as file:
-                data = os.pread(file.fileno(), chunk.size, chunk.offset)
-                if hash_chunk(data) == digest:
-                    return data
-        return None
+        while True:
+            for folder, chunk in self._all_places(digest):
+                with self._reading(), contextlib.suppress(FileNotFoundError), (folder / chunk.file).open("rb") as file:
+                    data = os.pread(file.fileno(), chunk.size, chunk.offset)
+                    if hash_chunk(data) == digest:
+                        return data
+            if not self._read_manifests():
+                return None
 
-    def put(self, signed: SignedManifest, digest: bytes, data: bytes | memoryview) -> None:
+    def put(self, signed: Signed, digest: bytes, data: bytes | memoryview) -> None:
         """Writes a chunk at its places in a partial version, and in no other, whose manifest may lie about it.
 
         Raises:
@@ -233,7 +255,7 @@ class VersionStore:
         if self._took is not None:
             self._took(len(data))
 
-    def _write(self, version: _Version, digest: bytes, data: bytes | memoryview) -> None:
+    def _write(self, version: _Stored, digest: bytes, data: bytes | memoryview) -> None:
         if version.folder.exists():
             return
         for chunk in version.places[digest]:
@@ -258,18 +280,22 @@ class VersionStore:
     # Retention
 
     def retain(self, run: int, versions: int) -> None:
-        """Drops all but the newest ``versions`` versions of ``run``, and what processes that died left unfinished."""
-        newest = sorted({version for version, _ in self.checkpoints(run)})[-versions:]
-        for path in self._manifest_paths(run):
-            if _named(path)[0] not in newest:
-                self._forget(path)
+        """Drops all but the newest ``versions`` versions of ``run``, and what processes that died left unfinished.
+
+        Deltas go with the version that they make.
+        """
+        held = sorted({version for version, _ in self.checkpoints(run)})
+        if len(held) > versions:
+            for path in (*self._run_path(run).glob("[0-9]*.json"), *self._delta_paths(run)):
+                if _named(path)[0] < held[-versions]:
+                    self._forget(path)
         for left in self._run_path(run).glob(".*"):
             with contextlib.suppress(FileNotFoundError):
                 if left.stat().st_mtime < time.time() - STALE_SECONDS:
                     shutil.rmtree(left) if left.is_dir() else left.unlink()
 
-    def remove(self, signed: SignedManifest) -> None:
-        """Removes a version, manifest and files."""
+    def remove(self, signed: Signed) -> None:
+        """Removes a version or delta, manifest and files."""
         self._forget(self.manifest_file(signed))
 
     def _forget(self, path: Path) -> None:
@@ -282,8 +308,8 @@ class VersionStore:
 
     # Manifests in memory
 
-    def _opened(self, signed: SignedManifest) -> _Version:
-        """Returns a stored version, ready to take chunks: laid out, with what is held of it known."""
+    def _opened(self, signed: Signed) -> _Stored:
+        """Returns a stored version or delta, ready to take chunks: laid out, with what is held of it known."""
         version = self._load(self.manifest_file(signed))
         if version is None:
             raise Unavailable(f"version {signed.manifest.version} of run {signed.run} is no longer stored here")
@@ -303,14 +329,14 @@ class VersionStore:
         self._adopt(version)
         return version
 
-    def _adopt(self, version: _Version) -> None:
+    def _adopt(self, version: _Stored) -> None:
         """Takes over what other versions hold of this one."""
         self._read_manifests()
         for digest in version.places.keys() - version.held:
             if self._places(digest) and (data := self.read(digest)) is not None:
                 self._write(version, digest, data)
 
-    def _known(self) -> list[_Version]:
+    def _known(self) -> list[_Stored]:
         """The versions whose manifests were read."""
         with self._lock:
             return list(self._versions.values())
@@ -318,16 +344,18 @@ class VersionStore:
     def _read_manifests(self) -> bool:
         """Reads manifests that other processes have written; returns whether there was one."""
         before = len(self._versions)
-        for path in (self.directory / "runs").glob("*/[0-9]*.json"):
-            self._load(path)
+        for pattern in ("*/[0-9]*.json", f"*/{_DELTAS}/[0-9]*.json"):
+            for path in (self.directory / "runs").glob(pattern):
+                self._load(path)
         return len(self._versions) > before
 
-    def _load(self, path: Path) -> _Version | None:
+    def _load(self, path: Path) -> _Stored | None:
         """Parses a manifest once; a file whose content does not match its name counts as absent."""
         with self._lock:
             if path not in self._versions:
+                parse = delta_manifest.parse_signed if path.parent.name == _DELTAS else manifest.parse_signed
                 try:
-                    signed = parse_signed(path.read_bytes())
+                    signed: Signed = parse(path.read_bytes())
                 except (FileNotFoundError, Rejected):
                     return None
                 if (signed.manifest.version, signed.manifest.root) != _named(path):
@@ -335,7 +363,7 @@ class VersionStore:
                 places: dict[bytes, list[Chunk]] = {}
                 for chunk in signed.manifest.chunks():
                     places.setdefault(chunk.hash, []).append(chunk)
-                self._versions[path] = _Version(signed, path.with_suffix(""), places)
+                self._versions[path] = _Stored(signed, path.with_suffix(""), places)
             return self._versions[path]
 
     @contextlib.contextmanager
@@ -354,8 +382,19 @@ class VersionStore:
     def _manifest_path(self, run: int, version: int, root: bytes) -> Path:
         return self._run_path(run) / f"{version:010d}-{root.hex()}.json"
 
-    def _manifest_paths(self, run: int) -> list[Path]:
-        return list(self._run_path(run).glob("[0-9]*.json"))
+    @contextlib.contextmanager
+    def workplace(self) -> Iterator[Path]:
+        """Yields an empty directory on the store's disk, which is removed afterwards."""
+        path = self.directory / "runs" / f".{uuid.uuid4().hex}"
+        with self._writing():
+            path.mkdir()
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def _delta_paths(self, run: int) -> list[Path]:
+        return list((self._run_path(run) / _DELTAS).glob("[0-9]*.json"))
 
 
 def check_room(directory: Path, needed: int) -> None:
@@ -368,23 +407,26 @@ def check_room(directory: Path, needed: int) -> None:
         )
 
 
-def _held(folder: Path, manifest: Manifest) -> set[bytes]:
+def _held(folder: Path, manifest: Manifest | DeltaManifest) -> set[bytes]:
     """Returns the chunks that are at all their places in a directory, by hash."""
     found, damaged = set[bytes](), set[bytes]()
-    for file in manifest.files:
-        path = folder / file.name
-        whole = path.is_file() and path.stat().st_size == file.size
-        hashes = chunk_hashes(path, manifest.chunk_bytes) if whole else [b""] * len(file.chunks)
-        for expected, actual in zip_longest(file.chunks, hashes[: len(file.chunks)], fillvalue=b""):
-            (found if expected == actual else damaged).add(expected)
+    by_file: dict[str, list[Chunk]] = {name: [] for name in manifest.sizes}
+    for chunk in manifest.chunks():
+        by_file[chunk.file].append(chunk)
+    for name, chunks in by_file.items():
+        path = folder / name
+        whole = path.is_file() and path.stat().st_size == manifest.sizes[name]
+        hashes = hash_ranges(path, [(chunk.offset, chunk.size) for chunk in chunks]) if whole else [b""] * len(chunks)
+        for chunk, actual in zip(chunks, hashes, strict=True):
+            (found if chunk.hash == actual else damaged).add(chunk.hash)
     return found - damaged
 
 
-def _lay_out(folder: Path, manifest: Manifest) -> None:
+def _lay_out(folder: Path, manifest: Manifest | DeltaManifest) -> None:
     """Makes the files of a version, each of its size; what is not written yet is a hole."""
-    for file in manifest.files:
-        with (folder / file.name).open("ab") as opened:
-            opened.truncate(file.size)
+    for name, size in manifest.sizes.items():
+        with (folder / name).open("ab") as opened:
+            opened.truncate(size)
 
 
 def _clone(source: Path, target: Path) -> None:

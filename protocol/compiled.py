@@ -26,18 +26,12 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @functools.cache
 def kernels(name: str) -> Any | None:
-    """Returns the module ``protocol.tensor.kernels.<name>_cpu``, or ``None`` if numba does not load on this host."""
+    """Returns the module of this full ``name``, or ``None`` if numba does not load on this host."""
     try:
         import numba  # noqa: F401
     except ImportError:
         return None
-    return importlib.import_module(f"protocol.tensor.kernels.{name}_cpu")
-
-
-def load_kernels() -> None:
-    """Loads all kernels at once, for a process that is to answer its first job without the wait."""
-    for name in ("noise", "proofs"):
-        kernels(name)
+    return importlib.import_module(name)
 
 
 def compiled(signature: str) -> Callable[[Function], Function]:

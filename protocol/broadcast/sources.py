@@ -16,10 +16,10 @@ from random import Random
 
 import httpx
 
+from protocol.broadcast.ranges import RangeBuffer, RangeClient
 from protocol.deadlines import Deadline, bounded, within
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.transport.http import is_http, pieces, reaching
-from protocol.transport.ranges import RangeBuffer, RangeClient
 
 MEMORY = 0.7
 """Weight of the old average when a new measurement is folded in."""
@@ -44,7 +44,10 @@ class SourceHealth:
 
 
 class Sources:
-    """The base URLs of a run's origin and relays, with connections that are kept. Threads may share it."""
+    """The base URLs of a run's origin and relays, with connections that are kept. Threads may share it.
+
+    ``false_makers`` are addresses that signed a delta which did not make what it should.
+    """
 
     def __init__(
         self,
@@ -60,6 +63,7 @@ class Sources:
         if not urls:
             raise Misconfigured("no source of weights: name at least one relay or the origin")
         self.health_by_url = {url.rstrip("/"): SourceHealth() for url in urls}
+        self.false_makers: set[str] = set()
         self._clock, self._random = clock, random or Random()
         self._lock = threading.Lock()
         self._most, self._paid_until = most_bytes_per_second, 0.0

@@ -6,12 +6,14 @@ import threading
 from pathlib import Path
 from typing import TextIO
 
+from protocol.broadcast.deltas import catch_up
+from protocol.broadcast.fetching import fetch_manifest, reading
+from protocol.broadcast.sources import Sources
+from protocol.broadcast.version_store import VersionStore
+from protocol.broadcast.versions import fetch_checkpoint
 from protocol.errors import Misconfigured, Unavailable
 from protocol.files import lock
-from protocol.transport.shardcast import Authority, fetch_checkpoint, fetch_manifest, reading
-from protocol.transport.sources import Sources
-from protocol.transport.version_store import VersionStore
-from protocol.wire.manifest import SignedManifest
+from protocol.wire.manifest import Authority, SignedManifest
 from protocol.wire.pins import UnfitCheckpoint, check_contents, check_sizes
 from protocol.wire.rules import Rules
 
@@ -99,6 +101,8 @@ class Checkpoints:
             self.store.remove(signed)
             raise UnfitCheckpoint(words) from error
         self._remove_others(signed)
+        for delta in self.store.deltas(self.run):
+            self.store.remove(delta)
         return directory
 
     def _check_pins(self, signed: SignedManifest) -> None:
@@ -108,6 +112,8 @@ class Checkpoints:
         check_sizes(self.pins, {file.name: file.size for file in manifest.files})
         if self._most_bytes:
             self._remove_others(signed)
+        if not self.store.verify(signed):
+            catch_up(self.sources, signed, self.authority, self.store)
         check_contents(self.pins, reading(self.sources, signed, self.store))
 
     def _fit(self, version: int, size: int) -> None:

@@ -1,0 +1,65 @@
+"""Publication of a version by its trainer: links and a signed manifest in the origin's store, then deltas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import structlog
+
+from protocol.broadcast import delta_frames
+from protocol.broadcast.delta_making import SPANS, make_delta
+from protocol.broadcast.version_store import DEFAULT_VERSIONS_KEPT, VersionStore
+from protocol.wire import manifest as manifests
+from protocol.wire.auth import Signer
+from protocol.wire.manifest import Authority, SignedManifest
+
+
+def publish(
+    directory: Path,
+    run: int,
+    version: int,
+    chain_id: int,
+    market: str,
+    signer: Signer,
+    store: VersionStore,
+    chunk_bytes: int = manifests.CHUNK_BYTES,
+    versions_kept: int = DEFAULT_VERSIONS_KEPT,
+) -> SignedManifest:
+    """Puts the model in ``directory`` into ``store`` and returns its signed manifest, whose root goes on chain.
+
+    The files are read once, to be hashed; the store links them, so that ``directory`` must not be changed in place.
+    They and the delta from the version before go in before the manifest, so that an origin over the same store lists
+    only what it can serve, and nodes find the delta with the version. Idempotent.
+    """
+    manifest = manifests.from_directory(directory, version, chunk_bytes)
+    signed = manifests.sign(manifest, run, chain_id, market, signer)
+    make_deltas(directory, signed, Authority(chain_id, market, signer.address), signer, store, SPANS[:1])
+    store.take(signed, directory)
+    store.retain(run, versions_kept)
+    return signed
+
+
+def make_deltas(
+    directory: Path,
+    signed: SignedManifest,
+    authority: Authority,
+    signer: Signer,
+    store: VersionStore,
+    spans: Iterable[int] = SPANS,
+) -> None:
+    """Puts the deltas of these ``spans`` that lead to the version in ``directory`` into ``store``, if it has the bases.
+
+    A machine that the code does not run on makes none.
+    """
+    if not delta_frames.available():
+        return
+    log, version = structlog.get_logger("publishing"), signed.manifest.version
+    held = {(each.delta.base, each.delta.target) for each in store.deltas(signed.run)}
+    for span in spans:
+        base = store.manifest(signed.run, version - span) if span <= version else None
+        if base is None or not store.folder(base).is_dir() or (base.manifest.root, signed.manifest.root) in held:
+            continue
+        delta = make_delta(store, base, signed, directory, authority, signer)
+        sizes = {"bytes": signed.manifest.size, "delta_bytes": None if delta is None else delta.delta.size}
+        log.info("delta_made", run=signed.run, version=version, base_version=version - span, **sizes)

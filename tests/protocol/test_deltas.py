@@ -1,0 +1,276 @@
+"""Versions made from others by deltas: the same bytes, from anybody, and never worse than without them."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocol.broadcast.deltas import planned
+from protocol.broadcast.publishing import make_deltas, publish
+from protocol.broadcast.relay import Relay
+from protocol.broadcast.server import create_app
+from protocol.broadcast.sources import Sources
+from protocol.broadcast.version_store import VersionStore
+from protocol.broadcast.versions import fetch_checkpoint
+from protocol.errors import Rejected
+from protocol.wire import delta_manifest
+from protocol.wire import manifest as manifests
+from protocol.wire.api import DeltaEntry
+from protocol.wire.manifest import Authority, hash_chunk
+from tests.protocol.evolving import EvolvingModel, safetensors
+from tests.protocol.test_shardcast import CHAIN_ID, MARKET, RUN, contents, counting, wait_for
+
+CHUNK = 16 << 10
+SHAPES = {"embed": (400, 128), "norm": (128,), "head": (300, 128)}
+
+
+class Origin:
+    """A trainer that publishes version after version of a model."""
+
+    def __init__(self, folder, signer):
+        self.folder, self.signer = folder, signer
+        self.authority = Authority(CHAIN_ID, MARKET, signer.address)
+        self.store, self.model = VersionStore(folder / "origin"), EvolvingModel(SHAPES)
+        self.signed = []
+
+    def publish(self, versions=1, spans=(1, 2, 4, 8)):
+        for _ in range(versions):
+            version = len(self.signed)
+            directory = self.model.write(self.folder / f"v{version}")
+            signed = publish(directory, RUN, version, CHAIN_ID, MARKET, self.signer, self.store, CHUNK)
+            make_deltas(directory, signed, self.authority, self.signer, self.store, spans)
+            self.signed.append(signed)
+            self.model.step()
+        return self.signed[-1]
+
+    def expected(self, version):
+        return contents(self.folder / f"v{version}")
+
+
+@pytest.fixture
+def origin(tmp_path, signer):
+    return Origin(tmp_path, signer)
+
+
+@pytest.fixture
+def asked():
+    return []
+
+
+@pytest.fixture
+def url(origin, serve, asked):
+    return serve(counting(create_app(origin.store), asked)).url
+
+
+def fetched(urls, signed, authority, store):
+    with closing(Sources(urls)) as sources:
+        return fetch_checkpoint(sources, RUN, signed.manifest.version, signed.manifest.root, authority, store)
+
+
+def bytes_asked(store, asked):
+    """What the requests for chunks and frames came to."""
+    digests = [bytes.fromhex(path.removeprefix("/chunks/")) for path in asked if path.startswith("/chunks/")]
+    return sum(len(store.read(digest)) for digest in digests)
+
+
+def test_the_next_version_is_made_from_the_one_before(tmp_path, origin, url, asked):
+    mine = VersionStore(tmp_path / "mine")
+    fetched([url], origin.publish(), origin.authority, mine)
+    whole = bytes_asked(origin.store, asked)
+    asked.clear()
+    assert contents(fetched([url], origin.publish(), origin.authority, mine)) == origin.expected(1)
+    assert 0 < bytes_asked(origin.store, asked) < whole / 10
+
+
+def test_a_node_eight_versions_behind_needs_one_delta(tmp_path, origin, url, asked):
+    mine = VersionStore(tmp_path / "mine")
+    fetched([url], origin.publish(), origin.authority, mine)
+    newest = origin.publish(8)
+    asked.clear()
+    assert contents(fetched([url], newest, origin.authority, mine)) == origin.expected(8)
+    one = next(each.delta.size for each in origin.store.deltas(RUN) if each.delta.version == 1)
+    assert bytes_asked(origin.store, asked) < 8 * one
+    assert [version for version, _ in mine.checkpoints(RUN)] == [0, 8]
+
+
+def test_a_node_seven_versions_behind_goes_over_two_others(tmp_path, origin, url, asked):
+    mine = VersionStore(tmp_path / "mine")
+    fetched([url], origin.publish(), origin.authority, mine)
+    newest = origin.publish(7)
+    asked.clear()
+    assert contents(fetched([url], newest, origin.authority, mine)) == origin.expected(7)
+    assert len([path for path in asked if "/deltas/" in path]) == 3
+
+
+def test_relays_pass_deltas_on_and_use_them(tmp_path, origin, url, asked, serve):
+    store = VersionStore(tmp_path / "relay")
+    relay = Relay(store, Sources([url]), {RUN: origin.authority}, list_wait_seconds=0.2)
+    relay.start()
+    try:
+        served, mine = serve(create_app(store)).url, VersionStore(tmp_path / "mine")
+        first = origin.publish()
+        wait_for(lambda: store.folder(first).exists())
+        fetched([served], first, origin.authority, mine)
+        asked.clear()
+        second = origin.publish()
+        wait_for(lambda: store.folder(second).exists())
+        assert bytes_asked(origin.store, asked) < second.manifest.size / 10
+        assert contents(fetched([served], second, origin.authority, mine)) == origin.expected(1)
+        assert len(mine.deltas(RUN)) == 1
+    finally:
+        relay.stop()
+
+
+def test_a_stranger_s_delta_is_as_good(tmp_path, origin, other_signer, url, asked):
+    mine = VersionStore(tmp_path / "mine")
+    fetched([url], origin.publish(spans=()), origin.authority, mine)
+    newest = origin.publish(3, spans=())
+    make_deltas(tmp_path / "v3", newest, origin.authority, other_signer, origin.store, spans=(3,))
+    asked.clear()
+    assert contents(fetched([url], newest, origin.authority, mine)) == origin.expected(3)
+    assert bytes_asked(origin.store, asked) < newest.manifest.size / 10
+
+
+def false_delta(origin, key, change):
+    """Replaces the delta to the newest version by one that ``change`` made of its first frame."""
+    (signed,) = [each for each in origin.store.deltas(RUN) if each.delta.version == len(origin.signed) - 1]
+    frame, *others = signed.delta.frames
+    data = change(origin.store.read(frame.hash))
+    frames = (replace(frame, size=len(data), hash=hash_chunk(data)), *others)
+    false = delta_manifest.sign(replace(signed.delta, frames=frames), RUN, CHAIN_ID, MARKET, key)
+    origin.store.remove(signed)
+    with origin.store.workplace() as folder:
+        (folder / "frames").write_bytes(data)
+        origin.store.take(false, folder)
+    return false
+
+
+@pytest.mark.parametrize("change", [lambda data: b"junk", lambda data: data[:-100] + b"\xff" + data[-99:]])
+def test_a_false_delta_costs_its_bytes_and_names_its_maker(tmp_path, origin, other_signer, url, change):
+    mine = VersionStore(tmp_path / "mine")
+    with closing(Sources([url])) as sources:
+        for signed in (origin.publish(), origin.publish(spans=(1,))):
+            if signed is origin.signed[1]:
+                false_delta(origin, other_signer, change)
+            place = RUN, signed.manifest.version, signed.manifest.root, origin.authority
+            directory = fetch_checkpoint(sources, *place, mine)
+        assert contents(directory) == origin.expected(1)
+        assert sources.false_makers == {other_signer.address}
+        assert sources.choose() == url, "a source that sends what was signed does not lie"
+
+
+def test_a_base_that_is_damaged_on_disk_is_nobody_s_fault_but_the_disk_s(tmp_path, origin, url):
+    mine = VersionStore(tmp_path / "mine")
+    with closing(Sources([url])) as sources:
+        for signed in (origin.publish(), origin.publish()):
+            place = RUN, signed.manifest.version, signed.manifest.root, origin.authority
+            if signed is origin.signed[1]:
+                with (mine.folder(origin.signed[0]) / "model.safetensors").open("r+b") as file:
+                    file.seek(50_000)
+                    file.write(bytes(4096))
+            directory = fetch_checkpoint(sources, *place, mine)
+        assert contents(directory) == origin.expected(1)
+        assert not sources.false_makers
+    assert not mine.folder(origin.signed[0]).exists()
+
+
+def test_an_attempt_that_was_cut_off_fetches_no_frame_twice(tmp_path, origin, url, asked):
+    mine = VersionStore(tmp_path / "mine")
+    fetched([url], origin.publish(), origin.authority, mine)
+    newest = origin.publish()
+    partial = VersionStore(tmp_path / "partial")
+    shutil.copytree(tmp_path / "mine", tmp_path / "partial", dirs_exist_ok=True)
+    (delta,) = origin.store.deltas(RUN)
+    partial.put_manifest(delta)
+    for chunk in delta.delta.chunks():
+        partial.put(delta, chunk.hash, origin.store.read(chunk.hash))
+    asked.clear()
+    resumed = VersionStore(tmp_path / "partial")
+    assert contents(fetched([url], newest, origin.authority, resumed)) == origin.expected(1)
+    assert bytes_asked(origin.store, asked) == 0
+
+
+def test_tensors_that_come_and_go_or_change_format_are_sent_as_they_are(tmp_path, origin, url):
+    mine = VersionStore(tmp_path / "mine")
+    fetched([url], origin.publish(), origin.authority, mine)
+    tensors = dict(reversed(origin.model.tensors().items()))
+    tensors["head"] = ("F16", *tensors["head"][1:])
+    tensors |= {"new": ("I64", (3,), bytes(24)), "none": ("F32", (0,), b"")}
+    del tensors["norm"]
+    directory = origin.model.write(tmp_path / "v1")
+    (directory / "model.safetensors").write_bytes(safetensors(tensors))
+    (directory / "config.json").write_text('{"model_type": "llama"}')
+    signed = publish(directory, RUN, 1, CHAIN_ID, MARKET, origin.signer, origin.store, CHUNK)
+    assert contents(fetched([url], signed, origin.authority, mine)) == contents(directory)
+
+
+def test_a_delta_that_saves_less_than_half_is_not_made(origin):
+    origin.model.rate = 1.0
+    origin.publish(2)
+    assert not origin.store.deltas(RUN)
+
+
+def test_a_delta_is_gone_with_the_version_that_it_makes(origin):
+    origin.publish(3)
+    origin.store.retain(RUN, 1)
+    assert {each.delta.version for each in origin.store.deltas(RUN)} == {2}
+
+
+def test_a_signed_delta_is_parsed_back_and_any_other_spelling_refused(origin):
+    origin.publish(2)
+    (signed,) = origin.store.deltas(RUN)
+    assert delta_manifest.parse_signed(signed.canonical) == signed
+    assert signed.maker(CHAIN_ID, MARKET) == origin.signer.address
+    for other in (signed.canonical + b" ", signed.canonical.replace(b'"run":1', b'"run":01')):
+        with pytest.raises(Rejected):
+            delta_manifest.parse_signed(other)
+    twice = delta_manifest.sign(
+        replace(signed.delta, frames=signed.delta.frames * 2), RUN, CHAIN_ID, MARKET, origin.signer
+    )
+    with pytest.raises(Rejected, match="ascending"):
+        delta_manifest.parse_signed(twice.canonical)
+
+
+ROOTS = [bytes([index]) * 32 for index in range(6)]
+ENTRIES = st.builds(
+    DeltaEntry,
+    version=st.integers(0, 9),
+    target=st.sampled_from(ROOTS),
+    base=st.sampled_from(ROOTS),
+    delta=st.sampled_from(ROOTS),
+    size=st.integers(0, 50),
+)
+
+
+@given(st.sets(st.sampled_from(ROOTS[:-1])), st.lists(ENTRIES, max_size=25), st.integers(0, 120))
+@settings(max_examples=300, deadline=None)
+def test_a_way_begins_at_what_is_held_ends_at_what_is_wanted_and_is_the_shortest(held, offers, most):
+    way = planned(held, ROOTS[-1], offers, most)
+    best = dict.fromkeys(held, 0)
+    for _ in ROOTS:
+        for offer in offers:
+            if offer.base in best:
+                best[offer.target] = min(best.get(offer.target, 1 << 60), best[offer.base] + offer.size)
+    if not way:
+        assert best.get(ROOTS[-1], most) >= most
+        return
+    assert way[0].base in held
+    assert way[-1].target == ROOTS[-1]
+    assert all(offer.target == following.base for offer, following in itertools.pairwise(way))
+    assert sum(offer.size for offer in way) == best[ROOTS[-1]] < most
+
+
+def test_a_manifest_of_a_version_is_never_taken_for_a_delta_s(origin):
+    signed = origin.publish()
+    with pytest.raises(Rejected):
+        delta_manifest.parse_signed(signed.canonical)
+    origin.publish()
+    (delta,) = origin.store.deltas(RUN)
+    with pytest.raises(Rejected):
+        manifests.parse_signed(delta.canonical)
