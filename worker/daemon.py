@@ -48,6 +48,7 @@ from worker.outbox import Outbox
 from worker.producer import SECONDS, Producer
 from worker.prover import Deployed, Work
 from worker.settings import WorkerSettings
+from worker.weights_record import WeightsRecord
 
 ROLLOUTS = Counter("assize_worker_rollouts", "Rollouts generated and proved")
 
@@ -89,6 +90,8 @@ class Worker:
         self.activity = Activity()
         self.made_in: dict[int, float] = {}
         self.reasons: list[str] = []
+        self.weights = WeightsRecord()
+        self._appeared: dict[int, float] = {}
         self.stopped = threading.Event()
         self.threads: list[threading.Thread] = []
         self.next_housekeeping = 0.0
@@ -320,8 +323,11 @@ class Worker:
             self.activity.doing("fetching weights", f"version {version}")
             directory = self.checkpoints.directory(version, root)
             self.activity.doing("loading weights", f"version {version}")
+            began = time.monotonic()
             self.producer.load(version, directory)
-            self.activity.note(version=version)
+            loaded = time.monotonic()
+            self.weights.loaded(loaded - self._appeared.get(version, began), loaded - began)
+            self.activity.note(version=version, weights=self.weights.figures(self.checkpoints.fetched))
 
     def _load_newest(self) -> bool:
         """Loads the newest version before any assignment: nodes are listed once loaded, and engines start slowly.
@@ -349,8 +355,11 @@ class Worker:
                 reader = self.chain.latest()
                 version = reader.run(self.settings.run).version
                 if version > held:
+                    if version not in self._appeared:
+                        self._appeared = {version: time.monotonic()}
                     with self._refusing_unfit():
-                        self.checkpoints.directory(version, reader.manifest_root(self.settings.run, version))
+                        root = reader.manifest_root(self.settings.run, version)
+                        self.producer.read_ahead(version, self.checkpoints.directory(version, root))
                     held = version
             except AssizeError as error:
                 self.log.warning("prefetch_failed", error=str(error))

@@ -53,8 +53,18 @@ class Producer:
             self.engine.load(directory)
             self.shape = parse_shape(json.loads((directory / "config.json").read_text()))
         else:
-            self.engine.swap(directory)
+            with SECONDS.labels("swap").time():
+                self.engine.swap(directory)
         self.loaded = version
+
+    def read_ahead(self, version: int, directory: Path) -> None:
+        """Gets a later version ready to load, from another thread, while the present one generates.
+
+        Raises:
+            Misconfigured: ``directory`` does not hold weights that load.
+        """
+        if self.loaded is not None and version > self.loaded:
+            self.engine.read_ahead(directory)
 
     def make(self, work: Work, cancel: Event | None = None) -> list[Finished]:
         """Makes every job of ``work``, in order.

@@ -41,6 +41,10 @@ class InBatches:
         """Loads a model directory."""
         self.engine.load(directory)
 
+    def read_ahead(self, directory: Path) -> None:
+        """Reads another version ahead."""
+        self.engine.read_ahead(directory)
+
     def swap(self, directory: Path) -> None:
         """Loads the weights of another version in place."""
         self.engine.swap(directory)

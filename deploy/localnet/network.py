@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import statistics
 import time
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from deploy.adversaries import ADVERSARIES
 from deploy.localnet import services
@@ -27,6 +28,7 @@ from ledger.store.database import Database
 from ledger.store.index import sync
 from protocol.chain.reading.client import Chain
 from protocol.errors import Misconfigured, Rejected, Unavailable, accessing
+from protocol.node.activity import HEALTH_FILE, read_health
 from protocol.tensor.directory import check_model_directory
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire.rules import DEFAULT_ENGINE
@@ -259,10 +261,24 @@ class Localnet:
             accuracy_before=metrics.evaluations[0]["accuracy"],
             accuracy_after=metrics.evaluations[-1]["accuracy"],
             audit=verdict,
+            **self._weights(),
             rollouts_per_second=round(self.scoreboard.rollouts_submitted() / max(wall, 1e-9), 1),
             wall_seconds=round(time.monotonic() - self.started, 1),
             seed=self.options.seed,
         )
+
+    def _weights(self) -> dict[str, Any]:
+        """Returns the outcome's figures of weights, from the health files of the honest workers."""
+        told = []
+        for party in self.scoreboard.parties:
+            if party.honest and party.role == "worker" and (self.layout.state(party.name) / HEALTH_FILE).exists():
+                told.append(read_health(self.layout.state(party.name), "worker")["activity"].get("weights"))
+        records = [record for record in told if record]
+        return {
+            "weights_received": sum(record["received"] for record in records),
+            "weights_whole": sum(record["whole"] for record in records),
+            "weights_seconds": statistics.median([record.get("seconds", 0.0) for record in records] or [0.0]),
+        }
 
 
 def _heard(coordinator: CoordinatorClient) -> set[int]:

@@ -36,11 +36,18 @@ class RunFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome(RunFigures):
-    """The figures of one run, which ``assize localnet run`` prints as JSON in its last line, wei as strings."""
+    """The figures of one run, which ``assize localnet run`` prints as JSON in its last line, wei as strings.
+
+    ``weights_received`` are the bytes that the honest workers received for versions, ``weights_whole`` those of the
+    versions' files, ``weights_seconds`` the median from a version's appearance on chain to its use.
+    """
 
     accuracy_before: float
     accuracy_after: float
     audit: str
+    weights_received: int
+    weights_whole: int
+    weights_seconds: float
     rollouts_per_second: float
     wall_seconds: float
     seed: int

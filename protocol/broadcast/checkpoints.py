@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
@@ -16,6 +17,16 @@ from protocol.files import lock
 from protocol.wire.manifest import Authority, SignedManifest
 from protocol.wire.pins import UnfitCheckpoint, check_contents, check_sizes
 from protocol.wire.rules import Rules
+
+
+@dataclass(slots=True)
+class FetchRecord:
+    """Versions that this process fetched, the bytes received for them, and the bytes of their files."""
+
+    versions: int = 0
+    received: int = 0
+    whole: int = 0
+
 
 KEPT = 6
 """Versions kept at least."""
@@ -55,6 +66,7 @@ class Checkpoints:
         self._lock_file = folder / f"run-{run}.lock"
         self._most_bytes = most_bytes
         self._fetching = threading.Lock()
+        self.fetched = FetchRecord()
         self._verified: dict[tuple[int, bytes], Path] = {}
         self._unfit: dict[tuple[int, bytes], str] = {}
 
@@ -90,6 +102,7 @@ class Checkpoints:
             raise Unavailable(f"another process is fetching into {self.store.directory}") from error
 
     def _fetch(self, version: int, root: bytes) -> Path:
+        before = self.sources.received
         signed = fetch_manifest(self.sources, self.run, version, root, self.authority, self.store)
         try:
             self._check_pins(signed)
@@ -100,6 +113,9 @@ class Checkpoints:
             self._unfit[version, root] = words
             self.store.remove(signed)
             raise UnfitCheckpoint(words) from error
+        self.fetched.versions += 1
+        self.fetched.received += self.sources.received - before
+        self.fetched.whole += signed.manifest.size
         self._remove_others(signed)
         for delta in self.store.deltas(self.run):
             self.store.remove(delta)

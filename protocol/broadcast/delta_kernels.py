@@ -229,8 +229,8 @@ def apply(base_N: Any, new_N: Any, sign: int, shift: int, count_K: I64, gap_C: I
         if count_K[k]:
             left_K[k] = gap_C[start] + 1
         start += count_K[k]
+    new_N[:] = base_N
     for n in range(len(base_N)):
-        new_N[n] = base_N[n]
         before = np.int64(base_N[n])
         kind = ((before & ~sign) >> shift) & (CLASSES - 1)
         left = left_K[kind] - 1

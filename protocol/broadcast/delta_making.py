@@ -55,10 +55,10 @@ class WholeVersion:
                 filled += read
         return data
 
-    def tensors(self) -> Iterator[tuple[int, str, StoredTensor, int]]:
-        """Yields every tensor: the index of its file, its name, itself, and its offset in the file.
+    def heads(self) -> Iterator[tuple[int, int, dict[str, StoredTensor]]]:
+        """Yields the index of every file of tensors, the bytes of its header, and its tensors by name.
 
-        A file whose header is not valid has none.
+        A file whose header is not valid is left out.
         """
         for index, file in enumerate(self.manifest.files):
             if not file.name.endswith(".safetensors") or file.size < LENGTH_BYTES:
@@ -68,8 +68,7 @@ class WholeVersion:
                 held = parse_head(self.read(index, 0, size).tobytes(), file.size, WIDTHS)
             except Rejected:
                 continue
-            for name, tensor in held.items():
-                yield index, name, tensor, size + tensor.data_offsets[0]
+            yield index, size, held
 
 
 def make_delta(
@@ -142,15 +141,24 @@ def _groups(
 
 
 def _shared_parts(before: WholeVersion, after: WholeVersion) -> dict[int, list[SharedRange]]:
-    """Returns the parts of each file of ``after``, by its index, that tensors of ``before`` lead to, in order."""
-    bases = {(name, tensor.dtype, tensor.size): (index, offset) for index, name, tensor, offset in before.tensors()}
+    """Returns the parts of each file of ``after``, by its index, that headers and tensors of ``before`` lead to."""
+    heads: dict[tuple[str, int], int] = {}
+    tensors: dict[tuple[str, str, int], tuple[int, int]] = {}
+    for index, head, held in before.heads():
+        heads[before.manifest.files[index].name, head] = index
+        for name, tensor in held.items():
+            tensors[name, tensor.dtype, tensor.size] = index, head + tensor.data_offsets[0]
     found: dict[int, list[SharedRange]] = {}
-    for index, name, tensor, offset in after.tensors():
-        base = bases.get((name, tensor.dtype, tensor.size))
-        if base is not None and tensor.size:
-            width, shift = WIDTHS[tensor.dtype], SHIFTS.get(tensor.dtype, ONE_CLASS)
-            found.setdefault(index, []).append(SharedRange(offset, tensor.size, *base, width, shift))
-    return {index: list(_joined(parts)) for index, parts in found.items()}
+    for index, head, held in after.heads():
+        parts = found[index] = []
+        if (base := heads.get((after.manifest.files[index].name, head))) is not None:
+            parts.append(SharedRange(0, head, base, 0, 1, ONE_CLASS))
+        for name, tensor in held.items():
+            place = tensors.get((name, tensor.dtype, tensor.size))
+            if place is not None and tensor.size:
+                width, shift = WIDTHS[tensor.dtype], SHIFTS.get(tensor.dtype, ONE_CLASS)
+                parts.append(SharedRange(head + tensor.data_offsets[0], tensor.size, *place, width, shift))
+    return {index: list(_joined(parts)) for index, parts in found.items() if parts}
 
 
 def _joined(parts: Iterable[SharedRange]) -> Iterator[SharedRange]:

@@ -46,7 +46,8 @@ class SourceHealth:
 class Sources:
     """The base URLs of a run's origin and relays, with connections that are kept. Threads may share it.
 
-    ``false_makers`` are addresses that signed a delta which did not make what it should.
+    ``false_makers`` are addresses that signed a delta which did not make what it should. ``received`` counts the bytes
+    of chunks and frames that came, right or wrong.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Sources:
             raise Misconfigured("no source of weights: name at least one relay or the origin")
         self.health_by_url = {url.rstrip("/"): SourceHealth() for url in urls}
         self.false_makers: set[str] = set()
+        self.received = 0
         self._clock, self._random = clock, random or Random()
         self._lock = threading.Lock()
         self._most, self._paid_until = most_bytes_per_second, 0.0
@@ -119,6 +121,8 @@ class Sources:
     def _arrived(self, url: str, deadline: Deadline, started: float, into: RangeBuffer, size: int) -> None:
         """Keeps the cap, and gives the request time by what has come."""
         deadline.allow(size)
+        with self._lock:
+            self.received += size
         self._pace(size)
         if self._clock() - started > GRACE_SECONDS + into.filled / LEAST_BYTES_PER_SECOND:
             raise Unavailable(f"{url} is too slow: under {LEAST_BYTES_PER_SECOND} bytes per second")

@@ -8,7 +8,7 @@ it in the same way, the first as the thousandth: each parameter from exactly one
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,12 +56,35 @@ class Model:
         Raises:
             UnfitCheckpoint: the directory's tensors are not this model's, each once.
         """
-        check_tensors(directory, self.network)
         own: dict[str, torch.Tensor] = self.network.state_dict()
+        for name, tensor in self._stored(directory):
+            own[name].copy_(tensor)
+
+    def read_weights(self, directory: Path) -> dict[str, torch.Tensor]:
+        """Returns the weights of another version by name, in memory of their own, formatted and placed as the present.
+
+        Raises:
+            UnfitCheckpoint: the directory's tensors are not this model's, each once.
+        """
+        own: dict[str, torch.Tensor] = self.network.state_dict()
+        read = {}
+        for name, tensor in self._stored(directory):
+            read[name] = torch.empty_like(own[name], memory_format=torch.contiguous_format).copy_(tensor)
+        return read
+
+    def use_weights(self, weights: Mapping[str, torch.Tensor]) -> None:
+        """Takes weights that ``read_weights`` returned in place of the present ones, without a copy."""
+        own: dict[str, torch.Tensor] = self.network.state_dict(keep_vars=True)
+        for name, tensor in weights.items():
+            own[name].data = tensor
+
+    def _stored(self, directory: Path) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yields each tensor of a directory, once all are known to be this model's."""
+        check_tensors(directory, self.network)
         for file, tensors in tensors_in(directory).items():
             with safe_open(directory / file, framework="pt") as held:
                 for name in tensors:
-                    own[name].copy_(held.get_tensor(name))
+                    yield name, held.get_tensor(name)
 
     def save(self, directory: Path, like: Path) -> None:
         """Writes the present weights to ``directory``, in the files and formats of ``like``, another version."""

@@ -37,6 +37,9 @@ class ToyEngine:
         tokenizer = load_tokenizer(directory)
         self.model = Model(None, tokenizer, tokenizer.eos_token_id)
 
+    def read_ahead(self, directory: Path) -> None:
+        """It reads nothing ahead."""
+
     def swap(self, directory: Path) -> None:
         self.version += 1
 

@@ -111,13 +111,25 @@ def test_no_requests_give_no_completions(engine: TransformersEngine) -> None:
     assert engine.generate([]) == []
 
 
-def test_swapping_weights_is_like_loading_the_other_model(directories: list[Path], engine: TransformersEngine) -> None:
+@pytest.mark.parametrize("ahead", [False, True], ids=["loaded", "read ahead"])
+def test_swapping_weights_is_like_loading_the_other_model(
+    directories: list[Path], engine: TransformersEngine, ahead: bool
+) -> None:
     other = TransformersEngine()
     other.load(directories[1])
+    if ahead:
+        engine.read_ahead(directories[1])
     before = [c.output_tokens for c in engine.generate(_requests())]
     engine.swap(directories[1])
     after = [c.output_tokens for c in engine.generate(_requests())]
     assert after == [c.output_tokens for c in other.generate(_requests())] != before
+
+
+def test_reading_one_version_ahead_does_not_bring_another(directories: list[Path], engine: TransformersEngine) -> None:
+    before = [c.output_tokens for c in engine.generate(_requests())]
+    engine.read_ahead(directories[1])
+    engine.swap(directories[0])
+    assert [c.output_tokens for c in engine.generate(_requests())] == before
 
 
 def test_weights_of_another_shape_are_refused(engine: TransformersEngine, tmp_path: Path) -> None:

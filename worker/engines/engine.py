@@ -21,6 +21,12 @@ class Engine(Protocol):
     def load(self, directory: Path) -> None:
         """Loads a model directory. Raises ``Misconfigured`` if it holds no model or lacks a tokenizer."""
 
+    def read_ahead(self, directory: Path) -> None:
+        """Reads another version of the loaded model beside it, if the engine can, so that its ``swap`` takes no time.
+
+        May be called by another thread while the engine generates.
+        """
+
     def swap(self, directory: Path) -> None:
         """Loads the weights of another version of the same model, in place."""
 

@@ -21,6 +21,7 @@ class TransformersEngine:
     def __init__(self, dtype: Literal["float32", "bfloat16"] = "float32", device: str = "cpu") -> None:
         self._dtype, self._device = DTYPES[dtype], torch.device(device)
         self._model: Model | None = None
+        self._ahead: tuple[Path, dict[str, torch.Tensor]] | None = None
 
     @property
     def model(self) -> Model:
@@ -35,9 +36,17 @@ class TransformersEngine:
         model.network.to(self._device)
         self._model = model
 
+    def read_ahead(self, directory: Path) -> None:
+        """Reads the weights of another version into memory beside the present ones."""
+        self._ahead = directory, self.model.read_weights(directory)
+
     def swap(self, directory: Path) -> None:
-        """Loads the weights of another version, in place."""
-        self.model.load_weights(directory)
+        """Takes the weights of another version: those read ahead by exchanging pointers, others by loading them."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead[0] == directory:
+            self.model.use_weights(ahead[1])
+        else:
+            self.model.load_weights(directory)
 
     def generate(self, requests: Sequence[Request], cancel: Event | None = None) -> list[Completion]:
         """Completes every request, in order."""

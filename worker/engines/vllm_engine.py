@@ -75,6 +75,9 @@ class VllmEngine:
         self._core = _internals().Core(directory, self._dtype, self._max_rows, self._cache_bytes)
         self._shapes, self._model = shapes, Model(None, tokenizer, tokenizer.eos_token_id)
 
+    def read_ahead(self, directory: Path) -> None:
+        """Does nothing: the engine core, in a process of its own, loads weights from files only."""
+
     def swap(self, directory: Path) -> None:
         """Loads the weights of another version, in place. Checks shapes first: a partial swap cannot be undone."""
         if self._core is None:
