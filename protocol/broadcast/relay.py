@@ -8,6 +8,7 @@ unverified is ever served.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 
 import structlog
@@ -16,15 +17,19 @@ from protocol.broadcast.delta_making import SPANS
 from protocol.broadcast.deltas import catch_up
 from protocol.broadcast.fetching import fetch_chunks, fetch_delta, fetch_manifest, list_from
 from protocol.broadcast.sources import Sources
+from protocol.broadcast.traffic import CHUNKS, FRAMES, Traffic
 from protocol.broadcast.version_store import DEFAULT_VERSIONS_KEPT, VersionStore
 from protocol.errors import Rejected, Unavailable
-from protocol.wire.api import CheckpointEntry, CheckpointList
+from protocol.wire.api import CheckpointEntry, CheckpointList, PeerTraffic, StoredVersion, StoreStatus
 from protocol.wire.delta_manifest import SignedDelta
 from protocol.wire.manifest import Authority
 from protocol.wire.pins import UnfitCheckpoint
 
 LIST_WAIT_SECONDS = 10.0
 """Longest time an upstream may wait for its list to change before it answers."""
+SCRUB_SECONDS = 3600.0
+"""Time between two checks of everything on disk."""
+PEERS_TOLD = 20
 FIRST_BACKOFF_SECONDS, LONGEST_BACKOFF_SECONDS = 0.1, 2.0
 """Pauses after failures of one upstream: the whole tree behind a relay waits for a version as long as it does."""
 
@@ -39,9 +44,15 @@ class Relay:
         authorities: Mapping[int, Authority],
         versions_kept: int = DEFAULT_VERSIONS_KEPT,
         list_wait_seconds: float = LIST_WAIT_SECONDS,
+        most_bytes: int = 0,
+        traffic: Traffic | None = None,
     ) -> None:
+        """Keeps no more versions of a run than fit into ``most_bytes``, but always the newest; 0 is no bound."""
         self._store, self._sources, self._authorities = store, sources, authorities
         self._versions_kept, self._list_wait_seconds = versions_kept, list_wait_seconds
+        self._most_bytes, self._traffic = most_bytes, traffic or Traffic()
+        self._scrubbed_at: float | None = None
+        self._damaged = 0
         self._log = structlog.get_logger("relay")
         self._taking = threading.Lock()
         self._unfit: set[tuple[int, bytes]] = set()
@@ -51,6 +62,7 @@ class Relay:
             for run in authorities
             for url in sources.urls
         ]
+        self._threads.append(threading.Thread(target=self._keep_scrubbing, name="scrub", daemon=True))
 
     def start(self) -> None:
         """Starts to follow every upstream."""
@@ -69,9 +81,76 @@ class Relay:
         newest = sorted(listed.checkpoints, key=lambda entry: entry.version, reverse=True)
         for entry in newest[: self._versions_kept]:
             with self._taking:
-                held = {version for version, _ in self._store.checkpoints(run)}
-                if len({version for version in held if version > entry.version}) < self._versions_kept:
+                if self._wanted(run, entry.version):
                     self._take_fit(run, entry, listed)
+
+    def status(self, with_peers: bool) -> StoreStatus:
+        """Returns what the relay holds and has moved, ``with_peers`` those that took the most."""
+        versions = []
+        for run in self._authorities:
+            bases = [(signed.delta.target, signed.delta.base_version) for signed in self._store.deltas(run)]
+            for version, root in self._store.checkpoints(run):
+                if (signed := self._store.manifest(run, version, root)) is not None:
+                    size, held = signed.manifest.size, self._store.held_bytes(signed)
+                    deltas = [base for target, base in bases if target == root]
+                    versions.append(
+                        StoredVersion(run=run, version=version, root=root, size=size, held=held, deltas=deltas)
+                    )
+        peers = self._traffic.peers(PEERS_TOLD) if with_peers else []
+        return StoreStatus(
+            versions=versions,
+            received=self._sources.received,
+            sent_chunks=self._traffic.by_kind[CHUNKS],
+            sent_frames=self._traffic.by_kind[FRAMES],
+            scrubbed_at=self._scrubbed_at,
+            damaged=self._damaged,
+            peers=[PeerTraffic(peer=peer, sent=sent) for peer, sent in peers],
+        )
+
+    def scrub(self) -> int:
+        """Reads everything in the store again, fetches anew what is damaged, and returns how much of it was."""
+        damaged = 0
+        for run in self._authorities:
+            for version, root in self._store.checkpoints(run):
+                with self._taking:
+                    signed = self._store.manifest(run, version, root)
+                    if signed is None or not self._store.folder(signed).is_dir():
+                        continue
+                    if not self._store.verify(signed, again=True):
+                        damaged += 1
+                        self._log.warning("checkpoint_damaged", run=run, version=version)
+                        fetch_chunks(self._sources, signed, self._store)
+                        self._store.finish(signed)
+            for delta in self._store.deltas(run):
+                with self._taking:
+                    if self._store.folder(delta).is_dir() and not self._store.verify(delta, again=True):
+                        damaged += 1
+                        self._complete(delta)
+        self._damaged += damaged
+        self._scrubbed_at = time.time()
+        return damaged
+
+    def _keep_scrubbing(self) -> None:
+        while not self._stopped.wait(SCRUB_SECONDS):
+            try:
+                self.scrub()
+            except Exception as error:  # the outermost loop of this thread: the next round tries again
+                self._log.warning("scrub_failed", error=repr(error))
+
+    def _wanted(self, run: int, version: int) -> bool:
+        """Returns whether a version is among those that are kept once it is there."""
+        kept = self._store.kept(run, self._versions_kept, self._most_bytes)
+        if version in kept or not kept or version > min(kept):
+            return True
+        return len(kept) < self._versions_kept and not self._full(run, kept)
+
+    def _full(self, run: int, kept: list[int]) -> bool:
+        """Returns whether another version of the size of those that are kept has no room."""
+        if not self._most_bytes:
+            return False
+        held = [self._store.manifest(run, version) for version in kept]
+        sizes = [signed.manifest.size for signed in held if signed is not None]
+        return sum(sizes) + max(sizes, default=0) > self._most_bytes
 
     def _take_fit(self, run: int, entry: CheckpointEntry, listed: CheckpointList) -> None:
         """Fetches a version; one that no bytes can fit is given up, so that others come through."""
@@ -97,7 +176,7 @@ class Relay:
             self._log.info("checkpoint_relayed", run=run, version=entry.version, bytes=signed.manifest.size)
         for delta in deltas:
             self._complete(delta)
-        self._store.retain(run, self._versions_kept)
+        self._store.retain(run, self._versions_kept, self._most_bytes)
 
     def _complete(self, delta: SignedDelta) -> None:
         """Fetches the frames that the relay did not need itself; gives a delta up that upstreams have no longer."""

@@ -8,14 +8,16 @@ fast as each client takes it, without a copy in this process.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import IO
 
 from blake3 import blake3
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -23,11 +25,21 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from protocol.broadcast.traffic import CHUNKS, FRAMES, Traffic
 from protocol.broadcast.version_store import VersionStore
 from protocol.errors import AssizeError
 from protocol.transport.connections import FILE_SENDING
 from protocol.transport.index import add_index
-from protocol.wire.api import Body, CheckpointEntry, CheckpointList, DeltaEntry, ErrorBody, LatestCheckpoint
+from protocol.wire.api import (
+    Body,
+    CheckpointEntry,
+    CheckpointList,
+    DeltaEntry,
+    ErrorBody,
+    LatestCheckpoint,
+    StoreStatus,
+)
+from protocol.wire.delta_manifest import FRAMES_FILE
 from protocol.wire.manifest import Chunk
 
 CHUNK_WAIT_SECONDS = 5.0
@@ -62,9 +74,17 @@ class Waiting:
         await asyncio.sleep(POLL_SECONDS * (1 + self._count // WAITING_AT_FULL_PACE))
 
 
-def create_app(store: VersionStore, chunk_wait_seconds: float = CHUNK_WAIT_SECONDS) -> Starlette:
-    """Returns the ASGI app that serves ``store``; other processes may write into it meanwhile."""
-    waiting = Waiting()
+def create_app(
+    store: VersionStore,
+    chunk_wait_seconds: float = CHUNK_WAIT_SECONDS,
+    traffic: Traffic | None = None,
+    status_of: Callable[[bool], StoreStatus] | None = None,
+) -> Starlette:
+    """Returns the ASGI app that serves ``store``; other processes may write into it meanwhile.
+
+    ``traffic`` counts and caps what it sends. ``status_of`` returns its status, with peers or without.
+    """
+    waiting, traffic = Waiting(), traffic or Traffic()
 
     async def health(request: Request) -> Response:
         return Response(b'{"ok":true}', media_type="application/json")
@@ -94,16 +114,27 @@ def create_app(store: VersionStore, chunk_wait_seconds: float = CHUNK_WAIT_SECON
             return _refuse(404, "this delta is not stored here")
         return Response(signed.canonical, media_type="application/json")
 
+    async def status(request: Request) -> Response:
+        if status_of is None:
+            return _refuse(404, "this server tells no status")
+        local = request.client is not None and ipaddress.ip_address(request.client.host).is_loopback
+        return _json(await run_in_threadpool(status_of, local))
+
+    async def metrics(request: Request) -> Response:
+        return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
     async def broken(request: Request, error: Exception) -> Response:
         return _refuse(503, str(error))
 
     routes = [
         Route("/health", health),
+        Route("/metrics", metrics),
+        Route("/status", status),
         Route("/runs/{run:int}/checkpoints/latest", latest),
         Route("/runs/{run:int}/checkpoints", partial(_listing, store, waiting)),
         Route("/runs/{run:int}/checkpoints/{version:int}", manifest),
         Route("/runs/{run:int}/deltas/{root:str}", delta),
-        Route("/chunks/{hash:str}", partial(_chunk, store, waiting, chunk_wait_seconds)),
+        Route("/chunks/{hash:str}", partial(_chunk, store, waiting, traffic, chunk_wait_seconds)),
     ]
     app = Starlette(routes=routes, exception_handlers={AssizeError: broken})
     add_index(app, "Assize weights", lambda: [route.path for route in routes])
@@ -142,7 +173,9 @@ def _list(store: VersionStore, run: int) -> CheckpointList:
     return CheckpointList(checkpoints=checkpoints[-LISTED:], deltas=deltas[-LISTED:])
 
 
-async def _chunk(store: VersionStore, waiting: Waiting, wait_seconds: float, request: Request) -> Response:
+async def _chunk(
+    store: VersionStore, waiting: Waiting, traffic: Traffic, wait_seconds: float, request: Request
+) -> Response:
     name = request.path_params["hash"]
     if not re.fullmatch(r"[0-9a-f]{64}", name, re.ASCII):
         return _refuse(400, "invalid chunk hash: expected 64 hex digits")
@@ -152,7 +185,7 @@ async def _chunk(store: VersionStore, waiting: Waiting, wait_seconds: float, req
     opened = await _arrived(store, waiting, bytes.fromhex(name), wait_seconds)
     if opened is None:
         return _refuse(404, "this chunk is not stored here")
-    return _ranged(*opened, request.headers.get("range"), {"ETag": tag, "Cache-Control": _FOREVER})
+    return _ranged(*opened, traffic, request.headers.get("range"), {"ETag": tag, "Cache-Control": _FOREVER})
 
 
 async def _arrived(
@@ -169,27 +202,37 @@ async def _arrived(
     return opened
 
 
-def _ranged(file: IO[bytes], chunk: Chunk, header: str | None, headers: dict[str, str]) -> Response:
+def _ranged(file: IO[bytes], chunk: Chunk, traffic: Traffic, header: str | None, headers: dict[str, str]) -> Response:
     """Answers with the whole chunk, or with one range (RFC 9110, 14.2); an unreadable range header is ignored."""
     headers["Accept-Ranges"] = "bytes"
     asked = _RANGE.fullmatch(header) if header else None
     if asked is None:
-        return FilePart(file, chunk.offset, chunk.size, 200, headers)
+        return FilePart(file, chunk, 0, chunk.size, traffic, 200, headers)
     first, last = int(asked[1]), min(int(asked[2] or chunk.size), chunk.size - 1)
     if first > last:
         file.close()
         return Response(status_code=416, headers={"Content-Range": f"bytes */{chunk.size}"})
     headers["Content-Range"] = f"bytes {first}-{last}/{chunk.size}"
-    return FilePart(file, chunk.offset + first, last + 1 - first, 206, headers)
+    return FilePart(file, chunk, first, last + 1 - first, traffic, 206, headers)
 
 
 class FilePart(Response):
-    """Answers with ``size`` bytes of an open file from ``first`` on, and closes it."""
+    """Answers with ``size`` bytes of a chunk in an open file, from ``first`` on, and closes it."""
 
-    def __init__(self, file: IO[bytes], first: int, size: int, status: int, headers: dict[str, str]) -> None:
+    def __init__(
+        self,
+        file: IO[bytes],
+        chunk: Chunk,
+        first: int,
+        size: int,
+        traffic: Traffic,
+        status: int,
+        headers: dict[str, str],
+    ) -> None:
         headers = {"Content-Length": str(size)} | headers
         super().__init__(None, status, headers, "application/octet-stream")
-        self._file, self._first, self._size = file, first, size
+        self._file, self._first, self._size, self._traffic = file, chunk.offset + first, size, traffic
+        self._kind = FRAMES if chunk.file == FRAMES_FILE else CHUNKS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Has the server send the file if it can, else reads it piece by piece."""
@@ -200,13 +243,19 @@ class FilePart(Response):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_body(self, scope: Scope, send: Send) -> None:
-        if FILE_SENDING in scope.get("extensions", {}):
-            await send({"type": FILE_SENDING, "file": self._file, "offset": self._first, "count": self._size})
-            return
-        for first in range(self._first, self._first + self._size, PIECE_BYTES):
-            size = min(PIECE_BYTES, self._first + self._size - first)
-            piece = await run_in_threadpool(os.pread, self._file.fileno(), size, first)
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        by_system = FILE_SENDING in scope.get("extensions", {})
+        step = self._size if by_system and not self._traffic.capped else PIECE_BYTES
+        peer = (scope.get("client") or ("",))[0]
+        for first in range(self._first, self._first + self._size, step):
+            size = min(step, self._first + self._size - first)
+            if wait := self._traffic.pacer.wait_for(size):
+                await asyncio.sleep(wait)
+            if by_system:
+                await send({"type": FILE_SENDING, "file": self._file, "offset": first, "count": size})
+            else:
+                piece = await run_in_threadpool(os.pread, self._file.fileno(), size, first)
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            self._traffic.sent(self._kind, peer, size)
 
 
 def _json(body: Body, headers: dict[str, str] | None = None) -> Response:

@@ -17,6 +17,7 @@ from random import Random
 import httpx
 
 from protocol.broadcast.ranges import RangeBuffer, RangeClient
+from protocol.broadcast.traffic import Pacer
 from protocol.deadlines import Deadline, bounded, within
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.transport.http import is_http, pieces, reaching
@@ -68,7 +69,7 @@ class Sources:
         self.received = 0
         self._clock, self._random = clock, random or Random()
         self._lock = threading.Lock()
-        self._most, self._paid_until = most_bytes_per_second, 0.0
+        self._pacer = Pacer(most_bytes_per_second)
         limits = httpx.Limits(max_keepalive_connections=64, keepalive_expiry=60.0)
         self._ranges = RangeClient()
         self._client = bounded(httpx.Client(timeout=httpx.Timeout(15.0, connect=3.0), limits=limits))
@@ -123,7 +124,8 @@ class Sources:
         deadline.allow(size)
         with self._lock:
             self.received += size
-        self._pace(size)
+        if wait := self._pacer.wait_for(size):
+            time.sleep(wait)
         if self._clock() - started > GRACE_SECONDS + into.filled / LEAST_BYTES_PER_SECOND:
             raise Unavailable(f"{url} is too slow: under {LEAST_BYTES_PER_SECOND} bytes per second")
 
@@ -162,16 +164,6 @@ class Sources:
             for piece in deadline.extended(pieces(response, limit, f"{url}{path}")):
                 into += piece
             return str(response.headers.get("etag", ""))
-
-    def _pace(self, size: int) -> None:
-        """Waits until ``size`` more bytes are within the cap."""
-        if not self._most:
-            return
-        with self._lock:
-            now = self._clock()
-            self._paid_until = max(now, self._paid_until) + size / self._most
-            wait = self._paid_until - now
-        time.sleep(wait)
 
     def _count(self, url: str, requests: int) -> None:
         with self._lock:

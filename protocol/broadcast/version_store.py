@@ -199,6 +199,15 @@ class VersionStore:
 
     # Chunks
 
+    def held_bytes(self, signed: Signed) -> int:
+        """Returns the bytes of a version that are there, without a look into its files."""
+        version = self._load(self.manifest_file(signed))
+        if version is None:
+            return 0
+        if version.folder.exists():
+            return signed.manifest.size
+        return sum(chunk.size for digest in version.held for chunk in version.places[digest])
+
     def missing(self, signed: Signed) -> list[Chunk]:
         """Returns the chunks that a version still lacks, in order, each hash once.
 
@@ -279,16 +288,32 @@ class VersionStore:
 
     # Retention
 
-    def retain(self, run: int, versions: int) -> None:
-        """Drops all but the newest ``versions`` versions of ``run``, and what processes that died left unfinished.
+    def kept(self, run: int, versions: int, most_bytes: int = 0) -> list[int]:
+        """Returns the newest ``versions`` versions of ``run``, as many of them as ``most_bytes`` have room for.
+
+        The newest is always among them; 0 bytes are no bound.
+        """
+        kept: list[int] = []
+        room = most_bytes
+        for version, root in reversed(self.checkpoints(run)):
+            signed = self.manifest(run, version, root)
+            room -= signed.manifest.size if signed is not None else 0
+            if version in kept:
+                continue
+            if kept and (len(kept) == versions or (most_bytes and room < 0)):
+                break
+            kept.append(version)
+        return kept
+
+    def retain(self, run: int, versions: int, most_bytes: int = 0) -> None:
+        """Drops what is older than what is ``kept`` of ``run``, and what processes that died left unfinished.
 
         Deltas go with the version that they make.
         """
-        held = sorted({version for version, _ in self.checkpoints(run)})
-        if len(held) > versions:
-            for path in (*self._run_path(run).glob("[0-9]*.json"), *self._delta_paths(run)):
-                if _named(path)[0] < held[-versions]:
-                    self._forget(path)
+        oldest = min(self.kept(run, versions, most_bytes), default=0)
+        for path in (*self._run_path(run).glob("[0-9]*.json"), *self._delta_paths(run)):
+            if _named(path)[0] < oldest:
+                self._forget(path)
         for left in self._run_path(run).glob(".*"):
             with contextlib.suppress(FileNotFoundError):
                 if left.stat().st_mtime < time.time() - STALE_SECONDS:

@@ -255,6 +255,44 @@ class DeltaEntry(Body):
     size: Annotated[int, Field(ge=0, lt=1 << 50)]
 
 
+class StoredVersion(Body):
+    """A version in a store of weights: ``size`` is that of its files, ``held`` the bytes of them that are there.
+
+    ``deltas`` are the versions that a stored delta leads from.
+    """
+
+    run: Annotated[int, Field(ge=0)]
+    version: Version
+    root: Bytes32
+    size: Annotated[int, Field(ge=0)]
+    held: Annotated[int, Field(ge=0)]
+    deltas: list[Version]
+
+
+class PeerTraffic(Body):
+    """Bytes that a peer took from a server of weights."""
+
+    peer: str
+    sent: Annotated[int, Field(ge=0)]
+
+
+class StoreStatus(Body):
+    """State of a server of weights: versions, and bytes since its start.
+
+    ``received`` counts what came from its sources, ``scrubbed_at`` is the unix time at which the last check of its disk
+    ended, None before the first, ``damaged`` the versions in which checks found damage. ``peers`` are told to requests
+    from the same machine only.
+    """
+
+    versions: list[StoredVersion]
+    received: Annotated[int, Field(ge=0)]
+    sent_chunks: Annotated[int, Field(ge=0)]
+    sent_frames: Annotated[int, Field(ge=0)]
+    scrubbed_at: float | None
+    damaged: Annotated[int, Field(ge=0)]
+    peers: list[PeerTraffic]
+
+
 class CheckpointList(Body):
     """Versions of a run that a SHARDCAST source can serve, ascending, and deltas between them."""
 

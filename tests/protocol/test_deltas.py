@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import itertools
 import shutil
+import time
 from contextlib import closing
 from dataclasses import replace
 
+import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from protocol.broadcast.deltas import planned
 from protocol.broadcast.publishing import make_deltas, publish
 from protocol.broadcast.relay import Relay
 from protocol.broadcast.server import create_app
 from protocol.broadcast.sources import Sources
+from protocol.broadcast.traffic import Traffic
 from protocol.broadcast.version_store import VersionStore
 from protocol.broadcast.versions import fetch_checkpoint
 from protocol.errors import Rejected
+from protocol.node.commands.relay import app as relay_app
 from protocol.wire import delta_manifest
 from protocol.wire import manifest as manifests
 from protocol.wire.api import DeltaEntry
@@ -274,3 +279,73 @@ def test_a_manifest_of_a_version_is_never_taken_for_a_delta_s(origin):
     (delta,) = origin.store.deltas(RUN)
     with pytest.raises(Rejected):
         manifests.parse_signed(delta.canonical)
+
+
+def test_a_relay_tells_what_it_holds_and_has_moved(tmp_path, origin, url, serve):
+    store, traffic = VersionStore(tmp_path / "relay"), Traffic()
+    relay = Relay(store, Sources([url]), {RUN: origin.authority}, list_wait_seconds=0.2, traffic=traffic)
+    relay.start()
+    try:
+        served = serve(create_app(store, traffic=traffic, status_of=relay.status)).url
+        first, second = origin.publish(), origin.publish()
+        wait_for(lambda: store.folder(second).exists() and store.folder(first).exists())
+        mine = VersionStore(tmp_path / "mine")
+        for signed in (first, second):
+            fetched([served], signed, origin.authority, mine)
+        status = httpx.get(f"{served}/status").json()
+        assert [(each["version"], each["held"] == each["size"]) for each in status["versions"]] == [
+            (0, True),
+            (1, True),
+        ]
+        assert status["versions"][1]["deltas"] == [0]
+        assert status["received"] > 0 < status["sent_frames"] < status["sent_chunks"]
+        assert status["peers"] == [{"peer": "127.0.0.1", "sent": status["sent_frames"] + status["sent_chunks"]}]
+        assert b"assize_weights_sent_bytes" in httpx.get(f"{served}/metrics").content
+        shown = CliRunner().invoke(relay_app, ["status", "--url", served])
+        assert shown.exit_code == 0, shown.output
+        assert "whole" in shown.output
+        assert "127.0.0.1" in shown.output
+    finally:
+        relay.stop()
+
+
+def test_a_scrub_finds_damage_and_mends_it(tmp_path, origin, url):
+    store = VersionStore(tmp_path / "relay")
+    relay = Relay(store, Sources([url]), {RUN: origin.authority}, list_wait_seconds=0.2)
+    relay.start()
+    try:
+        signed = origin.publish()
+        wait_for(lambda: store.folder(signed).exists())
+        assert relay.scrub() == 0
+        with (store.folder(signed) / "model.safetensors").open("r+b") as file:
+            file.seek(70_000)
+            file.write(bytes(100))
+        assert relay.scrub() == 1
+        assert contents(store.folder(signed)) == origin.expected(0)
+        assert relay.status(with_peers=False).damaged == 1
+    finally:
+        relay.stop()
+
+
+def test_a_relay_keeps_what_its_disk_is_for_and_does_not_fetch_the_rest_again(tmp_path, origin, url, asked):
+    last = origin.publish(4)
+    store = VersionStore(tmp_path / "relay")
+    room = int(2.5 * last.manifest.size)
+    relay = Relay(store, Sources([url]), {RUN: origin.authority}, list_wait_seconds=0.2, most_bytes=room)
+    relay.start()
+    try:
+        wait_for(lambda: [version for version, _ in store.checkpoints(RUN)] == [2, 3])
+        newest = origin.publish()
+        wait_for(lambda: [version for version, _ in store.checkpoints(RUN)] == [3, 4])
+        wait_for(lambda: store.folder(newest).exists())
+        assert not any("/checkpoints/0?" in path or "/checkpoints/1?" in path for path in asked)
+    finally:
+        relay.stop()
+
+
+def test_what_goes_out_keeps_to_the_cap(tmp_path, origin, serve):
+    signed = origin.publish()
+    served = serve(create_app(origin.store, traffic=Traffic(1_000_000))).url
+    began = time.monotonic()
+    fetched([served], signed, origin.authority, VersionStore(tmp_path / "mine"))
+    assert time.monotonic() - began > 0.5 * signed.manifest.size / 1_000_000
