@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import tempfile
 from contextlib import closing
 from pathlib import Path
 from typing import Protocol
@@ -20,7 +21,7 @@ from protocol.broadcast.versions import fetch_checkpoint
 from protocol.errors import Misconfigured, accessing
 from protocol.files import lock
 from protocol.wire import manifest as manifests
-from protocol.wire.manifest import Authority, Manifest, SignedManifest
+from protocol.wire.manifest import Authority, Manifest, ManifestFile, SignedManifest
 from protocol.wire.pins import PinnedFile, UnfitCheckpoint, check_contents, check_sizes
 
 
@@ -77,6 +78,36 @@ def download(
             os.rename(made, destination)
         shutil.rmtree(folder, ignore_errors=True)
     return manifest
+
+
+def differences(
+    sources: Sources, run: int, version: int, root: bytes, authority: Authority, directory: Path
+) -> list[str]:
+    """Returns a clause for each file in which ``directory`` differs from a version, by a source's manifest.
+
+    Raises:
+        Rejected: every source offers another manifest than ``root``.
+        Unavailable: no source has it.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        expected = fetch_manifest(sources, run, version, root, authority, VersionStore(Path(folder))).manifest
+    held = manifests.from_directory(directory, version, expected.chunk_bytes)
+    ours, theirs = ({file.name: file for file in manifest.files} for manifest in (held, expected))
+    missing = [f"{name} is missing" for name in theirs.keys() - ours.keys()]
+    more = [f"{name} is not part of it" for name in ours.keys() - theirs.keys()]
+    return sorted(missing + more) + [
+        _difference(file, ours[name], expected.chunk_bytes)
+        for name, file in theirs.items()
+        if name in ours and ours[name] != file
+    ]
+
+
+def _difference(expected: ManifestFile, held: ManifestFile, chunk_bytes: int) -> str:
+    if held.size != expected.size:
+        return f"{held.name} has {held.size} bytes, expected {expected.size}"
+    wrong = [index for index, pair in enumerate(zip(held.chunks, expected.chunks, strict=True)) if pair[0] != pair[1]]
+    first = wrong[0] * chunk_bytes
+    return f"{held.name} differs in {len(wrong)} of {len(held.chunks)} chunks, first at byte {first} or after"
 
 
 def _missing_bytes(store: VersionStore, signed: SignedManifest) -> int:

@@ -1,4 +1,4 @@
-"""``assize weights fetch`` and ``assize run try`` against a real chain, coordinator and origin."""
+"""``assize weights fetch`` and ``verify``, and ``assize run try`` against a real chain, coordinator and origin."""
 
 from __future__ import annotations
 
@@ -19,6 +19,16 @@ def test_a_stranger_fetches_the_model_of_a_run_and_asks_it(farm: Farm) -> None:
     told = json.loads(fetched.out)
     assert (told["version"], told["manifest_root"]) == (0, "0x" + farm.root.hex())
     assert contents(out) == contents(farm.model)
+
+    checked = typed(farm, "weights", "verify", out, "--run", run, "--json")
+    assert (checked.code, json.loads(checked.out)["verified"]) == (0, True)
+    with (out / "model.safetensors").open("r+b") as file:
+        file.seek(-4, 2)
+        file.write(b"\xff" * 4)
+    (out / "more.json").write_text("{}")
+    checked = typed(farm, "weights", "verify", out, "--run", run)
+    assert (checked.code, checked.out) == (1, "")
+    assert "more.json is not part of it; model.safetensors differs in 1 of 1 chunks" in checked.err
 
     asked = typed(farm, "run", "try", run, "23+48=", "--samples", 2, "--json")
     assert asked.code == 0, asked.err

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from protocol.wire.manifest import Authority, Manifest
     from protocol.wire.rules import Rules
 
-app = typer.Typer(no_args_is_help=True, help="Fetch versions of a run's model, checked against the chain.")
+app = typer.Typer(no_args_is_help=True, help="Fetch and verify versions of a run's model against the chain.")
 
-Version = Annotated[int | None, typer.Option("--version", min=0, help="Version to fetch; else the newest on chain.")]
+Version = Annotated[int | None, typer.Option("--version", min=0, help="Version; else the newest on chain.")]
 SourceUrls = Annotated[
     list[str] | None,
     typer.Option("--source", metavar="URL", help="Relay or origin to fetch from; else those the coordinator names."),
@@ -35,7 +35,7 @@ CoordinatorUrl = Annotated[
 
 @app.callback()
 def weights() -> None:
-    """Fetch versions of a run's model, checked against the chain."""
+    """Fetch and verify versions of a run's model against the chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +74,8 @@ def offered(
     from protocol.transport.coordinator import CoordinatorClient
     from protocol.wire.manifest import Authority
 
-    reader = chain.pinned(chain.head())
-    found = reader.run(run)
-    wanted = found.version if version is None else version
-    root = reader.manifest_root(run, wanted)
-    if not any(root):
-        raise Rejected(f"run {run} has no version {wanted}: its newest is {found.version}")
+    wanted, root = root_of(chain, run, version)
+    found = chain.latest().run(run)
     with closing(CoordinatorClient(coordinator or coordinator_url(chain, run))) as client:
         rules = client.rules(found.terms.rules_hash)
         named = urls or client.run(run).weights_from
@@ -101,6 +97,52 @@ def coordinator_url(chain: Chain, run: int) -> str:
     if not is_http(uri):
         raise Misconfigured(f"run {run} names no coordinator on chain ({uri[:80]!r}): give its URL with --coordinator")
     return uri
+
+
+@app.command("verify")
+@guard
+def verify(
+    directory: Annotated[Path, typer.Argument(help="Model directory to check.")],
+    addresses: Addresses,
+    run: Annotated[int, typer.Option("--run", min=1, help="Id of the run.")],
+    version: Version = None,
+    source: SourceUrls = None,
+    coordinator: CoordinatorUrl = None,
+    rpc: RpcUrl = DEFAULT_RPC,
+    as_json: AsJson = False,
+) -> None:
+    """Check a model directory against the manifest root on chain, byte for byte.
+
+    If it differs, the sources' manifest tells which files do.
+    """
+    from protocol.broadcast.download import differences
+    from protocol.wire.manifest import from_directory
+
+    with connected(rpc, addresses) as chain:
+        found, root = root_of(chain, run, version)
+        manifest = from_directory(directory, found)
+        if manifest.root != root:
+            with offered(chain, run, found, coordinator, source) as offer:
+                wrong = differences(offer.sources, run, found, root, offer.authority, directory)
+            if wrong:
+                raise Rejected(f"{directory} is not version {found} of run {run}: {'; '.join(wrong)}")
+    row = {"run": run, "version": found, "manifest_root": root, "files": len(manifest.files), "bytes": manifest.size}
+    show(row | {"directory": str(directory), "verified": True}, as_json)
+
+
+def root_of(chain: Chain, run: int, version: int | None) -> tuple[int, bytes]:
+    """Returns a version of ``run``, the newest if ``version`` is None, and its manifest root on chain.
+
+    Raises:
+        Rejected: the run has no such version.
+    """
+    reader = chain.pinned(chain.head())
+    newest = reader.run(run).version
+    wanted = newest if version is None else version
+    root = reader.manifest_root(run, wanted)
+    if not any(root):
+        raise Rejected(f"run {run} has no version {wanted}: its newest is {newest}")
+    return wanted, root
 
 
 @app.command("fetch")
