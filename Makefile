@@ -34,7 +34,7 @@ help:
 	@echo "make model-smollm2   SmolLM2-135M-Instruct as a Hugging Face directory, the same bytes each time   (OUT=models/smollm2)"
 	@echo "make vllm            install the second engine (make test does; ENGINE=vllm make demo, too)"
 	@echo "make zoo             61 ways to cheat before the judge, beside the reference package; honest work too   (JOBS=30)"
-	@echo "make fuzz            a million inputs over every parser   (RUNS=20000 SEED=7 TARGET=artifact)"
+	@echo "make fuzz            1.7 million inputs over every parser   (RUNS=20000 SEED=7 TARGET=artifact)"
 	@echo "make fuzz-api        both APIs asked from their OpenAPI documents   (EXAMPLES=50)"
 	@echo "make sim             a simulated chain's faults around mirror, ledger and sender   (SEEDS=100, or SEED=17 alone)"
 	@echo "make chaos           30 faults on the running local network, and what must hold after each   (FAULT=12)"

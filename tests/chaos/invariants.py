@@ -42,8 +42,6 @@ from tests.chaos.network import Network, stored
 AUDIT_ATTEMPTS = 20
 SHOWN = 3
 LOOKS = 5
-ROOT_DIGITS = 16
-"""Hex digits of the root that a model directory's name ends with."""
 FOLLOWING_SECONDS = 30.0
 """A follower waits ten seconds at most after failures in a row, and then has to catch up."""
 
@@ -231,19 +229,22 @@ def _is_mined(network: Network, digest: str) -> bool:
 def _weights(network: Network) -> Iterator[str]:
     """W: every model directory that a worker or validator holds is of a version and root that the chain named."""
     state = network.layout.root / "state"
-    directories = [*state.glob("*/checkpoints/run-*/[0-9]*"), *state.glob("*/weights/run-*/[0-9]*")]
-    named = {(version, root.hex()[:ROOT_DIGITS]) for version, root in network.named()}
+    places = (state.glob(f"*/{folder}/runs/*/[0-9]*") for folder in ("checkpoints", "weights"))
+    directories = [path for found in places for path in found if path.is_dir() and path.suffix != ".partial"]
+    if not directories:
+        yield "W: nobody holds a version"
+    named = {(version, root.hex()) for version, root in network.named()}
     for directory in directories:
         version, _, root = directory.name.partition("-")
         if (int(version), root) not in named:
-            yield f"W: {directory.parents[2].name} holds {directory.name}, which the chain never named"
+            yield f"W: {directory.parents[3].name} holds {directory.name}, which the chain never named"
             continue
         for _ in range(LOOKS):
             if not _others(directory):
                 break
             time.sleep(1.0)  # an old one goes file by file
         else:
-            yield f"W: {directory.parents[2].name} holds other weights than {directory.name} says"
+            yield f"W: {directory.parents[3].name} holds other weights than {directory.name} says"
 
 
 def _others(directory: Path) -> bool:

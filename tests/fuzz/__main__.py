@@ -1,6 +1,6 @@
 """``make fuzz``: every target under the fuzzer, two at a time; a table for people, then one line of JSON.
 
-    python -m tests.fuzz [--runs 1000000] [--seed 1] [--target NAME] [--keep FOLDER]
+    python -m tests.fuzz [--runs 1700000] [--seed 1] [--target NAME] [--keep FOLDER]
 
 RUNS inputs are shared out over the targets. A defect ends its target; the input that found it is printed, and belongs
 among the regressions in ``test_parsers``.
@@ -65,7 +65,7 @@ def fuzz(target: Target, runs: int, seed: int, folder: Path) -> Outcome:
 
 
 def main(
-    runs: Annotated[int, typer.Option(min=1, help="Inputs over all targets.")] = 1_000_000,
+    runs: Annotated[int, typer.Option(min=1, help="Inputs over all targets.")] = 1_700_000,
     seed: Annotated[int, typer.Option(min=1)] = 1,
     target: Annotated[str, typer.Option(help="Only this one, with all inputs.")] = "",
     keep: Annotated[Path | None, typer.Option(help="Keep corpus and logs there.")] = None,

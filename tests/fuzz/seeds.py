@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from protocol.broadcast.delta_frames import Bytes, SharedRange
+from protocol.broadcast.delta_frames import encode as encode_frame
 from protocol.node.wallet import Wallet
-from protocol.wire import evidence, manifest
+from protocol.wire import delta_manifest, evidence, manifest
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves
+from protocol.wire.delta_manifest import DeltaFrame, DeltaManifest
 from protocol.wire.evidence import Evidence, Finding, JobEvidence, JobFingerprint, Measurements
 from protocol.wire.manifest import Manifest, ManifestFile
 from protocol.wire.reasons import Reason
@@ -64,6 +67,35 @@ def _manifests() -> list[Manifest]:
         Manifest(7, 1 << 20, (ManifestFile("a", 5, (digest,)),)),
         Manifest(9, 1024, several),
     ]
+
+
+def signed_deltas() -> list[bytes]:
+    """Signed deltas: of no frame, of one, and of several of two files."""
+    digest = manifest.hash_chunk(b"x")
+    one, two = (DeltaFrame(name, 0, 2, 5, digest) for name in ("a.safetensors", "b.safetensors"))
+    frames = ((), (one,), (one, DeltaFrame(one.file, 2, 1, 9, digest), two))
+    deltas = [DeltaManifest(7, b"\x02" * 32, 6, b"\x01" * 32, each) for each in frames]
+    return [delta_manifest.sign(each, 1, CHAIN_ID, ROUNDS, KEY).canonical for each in deltas]
+
+
+FRAME_BASE = np.random.default_rng(19).integers(0, 256, 512, np.uint8)
+"""The file of a base version that frames are decoded with."""
+
+
+def read_frame_base(file: int, offset: int, size: int) -> Bytes:
+    """Bytes of the base version's one file."""
+    return FRAME_BASE[offset : offset + size].copy()
+
+
+def frames() -> list[bytes]:
+    """Frames of values of each width, changed by little and by much, with plain bytes between them."""
+    made = []
+    for width, shift in ((1, 63), (2, 7), (4, 23), (8, 55)):
+        near, far = FRAME_BASE.copy(), FRAME_BASE[::-1].copy()
+        near[::16] ^= 1
+        part = SharedRange(64, 256, 0, 64, width, shift)
+        made += [encode_frame(new, 0, [part], read_frame_base) for new in (FRAME_BASE, near, far)]
+    return made
 
 
 def bundles() -> list[bytes]:

@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from protocol.broadcast.delta_frames import decode
 from protocol.environments.registry import environment
 from protocol.errors import Misconfigured, Rejected
-from protocol.wire import evidence, manifest, rollout
+from protocol.wire import delta_manifest, evidence, manifest, rollout
 from protocol.wire.assignments import pack_assignments, pack_leaves, unpack_assignments, unpack_leaves
+from protocol.wire.delta_manifest import FRAMES_FILE
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import decode_rules, encode_rules
 from protocol.wire.toploc.codec import PROOF_BYTES, Proof, decode_fields
@@ -105,6 +107,23 @@ def signed_manifest(data: bytes) -> None:
     read.verify(seeds.CHAIN_ID, seeds.ROUNDS, seeds.KEY.address)
 
 
+def signed_delta(data: bytes) -> None:
+    """A delta's manifest under a signature: its frames lie one after another."""
+    read = delta_manifest.parse_signed(data)
+    assert read.canonical == data
+    read.maker(seeds.CHAIN_ID, seeds.ROUNDS)
+    assert sum(chunk.size for chunk in read.delta.chunks()) == read.delta.size == read.delta.sizes[FRAMES_FILE]
+
+
+def frame(data: bytes) -> None:
+    """A frame of a delta: fills its range and nothing beyond it, the same way each time."""
+    made = np.zeros((2, len(seeds.FRAME_BASE) + 8), np.uint8)
+    for row in made:
+        decode(data, row[:-8], [len(seeds.FRAME_BASE)], seeds.read_frame_base)
+    assert not made[:, -8:].any()
+    assert np.array_equal(*made)
+
+
 def bundle(data: bytes) -> None:
     """A juror's evidence under its signature."""
     read = evidence.parse_signed(data)
@@ -142,6 +161,8 @@ TARGETS: dict[str, Target] = {
         Target("evidence", bundle, seeds.bundles, change_json, 0.2),
         Target("signed manifest", signed_manifest, seeds.signed_manifests, change_json, 0.17),
         Target("manifest", plain_manifest, seeds.manifests, change_json, 0.17),
+        Target("signed delta", signed_delta, seeds.signed_deltas, change_json, 0.2),
+        Target("frame", frame, seeds.frames, by_bytes, 0.46, 4 << 10),
         Target("rules", rules, seeds.rules, change_json, 0.15, 4 << 10),
         Target("proof", proof, lambda: [b"".join(seeds.proofs(n)) for n in (1, 2, 5)], by_bytes, 0.05, 2 << 10),
         Target("packed", packed, seeds.packed, by_bytes, 0.18, 2 << 10),
