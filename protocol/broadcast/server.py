@@ -154,7 +154,7 @@ async def _listing(store: VersionStore, waiting: Waiting, request: Request) -> R
         while True:
             changed_at = store.changed_at(run)
             if changed_at != seen:
-                seen, held = changed_at, _list(store, run)
+                seen, held = changed_at, listed(store, run)
                 tag = f'"{blake3(held.model_dump_json().encode()).hexdigest()[:32]}"'
                 if tag != known:
                     return _json(held, {"ETag": tag})
@@ -163,7 +163,7 @@ async def _listing(store: VersionStore, waiting: Waiting, request: Request) -> R
             await waiting.pause()
 
 
-def _list(store: VersionStore, run: int) -> CheckpointList:
+def listed(store: VersionStore, run: int) -> CheckpointList:
     """Returns the newest versions and deltas of a run."""
     checkpoints = [CheckpointEntry(version=version, root=root) for version, root in store.checkpoints(run)]
     deltas = [

@@ -42,13 +42,13 @@ class Origin:
         self.folder, self.signer = folder, signer
         self.authority = Authority(CHAIN_ID, MARKET, signer.address)
         self.store, self.model = VersionStore(folder / "origin"), EvolvingModel(SHAPES)
-        self.signed = []
+        self.signed, self.chunk_bytes = [], CHUNK
 
     def publish(self, versions=1, spans=(1, 2, 4, 8)):
         for _ in range(versions):
             version = len(self.signed)
             directory = self.model.write(self.folder / f"v{version}")
-            signed = publish(directory, RUN, version, CHAIN_ID, MARKET, self.signer, self.store, CHUNK)
+            signed = publish(directory, RUN, version, CHAIN_ID, MARKET, self.signer, self.store, self.chunk_bytes)
             make_deltas(directory, signed, self.authority, self.signer, self.store, spans)
             self.signed.append(signed)
             self.model.step()
