@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TextIO
 
 from protocol.broadcast.deltas import catch_up
-from protocol.broadcast.fetching import fetch_manifest, reading
+from protocol.broadcast.fetching import fetch_chunks, fetch_manifest, reading
 from protocol.broadcast.sources import Sources
 from protocol.broadcast.version_store import VersionStore
-from protocol.broadcast.versions import fetch_checkpoint
 from protocol.errors import Misconfigured, Unavailable
 from protocol.files import lock
 from protocol.wire.manifest import Authority, SignedManifest
@@ -107,7 +106,10 @@ class Checkpoints:
         try:
             self._check_pins(signed)
             most = max(self.kept, len(self.store.checkpoints(self.run)))  # what is too many is removed below
-            directory = fetch_checkpoint(self.sources, self.run, version, root, self.authority, self.store, most)
+            if not self.store.verify(signed):
+                fetch_chunks(self.sources, signed, self.store)
+            directory = self.store.finish(signed)
+            self.store.retain(self.run, most)
         except UnfitCheckpoint as error:
             words = f"version {version} is no checkpoint of run {self.run}, by its trainer's fault: {error}"
             self._unfit[version, root] = words
@@ -129,7 +131,8 @@ class Checkpoints:
         if self._most_bytes:
             self._remove_others(signed)
         if not self.store.verify(signed):
-            catch_up(self.sources, signed, self.authority, self.store)
+            room = self._most_bytes - self.kept * manifest.size if self._most_bytes else None
+            catch_up(self.sources, signed, self.authority, self.store, most_bytes=room)
         check_contents(self.pins, reading(self.sources, signed, self.store))
 
     def _fit(self, version: int, size: int) -> None:

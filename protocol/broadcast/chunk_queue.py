@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from protocol.wire.manifest import Chunk
 
+PARALLEL_REQUESTS, PARALLEL_WHERE_SLOW = 4, 2
+"""Chunks that are asked for at once; the second holds until it is known that a chunk takes less than `SLOW_SECONDS`."""
+SLOW_SECONDS, RECENT = 0.5, 8
 OVERTAKE_SECONDS = 1.0
 """A chunk that takes longer than this, and than twice the usual time, is asked of another source too."""
 
@@ -40,7 +43,7 @@ class ChunkQueue:
         """Returns the next chunk, or one whose source is slow; None once nothing is left to do."""
         with self._changed:
             while not self._over():
-                if self._next:
+                if self._next and len(self._running) < self._most_running():
                     chunk = self._next.popleft()
                     taken = self._running[chunk.hash] = TakenChunk(chunk, time.monotonic())
                     return taken
@@ -76,6 +79,14 @@ class ChunkQueue:
                 self._changed.wait()
         if self._error is not None:
             raise self._error
+
+    def _most_running(self) -> int:
+        """Returns how many chunks to ask for at once: few where each takes long.
+
+        More of them would not arrive sooner, but all later, and whoever waits for the first behind a relay with them.
+        """
+        recent = self._seconds[-RECENT:]
+        return PARALLEL_REQUESTS if recent and sum(recent) / len(recent) < SLOW_SECONDS else PARALLEL_WHERE_SLOW
 
     def _over(self) -> bool:
         return self._left == 0 or self._error is not None

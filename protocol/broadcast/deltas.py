@@ -69,10 +69,12 @@ def catch_up(
     authority: Authority,
     store: VersionStore,
     listed: CheckpointList | None = None,
+    most_bytes: int | None = None,
 ) -> None:
     """Makes what a version lacks from versions in ``store`` and deltas, if that needs fewer bytes than its chunks.
 
-    What it leaves out, for whatever reason, is still missing afterwards. ``listed`` is what a source has, if known.
+    What it leaves out, for whatever reason, is still missing afterwards. ``listed`` is what a source has, if known,
+    ``most_bytes`` the room for deltas.
     """
     if not delta_frames.available():
         return
@@ -82,7 +84,10 @@ def catch_up(
         return
     try:
         offers = (fetch_list(sources, signed.run) if listed is None else listed).deltas
-        for entry in planned(held.keys(), signed.manifest.root, offers, missing):
+        most = missing if most_bytes is None else min(missing, most_bytes)
+        if most_bytes is not None:  # there is no room for versions between
+            offers = [offer for offer in offers if offer.target == signed.manifest.root]
+        for entry in planned(held.keys(), signed.manifest.root, offers, most):
             last = entry.target == signed.manifest.root
             target = (
                 signed if last else fetch_manifest(sources, signed.run, entry.version, entry.target, authority, store)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from protocol.broadcast.chunk_queue import ChunkQueue, TakenChunk
+from protocol.broadcast.chunk_queue import PARALLEL_REQUESTS, ChunkQueue, TakenChunk
 from protocol.broadcast.ranges import RangeBuffer
 from protocol.broadcast.sources import Sources
 from protocol.broadcast.version_store import Signed, VersionStore
@@ -24,7 +24,6 @@ from protocol.wire.delta_manifest import SignedDelta
 from protocol.wire.manifest import MAX_MANIFEST_BYTES, Authority, Chunk, SignedManifest
 from protocol.wire.pins import Read, UnfitCheckpoint
 
-PARALLEL_REQUESTS = 4
 LIST_BYTES = 1 << 20
 
 _T = TypeVar("_T")

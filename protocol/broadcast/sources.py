@@ -15,6 +15,7 @@ from functools import partial
 from random import Random
 
 import httpx
+import structlog
 
 from protocol.broadcast.ranges import RangeBuffer, RangeClient
 from protocol.broadcast.traffic import Pacer
@@ -131,6 +132,7 @@ class Sources:
 
     def lied(self, url: str) -> None:
         """Records that ``url`` sent wrong bytes."""
+        structlog.get_logger("sources").warning("source_lied", source=url)
         self._failed(url, LONGEST_REST_SECONDS)
 
     def get(self, url: str, path: str, limit: int, known: str | None = None) -> tuple[bytes, str] | None:

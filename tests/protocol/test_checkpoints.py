@@ -68,7 +68,7 @@ def pinned(folder: Path) -> Rules:
 
 def directories_of(checkpoints: Checkpoints) -> list[Path]:
     """Every directory of a version, whole or not, the oldest first."""
-    return sorted(path for path in (checkpoints.store.directory / "runs" / str(RUN)).glob("*") if path.is_dir())
+    return sorted(path for path in (checkpoints.store.directory / "runs" / str(RUN)).glob("[0-9]*") if path.is_dir())
 
 
 def test_a_version_is_fetched_once_and_then_needs_nobody(origin: Origin, checkpoints: Checkpoints) -> None:
