@@ -28,7 +28,7 @@ help:
 	@echo "make bench-api       what admitting a signed request costs; every way to use one again"
 	@echo "make bench-capture   odds that a holder of validator slots has the majority of a committee"
 	@echo "make bench-start     how long assize --help and three common commands take to start   (RUNS=21)"
-	@echo "make bench-shardcast broadcast of 512 MiB beside shardcast, nginx and cp; how far a bf16 run moves weights"
+	@echo "make bench-shardcast broadcast of 512 MiB beside shardcast, nginx and cp; deltas of training, beside other codes"
 	@echo "make bench-tree      256 MiB through a tree of 7 relays, each edge with 50 Mbit/s; then with faults   (MIB=32)"
 	@echo "make economics       strategies against an honest rest, 2,000 rounds of each   (ROUNDS=200)"
 	@echo "make bench-verify    tokens checked against tokens generated, and what seeding costs, for both engines"

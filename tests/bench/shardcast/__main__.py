@@ -3,7 +3,7 @@
 One run on the same cores, one system after the other, one client and then four, each time with new random bytes. The
 clock runs from the call that publishes to the last verified byte under its final name, without fsync. nginx has no hop
 before it and publishes nothing: its clock starts with its clients. Then: how far a bf16 run moves weights, over an fp32
-run.
+run; and deltas between the checkpoints of training (``tests.bench.shardcast.deltas``).
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from rich.table import Table
 from deploy.localnet.processes import free_port
 from deploy.localnet.services import ROOT
 from protocol.chain.deployment import Deployment
+from tests.bench.shardcast import deltas
 from tests.bench.shardcast.ours import MARKET, TRAINER
 
 THEIRS = (str(ROOT / ".venv" / "shardcast" / "bin" / "python"), str(Path(__file__).with_name("theirs.py")))
@@ -287,6 +288,8 @@ def main() -> None:
                 by_system[name] = measured
         report["cp"] = round(statistics.median(copying(bench, given.runs)), 3)
         report["bf16_moved"] = round(bf16_moved(folder), 4)
+        (folder / "deltas").mkdir()
+        report |= deltas.measure(folder / "deltas", lambda text: print(text, flush=True))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     show(by_system, report)
@@ -302,6 +305,7 @@ def show(by_system: dict[str, dict[int, list[float]]], report: dict[str, Any]) -
         table.add_row(name, *(f"{medians[name, n]:.2f}" for n in CLIENTS))
     table.add_row("cp", f"{report['cp']:.2f}", "")
     Console().print(table)
+    Console().print(deltas.table_of(report))
     for n in CLIENTS:
         report |= {f"{name}_{n}": round(medians[name, n], 3) for name in by_system}
         for name in by_system.keys() - {"ours"}:

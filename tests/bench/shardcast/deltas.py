@@ -1,6 +1,6 @@
 """Deltas between consecutive checkpoints of training, beside the codes of others and the entropy of what changed.
 
-A Qwen3 of 7 million random weights in bfloat16 is trained by the trainer's own policy, AdamW on fp32 masters, one
+A Qwen3 of 6.3 million random weights in bfloat16 is trained by the trainer's own policy, AdamW on fp32 masters, one
 optimizer step a version, first so far that the masters have left the bfloat16 grid. Ours are whole deltas, as a store
 holds them. The bound: each change given the exponent of the weight before, plus the steps, coded alone.
 """
@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from rich.table import Table
 
 from protocol.broadcast.delta_frames import Bytes, SharedRange, decode, encode
 from protocol.broadcast.delta_making import make_delta
@@ -215,6 +216,21 @@ def pauses(folder: Path) -> tuple[float, float]:
         engine.swap(folder / "half-1")
         swaps.append(time.monotonic() - began)
     return statistics.median(swaps), statistics.median(loads)
+
+
+def table_of(report: dict[str, Any]) -> Table:
+    """Returns the ratios for people."""
+    table = Table(title="full bytes over delta bytes; trained: medians of ten pairs")
+    for column in ("pair", "ours", "TRL", "grail", "bound over ours"):
+        table.add_column(column, justify="right")
+    for name, pairs in (
+        ("synthetic, 3e-7", report["synthetic"]),
+        *((f"trained, {r:g}", report[f"{r:g}"]) for r in RATES),
+    ):
+        for span, pair in pairs.items():
+            ratios = (f"{pair[code]:.0f}" for code in ("ours", "trl", "grail"))
+            table.add_row(f"{name}, {span} step{'' if span == '1' else 's'}", *ratios, f"{pair['of_bound']:.2f}")
+    return table
 
 
 def measure(folder: Path, progress: Callable[[str], None]) -> dict[str, Any]:
