@@ -185,13 +185,13 @@ def fetch_chunk(
         whole = part.filled == 0
         try:
             sources.download(url, f"/chunks/{chunk.hash.hex()}", part)
-            store.put(signed, chunk.hash, part.received)
+            store.put(signed, chunk.hash, part.received, part.digest)
             return part.received
         except UnfitCheckpoint:
             raise
         except Rejected as error:
             fault = error
-            part.filled = 0
+            part.restart()
             if whole:
                 sources.lied(url)
             else:
@@ -199,7 +199,7 @@ def fetch_chunk(
         except Unavailable as error:
             fault = error
             if part.filled >= chunk.size:
-                part.filled = 0  # broken off after the last byte: no range is left to request from the next source
+                part.restart()  # broken off after the last byte: no range is left to request from the next source
     raise Unavailable(f"no source has chunk {chunk.hash.hex()[:16]} of {chunk.file}: {fault}")
 
 

@@ -13,9 +13,10 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
+
+from blake3 import blake3
 
 from protocol.deadlines import left
 from protocol.errors import Rejected, Unavailable
@@ -27,17 +28,34 @@ PIECE_BYTES = 256 << 10
 """Bytes received between two looks at the time."""
 
 
-@dataclass(slots=True)
 class RangeBuffer:
-    """The memory for one body, of which the first ``filled`` bytes have arrived."""
+    """The memory for one body, of which the first ``filled`` bytes have arrived.
 
-    memory: memoryview
-    filled: int = 0
+    They are hashed piece by piece, while they are in the processor's cache.
+    """
+
+    def __init__(self, memory: memoryview) -> None:
+        self.memory = memory
+        self.restart()
 
     @property
     def received(self) -> memoryview:
         """The bytes that have arrived."""
         return self.memory[: self.filled]
+
+    @property
+    def digest(self) -> bytes:
+        """The BLAKE3-256 of the bytes that have arrived."""
+        return self._hash.digest()
+
+    def add(self, size: int) -> None:
+        """Takes ``size`` more bytes that are in memory."""
+        self._hash.update(self.memory[self.filled : self.filled + size])
+        self.filled += size
+
+    def restart(self) -> None:
+        """Forgets what has arrived."""
+        self.filled, self._hash = 0, blake3()
 
 
 class RangeClient:
@@ -80,7 +98,7 @@ class RangeClient:
                 if response.status not in (200, 206):
                     raise Unavailable(f"{url} answered {response.status} for {path}")
                 if response.status == 200:
-                    part.filled = 0
+                    part.restart()
                 _fill(response, part, f"{url}{path}", arrived)
 
     @contextmanager
@@ -124,7 +142,7 @@ def _fill(response: http.client.HTTPResponse, part: RangeBuffer, place: str, arr
         size = response.readinto(part.memory[part.filled : part.filled + PIECE_BYTES])
         if size == 0:
             break
-        part.filled += size
+        part.add(size)
         arrived(size)
     if expected is not None and room - (len(part.memory) - part.filled) < expected:
         raise Unavailable(f"{place} broke off")
