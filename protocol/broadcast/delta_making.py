@@ -28,7 +28,7 @@ SPANS = (1, 2, 4, 8)
 """Versions that a delta leads on: a node that is k behind needs at most as many deltas as k has binary digits."""
 FRAME_SPAN_BYTES = 16 << 20
 """Bytes of a file that one frame makes: so much memory, twice, does each thread need that makes or applies it."""
-LARGEST_SHARE = 0.5
+LARGEST_SHARE = 0.75
 """A delta that is larger than this share of what it makes is not worth a second way to fetch it."""
 SHIFTS = {"BF16": 7, "F16": 10, "F32": 23, "F64": 55, "F8_E4M3": 3, "F8_E5M2": 2}
 """Bits of the mantissa by format, or as many as leave a class below 256."""
@@ -78,10 +78,11 @@ def make_delta(
     directory: Path,
     authority: Authority,
     signer: Signer,
+    largest_share: float = LARGEST_SHARE,
 ) -> SignedDelta | None:
     """Makes the delta that leads from a version in ``store`` to the one in ``directory``, and puts it into ``store``.
 
-    Returns None, and keeps nothing, if it would save too little, or if no tensor changed.
+    Returns None, and keeps nothing, if it would be larger than ``largest_share`` of the version or no tensor changed.
 
     Raises:
         Unavailable: the base is no longer in the store, or the disk is full.
@@ -90,7 +91,7 @@ def make_delta(
     with store.workplace() as folder:
         with accessing(f"write to {folder}", Unavailable), (folder / FRAMES_FILE).open("xb") as made:
             frames = []
-            limit = LARGEST_SHARE * target.manifest.size
+            limit = largest_share * target.manifest.size
             for frame, data in _frames(before, after):
                 frames.append(frame)
                 limit -= made.write(data)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import itertools
+import math
 import shutil
+import tempfile
 import time
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import httpx
 import pytest
+from eth_account import Account
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from protocol.broadcast.deltas import planned
+from protocol.broadcast.delta_making import make_delta
+from protocol.broadcast.deltas import Applying, planned
 from protocol.broadcast.publishing import make_deltas, publish
 from protocol.broadcast.relay import Relay
 from protocol.broadcast.server import create_app
@@ -28,10 +33,12 @@ from protocol.wire import delta_manifest
 from protocol.wire import manifest as manifests
 from protocol.wire.api import DeltaEntry
 from protocol.wire.manifest import Authority, hash_chunk
+from tests.protocol.conftest import KeySigner
 from tests.protocol.evolving import EvolvingModel, safetensors
 from tests.protocol.test_shardcast import CHAIN_ID, MARKET, RUN, contents, counting, wait_for
 
 CHUNK = 16 << 10
+ACCOUNT = Account.from_key(b"\x05" * 32)
 SHAPES = {"embed": (400, 128), "norm": (128,), "head": (300, 128)}
 
 
@@ -215,7 +222,7 @@ def test_tensors_that_come_and_go_or_change_format_are_sent_as_they_are(tmp_path
     assert contents(fetched([url], signed, origin.authority, mine)) == contents(directory)
 
 
-def test_a_delta_that_saves_less_than_half_is_not_made(origin):
+def test_a_delta_that_saves_little_is_not_made(origin):
     origin.model.rate = 1.0
     origin.publish(2)
     assert not origin.store.deltas(RUN)
@@ -349,3 +356,78 @@ def test_what_goes_out_keeps_to_the_cap(tmp_path, origin, serve):
     began = time.monotonic()
     fetched([served], signed, origin.authority, VersionStore(tmp_path / "mine"))
     assert time.monotonic() - began > 0.5 * signed.manifest.size / 1_000_000
+
+
+FORMATS = {"BF16": 2, "F16": 2, "F32": 4, "F64": 8, "I64": 8, "U8": 1, "BOOL": 1, "F8_E4M3": 1}
+
+
+@st.composite
+def checkpoints(draw):
+    """Two sets of tensors: some in both, moved a little, by any bits or not; some in one or in another format."""
+    before, after = {}, {}
+    for name in draw(st.lists(st.sampled_from("abcdef"), unique=True, min_size=1)):
+        dtype, count = draw(st.sampled_from(sorted(FORMATS))), draw(st.integers(0, 300))
+        values = draw(st.binary(min_size=count * FORMATS[dtype], max_size=count * FORMATS[dtype]))
+        moved = bytearray(values)
+        for at in draw(st.lists(st.integers(0, max(0, len(values) - 1)), max_size=20)) if values else ():
+            moved[at] = draw(st.integers(0, 255))
+        kept = draw(st.sampled_from(("both", "both", "both", "removed", "new", "other format")))
+        if kept != "new":
+            before[name] = (dtype, (count,), values)
+        if kept == "other format":
+            after[name] = ("U8", (len(values),), bytes(moved))
+        elif kept != "removed":
+            after[name] = (dtype, (count,), bytes(moved))
+    return before, dict(draw(st.permutations(sorted(after.items()))))
+
+
+@given(checkpoints())
+@settings(max_examples=30, deadline=None)
+def test_any_two_checkpoints_go_through_a_delta_and_back_to_the_bit(pair):
+    key = KeySigner(ACCOUNT)
+    authority = Authority(CHAIN_ID, MARKET, key.address)
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        store, mine, signed = VersionStore(place / "store"), VersionStore(place / "mine"), []
+        for version, tensors in enumerate(pair):
+            (place / str(version)).mkdir()
+            (place / str(version) / "model.safetensors").write_bytes(safetensors(tensors))
+            manifest = manifests.from_directory(place / str(version), version, 1024)
+            signed.append(manifests.sign(manifest, RUN, CHAIN_ID, MARKET, key))
+        store.take(signed[0], place / "0")
+        mine.take(signed[0], place / "0")
+        mine.put_manifest(signed[1])
+        delta = make_delta(store, *signed, place / "1", authority, key, largest_share=math.inf)
+        if delta is None:  # no tensor in the new version, or no change
+            return
+        applying = Applying(delta, *signed, mine)
+        for frame in applying.needed():
+            applying.take(frame, memoryview(store.read(frame.hash)))
+        assert not mine.missing(signed[1])
+        assert contents(mine.finish(signed[1])) == contents(place / "1")
+
+
+@pytest.mark.parametrize("part", ["/checkpoints?", "/deltas/", "/chunks/"])
+def test_a_byte_changed_anywhere_on_the_way_never_loads(tmp_path, origin, serve, part):
+    mine, honest, changed = VersionStore(tmp_path / "mine"), create_app(origin.store), []
+
+    async def damaging(scope, receive, send):
+        async def altered(message):
+            body = message.get("body", b"")
+            if body and part in f"{scope['path']}?" and len(changed) < 40:
+                at = (7919 * len(changed)) % len(body)
+                message = message | {"body": body[:at] + bytes([body[at] ^ 4]) + body[at + 1 :]}
+                changed.append(scope["path"])
+            await send(message)
+
+        scope = scope | {"extensions": {}} if "extensions" in scope else scope
+        await honest(scope, receive, altered)
+
+    first, second = serve(honest).url, serve(damaging).url
+    fetched([first], origin.publish(), origin.authority, mine)
+    for _ in range(8):
+        newest = origin.publish()
+        assert contents(fetched([second, first], newest, origin.authority, mine)) == origin.expected(
+            newest.manifest.version
+        )
+    assert changed
