@@ -22,6 +22,7 @@ from prometheus_client import Counter
 
 from protocol.amounts import tokens
 from protocol.broadcast.checkpoints import Checkpoints
+from protocol.broadcast.peer import serve_beside
 from protocol.broadcast.sources import Sources
 from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Role, Round, State, Submission
@@ -111,11 +112,15 @@ class Worker:
         self.rules = self.client.rules(self.terms.rules_hash)
         authority = Authority(self.chain.chain_id, self.chain.deployment.address_of("Market"), self.terms.trainer)
         most = int(self.settings.weights_mib_per_second * 2**20)
-        sources = Sources(self.client.run(self.settings.run).weights_from, most_bytes_per_second=most)
+        named = [*self.client.run(self.settings.run).weights_from, *self.settings.weights_from]
+        sources = Sources(named, most_bytes_per_second=most)
         room = int(self.settings.weights_disk_gib * 2**30)
         folder = self.settings.state_dir / "checkpoints"
         self.stores = [self.client, *self._other_stores()]
         self.checkpoints = Checkpoints(sources, self.settings.run, authority, folder, self.rules, room)
+        if self.settings.serve_weights:
+            port = serve_beside(self.checkpoints.store, self.settings.serve_weights, most)
+            self.log.info("serving_weights", port=port)
 
     def _other_stores(self) -> list[CoordinatorClient]:
         """Returns clients of the run's stores besides the coordinator."""

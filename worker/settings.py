@@ -43,6 +43,8 @@ class WorkerSettings(NodeSettings):
         weights_mib_per_second: most MiB a second to receive of weights, at least 1; 0 for no cap.
         weights_disk_gib: most GiB that weights may take on disk, old versions included; 0 for no cap. It
             must have room for the run's async level and two more versions.
+        weights_from: more sources of weights, such as other nodes, besides the relays that the coordinator names.
+        serve_weights: host:port at which to serve the versions this node holds to others; empty for not at all.
         traps: trap file of the run's requester, whose own worker this is; it plants the faults that the file names.
     """
 
@@ -57,6 +59,8 @@ class WorkerSettings(NodeSettings):
     quiet_hours: Annotated[str, AfterValidator(_hours)] = ""
     weights_mib_per_second: float = Field(default=0, ge=0)
     weights_disk_gib: float = Field(default=0, ge=0)
+    weights_from: list[str] = Field(default_factory=list)
+    serve_weights: str = ""
     traps: Path | None = None
 
     @field_validator("weights_mib_per_second")

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from protocol.broadcast.delta_making import make_delta
 from protocol.broadcast.deltas import Applying, planned
+from protocol.broadcast.peer import serve_beside
 from protocol.broadcast.publishing import make_deltas, publish
 from protocol.broadcast.relay import Relay
 from protocol.broadcast.server import create_app
@@ -27,7 +28,7 @@ from protocol.broadcast.sources import Sources
 from protocol.broadcast.traffic import Traffic
 from protocol.broadcast.version_store import VersionStore
 from protocol.broadcast.versions import fetch_checkpoint
-from protocol.errors import Rejected
+from protocol.errors import Misconfigured, Rejected
 from protocol.node.commands.relay import app as relay_app
 from protocol.wire import delta_manifest
 from protocol.wire import manifest as manifests
@@ -431,3 +432,18 @@ def test_a_byte_changed_anywhere_on_the_way_never_loads(tmp_path, origin, serve,
             newest.manifest.version
         )
     assert changed
+
+
+def test_a_node_serves_what_it_holds_to_another(tmp_path, origin, url):
+    holder = VersionStore(tmp_path / "holder")
+    signed = origin.publish()
+    fetched([url], signed, origin.authority, holder)
+    port = serve_beside(holder, "127.0.0.1:0")
+    mine = VersionStore(tmp_path / "mine")
+    assert contents(fetched([f"http://127.0.0.1:{port}"], signed, origin.authority, mine)) == origin.expected(0)
+
+
+@pytest.mark.parametrize("address", ["8730", ":8730", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:99999"])
+def test_an_invalid_address_to_serve_at_is_one_sentence(tmp_path, address):
+    with pytest.raises(Misconfigured, match="expected host:port"):
+        serve_beside(VersionStore(tmp_path), address)
