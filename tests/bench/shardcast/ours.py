@@ -12,6 +12,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import structlog
 from eth_account import Account
 
 from protocol.broadcast.publishing import publish
@@ -39,6 +40,7 @@ class Trainer:
 
 def origin(folder: Path, port: int, model: Path) -> None:
     """Serves a store; each line on standard input publishes the model as the next version, and prints when."""
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     store = VersionStore(folder)
     listener = listen("127.0.0.1", port)
     threading.Thread(target=run_server, args=(create_app(store), listener), daemon=True).start()
