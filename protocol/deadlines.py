@@ -45,6 +45,10 @@ class Deadline:
         """Ends the request: at its next byte, or once it has waited for one as long as its client's timeout."""
         self._until = -math.inf
 
+    def extend(self, seconds: float) -> None:
+        """Gives the request so much more time."""
+        self._until += seconds
+
     def allow(self, size: int, bytes_per_second: int = LEAST_BYTES_PER_SECOND) -> None:
         """Gives the request the time that ``size`` more bytes take at this speed."""
         self._until += size / bytes_per_second

@@ -90,8 +90,8 @@ class Publisher:
         authority = Authority(self.chain.chain_id, self.chain.deployment.address_of("Market"), self.signer.address)
         try:
             publishing.make_deltas(directory, signed, authority, self.signer, self.store)
-        except (Unavailable, Misconfigured) as error:
-            self.log.warning("deltas_not_made", version=signed.manifest.version, error=str(error))
+        except Exception as error:  # nobody reads the result of this thread's work
+            self.log.warning("deltas_not_made", version=signed.manifest.version, error=repr(error))
 
     def check(self, version: int, directory: Path) -> None:
         """Raises ``Misconfigured`` if a version is not what the rules pin: every node would refuse it."""

@@ -366,8 +366,8 @@ class Worker:
                         root = reader.manifest_root(self.settings.run, version)
                         self.producer.read_ahead(version, self.checkpoints.directory(version, root))
                     held = version
-            except AssizeError as error:
-                self.log.warning("prefetch_failed", error=str(error))
+            except Exception as error:  # the outermost loop of this thread: any failure is retried
+                self.log.warning("prefetch_failed", error=str(error) if isinstance(error, AssizeError) else repr(error))
                 self.stopped.wait(1.0)
 
     def _beat(self) -> None:

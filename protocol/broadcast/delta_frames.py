@@ -32,9 +32,10 @@ from numpy.typing import NDArray
 from protocol.compiled import kernels
 from protocol.errors import Rejected
 
-MAX_SPAN_BYTES = 64 << 20
-"""Most bytes of a file that one frame makes."""
-
+SPAN_BYTES = 16 << 20
+"""Most bytes of a file that one frame makes, if a chunk has not more: each thread that makes or applies one needs twice
+that memory, and ten times if every value changes."""
+MAX_SECTIONS = 1 << 16
 Bytes = NDArray[np.uint8]
 ReadBase = Callable[[int, int, int], Bytes]
 """Returns bytes of a file of the base version: (index of the file by name, offset, size)."""
@@ -95,7 +96,9 @@ def decode(frame: bytes | memoryview, new: Bytes, files: Sequence[int], read_bas
         Rejected: the frame is not valid. What ``new`` holds then is undefined.
     """
     at = 0
-    for section, payload in _sections(memoryview(frame)):
+    for index, (section, payload) in enumerate(_sections(memoryview(frame))):
+        if index == MAX_SECTIONS:
+            raise Rejected(f"invalid frame: expected at most {MAX_SECTIONS} sections")
         kind, width, shift, zero, file, zeros, size, _, offset = section
         if size == 0 or size > len(new) - at or zero or zeros:
             raise Rejected("invalid frame: a section does not fit into its range")

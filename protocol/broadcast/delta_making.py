@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from protocol.broadcast.delta_frames import Bytes, SharedRange, encode
+from protocol.broadcast.delta_frames import SPAN_BYTES, Bytes, SharedRange, encode
 from protocol.broadcast.version_store import VersionStore
 from protocol.errors import Rejected, Unavailable, accessing
 from protocol.wire import delta_manifest
@@ -26,8 +26,6 @@ from protocol.wire.safetensors_header import LENGTH_BYTES, WIDTHS, StoredTensor,
 
 SPANS = (1, 2, 4, 8)
 """Versions that a delta leads on: a node that is k behind needs at most as many deltas as k has binary digits."""
-FRAME_SPAN_BYTES = 16 << 20
-"""Bytes of a file that one frame makes: so much memory, twice, does each thread need that makes or applies it."""
 LARGEST_SHARE = 0.75
 """A delta that is larger than this share of what it makes is not worth a second way to fetch it."""
 SHIFTS = {"BF16": 7, "F16": 10, "F32": 23, "F64": 55, "F8_E4M3": 3, "F8_E5M2": 2}
@@ -88,7 +86,7 @@ def make_delta(
         Unavailable: the base is no longer in the store, or the disk is full.
     """
     before, after = WholeVersion(base.manifest, store.folder(base)), WholeVersion(target.manifest, directory)
-    with store.workplace() as folder:
+    with store.workplace(target.run) as folder:
         with accessing(f"write to {folder}", Unavailable), (folder / FRAMES_FILE).open("xb") as made:
             frames = []
             limit = largest_share * target.manifest.size
@@ -132,7 +130,7 @@ def _groups(
     manifest: Manifest, parts: Mapping[int, list[SharedRange]], known: set[bytes]
 ) -> Iterator[tuple[int, int, list[Chunk]]]:
     """Yields what one frame makes: a file's index, the index of the first chunk, and the chunks."""
-    each = max(1, FRAME_SPAN_BYTES // manifest.chunk_bytes)
+    each = max(1, SPAN_BYTES // manifest.chunk_bytes)
     for index in parts:
         chunks = list(manifest.chunks_of(manifest.files[index]))
         for first in range(0, len(chunks), each):

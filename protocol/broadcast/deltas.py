@@ -15,7 +15,7 @@ import numpy as np
 import structlog
 
 from protocol.broadcast import delta_frames
-from protocol.broadcast.delta_frames import MAX_SPAN_BYTES, decode
+from protocol.broadcast.delta_frames import SPAN_BYTES, decode
 from protocol.broadcast.delta_making import WholeVersion
 from protocol.broadcast.fetching import fetch_chunks, fetch_delta, fetch_list, fetch_manifest
 from protocol.broadcast.sources import Sources
@@ -28,12 +28,16 @@ from protocol.wire.manifest import Authority, Chunk, SignedManifest
 log = structlog.get_logger("deltas")
 
 
+MOST_STEPS, MOST_ATTEMPTS = 4, 3
+"""Deltas one after another, which lead over as many versions as 4 binary digits can name; and ways that are tried."""
+
+
 class FalseDelta(Rejected):
     """A delta that does not make what its maker signed."""
 
 
 def planned(held: Collection[bytes], target: bytes, offers: Iterable[DeltaEntry], most: int) -> list[DeltaEntry]:
-    """Returns the deltas that lead from a held version to ``target`` in the fewest bytes, in order of use.
+    """Returns the deltas, at most `MOST_STEPS`, that lead from a held version to ``target`` in the fewest bytes.
 
     Args:
         held: manifest roots of whole versions.
@@ -42,23 +46,23 @@ def planned(held: Collection[bytes], target: bytes, offers: Iterable[DeltaEntry]
         most: bytes that a way must be below.
 
     Returns:
-        An empty list if there is no way.
+        The deltas in order of use; an empty list if there is no way.
     """
     leading: dict[bytes, list[DeltaEntry]] = {}
     for offer in offers:
         leading.setdefault(offer.base, []).append(offer)
     order = count()  # ways of the same size are never compared further
     ways: list[tuple[int, int, bytes, list[DeltaEntry]]] = [(0, next(order), root, []) for root in sorted(held)]
-    seen: set[bytes] = set()
+    seen: set[tuple[bytes, int]] = set()
     while ways:
         size, _, root, way = heapq.heappop(ways)
         if root == target:
             return way
-        if root in seen:
+        if (root, len(way)) in seen or len(way) == MOST_STEPS:
             continue
-        seen.add(root)
+        seen.add((root, len(way)))
         for offer in leading.get(root, ()):
-            if offer.target not in seen and size + offer.size < most:
+            if size + offer.size < most:
                 heapq.heappush(ways, (size + offer.size, next(order), offer.target, [*way, offer]))
     return []
 
@@ -76,29 +80,60 @@ def catch_up(
     What it leaves out, for whatever reason, is still missing afterwards. ``listed`` is what a source has, if known,
     ``most_bytes`` the room for deltas.
     """
-    if not delta_frames.available():
-        return
-    missing = sum(chunk.size for chunk in store.missing(signed))
-    held = _held(store, signed)
-    if not missing or not held:
+    if not delta_frames.available() or not store.missing(signed) or not _held(store, signed):
         return
     try:
-        offers = (fetch_list(sources, signed.run) if listed is None else listed).deltas
-        most = missing if most_bytes is None else min(missing, most_bytes)
-        if most_bytes is not None:  # there is no room for versions between
-            offers = [offer for offer in offers if offer.target == signed.manifest.root]
-        for entry in planned(held.keys(), signed.manifest.root, offers, most):
-            last = entry.target == signed.manifest.root
-            target = (
-                signed if last else fetch_manifest(sources, signed.run, entry.version, entry.target, authority, store)
-            )
-            apply(sources, entry, held[entry.base], target, authority, store)
-            if not last:
-                fetch_chunks(sources, target, store)
-                store.finish(target)
-                held[entry.target] = target
+        offers = list((fetch_list(sources, signed.run) if listed is None else listed).deltas)
     except (Rejected, Unavailable) as error:
-        log.warning("delta_failed", run=signed.run, version=signed.manifest.version, error=str(error))
+        log.warning("no_list", run=signed.run, version=signed.manifest.version, error=str(error))
+        return
+    if most_bytes is not None:  # there is no room for versions between
+        offers = [offer for offer in offers if offer.target == signed.manifest.root]
+    for _ in range(MOST_ATTEMPTS):
+        most = sum(chunk.size for chunk in store.missing(signed))
+        most = most if most_bytes is None else min(most, most_bytes)
+        held = _held(store, signed)
+        way = planned(held.keys(), signed.manifest.root, offers, most)
+        for entry in way:
+            try:
+                held[entry.target] = _step(sources, entry, held[entry.base], signed, authority, store, most)
+            except (Rejected, Unavailable) as error:
+                log.warning("delta_failed", run=signed.run, version=entry.version, error=str(error))
+                offers = [offer for offer in offers if offer != entry]
+                break
+        else:
+            return
+
+
+def _step(
+    sources: Sources,
+    entry: DeltaEntry,
+    base: SignedManifest,
+    wanted: SignedManifest,
+    authority: Authority,
+    store: VersionStore,
+    most: int,
+) -> SignedManifest:
+    """Applies one delta of a way to ``wanted``, and returns the version that it leads to, which is whole if not wanted.
+
+    Raises:
+        Unavailable: a version between lacks more than ``most`` bytes that the delta does not make, or the delta failed.
+        Rejected: as ``apply``.
+    """
+    if entry.target == wanted.manifest.root:
+        apply(sources, entry, base, wanted, authority, store)
+        return wanted
+    between = fetch_manifest(sources, wanted.run, entry.version, entry.target, authority, store)
+    try:
+        apply(sources, entry, base, between, authority, store)
+        if entry.size + sum(chunk.size for chunk in store.missing(between)) >= most:
+            raise Unavailable(f"version {entry.version} lacks more than the delta to it makes")
+        fetch_chunks(sources, between, store)
+        store.finish(between)
+    except BaseException:
+        store.remove(between)
+        raise
+    return between
 
 
 def apply(
@@ -115,8 +150,9 @@ def apply(
         FalseDelta: it does not make what its maker signed. The chunks that came out right are in ``store``.
         Rejected, Unavailable: no source has the delta or one of its frames, or its maker was wrong before.
     """
-    delta, maker = fetch_delta(sources, target.run, entry, authority, store)
-    if maker in sources.false_makers:
+    delta = fetch_delta(sources, target.run, entry, authority, store)
+    maker = delta.maker(authority.chain_id, authority.market)
+    if sources.doubted(maker):
         raise Rejected(f"the delta 0x{entry.delta.hex()} is by {maker}, who has signed a false one")
     if not store.verify(base):
         raise Unavailable(f"version {base.manifest.version} was damaged on this disk")
@@ -130,9 +166,10 @@ def apply(
                 applying.take(frame, memoryview(data))
         fetch_chunks(sources, delta, store, [frame for frame in needed if frame.hash in lacking], applying.take)
     except FalseDelta as error:
+        store.remove(delta)
         if not store.verify(base, again=True):
             raise Unavailable(f"version {base.manifest.version} was damaged on this disk: {error}") from error
-        sources.false_makers.add(maker)
+        sources.doubt(maker)
         raise FalseDelta(f"{error}; it is signed by {maker}") from error
 
 
@@ -144,6 +181,8 @@ class Applying:
     """
 
     def __init__(self, signed: SignedDelta, base: SignedManifest, target: SignedManifest, store: VersionStore) -> None:
+        if (signed.delta.base, signed.delta.target) != (base.manifest.root, target.manifest.root):
+            raise Unavailable("a delta between other versions")  # nobody signed that it leads from one to the other
         self._target, self._store = target, store
         self._base = WholeVersion(base.manifest, store.folder(base))
         self._sizes = [file.size for file in base.manifest.files]
@@ -152,7 +191,8 @@ class Applying:
         self._frames: dict[bytes, Chunk] = {}
         for frame, chunk in zip(signed.delta.frames, signed.delta.chunks(), strict=True):
             chunks = files.get(frame.file, [])[frame.first : frame.first + frame.count]
-            if len(chunks) != frame.count or sum(each.size for each in chunks) > MAX_SPAN_BYTES:
+            most = max(SPAN_BYTES, target.manifest.chunk_bytes)
+            if len(chunks) != frame.count or sum(each.size for each in chunks) > most:
                 raise FalseDelta(f"invalid delta: {frame.count} chunks of {frame.file} from {frame.first} on")
             self._makes.setdefault(chunk.hash, []).append(chunks)
             self._frames.setdefault(chunk.hash, chunk)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -47,17 +48,39 @@ def fetch_manifest(
     return signed
 
 
+class OtherDelta(Unavailable):
+    """A delta that is not what a list says of it, or not by the maker that is asked for: the list's fault."""
+
+
 def fetch_delta(
-    sources: Sources, run: int, entry: DeltaEntry, authority: Authority, store: VersionStore
-) -> tuple[SignedDelta, str]:
-    """Returns the delta that ``entry`` lists, from ``store`` or a source, and its maker; it is not in ``store`` yet.
+    sources: Sources, run: int, entry: DeltaEntry, authority: Authority, store: VersionStore, maker: str | None = None
+) -> SignedDelta:
+    """Returns the delta that ``entry`` lists, by ``maker`` if given, from ``store`` or a source; does not store it.
 
     Raises:
         Rejected: every source that answered sent another delta, or nobody has signed it.
-        Unavailable: none sent a valid one, and some did not answer.
+        Unavailable: none sent a valid one, and some did not answer; or the list says of it what is not so.
     """
-    signed = store.delta(run, entry.delta) or _from_any(sources, lambda url: _delta_from(sources, url, run, entry))
-    return signed, signed.maker(authority.chain_id, authority.market)
+
+    def checked(signed: SignedDelta) -> SignedDelta:
+        found = signed.maker(authority.chain_id, authority.market)
+        if maker is not None and found.lower() != maker.lower():
+            raise OtherDelta(f"the delta 0x{entry.delta.hex()} is signed by {found}, not by {maker}")
+        delta = signed.delta
+        if (delta.version, delta.target, delta.base, delta.size) != (
+            entry.version,
+            entry.target,
+            entry.base,
+            entry.size,
+        ):
+            raise OtherDelta(f"the delta 0x{entry.delta.hex()} is not what a list says of it")
+        return signed
+
+    held = store.delta(run, entry.delta)
+    if held is not None:
+        with suppress(OtherDelta):
+            return checked(held)
+    return _from_any(sources, lambda url: checked(_delta_from(sources, url, run, entry.delta)))
 
 
 def fetch_list(sources: Sources, run: int) -> CheckpointList:
@@ -126,9 +149,10 @@ def fetch_chunks(
 
 
 def _work(queue: ChunkQueue, sources: Sources, signed: Signed, store: VersionStore, arrived: Arrived) -> None:
-    buffer = bytearray(queue.largest)
+    buffer = bytearray()
     while (taken := queue.take()) is not None:
         try:
+            buffer = buffer or bytearray(queue.largest)
             arrived(taken.chunk, fetch_chunk(sources, signed, taken.chunk, store, buffer, taken))
         except BaseException as error:  # raised again by the thread that waits
             queue.failed(taken, error)
@@ -217,12 +241,9 @@ def _manifest_from(
     return signed
 
 
-def _delta_from(sources: Sources, url: str, run: int, entry: DeltaEntry) -> SignedDelta:
-    answer = sources.get(url, f"/runs/{run}/deltas/0x{entry.delta.hex()}", MAX_MANIFEST_BYTES)
+def _delta_from(sources: Sources, url: str, run: int, root: bytes) -> SignedDelta:
+    answer = sources.get(url, f"/runs/{run}/deltas/0x{root.hex()}", MAX_MANIFEST_BYTES)
     signed = delta_manifest.parse_signed(answer[0] if answer else b"")
-    delta = signed.delta
-    if (signed.run, delta.root) != (run, entry.delta):
-        raise Rejected(f"{url} sent another delta than 0x{entry.delta.hex()}")
-    if (delta.version, delta.target, delta.base, delta.size) != (entry.version, entry.target, entry.base, entry.size):
-        raise Rejected(f"{url} lists the delta 0x{entry.delta.hex()} as what it is not")
+    if (signed.run, signed.delta.root) != (run, root):
+        raise Rejected(f"{url} sent another delta than 0x{root.hex()}")
     return signed

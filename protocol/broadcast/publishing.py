@@ -10,6 +10,7 @@ import structlog
 from protocol.broadcast import delta_frames
 from protocol.broadcast.delta_making import SPANS, make_delta
 from protocol.broadcast.version_store import DEFAULT_VERSIONS_KEPT, VersionStore
+from protocol.errors import Misconfigured, Unavailable
 from protocol.wire import manifest as manifests
 from protocol.wire.auth import Signer
 from protocol.wire.manifest import Authority, SignedManifest
@@ -34,7 +35,10 @@ def publish(
     """
     manifest = manifests.from_directory(directory, version, chunk_bytes)
     signed = manifests.sign(manifest, run, chain_id, market, signer)
-    make_deltas(directory, signed, Authority(chain_id, market, signer.address), signer, store, SPANS[:1])
+    try:
+        make_deltas(directory, signed, Authority(chain_id, market, signer.address), signer, store, SPANS[:1])
+    except (Misconfigured, Unavailable) as error:  # a version is published without deltas rather than not at all
+        structlog.get_logger("publishing").warning("delta_not_made", run=run, version=version, error=str(error))
     store.take(signed, directory)
     store.retain(run, versions_kept)
     return signed
@@ -59,6 +63,9 @@ def make_deltas(
     for span in spans:
         base = store.manifest(signed.run, version - span) if span <= version else None
         if base is None or not store.folder(base).is_dir() or (base.manifest.root, signed.manifest.root) in held:
+            continue
+        if not store.verify(base, again=True):  # whoever has it undamaged would find the delta false
+            log.warning("base_damaged", run=signed.run, version=version - span)
             continue
         delta = make_delta(store, base, signed, directory, authority, signer)
         sizes = {"bytes": signed.manifest.size, "delta_bytes": None if delta is None else delta.delta.size}

@@ -15,10 +15,10 @@ import structlog
 
 from protocol.broadcast.delta_making import SPANS
 from protocol.broadcast.deltas import catch_up
-from protocol.broadcast.fetching import fetch_chunks, fetch_delta, fetch_manifest, list_from
+from protocol.broadcast.fetching import OtherDelta, fetch_chunks, fetch_delta, fetch_manifest, list_from
 from protocol.broadcast.sources import Sources
 from protocol.broadcast.traffic import CHUNKS, FRAMES, Traffic
-from protocol.broadcast.version_store import DEFAULT_VERSIONS_KEPT, VersionStore
+from protocol.broadcast.version_store import DEFAULT_VERSIONS_KEPT, Signed, VersionStore
 from protocol.errors import Rejected, Unavailable
 from protocol.wire.api import CheckpointEntry, CheckpointList, PeerTraffic, StoredVersion, StoreStatus
 from protocol.wire.delta_manifest import SignedDelta
@@ -54,8 +54,10 @@ class Relay:
         self._scrubbed_at: float | None = None
         self._damaged = 0
         self._log = structlog.get_logger("relay")
-        self._taking = threading.Lock()
+        self._taking = {run: threading.Lock() for run in authorities}
         self._unfit: set[tuple[int, bytes]] = set()
+        self._refused: set[bytes] = set()
+        self._beyond: set[tuple[int, bytes]] = set()
         self._stopped = threading.Event()
         self._threads = [
             threading.Thread(target=self._follow, args=(run, url), name=f"relay-{run}", daemon=True)
@@ -80,8 +82,8 @@ class Relay:
         """Fetches the listed versions that are among the newest ``versions_kept``, newest first."""
         newest = sorted(listed.checkpoints, key=lambda entry: entry.version, reverse=True)
         for entry in newest[: self._versions_kept]:
-            with self._taking:
-                if self._wanted(run, entry.version):
+            with self._taking[run]:
+                if (run, entry.root) not in self._beyond and self._wanted(run, entry.version):
                     self._take_fit(run, entry, listed)
 
     def status(self, with_peers: bool) -> StoreStatus:
@@ -111,24 +113,27 @@ class Relay:
         """Reads everything in the store again, fetches anew what is damaged, and returns how much of it was."""
         damaged = 0
         for run in self._authorities:
-            for version, root in self._store.checkpoints(run):
-                with self._taking:
-                    signed = self._store.manifest(run, version, root)
-                    if signed is None or not self._store.folder(signed).is_dir():
-                        continue
-                    if not self._store.verify(signed, again=True):
+            stored = [self._store.manifest(run, *named) for named in self._store.checkpoints(run)]
+            for signed in (*stored, *self._store.deltas(run)):
+                with self._taking[run]:
+                    if signed is not None and self._is_damaged(signed):
                         damaged += 1
-                        self._log.warning("checkpoint_damaged", run=run, version=version)
-                        fetch_chunks(self._sources, signed, self._store)
-                        self._store.finish(signed)
-            for delta in self._store.deltas(run):
-                with self._taking:
-                    if self._store.folder(delta).is_dir() and not self._store.verify(delta, again=True):
-                        damaged += 1
-                        self._complete(delta)
-        self._damaged += damaged
+                        self._damaged += 1
+                        self._mend(signed)
         self._scrubbed_at = time.time()
         return damaged
+
+    def _is_damaged(self, signed: Signed) -> bool:
+        return self._store.folder(signed).is_dir() and not self._store.verify(signed, again=True)
+
+    def _mend(self, signed: Signed) -> None:
+        """Fetches what was damaged; what nobody has stays missing until the next list that names it."""
+        self._log.warning("damaged", run=signed.run, version=signed.manifest.version)
+        try:
+            fetch_chunks(self._sources, signed, self._store)
+            self._store.finish(signed)
+        except (Rejected, Unavailable) as error:
+            self._log.warning("not_mended", run=signed.run, version=signed.manifest.version, error=str(error))
 
     def _keep_scrubbing(self) -> None:
         while not self._stopped.wait(SCRUB_SECONDS):
@@ -176,7 +181,12 @@ class Relay:
             self._log.info("checkpoint_relayed", run=run, version=entry.version, bytes=signed.manifest.size)
         for delta in deltas:
             self._complete(delta)
+        for other in self._store.deltas(run):  # which it has used itself
+            if other not in deltas and other.delta.target == entry.root:
+                self._store.remove(other)
         self._store.retain(run, self._versions_kept, self._most_bytes)
+        if not self._store.folder(signed).exists():
+            self._beyond.add((run, entry.root))
 
     def _complete(self, delta: SignedDelta) -> None:
         """Fetches the frames that the relay did not need itself; gives a delta up that upstreams have no longer."""
@@ -186,6 +196,7 @@ class Relay:
                 self._store.finish(delta)
         except Unavailable as error:
             self._store.remove(delta)
+            self._refused.add(delta.delta.root)
             self._log.warning("delta_not_there", run=delta.run, version=delta.delta.version, error=str(error))
 
     def _take_deltas(self, run: int, entry: CheckpointEntry, listed: CheckpointList) -> list[SignedDelta]:
@@ -194,17 +205,21 @@ class Relay:
         Others may be anybody's, and as many as anybody likes: who wants them fetches them from who has them.
         """
         taken: list[SignedDelta] = []
-        for offer in listed.deltas:
-            if (offer.version, offer.target) != (entry.version, entry.root) or len(taken) == len(SPANS):
-                continue
+        offers = [offer for offer in listed.deltas if (offer.version, offer.target) == (entry.version, entry.root)]
+        for offer in [offer for offer in offers if offer.delta not in self._refused][: 2 * len(SPANS)]:
+            authority = self._authorities[run]
             try:
-                signed, maker = fetch_delta(self._sources, run, offer, self._authorities[run], self._store)
+                signed = fetch_delta(self._sources, run, offer, authority, self._store, authority.trainer)
             except (Rejected, Unavailable) as error:
+                if isinstance(error, Rejected | OtherDelta):
+                    self._refused.add(offer.delta)
                 self._log.warning("delta_not_there", run=run, version=entry.version, error=str(error))
                 continue
-            if maker.lower() == self._authorities[run].trainer.lower():
-                self._store.put_manifest(signed)
-                taken.append(signed)
+            held = self._store.delta(run, offer.delta)
+            if held is not None and held != signed:  # the same frames under another signature
+                self._store.remove(held)
+            self._store.put_manifest(signed)
+            taken.append(signed)
         return taken
 
     def _follow(self, run: int, url: str) -> None:

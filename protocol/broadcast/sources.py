@@ -31,7 +31,13 @@ LEAST_BYTES_PER_SECOND = 64 * 1024
 GRACE_SECONDS = 15.0
 HEAD_SECONDS = 2 * GRACE_SECONDS
 """Longest time for a request, apart from what the answer's body takes at the lowest speed."""
+DOUBT_SECONDS = 600.0
+"""Time for which no delta is used of whoever signed a false one."""
 _SUCCESS_FLOOR = 0.05
+
+
+class NotThere(Unavailable):
+    """A source that answers without what it was asked for."""
 
 
 @dataclass(slots=True)
@@ -45,11 +51,17 @@ class SourceHealth:
     rests_until: float = 0.0
 
 
+@dataclass(slots=True)
+class _Timing:
+    """Start of a request, later by what it has waited for our own cap."""
+
+    started: float
+
+
 class Sources:
     """The base URLs of a run's origin and relays, with connections that are kept. Threads may share it.
 
-    ``false_makers`` are addresses that signed a delta which did not make what it should. ``received`` counts the bytes
-    of chunks and frames that came, right or wrong.
+    ``received`` counts the bytes of chunks and frames that came, right or wrong.
     """
 
     def __init__(
@@ -66,7 +78,7 @@ class Sources:
         if not urls:
             raise Misconfigured("no source of weights: name at least one relay or the origin")
         self.health_by_url = {url.rstrip("/"): SourceHealth() for url in urls}
-        self.false_makers: set[str] = set()
+        self._doubted_until: dict[str, float] = {}
         self.received = 0
         self._clock, self._random = clock, random or Random()
         self._lock = threading.Lock()
@@ -105,11 +117,11 @@ class Sources:
             Unavailable: the source failed; what arrived stays in ``into``.
             Rejected: more bytes came than there is memory for.
         """
-        held, started = into.filled, self._clock()
+        held, timing = into.filled, _Timing(self._clock())
         self._count(url, 1)
         try:
             with within(HEAD_SECONDS) as deadline:
-                self._ranges.receive(url, path, into, partial(self._arrived, url, deadline, started, into))
+                self._ranges.receive(url, path, into, partial(self._arrived, url, deadline, timing, into))
         except Unavailable:
             self._failed(url, FIRST_REST_SECONDS)
             raise
@@ -118,22 +130,35 @@ class Sources:
             raise
         finally:
             self._count(url, -1)
-        self._served(url, max(into.filled - held, 0), self._clock() - started)
+        self._served(url, max(into.filled - held, 0), self._clock() - timing.started)
 
-    def _arrived(self, url: str, deadline: Deadline, started: float, into: RangeBuffer, size: int) -> None:
+    def _arrived(self, url: str, deadline: Deadline, timing: _Timing, into: RangeBuffer, size: int) -> None:
         """Keeps the cap, and gives the request time by what has come."""
         deadline.allow(size)
         with self._lock:
             self.received += size
         if wait := self._pacer.wait_for(size):
             time.sleep(wait)
-        if self._clock() - started > GRACE_SECONDS + into.filled / LEAST_BYTES_PER_SECOND:
+            deadline.extend(wait)
+            timing.started += wait  # our own cap is not the source's slowness
+        if self._clock() - timing.started > GRACE_SECONDS + into.filled / LEAST_BYTES_PER_SECOND:
             raise Unavailable(f"{url} is too slow: under {LEAST_BYTES_PER_SECOND} bytes per second")
 
     def lied(self, url: str) -> None:
         """Records that ``url`` sent wrong bytes."""
         structlog.get_logger("sources").warning("source_lied", source=url)
         self._failed(url, LONGEST_REST_SECONDS)
+
+    def doubt(self, maker: str) -> None:
+        """Records that the address ``maker`` signed a delta which does not make what it should."""
+        structlog.get_logger("sources").warning("false_delta", maker=maker)
+        with self._lock:
+            self._doubted_until[maker] = self._clock() + DOUBT_SECONDS
+
+    def doubted(self, maker: str) -> bool:
+        """Returns whether deltas by ``maker`` are left aside for a while."""
+        with self._lock:
+            return self._doubted_until.get(maker, 0.0) > self._clock()
 
     def get(self, url: str, path: str, limit: int, known: str | None = None) -> tuple[bytes, str] | None:
         """Returns a small answer and its ETag, or None if it still has the ETag ``known``.
@@ -146,6 +171,8 @@ class Sources:
         headers = {"If-None-Match": known} if known else {}
         try:
             tag = self._request(url, path, headers, into, limit)
+        except NotThere:  # anyone may name what nobody has
+            raise
         except Unavailable:
             self._failed(url, FIRST_REST_SECONDS)
             raise
@@ -161,6 +188,8 @@ class Sources:
         ):
             if response.status_code == 304:
                 return None
+            if response.status_code == 404:
+                raise NotThere(f"{url} does not have {path}")
             if response.status_code != 200:
                 raise Unavailable(f"{url} answered {response.status_code} for {path}")
             for piece in deadline.extended(pieces(response, limit, f"{url}{path}")):

@@ -182,7 +182,8 @@ class VersionStore:
             return False
         if version.verified and not again:
             return True
-        names = {path.name for path in version.folder.iterdir() if not path.name.startswith(".")}
+        with self._reading():
+            names = {path.name for path in version.folder.iterdir() if not path.name.startswith(".")}
         found = _held(version.folder, signed.manifest)
         expected = signed.manifest.sizes.keys()
         if found == version.places.keys() and names == expected:
@@ -206,7 +207,9 @@ class VersionStore:
             return 0
         if version.folder.exists():
             return signed.manifest.size
-        return sum(chunk.size for digest in version.held for chunk in version.places[digest])
+        with self._lock:
+            held = list(version.held)
+        return sum(chunk.size for digest in held for chunk in version.places[digest])
 
     def missing(self, signed: Signed) -> list[Chunk]:
         """Returns the chunks that a version still lacks, in order, each hash once.
@@ -296,10 +299,11 @@ class VersionStore:
         The newest is always among them; 0 bytes are no bound.
         """
         kept: list[int] = []
-        room = most_bytes
+        room, deltas = most_bytes, self.deltas(run) if most_bytes else []
         for version, root in reversed(self.checkpoints(run)):
             signed = self.manifest(run, version, root)
             room -= signed.manifest.size if signed is not None else 0
+            room -= sum(each.delta.size for each in deltas if each.delta.target == root)
             if version in kept:
                 continue
             if kept and (len(kept) == versions or (most_bytes and room < 0)):
@@ -316,7 +320,7 @@ class VersionStore:
         for path in (*self._run_path(run).glob("[0-9]*.json"), *self._delta_paths(run)):
             if _named(path)[0] < oldest:
                 self._forget(path)
-        for left in self._run_path(run).glob(".*"):
+        for left in (*self._run_path(run).glob(".*"), *(self._run_path(run) / _DELTAS).glob(".*")):
             with contextlib.suppress(FileNotFoundError):
                 if left.stat().st_mtime < time.time() - STALE_SECONDS:
                     shutil.rmtree(left) if left.is_dir() else left.unlink()
@@ -410,11 +414,11 @@ class VersionStore:
         return self._run_path(run) / f"{version:010d}-{root.hex()}.json"
 
     @contextlib.contextmanager
-    def workplace(self) -> Iterator[Path]:
+    def workplace(self, run: int) -> Iterator[Path]:
         """Yields an empty directory on the store's disk, which is removed afterwards."""
-        path = self.directory / "runs" / f".{uuid.uuid4().hex}"
+        path = self._run_path(run) / f".{uuid.uuid4().hex}"
         with self._writing():
-            path.mkdir()
+            path.mkdir(parents=True)
         try:
             yield path
         finally:
@@ -443,7 +447,10 @@ def _held(folder: Path, manifest: Manifest | DeltaManifest) -> set[bytes]:
     for name, chunks in by_file.items():
         path = folder / name
         whole = path.is_file() and path.stat().st_size == manifest.sizes[name]
-        hashes = hash_ranges(path, [(chunk.offset, chunk.size) for chunk in chunks]) if whole else [b""] * len(chunks)
+        hashes = [b""] * len(chunks)
+        with contextlib.suppress(OSError):  # what cannot be read counts as damaged
+            if whole:
+                hashes = hash_ranges(path, [(chunk.offset, chunk.size) for chunk in chunks])
         for chunk, actual in zip(chunks, hashes, strict=True):
             (found if chunk.hash == actual else damaged).add(chunk.hash)
     return found - damaged

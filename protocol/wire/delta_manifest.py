@@ -56,7 +56,7 @@ class DeltaManifest:
     target: _Digest
     base_version: Annotated[int, Field(ge=0, lt=1 << 32)]
     base: _Digest
-    frames: tuple[DeltaFrame, ...]
+    frames: Annotated[tuple[DeltaFrame, ...], Field(min_length=1)]
     format: Literal["assize/delta/1"] = "assize/delta/1"
 
     @property

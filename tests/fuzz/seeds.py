@@ -70,10 +70,10 @@ def _manifests() -> list[Manifest]:
 
 
 def signed_deltas() -> list[bytes]:
-    """Signed deltas: of no frame, of one, and of several of two files."""
+    """Signed deltas: of one frame, and of several of two files."""
     digest = manifest.hash_chunk(b"x")
     one, two = (DeltaFrame(name, 0, 2, 5, digest) for name in ("a.safetensors", "b.safetensors"))
-    frames = ((), (one,), (one, DeltaFrame(one.file, 2, 1, 9, digest), two))
+    frames = ((one,), (one, DeltaFrame(one.file, 2, 1, 9, digest), two))
     deltas = [DeltaManifest(7, b"\x02" * 32, 6, b"\x01" * 32, each) for each in frames]
     return [delta_manifest.sign(each, 1, CHAIN_ID, ROUNDS, KEY).canonical for each in deltas]
 

@@ -16,14 +16,16 @@ import pytest
 from eth_account import Account
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from starlette.responses import Response
+from starlette.routing import Route
 from typer.testing import CliRunner
 
 from protocol.broadcast.delta_making import make_delta
-from protocol.broadcast.deltas import Applying, planned
+from protocol.broadcast.deltas import MOST_STEPS, Applying, planned
 from protocol.broadcast.peer import serve_beside
 from protocol.broadcast.publishing import make_deltas, publish
 from protocol.broadcast.relay import Relay
-from protocol.broadcast.server import create_app
+from protocol.broadcast.server import create_app, listed
 from protocol.broadcast.sources import Sources
 from protocol.broadcast.traffic import Traffic
 from protocol.broadcast.version_store import VersionStore
@@ -33,6 +35,7 @@ from protocol.node.commands.relay import app as relay_app
 from protocol.wire import delta_manifest
 from protocol.wire import manifest as manifests
 from protocol.wire.api import DeltaEntry
+from protocol.wire.delta_manifest import DeltaFrame, DeltaManifest
 from protocol.wire.manifest import Authority, hash_chunk
 from tests.protocol.conftest import KeySigner
 from tests.protocol.evolving import EvolvingModel, safetensors
@@ -158,7 +161,7 @@ def false_delta(origin, key, change):
     frames = (replace(frame, size=len(data), hash=hash_chunk(data)), *others)
     false = delta_manifest.sign(replace(signed.delta, frames=frames), RUN, CHAIN_ID, MARKET, key)
     origin.store.remove(signed)
-    with origin.store.workplace() as folder:
+    with origin.store.workplace(RUN) as folder:
         (folder / "frames").write_bytes(data)
         origin.store.take(false, folder)
     return false
@@ -174,7 +177,8 @@ def test_a_false_delta_costs_its_bytes_and_names_its_maker(tmp_path, origin, oth
             place = RUN, signed.manifest.version, signed.manifest.root, origin.authority
             directory = fetch_checkpoint(sources, *place, mine)
         assert contents(directory) == origin.expected(1)
-        assert sources.false_makers == {other_signer.address}
+        assert sources.doubted(other_signer.address)
+        assert not sources.doubted(origin.signer.address)
         assert sources.choose() == url, "a source that sends what was signed does not lie"
 
 
@@ -189,7 +193,7 @@ def test_a_base_that_is_damaged_on_disk_is_nobody_s_fault_but_the_disk_s(tmp_pat
                     file.write(bytes(4096))
             directory = fetch_checkpoint(sources, *place, mine)
         assert contents(directory) == origin.expected(1)
-        assert not sources.false_makers
+        assert not sources.doubted(origin.signer.address)
     assert not mine.folder(origin.signed[0]).exists()
 
 
@@ -266,10 +270,12 @@ ENTRIES = st.builds(
 def test_a_way_begins_at_what_is_held_ends_at_what_is_wanted_and_is_the_shortest(held, offers, most):
     way = planned(held, ROOTS[-1], offers, most)
     best = dict.fromkeys(held, 0)
-    for _ in ROOTS:
+    for _ in range(MOST_STEPS):
+        reached = dict(best)
         for offer in offers:
             if offer.base in best:
-                best[offer.target] = min(best.get(offer.target, 1 << 60), best[offer.base] + offer.size)
+                reached[offer.target] = min(reached.get(offer.target, 1 << 60), best[offer.base] + offer.size)
+        best = reached
     if not way:
         assert best.get(ROOTS[-1], most) >= most
         return
@@ -447,3 +453,82 @@ def test_a_node_serves_what_it_holds_to_another(tmp_path, origin, url):
 def test_an_invalid_address_to_serve_at_is_one_sentence(tmp_path, address):
     with pytest.raises(Misconfigured, match="expected host:port"):
         serve_beside(VersionStore(tmp_path), address)
+
+
+def lying(origin, entries):
+    """Serves the origin, with a list of deltas of one's own."""
+    honest = create_app(origin.store)
+
+    async def listing(request):
+        every = listed(origin.store, RUN)
+        return Response(every.model_copy(update={"deltas": entries}).model_dump_json(), headers={"ETag": '"x"'})
+
+    honest.router.routes.insert(0, Route("/runs/{run:int}/checkpoints", listing))
+    return honest
+
+
+def test_a_list_that_lies_about_a_delta_puts_no_blame_on_who_made_or_sends_it(tmp_path, origin, serve, url):
+    mine, entries = VersionStore(tmp_path / "mine"), []
+    served = serve(lying(origin, entries)).url
+    for signed in (origin.publish(), origin.publish(), origin.publish()):
+        true = [each for each in listed(origin.store, RUN).deltas if each.version == 1]
+        entries[:] = [
+            each.model_copy(update={"version": 2, "base": each.target, "target": signed.manifest.root, "size": 1})
+            for each in true
+        ]
+        with closing(Sources([served, url])) as sources:
+            place = RUN, signed.manifest.version, signed.manifest.root, origin.authority
+            directory = fetch_checkpoint(sources, *place, mine)
+            assert not sources.doubted(origin.signer.address)
+            assert all(health.failures == 0 for health in sources.health_by_url.values())
+    assert contents(directory) == origin.expected(2)
+
+
+def test_a_way_over_versions_between_that_deltas_do_not_make_leaves_nothing_behind(tmp_path, origin, other_signer, url):
+    mine = VersionStore(tmp_path / "mine")
+    fetched([url], origin.publish(spans=()), origin.authority, mine)
+    for _ in range(2):
+        newest = origin.publish(spans=())
+    for base, target in zip(origin.signed, origin.signed[1:], strict=False):
+        frame = DeltaFrame("model.safetensors", 0, 1, 4, hash_chunk(b"junk"))
+        roots = target.manifest.version, target.manifest.root, base.manifest.version, base.manifest.root
+        for earlier in origin.store.deltas(RUN):
+            if (earlier.delta.base, earlier.delta.target) == (base.manifest.root, target.manifest.root):
+                origin.store.remove(earlier)
+        with origin.store.workplace(RUN) as folder:
+            (folder / "frames").write_bytes(b"junk")
+            false = delta_manifest.sign(DeltaManifest(*roots, (frame,)), RUN, CHAIN_ID, MARKET, other_signer)
+            origin.store.take(false, folder)
+    assert contents(fetched([url], newest, origin.authority, mine)) == origin.expected(2)
+    assert [version for version, _ in mine.checkpoints(RUN)] == [0, 2]
+    assert mine.deltas(RUN) == []
+
+
+def test_a_base_that_is_damaged_at_the_origin_gives_no_delta(origin):
+    first = origin.publish()
+    file = origin.store.folder(first) / "model.safetensors"
+    data = bytearray(file.read_bytes())
+    data[-1] ^= 1
+    file.unlink()
+    file.write_bytes(data)
+    origin.publish()
+    assert origin.store.deltas(RUN) == []
+    assert [version for version, _ in origin.store.checkpoints(RUN)] == [0, 1]
+
+
+def test_a_delta_without_frames_is_refused(signer):
+    delta = DeltaManifest(1, b"\x02" * 32, 0, b"\x01" * 32, ())
+    with pytest.raises(Rejected, match="frames"):
+        delta_manifest.parse_signed(delta_manifest.sign(delta, RUN, CHAIN_ID, MARKET, signer).canonical)
+
+
+def test_a_relay_takes_the_trainer_s_signature_of_a_delta_and_no_other(tmp_path, origin, other_signer, url):
+    origin.publish(2)
+    (true,) = origin.store.deltas(RUN)
+    store = VersionStore(tmp_path / "relay")
+    store.put_manifest(delta_manifest.sign(true.delta, RUN, CHAIN_ID, MARKET, other_signer))
+    with closing(Sources([url])) as sources:
+        relay = Relay(store, sources, {RUN: origin.authority})
+        relay.take(RUN, listed(origin.store, RUN))
+    assert store.deltas(RUN) == [true]
+    assert store.folder(true).is_dir()

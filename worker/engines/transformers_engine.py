@@ -7,7 +7,9 @@ from pathlib import Path
 from threading import Event
 from typing import Literal
 
+import structlog
 import torch
+from safetensors import SafetensorError
 
 from protocol.errors import Misconfigured
 from protocol.tensor.completions import Completion, Request
@@ -21,6 +23,7 @@ class TransformersEngine:
     def __init__(self, dtype: Literal["float32", "bfloat16"] = "float32", device: str = "cpu") -> None:
         self._dtype, self._device = DTYPES[dtype], torch.device(device)
         self._model: Model | None = None
+        self._loaded: Path | None = None
         self._ahead: tuple[Path, dict[str, torch.Tensor]] | None = None
 
     @property
@@ -34,15 +37,22 @@ class TransformersEngine:
         """Loads a model directory."""
         model = load_model(directory, self._dtype)
         model.network.to(self._device)
-        self._model = model
+        self._model, self._loaded = model, directory
 
     def read_ahead(self, directory: Path) -> None:
         """Reads the weights of another version into memory beside the present ones."""
-        self._ahead = directory, self.model.read_weights(directory)
+        self._ahead = None  # two copies at a time, not three
+        try:
+            weights = self.model.read_weights(directory)
+        except (RuntimeError, OSError, SafetensorError) as error:  # such as too little memory: it is loaded in its turn
+            structlog.get_logger("engine").warning("not_read_ahead", directory=str(directory), error=repr(error))
+            return
+        if directory != self._loaded:
+            self._ahead = directory, weights
 
     def swap(self, directory: Path) -> None:
         """Takes the weights of another version: those read ahead by exchanging pointers, others by loading them."""
-        ahead, self._ahead = self._ahead, None
+        ahead, self._ahead, self._loaded = self._ahead, None, directory
         if ahead is not None and ahead[0] == directory:
             self.model.use_weights(ahead[1])
         else:
