@@ -7,10 +7,10 @@ whichever file holds it. Files of other kinds are small or never change, and are
 from __future__ import annotations
 
 import os
+import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -33,17 +33,34 @@ SHIFTS = {"BF16": 7, "F16": 10, "F32": 23, "F64": 55, "F8_E4M3": 3, "F8_E5M2": 2
 ONE_CLASS = 63
 
 
-@dataclass(frozen=True, slots=True)
+class ThreadMemory:
+    """Memory that each thread uses again: the system takes longer to give new pages than a frame to be applied."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+
+    def of(self, size: int) -> Bytes:
+        """Returns ``size`` bytes of no meaning, which are the thread's until it asks again."""
+        memory: Bytes | None = getattr(self._local, "memory", None)
+        if memory is None or len(memory) < size:
+            memory = self._local.memory = np.empty(size, np.uint8)
+        return memory[:size]
+
+
 class WholeVersion:
     """A version whose files are whole in a directory."""
 
-    manifest: Manifest
-    directory: Path
+    def __init__(self, manifest: Manifest, directory: Path) -> None:
+        self.manifest, self.directory, self._memory = manifest, directory, ThreadMemory()
 
     def read(self, file: int, offset: int, size: int) -> Bytes:
-        """Returns bytes of a file, counted by name; raises ``Unavailable`` if it has fewer."""
+        """Returns bytes of a file, counted by name, which are the thread's until its next call.
+
+        Raises:
+            Unavailable: the file has fewer.
+        """
         path = self.directory / self.manifest.files[file].name
-        data = np.empty(size, np.uint8)
+        data = self._memory.of(size)
         with accessing(f"read {path}", Unavailable), path.open("rb", buffering=0) as opened:
             filled = 0
             while filled < size:

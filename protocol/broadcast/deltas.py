@@ -11,12 +11,11 @@ import heapq
 from collections.abc import Collection, Iterable
 from itertools import count
 
-import numpy as np
 import structlog
 
 from protocol.broadcast import delta_frames
 from protocol.broadcast.delta_frames import SPAN_BYTES, decode
-from protocol.broadcast.delta_making import WholeVersion
+from protocol.broadcast.delta_making import ThreadMemory, WholeVersion
 from protocol.broadcast.fetching import fetch_chunks, fetch_delta, fetch_list, fetch_manifest
 from protocol.broadcast.sources import Sources
 from protocol.broadcast.version_store import VersionStore
@@ -80,7 +79,7 @@ def catch_up(
     What it leaves out, for whatever reason, is still missing afterwards. ``listed`` is what a source has, if known,
     ``most_bytes`` the room for deltas.
     """
-    if not delta_frames.available() or not store.missing(signed) or not _held(store, signed):
+    if not store.missing(signed) or not _held(store, signed):
         return
     try:
         offers = list((fetch_list(sources, signed.run) if listed is None else listed).deltas)
@@ -94,6 +93,8 @@ def catch_up(
         most = most if most_bytes is None else min(most, most_bytes)
         held = _held(store, signed)
         way = planned(held.keys(), signed.manifest.root, offers, most)
+        if way and not delta_frames.available():  # asked last: the answer takes half a second
+            return
         for entry in way:
             try:
                 held[entry.target] = _step(sources, entry, held[entry.base], signed, authority, store, most)
@@ -183,7 +184,7 @@ class Applying:
     def __init__(self, signed: SignedDelta, base: SignedManifest, target: SignedManifest, store: VersionStore) -> None:
         if (signed.delta.base, signed.delta.target) != (base.manifest.root, target.manifest.root):
             raise Unavailable("a delta between other versions")  # nobody signed that it leads from one to the other
-        self._target, self._store = target, store
+        self._target, self._store, self._made = target, store, ThreadMemory()
         self._base = WholeVersion(base.manifest, store.folder(base))
         self._sizes = [file.size for file in base.manifest.files]
         files = {file.name: list(target.manifest.chunks_of(file)) for file in target.manifest.files}
@@ -214,7 +215,7 @@ class Applying:
             Unavailable: the disk failed.
         """
         for chunks in self._makes[frame.hash]:
-            made = np.empty(sum(chunk.size for chunk in chunks), np.uint8)
+            made = self._made.of(sum(chunk.size for chunk in chunks))
             try:
                 decode(data, made, self._sizes, self._base.read)
                 for chunk in chunks:

@@ -56,8 +56,6 @@ def make_deltas(
 
     A machine that the code does not run on makes none.
     """
-    if not delta_frames.available():
-        return
     log, version = structlog.get_logger("publishing"), signed.manifest.version
     held = {(each.delta.base, each.delta.target) for each in store.deltas(signed.run)}
     for span in spans:
@@ -67,6 +65,8 @@ def make_deltas(
         if not store.verify(base, again=True):  # whoever has it undamaged would find the delta false
             log.warning("base_damaged", run=signed.run, version=version - span)
             continue
+        if not delta_frames.available():
+            return
         delta = make_delta(store, base, signed, directory, authority, signer)
         sizes = {"bytes": signed.manifest.size, "delta_bytes": None if delta is None else delta.delta.size}
         log.info("delta_made", run=signed.run, version=version, base_version=version - span, **sizes)

@@ -170,7 +170,7 @@ def medians(pairs: Sequence[Ratios]) -> Ratios:
 def speeds(before: Bytes, after: Bytes) -> tuple[float, float]:
     """Returns the GB of weights that one core encodes and decodes a second: medians of nine, processor time."""
     part, span = SharedRange(0, 16 << 20, 0, 0, 2, 7), 16 << 20
-    encoding, decoding = [], []
+    encoding, decoding, made = [], [], np.zeros(span, np.uint8)
     for start in [0, *range(0, min(len(after), 9 * span), span)]:
         base, new = before[start : start + span].copy(), after[start : start + span].copy()
 
@@ -179,7 +179,7 @@ def speeds(before: Bytes, after: Bytes) -> tuple[float, float]:
 
         began = time.thread_time()
         frame = encode(new, 0, [part], read)
-        middle, made = time.thread_time(), np.empty_like(new)
+        middle = time.thread_time()
         decode(frame, made, [span], read)
         encoding.append(span / 1e9 / (middle - began))
         decoding.append(span / 1e9 / (time.thread_time() - middle))
