@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 
 import structlog
 from eth_utils import keccak
@@ -333,6 +334,23 @@ class Worker:
             loaded = time.monotonic()
             self.weights.loaded(loaded - self._appeared.get(version, began), loaded - began)
             self.activity.note(version=version, weights=self.weights.figures(self.checkpoints.fetched))
+            threading.Thread(target=self._check_loaded, args=(version, root, directory), daemon=True).start()
+
+    def _check_loaded(self, version: int, root: bytes, directory: Path) -> None:
+        """Notes whether the weights in memory hash to the manifest, once, while the worker works with them."""
+        manifest = self.checkpoints.store.manifest(self.settings.run, version, root)
+        try:
+            if manifest is None or self.producer.engine.model.network is None:
+                return  # an engine that keeps them in a process of its own
+            differing = self.producer.engine.model.differing(manifest.manifest, directory)
+        except Exception as error:  # the version was dropped meanwhile, or the engine holds another model
+            self.log.warning("weights_not_checked", version=version, error=repr(error))
+            return
+        if version != self.producer.loaded:
+            return
+        self.activity.note(loaded={"version": version, "manifest_root": "0x" + root.hex(), "differing": differing})
+        if differing:
+            self.log.error("weights_differ", version=version, files=differing)
 
     def _load_newest(self) -> bool:
         """Loads the newest version before any assignment: nodes are listed once loaded, and engines start slowly.

@@ -23,6 +23,7 @@ from transformers.utils import logging
 
 from protocol.errors import Misconfigured
 from protocol.tensor.directory import check_model_directory
+from protocol.wire.manifest import Manifest, hashes_of_pieces
 from protocol.wire.pins import TENSORS, UnfitCheckpoint, head_of, tensors_in
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -99,6 +100,27 @@ class Model:
         for path in like.iterdir():
             if path.is_file() and not path.name.startswith(".") and not path.name.endswith(TENSORS):
                 shutil.copyfile(path, directory / path.name)
+
+    def differing(self, manifest: Manifest, directory: Path) -> list[str]:
+        """Returns the files of tensors in which the present weights are not those of a version, byte for byte.
+
+        ``directory`` holds the version, of whose files the headers are read.
+        """
+        own: dict[str, torch.Tensor] = self.network.state_dict()
+        stored = tensors_in(directory)
+
+        def pieces(file: str) -> Iterator[memoryview]:
+            yield memoryview(head_of(directory / file))
+            for name, tensor in stored[file].items():
+                values = own[name].detach().to("cpu", STORED_DTYPES[tensor.dtype]).contiguous()
+                yield values.view(torch.uint8).numpy().data.cast("B")
+
+        described = [file for file in manifest.files if file.name in stored]
+        return [
+            file.name
+            for file in described
+            if hashes_of_pieces(pieces(file.name), manifest.chunk_bytes) != list(file.chunks)
+        ]
 
     def weights(self) -> dict[str, torch.Tensor]:
         """Returns the parameters by name, not copied, without gradient, tied ones once."""

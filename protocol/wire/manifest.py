@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -174,6 +174,21 @@ def hash_ranges(path: Path, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
             hashed = [pool.submit(lambda part: list(_hash_each(file.fileno(), part)), part) for part in parts]
             by_thread = [iter(each.result()) for each in hashed]
         return [next(by_thread[index % threads]) for index in range(len(ranges))]
+
+
+def hashes_of_pieces(pieces: Iterable[memoryview], chunk_bytes: int) -> list[bytes]:
+    """Returns the BLAKE3-256 of each chunk of a file that comes in pieces of any size, in order."""
+    hashes: list[bytes] = []
+    hasher, room = blake3(), chunk_bytes
+    for piece in pieces:
+        while piece:
+            part, piece = piece[:room], piece[room:]
+            hasher.update(part)
+            room -= len(part)
+            if room == 0:
+                hashes.append(hasher.digest())
+                hasher, room = blake3(), chunk_bytes
+    return hashes if room == chunk_bytes else [*hashes, hasher.digest()]
 
 
 def _hash_each(descriptor: int, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:

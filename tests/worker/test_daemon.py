@@ -81,6 +81,12 @@ def test_alone_it_loads_the_weights_says_that_it_is_up_and_is_listed(farm: Farm)
     wait_for(lambda: any(n.node == farm.party.node and n.version == 0 for n in client.status().nodes))
     farm.driver.tick()
     assert client.assignments(farm.party.node)
+    wait_for(lambda: "loaded" in worker.activity.told())
+    assert worker.activity.told()["loaded"] == {
+        "version": 0,
+        "manifest_root": "0x" + farm.root.hex(),
+        "differing": [],
+    }
 
 
 def test_a_new_runs_first_weights_are_asked_for_again_without_a_failure_until_they_are_served(farm: Farm) -> None:

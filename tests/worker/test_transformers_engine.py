@@ -15,6 +15,7 @@ from protocol.environments.arithmetic import Arithmetic
 from protocol.errors import Misconfigured, Unavailable
 from protocol.tensor import decode as decoding
 from protocol.tensor.completions import Completion, Request
+from protocol.wire import manifest as manifests
 from protocol.wire.pins import UnfitCheckpoint
 from protocol.wire.sampling import gumbel_noise
 from trainer.builtin import Warmup, make_builtin
@@ -123,6 +124,16 @@ def test_swapping_weights_is_like_loading_the_other_model(
     engine.swap(directories[1])
     after = [c.output_tokens for c in engine.generate(_requests())]
     assert after == [c.output_tokens for c in other.generate(_requests())] != before
+
+
+def test_weights_in_memory_are_those_of_the_manifest_or_named(
+    directories: list[Path], engine: TransformersEngine
+) -> None:
+    for chunk_bytes in (1 << 10, 5000, 64 << 20):
+        manifest = manifests.from_directory(directories[0], 0, chunk_bytes)
+        assert engine.model.differing(manifest, directories[0]) == []
+    next(iter(engine.model.weights().values())).view(-1)[-1] += 1
+    assert engine.model.differing(manifest, directories[0]) == ["model.safetensors"]
 
 
 def test_reading_one_version_ahead_does_not_bring_another(directories: list[Path], engine: TransformersEngine) -> None:
