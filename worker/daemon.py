@@ -34,6 +34,7 @@ from protocol.environments.registry import environment
 from protocol.errors import AssizeError, Misconfigured, Rejected, Unavailable
 from protocol.node.activity import WAITING, Activity
 from protocol.node.commands.doctor import node_of
+from protocol.node.progress import progress_line
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire import auth
 from protocol.wire.api import Assignment, Heartbeat, SubmissionRequest
@@ -55,6 +56,7 @@ from worker.weights_record import WeightsRecord
 ROLLOUTS = Counter("assize_worker_rollouts", "Rollouts generated and proved")
 
 PREFETCH_SECONDS = 0.2
+PROGRESS_SECONDS = 0.5
 HOUSEKEEPING_SECONDS = 5.0
 FIRST_HEARTBEAT_SECONDS = 0.5
 CLOSE_SECONDS = 5.0
@@ -94,6 +96,7 @@ class Worker:
         self.reasons: list[str] = []
         self.weights = WeightsRecord()
         self._appeared: dict[int, float] = {}
+        self._progress_again_at = 0.0
         self.stopped = threading.Event()
         self.threads: list[threading.Thread] = []
         self.next_housekeeping = 0.0
@@ -119,6 +122,7 @@ class Worker:
         folder = self.settings.state_dir / "checkpoints"
         self.stores = [self.client, *self._other_stores()]
         self.checkpoints = Checkpoints(sources, self.settings.run, authority, folder, self.rules, room)
+        self.checkpoints.progress = self._note_progress
         if self.settings.serve_weights:
             port = serve_beside(self.checkpoints.store, self.settings.serve_weights, most)
             self.log.info("serving_weights", port=port)
@@ -335,6 +339,15 @@ class Worker:
             self.weights.loaded(loaded - self._appeared.get(version, began), loaded - began)
             self.activity.note(version=version, weights=self.weights.figures(self.checkpoints.fetched))
             threading.Thread(target=self._check_loaded, args=(version, root, directory), daemon=True).start()
+
+    def _note_progress(self, version: int, done: int, total: int, seconds: float) -> None:
+        """Keeps the words on a fetch current for people who watch, a few times a second."""
+        now = time.monotonic()
+        if done < total and now < self._progress_again_at:
+            return
+        self._progress_again_at = now + PROGRESS_SECONDS
+        words = progress_line(f"version {version}", done, total, seconds)
+        self.activity.note(fetching=words if done < total else "")
 
     def _check_loaded(self, version: int, root: bytes, directory: Path) -> None:
         """Notes whether the weights in memory hash to the manifest, once, while the worker works with them."""

@@ -96,6 +96,7 @@ def worker_view(look: WorkerLook, now: float) -> View:
         Row("tokens a second", "–" if speed is None else f"{speed:,.1f} in its last jobs"),
         Row("at work", "–" if duty is None else f"{100 * duty:.0f} % of {spell(now - activity['started'])}"),
         Row("version loaded", "none yet" if activity.get("version") is None else str(activity["version"])),
+        *((Row("fetching", activity["fetching"]),) if activity.get("fetching") else ()),
         Row("in flight", f"{look.in_flight} of {look.capacity} jobs{_rounds(rounds)}"),
         Row("jobs today", jobs, "bad" if look.day.jobs.get("fraud") else ""),
         Row("earned today", f"{rounded(look.day.wei)} {UNIT}", "good" if look.day.wei else ""),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -40,8 +42,12 @@ NEEDED = 2
 """Versions kept at least beyond the async level: the newest, and one being fetched."""
 
 
+Progress = Callable[[int, int, int, float], None]
+"""Takes a version that is being fetched, the bytes of it that have come, those of its files, and the seconds so far."""
+
+
 class Checkpoints:
-    """Holds the model directories of one run under ``folder``.
+    """Holds the model directories of one run under ``folder``; ``progress`` is told of what arrives, by any thread.
 
     Threads may share it. Several may hold one folder, in one process or in several: their fetches wait for one another.
 
@@ -61,7 +67,9 @@ class Checkpoints:
         self.sources, self.run, self.authority, self.pins = sources, run, authority, rules.pins
         self.kept = max(KEPT, rules.async_level + SPARE)
         self._needed = rules.async_level + NEEDED
-        self.store = VersionStore(folder)
+        self.store = VersionStore(folder, self._took)
+        self.progress: Progress = lambda version, done, total, seconds: None
+        self._arriving = 0, 0, 0, 0.0
         self._lock_file = folder / f"run-{run}.lock"
         self._most_bytes = most_bytes
         self._fetching = threading.Lock()
@@ -103,6 +111,7 @@ class Checkpoints:
     def _fetch(self, version: int, root: bytes) -> Path:
         before = self.sources.received
         signed = fetch_manifest(self.sources, self.run, version, root, self.authority, self.store)
+        self._arriving = version, 0, signed.manifest.size, time.monotonic()
         try:
             self._check_pins(signed)
             most = max(self.kept, len(self.store.checkpoints(self.run)))  # what is too many is removed below
@@ -122,6 +131,11 @@ class Checkpoints:
         for delta in self.store.deltas(self.run):
             self.store.remove(delta)
         return directory
+
+    def _took(self, size: int) -> None:
+        version, done, total, began = self._arriving
+        self._arriving = version, min(done + size, total), total, began
+        self.progress(version, self._arriving[1], total, time.monotonic() - began)
 
     def _check_pins(self, signed: SignedManifest) -> None:
         """Raises ``UnfitCheckpoint`` if the version is not what the rules pin."""

@@ -82,7 +82,9 @@ def _bar(out: TextIO) -> Progress:
 
 def progress_line(title: str, done: int, total: int, seconds: float) -> str:
     """Returns a line on a transfer that has run for ``seconds``. PURE."""
-    return f"{title}: {100 * done // max(total, 1)} %, {size(done)} of {size(total)} after {seconds:.0f} s"
+    line = f"{title}: {100 * done // max(total, 1)} %, {size(done)} of {size(total)} after {seconds:.0f} s"
+    rate = done / seconds if seconds > 0 else 0.0
+    return f"{line}, {size(int(rate))}/s, {(total - done) / rate:.0f} s left" if 0 < done < total and rate else line
 
 
 def size(count: int) -> str:

@@ -71,6 +71,15 @@ def directories_of(checkpoints: Checkpoints) -> list[Path]:
     return sorted(path for path in (checkpoints.store.directory / "runs" / str(RUN)).glob("[0-9]*") if path.is_dir())
 
 
+def test_whoever_watches_is_told_of_what_arrives(origin: Origin, checkpoints: Checkpoints) -> None:
+    told = list[tuple[int, int, int]]()
+    checkpoints.progress = lambda version, done, total, seconds: told.append((version, done, total))
+    directory = checkpoints.directory(0, origin.publish(0))
+    size = sum(path.stat().st_size for path in directory.iterdir())
+    assert told[-1] == (0, size, size)
+    assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
+
+
 def test_a_version_is_fetched_once_and_then_needs_nobody(origin: Origin, checkpoints: Checkpoints) -> None:
     assert checkpoints.newest() is None
     root = origin.publish(0)

@@ -12,6 +12,7 @@ import pytest
 from protocol.chain.events import VoteRevealed
 from protocol.node.activity import HEALTH_FILE
 from protocol.node.daemon import Daemon
+from protocol.node.progress import progress_line
 from protocol.node.watching import lines_of
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
@@ -89,6 +90,13 @@ def test_at_140_columns_it_takes_half_the_lines() -> None:
         ({"health": LOOK.health | {"problem": "no RPC answers", "problem_at": NOW}}, "now retrying: no RPC answers"),
         ({"health": LOOK.health | {"problem": "no RPC answered", "problem_at": 0}}, "now generating"),
         ({"health": LOOK.health | {"activity": {}}}, "version loaded none yet"),
+        (
+            {
+                "health": LOOK.health
+                | {"activity": ACTIVITY | {"fetching": progress_line("version 13", 10**6, 4 * 10**6, 2.0)}}
+            },
+            "fetching version 13: 25 %, 1.0 MB of 4.0 MB after 2 s, 500.0 kB/s, 6 s left",
+        ),
     ],
 )
 def test_every_state_has_its_words(change: dict[str, object], words: str) -> None:
