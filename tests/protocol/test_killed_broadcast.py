@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -36,9 +37,22 @@ def killed_at(write: int, work: Callable[[], object]) -> bool:
             os._exit(0)
         except BaseException:
             os._exit(1)
-    _, status = os.waitpid(child, 0)
+    status = _ended(child)
     assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0, "the work failed by itself"
     return os.WIFSIGNALED(status)
+
+
+def _ended(child: int) -> int:
+    """The status with which a process ends; one that does not is killed, and fails the test."""
+    give_up = time.monotonic() + 60
+    while time.monotonic() < give_up:
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            return status
+        time.sleep(0.002)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    raise AssertionError("the work did not end in a minute")
 
 
 def _dying(call: Callable[..., Any], left: Iterator[int]) -> Callable[..., Any]:
