@@ -16,6 +16,7 @@ import structlog
 from protocol.broadcast.delta_making import SPANS
 from protocol.broadcast.deltas import catch_up
 from protocol.broadcast.fetching import OtherDelta, fetch_chunks, fetch_delta, fetch_manifest, list_from
+from protocol.broadcast.object_store import ObjectStore, mirror
 from protocol.broadcast.sources import Sources
 from protocol.broadcast.traffic import CHUNKS, FRAMES, Traffic
 from protocol.broadcast.version_store import DEFAULT_VERSIONS_KEPT, Signed, VersionStore
@@ -46,11 +47,16 @@ class Relay:
         list_wait_seconds: float = LIST_WAIT_SECONDS,
         most_bytes: int = 0,
         traffic: Traffic | None = None,
+        objects: ObjectStore | None = None,
     ) -> None:
-        """Keeps no more versions of a run than fit into ``most_bytes``, but always the newest; 0 is no bound."""
+        """Keeps no more versions of a run than fit into ``most_bytes``, but always the newest; 0 is no bound.
+
+        What it holds is written to ``objects`` too, which nobody else may write to.
+        """
         self._store, self._sources, self._authorities = store, sources, authorities
         self._versions_kept, self._list_wait_seconds = versions_kept, list_wait_seconds
         self._most_bytes, self._traffic = most_bytes, traffic or Traffic()
+        self._objects, self._written, self._writing = objects, list[int](), threading.Lock()
         self._scrubbed_at: float | None = None
         self._damaged = 0
         self._log = structlog.get_logger("relay")
@@ -185,8 +191,22 @@ class Relay:
             if other not in deltas and other.delta.target == entry.root:
                 self._store.remove(other)
         self._store.retain(run, self._versions_kept, self._most_bytes)
+        self._write_objects()
         if not self._store.folder(signed).exists():
             self._beyond.add((run, entry.root))
+
+    def _write_objects(self) -> None:
+        """Brings the object store up to date, if there is one; after a failure, the next time."""
+        changed = [self._store.changed_at(run) for run in self._authorities]
+        if self._objects is None or changed == self._written:
+            return
+        try:
+            with self._writing:
+                size = mirror(self._store, self._authorities.keys(), self._objects)
+            self._written = changed
+            self._log.info("objects_written", bytes=size)
+        except Unavailable as error:
+            self._log.warning("objects_not_written", error=str(error))
 
     def _complete(self, delta: SignedDelta) -> None:
         """Fetches the frames that the relay did not need itself; gives a delta up that upstreams have no longer."""

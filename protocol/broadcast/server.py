@@ -25,6 +25,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from protocol.broadcast.listing import listed
 from protocol.broadcast.traffic import CHUNKS, FRAMES, Traffic
 from protocol.broadcast.version_store import VersionStore
 from protocol.errors import AssizeError
@@ -32,9 +33,6 @@ from protocol.transport.connections import FILE_SENDING
 from protocol.transport.index import add_index
 from protocol.wire.api import (
     Body,
-    CheckpointEntry,
-    CheckpointList,
-    DeltaEntry,
     ErrorBody,
     LatestCheckpoint,
     StoreStatus,
@@ -48,8 +46,6 @@ POLL_SECONDS = 0.02
 WAITING_AT_FULL_PACE = 64
 """Requests that may wait before each of them looks less often: anyone may wait, and looking takes time."""
 PIECE_BYTES = 64 << 10
-LISTED = 1024
-"""Most versions, and most deltas, that are listed."""
 _RANGE = re.compile(r"bytes=(\d{1,12})-(\d{0,12})", re.ASCII)
 _FOREVER = "public, max-age=31536000, immutable"
 
@@ -161,16 +157,6 @@ async def _listing(store: VersionStore, waiting: Waiting, request: Request) -> R
             if loop.time() >= until:
                 return Response(status_code=304)
             await waiting.pause()
-
-
-def listed(store: VersionStore, run: int) -> CheckpointList:
-    """Returns the newest versions and deltas of a run."""
-    checkpoints = [CheckpointEntry(version=version, root=root) for version, root in store.checkpoints(run)]
-    deltas = [
-        DeltaEntry(version=each.version, target=each.target, base=each.base, delta=each.root, size=each.size)
-        for each in (signed.delta for signed in store.deltas(run))
-    ]
-    return CheckpointList(checkpoints=checkpoints[-LISTED:], deltas=deltas[-LISTED:])
 
 
 async def _chunk(

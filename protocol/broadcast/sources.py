@@ -17,7 +17,8 @@ from random import Random
 import httpx
 import structlog
 
-from protocol.broadcast.ranges import RangeBuffer, RangeClient
+from protocol.broadcast.object_store import ObjectStore, is_object_store
+from protocol.broadcast.ranges import NotThere, RangeBuffer, RangeClient
 from protocol.broadcast.traffic import Pacer
 from protocol.deadlines import Deadline, bounded, within
 from protocol.errors import Misconfigured, Rejected, Unavailable
@@ -34,10 +35,6 @@ HEAD_SECONDS = 2 * GRACE_SECONDS
 DOUBT_SECONDS = 600.0
 """Time for which no delta is used of whoever signed a false one."""
 _SUCCESS_FLOOR = 0.05
-
-
-class NotThere(Unavailable):
-    """A source that answers without what it was asked for."""
 
 
 @dataclass(slots=True)
@@ -73,13 +70,16 @@ class Sources:
     ) -> None:
         """Caps what all threads together receive at ``most_bytes_per_second``, unless that is 0."""
         for url in urls:
-            if not is_http(url):
-                raise Misconfigured(f"invalid source of weights {url!r}: expected http(s)://host")
+            if not is_http(url) and not is_object_store(url):
+                raise Misconfigured(
+                    f"invalid source of weights {url!r}: expected http(s)://host, or s3://, gs://, az:// or file:///"
+                )
         if not urls:
             raise Misconfigured("no source of weights: name at least one relay or the origin")
         self.health_by_url = {url.rstrip("/"): SourceHealth() for url in urls}
         self._doubted_until: dict[str, float] = {}
         self.received = 0
+        self._objects = {url: ObjectStore(url) for url in self.health_by_url if is_object_store(url)}
         self._clock, self._random = clock, random or Random()
         self._lock = threading.Lock()
         self._pacer = Pacer(most_bytes_per_second)
@@ -121,7 +121,11 @@ class Sources:
         self._count(url, 1)
         try:
             with within(HEAD_SECONDS) as deadline:
-                self._ranges.receive(url, path, into, partial(self._arrived, url, deadline, timing, into))
+                arrived = partial(self._arrived, url, deadline, timing, into)
+                if (objects := self._objects.get(url)) is not None:
+                    objects.receive(path, into, arrived)
+                else:
+                    self._ranges.receive(url, path, into, arrived)
         except Unavailable:
             self._failed(url, FIRST_REST_SECONDS)
             raise
@@ -167,6 +171,8 @@ class Sources:
             Unavailable: the source failed.
             Rejected: more than ``limit`` bytes came.
         """
+        if (objects := self._objects.get(url)) is not None:
+            return objects.get(path, limit, known)
         into = bytearray()
         headers = {"If-None-Match": known} if known else {}
         try:

@@ -22,10 +22,11 @@ from typer.testing import CliRunner
 
 from protocol.broadcast.delta_making import make_delta
 from protocol.broadcast.deltas import MOST_STEPS, Applying, planned
+from protocol.broadcast.listing import listed
 from protocol.broadcast.peer import serve_beside
 from protocol.broadcast.publishing import make_deltas, publish
 from protocol.broadcast.relay import Relay
-from protocol.broadcast.server import create_app, listed
+from protocol.broadcast.server import create_app
 from protocol.broadcast.sources import Sources
 from protocol.broadcast.traffic import Traffic
 from protocol.broadcast.version_store import VersionStore

@@ -147,7 +147,7 @@ def test_a_relay_killed_at_each_write_ends_with_versions_and_deltas(tmp_path, or
 
 def relay_list(origin: Origin, entry: CheckpointEntry) -> Any:
     """The list of an upstream that has this version, and the deltas to it."""
-    from protocol.broadcast.server import listed
+    from protocol.broadcast.listing import listed
 
     every = listed(origin.store, RUN)
     return every.model_copy(

@@ -46,12 +46,19 @@ def serve(
     most_down: Annotated[
         float, typer.Option(envvar="ASSIZE_RELAY_MOST_DOWN", min=0, help="Cap on what is fetched, MB/s; 0: none.")
     ] = 0.0,
+    objects: Annotated[
+        str,
+        typer.Option(
+            envvar="ASSIZE_RELAY_OBJECTS", help="Object store to write to as well: s3://, gs://, az://, file:///."
+        ),
+    ] = "",
 ) -> None:
     """Follow the upstreams, verify their weights and serve them until stopped.
 
     Several runs need one --trainer each, in the same order.
     """
     # Imported late, so that `assize --help` and nodes without a server's packages never load them.
+    from protocol.broadcast.object_store import ObjectStore
     from protocol.broadcast.relay import Relay
     from protocol.broadcast.server import create_app
     from protocol.broadcast.sources import Sources
@@ -69,7 +76,8 @@ def serve(
     }
     store, traffic = VersionStore(state_dir), Traffic(int(most_up * 1e6))
     sources = Sources(upstream, most_bytes_per_second=int(most_down * 1e6))
-    following = Relay(store, sources, authorities, keep, most_bytes=int(keep_gib * (1 << 30)), traffic=traffic)
+    most_bytes, bucket = int(keep_gib * (1 << 30)), ObjectStore(objects) if objects else None
+    following = Relay(store, sources, authorities, keep, most_bytes=most_bytes, traffic=traffic, objects=bucket)
     listener = listen(host, port)
     named = "run" if len(run) == 1 else "runs"
     print(f"relay of {named} {', '.join(map(str, run))} on http://{host}:{listener.getsockname()[1]}", flush=True)

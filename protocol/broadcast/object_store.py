@@ -1,0 +1,180 @@
+"""Versions in an object store: S3 and what speaks it, GCS, Azure, or a directory, through ``obstore``.
+
+    runs/RUN/list                         CheckpointList
+    runs/RUN/checkpoints/VERSION/0xROOT   signed manifest, canonical JSON
+    runs/RUN/deltas/0xROOT                signed delta, canonical JSON
+    chunks/HASH                           bytes of a chunk or frame
+
+It is a source like any other, and trusted as little. Credentials and endpoints come
+from the environment, as the provider's own tools read them (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL`` and so on).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from protocol.broadcast.listing import listed
+from protocol.broadcast.ranges import NotThere, RangeBuffer
+from protocol.broadcast.version_store import Signed, VersionStore
+from protocol.errors import Misconfigured, Rejected, Unavailable
+from protocol.wire.delta_manifest import SignedDelta
+
+SCHEMES = ("s3", "gs", "az", "file")
+PIECE_BYTES = 1 << 20
+"""Bytes that are asked for in one range."""
+LOOK_SECONDS = 1.0
+"""Time between two looks at a list that somebody waits for."""
+
+
+def is_object_store(url: str) -> bool:
+    """Returns whether ``url`` is one of an object store."""
+    return url.split("://", 1)[0] in SCHEMES and "://" in url
+
+
+class ObjectStore:
+    """A bucket or directory, with a prefix. Threads may share it."""
+
+    def __init__(self, url: str) -> None:
+        """Raises ``Misconfigured`` for an invalid URL, and where the package is not installed."""
+        try:
+            import obstore
+            from obstore.exceptions import BaseError
+            from obstore.store import from_url
+        except ImportError as error:
+            raise Misconfigured("object stores need the package obstore: pip install 'assize[objects]'") from error
+        self.url, self._api, self._failure = url, obstore, BaseError
+        try:
+            self._store: Any = from_url(url, mkdir=True) if url.startswith("file:") else from_url(url)
+        except (BaseError, OSError, ValueError, TypeError) as error:
+            raise Misconfigured(f"invalid object store {url!r}: {str(error).splitlines()[0]}") from error
+
+    def get(self, path: str, limit: int, known: str | None = None) -> tuple[bytes, str] | None:
+        """Returns a small object and its ETag; None if it still has the ETag ``known``, after the time a path waits.
+
+        Raises:
+            NotThere: there is no such object.
+            Unavailable: the store does not answer.
+            Rejected: the object has more than ``limit`` bytes.
+        """
+        key, wait = _key(path)
+        give_up = time.monotonic() + wait
+        while True:
+            with self._reaching(key):
+                found = self._api.head(self._store, key)
+            tag = str(found["e_tag"] or f"{found['last_modified']}-{found['size']}")
+            if tag != known:
+                break
+            if time.monotonic() >= give_up:
+                return None
+            time.sleep(min(LOOK_SECONDS, max(0.0, give_up - time.monotonic())))
+        if found["size"] > limit:
+            raise Rejected(f"{self.url}/{key} has more than {limit} bytes")
+        with self._reaching(key):
+            return bytes(self._api.get(self._store, key).bytes()), tag
+
+    def receive(self, path: str, part: RangeBuffer, arrived: Callable[[int], None]) -> None:
+        """Receives what ``part`` lacks of the object at ``path``; ``arrived`` is told of each piece's bytes.
+
+        Raises:
+            NotThere, Unavailable: as ``get``; what arrived stays in ``part``.
+        """
+        key, _ = _key(path)
+        while part.filled < len(part.memory):
+            end = min(part.filled + PIECE_BYTES, len(part.memory))
+            with self._reaching(key):
+                data = memoryview(self._api.get_range(self._store, key, start=part.filled, end=end))
+            if not data:
+                raise Unavailable(f"{self.url}/{key} is shorter than its manifest says")
+            part.memory[part.filled : part.filled + len(data)] = data
+            part.add(len(data))
+            arrived(len(data))
+
+    def put(self, key: str, data: bytes) -> None:
+        """Writes an object; raises ``Unavailable`` if the store does not take it."""
+        with self._reaching(key):
+            self._api.put(self._store, key, data)
+
+    def keys(self, prefix: str) -> set[str]:
+        """Returns the keys below a prefix."""
+        with self._reaching(prefix):
+            return {found["path"] for page in self._api.list(self._store, prefix) for found in page}
+
+    def delete(self, keys: Collection[str]) -> None:
+        """Removes objects."""
+        if keys:
+            with self._reaching("objects"):
+                self._api.delete(self._store, sorted(keys))
+
+    @contextmanager
+    def _reaching(self, key: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise NotThere(f"{self.url} does not have {key}") from error
+        except (self._failure, OSError, ValueError) as error:
+            raise Unavailable(f"{self.url} does not answer for {key}: {str(error).splitlines()[0][:200]}") from error
+
+
+def mirror(store: VersionStore, runs: Collection[int], objects: ObjectStore) -> int:
+    """Puts what ``store`` holds whole of these ``runs`` into ``objects``, and removes all else; returns bytes written.
+
+    Chunks come before the manifests that name them, and manifests before the list, so that readers find what it lists.
+
+    Raises:
+        Unavailable: the object store fails; the next call goes on.
+    """
+    whole = {run: [signed for signed in _held(store, run) if store.folder(signed).is_dir()] for run in runs}
+    chunks = {chunk.hash for held in whole.values() for signed in held for chunk in signed.manifest.chunks()}
+    before, written = objects.keys("chunks"), 0
+    for digest in chunks:
+        key = f"chunks/{digest.hex()}"
+        if key not in before and (data := store.read(digest)) is not None:
+            objects.put(key, data)
+            written += len(data)
+    for run, held in whole.items():
+        keys = {_name(signed): signed.canonical for signed in held}
+        for key, data in keys.items():
+            objects.put(key, data)
+        names = {signed.manifest.root for signed in held}
+        every = listed(store, run)
+        told = every.model_copy(
+            update={
+                "checkpoints": [each for each in every.checkpoints if each.root in names],
+                "deltas": [each for each in every.deltas if each.delta in names],
+            }
+        )
+        objects.put(_list_key(run), told.model_dump_json().encode())
+        objects.delete(objects.keys(f"runs/{run}") - keys.keys() - {_list_key(run)})
+    objects.delete(before - {f"chunks/{digest.hex()}" for digest in chunks})
+    return written
+
+
+def _held(store: VersionStore, run: int) -> list[Signed]:
+    stored = [store.manifest(run, *named) for named in store.checkpoints(run)]
+    return [signed for signed in (*stored, *store.deltas(run)) if signed is not None]
+
+
+def _list_key(run: int) -> str:
+    return f"runs/{run}/list"
+
+
+def _name(signed: Signed) -> str:
+    root = f"0x{signed.manifest.root.hex()}"
+    if isinstance(signed, SignedDelta):
+        return f"runs/{signed.run}/deltas/{root}"
+    return f"runs/{signed.run}/checkpoints/{signed.manifest.version}/{root}"
+
+
+def _key(path: str) -> tuple[str, float]:
+    """Returns the key of a server's path, and the seconds for which it waits for a change."""
+    plain, _, query = path.lstrip("/").partition("?")
+    if found := re.fullmatch(r"root=(0x[0-9a-f]{64})", query):
+        return f"{plain}/{found[1]}", 0.0
+    if run := re.fullmatch(r"runs/(\d+)/checkpoints", plain):
+        wait = re.fullmatch(r"wait=([0-9.]+)", query)
+        return _list_key(int(run[1])), float(wait[1]) if wait else 0.0
+    return plain, 0.0
