@@ -5,8 +5,9 @@
     runs/RUN/deltas/0xROOT                signed delta, canonical JSON
     chunks/HASH                           bytes of a chunk or frame
 
-It is a source like any other, and trusted as little. Credentials and endpoints come
-from the environment, as the provider's own tools read them (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL`` and so on).
+It is a source like any other, and trusted as little; only a machine's own settings name one, never a coordinator.
+Credentials and endpoints come from the environment, as the provider's own tools read them (``AWS_ACCESS_KEY_ID``,
+``AWS_ENDPOINT_URL`` and so on).
 """
 
 from __future__ import annotations

@@ -93,8 +93,16 @@ class RunDescription(Body):
 
     @property
     def weights_from(self) -> tuple[str, ...]:
-        """The relays; the origin only if there are none, since it has to serve the relays."""
-        return tuple(self.sources) or ((self.origin,) if self.origin else ())
+        """The relays; the origin only if there are none, since it has to serve the relays.
+
+        Servers only: a coordinator has nobody read a directory, or use credentials for a bucket, that it names.
+        """
+        relays = tuple(url for url in self.sources if _is_server(url))
+        return relays or ((self.origin,) if self.origin and _is_server(self.origin) else ())
+
+
+def _is_server(url: str) -> bool:
+    return url.startswith(("http://", "https://"))
 
 
 class Hardware(Body):

@@ -15,6 +15,9 @@ NOBODY = "0x" + "0" * 40
         (["http://relay.example"], "http://origin.example", ("http://relay.example",)),
         ([], "http://origin.example", ("http://origin.example",)),
         ([], None, ()),
+        (["file:///etc", "s3://bucket", "http://relay.example"], None, ("http://relay.example",)),
+        (["file:///etc"], "http://origin.example", ("http://origin.example",)),
+        ([], "file:///etc", ()),
     ],
 )
 def test_weights_come_from_the_relays_or_else_from_the_origin(
