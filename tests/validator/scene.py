@@ -118,11 +118,15 @@ class Scene:
         return finish(work, deployed, court.policy.shape, tasks, completions)
 
     def edit(self, job: Finished) -> Finished:
-        """The same job with one token exchanged, signed as if it were honest."""
+        """The same job with a few tokens exchanged, signed as if it were honest.
+
+        One alone may by chance be nearly what the seed would choose.
+        """
         artifact = decode_artifact(job.file)
         n = max(range(len(artifact.rollouts)), key=lambda n: len(artifact.rollouts[n].output_tokens))
         tokens = artifact.rollouts[n].output_tokens.copy()
-        tokens[2] = 3 + (tokens[2] - 2) % 15
+        for place in range(2, min(6, len(tokens) - 1)):
+            tokens[place] = 3 + (tokens[place] - 2) % 15
         return self.forge(job, n, output_tokens=tokens)
 
     def forge(self, job: Finished, n: int, **changes: Any) -> Finished:
