@@ -209,7 +209,7 @@ def fetch_chunk(
         whole = part.filled == 0
         try:
             sources.download(url, f"/chunks/{chunk.hash.hex()}", part)
-            store.put(signed, chunk.hash, part.received, part.digest)
+            store.put(signed, chunk.hash, part.received)
             return part.received
         except UnfitCheckpoint:
             raise

@@ -16,8 +16,6 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from blake3 import blake3
-
 from protocol.deadlines import left
 from protocol.errors import Rejected, Unavailable
 
@@ -33,10 +31,7 @@ class NotThere(Unavailable):
 
 
 class RangeBuffer:
-    """The memory for one body, of which the first ``filled`` bytes have arrived.
-
-    They are hashed piece by piece, while they are in the processor's cache.
-    """
+    """The memory for one body, of which the first ``filled`` bytes have arrived."""
 
     def __init__(self, memory: memoryview) -> None:
         self.memory = memory
@@ -47,19 +42,13 @@ class RangeBuffer:
         """The bytes that have arrived."""
         return self.memory[: self.filled]
 
-    @property
-    def digest(self) -> bytes:
-        """The BLAKE3-256 of the bytes that have arrived."""
-        return self._hash.digest()
-
     def add(self, size: int) -> None:
         """Takes ``size`` more bytes that are in memory."""
-        self._hash.update(self.memory[self.filled : self.filled + size])
         self.filled += size
 
     def restart(self) -> None:
         """Forgets what has arrived."""
-        self.filled, self._hash = 0, blake3()
+        self.filled = 0
 
 
 class RangeClient:

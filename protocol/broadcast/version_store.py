@@ -251,17 +251,15 @@ class VersionStore:
             if not self._read_manifests():
                 return None
 
-    def put(self, signed: Signed, digest: bytes, data: bytes | memoryview, found: bytes | None = None) -> None:
+    def put(self, signed: Signed, digest: bytes, data: bytes | memoryview) -> None:
         """Writes a chunk at its places in a partial version, and in no other, whose manifest may lie about it.
-
-        ``found`` is the hash of ``data``, if the caller has computed it.
 
         Raises:
             Rejected: ``data`` does not hash to ``digest``.
             UnfitCheckpoint: the manifest says that the chunk has another size.
             Unavailable: it cannot be written.
         """
-        if (found or hash_chunk(data)) != digest:
+        if hash_chunk(data) != digest:
             raise Rejected(f"a chunk does not hash to {digest.hex()}")
         version = self._opened(signed)
         if digest not in version.held:
