@@ -51,7 +51,7 @@ class Deadline:
 
     def allow(self, size: int, bytes_per_second: int = LEAST_BYTES_PER_SECOND) -> None:
         """Gives the request the time that ``size`` more bytes take at this speed."""
-        self._until += size / bytes_per_second
+        self.extend(size / bytes_per_second)
 
     def extended(self, pieces: Iterable[bytes], bytes_per_second: int = LEAST_BYTES_PER_SECOND) -> Iterator[bytes]:
         """Yields ``pieces``, allowing time for each at this speed."""

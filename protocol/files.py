@@ -1,4 +1,4 @@
-"""Files shared by processes: locks, and files that appear complete or not at all.
+"""Files shared by processes: locks, files that appear complete or not at all, and parts of open ones.
 
 A lock ends with its process, however the process ends.
 """
@@ -47,6 +47,14 @@ def _locked(file: TextIO, last: bool) -> bool:
             raise
         return False
     return True
+
+
+def read_at(descriptor: int, memory: memoryview, offset: int) -> int:
+    """Fills ``memory`` from an open file at ``offset``; returns the bytes read, fewer where the file ends before."""
+    filled = 0
+    while filled < len(memory) and (read := os.preadv(descriptor, [memory[filled:]], offset + filled)):
+        filled += read
+    return filled
 
 
 def write_atomically(path: Path, data: bytes, mode: int | None = None) -> None:

@@ -53,8 +53,7 @@ class Producer:
             self.engine.load(directory)
             self.shape = parse_shape(json.loads((directory / "config.json").read_text()))
         else:
-            with SECONDS.labels("swap").time():
-                self.engine.swap(directory)
+            self.engine.swap(directory)
         self.loaded = version
 
     def read_ahead(self, version: int, directory: Path) -> None:

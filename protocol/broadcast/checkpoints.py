@@ -171,7 +171,7 @@ class Checkpoints:
         If another root of it is held, a reorganisation replaced it, and all later versions with it.
         """
         version = signed.manifest.version
-        others = [each for each in self._stored() if each.manifest.root != signed.manifest.root]
+        others = [each for each in self.store.versions(self.run) if each.manifest.root != signed.manifest.root]
         standing = others
         if any(each.manifest.version == version for each in others):
             standing = [each for each in others if each.manifest.version < version]
@@ -180,14 +180,9 @@ class Checkpoints:
             if each not in kept:
                 self.store.remove(each)
 
-    def _stored(self) -> list[SignedManifest]:
-        """Stored versions, whole or not, the oldest first."""
-        named = self.store.checkpoints(self.run)
-        return [signed for each in named if (signed := self.store.manifest(self.run, *each)) is not None]
-
     def _held(self) -> list[SignedManifest]:
         """Whole versions, the oldest first."""
-        return [signed for signed in self._stored() if self.store.folder(signed).is_dir()]
+        return [signed for signed in self.store.versions(self.run) if self.store.folder(signed).is_dir()]
 
 
 def _gib(size: int) -> str:

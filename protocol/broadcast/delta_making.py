@@ -6,7 +6,6 @@ whichever file holds it. Files of other kinds are small or never change, and are
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +17,7 @@ import numpy as np
 from protocol.broadcast.delta_frames import SPAN_BYTES, Bytes, SharedRange, encode
 from protocol.broadcast.version_store import VersionStore
 from protocol.errors import Rejected, Unavailable, accessing
+from protocol.files import read_at
 from protocol.wire import delta_manifest
 from protocol.wire.auth import Signer
 from protocol.wire.delta_manifest import FRAMES_FILE, DeltaFrame, DeltaManifest, SignedDelta
@@ -62,12 +62,8 @@ class WholeVersion:
         path = self.directory / self.manifest.files[file].name
         data = self._memory.of(size)
         with accessing(f"read {path}", Unavailable), path.open("rb", buffering=0) as opened:
-            filled = 0
-            while filled < size:
-                read = os.preadv(opened.fileno(), [data.data[filled:]], offset + filled)
-                if read == 0:
-                    raise Unavailable(f"{path} is shorter than its manifest says")
-                filled += read
+            if read_at(opened.fileno(), data.data, offset) < size:
+                raise Unavailable(f"{path} is shorter than its manifest says")
         return data
 
     def heads(self) -> Iterator[tuple[int, int, dict[str, StoredTensor]]]:

@@ -227,6 +227,5 @@ class Applying:
 
 def _held(store: VersionStore, wanted: SignedManifest) -> dict[bytes, SignedManifest]:
     """Returns the versions of the run, other than ``wanted``, whose files are there, by manifest root."""
-    stored = [store.manifest(wanted.run, *named) for named in store.checkpoints(wanted.run)]
-    whole = [each for each in stored if each is not None and store.folder(each).is_dir()]
+    whole = [each for each in store.versions(wanted.run) if store.folder(each).is_dir()]
     return {each.manifest.root: each for each in whole if each.manifest.root != wanted.manifest.root}

@@ -128,7 +128,7 @@ def mirror(store: VersionStore, runs: Collection[int], objects: ObjectStore) -> 
     Raises:
         Unavailable: the object store fails; the next call goes on.
     """
-    whole = {run: [signed for signed in _held(store, run) if store.folder(signed).is_dir()] for run in runs}
+    whole = {run: [signed for signed in store.stored(run) if store.folder(signed).is_dir()] for run in runs}
     chunks = {chunk.hash for held in whole.values() for signed in held for chunk in signed.manifest.chunks()}
     before, written = objects.keys("chunks"), 0
     for digest in chunks:
@@ -137,9 +137,9 @@ def mirror(store: VersionStore, runs: Collection[int], objects: ObjectStore) -> 
             objects.put(key, data)
             written += len(data)
     for run, held in whole.items():
-        keys = {_name(signed): signed.canonical for signed in held}
-        for key, data in keys.items():
-            objects.put(key, data)
+        keys, there = {_name(signed): signed.canonical for signed in held}, objects.keys(f"runs/{run}")
+        for key in keys.keys() - there:
+            objects.put(key, keys[key])
         names = {signed.manifest.root for signed in held}
         every = listed(store, run)
         told = every.model_copy(
@@ -149,14 +149,9 @@ def mirror(store: VersionStore, runs: Collection[int], objects: ObjectStore) -> 
             }
         )
         objects.put(_list_key(run), told.model_dump_json().encode())
-        objects.delete(objects.keys(f"runs/{run}") - keys.keys() - {_list_key(run)})
+        objects.delete(there - keys.keys() - {_list_key(run)})
     objects.delete(before - {f"chunks/{digest.hex()}" for digest in chunks})
     return written
-
-
-def _held(store: VersionStore, run: int) -> list[Signed]:
-    stored = [store.manifest(run, *named) for named in store.checkpoints(run)]
-    return [signed for signed in (*stored, *store.deltas(run)) if signed is not None]
 
 
 def _list_key(run: int) -> str:

@@ -62,11 +62,11 @@ def make_deltas(
         base = store.manifest(signed.run, version - span) if span <= version else None
         if base is None or not store.folder(base).is_dir() or (base.manifest.root, signed.manifest.root) in held:
             continue
+        if not delta_frames.available():
+            return
         if not store.verify(base, again=True):  # whoever has it undamaged would find the delta false
             log.warning("base_damaged", run=signed.run, version=version - span)
             continue
-        if not delta_frames.available():
-            return
         delta = make_delta(store, base, signed, directory, authority, signer)
         sizes = {"bytes": signed.manifest.size, "delta_bytes": None if delta is None else delta.delta.size}
         log.info("delta_made", run=signed.run, version=version, base_version=version - span, **sizes)

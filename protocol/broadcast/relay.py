@@ -97,13 +97,10 @@ class Relay:
         versions = []
         for run in self._authorities:
             bases = [(signed.delta.target, signed.delta.base_version) for signed in self._store.deltas(run)]
-            for version, root in self._store.checkpoints(run):
-                if (signed := self._store.manifest(run, version, root)) is not None:
-                    size, held = signed.manifest.size, self._store.held_bytes(signed)
-                    deltas = [base for target, base in bases if target == root]
-                    versions.append(
-                        StoredVersion(run=run, version=version, root=root, size=size, held=held, deltas=deltas)
-                    )
+            for signed in self._store.versions(run):
+                version, root, size = signed.manifest.version, signed.manifest.root, signed.manifest.size
+                held, deltas = self._store.held_bytes(signed), [base for target, base in bases if target == root]
+                versions.append(StoredVersion(run=run, version=version, root=root, size=size, held=held, deltas=deltas))
         peers = self._traffic.peers(PEERS_TOLD) if with_peers else []
         return StoreStatus(
             versions=versions,
@@ -119,10 +116,9 @@ class Relay:
         """Reads everything in the store again, fetches anew what is damaged, and returns how much of it was."""
         damaged = 0
         for run in self._authorities:
-            stored = [self._store.manifest(run, *named) for named in self._store.checkpoints(run)]
-            for signed in (*stored, *self._store.deltas(run)):
+            for signed in self._store.stored(run):
                 with self._taking[run]:
-                    if signed is not None and self._is_damaged(signed):
+                    if self._is_damaged(signed):
                         damaged += 1
                         self._damaged += 1
                         self._mend(signed)

@@ -98,11 +98,20 @@ class VersionStore:
         """Returns (version, manifest root) of every manifest stored for ``run``, ascending by version."""
         return sorted(_named(path) for path in self._run_path(run).glob("[0-9]*.json"))
 
+    def versions(self, run: int) -> list[SignedManifest]:
+        """Returns every version stored for ``run``, whole or not, the oldest first."""
+        stored = [self.manifest(run, *named) for named in self.checkpoints(run)]
+        return [signed for signed in stored if signed is not None]
+
     def deltas(self, run: int) -> list[SignedDelta]:
         """Returns every delta stored for ``run``, ascending by the version that it makes."""
         found = [self._load(path) for path in self._delta_paths(run)]
         deltas = [each.signed for each in found if each is not None and isinstance(each.signed, SignedDelta)]
         return sorted(deltas, key=lambda signed: (signed.delta.version, signed.delta.base_version))
+
+    def stored(self, run: int) -> list[Signed]:
+        """Returns every version and delta stored for ``run``."""
+        return [*self.versions(run), *self.deltas(run)]
 
     def delta(self, run: int, root: bytes) -> SignedDelta | None:
         """Returns the stored delta with this root, or None."""
@@ -298,10 +307,9 @@ class VersionStore:
         """
         kept: list[int] = []
         room, deltas = most_bytes, self.deltas(run) if most_bytes else []
-        for version, root in reversed(self.checkpoints(run)):
-            signed = self.manifest(run, version, root)
-            room -= signed.manifest.size if signed is not None else 0
-            room -= sum(each.delta.size for each in deltas if each.delta.target == root)
+        for signed in reversed(self.versions(run)):
+            version, root = signed.manifest.version, signed.manifest.root
+            room -= signed.manifest.size + sum(each.delta.size for each in deltas if each.delta.target == root)
             if version in kept:
                 continue
             if kept and (len(kept) == versions or (most_bytes and room < 0)):

@@ -29,6 +29,7 @@ from eth_utils import keccak
 from pydantic import Field
 
 from protocol.errors import Misconfigured, Rejected
+from protocol.files import read_at
 from protocol.wire import auth
 from protocol.wire.canonical import Canonical, InHex, Signature
 
@@ -194,13 +195,7 @@ def hashes_of_pieces(pieces: Iterable[memoryview], chunk_bytes: int) -> list[byt
 def _hash_each(descriptor: int, ranges: Sequence[tuple[int, int]]) -> Iterator[bytes]:
     buffer = memoryview(bytearray(max((size for _, size in ranges), default=0)))
     for offset, size in ranges:
-        filled = 0
-        while filled < size:
-            read = os.preadv(descriptor, [buffer[filled:size]], offset + filled)
-            if read == 0:
-                break
-            filled += read
-        yield hash_chunk(buffer[:filled])
+        yield hash_chunk(buffer[: read_at(descriptor, buffer[:size], offset)])
 
 
 def parse(data: bytes) -> Manifest:
