@@ -151,6 +151,7 @@ class Validator:
             seats=seats_now(steps, self._node),
             runs=list(self._rounds.served_by(self._node)),
             versions=self._runs.loaded_versions,
+            fetching=self._runs.fetching,
             record=self._record.figures(datetime.fromtimestamp(self._clock.now(), UTC).strftime("%Y-%m-%d")),
         )
 
@@ -226,6 +227,8 @@ class Validator:
             for found in answer:
                 self._record.fold(found.logs, self._rounds)
                 self._clock.read(found.block.timestamp)
+            if self._tail.at_head:
+                break
         return news
 
     def _judged_round(self, followed: FollowedRound) -> JudgedRound | None:

@@ -95,6 +95,8 @@ class DryRunLoop:
             for found in answer:
                 self._rounds.fold(found.logs)
                 self._clock.read(found.block.timestamp)
+            if self._tail.at_head:
+                break
         return news
 
     def _tell_ended(self) -> None:

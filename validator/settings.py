@@ -33,7 +33,7 @@ class ValidatorSettings(NodeSettings):
     sources: tuple[str, ...] = ()
     device: Literal["cpu", "cuda"] = "cpu"
     queue_url: str = ""
-    interval_seconds: float = 0.25
+    interval_seconds: float = 0.5
     reserve_seconds: float = 3.0
     patience_seconds: float = 20.0
     nudge_seconds: float = 5.0

@@ -55,10 +55,10 @@ from worker.weights_record import WeightsRecord
 
 ROLLOUTS = Counter("assize_worker_rollouts", "Rollouts generated and proved")
 
-PREFETCH_SECONDS = 0.2
+PREFETCH_SECONDS = 0.5
 PROGRESS_SECONDS = 0.5
 HOUSEKEEPING_SECONDS = 5.0
-FIRST_HEARTBEAT_SECONDS = 0.5
+FIRST_HEARTBEAT_SECONDS, FIRST_HEARTBEAT_GROWTH = 0.5, 1.1
 CLOSE_SECONDS = 5.0
 OWN_SUBMISSION_SHARE = 0.25
 DRAIN_SECONDS, DRAIN_BLOCKS, LONGEST_DRAIN_SECONDS = 10.0, 5, 120.0
@@ -404,6 +404,8 @@ class Worker:
     def _beat(self) -> None:
         """Sends heartbeats, more often until a version is loaded; logs once why the node is not listed."""
         told: list[str] = []
+        longest = self.settings.heartbeat_seconds
+        pause = min(FIRST_HEARTBEAT_SECONDS, longest)
         while not self.stopped.is_set():
             version = None if self.producer.loaded is None else self.checkpoints.newest()
             try:
@@ -416,7 +418,9 @@ class Worker:
                     told = self.reasons = reply.reasons
             except AssizeError as error:
                 self.log.warning("heartbeat_failed", error=str(error))
-            self.stopped.wait(self.settings.heartbeat_seconds if version is not None else FIRST_HEARTBEAT_SECONDS)
+            # A node may be without a version for ever: retired, or called on for traps alone.
+            pause = longest if version is not None else min(FIRST_HEARTBEAT_GROWTH * pause, longest)
+            self.stopped.wait(pause)
 
     def _note_listing(self, available: bool) -> None:
         """Notes since when the coordinator knows that the node takes no new jobs."""

@@ -48,6 +48,8 @@ class Mirror:
                     self._roll_back(answer)
                 else:
                     self._take(answer, before)
+                    if self._tail.at_head:
+                        break
                 before = self._tail.cursor
         return self.market
 

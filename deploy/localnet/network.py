@@ -34,7 +34,7 @@ from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire.rules import DEFAULT_ENGINE
 from worker.engines.registry import find_engine
 
-LOOK_SECONDS = 0.5
+LOOK_SECONDS = 1.0
 STARTING_SECONDS = 180.0
 SETTLING_SECONDS = 60.0
 ROUNDS_AHEAD = 3

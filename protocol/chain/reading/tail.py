@@ -108,6 +108,11 @@ class Tail:
         self._contract_of = chain.deployment.contract_names()
         self._unclear = 0
 
+    @property
+    def at_head(self) -> bool:
+        """True if the last ``poll`` read all that was to be read when it asked for the head."""
+        return self.cursor.number >= self.head_number - self._confirmations
+
     def follow(self, restart: Callable[[], Tail]) -> Iterator[Log]:
         """Yields every new event up to the head; after a reorganisation from a tail begun anew by ``restart``.
 
