@@ -115,6 +115,7 @@ def validator_view(look: ValidatorLook, now: float) -> View:
         Row("bond margin", tokens(margin), "" if margin >= 0 else "bad"),
         Row("slot", f"{look.slot}{'' if look.holds else ', not held'}", "" if look.holds else "bad"),
         Row("versions loaded", _versions(activity.get("versions", {}))),
+        *(Row("fetching", f"run {run}, {words}") for run, words in activity.get("fetching", {}).items()),
     )
     seated = Grid(
         ("round", "kind", "jobs", "phase", "until", "left"),

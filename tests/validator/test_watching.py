@@ -15,6 +15,7 @@ import pytest
 
 from protocol.chain.structs import State
 from protocol.node.activity import HEALTH_FILE
+from protocol.node.progress import progress_line
 from protocol.node.watching import lines_of
 from tests.conftest import ROOT
 from tests.validator.scene import Scene
@@ -102,6 +103,13 @@ def test_at_140_columns_nothing_is_wider() -> None:
             "node 9 contests the slot: add 15 ASZ with assize stake deposit until 2027-01-15 10:01:40 UTC, in 2 h",
         ),
         ({"health": LOOK.health | {"activity": {"node": 4}}}, "votes on jobs none yet"),
+        (
+            {
+                "health": LOOK.health
+                | {"activity": ACTIVITY | {"fetching": {"1": progress_line("version 13", 10**6, 4 * 10**6, 2.0)}}}
+            },
+            "fetching run 1, version 13: 25 %, 1.0 MB of 4.0 MB after 2 s, 500.0 kB/s, 6 s left",
+        ),
     ],
 )
 def test_every_state_has_its_words(change: dict[str, Any], words: str) -> None:

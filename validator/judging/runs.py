@@ -144,6 +144,11 @@ class Runs:
         loaded = {run: known.weights.loaded for (run, _), known in self._known.items()}
         return {run: version for run, version in loaded.items() if version is not None}
 
+    @property
+    def fetching(self) -> dict[int, str]:
+        """Progress in words for each run of which weights arrive."""
+        return {run: known.weights.fetching for (run, _), known in self._known.items() if known.weights.fetching}
+
     def prefetch(self, manifest_roots: Mapping[tuple[int, int], bytes]) -> None:
         """Starts fetching the newest version of each run, and loads the first: both before its first round."""
         for (run, _), known in self._known.items():

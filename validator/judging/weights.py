@@ -13,6 +13,7 @@ import structlog
 
 from protocol.broadcast.checkpoints import Checkpoints
 from protocol.errors import Unavailable
+from protocol.node.progress import progress_line
 from protocol.tensor.model import DTYPES, Model, load_model
 from protocol.wire.pins import UnfitCheckpoint
 from protocol.wire.rules import Rules
@@ -58,6 +59,16 @@ class Weights:
         self._again_at = 0.0
         self._preparing = threading.Lock()
         self._warm = False
+        self._fetching = ""
+        checkpoints.progress = self._note_progress
+
+    @property
+    def fetching(self) -> str:
+        """Progress of the fetch under way in words: bytes, rate and time left. Empty if nothing arrives."""
+        return self._fetching
+
+    def _note_progress(self, version: int, done: int, total: int, seconds: float) -> None:
+        self._fetching = progress_line(f"version {version}", done, total, seconds) if done < total else ""
 
     @property
     def loaded(self) -> int | None:
@@ -92,6 +103,7 @@ class Weights:
         elif error is not None:
             log.warning("weights_not_there", run=self._checkpoints.run, version=version, error=str(error))
             del self._fetches[version, root]
+            self._fetching = ""
             self._again_at = time.monotonic() + RETRY_SECONDS
         return error is None
 
