@@ -179,8 +179,7 @@ def test_heads_and_first_bytes_on_many_connections_leave_memory_flat(edge: Edge)
 
 def test_a_signed_body_with_another_hash_is_refused_and_not_kept(edge: Edge) -> None:
     worker, path = edge.swarm.workers[0], edge.upload_path(0)
-    body = b"z" * (40 * MIB)
-    before = edge.memory()
+    body, sizes = b"z" * (40 * MIB), list[int]()
     with edge.http as http:
         for sent in (body, body[:-1], body + b"z", b""):
             signed = headers(edge.swarm, worker, "PUT", path, body if sent != body else b"another")
@@ -188,6 +187,7 @@ def test_a_signed_body_with_another_hash_is_refused_and_not_kept(edge: Edge) -> 
             assert answer.status_code == 401, answer.text
             assert f"its keccak256 is 0x{keccak(sent).hex()}, the request's signature is for" in answer.text
             assert edge.kept() == []
+            sizes.append(edge.memory())  # what the first body needs, later ones use again
         del body, sent
         signed = headers(edge.swarm, worker, "PUT", path, b"")
         answer = http.put(path, content=(b"x" * MIB for _ in range(80)), headers=signed)
@@ -195,7 +195,7 @@ def test_a_signed_body_with_another_hash_is_refused_and_not_kept(edge: Edge) -> 
     gc.collect()
     assert edge.kept() == []
     assert edge.unnamed_bytes() == 0
-    assert edge.memory() < before + FLAT_BYTES
+    assert edge.memory() < sizes[0] + FLAT_BYTES
 
 
 def test_a_body_that_is_cut_off_leaves_nothing(edge: Edge) -> None:
