@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tests.chaos import forking, killing, lying, starving
+from tests.chaos import broadcasting, forking, killing, lying, starving
 from tests.chaos.fault import FAULTS, Fault
 from tests.chaos.invariants import broken
 from tests.chaos.network import Network, make_small_model
@@ -25,7 +25,7 @@ from tests.chaos.network import Network, make_small_model
 FAULTS_A_NETWORK = 8
 """After some eighty versions the model answers nearly all sums: few groups have advantages, and steps take minutes."""
 
-LISTED = (killing, forking, starving, lying)
+LISTED = (killing, forking, starving, lying, broadcasting)
 """The modules whose faults are on the list."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import signal
 import sqlite3
 import threading
@@ -90,12 +91,15 @@ class Network(Localnet):
         self.api_between = Between(ports["coordinator"], self._heard)
         self.second_between = Between(ports["coordinator"])
         self.relay_between = Between(ports["relay"])
+        self.spare_between = Between(ports["relay"])
         self.origin_between = Between(ports["origin"])
         supervisor.instead = {
             self.layout.url("coordinator"): self.api_between.url,
             self.layout.url("relay"): self.relay_between.url,
             self.layout.url("origin"): self.origin_between.url,
         }
+        relays = [self.relay_between.url, self.spare_between.url]
+        supervisor.more["coordinator"] = {"ASSIZE_COORDINATOR_RELAYS": json.dumps(relays)}
         supervisor.chain_url, supervisor.chain_instead = self.layout.url("chain"), self.rpc_between.url
 
     @property
@@ -119,7 +123,7 @@ class Network(Localnet):
             self.chain.close()
         for between in (
             *(self.rpc_between, self.api_between, self.second_between),
-            *(self.relay_between, self.origin_between),
+            *(self.relay_between, self.spare_between, self.origin_between),
         ):
             between.close()
 
