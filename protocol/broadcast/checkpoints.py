@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
-from protocol.broadcast.deltas import catch_up
+from protocol.broadcast.deltas.applying import catch_up
 from protocol.broadcast.fetching import fetch_chunks, fetch_manifest, reading
 from protocol.broadcast.sources import Sources
 from protocol.broadcast.version_store import VersionStore

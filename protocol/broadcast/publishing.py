@@ -7,8 +7,8 @@ from pathlib import Path
 
 import structlog
 
-from protocol.broadcast import delta_frames
-from protocol.broadcast.delta_making import SPANS, make_delta
+from protocol.broadcast.deltas.frames import available
+from protocol.broadcast.deltas.making import SPANS, make_delta
 from protocol.broadcast.version_store import DEFAULT_VERSIONS_KEPT, VersionStore
 from protocol.errors import Misconfigured, Unavailable
 from protocol.wire import manifest as manifests
@@ -62,7 +62,7 @@ def make_deltas(
         base = store.manifest(signed.run, version - span) if span <= version else None
         if base is None or not store.folder(base).is_dir() or (base.manifest.root, signed.manifest.root) in held:
             continue
-        if not delta_frames.available():
+        if not available():
             return
         if not store.verify(base, again=True):  # whoever has it undamaged would find the delta false
             log.warning("base_damaged", run=signed.run, version=version - span)

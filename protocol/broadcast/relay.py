@@ -13,8 +13,8 @@ from collections.abc import Mapping
 
 import structlog
 
-from protocol.broadcast.delta_making import SPANS
-from protocol.broadcast.deltas import catch_up
+from protocol.broadcast.deltas.applying import catch_up
+from protocol.broadcast.deltas.making import SPANS
 from protocol.broadcast.fetching import OtherDelta, fetch_chunks, fetch_delta, fetch_manifest, list_from
 from protocol.broadcast.object_store import ObjectStore, mirror
 from protocol.broadcast.sources import Sources
@@ -89,7 +89,7 @@ class Relay:
         newest = sorted(listed.checkpoints, key=lambda entry: entry.version, reverse=True)
         for entry in newest[: self._versions_kept]:
             with self._taking[run]:
-                if (run, entry.root) not in self._beyond and self._wanted(run, entry.version):
+                if (run, entry.root) not in self._unfit | self._beyond:
                     self._take_fit(run, entry, listed)
 
     def status(self, with_peers: bool) -> StoreStatus:
@@ -144,25 +144,8 @@ class Relay:
             except Exception as error:  # the outermost loop of this thread: the next round tries again
                 self._log.warning("scrub_failed", error=repr(error))
 
-    def _wanted(self, run: int, version: int) -> bool:
-        """Returns whether a version is among those that are kept once it is there."""
-        kept = self._store.kept(run, self._versions_kept, self._most_bytes)
-        if version in kept or not kept or version > min(kept):
-            return True
-        return len(kept) < self._versions_kept and not self._full(run, kept)
-
-    def _full(self, run: int, kept: list[int]) -> bool:
-        """Returns whether another version of the size of those that are kept has no room."""
-        if not self._most_bytes:
-            return False
-        held = [self._store.manifest(run, version) for version in kept]
-        sizes = [signed.manifest.size for signed in held if signed is not None]
-        return sum(sizes) + max(sizes, default=0) > self._most_bytes
-
     def _take_fit(self, run: int, entry: CheckpointEntry, listed: CheckpointList) -> None:
         """Fetches a version; one that no bytes can fit is given up, so that others come through."""
-        if (run, entry.root) in self._unfit:
-            return
         try:
             self._take_one(run, entry, listed)
         except UnfitCheckpoint as error:
@@ -172,10 +155,15 @@ class Relay:
     def _take_one(self, run: int, entry: CheckpointEntry, listed: CheckpointList) -> None:
         """Fetches a version and the trainer's deltas that make it, which enter the store before it does.
 
-        Whoever finds the version here finds them too, as soon as they are listed upstream.
+        Whoever finds the version here finds them too, as soon as they are listed upstream. A version that would not be
+        kept, by its age or for want of room, leaves nothing behind but its name among those not asked for again.
         """
         deltas = self._take_deltas(run, entry, listed)
         signed = fetch_manifest(self._sources, run, entry.version, entry.root, self._authorities[run], self._store)
+        if entry.version not in self._store.kept(run, self._versions_kept, self._most_bytes):
+            self._beyond.add((run, entry.root))
+            self._store.retain(run, self._versions_kept, self._most_bytes)
+            return
         if not self._store.verify(signed):
             catch_up(self._sources, signed, self._authorities[run], self._store, listed)
             fetch_chunks(self._sources, signed, self._store)
@@ -188,8 +176,6 @@ class Relay:
                 self._store.remove(other)
         self._store.retain(run, self._versions_kept, self._most_bytes)
         self._write_objects()
-        if not self._store.folder(signed).exists():
-            self._beyond.add((run, entry.root))
 
     def _write_objects(self) -> None:
         """Brings the object store up to date, if there is one; after a failure, the next time."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from protocol.broadcast.deltas import catch_up
+from protocol.broadcast.deltas.applying import catch_up
 from protocol.broadcast.fetching import fetch_chunks, fetch_manifest
 from protocol.broadcast.sources import Sources
 from protocol.broadcast.version_store import DEFAULT_VERSIONS_KEPT, VersionStore

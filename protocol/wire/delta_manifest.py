@@ -6,7 +6,7 @@ Canonical JSON (sorted keys, no spaces, ASCII), frames in ascending order of fil
     FRAME = {"bytes":N,"count":C,"file":"…","first":I,"hash":"<64 hex>"}
 
     base, target   manifest roots of the two versions
-    frame          makes the chunks [I, I + C) of a file of the target, see ``protocol.broadcast.delta_frames``
+    frame          makes the chunks [I, I + C) of a file of the target, see ``protocol.broadcast.deltas.frames``
     hash           BLAKE3-256 of the frame
     root           keccak(canonical JSON), signed by whoever made the delta as EIP-712 `Delta`
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from protocol.broadcast.delta_frames import Bytes, SharedRange
-from protocol.broadcast.delta_frames import encode as encode_frame
+from protocol.broadcast.deltas.frames import Bytes, SharedRange
+from protocol.broadcast.deltas.frames import encode as encode_frame
 from protocol.node.wallet import Wallet
 from protocol.wire import delta_manifest, evidence, manifest
 from protocol.wire.assignments import Leaf, Listing, pack_assignments, pack_leaves

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from protocol.broadcast.delta_frames import decode
+from protocol.broadcast.deltas.frames import decode
 from protocol.environments.registry import environment
 from protocol.errors import Misconfigured, Rejected
 from protocol.wire import delta_manifest, evidence, manifest, rollout

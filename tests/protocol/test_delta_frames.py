@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from protocol.broadcast.delta_frames import SharedRange, decode, encode
+from protocol.broadcast.deltas.frames import SharedRange, decode, encode
 from protocol.errors import Rejected
 from tests.protocol.evolving import EvolvingModel, bfloat16
 

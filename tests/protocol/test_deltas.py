@@ -20,8 +20,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from typer.testing import CliRunner
 
-from protocol.broadcast.delta_making import make_delta
-from protocol.broadcast.deltas import MOST_STEPS, Applying, planned
+from protocol.broadcast.deltas.applying import MOST_STEPS, Applying, planned
+from protocol.broadcast.deltas.making import make_delta
 from protocol.broadcast.listing import listed
 from protocol.broadcast.peer import serve_beside
 from protocol.broadcast.publishing import make_deltas, publish

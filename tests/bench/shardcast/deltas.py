@@ -22,9 +22,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from rich.table import Table
 
-from protocol.broadcast.delta_frames import Bytes, SharedRange, decode, encode
-from protocol.broadcast.delta_making import make_delta
-from protocol.broadcast.deltas import Applying
+from protocol.broadcast.deltas.applying import Applying
+from protocol.broadcast.deltas.frames import Bytes, SharedRange, decode, encode
+from protocol.broadcast.deltas.making import make_delta
 from protocol.broadcast.version_store import VersionStore
 from protocol.environments.arithmetic import Arithmetic
 from protocol.wire import manifest as manifests

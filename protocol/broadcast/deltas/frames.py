@@ -14,7 +14,7 @@ step changes it. The changes of one class, classes ascending: for each the gap (
 change) and the sign of its step (1 bit, 1 for down), then for the classes' steps of more than 1 the number of changes
 by 1 before it and its size less 2; a last number counts the rest. The steps go through the values in their order, so
 that -0 lies one below 0. Numbers are Golomb-Rice codes whose parameter follows the average of what came before
-(``delta_kernels.parameter``): the code has neither tables nor blocks, and is within a few percent of the entropy.
+(``kernels.parameter``): the code has neither tables nor blocks, and is within a few percent of the entropy.
 
 Integers only: the same bytes on every machine. PURE.
 """
@@ -224,4 +224,4 @@ def _sign(width: int) -> Any:
 
 
 def _loops() -> Any:
-    return kernels("protocol.broadcast.delta_kernels")
+    return kernels("protocol.broadcast.deltas.kernels")

@@ -1,6 +1,6 @@
 """Compiled loops of the code of deltas, one set for each width of a value. Import it late, see ``protocol.compiled``.
 
-The format is that of ``protocol.broadcast.delta_frames``. A loop over values takes about two cycles for each; the code
+The format is that of ``protocol.broadcast.deltas.frames``. A loop over values takes about two cycles for each; the code
 itself costs some nanoseconds for each value that changed.
 
 Axes: N values, C changes, W words of 64 bits, K classes (256).

@@ -13,9 +13,8 @@ from itertools import count
 
 import structlog
 
-from protocol.broadcast import delta_frames
-from protocol.broadcast.delta_frames import SPAN_BYTES, decode
-from protocol.broadcast.delta_making import ThreadMemory, WholeVersion
+from protocol.broadcast.deltas.frames import SPAN_BYTES, available, decode
+from protocol.broadcast.deltas.making import ThreadMemory, WholeVersion
 from protocol.broadcast.fetching import fetch_chunks, fetch_delta, fetch_list, fetch_manifest
 from protocol.broadcast.sources import Sources
 from protocol.broadcast.version_store import VersionStore
@@ -93,7 +92,7 @@ def catch_up(
         most = most if most_bytes is None else min(most, most_bytes)
         held = _held(store, signed)
         way = planned(held.keys(), signed.manifest.root, offers, most)
-        if way and not delta_frames.available():  # asked last: the answer takes half a second
+        if way and not available():  # asked last: the answer takes half a second
             return
         for entry in way:
             try:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from protocol.broadcast.delta_frames import SPAN_BYTES, Bytes, SharedRange, encode
+from protocol.broadcast.deltas.frames import SPAN_BYTES, Bytes, SharedRange, encode
 from protocol.broadcast.version_store import VersionStore
 from protocol.errors import Rejected, Unavailable, accessing
 from protocol.files import read_at

@@ -1,0 +1,7 @@
+"""Deltas: what turns a version into a later one, made by anybody, and what follows from it verified chunk by chunk.
+
+frames      code of one range of a file: reordered bits, gaps and steps
+kernels     its loops, compiled
+making      frames and a signed manifest from two versions on disk
+applying    the deltas that lead from a version that is held to the one that is wanted
+"""
