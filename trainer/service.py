@@ -10,6 +10,7 @@ from contextlib import closing
 import structlog
 import torch
 
+from protocol.broadcast.deltas.frames import available
 from protocol.broadcast.server import create_app
 from protocol.broadcast.version_store import VersionStore
 from protocol.chain.reading.client import Chain
@@ -106,6 +107,8 @@ def serve(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> in
     telemetry.configure("trainer", settings.log_level)
     telemetry.serve_metrics(settings.metrics_port)
     torch.set_num_threads(settings.threads)
+    # The first on a machine compiles for some ten seconds, which would be missing from the first step.
+    threading.Thread(target=available, name="delta-loops", daemon=True).start()
     trainer, store = build(settings, publish)
     listener = listen(settings.origin_host, settings.origin_port)
     threading.Thread(target=run_server, args=(create_app(store), listener), name="origin", daemon=True).start()

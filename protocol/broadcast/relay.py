@@ -21,7 +21,7 @@ from protocol.broadcast.sources import Sources
 from protocol.broadcast.traffic import CHUNKS, FRAMES, Traffic
 from protocol.broadcast.version_store import DEFAULT_VERSIONS_KEPT, Signed, VersionStore
 from protocol.errors import Rejected, Unavailable
-from protocol.wire.api import CheckpointEntry, CheckpointList, PeerTraffic, StoredVersion, StoreStatus
+from protocol.wire.api import CheckpointEntry, CheckpointList, DeltaEntry, PeerTraffic, StoredVersion, StoreStatus
 from protocol.wire.delta_manifest import SignedDelta
 from protocol.wire.manifest import Authority
 from protocol.wire.pins import UnfitCheckpoint
@@ -89,7 +89,7 @@ class Relay:
         newest = sorted(listed.checkpoints, key=lambda entry: entry.version, reverse=True)
         for entry in newest[: self._versions_kept]:
             with self._taking[run]:
-                if (run, entry.root) not in self._unfit | self._beyond:
+                if (run, entry.root) not in self._unfit | self._beyond and not self._has(run, entry, listed):
                     self._take_fit(run, entry, listed)
 
     def status(self, with_peers: bool) -> StoreStatus:
@@ -207,8 +207,7 @@ class Relay:
         Others may be anybody's, and as many as anybody likes: who wants them fetches them from who has them.
         """
         taken: list[SignedDelta] = []
-        offers = [offer for offer in listed.deltas if (offer.version, offer.target) == (entry.version, entry.root)]
-        for offer in [offer for offer in offers if offer.delta not in self._refused][: 2 * len(SPANS)]:
+        for offer in self._offers(entry, listed):
             authority = self._authorities[run]
             try:
                 signed = fetch_delta(self._sources, run, offer, authority, self._store, authority.trainer)
@@ -223,6 +222,17 @@ class Relay:
             self._store.put_manifest(signed)
             taken.append(signed)
         return taken
+
+    def _offers(self, entry: CheckpointEntry, listed: CheckpointList) -> list[DeltaEntry]:
+        """Returns the listed deltas to a version that were not refused before."""
+        offers = [offer for offer in listed.deltas if (offer.version, offer.target) == (entry.version, entry.root)]
+        return [offer for offer in offers if offer.delta not in self._refused][: 2 * len(SPANS)]
+
+    def _has(self, run: int, entry: CheckpointEntry, listed: CheckpointList) -> bool:
+        """Returns whether the version is there with all deltas to it, as most are when a list changes."""
+        stored: list[Signed | None] = [self._store.manifest(run, entry.version, entry.root)]
+        stored += [self._store.delta(run, offer.delta) for offer in self._offers(entry, listed)]
+        return all(signed is not None and self._store.folder(signed).is_dir() for signed in stored)
 
     def _follow(self, run: int, url: str) -> None:
         """Loops until stopped, backing off after a failure of this upstream; other upstreams are unaffected."""
