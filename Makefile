@@ -38,7 +38,7 @@ help:
 	@echo "make fuzz            1.7 million inputs over every parser   (RUNS=20000 SEED=7 TARGET=artifact)"
 	@echo "make fuzz-api        both APIs asked from their OpenAPI documents   (EXAMPLES=50)"
 	@echo "make sim             a simulated chain's faults around mirror, ledger and sender   (SEEDS=100, or SEED=17 alone)"
-	@echo "make chaos           30 faults on the running local network, and what must hold after each   (FAULT=12)"
+	@echo "make chaos           34 faults on the running local network, and what must hold after each   (FAULT=12)"
 	@echo "make calibrate       the built-in run's rules, measured from nothing   (DTYPE=bfloat16)"
 	@echo "make contracts-coverage   lines and branches of contracts/src that the tests reach"
 	@echo "make contracts-deep       the contracts' invariants, 10,000 runs of 64 calls   (RUNS=500 SEED=7 SUITE=hostile)"

@@ -13,8 +13,9 @@ from protocol.wire.manifest import Chunk
 PARALLEL_REQUESTS, PARALLEL_WHERE_SLOW = 4, 2
 """Chunks that are asked for at once; the second holds until it is known that a chunk takes less than `SLOW_SECONDS`."""
 SLOW_SECONDS, RECENT = 0.5, 8
-OVERTAKE_SECONDS = 1.0
-"""A chunk that takes longer than this, and than twice the usual time, is asked of another source too."""
+OVERTAKE_SECONDS, FIRST_OVERTAKE_SECONDS = 1.0, 5.0
+"""A chunk that takes longer than this, and than twice the usual time, is asked of another source too; the second holds
+until a usual time is known."""
 
 
 @dataclass(slots=True, eq=False)
@@ -33,7 +34,7 @@ class ChunkQueue:
 
     def __init__(self, missing: Sequence[Chunk], overtake: bool) -> None:
         self.largest = max(chunk.size for chunk in missing)
-        self._next, self._left, self._overtake = deque(missing), len(missing), overtake
+        self._next, self._left, self.overtakes = deque(missing), len(missing), overtake
         self._running: dict[bytes, TakenChunk] = {}
         self._seconds: list[float] = []
         self._error: BaseException | None = None
@@ -94,8 +95,9 @@ class ChunkQueue:
     def _slowest(self) -> TakenChunk | None:
         """Returns the chunk that has been on its way for much longer than others took, and by one thread only."""
         alone = [each for each in self._running.values() if each.threads == 1 and each.url is not None]
-        if not self._overtake or not alone or not self._seconds:
+        if not self.overtakes or not alone:
             return None
-        slowest = min(alone, key=lambda each: each.since)
-        usual = max(OVERTAKE_SECONDS, 2 * sum(self._seconds) / len(self._seconds))
-        return slowest if time.monotonic() - slowest.since > usual else None
+        slowest, patience = min(alone, key=lambda each: each.since), FIRST_OVERTAKE_SECONDS
+        if self._seconds:
+            patience = max(OVERTAKE_SECONDS, 2 * sum(self._seconds) / len(self._seconds))
+        return slowest if time.monotonic() - slowest.since > patience else None

@@ -143,7 +143,7 @@ def fetch_chunks(
         return
     queue = ChunkQueue(missing, overtake=len(sources.urls) > 1)
     work = partial(_work, queue, sources, signed, store, arrived)
-    for _ in range(min(PARALLEL_REQUESTS, len(missing))):
+    for _ in range(min(PARALLEL_REQUESTS, len(missing) + queue.overtakes)):
         threading.Thread(target=work, name="shardcast", daemon=True).start()
     queue.wait()
 
@@ -153,7 +153,7 @@ def _work(queue: ChunkQueue, sources: Sources, signed: Signed, store: VersionSto
     while (taken := queue.take()) is not None:
         try:
             buffer = buffer or bytearray(queue.largest)
-            arrived(taken.chunk, fetch_chunk(sources, signed, taken.chunk, store, buffer, taken))
+            arrived(taken.chunk, _fetch_chunk(sources, signed, store, buffer, taken))
         except BaseException as error:  # raised again by the thread that waits
             queue.failed(taken, error)
         else:
@@ -180,32 +180,26 @@ def reading(sources: Sources, signed: SignedManifest, store: VersionStore) -> Re
 def _read_chunk(sources: Sources, signed: SignedManifest, chunk: Chunk, store: VersionStore) -> bytes:
     data = store.read(chunk.hash)
     if data is None:
-        fetch_chunk(sources, signed, chunk, store, bytearray(chunk.size))
+        fetch_chunks(sources, signed, store, [chunk])
         data = store.read(chunk.hash)
     if data is None:
         raise Unavailable(f"chunk {chunk.hash.hex()[:16]} is damaged on disk and must be fetched again")
     return data
 
 
-def fetch_chunk(
-    sources: Sources,
-    signed: Signed,
-    chunk: Chunk,
-    store: VersionStore,
-    buffer: bytearray,
-    taken: TakenChunk | None = None,
+def _fetch_chunk(
+    sources: Sources, signed: Signed, store: VersionStore, buffer: bytearray, taken: TakenChunk
 ) -> memoryview:
-    """Fetches a chunk of a version or delta into ``store`` through ``buffer``, and returns its part of the buffer.
+    """Fetches the chunk that was taken into ``store`` through ``buffer``, and returns its part of the buffer.
 
     If a source breaks off, the next resumes where it stopped.
     """
-    tried: set[str] = set() if taken is None or taken.avoided is None else {taken.avoided}
+    chunk, tried = taken.chunk, set[str]() if taken.avoided is None else {taken.avoided}
     part = RangeBuffer(memoryview(buffer)[: chunk.size])
     fault: Exception = Unavailable("no source")
     while (url := sources.choose(tried)) is not None:
         tried.add(url)
-        if taken is not None:
-            taken.url = url
+        taken.url = url
         whole = part.filled == 0
         try:
             sources.download(url, f"/chunks/{chunk.hash.hex()}", part)

@@ -18,6 +18,8 @@ WORKERS = ("worker-1", "worker-2")
 HOLDERS = ("worker-1", "validator-1", "relay")
 VERSIONS = 3
 """New versions that must come while one of two relays drips or lies."""
+RESTING_SECONDS = 150.0
+"""Longer than a source that failed before is left alone."""
 
 
 @fault(31, "a relay that drips weights")
@@ -30,14 +32,13 @@ def dripping_relay(network: Network) -> list[str]:
 def lying_relay(network: Network) -> list[str]:
     """A bit of every chunk and frame from one of two relays is flipped; the logs name it, and not the other."""
     before = {name: len(network.log(name)) for name in WORKERS}
-    found = _beside_bad_relay(network, _flipped)
-    new = (line for name in WORKERS for line in network.log(name)[before[name] :].splitlines())
-    told = [line for line in new if "source_lied" in line]
-    if not any(network.relay_between.url in line for line in told):
-        found.append("no worker names the relay that lied")
-    if any(network.spare_between.url in line for line in told):
-        found.append("a worker names a relay that did not lie")
-    return found
+
+    def named(url: str) -> bool:
+        new = (line for name in WORKERS for line in network.log(name)[before[name] :].splitlines())
+        return any("source_lied" in line and url in line for line in new)
+
+    found = _beside_bad_relay(network, _flipped, lambda: named(network.relay_between.url))
+    return [*found, *(["a worker names a relay that did not lie"] if named(network.spare_between.url) else [])]
 
 
 def _flipped(answer: Answer) -> Answer:
@@ -45,8 +46,10 @@ def _flipped(answer: Answer) -> Answer:
     return replace(answer, body=answer.body[:middle] + bytes([answer.body[middle] ^ 1]) + answer.body[middle + 1 :])
 
 
-def _beside_bad_relay(network: Network, worsened: Callable[[Answer], Answer]) -> list[str]:
-    """Worsens the chunks of the first relay for some versions, which the workers must hold all the same."""
+def _beside_bad_relay(
+    network: Network, worsened: Callable[[Answer], Answer], seen: Callable[[], bool] = lambda: True
+) -> list[str]:
+    """Worsens the chunks of the first relay for some versions, which the workers must hold, and until ``seen``."""
     first, relay = newest_round(network), _Bad(worsened)
     with network.relay_between.interfering(relay):
         network.goes_on(VERSIONS)
@@ -56,6 +59,7 @@ def _beside_bad_relay(network: Network, worsened: Callable[[Answer], Answer]) ->
             lambda: all(_newest_held(network, name) >= wanted for name in WORKERS),
             MOMENT_SECONDS,
         )
+        network.wait_for("a worker that names the relay", seen, RESTING_SECONDS)
     found = [] if relay.asked else ["nobody asked the bad relay"]
     return [*found, *fines_since(network, first)]
 

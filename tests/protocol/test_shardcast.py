@@ -19,6 +19,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from protocol.broadcast import chunk_queue
+from protocol.broadcast.fetching import reading
 from protocol.broadcast.publishing import publish
 from protocol.broadcast.relay import Relay
 from protocol.broadcast.server import create_app
@@ -315,8 +316,12 @@ def test_a_chunk_broken_off_is_resumed_at_another_source(tmp_path, model, origin
     breaking.close()
 
 
-def test_a_source_that_is_much_slower_is_overtaken(tmp_path, model, origin, signer, authority, serve, monkeypatch):
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_source_that_is_much_slower_is_overtaken(
+    tmp_path, model, origin, signer, authority, serve, monkeypatch, alone
+):
     monkeypatch.setattr(chunk_queue, "OVERTAKE_SECONDS", 0.3)
+    monkeypatch.setattr(chunk_queue, "FIRST_OVERTAKE_SECONDS", 0.3)
     signed = put(model, 1, signer, origin)
     going_on, held_up = threading.Event(), []
 
@@ -336,7 +341,12 @@ def test_a_source_that_is_much_slower_is_overtaken(tmp_path, model, origin, sign
     with closing(Sources(urls)) as sources:
         for attempt in range(20):  # until the slow one is drawn
             store = VersionStore(tmp_path / f"mine-{attempt}")
-            assert contents(fetch_from(sources, signed, authority, store)) == contents(model)
+            if alone:
+                store.put_manifest(signed)
+                file = signed.manifest.files[0].name
+                assert reading(sources, signed, store)(file, 0, 8) == (model / file).read_bytes()[:8]
+            else:
+                assert contents(fetch_from(sources, signed, authority, store)) == contents(model)
             if held_up:
                 break
         assert held_up
