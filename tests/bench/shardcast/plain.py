@@ -1,4 +1,4 @@
-"""A client of a plain file server: receives a file over one connection, writes it and checks its BLAKE3.
+"""A client of a plain file server: receives a file over one connection, checks its BLAKE3, replaces the file before it.
 
 python -m tests.bench.shardcast.plain URL FILE HASH   starts at a line on standard input, prints the time at the end
 """
@@ -6,6 +6,7 @@ python -m tests.bench.shardcast.plain URL FILE HASH   starts at a line on standa
 from __future__ import annotations
 
 import http.client
+import os
 import sys
 import time
 from pathlib import Path
@@ -24,12 +25,14 @@ def main(url: str, path: Path, expected: str) -> None:
     print("ready", flush=True)
     sys.stdin.readline()
     connection.request("GET", split.path)
-    with path.open("wb", buffering=0) as file, connection.getresponse() as answer:
+    partial = path.with_suffix(".partial")
+    with partial.open("wb", buffering=0) as file, connection.getresponse() as answer:
         while size := answer.readinto(memory):
             digest.update(memory[:size])
             file.write(memory[:size])
     if digest.hexdigest() != expected:
         raise SystemExit("the file server sent other bytes")
+    os.replace(partial, path)
     print(time.time(), flush=True)
 
 
