@@ -12,6 +12,8 @@ from protocol.wire.manifest import Chunk
 
 PARALLEL_REQUESTS, PARALLEL_WHERE_SLOW = 4, 2
 """Chunks that are asked for at once; the second holds until it is known that a chunk takes less than `SLOW_SECONDS`."""
+PARALLEL_OF_OBJECTS = 12
+"""Ranges asked for at once where a source is an object store: each is slow, and they do not slow one another."""
 SLOW_SECONDS, RECENT = 0.5, 8
 OVERTAKE_SECONDS, FIRST_OVERTAKE_SECONDS = 1.0, 5.0
 """A chunk that takes longer than this, and than twice the usual time, is asked of another source too; the second holds
@@ -32,9 +34,13 @@ class TakenChunk:
 class ChunkQueue:
     """The chunks of one fetch: which are next, which are being fetched, and whether all are there."""
 
-    def __init__(self, missing: Sequence[Chunk], overtake: bool) -> None:
+    def __init__(self, missing: Sequence[Chunk], sources: int, objects: bool = False) -> None:
+        """Takes the chunks, the number of sources, and whether an object store is among them."""
         self.largest = max(chunk.size for chunk in missing)
-        self._next, self._left, self.overtakes = deque(missing), len(missing), overtake
+        self._next, self._left, self._objects = deque(missing), len(missing), objects
+        self._overtake = sources > 1
+        most = PARALLEL_OF_OBJECTS if objects else PARALLEL_REQUESTS
+        self.threads = min(most, len(missing) + self._overtake)
         self._running: dict[bytes, TakenChunk] = {}
         self._seconds: list[float] = []
         self._error: BaseException | None = None
@@ -86,6 +92,8 @@ class ChunkQueue:
 
         More of them would not arrive sooner, but all later, and whoever waits for the first behind a relay with them.
         """
+        if self._objects:
+            return PARALLEL_OF_OBJECTS
         recent = self._seconds[-RECENT:]
         return PARALLEL_REQUESTS if recent and sum(recent) / len(recent) < SLOW_SECONDS else PARALLEL_WHERE_SLOW
 
@@ -95,7 +103,7 @@ class ChunkQueue:
     def _slowest(self) -> TakenChunk | None:
         """Returns the chunk that has been on its way for much longer than others took, and by one thread only."""
         alone = [each for each in self._running.values() if each.threads == 1 and each.url is not None]
-        if not self.overtakes or not alone:
+        if not self._overtake or not alone:
             return None
         slowest, patience = min(alone, key=lambda each: each.since), FIRST_OVERTAKE_SECONDS
         if self._seconds:

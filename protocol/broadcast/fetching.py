@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from protocol.broadcast.chunk_queue import PARALLEL_REQUESTS, ChunkQueue, TakenChunk
+from protocol.broadcast.chunk_queue import ChunkQueue, TakenChunk
 from protocol.broadcast.ranges import RangeBuffer
 from protocol.broadcast.sources import Sources
 from protocol.broadcast.version_store import Signed, VersionStore
@@ -141,9 +141,9 @@ def fetch_chunks(
     missing = store.missing(signed) if wanted is None else wanted
     if not missing:
         return
-    queue = ChunkQueue(missing, overtake=len(sources.urls) > 1)
+    queue = ChunkQueue(missing, len(sources.urls), sources.has_objects)
     work = partial(_work, queue, sources, signed, store, arrived)
-    for _ in range(min(PARALLEL_REQUESTS, len(missing) + queue.overtakes)):
+    for _ in range(queue.threads):
         threading.Thread(target=work, name="shardcast", daemon=True).start()
     queue.wait()
 

@@ -92,6 +92,11 @@ class Sources:
         """Every source, whatever its health."""
         return list(self.health_by_url)
 
+    @property
+    def has_objects(self) -> bool:
+        """Whether an object store is among them."""
+        return bool(self._objects)
+
     def close(self) -> None:
         """Closes the connections; requests in flight fail."""
         self._client.close()

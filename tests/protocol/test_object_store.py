@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -47,6 +49,25 @@ def test_a_node_that_has_the_version_before_needs_the_delta_s_objects_only(tmp_p
         - {f"chunks/{chunk.hash.hex()}" for chunk in signed[0].manifest.chunks()}
     )
     assert contents(fetched([bucket], signed[1], origin.authority, mine)) == origin.expected(1)
+
+
+def test_many_ranges_are_asked_of_an_object_store_at_once(tmp_path, origin, bucket, monkeypatch):
+    signed, objects = origin.publish(), ObjectStore(bucket)
+    mirror(origin.store, [RUN], objects)
+    assert len(list(signed.manifest.chunks())) >= 8
+    together, plain = threading.Barrier(8), ObjectStore.receive
+
+    def receive(self, path, part, arrived):
+        with suppress(threading.BrokenBarrierError):  # broken once eight have met
+            together.wait(20)
+            together.abort()
+            met.set()
+        plain(self, path, part, arrived)
+
+    met = threading.Event()
+    monkeypatch.setattr(ObjectStore, "receive", receive)
+    assert contents(fetched([bucket], signed, origin.authority, VersionStore(tmp_path / "mine"))) == origin.expected(0)
+    assert met.is_set()
 
 
 def test_what_a_store_no_longer_holds_is_removed(origin, bucket):
