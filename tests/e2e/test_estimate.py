@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.localnet.processes import CHILD_ENVIRONMENT
 from protocol.chain.events import CreditsEarned, Log, RoundOpened
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.tail import Tail
@@ -33,7 +34,9 @@ def test_what_a_node_earns_in_the_next_40_rounds_lies_in_the_interval(network: N
     node = workers[0]  # the best of the rounds before would tend to earn less after them
     settings = {"RPC_URL": network.url("chain"), "ADDRESSES": network.root / "addresses.json", "RUN": run}
     settings |= {"COORDINATOR_URL": network.url("coordinator"), "STATE_DIR": tmp_path / "estimate"}
-    words = os.environ | {f"ASSIZE_WORKER_{name}": str(value) for name, value in settings.items()}
+    # As the node itself runs: with more threads than the others leave it cores, it would be ten times slower.
+    words = os.environ | CHILD_ENVIRONMENT
+    words |= {f"ASSIZE_WORKER_{name}": str(value) for name, value in settings.items()}
     command = [
         sys.executable,
         "assize.py",
