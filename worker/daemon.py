@@ -402,7 +402,7 @@ class Worker:
                 self.stopped.wait(1.0)
 
     def _beat(self) -> None:
-        """Sends heartbeats, more often until a version is loaded; logs once why the node is not listed."""
+        """Sends heartbeats, at first more often, until a version is loaded; logs once why the node is not listed."""
         told: list[str] = []
         longest = self.settings.heartbeat_seconds
         pause = min(FIRST_HEARTBEAT_SECONDS, longest)

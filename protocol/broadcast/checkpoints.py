@@ -43,7 +43,10 @@ NEEDED = 2
 
 
 Progress = Callable[[int, int, int, float], None]
-"""Takes a version that is being fetched, the bytes of it that have come, those of its files, and the seconds so far."""
+"""Takes a version that is being fetched, the bytes of it that have come, those of its files, and the seconds so far.
+
+At the end of a fetch, whether it succeeded or not, the two numbers of bytes are the same.
+"""
 
 
 class Checkpoints:
@@ -124,6 +127,8 @@ class Checkpoints:
             self._unfit[version, root] = words
             self.store.remove(signed)
             raise UnfitCheckpoint(words) from error
+        finally:
+            self._arrived()
         self.fetched.versions += 1
         self.fetched.received += self.sources.received - before
         self.fetched.whole += signed.manifest.size
@@ -131,6 +136,11 @@ class Checkpoints:
         for delta in self.store.deltas(self.run):
             self.store.remove(delta)
         return directory
+
+    def _arrived(self) -> None:
+        """Tells that nothing more arrives: parts that were there before were not counted."""
+        version, _, total, began = self._arriving
+        self.progress(version, total, total, time.monotonic() - began)
 
     def _took(self, size: int) -> None:
         version, done, total, began = self._arriving

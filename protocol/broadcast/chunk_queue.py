@@ -13,7 +13,7 @@ from protocol.wire.manifest import Chunk
 PARALLEL_REQUESTS, PARALLEL_WHERE_SLOW = 4, 2
 """Chunks that are asked for at once; the second holds until it is known that a chunk takes less than `SLOW_SECONDS`."""
 PARALLEL_OF_OBJECTS = 12
-"""Ranges asked for at once where a source is an object store: each is slow, and they do not slow one another."""
+"""Ranges asked for at once where all sources are object stores: each is slow, and they do not slow one another."""
 SLOW_SECONDS, RECENT = 0.5, 8
 OVERTAKE_SECONDS, FIRST_OVERTAKE_SECONDS = 1.0, 5.0
 """A chunk that takes longer than this, and than twice the usual time, is asked of another source too; the second holds
@@ -22,20 +22,24 @@ until a usual time is known."""
 
 @dataclass(slots=True, eq=False)
 class TakenChunk:
-    """A chunk that is being fetched: when that began, from which source now, and by how many threads."""
+    """A chunk that is being fetched: when that began, from which source now, and by how many threads.
+
+    Its source is not overtaken before ``again_at``: another one has just failed.
+    """
 
     chunk: Chunk
     since: float
     threads: int = 1
     url: str | None = None
     avoided: str | None = None
+    again_at: float = 0.0
 
 
 class ChunkQueue:
     """The chunks of one fetch: which are next, which are being fetched, and whether all are there."""
 
     def __init__(self, missing: Sequence[Chunk], sources: int, objects: bool = False) -> None:
-        """Takes the chunks, the number of sources, and whether an object store is among them."""
+        """Takes the chunks, the number of sources, and whether all of them are object stores."""
         self.largest = max(chunk.size for chunk in missing)
         self._next, self._left, self._objects = deque(missing), len(missing), objects
         self._overtake = sources > 1
@@ -74,6 +78,7 @@ class ChunkQueue:
             running = self._running.get(taken.chunk.hash)
             if running is not None:
                 running.threads -= 1
+                running.again_at = time.monotonic() + OVERTAKE_SECONDS
                 if running.threads == 0:
                     self._error = self._error or error
                     del self._running[taken.chunk.hash]
@@ -102,10 +107,12 @@ class ChunkQueue:
 
     def _slowest(self) -> TakenChunk | None:
         """Returns the chunk that has been on its way for much longer than others took, and by one thread only."""
-        alone = [each for each in self._running.values() if each.threads == 1 and each.url is not None]
+        now = time.monotonic()
+        running = [each for each in self._running.values() if each.url is not None and now >= each.again_at]
+        alone = [each for each in running if each.threads == 1]
         if not self._overtake or not alone:
             return None
         slowest, patience = min(alone, key=lambda each: each.since), FIRST_OVERTAKE_SECONDS
         if self._seconds:
             patience = max(OVERTAKE_SECONDS, 2 * sum(self._seconds) / len(self._seconds))
-        return slowest if time.monotonic() - slowest.since > patience else None
+        return slowest if now - slowest.since > patience else None

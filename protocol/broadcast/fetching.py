@@ -141,7 +141,7 @@ def fetch_chunks(
     missing = store.missing(signed) if wanted is None else wanted
     if not missing:
         return
-    queue = ChunkQueue(missing, len(sources.urls), sources.has_objects)
+    queue = ChunkQueue(missing, len(sources.urls), sources.all_objects)
     work = partial(_work, queue, sources, signed, store, arrived)
     for _ in range(queue.threads):
         threading.Thread(target=work, name="shardcast", daemon=True).start()

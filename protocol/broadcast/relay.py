@@ -91,6 +91,9 @@ class Relay:
             with self._taking[run]:
                 if (run, entry.root) not in self._unfit | self._beyond and not self._has(run, entry, listed):
                     self._take_fit(run, entry, listed)
+        with self._taking[run]:
+            self._store.retain(run, self._versions_kept, self._most_bytes)
+            self._write_objects()
 
     def status(self, with_peers: bool) -> StoreStatus:
         """Returns what the relay holds and has moved, ``with_peers`` those that took the most."""
@@ -171,11 +174,13 @@ class Relay:
             self._log.info("checkpoint_relayed", run=run, version=entry.version, bytes=signed.manifest.size)
         for delta in deltas:
             self._complete(delta)
+        authority = self._authorities[run]
         for other in self._store.deltas(run):  # which it has used itself
-            if other not in deltas and other.delta.target == entry.root:
+            strange = other.maker(authority.chain_id, authority.market).lower() != authority.trainer.lower()
+            if strange and other.delta.target == entry.root:
                 self._store.remove(other)
         self._store.retain(run, self._versions_kept, self._most_bytes)
-        self._write_objects()
+        self._write_objects()  # before older versions are fetched
 
     def _write_objects(self) -> None:
         """Brings the object store up to date, if there is one; after a failure, the next time."""
@@ -229,10 +234,13 @@ class Relay:
         return [offer for offer in offers if offer.delta not in self._refused][: 2 * len(SPANS)]
 
     def _has(self, run: int, entry: CheckpointEntry, listed: CheckpointList) -> bool:
-        """Returns whether the version is there with all deltas to it, as most are when a list changes."""
+        """Returns whether the version is there with all deltas to it, byte for byte."""
         stored: list[Signed | None] = [self._store.manifest(run, entry.version, entry.root)]
         stored += [self._store.delta(run, offer.delta) for offer in self._offers(entry, listed)]
-        return all(signed is not None and self._store.folder(signed).is_dir() for signed in stored)
+        return all(
+            signed is not None and self._store.folder(signed).is_dir() and self._store.verify(signed)
+            for signed in stored
+        )
 
     def _follow(self, run: int, url: str) -> None:
         """Loops until stopped, backing off after a failure of this upstream; other upstreams are unaffected."""

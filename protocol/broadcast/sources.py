@@ -93,9 +93,9 @@ class Sources:
         return list(self.health_by_url)
 
     @property
-    def has_objects(self) -> bool:
-        """Whether an object store is among them."""
-        return bool(self._objects)
+    def all_objects(self) -> bool:
+        """True if every source is an object store."""
+        return len(self._objects) == len(self.health_by_url)
 
     def close(self) -> None:
         """Closes the connections; requests in flight fail."""

@@ -1,4 +1,4 @@
-"""Weights that drip, that are false, that lose the version a delta starts from, and that no disk has room for."""
+"""Weights sent slowly or falsely, missing bases of deltas, full disks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOLDERS = ("worker-1", "validator-1", "relay")
 VERSIONS = 3
 """New versions that must come while one of two relays drips or lies."""
 RESTING_SECONDS = 150.0
-"""Longer than a source that failed before is left alone."""
+"""Longer than a failed source rests."""
 
 
 @fault(31, "a relay that drips weights")
@@ -85,6 +85,12 @@ def base_missing(network: Network) -> list[str]:
     lost = sum(_lose(directory) for name in HOLDERS for directory in _held(network, name))
     found = [] if lost else ["nobody held a version"]
     network.goes_on(2)
+    wanted = network.version()
+    network.wait_for(
+        f"version {wanted} at all who had lost theirs",
+        lambda: all(_newest_held(network, name) >= wanted for name in HOLDERS),
+        MOMENT_SECONDS,
+    )
     found += [f"{name} ended, its versions being gone" for name in network.fallen()]
     return [*found, *fines_since(network, first)]
 
@@ -96,7 +102,7 @@ def _lose(directory: Path) -> bool:
 
 @fault(34, "no room for weights")
 def no_room_for_weights(network: Network) -> list[str]:
-    """No file can grow of a relay, a worker, a validator and the trainer: nobody ends, and no bond is lost."""
+    """No file of a relay, a worker, a validator or the trainer can grow: nobody ends, and no bond is lost."""
     first = newest_round(network)
     with network.without_disk(*HOLDERS, "trainer"):
         time.sleep(FULL_SECONDS)
@@ -108,7 +114,8 @@ def no_room_for_weights(network: Network) -> list[str]:
 
 def _held(network: Network, name: str) -> list[Path]:
     """Directories of whole versions that a process holds."""
-    found = network.layout.state(name).rglob("runs/*/[0-9]*")
+    state = network.layout.state(name)
+    found = [path for pattern in ("runs/*/[0-9]*", "*/runs/*/[0-9]*") for path in state.glob(pattern)]
     return [path for path in found if path.is_dir() and path.suffix != ".partial"]
 
 

@@ -22,8 +22,8 @@ from tests.webhook import Webhook, listening
 pytestmark = pytest.mark.filterwarnings("ignore:.imghdr. is deprecated:DeprecationWarning")  # in Apprise
 
 SILENT = "Assize: node silent"
-FIGURES = NoticeFigures(silent_seconds=4)
-"""Twice as long as a coordinator may take to note a heartbeat that says nothing new."""
+FIGURES = NoticeFigures(silent_seconds=8)
+"""Four times as long as a coordinator may take to note a heartbeat that says nothing new."""
 FINAL_BLOCKS = 100
 """More than until a block is final."""
 
@@ -47,7 +47,7 @@ def test_a_node_that_falls_silent_is_told_of_each_time_and_once(
             assert told(sender, hook) == times - 1
             swarm.anvil.rpc.call("anvil_mine", hex(FINAL_BLOCKS))
             assert told(sender, hook) == times - 1, "it was heard of in a block that is final"
-            until(partial(_is_told, sender, hook, times), 20, "a notice")
+            until(partial(_is_told, sender, hook, times), 40, "a notice")
             sender.close()
             sender = watching(hook)
             assert told(sender, hook) == times, "told again after a restart"
@@ -57,7 +57,7 @@ def test_a_node_that_falls_silent_is_told_of_each_time_and_once(
 
 
 def told(sender: NoticeSender, hook: Webhook) -> int:
-    """Has all there is told, and returns how often silence was."""
+    """Sends all notices that are due; returns how many were about silence."""
     while sender.tick():
         pass
     return hook.titles()[SILENT]

@@ -78,6 +78,10 @@ def test_whoever_watches_is_told_of_what_arrives(origin: Origin, checkpoints: Ch
     size = sum(path.stat().st_size for path in directory.iterdir())
     assert told[-1] == (0, size, size)
     assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
+    told.clear()
+    later = checkpoints.directory(1, origin.publish(1))  # most of whose files are there
+    size = sum(path.stat().st_size for path in later.iterdir())
+    assert told[-1] == (1, size, size)
 
 
 def test_a_version_is_fetched_once_and_then_needs_nobody(origin: Origin, checkpoints: Checkpoints) -> None:

@@ -342,6 +342,18 @@ def test_a_scrub_finds_damage_and_mends_it(tmp_path, origin, url):
         relay.stop()
 
 
+def test_a_relay_mends_what_was_damaged_while_it_was_down(tmp_path, origin, url):
+    signed, folder = origin.publish(), tmp_path / "relay"
+    for _ in range(2):
+        store = VersionStore(folder)
+        with closing(Sources([url])) as sources:
+            Relay(store, sources, {RUN: origin.authority}).take(RUN, listed(origin.store, RUN))
+        assert contents(store.folder(signed)) == origin.expected(0)
+        with (store.folder(signed) / "model.safetensors").open("r+b") as file:
+            file.seek(70_000)
+            file.write(bytes(100))
+
+
 def test_a_relay_keeps_what_its_disk_is_for_and_does_not_fetch_the_rest_again(tmp_path, origin, url, asked):
     last = origin.publish(4)
     store = VersionStore(tmp_path / "relay")
@@ -353,7 +365,11 @@ def test_a_relay_keeps_what_its_disk_is_for_and_does_not_fetch_the_rest_again(tm
         newest = origin.publish()
         wait_for(lambda: [version for version, _ in store.checkpoints(RUN)] == [3, 4])
         wait_for(lambda: store.folder(newest).exists())
-        assert not any("/checkpoints/0?" in path or "/checkpoints/1?" in path for path in asked)
+        beyond = {chunk.hash for signed in origin.signed[:2] for chunk in signed.manifest.chunks()}
+        beyond -= {chunk.hash for signed in origin.signed[2:] for chunk in signed.manifest.chunks()}
+        assert beyond
+        assert not {f"/chunks/{digest.hex()}" for digest in beyond} & set(asked)
+        assert max(asked.count(f"/runs/{RUN}/checkpoints/{version}") for version in (0, 1)) == 1
     finally:
         relay.stop()
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 
+from protocol.broadcast.listing import listed
 from protocol.broadcast.object_store import ObjectStore, is_object_store, mirror
 from protocol.broadcast.relay import Relay
 from protocol.broadcast.server import create_app
@@ -80,6 +81,23 @@ def test_what_a_store_no_longer_holds_is_removed(origin, bucket):
     held |= {chunk.hash.hex() for delta in origin.store.deltas(RUN) for chunk in delta.delta.chunks()}
     assert objects.keys("chunks") == {f"chunks/{digest}" for digest in held}
     assert len(objects.keys(f"runs/{RUN}/checkpoints")) == 1
+
+
+def test_a_relay_writes_again_what_an_object_store_did_not_take(tmp_path, origin, bucket, serve, monkeypatch):
+    signed, url, store = origin.publish(), serve(create_app(origin.store)).url, VersionStore(tmp_path / "relay")
+    objects, plain, failing = ObjectStore(bucket), ObjectStore.put, [True]
+
+    def put(self, key, data):
+        if failing.pop() if failing else False:
+            raise Unavailable("the store takes nothing now")
+        plain(self, key, data)
+
+    monkeypatch.setattr(ObjectStore, "put", put)
+    with closing(Sources([url])) as sources:
+        relay = Relay(store, sources, {RUN: origin.authority}, objects=objects)
+        for _ in range(2):
+            relay.take(RUN, listed(origin.store, RUN))
+    assert contents(fetched([bucket], signed, origin.authority, VersionStore(tmp_path / "mine"))) == origin.expected(0)
 
 
 def test_a_relay_writes_to_an_object_store_and_another_follows_it(tmp_path, origin, bucket, serve):

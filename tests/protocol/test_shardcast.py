@@ -19,6 +19,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from protocol.broadcast import chunk_queue
+from protocol.broadcast.chunk_queue import ChunkQueue
 from protocol.broadcast.fetching import reading
 from protocol.broadcast.publishing import publish
 from protocol.broadcast.relay import Relay
@@ -28,7 +29,7 @@ from protocol.broadcast.version_store import VersionStore
 from protocol.broadcast.versions import fetch_checkpoint
 from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.wire import manifest as manifests
-from protocol.wire.manifest import Authority
+from protocol.wire.manifest import Authority, Chunk
 from protocol.wire.pins import UnfitCheckpoint
 
 CHAIN_ID, RUN = 31337, 1
@@ -352,6 +353,18 @@ def test_a_source_that_is_much_slower_is_overtaken(
         assert held_up
         assert not going_on.is_set(), "its chunk came from the other one"
         going_on.set()
+
+
+def test_a_source_that_overtakes_and_fails_is_given_time(monkeypatch):
+    monkeypatch.setattr(chunk_queue, "FIRST_OVERTAKE_SECONDS", 0.0)
+    monkeypatch.setattr(chunk_queue, "OVERTAKE_SECONDS", 0.2)
+    queue = ChunkQueue([Chunk("model.safetensors", 0, 4, bytes(32))], sources=2)
+    slow = queue.take()
+    slow.url = "http://slow"
+    queue.failed(queue.take(), Unavailable("it does not answer"))
+    began = time.monotonic()
+    assert queue.take().avoided == slow.url
+    assert time.monotonic() - began >= 0.2
 
 
 def test_publishing_links_the_files_and_writes_none(tmp_path, model, origin, signer):

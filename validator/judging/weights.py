@@ -103,7 +103,6 @@ class Weights:
         elif error is not None:
             log.warning("weights_not_there", run=self._checkpoints.run, version=version, error=str(error))
             del self._fetches[version, root]
-            self._fetching = ""
             self._again_at = time.monotonic() + RETRY_SECONDS
         return error is None
 

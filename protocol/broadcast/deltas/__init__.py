@@ -1,4 +1,4 @@
-"""Deltas: what turns a version into a later one, made by anybody, and what follows from it verified chunk by chunk.
+"""Deltas from one version to a later one. Anybody may make them; every chunk that they make is verified.
 
 frames      code of one range of a file: reordered bits, gaps and steps
 kernels     its loops, compiled
