@@ -4,8 +4,8 @@
     jobs a round    = what a node of this capacity was listed with, at most what this machine makes in a work phase, or
                       in the time between two openings if that is shorter: rounds overlap, the machine is one
 
-The interval is that of the next ``AHEAD`` rounds' mean: two standard errors of jobs and acceptance together, over the
-rounds looked at and those to come, and the spread of the measured speed where the speed is what limits.
+The interval is that of the next ``AHEAD`` rounds' mean: two standard errors of jobs, acceptance and time between rounds
+together, over the rounds looked at and those to come, and the spread of the measured speed where that is the limit.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 HOUR_SECONDS = 3600.0
 AHEAD = 40
@@ -106,6 +107,8 @@ def estimate(
     limited = most < max(shares, default=0.0)
     ahead = math.sqrt(1 + len(rounds) / AHEAD)  # both means vary, the one of fewer rounds more
     relative = [jobs_error * ahead / jobs if jobs else 0.0, error * ahead / acceptance if acceptance else 0.0]
+    pause, pause_error = mean_and_error([later.opened_at - each.opened_at for each, later in pairwise(rounds)])
+    relative.append(pause_error * ahead / max(pause, 1))
     relative += [speed.spread] if limited else []
     half = max(LEAST_WIDTH, 2 * math.hypot(*relative))
     electricity, earned = costs.per_hour_wei, per_round * hourly

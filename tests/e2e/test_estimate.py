@@ -20,7 +20,8 @@ from tests.e2e.conftest import ROOT, Network
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
-BEFORE, AFTER = 20, 40
+WARM, BEFORE, AFTER = 20, 20, 40
+"""Rounds of a network that has just been started, whose first are slow; rounds looked at; rounds to come."""
 HALF_WIDTH = 0.25
 
 
@@ -28,7 +29,7 @@ def test_what_a_node_earns_in_the_next_40_rounds_lies_in_the_interval(network: N
     chain = Chain.connect(network.url("chain"), network.root / "addresses.json")
     reader = chain.latest()
     run = reader.run_count()
-    network.wait_for("rounds to look at", lambda: _ended(chain, 1, BEFORE))
+    network.wait_for("rounds to look at", lambda: _ended(chain, 1, WARM + BEFORE))
     numbers = range(1, reader.node_count() + 1)
     workers = [n for n, each in zip(numbers, reader.nodes(numbers), strict=True) if each.role is Role.WORKER]
     node = workers[0]  # the best of the rounds before would tend to earn less after them
