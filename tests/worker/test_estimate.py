@@ -40,6 +40,13 @@ def test_rounds_that_overlap_share_one_machine() -> None:
     assert expected == 120 * 50 * 7  # what it makes in an hour, however many rounds there are
 
 
+def test_an_uneven_pace_of_rounds_widens_the_interval() -> None:
+    uneven = [replace(each, opened_at=each.opened_at + 20 * (number % 2)) for number, each in enumerate(ROUNDS)]
+    low, expected, high = of(rounds=uneven)
+    assert expected == of()[1]
+    assert high - low > 1.5 * (of()[2] - of()[0])
+
+
 def test_a_job_is_paid_up_to_the_most_units_and_refused_ones_are_not() -> None:
     assert of(replace(FAST, units_per_job=1000.0))[1] == 2 * of()[1]
     half = [replace(each, accepted=4) for each in ROUNDS]
