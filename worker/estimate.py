@@ -13,11 +13,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 HOUR_SECONDS = 3600.0
 AHEAD = 40
 """Rounds to come for whose mean the interval is stated: by chance it differs from that of all rounds."""
+STRETCHES = 4
+"""Parts of the rounds looked at, by whose lengths the pace is judged."""
 LEAST_WIDTH = 0.05
 """Half the interval's least width: rounds to come differ from those that were by more than chance."""
 
@@ -107,13 +108,20 @@ def estimate(
     limited = most < max(shares, default=0.0)
     ahead = math.sqrt(1 + len(rounds) / AHEAD)  # both means vary, the one of fewer rounds more
     relative = [jobs_error * ahead / jobs if jobs else 0.0, error * ahead / acceptance if acceptance else 0.0]
-    pause, pause_error = mean_and_error([later.opened_at - each.opened_at for each, later in pairwise(rounds)])
-    relative.append(pause_error * ahead / max(pause, 1))
+    pace, pace_error = mean_and_error(_stretches(rounds))
+    relative.append(pace_error * ahead / max(pace, 1))
     relative += [speed.spread] if limited else []
     half = max(LEAST_WIDTH, 2 * math.hypot(*relative))
     electricity, earned = costs.per_hour_wei, per_round * hourly
     low, expected, high = (round(earned * factor - electricity) for factor in (1 - half, 1.0, 1 + half))
     return Estimate(low, expected, high, round(per_round), hourly, jobs, acceptance, limited, round(electricity))
+
+
+def _stretches(rounds: Sequence[SeenRound]) -> list[float]:
+    """Returns the seconds that each of ``STRETCHES`` equal numbers of rounds took: single ones are opened in bursts."""
+    width = max(1, (len(rounds) - 1) // STRETCHES)
+    starts = range(0, len(rounds) - width, width)
+    return [rounds[start + width].opened_at - rounds[start].opened_at for start in starts]
 
 
 def rounds_per_hour(rounds: Sequence[SeenRound]) -> float:

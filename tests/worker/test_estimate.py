@@ -41,8 +41,12 @@ def test_rounds_that_overlap_share_one_machine() -> None:
 
 
 def test_an_uneven_pace_of_rounds_widens_the_interval() -> None:
-    uneven = [replace(each, opened_at=each.opened_at + 20 * (number % 2)) for number, each in enumerate(ROUNDS)]
-    low, expected, high = of(rounds=uneven)
+    bursts = [replace(each, opened_at=each.opened_at // 120 * 120) for each in ROUNDS]
+    assert of(rounds=bursts) == of(), "the rounds of a burst belong together"
+    faster = [
+        replace(each, opened_at=80 * min(number, 20) + 40 * max(number - 20, 0)) for number, each in enumerate(ROUNDS)
+    ]
+    low, expected, high = of(rounds=faster)
     assert expected == of()[1]
     assert high - low > 1.5 * (of()[2] - of()[0])
 
