@@ -184,8 +184,10 @@ class Relay:
 
     def _write_objects(self) -> None:
         """Brings the object store up to date, if there is one; after a failure, the next time."""
+        if self._objects is None:
+            return
         changed = [self._store.changed_at(run) for run in self._authorities]
-        if self._objects is None or changed == self._written:
+        if changed == self._written:
             return
         try:
             with self._writing:
