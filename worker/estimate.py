@@ -118,7 +118,7 @@ def estimate(
 
 
 def _stretches(rounds: Sequence[SeenRound]) -> list[float]:
-    """Returns the seconds that each of ``STRETCHES`` equal numbers of rounds took: single ones are opened in bursts."""
+    """Returns the seconds of ``STRETCHES`` or more stretches of as many rounds each: single rounds come in bursts."""
     width = max(1, (len(rounds) - 1) // STRETCHES)
     starts = range(0, len(rounds) - width, width)
     return [rounds[start + width].opened_at - rounds[start].opened_at for start in starts]

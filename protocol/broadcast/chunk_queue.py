@@ -36,7 +36,10 @@ class TakenChunk:
 
 
 class ChunkQueue:
-    """The chunks of one fetch: which are next, which are being fetched, and whether all are there."""
+    """The chunks of one fetch: which are next, which are being fetched, and whether all are there.
+
+    ``threads`` is how many threads have work at once; one more than chunks where a source may be overtaken.
+    """
 
     def __init__(self, missing: Sequence[Chunk], sources: int, objects: bool = False) -> None:
         """Takes the chunks, the number of sources, and whether all of them are object stores."""
