@@ -20,7 +20,7 @@ from tests.e2e.conftest import ROOT, Network
 
 pytestmark = [pytest.mark.e2e, pytest.mark.long]
 
-WARM, BEFORE, AFTER = 20, 20, 40
+WARM, BEFORE, AFTER = 60, 20, 40
 """Rounds of a network that has just been started, whose first are slow; rounds looked at; rounds to come."""
 HALF_WIDTH = 0.25
 

@@ -183,8 +183,9 @@ def test_the_market_bears_kills_between_writes_a_reorganisation_a_flush_and_a_lo
     assert {one.fault.number: one.broken for one in borne} == dict.fromkeys(SHORT, ())
 
 
-def test_every_fault_is_on_the_list() -> None:
-    assert sorted(FAULTS) == list(range(1, 31))
+def test_faults_are_numbered_without_a_gap_and_make_help_says_how_many_there_are() -> None:
+    assert sorted(FAULTS) == list(range(1, len(FAULTS) + 1))
+    assert f"{len(FAULTS)} faults on the running local network" in (ROOT / "Makefile").read_text()
 
 
 @pytest.mark.long
