@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 
 from protocol.errors import Misconfigured
 
-FORMAT = "assize.trainer/2"
+FORMAT = "assize.trainer/3"
 _TENSOR = "tensor"
 _PAIRS = "pairs"
 
@@ -26,6 +26,7 @@ def save(path: Path, state: Any) -> None:
     """Writes ``state`` to ``path``: under a temporary name, flushed to disk, then renamed."""
     tensors: dict[str, torch.Tensor] = {}
     shape = _describe(state, "", tensors)
+    _separate(tensors)
     temporary = path.with_name(path.name + ".unfinished")
     save_file(tensors, temporary, {"format": FORMAT, "state": json.dumps(shape)})
     with temporary.open("rb+") as file:
@@ -50,13 +51,23 @@ def _describe(value: Any, path: str, tensors: dict[str, torch.Tensor]) -> Any:
     """Returns ``value`` as JSON with references to tensors, which are added to ``tensors``."""
     if isinstance(value, torch.Tensor):
         name = f"{len(tensors)}{path}"
-        tensors[name] = value.detach().clone().contiguous()
+        tensors[name] = value.detach().contiguous()
         return {_TENSOR: name}
     if isinstance(value, dict):
         return {_PAIRS: [[key, _describe(held, f"{path}/{key}", tensors)] for key, held in value.items()]}
     if isinstance(value, list | tuple):
         return [_describe(held, f"{path}/{index}", tensors) for index, held in enumerate(value)]
     return value
+
+
+def _separate(tensors: dict[str, torch.Tensor]) -> None:
+    """Copies tensors that share memory with an earlier one, which the format does not hold; the others as they are."""
+    seen: set[int] = set()
+    for name, tensor in tensors.items():
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() in seen or storage.nbytes() != tensor.nbytes:
+            tensors[name] = tensor.clone()
+        seen.add(storage.data_ptr())
 
 
 def _rebuild(shape: Any, tensors: dict[str, torch.Tensor]) -> Any:

@@ -24,7 +24,9 @@ class Recipe(BaseModel):
     groups_per_step         informative groups per step; further jobs wait for the next
     groups_to_start         informative groups from a single round that suffice for a step
     optimizer_steps         optimizer steps per training step
-    microbatch_tokens       padded tokens per forward and backward pass
+    microbatch_tokens       tokens per forward and backward pass; prefixes that rollouts share count once
+    checkpoint_activations  keep only the inputs of each layer, and run the layer again in the backward pass: a third
+                            more time, for sequences whose activations would not fit in memory
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -48,6 +50,7 @@ class Recipe(BaseModel):
     groups_to_start: int = Field(default=256, ge=1)
     optimizer_steps: int = Field(default=8, ge=1)
     microbatch_tokens: int = Field(default=32768, ge=1)
+    checkpoint_activations: bool = False
 
     @classmethod
     def builtin(cls, **changes: Any) -> Self:

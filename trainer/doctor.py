@@ -11,18 +11,20 @@ from protocol.errors import Misconfigured
 from protocol.node.commands.doctor import examine_on_chain, gas
 from protocol.node.doctor import Examination, Key, Result, disk, examine
 from protocol.tensor.directory import check_model_directory
+from protocol.tensor.model import check_device
 from protocol.transport.coordinator import CoordinatorClient, describe_coordinator
 from protocol.wire.pins import check_directory
 from trainer.settings import TrainerSettings, read_recipe
 
 
 def diagnose(settings: TrainerSettings) -> Iterator[Result]:
-    """Examines disk, model, recipe, key, coordinator, chain and the run's rules."""
+    """Examines disk, model, device, recipe, key, coordinator, chain and the run's rules."""
     key, url = Key(settings), settings.coordinator_url
     yield from examine(
         (
             disk(settings.state_dir),
             Examination("model", lambda: _model(settings), "check ASSIZE_TRAINER_MODEL"),
+            Examination("device", lambda: _device(settings), "set ASSIZE_TRAINER_DEVICE=cpu"),
             Examination("recipe", lambda: _recipe(settings), "check ASSIZE_TRAINER_RUN_FILE"),
             key.examination(),
             *((_coordinator(lambda: url),) if url else ()),
@@ -47,6 +49,11 @@ def _coordinator(url: Callable[[], str]) -> Examination:
 def _model(settings: TrainerSettings) -> str:
     check_model_directory(settings.model)
     return str(settings.model)
+
+
+def _device(settings: TrainerSettings) -> str:
+    check_device(settings.device)
+    return f"{settings.device}, {settings.threads} threads"
 
 
 def _recipe(settings: TrainerSettings) -> str:

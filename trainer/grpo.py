@@ -9,12 +9,13 @@ The outer bound delta also limits the loss of a token with a negative advantage,
 unbounded (INTELLECT-2, arXiv 2505.07291, section 3.4). KL and entropy are exact sums over the vocabulary and both
 carry a gradient.
 
-Axes: G groups, S samples of a group, B rows, T completion positions, V vocabulary.
+Axes: G groups, S samples of a group, K completion tokens.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -30,24 +31,40 @@ MAX_DECOUPLED_WEIGHT = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """The completions of a micro-batch, as inputs of the loss.
+    """Completion tokens, end-of-text included, as inputs of the loss.
 
-    ``targets_BT`` int64 tokens, ``mask_BT`` bool, true on completion tokens (end-of-text included), ``advantages_B``
-    fp32, ``behaviour_BT`` fp32 logprobs of the policy that sampled them, ``start_BT`` those of the policy at the start
-    of the step if the ratio is decoupled, ``reference_BTV`` fp32 logprobs of the reference if there is a KL term.
+    ``advantages_K`` fp32, ``behaviour_K`` fp32 logprobs of the policy that sampled them, ``start_K`` those of the
+    policy at the start of the step if the ratio is decoupled.
     """
 
-    targets_BT: torch.Tensor
-    mask_BT: torch.Tensor
-    advantages_B: torch.Tensor
-    behaviour_BT: torch.Tensor
-    start_BT: torch.Tensor | None = None
-    reference_BTV: torch.Tensor | None = None
+    advantages_K: torch.Tensor
+    behaviour_K: torch.Tensor
+    start_K: torch.Tensor | None = None
+
+    def __getitem__(self, part: slice) -> Tokens:
+        start_K = None if self.start_K is None else self.start_K[part]
+        return Tokens(self.advantages_K[part], self.behaviour_K[part], start_K)
+
+    def to(self, device: torch.device) -> Tokens:
+        """Returns the tokens on ``device``."""
+        start_K = None if self.start_K is None else self.start_K.to(device)
+        return Tokens(self.advantages_K.to(device), self.behaviour_K.to(device), start_K)
 
 
-@dataclass(frozen=True, slots=True)
-class Loss:
-    """Loss of a micro-batch: ``total`` carries the gradient; the others are sums over completion tokens, without it."""
+class TokenScores(NamedTuple):
+    """Scores of completion tokens under the policy, in fp32 and nats.
+
+    ``logprobs_K`` of the tokens, ``entropy_K`` of the distributions that they were sampled from, ``kl_K`` of these to
+    the reference's (0 without one).
+    """
+
+    logprobs_K: torch.Tensor
+    entropy_K: torch.Tensor
+    kl_K: torch.Tensor
+
+
+class Loss(NamedTuple):
+    """Loss of some tokens: ``total`` carries the gradient; the others are sums over the tokens, without it."""
 
     total: torch.Tensor
     tokens: torch.Tensor
@@ -64,75 +81,43 @@ def advantages(rewards_GS: torch.Tensor) -> torch.Tensor:
     return (rewards_GS - mean_G1) / (rewards_GS.std(-1, correction=0, keepdim=True) + ADVANTAGE_FLOOR)
 
 
-def logprobs(logits_BTV: torch.Tensor, temperature: float) -> torch.Tensor:
-    """Returns log-softmax(logits / T) in fp32 over the whole vocabulary; T = 1 if decoding is greedy."""
-    return (logits_BTV.float() / (temperature or 1.0)).log_softmax(-1)
-
-
-def taken(logprobs_BTV: torch.Tensor, targets_BT: torch.Tensor) -> torch.Tensor:
-    """Returns logprobs_BT of the sampled tokens."""
-    return logprobs_BTV.gather(-1, targets_BT[..., None])[..., 0]
-
-
 def clipped_surrogate(
-    ratio_BT: torch.Tensor, advantages_BT: torch.Tensor, recipe: Recipe
+    ratio_K: torch.Tensor, advantages_K: torch.Tensor, recipe: Recipe
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns the two-sided clipped loss per token, and a bool mask of the tokens whose gradient was clipped."""
-    inner_BT = -ratio_BT.clamp(max=recipe.delta) * advantages_BT
-    outer_BT = -ratio_BT.clamp(1 - recipe.epsilon, 1 + recipe.epsilon) * advantages_BT
-    beyond_BT = (ratio_BT < 1 - recipe.epsilon) | (ratio_BT > 1 + recipe.epsilon)
-    clipped_BT = (beyond_BT & (outer_BT > inner_BT)) | ((ratio_BT > recipe.delta) & (inner_BT >= outer_BT))
-    return torch.maximum(inner_BT, outer_BT), clipped_BT
+    inner_K = -ratio_K.clamp(max=recipe.delta) * advantages_K
+    outer_K = -ratio_K.clamp(1 - recipe.epsilon, 1 + recipe.epsilon) * advantages_K
+    beyond_K = (ratio_K < 1 - recipe.epsilon) | (ratio_K > 1 + recipe.epsilon)
+    clipped_K = (beyond_K & (outer_K > inner_K)) | ((ratio_K > recipe.delta) & (inner_K >= outer_K))
+    return torch.maximum(inner_K, outer_K), clipped_K
 
 
-def ratios(policy_BT: torch.Tensor, tokens: Tokens) -> tuple[torch.Tensor, torch.Tensor | float]:
+def ratios(policy_K: torch.Tensor, tokens: Tokens) -> tuple[torch.Tensor, torch.Tensor | float]:
     """Returns the ratio that carries the gradient, and the weight (no gradient) of each token's surrogate.
 
     Plain: policy / behaviour, weight 1. Decoupled: policy / start, weight min(start / behaviour, 2).
     """
-    if tokens.start_BT is None:
-        return _ratio(policy_BT, tokens.behaviour_BT), 1.0
-    weight_BT = _ratio(tokens.start_BT, tokens.behaviour_BT).clamp(max=MAX_DECOUPLED_WEIGHT)
-    return _ratio(policy_BT, tokens.start_BT), weight_BT.detach()
+    if tokens.start_K is None:
+        return _ratio(policy_K, tokens.behaviour_K), 1.0
+    weight_K = _ratio(tokens.start_K, tokens.behaviour_K).clamp(max=MAX_DECOUPLED_WEIGHT)
+    return _ratio(policy_K, tokens.start_K), weight_K.detach()
 
 
-def _ratio(above_BT: torch.Tensor, below_BT: torch.Tensor) -> torch.Tensor:
-    return (above_BT - below_BT).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
+def _ratio(above_K: torch.Tensor, below_K: torch.Tensor) -> torch.Tensor:
+    return (above_K - below_K).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO).exp()
 
 
-def entropy(logprobs_BTV: torch.Tensor) -> torch.Tensor:
-    """Returns the exact entropy_BT in nats. Tokens of probability 0 add nothing."""
-    return -(logprobs_BTV.exp() * _finite(logprobs_BTV)).sum(-1)
-
-
-def kl_divergence(logprobs_BTV: torch.Tensor, reference_BTV: torch.Tensor) -> torch.Tensor:
-    """Returns the exact KL_BT(policy || reference) in nats, with the policy's gradient."""
-    return (logprobs_BTV.exp() * (_finite(logprobs_BTV) - _finite(reference_BTV))).sum(-1)
-
-
-def _finite(logprobs_BTV: torch.Tensor) -> torch.Tensor:
-    return logprobs_BTV.clamp(min=torch.finfo(logprobs_BTV.dtype).min / 4)
-
-
-def loss(logprobs_BTV: torch.Tensor, tokens: Tokens, recipe: Recipe, denominator: int) -> Loss:
-    """Returns the loss of one micro-batch.
+def loss(scores: TokenScores, tokens: Tokens, recipe: Recipe, denominator: int) -> Loss:
+    """Returns the loss of some completion tokens.
 
     ``denominator`` is the number of completion tokens of the whole optimizer step, over all its micro-batches and
     ranks, so that every token has the same weight however the step is split.
     """
-    policy_BT, mask_BT = taken(logprobs_BTV, tokens.targets_BT), tokens.mask_BT
-    ratio_BT, weight_BT = ratios(policy_BT, tokens)
-    surrogate_BT, clipped_BT = clipped_surrogate(ratio_BT, tokens.advantages_B[:, None], recipe)
-    entropy_BT = entropy(logprobs_BTV)
-    token_BT = weight_BT * surrogate_BT - recipe.entropy_coefficient * entropy_BT
-    kl_BT = torch.zeros_like(policy_BT)
-    if tokens.reference_BTV is not None:
-        kl_BT = kl_divergence(logprobs_BTV, tokens.reference_BTV)
-        token_BT = token_BT + recipe.kl_coefficient * kl_BT
-    total = token_BT.masked_fill(~mask_BT, 0.0).sum() / denominator
-    sums = (_sum(values_BT, mask_BT) for values_BT in (mask_BT, clipped_BT, ratio_BT, entropy_BT, kl_BT))
-    return Loss(total, *sums)
-
-
-def _sum(values_BT: torch.Tensor, mask_BT: torch.Tensor) -> torch.Tensor:
-    return values_BT.detach().masked_fill(~mask_BT, 0).sum().float()
+    ratio_K, weight_K = ratios(scores.logprobs_K, tokens)
+    surrogate_K, clipped_K = clipped_surrogate(ratio_K, tokens.advantages_K, recipe)
+    token_K = weight_K * surrogate_K - recipe.entropy_coefficient * scores.entropy_K
+    token_K = token_K + recipe.kl_coefficient * scores.kl_K
+    total = token_K.sum() / denominator
+    count = total.new_tensor(float(len(ratio_K)))
+    sums = (values_K.detach().sum().float() for values_K in (clipped_K, ratio_K, scores.entropy_K, scores.kl_K))
+    return Loss(total, count, *sums)

@@ -199,14 +199,14 @@ class Inbox:
         for group in range(self.rules.groups_per_job):
             problem = self.environment.problem(prompt_seed(seed, group))
             rollouts = artifact.rollouts[group * size : (group + 1) * size]
-            completions = tuple(tuple(rollout.output_tokens.tolist()) for rollout in rollouts)
+            completions = tuple(rollout.output_tokens for rollout in rollouts)
             texts = [self.model.completion_text(completion) for completion in completions]
             yield Group(
                 round=artifact.round,
                 job=artifact.job,
                 group=group,
                 version=round_.policy_version,
-                prompt_tokens=tuple(rollouts[0].prompt_tokens.tolist()),
+                prompt_tokens=rollouts[0].prompt_tokens,
                 completions=completions,
                 rewards=tuple(self.environment.reward(problem, text) for text in texts),
             )

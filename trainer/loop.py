@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ from protocol.chain.reverts import Reverted
 from protocol.chain.structs import Consumption
 from protocol.environments.environment import Environment
 from protocol.errors import Misconfigured, Unavailable
+from protocol.files import write_atomically
 from protocol.wire.assignments import bitmap_of
 from trainer import checkpoint
-from trainer.batch import Group, Selection, pack, select, usable
+from trainer.batch import Group, Selection, micro_batches, select, usable
 from trainer.config import Recipe
 from trainer.evaluate import accuracy
 from trainer.inbox import Inbox
@@ -90,9 +92,12 @@ class Trainer:
         self.recipe, self.rules = policy.recipe, policy.rules
         self.environment, self.schedule, self.state_dir = environment, schedule, state_dir
         self.state, self.previous = state_dir / "state.safetensors", state_dir / "previous.safetensors"
+        self.evaluations = state_dir / "evaluations.json"
         self.log = structlog.get_logger("trainer")
         self.watch = Stopwatch()
         self.consumed: tuple[Consumption, ...] = ()
+        self.weighed: dict[tuple[int, int, int], Group] = {}
+        self.lost: set[int] = set()
         self.evaluated: dict[int, float] = {}
         self.announced: int | None = None
         self.refused_since: float | None = None
@@ -107,6 +112,8 @@ class Trainer:
         """
         if self.state.exists():
             self._load()
+        if self.evaluations.exists():
+            self.evaluated = dict(json.loads(self.evaluations.read_bytes()))
         on_chain = self.publisher.newest_version()
         if on_chain > self.policy.version:
             raise Misconfigured(
@@ -127,7 +134,8 @@ class Trainer:
         self.watch.mark("wait")
         if selection is None:
             return False
-        record = self.policy.step(pack(selection.taken, self.recipe.optimizer_steps, self.recipe.microbatch_tokens))
+        recipe = self.recipe
+        record = self.policy.step(micro_batches(selection.taken, recipe.optimizer_steps, recipe.microbatch_tokens))
         self.watch.mark("train")
         self.consumed = consumption(selection.taken)
         self._keep_previous()
@@ -160,6 +168,7 @@ class Trainer:
     def _take_back(self, refusal: Reverted) -> None:
         """Goes back to the newest version on chain: later ones used jobs that are no longer accepted."""
         version, standing = self.policy.version, self.publisher.newest_version()
+        self.weighed, self.lost = {}, set()
         if self.previous.exists():
             os.replace(self.previous, self.state)
             self._load()
@@ -169,6 +178,8 @@ class Trainer:
             self._save()
         for undone in range(standing + 1, version + 1):
             self.publisher.withdraw(undone)
+        self.evaluated = {version: reached for version, reached in self.evaluated.items() if version <= standing}
+        self._keep_evaluations()
         self.log.warning("steps_taken_back", version=version, to_version=standing, why=str(refusal))
 
     def _keep_previous(self) -> None:
@@ -183,7 +194,6 @@ class Trainer:
         state = checkpoint.load(self.state)
         self.policy.load_state_dict(state["policy"])
         self.consumed = tuple(Consumption(round_, int(jobs, 16)) for round_, jobs in state["consumed"])
-        self.evaluated = dict(state["evaluated"])
 
     def _selection(self) -> Selection | None:
         """Returns the groups for the next step, or None if it should wait for more."""
@@ -192,18 +202,36 @@ class Trainer:
         if self.inbox.published < newest:
             self.announced = None  # a reorganisation dropped the announcement: repeat it first
             return None
-        groups = [group for group in self.inbox.groups() if self._can_weigh(group)]
+        groups = self._weighed(self.inbox.groups())
         selection = select(groups, newest, self.rules.async_level, self.recipe.groups_per_step)
         return selection if ready(selection, self.recipe) else None
 
-    def _can_weigh(self, group: Group) -> bool:
-        """Returns whether the weights of the group's version are kept, or the group is too old anyway.
+    def _weighed(self, groups: Sequence[Group]) -> list[Group]:
+        """Returns the groups with the logprobs of those that can be trained on, each recomputed once, on arrival.
 
-        Weights may be missing after a step was taken back.
+        Without groups whose version's weights are no longer stored, as where a step was taken back.
         """
-        return group.version in self.policy.kept or not usable(
-            group.version, self.policy.version, self.rules.async_level
-        )
+        self.weighed = {group.key: self.weighed[group.key] for group in groups if group.key in self.weighed}
+        usable_ = [
+            g for g in groups if g.informative and usable(g.version, self.policy.version, self.rules.async_level)
+        ]
+        arrived = sorted((g for g in usable_ if g.key not in self.weighed), key=lambda group: group.version)
+        for version, made in groupby(arrived, key=lambda group: group.version):
+            if version not in self.lost:
+                self.weighed |= {group.key: group for group in self._weigh(version, list(made))}
+        unweighed = {group.key for group in usable_} - self.weighed.keys()
+        return [self.weighed.get(group.key, group) for group in groups if group.key not in unweighed]
+
+    def _weigh(self, version: int, groups: Sequence[Group]) -> list[Group]:
+        if version == self.policy.version:
+            return self.policy.weigh(groups)
+        try:
+            weights = self.policy.model.stored_weights(self.publisher.directory(version))
+        except Unavailable as error:
+            self.lost.add(version)
+            self.log.warning("weights_missing", version=version, why=str(error))
+            return []
+        return self.policy.weigh(groups, weights)
 
     def _finished(self) -> bool:
         target = self.schedule.target_accuracy
@@ -227,7 +255,10 @@ class Trainer:
         )
         self.watch.mark("evaluate")
         self._record("evaluation", version=version, accuracy=self.evaluated[version])
-        self._save()
+        self._keep_evaluations()
+
+    def _keep_evaluations(self) -> None:
+        write_atomically(self.evaluations, json.dumps(list(self.evaluated.items())).encode())
 
     def _save(self) -> None:
         checkpoint.save(
@@ -235,7 +266,6 @@ class Trainer:
             {
                 "policy": self.policy.state_dict(),
                 "consumed": [[entry.round, hex(entry.jobs)] for entry in self.consumed],
-                "evaluated": self.evaluated,
             },
         )
 

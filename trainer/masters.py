@@ -46,8 +46,8 @@ class Masters:
             master.copy_(parameter)
 
     def state_dict(self) -> dict[str, torch.Tensor]:
-        """Returns the masters by name, without parameters that are their own."""
-        return {name: master.detach() for name, (own, master) in self._pairs.items() if master is not own}
+        """Returns the masters by name, not copied."""
+        return {name: master.detach() for name, (_, master) in self._pairs.items()}
 
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:

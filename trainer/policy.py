@@ -1,6 +1,6 @@
-"""The policy in training: a causal LM with its optimizer, and the weights of its recent versions.
+"""The policy in training: a causal LM with its optimizer.
 
-Axes: B rows, T positions, K kept positions (completions), V vocabulary.
+Axes: K completion tokens of a micro-batch one after another, H hidden size.
 """
 
 from __future__ import annotations
@@ -8,23 +8,25 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch.func import functional_call
 
-from protocol.errors import Misconfigured
-from protocol.tensor.model import DTYPES, load_model
+from protocol.tensor.attention import attending, check_attention
+from protocol.tensor.model import DTYPES, check_device, load_model
+from protocol.tensor.packing import PackedLayout
 from protocol.wire.rules import Rules, check_format
-from trainer import grpo
-from trainer.batch import MicroBatch
+from trainer import grpo, head
+from trainer.batch import F32, Group, MicroBatch, Packed, pack_trajectories, trajectories_of
 from trainer.config import Recipe
 from trainer.masters import Masters
 
-Weights = dict[str, torch.Tensor]
+Weights = Mapping[str, torch.Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,88 +59,101 @@ class Policy:
     ``directory`` holds version 0, whose files every later version has, with other weights.
     """
 
-    def __init__(self, directory: Path, recipe: Recipe, rules: Rules) -> None:
+    def __init__(self, directory: Path, recipe: Recipe, rules: Rules, device: str = "cpu") -> None:
         check_format(directory, rules.model.dtype)
+        check_device(device)
         self.directory, self.recipe, self.rules = directory, recipe, rules
         self.model = load_model(directory, DTYPES[rules.model.dtype])
-        self.network = self.model.network
+        self.network = self.model.network.to(device)
+        self.device = torch.device(device)
+        check_attention(self.network)
+        if recipe.checkpoint_activations:
+            self.network.gradient_checkpointing_enable({"use_reentrant": False})
         self.masters = Masters(self.network)
         self.optimizer = _optimizer(self.masters, recipe)
+        self.head = head.Head(self.network.get_output_embeddings(), DTYPES[rules.model.head_dtype], rules.temperature)
         self.version = 0
         self.optimizer_steps = 0
-        self.kept: dict[int, Weights] = {0: self.weights()}
-        self.reference: Weights | None = self.kept[0] if recipe.kl_coefficient else None
+        self.reference: Weights | None = self.model.stored_weights(directory) if recipe.kl_coefficient else None
 
-    def weights(self) -> Weights:
+    def weights(self) -> dict[str, torch.Tensor]:
         """Returns a copy of the parameters by name, tied ones once."""
         return {name: parameter.clone() for name, parameter in self.model.weights().items()}
 
-    def step(self, batches: Sequence[Sequence[MicroBatch]]) -> StepRecord:
-        """Trains on one list of micro-batches per optimizer step and advances to the next version.
+    def weigh(self, groups: Sequence[Group], weights: Weights | None = None) -> list[Group]:
+        """Returns groups of one version with their behaviour logprobs, recomputed.
 
-        Raises:
-            Misconfigured: the weights of a rollout's version are no longer kept (callers take only usable groups).
+        Args:
+            groups: all of one version.
+            weights: of that version, by name; None takes the present ones.
         """
+        rollouts = trajectories_of(groups)
+        logprobs: dict[int, F32] = {}
+        with self._under(weights):
+            for packed in pack_trajectories(rollouts, self.recipe.microbatch_tokens):
+                taken = self._taken(packed).cpu().numpy()
+                ends = np.cumsum([len(rollouts[member].completion) for member in packed.members])
+                logprobs |= zip(packed.members, np.split(taken, ends[:-1]), strict=True)
+        own = iter(range(len(rollouts)))
+        return [replace(group, behaviour=tuple(logprobs[next(own)] for _ in group.completions)) for group in groups]
+
+    def step(self, batches: Sequence[Sequence[MicroBatch]]) -> StepRecord:
+        """Trains on one list of micro-batches per optimizer step and advances to the next version."""
         prepared = [[(batch, self._tokens(batch)) for batch in batches_of_step] for batches_of_step in batches]
         sums = _StepSums()
         for part in prepared:
             self._optimize(part, sums)
-        self._advance()
-        staleness = sum((self.version - 1 - b.version) * b.completion_tokens for part in batches for b in part)
-        return sums.record(staleness)
+        ages = sum(int((self.version - batch.versions_K).sum()) for part in batches for batch in part)
+        self.version += 1
+        return sums.record(ages)
 
     def _tokens(self, batch: MicroBatch) -> grpo.Tokens:
         """Returns the inputs of a micro-batch's loss that optimizer steps do not change."""
-        behaviour_BK = self._frozen_taken(batch, self._weights_of(batch.version))
-        start_BK = None
-        if self.recipe.ratio == "decoupled":
-            start_BK = self._frozen_taken(batch, None)
-        return grpo.Tokens(batch.targets_BK, batch.mask_BK, batch.advantages_B, behaviour_BK, start_BK)
-
-    def _with_reference(self, batch: MicroBatch, tokens: grpo.Tokens) -> grpo.Tokens:
-        """Adds checkpoint 0's logprobs if the recipe has a KL term; those of a whole step would not fit in memory."""
-        if self.reference is None:
-            return tokens
-        return replace(tokens, reference_BTV=self._frozen_logprobs(batch, self.reference))
-
-    def _weights_of(self, version: int) -> Weights | None:
-        """Returns the kept weights of ``version``, or None for the model's current ones."""
-        if version == self.version:
-            return None
-        if version not in self.kept:
-            raise Misconfigured(
-                f"the weights of version {version} are not kept: the run's rules allow rollouts up to "
-                f"{self.rules.async_level} versions old"
-            )
-        return self.kept[version]
-
-    def _frozen_taken(self, batch: MicroBatch, weights: Weights | None) -> torch.Tensor:
-        return grpo.taken(self._frozen_logprobs(batch, weights), batch.targets_BK)
+        tokens = batch.tokens.to(self.device)
+        return replace(tokens, start_K=self._taken(batch.packed)) if self.recipe.ratio == "decoupled" else tokens
 
     @torch.no_grad()
-    def _frozen_logprobs(self, batch: MicroBatch, weights: Weights | None) -> torch.Tensor:
-        return self._logprobs(batch, weights)
+    def _taken(self, packed: Packed) -> torch.Tensor:
+        """Returns logprobs_K of the tokens under the network's weights."""
+        with self._attending(packed) as hidden_KH:
+            return self.head.taken(hidden_KH, packed.targets_K.to(self.device))
 
-    def _logprobs(self, batch: MicroBatch, weights: Weights | None = None) -> torch.Tensor:
-        """Returns logprobs_BKV of the completions, applying the LM head at their positions only."""
-        inputs = {
-            "input_ids": batch.tokens_BT[:, :-1],
-            "use_cache": False,
-            "logits_to_keep": batch.tokens_BT.shape[1] - batch.first,
-        }
-        output: Any = self.network(**inputs) if weights is None else functional_call(self.network, weights, (), inputs)
-        return grpo.logprobs(output.logits, self.rules.temperature)
+    @torch.no_grad()
+    def _reference(self, packed: Packed) -> head.Reference | None:
+        if self.reference is None:
+            return None
+        with self._under(self.reference), self._attending(packed) as hidden_KH:
+            return head.Reference(self.head.frozen(), hidden_KH)
+
+    @contextmanager
+    def _attending(self, packed: Packed) -> Iterator[torch.Tensor]:
+        """Gives the inputs hidden_KH of the LM head; what checkpointing runs again must run within."""
+        layout = PackedLayout.of(packed.pack, self.device)
+        tokens_N, positions_N = packed.pack.inputs(self.device)
+        with attending(self.network.base_model, layout):
+            output = self.network.base_model(input_ids=tokens_N[None], position_ids=positions_N[None], use_cache=False)
+            yield output[0][0][packed.nodes_K.to(self.device)]
+
+    @contextmanager
+    def _under(self, weights: Weights | None) -> Iterator[None]:
+        """Puts other weights in the place of the present ones for a time, without a copy."""
+        if weights is None:
+            yield
+            return
+        own = self.model.weights()
+        self.model.use_weights(weights)
+        try:
+            yield
+        finally:
+            self.model.use_weights(own)
 
     def _optimize(self, part: Sequence[tuple[MicroBatch, grpo.Tokens]], sums: _StepSums) -> None:
         """Makes one optimizer step; skips it if the gradient is not finite."""
         self.optimizer.zero_grad()
         denominator = sum(batch.completion_tokens for batch, _ in part)
         for batch, tokens in part:
-            referred = self._with_reference(batch, tokens)
-            loss = grpo.loss(self._logprobs(batch), referred, self.recipe, denominator)
-            loss.total.backward()  # type: ignore[no-untyped-call]
+            sums.add(self._backward(batch, tokens, denominator))
             self.masters.gather()
-            sums.add(loss)
         rate = self.recipe.rate(self.optimizer_steps)
         norm = torch.nn.utils.clip_grad_norm_(self.masters.parameters(), self.recipe.gradient_clip).item()
         sums.rate, sums.norm = rate, norm
@@ -151,11 +166,16 @@ class Policy:
         self.optimizer.step()
         self.masters.scatter()
 
-    def _advance(self) -> None:
-        self.version += 1
-        self.kept[self.version] = self.weights()
-        for version in [v for v in self.kept if v < self.version - self.rules.async_level]:
-            del self.kept[version]
+    def _backward(self, batch: MicroBatch, tokens: grpo.Tokens, denominator: int) -> grpo.Loss:
+        """Adds a micro-batch's gradients to the network's; returns its loss."""
+        reference, targets_K = self._reference(batch.packed), batch.packed.targets_K.to(self.device)
+        self.network.train(self.recipe.checkpoint_activations)  # in evaluation mode transformers keeps them all
+        # Layers that are run again must find the pass that they belong to: on this thread, and before it ends.
+        with self._attending(batch.packed) as hidden_KH, torch.autograd.set_multithreading_enabled(False):
+            loss = head.loss(self.head, hidden_KH, targets_K, tokens, self.recipe, denominator, reference)
+            loss.total.backward()  # type: ignore[no-untyped-call]
+        self.network.eval()
+        return loss
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state for resuming, which ``torch.save`` accepts."""
@@ -164,16 +184,11 @@ class Policy:
             "optimizer_steps": self.optimizer_steps,
             "optimizer": self.optimizer.state_dict(),
             "masters": self.masters.state_dict(),
-            "kept": self.kept,
-            "reference": self.reference,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores the state returned by ``state_dict``, bit for bit."""
         self.version, self.optimizer_steps = state["version"], state["optimizer_steps"]
-        self.kept = {version: dict(weights) for version, weights in state["kept"].items()}
-        self.reference = state["reference"]
-        self.model.copy_weights(self.kept[self.version])
         self.masters.load_state_dict(state["masters"])
         self.optimizer.load_state_dict(state["optimizer"])
 
@@ -182,10 +197,8 @@ class Policy:
 
         Masters and optimizer are reset, because their low bits and moments belong to the steps taken back.
         """
-        weights = self.kept.get(version) or load_model(directory, next(self.network.parameters()).dtype).weights()
         self.version = version
-        self.kept = {kept: weights for kept, weights in self.kept.items() if kept < version} | {version: weights}
-        self.model.copy_weights(weights)
+        self.model.load_weights(directory)
         self.masters.take()
         self.optimizer = _optimizer(self.masters, self.recipe)
 

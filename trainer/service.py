@@ -63,7 +63,7 @@ def build(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> tu
     tasks = environment(rules.environment.name, rules.environment.params)
     recipe = read_recipe(settings.run_file)
     check_directory(settings.model, rules.pins)
-    policy = Policy(settings.model, recipe, rules)
+    policy = Policy(settings.model, recipe, rules, settings.device)
     store = VersionStore(settings.state_dir / "origin")
     sender = Sender(chain, wallet, settings.state_dir / "sender.db", Fees.capped(settings.fee_cap_gwei))
     folder = settings.state_dir / "versions"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 
@@ -30,6 +31,7 @@ class TrainerSettings(NodeSettings):
         target_accuracy: end at the first evaluation that reaches this accuracy.
         seed: seed of the held-out problems.
         threads: torch threads.
+        device: device to train on.
         traps: trap file of the run's requester; no job that it names is trained on, whatever its verdict.
     """
 
@@ -46,6 +48,7 @@ class TrainerSettings(NodeSettings):
     target_accuracy: float | None = None
     seed: int = 0
     threads: int = Field(default=1, ge=1)
+    device: Literal["cpu", "cuda"] = "cpu"
     traps: Path | None = None
 
 

@@ -17,6 +17,7 @@ from protocol.chain.structs import Role
 from protocol.errors import Misconfigured
 from protocol.node.commands.doctor import examine_on_chain, node_examinations, node_of
 from protocol.node.doctor import Examination, Key, Result, disk, examine
+from protocol.tensor.model import check_device
 from protocol.times import clock
 from protocol.transport.coordinator import describe_coordinator
 from protocol.transport.run_coordinators import RunCoordinators
@@ -62,8 +63,7 @@ def diagnose(settings: ValidatorSettings) -> Iterator[Result]:
 
 
 def _device(device: str) -> str:
-    if device == "cuda" and not torch.cuda.is_available():
-        raise Misconfigured("no CUDA device found")
+    check_device(device)
     return f"{device}, {torch.get_num_threads()} threads"
 
 

@@ -75,26 +75,28 @@ def run(network: Any, layout: AttentionLayout, tokens_N: Tensor, positions_N: Te
     Raises:
         Misconfigured: A layer did not attend through the layout.
     """
-    own = _Pass(layout)
-    with _attending(network.config.get_text_config(decoder=True)) as config:
-        token = _running.set(own)
-        try:
-            output = network(input_ids=tokens_N[None], position_ids=positions_N[None], use_cache=False, **more)
-        finally:
-            _running.reset(token)
-    if len(own.layers) != config.num_hidden_layers:
-        raise _refusal("does not attend through transformers' attention interface")
-    return output
+    with attending(network, layout):
+        return network(input_ids=tokens_N[None], position_ids=positions_N[None], use_cache=False, **more)
 
 
 @contextmanager
-def _attending(config: Any) -> Iterator[Any]:
+def attending(network: Any, layout: AttentionLayout) -> Iterator[None]:
+    """Context in which ``network`` attends through ``layout``, in backward passes that repeat a forward pass, too.
+
+    Raises:
+        Misconfigured: At the end, if a layer did not.
+    """
+    own, config = _Pass(layout), network.config.get_text_config(decoder=True)
     before = config._attn_implementation
     config._attn_implementation = NAME
+    token = _running.set(own)
     try:
-        yield config
+        yield
     finally:
+        _running.reset(token)
         config._attn_implementation = before
+    if len(own.layers) != config.num_hidden_layers:
+        raise _refusal("does not attend through transformers' attention interface")
 
 
 def _attend(

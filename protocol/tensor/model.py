@@ -73,6 +73,15 @@ class Model:
             read[name] = torch.empty_like(own[name], memory_format=torch.contiguous_format).copy_(tensor)
         return read
 
+    def stored_weights(self, directory: Path) -> dict[str, torch.Tensor]:
+        """Returns the weights of another version by name, formatted and placed as the present: mapped, where they are.
+
+        Raises:
+            UnfitCheckpoint: the directory's tensors are not this model's, each once.
+        """
+        own: dict[str, torch.Tensor] = self.network.state_dict()
+        return {name: tensor.to(own[name]) for name, tensor in self._stored(directory)}
+
     def use_weights(self, weights: Mapping[str, torch.Tensor]) -> None:
         """Takes weights that ``read_weights`` returned in place of the present ones, without a copy."""
         own: dict[str, torch.Tensor] = self.network.state_dict(keep_vars=True)
@@ -184,6 +193,12 @@ def _build(directory: Path, dtype: torch.dtype) -> Any:
         raise Misconfigured(f"{directory} holds no causal language model that loads: {error}") from error
 
 
+def check_device(device: str) -> None:
+    """Raises ``Misconfigured`` if torch cannot compute on ``device``, "cpu" or "cuda"."""
+    if device == "cuda" and not torch.cuda.is_available():
+        raise Misconfigured("no CUDA device found: compute on cpu, or install torch for this machine's GPU")
+
+
 def load_tokenizer(directory: Path) -> Any:
     """Loads the tokenizer alone; raises ``Misconfigured`` if it does not load or has no end-of-text token."""
     try:
@@ -195,6 +210,16 @@ def load_tokenizer(directory: Path) -> Any:
             f"the tokenizer of {directory} has no end-of-text token: set eos_token in its configuration"
         )
     return tokenizer
+
+
+def logits_of(head: Any, hidden_RH: torch.Tensor, head_dtype: torch.dtype) -> torch.Tensor:
+    """Returns fp32 logits (R, V) of an LM head computed in ``head_dtype``."""
+    if hidden_RH.dtype == head_dtype:
+        logits: torch.Tensor = head(hidden_RH)
+    else:
+        bias = None if getattr(head, "bias", None) is None else head.bias.to(head_dtype)
+        logits = torch.nn.functional.linear(hidden_RH.to(head_dtype), head.weight.to(head_dtype), bias)
+    return logits.float()
 
 
 # Progress bars would clutter a daemon's log.

@@ -27,10 +27,10 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from protocol.environments.arithmetic import Arithmetic
 from protocol.tensor.completions import Completion, Request
-from protocol.tensor.model import DTYPES, Model, load_model
+from protocol.tensor.model import DTYPES, Model, load_model, logits_of
 from protocol.tensor.proofs import build_proofs_batch, distances_batch
 from trainer.builtin import character_tokenizer, make_builtin
-from validator.judging.prefill import MAX_LOGITS, Completed, Prefill, Scores, logits_of, prefill
+from validator.judging.prefill import MAX_LOGITS, Completed, Prefill, Scores, prefill
 from worker.engines.engine import Engine
 from worker.engines.transformers_engine import TransformersEngine
 from worker.engines.vllm_engine import VllmEngine

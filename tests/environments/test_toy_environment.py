@@ -152,8 +152,8 @@ def test_a_job_of_it_is_made_judged_and_trained_on(tmp_path: Path) -> None:
             job=0,
             group=start // size,
             version=0,
-            prompt_tokens=tuple(rollouts[start].prompt_tokens.tolist()),
-            completions=tuple(tuple(one.output_tokens.tolist()) for one in rollouts[start : start + size]),
+            prompt_tokens=rollouts[start].prompt_tokens,
+            completions=tuple(one.output_tokens for one in rollouts[start : start + size]),
             rewards=tuple(rewards[start : start + size]),
         )
         for start in range(0, len(rollouts), size)

@@ -1,18 +1,49 @@
-"""How far training moves weights."""
+"""Training steps of test groups, and how far they move weights."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from trainer.batch import MicroBatch
-from trainer.policy import Policy
+import numpy as np
+import torch
+
+from trainer.batch import Group, micro_batches
+from trainer.policy import Policy, StepRecord
+
+Tokens = Sequence[int]
 
 
-def moved(policy: Policy, batches: Callable[[int], Sequence[Sequence[MicroBatch]]], steps: int) -> float:
+def group_of(
+    round_: int,
+    job: int,
+    prompt: Tokens,
+    completions: Sequence[Tokens],
+    rewards: Sequence[float],
+    *,
+    version: int = 0,
+    group: int = 0,
+) -> Group:
+    """A group of these tokens, without behaviour logprobs."""
+    arrays = tuple(np.array(completion, np.int32) for completion in completions)
+    return Group(round_, job, group, version, np.array(prompt, np.int32), arrays, tuple(rewards))
+
+
+def stepped(
+    policy: Policy,
+    groups: Sequence[Group],
+    optimizer_steps: int = 2,
+    weights: Mapping[str, torch.Tensor] | None = None,
+    most: int = 64,
+) -> StepRecord:
+    """One training step on groups that were made with these weights, or with the present ones."""
+    return policy.step(micro_batches(policy.weigh(groups, weights), optimizer_steps, most))
+
+
+def moved(policy: Policy, groups: Callable[[int], Sequence[Group]], steps: int) -> float:
     """Returns the distance that the masters go in so many optimizer steps, two a version."""
     before = [master.detach().clone() for master in policy.masters.parameters()]
     for version in range(steps // 2):
-        policy.step(batches(version))
-    pairs = zip(policy.masters.parameters(), before, strict=True)
-    return math.sqrt(sum((now - then).square().sum().item() for now, then in pairs))
+        stepped(policy, groups(version))
+    after = policy.masters.parameters()
+    return math.sqrt(sum(((new - old) ** 2).sum().item() for new, old in zip(after, before, strict=True)))

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import chain
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.batch import Group, MicroBatch, pack, select, usable
+from tests.trainer.movement import group_of
+from trainer.batch import Group, Packed, micro_batches, select, usable
 
 
 def _group(round_: int, job: int, group: int = 0, version: int = 0, rewards: tuple[float, ...] = (1.0, 0.0)) -> Group:
     completions = tuple((5, 6, 7 + sample)[: 2 + sample % 2] for sample in range(len(rewards)))
-    return Group(round_, job, group, version, (1, 2, 3), completions, rewards)
+    return _weighed(group_of(round_, job, (1, 2, 3), completions, rewards, version=version, group=group))
+
+
+def _weighed(group: Group) -> Group:
+    """The group with logprobs that tell the tokens: a tenth of each, below 0."""
+    return replace(group, behaviour=tuple((-completion / 10).astype(np.float32) for completion in group.completions))
 
 
 @pytest.mark.parametrize(
@@ -77,55 +85,67 @@ def test_every_group_ends_in_exactly_one_place(groups: list[Group], newest: int,
     assert not {(g.round, g.job) for g in selection.taken} & {(g.round, g.job) for g in selection.left}
 
 
-def _mask_rows(batch: MicroBatch) -> list[list[bool]]:
-    rows: list[list[bool]] = batch.mask_BK.tolist()
-    return rows
+def _sequences(packed: Packed) -> list[list[int]]:
+    """The packed sequences, node by node."""
+    return [packed.pack.tokens_N[nodes_T[nodes_T >= 0]].tolist() for nodes_T in packed.pack.nodes_ST]
 
 
-def test_padding_and_prompt_are_masked_and_the_end_of_text_is_not() -> None:
-    group = Group(0, 0, 0, 0, (1, 2, 3), ((9,), (8, 7, 9)), (1.0, 0.0))
-    ((batch,),) = pack([group], 1, 1000)
-    assert batch.first == 3
-    assert batch.tokens_BT.tolist() == [[1, 2, 3, 9, 0, 0], [1, 2, 3, 8, 7, 9]]
-    assert _mask_rows(batch) == [[True, False, False], [True, True, True]]
-    assert batch.targets_BK.tolist() == [[9, 0, 0], [8, 7, 9]]
+def test_completion_tokens_follow_their_nodes_and_the_last_is_no_input() -> None:
+    group = _weighed(group_of(0, 0, (1, 2, 3), ((9,), (8, 7, 9)), (1.0, 0.0)))
+    ((batch,),) = micro_batches([group], 1, 1000)
+    packed = batch.packed
+    assert sorted(_sequences(packed)) == [[1, 2, 3], [1, 2, 3, 8, 7]]
+    assert len(packed.pack.tokens_N) == 5, "the prompt is run once"
+    order = [group.completions[member].tolist() for member in packed.members]
+    assert packed.targets_K.tolist() == [token for completion in order for token in completion]
+    followed = packed.pack.tokens_N[packed.nodes_K.numpy()].tolist()
+    assert followed == [token for completion in order for token in [3, *completion[:-1]]]
     assert batch.completion_tokens == 4
-    assert batch.advantages_B.tolist() == pytest.approx([0.5 / 0.5001, -0.5 / 0.5001])
+    assert batch.tokens.behaviour_K.tolist() == pytest.approx([-token / 10 for token in packed.targets_K.tolist()])
+    value = 0.5 / 0.5001
+    expected = [value if len(completion) == 1 else -value for completion in order for _ in completion]
+    assert batch.tokens.advantages_K.tolist() == pytest.approx(expected)
 
 
-def test_prompts_of_unlike_length_share_a_micro_batch() -> None:
+def test_prompts_of_unlike_length_and_version_share_a_micro_batch() -> None:
     groups = [
-        Group(0, 0, 0, 0, (1, 2), ((8, 9), (8, 9)), (1.0, 0.0)),
-        Group(0, 0, 1, 0, (1,), ((9,), (9,)), (1.0, 0.0)),
+        _weighed(group_of(0, 0, (1, 2), ((8, 9), (8, 9)), (1.0, 0.0))),
+        _weighed(group_of(0, 0, (1,), ((9,), (9,)), (1.0, 0.0), group=1, version=3)),
     ]
-    ((batch,),) = pack(groups, 1, 1000)
-    assert batch.first == 1
-    assert _mask_rows(batch) == [[True, False, False]] * 2 + [[False, True, True]] * 2
+    ((batch,),) = micro_batches(groups, 1, 1000)
+    assert len(batch.packed.pack.tokens_N) == 3, "1, 2, 8: all four rollouts begin alike"
+    assert sorted(batch.versions_K.tolist()) == [0, 0, 0, 0, 3, 3]
 
 
-def test_micro_batches_hold_one_version_and_no_more_tokens_than_allowed() -> None:
+def test_micro_batches_run_no_more_tokens_than_allowed() -> None:
     groups = [_group(0, job, version=job % 2, rewards=(1.0, 0.0, 0.0, 1.0)) for job in range(10)]
-    steps = pack(groups, 1, 24)
-    assert sum(len(batch.tokens_BT) for batch in steps[0]) == 40
-    assert all(batch.tokens_BT.numel() <= 24 for batch in steps[0])
-    assert {batch.version for batch in steps[0]} == {0, 1}
+    (step,) = micro_batches(groups, 1, 6)
+    assert sum(len(batch.packed.members) for batch in step) == 40
+    assert all(len(batch.packed.pack.tokens_N) <= 6 for batch in step)
 
 
-def test_one_row_longer_than_allowed_still_gets_its_micro_batch() -> None:
-    assert [batch.tokens_BT.shape[0] for batch in pack([_group(0, 0)], 1, 1)[0]] == [1, 1]
+def test_one_rollout_longer_than_allowed_still_gets_its_micro_batch() -> None:
+    groups = [_weighed(group_of(0, 0, (1, 2, 3), ((5, 6), (7, 8)), (1.0, 0.0)))]
+    assert [batch.packed.members for batch in micro_batches(groups, 1, 1)[0]] == [(1,), (0,)]
+
+
+def test_groups_without_behaviour_logprobs_are_refused() -> None:
+    with pytest.raises(ValueError, match="no behaviour logprobs"):
+        micro_batches([group_of(1, 2, (1,), ((5,), (6,)), (1.0, 0.0))], 1, 10)
 
 
 @pytest.mark.parametrize(("count", "steps"), [(64, 2), (5, 2), (1, 2), (0, 2)])
 def test_groups_are_dealt_whole_to_the_optimizer_steps(count: int, steps: int) -> None:
-    parts = pack([_group(0, job) for job in range(count)], steps, 1000)
-    rows = [sum(len(batch.tokens_BT) for batch in part) for part in parts]
-    assert sum(rows) == 2 * count
+    parts = micro_batches([_group(0, job) for job in range(count)], steps, 1000)
+    rollouts = [sum(len(batch.packed.members) for batch in part) for part in parts]
+    assert sum(rollouts) == 2 * count
     assert len(parts) == min(count, steps)
-    assert not rows or max(rows) - min(rows) <= 2
+    assert not rollouts or max(rollouts) - min(rollouts) <= 2
 
 
 def test_packing_is_the_same_every_time() -> None:
     groups = [_group(0, job, version=job % 3) for job in range(9)]
-    first, second = pack(groups, 2, 20), pack(groups, 2, 20)
+    first, second = micro_batches(groups, 2, 20), micro_batches(groups, 2, 20)
     for one, two in zip(chain.from_iterable(first), chain.from_iterable(second), strict=True):
-        assert torch.equal(one.tokens_BT, two.tokens_BT)
+        assert torch.equal(one.packed.nodes_K, two.packed.nodes_K)
+        assert torch.equal(one.tokens.behaviour_K, two.tokens.behaviour_K)

@@ -9,7 +9,7 @@ import torch
 
 from trainer import grpo
 from trainer.config import Recipe
-from trainer.grpo import Tokens
+from trainer.grpo import Tokens, TokenScores
 
 PLAIN = Recipe(epsilon=0.2, delta=4.0, kl_coefficient=0.0, entropy_coefficient=0.0)
 
@@ -19,21 +19,14 @@ def _surrogate(ratio: float, advantage: float) -> tuple[float, bool]:
     return loss.item(), bool(clipped.item())
 
 
-def _logits(rows: int = 2, positions: int = 3, vocabulary: int = 5, seed: int = 0) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(rows, positions, vocabulary, generator=generator, dtype=torch.float64)
+def _scores(shift: float = 0.0) -> TokenScores:
+    zeros_K = torch.zeros(5, dtype=torch.float64)
+    return TokenScores(torch.tensor([-1.0, -2.0, -0.5, -3.0, -1.5], dtype=torch.float64) + shift, zeros_K, zeros_K)
 
 
-def _tokens(logits_BTV: torch.Tensor, shift: float = 0.0, **changes: torch.Tensor | None) -> Tokens:
-    targets_BT = torch.tensor([[0, 1, 2], [3, 4, 0]])
-    behaviour_BT = grpo.taken(logits_BTV.log_softmax(-1), targets_BT).detach() + shift
-    values = {
-        "targets_BT": targets_BT,
-        "mask_BT": torch.tensor([[True, True, True], [True, True, False]]),
-        "advantages_B": torch.tensor([1.0, -0.5], dtype=torch.float64),
-        "behaviour_BT": behaviour_BT,
-    }
-    return Tokens(**{**values, **changes})  # type: ignore[arg-type]
+def _tokens(scores: TokenScores, shift: float = 0.0, start_K: torch.Tensor | None = None) -> Tokens:
+    advantages_K = torch.tensor([1.0, 1.0, 1.0, -0.5, -0.5], dtype=torch.float64)
+    return Tokens(advantages_K, scores.logprobs_K.detach() + shift, start_K)
 
 
 def test_advantages_are_centred_and_scaled_by_the_population_deviation() -> None:
@@ -73,119 +66,57 @@ def test_clipped_means_that_the_ratio_has_no_gradient(ratio: float, advantage: f
     assert bool(clipped.item()) == (value.grad.item() == 0.0)
 
 
-def test_logprobs_divide_by_the_temperature_and_greedy_counts_as_one() -> None:
-    logits_BTV = torch.tensor([[[0.0, 2.0]]])
-    assert grpo.logprobs(logits_BTV, 2.0)[0, 0, 1].item() == pytest.approx(-math.log(1 + math.exp(-1)))
-    assert torch.equal(grpo.logprobs(logits_BTV, 0.0), grpo.logprobs(logits_BTV, 1.0))
-    assert grpo.logprobs(logits_BTV.bfloat16(), 1.0).dtype == torch.float32
-
-
-def test_loss_is_the_masked_sum_over_the_whole_steps_tokens() -> None:
-    logits_BTV = _logits()
-    loss = grpo.loss(logits_BTV.log_softmax(-1), _tokens(logits_BTV), PLAIN, denominator=10)
+def test_loss_is_the_sum_over_the_whole_steps_tokens() -> None:
+    scores = _scores()
+    loss = grpo.loss(scores, _tokens(scores), PLAIN, denominator=10)
     assert loss.total.item() == pytest.approx((3 * -1.0 + 2 * 0.5) / 10)
     assert (loss.tokens.item(), loss.clipped.item(), loss.ratio.item()) == (5, 0, pytest.approx(5))
 
 
-def test_masked_positions_neither_count_nor_carry_a_gradient() -> None:
-    logits_BTV = _logits().requires_grad_()
-    objective = Recipe(kl_coefficient=0.1, entropy_coefficient=0.1)
-    tokens = _tokens(logits_BTV, reference_BTV=_logits(seed=1).log_softmax(-1))
-    grpo.loss(logits_BTV.log_softmax(-1), tokens, objective, 5).total.backward()
-    assert logits_BTV.grad is not None
-    assert logits_BTV.grad[1, 2].abs().max() == 0
-    assert (logits_BTV.grad.abs().sum(-1) > 0).sum() == 5
-
-
-def test_poison_at_a_masked_position_stays_there() -> None:
-    logits_BTV = _logits()
-    tokens = _tokens(logits_BTV)
-    tokens.behaviour_BT[1, 2] = float("nan")
-    assert grpo.loss(logits_BTV.log_softmax(-1), tokens, PLAIN, 5).total.isfinite()
-
-
-def test_cutting_a_step_into_micro_batches_does_not_change_its_gradient() -> None:
-    logits_BTV = _logits()
-    tokens = _tokens(logits_BTV, shift=0.1)
+def test_cutting_a_step_into_parts_does_not_change_its_gradient() -> None:
+    scores = _scores()
+    tokens = _tokens(scores, shift=0.1)
 
     def gradient(parts: list[slice]) -> torch.Tensor:
-        leaf = logits_BTV.clone().requires_grad_()
+        leaf_K = scores.logprobs_K.clone().requires_grad_()
         for part in parts:
-            piece = Tokens(
-                tokens.targets_BT[part], tokens.mask_BT[part], tokens.advantages_B[part], tokens.behaviour_BT[part]
-            )
-            grpo.loss(leaf.log_softmax(-1)[part], piece, Recipe(), 5).total.backward()
-        assert leaf.grad is not None
-        return leaf.grad
+            zeros_K = torch.zeros_like(leaf_K[part])
+            grpo.loss(TokenScores(leaf_K[part], zeros_K, zeros_K), tokens[part], Recipe(), 5).total.backward()
+        assert leaf_K.grad is not None
+        return leaf_K.grad
 
-    assert torch.allclose(gradient([slice(0, 2)]), gradient([slice(0, 1), slice(1, 2)]))
+    assert torch.equal(gradient([slice(0, 5)]), gradient([slice(0, 2), slice(2, 5)]))
 
 
 def test_ratio_is_to_the_policy_that_made_the_rollout() -> None:
-    logits_BTV = _logits()
-    loss = grpo.loss(logits_BTV.log_softmax(-1), _tokens(logits_BTV, shift=-math.log(1.1)), PLAIN, 5)
+    scores = _scores()
+    loss = grpo.loss(scores, _tokens(scores, shift=-math.log(1.1)), PLAIN, 5)
     assert loss.ratio.item() / 5 == pytest.approx(1.1)
     assert loss.total.item() == pytest.approx((3 * -1.1 + 2 * 0.5 * 1.1) / 5)
 
 
 def test_decoupled_ratio_is_to_the_start_and_weighted_up_to_two_without_gradient() -> None:
-    logits_BTV = _logits()
-    start_BT = grpo.taken(logits_BTV.log_softmax(-1), _tokens(logits_BTV).targets_BT)
+    start_K = _scores().logprobs_K
     for shift, weight in ((math.log(1.5), 1.5), (math.log(5.0), 2.0)):
-        tokens = _tokens(logits_BTV, shift=-shift, start_BT=start_BT)
-        policy_BT = start_BT.clone().requires_grad_()
-        ratio_BT, weight_BT = grpo.ratios(policy_BT, tokens)
-        assert isinstance(weight_BT, torch.Tensor)
-        assert weight_BT.tolist()[0] == pytest.approx([weight] * 3)
-        assert ratio_BT.tolist()[0] == pytest.approx([1.0] * 3)
-        assert not weight_BT.requires_grad
+        tokens = _tokens(_scores(), -shift, start_K)
+        ratio_K, weight_K = grpo.ratios(start_K.clone().requires_grad_(), tokens)
+        assert isinstance(weight_K, torch.Tensor)
+        assert weight_K.tolist() == pytest.approx([weight] * 5)
+        assert ratio_K.tolist() == pytest.approx([1.0] * 5)
+        assert not weight_K.requires_grad
 
 
 def test_ratio_of_the_unthinkable_stays_finite() -> None:
-    logits_BTV = _logits()
-    loss = grpo.loss(logits_BTV.log_softmax(-1), _tokens(logits_BTV, shift=-1000.0), PLAIN, 5)
-    assert loss.total.isfinite()
+    scores = _scores()
+    assert grpo.loss(scores, _tokens(scores, shift=-1000.0), PLAIN, 5).total.isfinite()
 
 
-def test_kl_is_exact_over_the_vocabulary() -> None:
-    policy, reference = torch.tensor([0.5, 0.5]).log(), torch.tensor([0.25, 0.75]).log()
-    expected = 0.5 * math.log(0.5 / 0.25) + 0.5 * math.log(0.5 / 0.75)
-    assert grpo.kl_divergence(policy, reference).item() == pytest.approx(expected)
-    assert grpo.kl_divergence(policy, policy).item() == 0.0
-
-
-def test_kl_has_the_gradient_of_the_definition() -> None:
-    logits_BTV, reference_BTV = _logits().requires_grad_(), _logits(seed=1).log_softmax(-1)
-    grpo.kl_divergence(logits_BTV.log_softmax(-1), reference_BTV).sum().backward()
-    policy_BTV = logits_BTV.detach().log_softmax(-1)
-    gap_BTV = policy_BTV - reference_BTV
-    kl_BT1 = (policy_BTV.exp() * gap_BTV).sum(-1, keepdim=True)
-    assert logits_BTV.grad is not None
-    assert torch.allclose(logits_BTV.grad, policy_BTV.exp() * (gap_BTV - kl_BT1))
-    assert logits_BTV.grad.abs().max() > 0.01
-
-
-def test_kl_and_entropy_survive_tokens_of_no_probability() -> None:
-    logprobs = torch.tensor([0.0, -math.inf]).requires_grad_()
-    assert grpo.entropy(logprobs).item() == 0.0
-    assert grpo.kl_divergence(logprobs, torch.tensor([0.0, -math.inf])).item() == 0.0
-
-
-def test_entropy_is_exact_and_its_bonus_lowers_the_loss() -> None:
-    uniform_BTV = torch.zeros(2, 3, 5, dtype=torch.float64).log_softmax(-1)
-    assert grpo.entropy(uniform_BTV)[0, 0].item() == pytest.approx(math.log(5))
-    objective = Recipe(kl_coefficient=0.0, entropy_coefficient=0.1)
-    plain = grpo.loss(uniform_BTV, _tokens(uniform_BTV), PLAIN, 5)
-    bonus = grpo.loss(uniform_BTV, _tokens(uniform_BTV), objective, 5)
-    assert (plain.total - bonus.total).item() == pytest.approx(0.1 * math.log(5))
-
-
-def test_gradient_of_the_whole_loss_agrees_with_finite_differences() -> None:
-    logits_BTV = _logits()
-    tokens = _tokens(logits_BTV, shift=0.05, reference_BTV=_logits(seed=2).log_softmax(-1))
-    objective = Recipe(kl_coefficient=0.3, entropy_coefficient=0.2)
-
-    def total(leaf: torch.Tensor) -> torch.Tensor:
-        return grpo.loss(leaf.log_softmax(-1), tokens, objective, 5).total
-
-    assert torch.autograd.gradcheck(total, (logits_BTV.clone().requires_grad_(),))
+def test_entropy_lowers_the_loss_and_divergence_raises_it() -> None:
+    scores = _scores()
+    ones_K = torch.ones_like(scores.logprobs_K)
+    weighed = Recipe(kl_coefficient=0.3, entropy_coefficient=0.1)
+    plain = grpo.loss(scores, _tokens(scores), weighed, 5).total
+    spread = grpo.loss(scores._replace(entropy_K=ones_K), _tokens(scores), weighed, 5).total
+    far = grpo.loss(scores._replace(kl_K=ones_K), _tokens(scores), weighed, 5).total
+    assert (plain - spread).item() == pytest.approx(0.1)
+    assert (far - plain).item() == pytest.approx(0.3)

@@ -40,7 +40,7 @@ def test_only_jobs_that_a_tally_accepted_come_in_with_rewards_computed_here(scen
     inbox.poll(0)
     assert held(inbox) == {(round_, 0), (round_, 3)}
     assert all(group.rewards == (0.0, 1.0) and group.version == 0 for group in inbox.groups())
-    assert len({group.prompt_tokens for group in inbox.groups()}) == 2, "each job has a problem of its own"
+    assert len({tuple(group.prompt_tokens) for group in inbox.groups()}) == 2, "each job has a problem of its own"
 
 
 def test_a_job_with_a_planted_fault_is_never_trained_on_though_it_was_accepted(scene: Scene) -> None:

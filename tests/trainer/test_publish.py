@@ -12,16 +12,16 @@ from protocol.errors import Misconfigured, Rejected
 from protocol.wire import manifest
 from protocol.wire.reasons import Reason
 from tests.checkpoints import CHANGES
+from tests.trainer.movement import stepped
 from tests.trainer.scene import Scene
-from trainer.batch import pack
 from trainer.inbox import Inbox
 from trainer.policy import Policy
 from trainer.publish import DIRECTORIES_KEPT
 
 
-def stepped(policy: Policy, inbox: Inbox) -> Policy:
-    """One training step on whatever is at hand."""
-    policy.step(pack(inbox.groups(), 1, 2048))
+def trained(policy: Policy, inbox: Inbox) -> Policy:
+    """A policy after one training step on the groups at hand."""
+    stepped(policy, inbox.groups(), 1)
     return policy
 
 
@@ -39,7 +39,7 @@ def test_a_version_is_announced_once_with_its_jobs_and_served_before(scene: Scen
     policy = scene.policy()
     inbox = scene.inbox(policy)
     inbox.poll(0)
-    stepped(policy, inbox)
+    trained(policy, inbox)
     consumed = (Consumption(round_, 0b11),)
     publisher, held = scene.publisher(tmp_path / "trainer")
     with held:
@@ -61,7 +61,7 @@ def test_other_weights_for_a_version_that_is_out_are_refused(scene: Scene, tmp_p
     inbox.poll(0)
     publisher, held = scene.publisher(tmp_path / "trainer")
     with held:
-        publisher.publish(stepped(policy, inbox), ())
+        publisher.publish(trained(policy, inbox), ())
     other = scene.policy()
     other.version = 1
     publisher, held = scene.publisher(tmp_path / "other")

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from protocol.errors import Misconfigured, Unavailable
 from protocol.tensor.attention import check_attention, run
-from protocol.tensor.model import Model
+from protocol.tensor.model import Model, logits_of
 from protocol.tensor.noise import perturb
 from protocol.tensor.packing import Pack, PackedLayout, pack
 
@@ -215,13 +215,3 @@ class Scores:
         leads_R = scale * (logprobs_R - logprobs_UV[row_R, chosen_R])
         self.numbers_4S[:, places_R] = torch.stack([margins_R, gaps_R, logprobs_R, leads_R]).cpu().numpy()
         self.chosen_S[places_R] = chosen_R.cpu().numpy()
-
-
-def logits_of(head: Any, hidden_RH: torch.Tensor, head_dtype: torch.dtype) -> torch.Tensor:
-    """Returns fp32 logits (R, V) of an LM head computed in ``head_dtype``."""
-    if hidden_RH.dtype == head_dtype:
-        logits: torch.Tensor = head(hidden_RH)
-    else:
-        bias = None if getattr(head, "bias", None) is None else head.bias.to(head_dtype)
-        logits = torch.nn.functional.linear(hidden_RH.to(head_dtype), head.weight.to(head_dtype), bias)
-    return logits.float()

@@ -31,8 +31,9 @@ from protocol.wire import manifest as manifests
 from protocol.wire.manifest import Authority, SignedManifest
 from tests.bench.shardcast.ours import MARKET, TRAINER, Trainer
 from tests.protocol.evolving import EvolvingModel
+from tests.trainer.movement import group_of, stepped
 from tests.trainer.test_policy import BF16, policy_of
-from trainer.batch import Group, MicroBatch, pack
+from trainer.batch import Group
 from trainer.builtin import Warmup, make_builtin
 
 RATES = (3e-7, 1e-6, 1e-5)
@@ -125,15 +126,15 @@ def _bits(directory: Path) -> _Bits:
     return np.frombuffer(data, np.uint16, offset=8 + int.from_bytes(data[:8], "little")).copy()
 
 
-def batches(step: int) -> list[list[MicroBatch]]:
+def groups(step: int) -> list[Group]:
     """Returns one optimizer step's rollouts: random completions of random rewards, drawn by the step."""
     draw = random.Random(step)
-    groups = []
+    made = []
     for job in range(2):
         completions = tuple(tuple(draw.randrange(3, 15) for _ in range(6)) for _ in range(2))
         rewards = tuple(float(draw.random() < 0.5) for _ in completions)
-        groups.append(Group(0, job, 0, step, (5, 6 + job), completions, rewards))
-    return pack(groups, 1, 512)
+        made.append(group_of(0, job, (5, 6 + job), completions, rewards, version=step))
+    return made
 
 
 def trained(folder: Path, rate: float, progress: Callable[[str], None]) -> Measured:
@@ -144,7 +145,7 @@ def trained(folder: Path, rate: float, progress: Callable[[str], None]) -> Measu
         _to_bfloat16(model)
     policy, measured = policy_of(model, BF16, learning_rate=rate, final_rate=1.0), Measured(folder / f"{rate}")
     for step in range(FIRST + PAIRS + SPAN):
-        policy.step(batches(step))
+        stepped(policy, groups(step), 1)
         if step >= FIRST - 1:
             policy.save_weights(folder / "next")
             measured.add(folder / "next")

@@ -13,10 +13,12 @@ import shardcast
 
 
 def connected(url: str, folder: Path) -> shardcast.ClientNode:
-    """Returns a client; clients of one machine disturb one another here, as they test servers with one file's name."""
+    """Returns a client that has measured its server: clients of one machine disturb one another by a shared file."""
     while True:
         try:
-            return shardcast.ClientNode([url], str(folder))
+            client = shardcast.ClientNode([url], str(folder))
+            client.list_available_versions()  # raises for ever if the measurement has failed
+            return client
         except Exception:  # the package raises nothing else
             time.sleep(0.1)
 

@@ -12,13 +12,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 from eth_utils.crypto import keccak
 
 from protocol.environments.environment import Environment, Problem
 from protocol.tensor.completions import Completion, Request
 from protocol.wire.rules import Rules
 from protocol.wire.sampling import noise_key
-from trainer.batch import Group, pack, select
+from trainer.batch import Group, micro_batches, select
 from trainer.config import Recipe
 from trainer.evaluate import accuracy
 from trainer.policy import Policy, StepRecord
@@ -123,6 +124,7 @@ class Loop:
     ) -> None:
         self.environment, self.rules, self.recipe, self.seed = environment, rules, recipe, seed
         self.policy = Policy(model_directory, recipe, rules)
+        self.kept = {0: self.policy.weights()}
         self.engine = TransformersEngine(rules.model.dtype)
         self.engine.load(model_directory)
         self.round, self.steps = 0, list[BareStep]()
@@ -137,7 +139,7 @@ class Loop:
             groups = self._generate(version)
         kept = [group for group in groups if not self.lose(self.round, group.group)]
         with self.clock.part("training"):
-            taken, record = self._train(kept)
+            taken, record = self._train(self.policy.weigh([g for g in kept if g.informative], self.kept[version]))
         self.round += 1
         step = BareStep(
             round=self.round,
@@ -157,12 +159,15 @@ class Loop:
         self.left = chosen.left
         if not chosen.taken:
             return 0, None
-        return len(chosen.taken), self.policy.step(pack(chosen.taken, recipe.optimizer_steps, recipe.microbatch_tokens))
+        record = self.policy.step(micro_batches(chosen.taken, recipe.optimizer_steps, recipe.microbatch_tokens))
+        self.kept[self.policy.version] = self.policy.weights()
+        self.kept.pop(self.policy.version - self.staleness - 1, None)
+        return len(chosen.taken), record
 
     def _generate(self, version: int) -> list[Group]:
         """A round's groups, made and rewarded with the weights of ``version``."""
         round_seed = keccak(_DOMAIN + self.seed.to_bytes(8, "big") + self.round.to_bytes(8, "big"))
-        self.engine.model.copy_weights(self.policy.kept[version])
+        self.engine.model.copy_weights(self.kept[version])
         count, samples = self.recipe.groups_per_step, self.rules.samples_per_group
         problems = [self.environment.problem(keccak(round_seed + group.to_bytes(4, "big"))) for group in range(count)]
         prompts = [self.engine.model.prompt_tokens(problem.prompt) for problem in problems]
@@ -186,8 +191,8 @@ class Loop:
             job=group // self.rules.groups_per_job,
             group=group,
             version=version,
-            prompt_tokens=prompt,
-            completions=tuple(completion.output_tokens for completion in completions),
+            prompt_tokens=np.array(prompt, np.int32),
+            completions=tuple(np.array(completion.output_tokens, np.int32) for completion in completions),
             rewards=tuple(self.environment.reward(problem, text) for text in texts),
         )
 
