@@ -21,11 +21,11 @@ def accuracy(model: Model, environment: Environment, rules: Rules, seed: int, co
     problems = environment.held_out_problems(count, seed)
     requests = [
         Request(
-            prompt_tokens=model.prompt_tokens(problem.prompt),
+            prompt_tokens=model.prompt_tokens(problem.prompt, rules.prompt_format),
             noise_key=_noise_key(seed, index),
             max_tokens=rules.max_tokens,
             temperature=rules.temperature,
-            stop_token=model.stop_token,
+            stop_tokens=model.stop_tokens(rules),
         )
         for index, problem in enumerate(problems)
     ]

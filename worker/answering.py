@@ -45,11 +45,11 @@ def answers(directory: Path, rules: Rules, text: str, samples: int | None, devic
     prompt = text if problem is None else problem.prompt
     model = load_model(directory, DTYPES[rules.model.dtype])
     model.network.to(device)
-    if not (tokens := model.prompt_tokens(prompt)):
+    if not (tokens := model.prompt_tokens(prompt, rules.prompt_format)):
         raise Misconfigured(f"empty prompt {text!r}: expected a text to complete")
     temperature = rules.temperature if samples else 0.0
     requests = [
-        Request(tokens, _noise_key(prompt, index), rules.max_tokens, temperature, model.stop_token)
+        Request(tokens, _noise_key(prompt, index), rules.max_tokens, temperature, model.stop_tokens(rules))
         for index in range(samples or 1)
     ]
     completions = decode(model.network, requests)

@@ -5,7 +5,6 @@ Needs neither chain nor coordinator: everything comes with the work. Adversaries
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,10 +14,11 @@ from prometheus_client import Histogram
 
 from protocol.environments.environment import Environment
 from protocol.tensor.completions import Completion
+from protocol.tensor.directory import shape_of
 from protocol.wire.artifact_blob import head_of
 from protocol.wire.rollout import Artifact, Rollout, encode
 from protocol.wire.rules import Rules
-from protocol.wire.units import ModelShape, parse_shape
+from protocol.wire.units import ModelShape
 from worker import prover
 from worker.engines.engine import Engine
 from worker.prover import Deployed, Finished, Task, Work
@@ -45,13 +45,15 @@ class Producer:
         """Loads a policy version, in place of the one that is loaded.
 
         Raises:
-            Misconfigured: ``directory`` does not hold weights that load.
+            Misconfigured: ``directory`` does not hold weights that load, or lacks the chat template that the rules ask
+                for.
         """
         if version == self.loaded:
             return
         if self.loaded is None:
             self.engine.load(directory)
-            self.shape = parse_shape(json.loads((directory / "config.json").read_text()))
+            self.engine.model.prompt_tokens("", self.rules.prompt_format)
+            self.shape = shape_of(directory)
         else:
             self.engine.swap(directory)
         self.loaded = version

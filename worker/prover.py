@@ -80,11 +80,11 @@ def tasks_of(work: Work, deployed: Deployed, rules: Rules, environment: Environm
         seed = job_seed(deployed.chain_id, deployed.rounds, work.round, work.beacon, job)
         for group in range(rules.groups_per_job):
             problem = environment.problem(prompt_seed(seed, group))
-            prompt = model.prompt_tokens(problem.prompt)
+            prompt = model.prompt_tokens(problem.prompt, rules.prompt_format)
             first = group * rules.samples_per_group
             for rollout in range(first, first + rules.samples_per_group):
                 request = Request(
-                    prompt, noise_key(seed, rollout), rules.max_tokens, rules.temperature, model.stop_token
+                    prompt, noise_key(seed, rollout), rules.max_tokens, rules.temperature, model.stop_tokens(rules)
                 )
                 tasks.append(Task(problem, request))
     return tasks

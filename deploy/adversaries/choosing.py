@@ -94,7 +94,7 @@ def _logits(network: Any, fed_BT: torch.Tensor, cache: DynamicCache) -> torch.Te
 
 
 def _goes_on(request: Request, written: list[int]) -> bool:
-    return written[-1] != request.stop_token and len(written) < request.max_tokens
+    return written[-1] not in request.stop_tokens and len(written) < request.max_tokens
 
 
 def prefilled(
@@ -118,7 +118,7 @@ def prefilled(
 
 def ending(request: Request, output: Sequence[int]) -> Literal["stop", "length"]:
     """Returns the finish reason of these tokens."""
-    return "stop" if output[-1] == request.stop_token else "length"
+    return "stop" if output[-1] in request.stop_tokens else "length"
 
 
 def with_key(request: Request, key: tuple[int, int]) -> Request:

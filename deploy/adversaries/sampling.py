@@ -64,8 +64,8 @@ class RandomTokens(Choosing):
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
         """Returns the completions to hand in."""
         requests, vocabulary = [task.request for task in tasks], self.engine.model.network.config.vocab_size
-        words = [token for token in range(vocabulary) if token != requests[0].stop_token]
-        outputs = [(*self.chance.choices(words, k=r.max_tokens - 8), r.stop_token) for r in requests]
+        words = [token for token in range(vocabulary) if token not in requests[0].stop_tokens]
+        outputs = [(*self.chance.choices(words, k=r.max_tokens - 8), r.stop_tokens[0]) for r in requests]
         return self.reported(requests, outputs)
 
 
@@ -147,7 +147,7 @@ class EarlyStop(Choosing):
         outputs = []
         for request, completion in zip(requests, self.engine.generate(requests, self.cancelled), strict=True):
             kept = max(1, int(SHORT * len(completion.output_tokens)))
-            outputs.append((*completion.output_tokens[: kept - 1], request.stop_token))
+            outputs.append((*completion.output_tokens[: kept - 1], request.stop_tokens[0]))
         return self.reported(requests, outputs)
 
 

@@ -146,8 +146,9 @@ def _asked_parties(ask: Ask, options: Mapping[str, Any], opens: bool) -> Parties
 def _asked_work(ask: Ask, options: Mapping[str, Any]) -> tuple[Path, Rules, int]:
     """Returns the model, the rules of its work, and the most units of a job."""
     from deploy.runs.choices import most_units
-    from deploy.runs.new_run import MEASURED, rules_for, shape_of
+    from deploy.runs.new_run import MEASURED, rules_for
     from protocol.environments.registry import ENVIRONMENTS, environment
+    from protocol.tensor.directory import shape_of
 
     given = None if options["model"] is None else str(options["model"])
     model = Path(ask(given, "model directory", "--model", None, _directory))

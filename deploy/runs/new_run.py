@@ -21,7 +21,6 @@ from protocol.files import write_atomically
 from protocol.node.commands.run_file import RunFileTerms
 from protocol.wire import manifest
 from protocol.wire.rules import EnvironmentRules, Rules, decode_rules, encode_rules, with_checkpoint
-from protocol.wire.units import ModelShape, parse_shape
 
 RUN_FILE, RULES_FILE = "run.toml", "rules.json"
 MEASURED = Path(__file__).with_name("builtin-rules.json")
@@ -59,21 +58,6 @@ def read_bounds(chain: Chain) -> ProtocolBounds:
 
 def _validators(reader: Reader) -> int:
     return sum(node != 0 for node in reader.views("Registry", "holderOf", [(slot,) for slot in range(SLOTS)]))
-
-
-def shape_of(model: Path) -> ModelShape:
-    """Reads the shape of a model directory.
-
-    Raises:
-        Misconfigured: it has no readable config.json.
-        Rejected: work units are not defined for its architecture.
-    """
-    with accessing(f"read {model / 'config.json'}: --model is a Hugging Face directory"):
-        text = (model / "config.json").read_bytes()
-    try:
-        return parse_shape(json.loads(text))
-    except ValueError as error:
-        raise Misconfigured(f"cannot read {model / 'config.json'}: {error}") from error
 
 
 def rules_for(

@@ -19,23 +19,26 @@ from protocol.tensor.noise import perturb
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One completion to generate. ``noise_key`` is Philox's key (two u32), ``temperature`` 0 (greedy) to 1.5."""
+    """One completion to generate. ``noise_key`` is Philox's key (two u32), ``temperature`` 0 (greedy) to 1.5.
+
+    Any of ``stop_tokens`` ends it.
+    """
 
     prompt_tokens: tuple[int, ...]
     noise_key: tuple[int, int]
     max_tokens: int
     temperature: float
-    stop_token: int
+    stop_tokens: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
     """The result of a request.
 
-    ``output_tokens``  the sampled tokens, including the stop token if it was sampled.
+    ``output_tokens``  the sampled tokens, including the stop token if one was sampled.
     ``logprobs_T``     fp32, of the sampled tokens: log-softmax(logits / T) over the whole vocabulary (T = 1 if greedy).
     ``hidden_TH``      bf16, the LM head's input for each token; row 0 is the last prompt token's.
-    ``finish_reason``  "stop" if the last token is the stop token, else "length".
+    ``finish_reason``  "stop" if the last token is a stop token, else "length".
     """
 
     output_tokens: tuple[int, ...]
@@ -54,7 +57,8 @@ class Sampler:
         self.device = device
         self.keys_R2 = self._new((0, 2))
         self.temperature_R = self._new((0,), torch.float32)
-        self.stop_R, self.limit_R, self.steps_R, self.last_R = (self._new((0,)) for _ in range(4))
+        self.limit_R, self.steps_R, self.last_R = (self._new((0,)) for _ in range(3))
+        self.stops_RS = self._new((0, 1))
         self.running_R = self._new((0,), torch.bool)
         self.divides = False
         self.tokens_RT = self._new((0, longest + 1))
@@ -78,14 +82,23 @@ class Sampler:
         for held, values in (
             (self.keys_R2, [request.noise_key for request in requests]),
             (self.temperature_R, [request.temperature for request in requests]),
-            (self.stop_R, [request.stop_token for request in requests]),
             (self.limit_R, [request.max_tokens for request in requests]),
             (self.last_R, [request.prompt_tokens[-1] for request in requests]),
         ):
             held[places] = torch.tensor(values, dtype=held.dtype, device=self.device)
+        self._place_stops(places, [request.stop_tokens for request in requests])
         self.steps_R[places] = 0
         self.divides |= any(request.temperature not in (0.0, 1.0) for request in requests)
         self.running_R[places] = True
+
+    def _place_stops(self, places: Tensor, stops: Sequence[Sequence[int]]) -> None:
+        """Sets stop tokens, filled up with -1, which is no token."""
+        missing = max(map(len, stops)) - self.stops_RS.shape[1]
+        if missing > 0:
+            self.stops_RS = torch.nn.functional.pad(self.stops_RS, (0, missing), value=-1)
+        width = self.stops_RS.shape[1]
+        filled = [[*tokens, *[-1] * (width - len(tokens))] for tokens in stops]
+        self.stops_RS[places] = torch.tensor(filled, device=self.device)
 
     def sample(self, logits_BV: Tensor, hidden_BH: Tensor) -> None:
         """Chooses and records a token for each running row. ``logits_BV``, if fp32, is overwritten."""
@@ -102,7 +115,8 @@ class Sampler:
         self.logprobs_RT[index_B, steps_B] = logprobs_BV[index_B, tokens_B]
         self.hidden_RTH[index_B, steps_B] = hidden_BH.bfloat16()
         steps_B += self.running_R[rows]
-        self.running_R[rows] &= (tokens_B != self.stop_R[rows]) & (steps_B < self.limit_R[rows])
+        stopped_B = (tokens_B[:, None] == self.stops_RS[rows]).any(1)
+        self.running_R[rows] &= ~stopped_B & (steps_B < self.limit_R[rows])
 
     def choose(self, logits_BV: Tensor, logprobs_BV: Tensor) -> Tensor:
         """Returns the tokens (B,) that logits and the rows' noise determine. May overwrite ``logits_BV``."""
@@ -117,7 +131,7 @@ class Sampler:
             tokens,
             self.logprobs_RT[slot, :length].to("cpu", copy=True),
             self.hidden_RTH[slot, :length].to("cpu", copy=True),
-            "stop" if tokens[-1] == int(self.stop_R[slot]) else "length",
+            "stop" if tokens[-1] in self.stops_RS[slot].tolist() else "length",
         )
 
     def move(self, sources: NDArray[np.int64], targets: NDArray[np.int64]) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from pathlib import Path
 
-from protocol.errors import Misconfigured
+from protocol.errors import Misconfigured, Rejected, accessing
 from protocol.wire.pins import check_names
+from protocol.wire.units import ModelShape, parse_shape
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 
@@ -27,6 +29,21 @@ def check_model_directory(directory: Path) -> None:
     if not any(directory.glob("*.safetensors")):
         raise Misconfigured(f"{directory} has no weights: put its *.safetensors beside config.json")
     check_names(path.name for path in directory.iterdir() if path.is_file() and not path.name.startswith("."))
+
+
+def shape_of(directory: Path) -> ModelShape:
+    """Reads the shape of a model directory.
+
+    Raises:
+        Misconfigured: it has no readable config.json, or work units are not defined for its architecture.
+    """
+    path = directory / "config.json"
+    with accessing(f"read {path}: expected a Hugging Face directory"):
+        text = path.read_bytes()
+    try:
+        return parse_shape(json.loads(text))
+    except (ValueError, Rejected) as error:
+        raise Misconfigured(f"cannot use {path}: {error}") from error
 
 
 def weights_hash(directory: Path) -> bytes:

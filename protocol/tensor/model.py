@@ -22,9 +22,11 @@ from transformers.initialization import no_init_weights
 from transformers.utils import logging
 
 from protocol.errors import Misconfigured
+from protocol.tensor.chat import chat_affixes
 from protocol.tensor.directory import check_model_directory
 from protocol.wire.manifest import Manifest, hashes_of_pieces
 from protocol.wire.pins import TENSORS, UnfitCheckpoint, head_of, tensors_in
+from protocol.wire.rules import PromptFormat, Rules
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 """Number formats by their name in a run's rules."""
@@ -35,15 +37,26 @@ STORED_DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16}
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """``network`` is any causal LM of transformers, ``stop_token`` the end-of-text at which a completion ends."""
+    """``network`` is any causal LM of transformers, ``stop_token`` the tokenizer's end-of-text."""
 
     network: Any
     tokenizer: Any
     stop_token: int
 
-    def prompt_tokens(self, prompt: str) -> tuple[int, ...]:
-        """Returns the tokens of a prompt, without special tokens."""
-        return tuple(self.tokenizer.encode(prompt, add_special_tokens=False))
+    def prompt_tokens(self, prompt: str, form: PromptFormat = "text") -> tuple[int, ...]:
+        """Returns the tokens of a prompt in the format of a run's rules: without special tokens, or as a chat.
+
+        Raises:
+            Misconfigured: the tokenizer has no chat template, or one that does not render.
+        """
+        if form == "text":
+            return tuple(self.tokenizer.encode(prompt, add_special_tokens=False))
+        before, after = chat_affixes(self.tokenizer)
+        return tuple(self.tokenizer.encode(before + prompt + after, add_special_tokens=False))
+
+    def stop_tokens(self, rules: Rules) -> tuple[int, ...]:
+        """Returns the tokens that end a completion under a run's rules."""
+        return rules.stop_tokens or (self.stop_token,)
 
     def completion_text(self, output_tokens: Sequence[int] | NDArray[np.int32]) -> str:
         """Returns the text that an environment rewards, without special tokens such as end-of-text."""

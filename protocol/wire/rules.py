@@ -35,6 +35,15 @@ EngineName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
 """Name of a worker's engine. Whether such an engine exists is for workers and calibration to check."""
 
 
+PromptFormat = Literal["text", "chat"]
+"""How an environment's prompt is put to the model."""
+
+TEMPLATE_BYTES = 4096
+"""Longest text that a chat template may put around a prompt."""
+
+StopTokens = Annotated[tuple[Annotated[int, Field(ge=0, lt=1 << 24)], ...], Field(max_length=16)]
+
+
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -175,8 +184,12 @@ class Availability(_Frozen):
 class Rules(_Frozen):
     """Parameters that a worker and a validator must agree on. ``temperature`` is 0 (greedy) to 1.5.
 
-    ``availability`` names the stores whose receipts a submission needs, if any; it is left out of the canonical JSON
-    where it is null.
+    prompt_format   "text": the environment's prompt as it is; "chat": within what the chat template of the model's
+                    tokenizer puts around the first message of a user
+    stop_tokens     tokens that end a completion; none is the tokenizer's end-of-text alone
+    availability    the stores whose receipts a submission needs, if any
+
+    These three are left out of the canonical JSON where they have their defaults.
     """
 
     version: Literal[1] = 1
@@ -189,12 +202,25 @@ class Rules(_Frozen):
     async_level: int = Field(ge=0, le=16)
     thresholds: Thresholds
     sequential: Sequential
+    prompt_format: PromptFormat = "text"
+    stop_tokens: StopTokens = ()
     availability: Availability | None = None
 
     @model_serializer(mode="wrap")
-    def _without_absent_availability(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         shown: dict[str, Any] = handler(self)
-        return shown if self.availability is not None else {key: shown[key] for key in shown if key != "availability"}
+        absent = {name for name in ("prompt_format", "stop_tokens", "availability") if self._is_default(name)}
+        return {name: value for name, value in shown.items() if name not in absent}
+
+    def _is_default(self, name: str) -> bool:
+        return bool(getattr(self, name) == type(self).model_fields[name].default)
+
+    @field_validator("stop_tokens")
+    @classmethod
+    def _ascending(cls, tokens: tuple[int, ...]) -> tuple[int, ...]:
+        if list(tokens) != sorted(set(tokens)):
+            raise ValueError("expected each stop token once, in ascending order")
+        return tokens
 
     @property
     def stores(self) -> tuple[ArtifactStore, ...]:
@@ -238,6 +264,11 @@ def with_stores(rules: Rules, stores: Sequence[ArtifactStore], receipts: int) ->
     named = {"stores": [store.model_dump() for store in stores], "receipts": receipts}
     with validating("invalid stores", Misconfigured):
         return rules.model_copy(update={"availability": Availability.model_validate(named)})
+
+
+def longest_prompt_tokens(prompt: str, form: PromptFormat) -> int:
+    """Returns the most tokens that a prompt can have in a format: one for each byte, a template's included."""
+    return len(prompt.encode()) + (TEMPLATE_BYTES if form == "chat" else 0)
 
 
 def check_format(directory: Path, dtype: str) -> None:

@@ -1,8 +1,8 @@
 """Work units: floating-point operations of a rollout's verified tokens under the run's model.
 
 PURE, exact integers, so that worker, validator and ledger agree on every unit. A multiply-add counts two operations;
-norms, rotations, softmax and activations, under 1% together, count none. For one sampled token whose forward pass
-attends to c positions (itself included), with h hidden, q = heads * head_dim and k = kv_heads * head_dim:
+norms, biases, rotations, softmax and activations, under 1% together, count none. For one sampled token whose forward
+pass attends to c positions (itself included), with h hidden, q = heads * head_dim and k = kv_heads * head_dim:
 
     layer = 2 h q + 2 * 2 h k + 2 q h     query; key and value; output projections
           + 3 * 2 h intermediate          gate, up and down of the SwiGLU block
@@ -52,7 +52,7 @@ _Size = Annotated[int, Field(gt=0, lt=MAX_SIZE, strict=True)]
 class _Config(BaseModel):
     """The fields of a ``config.json`` that give a shape; ``model_type`` of dense decoders with SwiGLU blocks."""
 
-    model_type: Literal["llama", "qwen3"]
+    model_type: Literal["llama", "mistral", "qwen2", "qwen3"]
     num_hidden_layers: _Size
     hidden_size: _Size
     num_attention_heads: _Size
@@ -64,7 +64,7 @@ class _Config(BaseModel):
 
 
 def parse_shape(config: Mapping[str, Any]) -> ModelShape:
-    """Reads the shape from a Hugging Face ``config.json`` of a Llama or Qwen3 model.
+    """Reads the shape from a Hugging Face ``config.json`` of a Llama, Mistral, Qwen2 or Qwen3 model.
 
     ``num_key_value_heads``, ``head_dim`` and ``tie_word_embeddings`` may be missing, as there.
 

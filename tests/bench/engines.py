@@ -166,7 +166,7 @@ def requests_of(model: Model, rollouts: int, length: int) -> list[Request]:
     prompts = [
         model.prompt_tokens(environment.problem(group.to_bytes(32, "big")).prompt) for group in range(rollouts // GROUP)
     ]
-    return [Request(prompts[n // GROUP], (length, n), length, 1.0, nowhere) for n in range(len(prompts) * GROUP)]
+    return [Request(prompts[n // GROUP], (length, n), length, 1.0, (nowhere,)) for n in range(len(prompts) * GROUP)]
 
 
 def _scored(model: Model, sequences: Sequence[Completed], hidden_SH: torch.Tensor) -> Prefill:

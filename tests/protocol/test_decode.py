@@ -19,6 +19,8 @@ from transformers import (
     LlamaForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
 )
@@ -50,6 +52,10 @@ def _make(kind: str) -> torch.nn.Module:
         return LlamaForCausalLM(LlamaConfig(**SIZES)).eval()
     if kind == "qwen3":
         return Qwen3ForCausalLM(Qwen3Config(**SIZES)).eval()
+    if kind == "qwen2":
+        return Qwen2ForCausalLM(
+            Qwen2Config(**{name: size for name, size in SIZES.items() if name != "head_dim"})
+        ).eval()
     if kind == "qwen3, a window in the second layer":
         windows = {"use_sliding_window": True, "sliding_window": 5, "max_window_layers": 1}
         return Qwen3ForCausalLM(Qwen3Config(**SIZES, **windows)).eval()
@@ -60,18 +66,18 @@ def _make(kind: str) -> torch.nn.Module:
     ).eval()
 
 
-KINDS = ["llama", "qwen3", "qwen3, a window in the second layer", "mistral", "gpt2"]
+KINDS = ["llama", "qwen2", "qwen3", "qwen3, a window in the second layer", "mistral", "gpt2"]
 MODELS = {kind: _make(kind) for kind in KINDS}
 
 
-def _ragged(count: int, seed: int = 0, stop: int = STOP) -> list[Request]:
+def _ragged(count: int, seed: int = 0, stops: tuple[int, ...] = (STOP,)) -> list[Request]:
     """Groups of up to three with one prompt, of lengths 1 to 12, and all kinds of limits and temperatures."""
     chance, found = np.random.default_rng(seed), list[Request]()
     while len(found) < count:
         prompt = tuple(chance.integers(2, VOCABULARY, chance.integers(1, 13)).tolist())
         for _ in range(chance.integers(1, 4)):
             temperature = float(chance.choice([0.0, 0.7, 1.0, 1.5]))
-            found.append(Request(prompt, (len(found), seed), int(chance.integers(1, 25)), temperature, stop))
+            found.append(Request(prompt, (len(found), seed), int(chance.integers(1, 25)), temperature, stops))
     return found[:count]
 
 
@@ -90,8 +96,8 @@ def _check(model: torch.nn.Module, request: Request, completion: Completion) -> 
     logprobs_TV = (logits_TV / (request.temperature or 1.0)).log_softmax(-1)
     torch.testing.assert_close(completion.logprobs_T, logprobs_TV.gather(1, taken_T1)[:, 0], atol=CLOSE, rtol=0)
     torch.testing.assert_close(completion.hidden_TH.float(), hidden_TH.bfloat16().float(), atol=0.04, rtol=0.02)
-    ended = completion.output_tokens[-1] == request.stop_token
-    assert request.stop_token not in completion.output_tokens[:-1]
+    ended = completion.output_tokens[-1] in request.stop_tokens
+    assert not set(request.stop_tokens) & set(completion.output_tokens[:-1])
     assert completion.finish_reason == ("stop" if ended else "length")
     assert ended or length == request.max_tokens
 
@@ -119,13 +125,29 @@ def test_any_mix_gives_what_single_requests_give(seed: int, count: int, max_rows
 
 def test_a_row_that_ends_makes_room_for_one_that_waits() -> None:
     model, running = MODELS["qwen3"], list[int]()
-    requests = [Request((2, 3, 4), (n, 0), 20 if n == 0 else 4, 1.0, NEVER) for n in range(9)]
+    requests = [Request((2, 3, 4), (n, 0), 20 if n == 0 else 4, 1.0, (NEVER,)) for n in range(9)]
     hook = model.get_output_embeddings().register_forward_hook(lambda _, __, logits: running.append(logits.shape[1]))
     completions = decode(model, requests, max_rows=2)
     hook.remove()
     assert [len(completion.output_tokens) for completion in completions] == [20] + [4] * 8
     # Beside the long row five short ones, one after another; then two together, and the last alone.
     assert running == [2] * 24 + [1] * 4
+
+
+def test_any_of_several_stop_tokens_ends_a_completion() -> None:
+    model, requests = MODELS["llama"], _ragged(24, stops=(STOP, 5, 9, 11))
+    completions = decode(model, requests)
+    for request, completion in zip(requests, completions, strict=True):
+        _check(model, request, completion)
+    assert len({each.output_tokens[-1] for each in completions if each.finish_reason == "stop"}) > 1
+
+
+def test_requests_of_unlike_stop_tokens_run_side_by_side() -> None:
+    model = MODELS["llama"]
+    mixed = zip(_ragged(8), _ragged(8, 1, (STOP, 5, 9)), _ragged(8, 2, ()), strict=True)
+    requests = [request for group in mixed for request in group]
+    for request, completion in zip(requests, decode(model, requests, max_rows=5), strict=True):
+        _check(model, request, completion)
 
 
 def test_keys_and_values_stay_within_their_budget(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +166,7 @@ def test_keys_and_values_stay_within_their_budget(monkeypatch: pytest.MonkeyPatc
 def test_cancelling_ends_within_a_step() -> None:
     asked = iter(range(1000))
     with pytest.raises(Unavailable, match="cancelled"):
-        decode(MODELS["llama"], _ragged(6, stop=NEVER), lambda: next(asked) == 4)
+        decode(MODELS["llama"], _ragged(6, stops=(NEVER,)), lambda: next(asked) == 4)
     assert next(asked) == 5
 
 

@@ -19,6 +19,23 @@ def test_rules_are_read_back_from_their_canonical_form() -> None:
     assert decode_rules(ENCODED, rules_hash(ENCODED)) == RULES
 
 
+def test_prompt_format_and_stop_tokens_are_part_of_the_rules_only_where_they_are_set() -> None:
+    assert b"prompt_format" not in ENCODED
+    assert b"stop_tokens" not in ENCODED
+    chat = RULES.model_copy(update={"prompt_format": "chat", "stop_tokens": (2, 7)})
+    encoded = encode_rules(chat)
+    assert b'"prompt_format":"chat"' in encoded
+    assert b'"stop_tokens":[2,7]' in encoded
+    assert decode_rules(encoded) == chat
+
+
+@pytest.mark.parametrize("tokens", ["[7,2]", "[2,2]", "[-1]", "[16777216]", str(list(range(17)))])
+def test_stop_tokens_are_in_order_and_few(tokens: str) -> None:
+    encoded = encode_rules(RULES.model_copy(update={"stop_tokens": (2,)}))
+    with pytest.raises(Rejected, match="stop_tokens"):
+        decode_rules(encoded.replace(b'"stop_tokens":[2]', b'"stop_tokens":' + tokens.replace(" ", "").encode()))
+
+
 def test_rules_of_another_hash_than_the_chains_are_refused_with_both() -> None:
     looser = RULES.model_copy(update={"thresholds": RULES.thresholds.model_copy(update={"sampling_void": 9.0})})
     other = encode_rules(looser)

@@ -7,7 +7,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import DynamicCache, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    DynamicCache,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 from protocol.errors import Rejected
 from protocol.wire import units
@@ -50,9 +60,21 @@ def test_what_the_formula_does_not_cover_is_rejected(change):
         parse_shape(CONFIG | change)
 
 
-def test_units_are_the_operations_of_a_real_decode():
+@pytest.mark.parametrize(
+    ("network", "configuration", "kind"),
+    [
+        (Qwen3ForCausalLM, Qwen3Config, "qwen3"),
+        (Qwen2ForCausalLM, Qwen2Config, "qwen2"),
+        (LlamaForCausalLM, LlamaConfig, "llama"),
+        (MistralForCausalLM, MistralConfig, "mistral"),
+    ],
+)
+def test_units_are_the_operations_of_a_real_decode(network, configuration, kind):
     torch.set_num_threads(1)
-    model = Qwen3ForCausalLM(Qwen3Config(**CONFIG, attn_implementation="eager")).eval()
+    sizes = CONFIG | {"model_type": kind} | ({"head_dim": None} if kind == "qwen2" else {})
+    given = {name: size for name, size in sizes.items() if name != "model_type" and size is not None}
+    model = network(configuration(**given, attn_implementation="eager")).eval()
+    assert model.config.model_type == kind
     prompt, output, cache = 5, 4, DynamicCache(config=model.config)
     tokens = torch.zeros(1, 1, dtype=torch.long)
     counted = 0
@@ -62,7 +84,7 @@ def test_units_are_the_operations_of_a_real_decode():
             with FlopCounterMode(display=False) as counter:
                 model(tokens, past_key_values=cache)
             counted += counter.get_total_flops()
-    assert units.units(SHAPE, prompt, output) == counted
+    assert units.units(parse_shape(sizes), prompt, output) == counted
 
 
 @given(st.integers(1, 5000), st.integers(0, 2000), st.integers(0, 2000))

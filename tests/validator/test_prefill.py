@@ -30,7 +30,7 @@ def completed(court: Court, count: int) -> tuple[list[Completed], list[np.ndarra
     """Decoded sequences of uneven prompts, and the logprobs decoding gave."""
     model, chance = court.policy.model, np.random.default_rng(2)
     requests = [
-        Request(tuple(chance.integers(3, 18, 3 + n % 5).tolist()), (n, n + 1), 5 + n % 20, 1.0, model.stop_token)
+        Request(tuple(chance.integers(3, 18, 3 + n % 5).tolist()), (n, n + 1), 5 + n % 20, 1.0, (model.stop_token,))
         for n in range(count)
     ]
     found = decode(model.network, requests)
@@ -150,7 +150,7 @@ def test_sequences_that_share_what_they_begin_with_are_as_in_a_plain_pass_of_eac
 
 
 def test_worker_and_validator_choose_the_very_same_tokens_at_fp32() -> None:
-    requests = [Request((1, 2, 3)[: 1 + n % 3], (n, 1), 40, 1.0, 0) for n in range(48)]
+    requests = [Request((1, 2, 3)[: 1 + n % 3], (n, 1), 40, 1.0, (0,)) for n in range(48)]
     done = decode(NETWORKS[0], requests, max_rows=20)
     sequences = [
         Completed(np.array(request.prompt_tokens, np.int32), np.array(one.output_tokens, np.int32), request.noise_key)

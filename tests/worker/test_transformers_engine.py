@@ -44,7 +44,7 @@ def engine(directories: list[Path]) -> TransformersEngine:
 def _requests(temperature: float = 1.0, max_tokens: int = 24) -> list[Request]:
     """Three prompts of two lengths, four completions each, the groups interleaved."""
     prompts = [(5, 6, 7), (8, 9, 10, 11, 12), (7, 6, 5)]
-    return [Request(prompts[n % 3], (n, 7 * n), max_tokens - n % 5, temperature, STOP) for n in range(12)]
+    return [Request(prompts[n % 3], (n, 7 * n), max_tokens - n % 5, temperature, (STOP,)) for n in range(12)]
 
 
 def _replayed(
@@ -104,7 +104,7 @@ def test_prompts_in_several_passes_change_no_token(engine: TransformersEngine, m
 
 
 def test_another_noise_key_gives_another_completion(engine: TransformersEngine) -> None:
-    requests = [Request((5, 6, 7), (key, 0), 24, 1.0, STOP) for key in range(8)]
+    requests = [Request((5, 6, 7), (key, 0), 24, 1.0, (STOP,)) for key in range(8)]
     assert len({completion.output_tokens for completion in engine.generate(requests)}) == 8
 
 

@@ -68,7 +68,7 @@ def reference(directories: list[Path]) -> TransformersEngine:
 def _requests(count: int, temperature: float = 1.0, max_tokens: int = 40) -> list[Request]:
     """Requests of many prompt lengths and limits, groups of three with the same prompt."""
     prompts = [tuple(3 + (7 * n + i) % 20 for i in range(3 + (5 * n) % 37)) for n in range(count)]
-    return [Request(prompts[n // 3], (n, 7 * n), max_tokens - 5 * (n % 7), temperature, STOP) for n in range(count)]
+    return [Request(prompts[n // 3], (n, 7 * n), max_tokens - 5 * (n % 7), temperature, (STOP,)) for n in range(count)]
 
 
 def _generate_for_ever(engine: VllmEngine, cancel: threading.Event) -> None:
@@ -96,7 +96,7 @@ def test_rollouts_are_those_of_the_transformers_engine(
 
 def test_temperatures_and_keys_stay_with_their_requests(engine: VllmEngine, reference: TransformersEngine) -> None:
     requests = [
-        Request(request.prompt_tokens, request.noise_key, request.max_tokens, (n % 4) * 0.5, STOP)
+        Request(request.prompt_tokens, request.noise_key, request.max_tokens, (n % 4) * 0.5, (STOP,))
         for n, request in enumerate(_requests(40))
     ]
     assert _tokens(engine.generate(requests)) == _tokens(reference.generate(requests))
@@ -115,7 +115,7 @@ def test_prompts_run_in_pieces_and_requests_that_give_way_change_no_token(
     cramped = VllmEngine(max_rows=24, cache_bytes=blocks * BLOCK_BYTES)
     cramped.load(directories[0])
     prompts = [tuple(3 + (11 * n + i) % 20 for i in range(shortest + n)) for n in range(24)]
-    requests = [Request(prompt, (n, n), 30, 0.9, STOP) for n, prompt in enumerate(prompts)]
+    requests = [Request(prompt, (n, n), 30, 0.9, (STOP,)) for n, prompt in enumerate(prompts)]
     completions = cramped.generate(requests)
     cramped.close()
     assert _tokens(completions) == _tokens(reference.generate(requests))
@@ -171,7 +171,7 @@ def test_a_swap_forgets_what_was_cached_of_a_long_prompt(directories: list[Path]
     other = TransformersEngine()
     other.load(directories[1])
     prompt = tuple(3 + n % 20 for n in range(200))
-    requests = [Request(prompt, (n, n), 8, 1.0, STOP) for n in range(4)]
+    requests = [Request(prompt, (n, n), 8, 1.0, (STOP,)) for n in range(4)]
     engine.generate(requests)
     engine.swap(directories[1])
     assert _tokens(engine.generate(requests)) == _tokens(other.generate(requests))
@@ -213,7 +213,7 @@ def test_cancelling_ends_generation_and_leaves_nothing_behind(engine: VllmEngine
 
 
 def test_a_stop_token_of_no_vocabulary_ends_nothing(engine: VllmEngine, reference: TransformersEngine) -> None:
-    requests = [Request((5, 6, 7), (n, n), 60, 1.0, 25) for n in range(4)]
+    requests = [Request((5, 6, 7), (n, n), 60, 1.0, (25,)) for n in range(4)]
     completions = engine.generate(requests)
     assert {len(completion.output_tokens) for completion in completions} == {60}
     assert _tokens(completions) == _tokens(reference.generate(requests))
@@ -225,8 +225,8 @@ def test_no_requests_give_no_completions(engine: VllmEngine) -> None:
 
 def test_more_tokens_than_the_model_has_positions_are_refused_in_one_sentence(engine: VllmEngine) -> None:
     with pytest.raises(Misconfigured, match="exceed the 256 positions of this model"):
-        engine.generate([Request((5, 6, 7), (0, 0), 254, 1.0, STOP)])
-    assert engine.generate([Request((5, 6, 7), (0, 0), 2, 1.0, STOP)])
+        engine.generate([Request((5, 6, 7), (0, 0), 254, 1.0, (STOP,))])
+    assert engine.generate([Request((5, 6, 7), (0, 0), 2, 1.0, (STOP,))])
 
 
 def test_generating_before_loading_is_refused_in_one_sentence() -> None:
@@ -281,7 +281,7 @@ from worker.engines.vllm_engine import VllmEngine
 assert "vllm" not in sys.modules
 engine = VllmEngine(cache_bytes=1 << 26)
 engine.load(Path(sys.argv[1]))
-print(engine.generate([Request((5, 6, 7), (1, 2), 5, 1.0, 1)])[0].output_tokens)
+print(engine.generate([Request((5, 6, 7), (1, 2), 5, 1.0, (1,))])[0].output_tokens)
 print("reached", seen)
 """
 
@@ -291,5 +291,5 @@ def test_vllm_reaches_for_no_network(directories: list[Path], reference: Transfo
     argv = [sys.executable, "-c", WATCHED, str(directories[0])]
     done = subprocess.run(argv, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    (expected,) = reference.generate([Request((5, 6, 7), (1, 2), 5, 1.0, STOP)])
+    (expected,) = reference.generate([Request((5, 6, 7), (1, 2), 5, 1.0, (STOP,))])
     assert done.stdout.splitlines()[-2:] == [str(expected.output_tokens), "reached []"]

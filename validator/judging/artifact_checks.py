@@ -16,7 +16,7 @@ from protocol.wire.artifact_blob import parse_blob
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import Artifact, Limits, Rollout, decode, rollouts_root
-from protocol.wire.rules import Rules, Thresholds
+from protocol.wire.rules import Rules, Thresholds, longest_prompt_tokens
 from protocol.wire.toploc.codec import CHUNK_ROWS, PROOF_BYTES, chunk_spans, decode_fields
 from protocol.wire.units import ModelShape, capped, units
 from validator.judging.check import Check, ReadJob, TokenMeasurements
@@ -26,10 +26,10 @@ from validator.judging.claims import Claim
 def artifact_limits(rules: Rules, prompts: Sequence[str]) -> Limits:
     """Returns the size limits of an artifact under ``rules``, enforced before anything large is allocated.
 
-    A text has at most as many tokens as bytes. The limits leave room beyond the expected prompts, so that a foreign
-    prompt is reported as a wrong prompt and not as a wrong size.
+    A text has at most as many tokens as bytes, and a chat template adds a bounded number. The limits leave room beyond
+    the expected prompts, so that a foreign prompt is reported as a wrong prompt and not as a wrong size.
     """
-    longest_prompt = max(len(prompt.encode()) for prompt in prompts)
+    longest_prompt = max(longest_prompt_tokens(prompt, rules.prompt_format) for prompt in prompts)
     tokens = rules.rollouts_per_job * (4 * longest_prompt + 64 + rules.max_tokens)
     proofs = 2 * -(-rules.max_tokens // CHUNK_ROWS) + 2
     proof_bytes = rules.rollouts_per_job * proofs * (PROOF_BYTES + 4)
@@ -130,15 +130,15 @@ def _proof_findings(n: int, rollout: Rollout) -> Iterator[Finding]:
 
 
 def check_endings(job: ReadJob) -> list[Finding]:
-    """Checks that each completion ends at its first end-of-text token, or at exactly ``max_tokens`` without one."""
+    """Checks that each completion ends at its first stop token, or at exactly ``max_tokens`` without one."""
     max_tokens, found = job.rules.max_tokens, []
     for n, rollout in enumerate(job.artifact.rollouts):
-        stops = np.flatnonzero(rollout.output_tokens == job.stop_token)
+        stops = np.flatnonzero(np.isin(rollout.output_tokens, job.stop_tokens))
         last = len(rollout.output_tokens) - 1
         if len(stops) and stops[0] != last:
-            found.append(Finding(Reason.ENDING, "continues after end-of-text", n, int(stops[0]), last))
+            found.append(Finding(Reason.ENDING, "continues after a stop token", n, int(stops[0]), last))
         elif rollout.finish_reason == "stop" and not len(stops):
-            found.append(Finding(Reason.ENDING, "finish reason is stop, without end-of-text", n))
+            found.append(Finding(Reason.ENDING, "finish reason is stop, without a stop token", n))
         elif rollout.finish_reason == "length" and (len(stops) or last + 1 != max_tokens):
             found.append(
                 Finding(Reason.ENDING, "finish reason is length, before the token limit", n, last + 1, max_tokens)
@@ -173,7 +173,7 @@ def _describe_shape(job: ReadJob) -> str:
 
 def _describe_endings(job: ReadJob) -> str:
     finishes = [rollout.finish_reason for rollout in job.artifact.rollouts]
-    return f"{finishes.count('stop')} at end-of-text, {finishes.count('length')} at the token limit"
+    return f"{finishes.count('stop')} at a stop token, {finishes.count('length')} at the token limit"
 
 
 PROVENANCE = Check(

@@ -43,7 +43,7 @@ class ReadJob:
     prompts: Sequence[Sequence[int]]
     rules: Rules
     vocabulary: int
-    stop_token: int
+    stop_tokens: tuple[int, ...]
     shape: ModelShape
     proof_findings: tuple[Finding, ...] = ()
 

@@ -186,10 +186,10 @@ def _read(
     read = ReadJob(
         claim=job.claim,
         artifact=artifact,
-        prompts=[policy.model.prompt_tokens(problem.prompt) for problem in problems],
+        prompts=[policy.model.prompt_tokens(problem.prompt, rules.prompt_format) for problem in problems],
         rules=rules,
         vocabulary=policy.vocabulary,
-        stop_token=policy.model.stop_token,
+        stop_tokens=policy.model.stop_tokens(rules),
         shape=policy.shape,
         proof_findings=tuple(check_proofs(artifact)),
     )

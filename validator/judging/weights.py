@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,10 +13,10 @@ import structlog
 from protocol.broadcast.checkpoints import Checkpoints
 from protocol.errors import Unavailable
 from protocol.node.progress import progress_line
+from protocol.tensor.directory import shape_of
 from protocol.tensor.model import DTYPES, Model, load_model
 from protocol.wire.pins import UnfitCheckpoint
 from protocol.wire.rules import Rules
-from protocol.wire.units import parse_shape
 from validator.judging.judge import PolicyVersion
 from validator.judging.prefill import numerics_of, probe
 
@@ -32,13 +31,14 @@ def load_policy(directory: Path, rules: Rules, device: str = "cpu") -> PolicyVer
     """Loads a model directory as a policy in the number format of ``rules``.
 
     Raises:
-        Misconfigured: it does not load, or changes its logits after the LM head.
+        Misconfigured: it does not load, lacks the chat template that the rules ask for, or changes its logits after the
+            LM head.
         UnfitCheckpoint: its tensors are not those of its configuration.
-        Rejected: work units are not defined for its architecture.
     """
-    shape = parse_shape(json.loads((directory / "config.json").read_text()))
+    shape = shape_of(directory)
     model: Model = load_model(directory, DTYPES[rules.model.dtype])
     model.network.to(device)
+    model.prompt_tokens("", rules.prompt_format)
     probe(model)
     return PolicyVersion(model, shape, numerics_of(model))
 

@@ -143,7 +143,7 @@ class VllmEngine:
             request.noise_key,
             request.temperature,
             request.max_tokens,
-            request.stop_token,
+            request.stop_tokens,
         )
 
 
@@ -155,7 +155,7 @@ def _completion(request: Request, output: Sequence[int], sampled: Sampled) -> Co
     tokens = tuple(sampled.tokens_T.tolist())
     if tokens != tuple(output):
         raise RuntimeError("vLLM's tokens differ from the argmax of its scores")
-    reason: Literal["stop", "length"] = "stop" if tokens[-1] == request.stop_token else "length"
+    reason: Literal["stop", "length"] = "stop" if tokens[-1] in request.stop_tokens else "length"
     return Completion(tokens, sampled.logprobs_T, sampled.hidden_TH, reason)
 
 

@@ -193,7 +193,7 @@ class Core:
 
     def _try(self) -> None:
         """Generates one token, so that missing kernels show now and not in the first round."""
-        self.add("try", 0, (0,), (0, 0), 1.0, 1, 0)
+        self.add("try", 0, (0,), (0, 0), 1.0, 1, ())
         while not self.step():
             pass
         self.recorder.steps.clear()
@@ -217,14 +217,14 @@ class Core:
         noise_key: tuple[int, int],
         temperature: float,
         max_tokens: int,
-        stop_token: int,
+        stop_tokens: Sequence[int],
     ) -> None:
         """Queues a request; its row is recorded under ``number``."""
         params = SamplingParams(
             temperature=0.0,
             max_tokens=max_tokens,
-            # A stop token outside the vocabulary means that no token stops; vLLM would refuse it.
-            stop_token_ids=[stop_token] if 0 <= stop_token < self.vocabulary else [],
+            # vLLM would refuse a token outside the vocabulary, which is never sampled.
+            stop_token_ids=[token for token in stop_tokens if 0 <= token < self.vocabulary],
             ignore_eos=True,
             detokenize=False,
             extra_args={SEEDED: (number, *noise_key, temperature)},
@@ -250,7 +250,7 @@ class Core:
         hooks = self.engine.apply_model(lambda model: model.register_forward_hook(_keep_output(parts)))
         try:
             self.engine.reset_prefix_cache()  # cached tokens are not run
-            self.add("prefill", 0, tokens, (0, 0), 0.0, 1, 0)
+            self.add("prefill", 0, tokens, (0, 0), 0.0, 1, ())
             while not self.step():
                 pass
         finally:

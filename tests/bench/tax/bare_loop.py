@@ -180,7 +180,7 @@ class Loop:
 
     def _request(self, prompt_tokens: tuple[int, ...], key: tuple[int, int]) -> Request:
         rules = self.rules
-        return Request(prompt_tokens, key, rules.max_tokens, rules.temperature, self.engine.model.stop_token)
+        return Request(prompt_tokens, key, rules.max_tokens, rules.temperature, self.engine.model.stop_tokens(rules))
 
     def _group(
         self, version: int, group: int, problem: Problem, prompt: tuple[int, ...], completions: Sequence[Completion]

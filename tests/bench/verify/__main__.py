@@ -128,7 +128,7 @@ def requests_of(shape: Shape, rows: int, tokens: int, run: int) -> list[Request]
     """Groups of one prompt, other ones each run."""
     chance = np.random.default_rng(run)
     prompts = [tuple(chance.integers(3, shape.vocabulary, PROMPT_TOKENS).tolist()) for _ in range(-(-rows // GROUP))]
-    return [Request(prompts[n // GROUP], (run, n), tokens, 1.0, STOP) for n in range(rows)]
+    return [Request(prompts[n // GROUP], (run, n), tokens, 1.0, (STOP,)) for n in range(rows)]
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:

@@ -60,7 +60,7 @@ def own_sampling(name: str, engine: Engine, directory: Path, rows: int) -> Calla
 
     def complete(requests: Sequence[Request]) -> int:
         for n, one in enumerate(requests):
-            core.add(str(n), n, one.prompt_tokens, one.noise_key, one.temperature, one.max_tokens, one.stop_token)
+            core.add(str(n), n, one.prompt_tokens, one.noise_key, one.temperature, one.max_tokens, one.stop_tokens)
         tokens, left = 0, len(requests)
         while left:
             for _, output in core.step():
