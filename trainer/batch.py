@@ -25,7 +25,7 @@ class Group:
     """All accepted samples of one prompt, with rewards computed by the trainer.
 
     ``version`` is the policy version that generated them. ``behaviour`` are the logprobs (T,) of each completion's
-    tokens under that version; groups that have just come in lack them.
+    tokens under that version, which groups that have just come in lack; ``reported`` are the worker's.
     """
 
     round: int
@@ -36,6 +36,7 @@ class Group:
     completions: tuple[I32, ...]
     rewards: tuple[float, ...]
     behaviour: tuple[F32, ...] | None = None
+    reported: tuple[F32, ...] | None = None
 
     @property
     def key(self) -> tuple[int, int, int]:
@@ -179,6 +180,12 @@ def _micro_batches(groups: Sequence[Group], max_tokens: int) -> list[MicroBatch]
         behaviour_K = torch.from_numpy(np.concatenate([behaviour[member] for member in members]))
         made.append(MicroBatch(packed, grpo.Tokens(by_token(advantages), behaviour_K), by_token(versions)))
     return made
+
+
+def mismatch(groups: Iterable[Group]) -> float:
+    """Returns the mean difference of workers' logprobs from those recomputed, in nats; 0 where none were reported."""
+    pairs = [pair for group in groups for pair in zip(group.reported or (), group.behaviour or (), strict=False)]
+    return float(np.abs(np.concatenate([one - other for one, other in pairs])).mean()) if pairs else 0.0
 
 
 def _behaviour(group: Group) -> tuple[F32, ...]:

@@ -14,6 +14,7 @@ from protocol.tensor.directory import check_model_directory
 from protocol.tensor.model import check_device
 from protocol.transport.coordinator import CoordinatorClient, describe_coordinator
 from protocol.wire.pins import check_directory
+from trainer.memory import check_memory
 from trainer.settings import TrainerSettings, read_recipe
 
 
@@ -72,4 +73,5 @@ def _rules(settings: TrainerSettings, chain: Chain) -> str:
     with closing(CoordinatorClient(coordinator_uri(chain, settings.run, settings.coordinator_url))) as client:
         rules = client.rules(digest)
     check_directory(settings.model, rules.pins)
+    check_memory(settings.model, read_recipe(settings.run_file), rules, settings.device)
     return f"rules of {rules.environment.name} match the chain and the model"

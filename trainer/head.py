@@ -24,7 +24,7 @@ from trainer import grpo
 from trainer.config import Recipe
 
 LOGITS_AT_ONCE = {"cpu": 10 << 20, "cuda": 1 << 28}
-"""Logits of a chunk, in fp32: 69 tokens of a vocabulary of 152k. A chunk holds three times as much, four with a reference."""
+"""Logits of a chunk, in fp32: of 69 tokens for a vocabulary of 152k. A chunk holds three to four times as much."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -209,4 +209,5 @@ class Inbox:
                 prompt_tokens=rollouts[0].prompt_tokens,
                 completions=completions,
                 rewards=tuple(self.environment.reward(problem, text) for text in texts),
+                reported=tuple(rollout.logprobs for rollout in rollouts),
             )

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import structlog
@@ -26,10 +27,11 @@ from protocol.errors import Misconfigured, Unavailable
 from protocol.files import write_atomically
 from protocol.wire.assignments import bitmap_of
 from trainer import checkpoint
-from trainer.batch import Group, Selection, micro_batches, select, usable
+from trainer.batch import Group, Selection, micro_batches, mismatch, select, usable
 from trainer.config import Recipe
 from trainer.evaluate import accuracy
 from trainer.inbox import Inbox
+from trainer.metrics import MetricsLog
 from trainer.policy import Policy
 from trainer.publish import Publisher
 
@@ -94,6 +96,7 @@ class Trainer:
         self.state, self.previous = state_dir / "state.safetensors", state_dir / "previous.safetensors"
         self.evaluations = state_dir / "evaluations.json"
         self.log = structlog.get_logger("trainer")
+        self.metrics = MetricsLog(state_dir / "metrics.jsonl")
         self.watch = Stopwatch()
         self.consumed: tuple[Consumption, ...] = ()
         self.weighed: dict[tuple[int, int, int], Group] = {}
@@ -143,7 +146,7 @@ class Trainer:
         self.watch.mark("save")
         self._announce()
         self.watch.mark("publish")
-        self._record("step", **asdict(record), **self._described(selection))
+        self.metrics.step(asdict(record) | self._described(selection))
         self.log.info("step", version=self.policy.version, groups=len(selection.taken), tokens=record.tokens)
         return True
 
@@ -216,9 +219,13 @@ class Trainer:
             g for g in groups if g.informative and usable(g.version, self.policy.version, self.rules.async_level)
         ]
         arrived = sorted((g for g in usable_ if g.key not in self.weighed), key=lambda group: group.version)
+        if arrived:
+            self.watch.mark("wait")
         for version, made in groupby(arrived, key=lambda group: group.version):
             if version not in self.lost:
                 self.weighed |= {group.key: group for group in self._weigh(version, list(made))}
+        if arrived:
+            self.watch.mark("weigh")
         unweighed = {group.key for group in usable_} - self.weighed.keys()
         return [self.weighed.get(group.key, group) for group in groups if group.key not in unweighed]
 
@@ -254,7 +261,7 @@ class Trainer:
             rules=self.rules,
         )
         self.watch.mark("evaluate")
-        self._record("evaluation", version=version, accuracy=self.evaluated[version])
+        self.metrics.evaluation(version, self.evaluated[version])
         self._keep_evaluations()
 
     def _keep_evaluations(self) -> None:
@@ -271,10 +278,13 @@ class Trainer:
 
     def _described(self, selection: Selection) -> dict[str, Any]:
         groups = [*selection.taken, *selection.idle]
-        rewards = [reward for group in groups for reward in group.rewards]
+        lengths = [len(completion) for group in groups for completion in group.completions]
         return {
             "version": self.policy.version,
-            "reward": sum(rewards) / len(rewards),
+            "reward": fmean(reward for group in groups for reward in group.rewards),
+            "length": fmean(lengths),
+            "truncated": fmean(length == self.rules.max_tokens for length in lengths),
+            "mismatch": mismatch(selection.taken),
             "groups": len(selection.taken),
             "rollouts": sum(len(group.completions) for group in selection.taken),
             "groups_idle": len(selection.idle),
@@ -283,12 +293,6 @@ class Trainer:
             "rounds": sorted({group.round for group in selection.taken}),
             "seconds": self.watch.lap(),
         }
-
-    def _record(self, kind: str, **fields: Any) -> None:
-        """Appends a line to ``metrics.jsonl``."""
-        line = {"kind": kind, "time": round(time.time(), 3), **fields}
-        with (self.state_dir / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps(line) + "\n")
 
 
 def ready(selection: Selection, recipe: Recipe) -> bool:

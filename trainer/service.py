@@ -34,6 +34,7 @@ from protocol.wire.rollout import DEFAULT_LIMITS
 from protocol.wire.rules import Rules
 from trainer.inbox import Inbox
 from trainer.loop import Schedule, Trainer
+from trainer.memory import check_memory
 from trainer.policy import Policy
 from trainer.publish import Publisher
 from trainer.settings import TrainerSettings, read_recipe
@@ -63,6 +64,7 @@ def build(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> tu
     tasks = environment(rules.environment.name, rules.environment.params)
     recipe = read_recipe(settings.run_file)
     check_directory(settings.model, rules.pins)
+    check_memory(settings.model, recipe, rules, settings.device)
     policy = Policy(settings.model, recipe, rules, settings.device)
     store = VersionStore(settings.state_dir / "origin")
     sender = Sender(chain, wallet, settings.state_dir / "sender.db", Fees.capped(settings.fee_cap_gwei))
