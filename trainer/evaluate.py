@@ -21,7 +21,7 @@ def accuracy(model: Model, environment: Environment, rules: Rules, seed: int, co
     problems = environment.held_out_problems(count, seed)
     requests = [
         Request(
-            prompt_tokens=model.prompt_tokens(problem.prompt, rules.prompt_format),
+            prompt_tokens=model.prompt_tokens(problem.prompt, rules),
             noise_key=_noise_key(seed, index),
             max_tokens=rules.max_tokens,
             temperature=rules.temperature,

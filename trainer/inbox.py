@@ -80,6 +80,7 @@ class Inbox:
         self.pools = NodePools("artifacts", FETCHES_PER_NODE)
         self.fetches: dict[_Wanted, NodeFetch[bytes | None]] = {}
         self.slow: set[int] = set()
+        self._expired = 0
         self._restart()
 
     def _restart(self) -> Tail:
@@ -127,7 +128,12 @@ class Inbox:
         for number in [n for n, round_ in self.rounds.items() if round_.policy_version < oldest_usable]:
             del self.rounds[number]
         for key in [key for key in self.jobs if key[0] not in self.rounds]:
-            del self.jobs[key]
+            self._expired += sum(group.informative for group in self.jobs.pop(key).groups)
+
+    def take_expired(self) -> int:
+        """Returns how many informative groups became too old unused since the last call."""
+        expired, self._expired = self._expired, 0
+        return expired
 
     def _take_in(self) -> None:
         """Takes in what has arrived, after waiting for the nodes that were never slow."""

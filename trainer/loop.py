@@ -116,8 +116,11 @@ class Trainer:
         if self.state.exists():
             self._load()
         if self.evaluations.exists():
-            self.evaluated = dict(json.loads(self.evaluations.read_bytes()))
+            found = dict(json.loads(self.evaluations.read_bytes()))
+            self.evaluated = {version: reached for version, reached in found.items() if version <= self.policy.version}
         on_chain = self.publisher.newest_version()
+        if on_chain > self.policy.version and not self.state.exists():
+            self._start_from(on_chain)
         if on_chain > self.policy.version:
             raise Misconfigured(
                 f"the chain has version {on_chain} of this run, the state in {self.state_dir} only "
@@ -125,6 +128,13 @@ class Trainer:
             )
         self._announce()
         self.log.info("resumed", version=self.policy.version)
+
+    def _start_from(self, version: int) -> None:
+        """Takes a published version up without the state it was trained with, if its weights are stored here."""
+        if (directory := self.publisher.stored(version)) is not None:
+            self.policy.adopt(version, directory)
+            self.policy.optimizer_steps = version * self.recipe.optimizer_steps
+            self.log.warning("started_from_weights", version=version, without="masters and moments of the optimizer")
 
     def tick(self) -> bool:
         """Makes the next version if there are enough groups; returns whether it did."""
@@ -214,7 +224,9 @@ class Trainer:
 
         Without groups whose version's weights are no longer stored, as where a step was taken back.
         """
-        self.weighed = {group.key: self.weighed[group.key] for group in groups if group.key in self.weighed}
+        known = ((group, self.weighed.get(group.key)) for group in groups)
+        # After a reorganisation, another artifact may have the same place.
+        self.weighed = {g.key: held for g, held in known if held and held.completions is g.completions}
         usable_ = [
             g for g in groups if g.informative and usable(g.version, self.policy.version, self.rules.async_level)
         ]
@@ -232,13 +244,11 @@ class Trainer:
     def _weigh(self, version: int, groups: Sequence[Group]) -> list[Group]:
         if version == self.policy.version:
             return self.policy.weigh(groups)
-        try:
-            weights = self.policy.model.stored_weights(self.publisher.directory(version))
-        except Unavailable as error:
+        if (directory := self.publisher.stored(version)) is None:
             self.lost.add(version)
-            self.log.warning("weights_missing", version=version, why=str(error))
+            self.log.warning("weights_missing", version=version)
             return []
-        return self.policy.weigh(groups, weights)
+        return self.policy.weigh(groups, self.policy.model.stored_weights(directory))
 
     def _finished(self) -> bool:
         target = self.schedule.target_accuracy
@@ -289,7 +299,7 @@ class Trainer:
             "rollouts": sum(len(group.completions) for group in selection.taken),
             "groups_idle": len(selection.idle),
             "groups_left": len(selection.left),
-            "groups_stale": len(selection.stale),
+            "groups_stale": len(selection.stale) + self.inbox.take_expired(),
             "rounds": sorted({group.round for group in selection.taken}),
             "seconds": self.watch.lap(),
         }

@@ -9,7 +9,7 @@ For every parameter its master, moments and gradient in fp32, and the activation
                  copies, four arrays of the SwiGLU block; checkpointed, each layer's input and one layer's all
     head         logits of a chunk with their gradient, and the gradient of the LM head's weights
 
-A reference for the KL term is mapped from disk on a processor, and a copy of the weights on a GPU.
+Reference and earlier versions are mapped from disk on a processor, and copies of the weights on a GPU.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class MemoryNeed:
 
 
 def memory_need(
-    shape: ModelShape, parameters: int, dtype: str, recipe: Recipe, logits: int, on_gpu: bool = False
+    shape: ModelShape, parameters: int, dtype: str, recipe: Recipe, logits: int, longest: int, on_gpu: bool = False
 ) -> MemoryNeed:
     """Returns the estimate. PURE.
 
@@ -61,6 +61,7 @@ def memory_need(
         dtype: the network's number format by its name in the rules.
         recipe: whose ``microbatch_tokens`` run at once.
         logits: numbers of a chunk of logits (``trainer.head.LOGITS_AT_ONCE``).
+        longest: tokens of the longest rollout, which runs in one pass.
         on_gpu: whether all of it is on a GPU.
     """
     size = BYTES[dtype]
@@ -68,12 +69,12 @@ def memory_need(
     q, k = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     layer = 6 * shape.hidden + 6 * q + 6 * k + REUSE * 3 * q + 4 * shape.intermediate
     kept = layer + shape.layers * shape.hidden if recipe.checkpoint_activations else shape.layers * layer
-    copies = 1 if recipe.kl_coefficient and on_gpu else 0
+    copies = (1 if recipe.kl_coefficient else 0) + 1 if on_gpu else 0
     return MemoryNeed(
         weights=parameters * (4 + twice + copies * size),
         gradients=parameters * (4 + twice),
         moments=8 * parameters,
-        activations=recipe.microbatch_tokens * kept * size,
+        activations=max(recipe.microbatch_tokens, longest) * kept * size,
         head=4 * logits * (4 if recipe.kl_coefficient else 3) + 4 * shape.vocab * shape.hidden,
     )
 
@@ -84,17 +85,22 @@ def check_memory(directory: Path, recipe: Recipe, rules: Rules, device: str) -> 
     Raises:
         Misconfigured: this machine, or its GPU, has less; or the architecture is unknown.
     """
+    from protocol.tensor.model import check_device
     from trainer.head import LOGITS_AT_ONCE
 
+    check_device(device)
     sizes = [tensor for held in tensors_in(directory).values() for tensor in held.values()]
     parameters = sum(math.prod(tensor.shape) for tensor in sizes)
     shape = shape_of(directory)
-    need = memory_need(shape, parameters, rules.model.dtype, recipe, LOGITS_AT_ONCE[device], device == "cuda")
+    need = memory_need(
+        shape, parameters, rules.model.dtype, recipe, LOGITS_AT_ONCE[device], rules.max_tokens, device == "cuda"
+    )
     has = available(device)
     if need.total > has:
+        place, at_once = "GPU" if device == "cuda" else "machine", max(recipe.microbatch_tokens, rules.max_tokens)
         raise Misconfigured(
             f"training this model takes about {_gib(need.total)}, of which {_gib(need.activations)} for "
-            f"{recipe.microbatch_tokens} tokens at once, and this {'GPU' if device == 'cuda' else 'machine'} has "
+            f"{at_once} tokens at once, and this {place} has "
             f"{_gib(has)}: lower microbatch_tokens, or set checkpoint_activations in [recipe]"
         )
     return need

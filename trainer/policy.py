@@ -64,7 +64,6 @@ class Policy:
         check_device(device)
         self.directory, self.recipe, self.rules = directory, recipe, rules
         self.model = load_model(directory, DTYPES[rules.model.dtype])
-        self.model.prompt_tokens("", rules.prompt_format)  # a missing chat template shows now
         self.network = self.model.network.to(device)
         self.device = torch.device(device)
         check_attention(self.network)

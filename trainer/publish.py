@@ -10,7 +10,7 @@ from pathlib import Path
 import structlog
 
 from protocol.broadcast import publishing
-from protocol.broadcast.version_store import VersionStore
+from protocol.broadcast.version_store import DEFAULT_VERSIONS_KEPT, VersionStore
 from protocol.chain.reading.client import Chain
 from protocol.chain.structs import Consumption
 from protocol.chain.writing import calls
@@ -74,6 +74,7 @@ class Publisher:
             self.chain.deployment.address_of("Market"),
             self.signer,
             self.store,
+            versions_kept=max(DEFAULT_VERSIONS_KEPT, policy.rules.async_level + 1),
         )
         on_chain = self.chain.latest().manifest_root(self.run, version)
         if on_chain == bytes(32):
@@ -102,13 +103,21 @@ class Publisher:
 
     def directory(self, version: int) -> Path:
         """Returns the directory of a published version; raises `Unavailable` if its weights are no longer stored."""
+        if (path := self.stored(version)) is None:
+            raise Unavailable(f"the weights of version {version} of run {self.run} are no longer stored here")
+        return path
+
+    def stored(self, version: int) -> Path | None:
+        """Returns the directory of a published version, None if its weights are no longer stored.
+
+        Raises:
+            Unavailable: the chain, which knows its root, does not answer.
+        """
         path = self._path(version)
         if path.exists():
             return path
         signed = self.store.manifest(self.run, version, self.chain.latest().manifest_root(self.run, version))
-        if signed is None or not self.store.verify(signed):
-            raise Unavailable(f"the weights of version {version} of run {self.run} are no longer stored here")
-        return self.store.folder(signed)
+        return self.store.folder(signed) if signed is not None and self.store.verify(signed) else None
 
     def withdraw(self, version: int) -> None:
         """Deletes the weights of a version that the chain refused; another will get this number."""

@@ -158,6 +158,7 @@ def calibrate(
     batches: Annotated[str, typer.Option("--batches", help="Batch sizes, comma-separated.")] = "1,8,64,512",
     dtype: Annotated[str | None, typer.Option("--dtype", help="Dtype of model and head: float32 or bfloat16.")] = None,
     max_tokens: Annotated[int | None, typer.Option("--max-tokens", min=1, help="Overrides the run file's.")] = None,
+    chat: Annotated[bool, typer.Option("--chat", help="Put prompts into the first model's chat template.")] = False,
     made: Annotated[
         list[Path] | None, typer.Option("--made", help="Honest specimens from elsewhere (`assize worker generate`).")
     ] = None,
@@ -190,6 +191,7 @@ def calibrate(
         *(tuple(model), tuple(engines.split(",")), rollouts, batches, out, run_file, dtype, max_tokens),
         *(tuple(made or ()), tuple(against or ()), void_rate, headroom, picture, raw, keep, seed),
         calibration.typed(sys.argv[1:]),
+        chat,
     )
     result = calibration.calibrate(options, lambda line: print(line, file=sys.stderr, flush=True))
     show(calibration.summary(result, options), json, "calibration")

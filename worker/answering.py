@@ -45,7 +45,7 @@ def answers(directory: Path, rules: Rules, text: str, samples: int | None, devic
     prompt = text if problem is None else problem.prompt
     model = load_model(directory, DTYPES[rules.model.dtype])
     model.network.to(device)
-    if not (tokens := model.prompt_tokens(prompt, rules.prompt_format)):
+    if not (tokens := model.prompt_tokens(prompt, rules)):
         raise Misconfigured(f"empty prompt {text!r}: expected a text to complete")
     temperature = rules.temperature if samples else 0.0
     requests = [

@@ -45,14 +45,12 @@ class Producer:
         """Loads a policy version, in place of the one that is loaded.
 
         Raises:
-            Misconfigured: ``directory`` does not hold weights that load, or lacks the chat template that the rules ask
-                for.
+            Misconfigured: ``directory`` does not hold weights that load.
         """
         if version == self.loaded:
             return
         if self.loaded is None:
             self.engine.load(directory)
-            self.engine.model.prompt_tokens("", self.rules.prompt_format)
             self.shape = shape_of(directory)
         else:
             self.engine.swap(directory)

@@ -80,7 +80,7 @@ def tasks_of(work: Work, deployed: Deployed, rules: Rules, environment: Environm
         seed = job_seed(deployed.chain_id, deployed.rounds, work.round, work.beacon, job)
         for group in range(rules.groups_per_job):
             problem = environment.problem(prompt_seed(seed, group))
-            prompt = model.prompt_tokens(problem.prompt, rules.prompt_format)
+            prompt = model.prompt_tokens(problem.prompt, rules)
             first = group * rules.samples_per_group
             for rollout in range(first, first + rules.samples_per_group):
                 request = Request(

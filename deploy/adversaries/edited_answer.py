@@ -48,6 +48,6 @@ def edited(model: Model, environment: Arithmetic, problem: Problem, completion: 
     right = environment.with_answer(text, problem.answer)
     if right is None:
         return completion
-    tokens = model.prompt_tokens(right)
+    tokens = model.text_tokens(right)
     ending = completion.output_tokens[len(tokens) :]
     return replace(completion, output_tokens=tokens + ending)

@@ -249,7 +249,7 @@ class SteeringWorker(Choosing):
 
     def complete(self, tasks: Sequence[Task]) -> list[Completion]:
         """Returns the completions to hand in."""
-        self.wanted = [self.engine.model.prompt_tokens(right_working(self.environment, task)) for task in tasks]
+        self.wanted = [self.engine.model.text_tokens(right_working(self.environment, task)) for task in tasks]
         return super().complete(tasks)
 
     def choose(self, step: ChoiceStep) -> torch.Tensor:

@@ -45,6 +45,7 @@ def new_run(
     base: Annotated[
         Path | None, typer.Option("--rules", help="Calibrated rules to start from; else the built-in run's.")
     ] = None,
+    chat: Annotated[bool, typer.Option("--chat", help="Put prompts into the model's chat template.")] = False,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Most tokens of a completion; else of --rules.")] = None,
     samples: Annotated[int | None, typer.Option(min=1, help="Rollouts of one prompt; else as in --rules.")] = None,
     groups: Annotated[int | None, typer.Option(min=1, help="Prompts of one job; else as in --rules.")] = None,
@@ -162,9 +163,17 @@ def _asked_work(ask: Ask, options: Mapping[str, Any]) -> tuple[Path, Rules, int]
         "groups_per_job": options["groups"],
     }
     rules = rules_for(options["base"] or MEASURED, model, name, params, work)
+    if options["chat"]:
+        from protocol.tensor.chat import with_chat
+        from protocol.tensor.model import load_tokenizer
+
+        rules = with_chat(rules, load_tokenizer(model))
+    shape = shape_of(model)
+    if strange := [token for token in rules.stop_tokens if token >= shape.vocab]:
+        raise Misconfigured(f"rules: stop_tokens: {strange[0]} is not in the model's vocabulary of {shape.vocab}")
     if options["base"] is None:
         typer.echo("thresholds: the built-in model's; measure this one's with assize validator calibrate", err=True)
-    return model, rules, most_units(rules, shape_of(model), len(sample.encode()))
+    return model, rules, most_units(rules, shape, len(rules.prompt_text(sample).encode()))
 
 
 def _asked_terms(ask: Ask, options: Mapping[str, Any], bounds: ProtocolBounds, max_units: int) -> RunFileTerms:

@@ -6,9 +6,13 @@ from collections.abc import Callable, Mapping
 
 from protocol.environments.arithmetic import Arithmetic
 from protocol.environments.environment import Environment
+from protocol.environments.sums import AskedSums
 from protocol.errors import Misconfigured
 
-ENVIRONMENTS: dict[str, Callable[[Mapping[str, object]], Environment]] = {"arithmetic": Arithmetic.from_params}
+ENVIRONMENTS: dict[str, Callable[[Mapping[str, object]], Environment]] = {
+    "arithmetic": Arithmetic.from_params,
+    "sums": AskedSums.from_params,
+}
 """Every environment, by name: builds it from parameters, or raises `Misconfigured`."""
 
 

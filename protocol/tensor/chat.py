@@ -1,70 +1,44 @@
-"""Chat prompts: the text that a tokenizer's chat template puts before and after the first message of a user.
+"""Chat prompts: the text that a tokenizer's chat template puts around the first message of a user.
 
-A template is a program that comes with a model, and nodes run the models of strangers. So it is rendered once, around a
-mark, by a process of its own with little time and memory; it sees no prompt, and cannot treat two prompts unlike.
+A template is a program, which may look at the clock or draw numbers. So it is rendered once, by the requester who makes
+the rules, and they carry the result.
 """
 
 from __future__ import annotations
 
-import functools
-import json
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
-from protocol.errors import Misconfigured
-from protocol.wire.rules import TEMPLATE_BYTES
+from jinja2.exceptions import TemplateError
 
-SECONDS = 30.0
+from protocol.errors import Misconfigured
+from protocol.wire.rules import MAX_AFFIX, Rules
+
 MARK = "(the message)"
 
 
-def chat_affixes(tokenizer: Any) -> tuple[str, str]:
-    """Returns the text before and after a user's message, up to where the answer begins.
+def with_chat(rules: Rules, tokenizer: Any) -> Rules:
+    """Returns ``rules`` whose prompts are a user's messages in the tokenizer's chat template.
+
+    White space at the ends of a message stays as it is, where some templates strip it.
 
     Raises:
-        Misconfigured: there is no chat template, it asks for the date, or it does not render to a short text that has
-            the message once.
+        Misconfigured: there is no chat template, or it does not render to a short text that has the message once.
     """
-    template = tokenizer.chat_template
-    if not isinstance(template, str):
+    if not isinstance(tokenizer.chat_template, str):
         raise Misconfigured(
-            'the tokenizer has no chat template: set chat_template in its configuration, or prompt_format = "text" '
-            "in the rules"
+            "the tokenizer has no chat template: set chat_template in its configuration, or leave --chat out"
         )
-    return _affixes(template, tuple(sorted((name, str(token)) for name, token in tokenizer.special_tokens_map.items())))
-
-
-@functools.lru_cache(maxsize=16)
-def _affixes(template: str, special_tokens: tuple[tuple[str, str], ...]) -> tuple[str, str]:
-    if "strftime_now" in template:
-        raise Misconfigured(
-            "the tokenizer's chat template asks for the date, so that prompts would differ by day: write a fixed date "
-            "into it"
-        )
-    given = {"template": template, "names": dict(special_tokens), "message": MARK}
-    renderer = Path(__file__).with_name("chat_renderer.py")
+    messages = [{"role": "user", "content": MARK}]
     try:
-        done = subprocess.run(
-            [sys.executable, "-I", str(renderer)],
-            input=json.dumps(given),
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise Misconfigured(f"the tokenizer's chat template does not render within {SECONDS:.0f} s") from error
-    if done.returncode:
-        why = (done.stderr.strip().splitlines() or ["it was ended for its use of time or memory"])[-1]
-        raise Misconfigured(f"the tokenizer's chat template does not render: {why[:300]}")
-    parts = done.stdout.split(MARK)
+        text: str = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    except TemplateError as error:
+        raise Misconfigured(f"the tokenizer's chat template does not render: {error}") from error
+    parts = text.split(MARK)
     if len(parts) != 2:
         raise Misconfigured(f"the tokenizer's chat template has a user's message {len(parts) - 1} times: expected once")
-    if len(done.stdout.encode()) > TEMPLATE_BYTES:
+    if max(map(len, parts)) > MAX_AFFIX:
         raise Misconfigured(
-            f"the tokenizer's chat template puts {len(done.stdout.encode())} bytes around a message: expected at most "
-            f"{TEMPLATE_BYTES}"
+            f"the tokenizer's chat template puts {max(map(len, parts))} characters before or after a message: expected "
+            f"at most {MAX_AFFIX}"
         )
-    return parts[0], parts[1]
+    return rules.model_copy(update={"prompt_before": parts[0], "prompt_after": parts[1]})

@@ -22,11 +22,10 @@ from transformers.initialization import no_init_weights
 from transformers.utils import logging
 
 from protocol.errors import Misconfigured
-from protocol.tensor.chat import chat_affixes
 from protocol.tensor.directory import check_model_directory
 from protocol.wire.manifest import Manifest, hashes_of_pieces
 from protocol.wire.pins import TENSORS, UnfitCheckpoint, head_of, tensors_in
-from protocol.wire.rules import PromptFormat, Rules
+from protocol.wire.rules import Rules
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 """Number formats by their name in a run's rules."""
@@ -43,16 +42,13 @@ class Model:
     tokenizer: Any
     stop_token: int
 
-    def prompt_tokens(self, prompt: str, form: PromptFormat = "text") -> tuple[int, ...]:
-        """Returns the tokens of a prompt in the format of a run's rules: without special tokens, or as a chat.
+    def prompt_tokens(self, prompt: str, rules: Rules) -> tuple[int, ...]:
+        """Returns the tokens that the model is given for an environment's prompt under a run's rules."""
+        return self.text_tokens(rules.prompt_text(prompt))
 
-        Raises:
-            Misconfigured: the tokenizer has no chat template, or one that does not render.
-        """
-        if form == "text":
-            return tuple(self.tokenizer.encode(prompt, add_special_tokens=False))
-        before, after = chat_affixes(self.tokenizer)
-        return tuple(self.tokenizer.encode(before + prompt + after, add_special_tokens=False))
+    def text_tokens(self, text: str) -> tuple[int, ...]:
+        """Returns the tokens of a text, to which none are added."""
+        return tuple(self.tokenizer.encode(text, add_special_tokens=False))
 
     def stop_tokens(self, rules: Rules) -> tuple[int, ...]:
         """Returns the tokens that end a completion under a run's rules."""

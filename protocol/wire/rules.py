@@ -35,11 +35,10 @@ EngineName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
 """Name of a worker's engine. Whether such an engine exists is for workers and calibration to check."""
 
 
-PromptFormat = Literal["text", "chat"]
-"""How an environment's prompt is put to the model."""
+MAX_AFFIX = 4096
 
-TEMPLATE_BYTES = 4096
-"""Longest text that a chat template may put around a prompt."""
+PromptAffix = Annotated[str, Field(max_length=MAX_AFFIX)]
+"""Text before or after each prompt."""
 
 StopTokens = Annotated[tuple[Annotated[int, Field(ge=0, lt=1 << 24)], ...], Field(max_length=16)]
 
@@ -184,12 +183,12 @@ class Availability(_Frozen):
 class Rules(_Frozen):
     """Parameters that a worker and a validator must agree on. ``temperature`` is 0 (greedy) to 1.5.
 
-    prompt_format   "text": the environment's prompt as it is; "chat": within what the chat template of the model's
-                    tokenizer puts around the first message of a user
+    prompt_before   text put before each prompt of the environment, and after it: what a chat template has around a
+    prompt_after    user's message. Templates are programs, which no node runs
     stop_tokens     tokens that end a completion; none is the tokenizer's end-of-text alone
     availability    the stores whose receipts a submission needs, if any
 
-    These three are left out of the canonical JSON where they have their defaults.
+    These four are left out of the canonical JSON where they have their defaults.
     """
 
     version: Literal[1] = 1
@@ -202,14 +201,15 @@ class Rules(_Frozen):
     async_level: int = Field(ge=0, le=16)
     thresholds: Thresholds
     sequential: Sequential
-    prompt_format: PromptFormat = "text"
+    prompt_before: PromptAffix = ""
+    prompt_after: PromptAffix = ""
     stop_tokens: StopTokens = ()
     availability: Availability | None = None
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         shown: dict[str, Any] = handler(self)
-        absent = {name for name in ("prompt_format", "stop_tokens", "availability") if self._is_default(name)}
+        absent = {name for name in _LEFT_OUT if self._is_default(name)}
         return {name: value for name, value in shown.items() if name not in absent}
 
     def _is_default(self, name: str) -> bool:
@@ -227,6 +227,10 @@ class Rules(_Frozen):
         """The stores whose receipts a submission needs; none where it needs no receipt."""
         return () if self.availability is None else self.availability.stores
 
+    def prompt_text(self, prompt: str) -> str:
+        """Returns what the model is given for a prompt of the environment."""
+        return self.prompt_before + prompt + self.prompt_after
+
     @property
     def rollouts_per_job(self) -> int:
         """Rollouts in one job's artifact."""
@@ -241,6 +245,9 @@ class Rules(_Frozen):
                 "with `assize run rules RULES OUT --model DIRECTORY`"
             )
         return self.model.checkpoint
+
+
+_LEFT_OUT = ("prompt_before", "prompt_after", "stop_tokens", "availability")
 
 
 def with_checkpoint(rules: Rules, directory: Path) -> Rules:
@@ -264,11 +271,6 @@ def with_stores(rules: Rules, stores: Sequence[ArtifactStore], receipts: int) ->
     named = {"stores": [store.model_dump() for store in stores], "receipts": receipts}
     with validating("invalid stores", Misconfigured):
         return rules.model_copy(update={"availability": Availability.model_validate(named)})
-
-
-def longest_prompt_tokens(prompt: str, form: PromptFormat) -> int:
-    """Returns the most tokens that a prompt can have in a format: one for each byte, a template's included."""
-    return len(prompt.encode()) + (TEMPLATE_BYTES if form == "chat" else 0)
 
 
 def check_format(directory: Path, dtype: str) -> None:

@@ -164,7 +164,7 @@ def requests_of(model: Model, rollouts: int, length: int) -> list[Request]:
     """Groups of one problem each. The stop token is none of the vocabulary."""
     environment, nowhere = Arithmetic(3), int(model.network.config.vocab_size)
     prompts = [
-        model.prompt_tokens(environment.problem(group.to_bytes(32, "big")).prompt) for group in range(rollouts // GROUP)
+        model.text_tokens(environment.problem(group.to_bytes(32, "big")).prompt) for group in range(rollouts // GROUP)
     ]
     return [Request(prompts[n // GROUP], (length, n), length, 1.0, (nowhere,)) for n in range(len(prompts) * GROUP)]
 

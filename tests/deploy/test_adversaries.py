@@ -41,7 +41,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Model:
 
 
 def completion(model: Model, text: str, ends: bool = True) -> Completion:
-    tokens = (*model.prompt_tokens(text), *([model.stop_token] if ends else []))
+    tokens = (*model.text_tokens(text), *([model.stop_token] if ends else []))
     return Completion(tokens, torch.zeros(len(tokens)), torch.ones(len(tokens), 4), "stop" if ends else "length")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,9 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from protocol.errors import Misconfigured
+from protocol.tensor.chat import with_chat
 from protocol.tensor.model import Model, load_tokenizer
-from protocol.wire.rules import TEMPLATE_BYTES
+from protocol.wire.rules import Rules
 from tests.coordinator.swarm import RULES
 
 TEMPLATE = (
@@ -32,51 +32,38 @@ def _model(folder: Path, template: str | None) -> Model:
     return Model(None, loaded, loaded.eos_token_id)
 
 
+def _chat(folder: Path, template: str | None) -> Rules:
+    return with_chat(RULES, _model(folder, template).tokenizer)
+
+
 def test_a_chat_prompt_is_one_message_of_the_user_and_the_opening_of_the_answer(tmp_path: Path) -> None:
-    model = _model(tmp_path, TEMPLATE)
-    told = [WORDS[token] for token in model.prompt_tokens("1 + 2 =", "chat")]
+    model, rules = _model(tmp_path, TEMPLATE), _chat(tmp_path, TEMPLATE)
+    assert (rules.prompt_before, rules.prompt_after) == ("<s>user ", "</s><s>assistant ")
+    told = [WORDS[token] for token in model.prompt_tokens("1 + 2 =", rules)]
     assert told == ["<s>", "user", " ", "1", " ", "+", " ", "2", " ", "=", "</s>", "<s>", "assistant", " "]
-    assert [WORDS[token] for token in model.prompt_tokens("1 +")] == ["1", " ", "+"]
-
-
-def test_a_tokenizer_without_a_template_has_no_chat(tmp_path: Path) -> None:
-    with pytest.raises(Misconfigured, match="no chat template: set chat_template"):
-        _model(tmp_path, None).prompt_tokens("1", "chat")
-
-
-def test_a_template_that_asks_for_the_date_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Misconfigured, match="asks for the date"):
-        _model(tmp_path, "{{ strftime_now('%d') }}" + TEMPLATE).prompt_tokens("1", "chat")
-
-
-def test_a_template_sees_no_prompt_so_that_it_can_treat_none_differently(tmp_path: Path) -> None:
-    model = _model(tmp_path, "{% if '1' in messages[0]['content'] %}9{% endif %}" + TEMPLATE)
-    assert "9" not in [WORDS[token] for token in model.prompt_tokens("1", "chat")]
-
-
-LOOP = "{% for i in range(99999) %}"
+    messages = [{"role": "user", "content": "1 + 2 ="}]
+    theirs = model.tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
+    assert list(model.prompt_tokens("1 + 2 =", rules)) == theirs
+    assert [WORDS[token] for token in model.prompt_tokens("1 +", RULES)] == ["1", " ", "+"]
 
 
 @pytest.mark.parametrize(
     ("template", "why"),
     [
-        ("1" * (TEMPLATE_BYTES + 1) + TEMPLATE, "bytes around a message: expected at most 4096"),
+        (None, "no chat template: set chat_template in its configuration, or leave --chat out"),
         (TEMPLATE + TEMPLATE, "a user's message 2 times: expected once"),
         ("no message", "a user's message 0 times: expected once"),
-        ("{% if %}", "does not render: TemplateSyntaxError"),
+        ("{% if %}", "does not render"),
         ("{{ raise_exception('only for fun') }}", "does not render: only for fun"),
-        ("{{ messages[0].content.__class__.__mro__ }}", "does not render: SecurityError"),
-        ("{{ 1 / 0 }}", "does not render: ZeroDivisionError"),
-        ("{{ 'x' * 10 ** 10 }}", "does not render: MemoryError"),
-        (f"{LOOP}{LOOP}{'{% endfor %}' * 2}", "does not render: it was ended for its use of time or memory"),
+        ("x" * 5000 + TEMPLATE, "5008 characters before or after a message: expected at most 4096"),
     ],
-    ids=["long", "twice", "never", "malformed", "refusing", "escaping", "failing", "greedy", "endless"],
+    ids=["missing", "twice", "never", "malformed", "refusing", "long"],
 )
-def test_a_template_that_is_no_use_or_hostile_is_refused_in_one_sentence(
-    tmp_path: Path, template: str, why: str
+def test_a_template_that_gives_no_prompt_is_refused_in_one_sentence(
+    tmp_path: Path, template: str | None, why: str
 ) -> None:
-    with pytest.raises(Misconfigured, match=re.escape(why)):
-        _model(tmp_path, template).prompt_tokens("1", "chat")
+    with pytest.raises(Misconfigured, match=why):
+        _chat(tmp_path, template)
 
 
 def test_the_rules_name_the_stop_tokens_or_else_end_of_text_is_the_only_one(tmp_path: Path) -> None:

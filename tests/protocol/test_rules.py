@@ -19,14 +19,19 @@ def test_rules_are_read_back_from_their_canonical_form() -> None:
     assert decode_rules(ENCODED, rules_hash(ENCODED)) == RULES
 
 
-def test_prompt_format_and_stop_tokens_are_part_of_the_rules_only_where_they_are_set() -> None:
-    assert b"prompt_format" not in ENCODED
+def test_what_is_around_a_prompt_and_stop_tokens_are_part_of_the_rules_only_where_they_are_set() -> None:
+    assert b"prompt_" not in ENCODED
     assert b"stop_tokens" not in ENCODED
-    chat = RULES.model_copy(update={"prompt_format": "chat", "stop_tokens": (2, 7)})
+    chat = RULES.model_copy(update={"prompt_before": "<user>\n", "prompt_after": "</user>é", "stop_tokens": (2, 7)})
     encoded = encode_rules(chat)
-    assert b'"prompt_format":"chat"' in encoded
+    assert b'"prompt_after":"</user>\\u00e9","prompt_before":"<user>\\n"' in encoded
     assert b'"stop_tokens":[2,7]' in encoded
     assert decode_rules(encoded) == chat
+    assert chat.prompt_text("1+1") == "<user>\n1+1</user>é"
+    with pytest.raises(Rejected, match="canonical"):
+        decode_rules(encoded.replace(b'"stop_tokens":[2,7],', b'"stop_tokens":[],'))
+    with pytest.raises(Rejected, match="canonical"):
+        decode_rules(encoded.replace(b'"prompt_before":"<user>\\n"', b'"prompt_before":""'))
 
 
 @pytest.mark.parametrize("tokens", ["[7,2]", "[2,2]", "[-1]", "[16777216]", str(list(range(17)))])

@@ -36,7 +36,7 @@ def decoded(tmp_path_factory: pytest.TempPathFactory) -> torch.Tensor:
     directory = tmp_path_factory.mktemp("model")
     make_builtin(directory, seed=4, environment=Arithmetic(3), warmup=Warmup(steps=3))
     model = load_model(directory, torch.float32)
-    prompts = [model.prompt_tokens(Arithmetic(3).problem(bytes([n]) * 32).prompt) for n in range(8)]
+    prompts = [model.text_tokens(Arithmetic(3).problem(bytes([n]) * 32).prompt) for n in range(8)]
     requests = [Request(prompt, (n, 7), 96, 1.0, (-1,)) for n, prompt in enumerate(prompts)]
     return torch.cat([completion.hidden_TH for completion in decode(model.network, requests)])
 

@@ -169,10 +169,10 @@ class Scene:
         problem = self.environment.problem(
             prompt_seed(job_seed(deployment.chain_id, deployment.rounds, round_, beacon, job), 0)
         )
-        prompt = model.prompt_tokens(problem.prompt)
+        prompt = model.prompt_tokens(problem.prompt, self.swarm.rules)
         rollouts = []
         for answer in answers:
-            tokens = (*model.prompt_tokens(text_of(problem, answer)), model.stop_token)
+            tokens = (*model.text_tokens(text_of(problem, answer)), model.stop_token)
             logprobs = np.full(len(tokens), -0.5, np.float32)
             rollouts.append(Rollout(np.array(prompt), np.array(tokens), logprobs, (b"\x00" * 8,), "stop"))
         return Artifact(round_, job, self.swarm.workers[0].node, self.root, tuple(rollouts))

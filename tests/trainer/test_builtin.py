@@ -46,7 +46,7 @@ def test_one_character_is_one_token_and_comes_back(model_directory: Path) -> Non
     arithmetic = Arithmetic(3)
     problem = arithmetic.problem(b"\x01" * 32)
     text = problem.prompt + arithmetic.working(problem, [0, 0, 0])
-    tokens = model.prompt_tokens(text)
+    tokens = model.text_tokens(text)
     assert len(tokens) == len(text)
     assert model.completion_text([*tokens, model.stop_token]) == text
     assert len(set(tokens)) == len(set(text))

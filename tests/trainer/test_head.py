@@ -85,6 +85,30 @@ def test_loss_and_gradients_in_chunks_are_those_of_all_logits_at_once(
         torch.testing.assert_close(ours, theirs, atol=2e-6, rtol=2e-5)
 
 
+@pytest.mark.parametrize("logits", ["float32", "bfloat16"])
+def test_a_bf16_heads_gradients_are_those_of_all_logits_at_once_within_its_rounding(logits: str) -> None:
+    targets_K, found = torch.arange(9), []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setitem(head.LOGITS_AT_ONCE, "cpu", 4 * 40)
+        for whole in (False, True):
+            own = _head(40, 16, dtype=logits)
+            own.module.bfloat16()
+            hidden_KH = (_draw(3, 9, 16) / 4).bfloat16().requires_grad_()
+            if whole:
+                weight_VH = own.module.weight.to(own.dtype)
+                logits_KV = torch.nn.functional.linear(hidden_KH.to(own.dtype), weight_VH).float()
+                loss = whole_loss(logits_KV, targets_K, _tokens(9), WEIGHED, 9)
+            else:
+                loss = head.loss(own, hidden_KH, targets_K, _tokens(9), WEIGHED, 9)
+            loss.total.backward()
+            assert hidden_KH.grad is not None
+            found.append([hidden_KH.grad, own.module.weight.grad])
+    for ours, theirs in zip(*found, strict=True):
+        assert ours.dtype == torch.bfloat16
+        apart = (ours.float() - theirs.float()).norm() / theirs.float().norm()
+        assert apart < 0.02
+
+
 def test_no_gradient_is_made_where_none_is_asked_for() -> None:
     own, hidden_KH = _head(5, 6), _draw(3, 4, 6)
     own.module.requires_grad_(False)

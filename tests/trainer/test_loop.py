@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +228,74 @@ def test_rollouts_whose_own_weights_are_gone_are_left_out(scene: Scene, tmp_path
         made = scene.round({0: SOUND, 1: SOUND}, version=2)
         assert trainer.tick() is True
     assert [event.consumed[0].round for event in scene.published()][2:] == [made]
+
+
+def test_a_chain_that_does_not_answer_while_groups_are_weighed_loses_none_of_them(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer, held = scene.trainer(tmp_path / "trainer")
+    with held:
+        trainer.resume()
+        scene.round({0: SOUND, 1: SOUND})
+        assert trainer.tick() is True
+        made = scene.round({0: SOUND, 1: SOUND}, version=0)
+
+        def silent(version: int) -> Path | None:
+            raise Unavailable("the RPC does not answer")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(trainer.publisher, "stored", silent)
+            with pytest.raises(Unavailable):
+                trainer.tick()
+        assert trainer.tick() is True
+    assert [event.consumed[0].round for event in scene.published()][1:] == [made]
+
+
+def test_a_trainer_whose_state_is_gone_goes_on_from_the_weights(scene: Scene, tmp_path: Path) -> None:
+    state = tmp_path / "trainer"
+    trainer, held = scene.trainer(state)
+    with held:
+        trainer.resume()
+        scene.round({0: SOUND, 1: SOUND})
+        assert trainer.tick() is True
+        weights = trainer.policy.weights()
+    (state / "state.safetensors").unlink()
+    again, held = scene.trainer(state)
+    with held:
+        again.resume()
+        assert again.policy.version == 1
+        assert all((again.policy.weights()[name] == value).all() for name, value in weights.items())
+        scene.round({0: SOUND, 1: SOUND}, version=1)
+        assert again.tick() is True
+    assert [event.version for event in scene.published()] == [1, 2]
+
+
+def test_groups_that_became_too_old_are_counted(scene: Scene, tmp_path: Path) -> None:
+    trainer, held = scene.trainer(tmp_path / "trainer")
+    with held:
+        trainer.resume()
+        scene.round({0: SOUND, 1: SOUND, 2: SOUND})
+        trainer.inbox.poll(0)
+        trainer.inbox.poll(1)
+        assert trainer.inbox.groups() == []
+        assert (trainer.inbox.take_expired(), trainer.inbox.take_expired()) == (3, 0)
+
+
+def test_an_artifact_that_took_anothers_place_is_weighed_anew(scene: Scene, tmp_path: Path) -> None:
+    trainer, held = scene.trainer(tmp_path / "trainer")
+    with held:
+        trainer.resume()
+        scene.round({0: SOUND, 1: SOUND})
+        trainer.inbox.poll(0)
+        first = trainer._weighed(trainer.inbox.groups())
+        assert trainer._weighed(trainer.inbox.groups()) == first, "weighed once"
+        other = [replace(group, completions=tuple(reversed(group.completions))) for group in trainer.inbox.groups()]
+        again = trainer._weighed(other)
+        for group, before in zip(again, first, strict=True):
+            assert group.behaviour is not None
+            assert before.behaviour is not None
+            assert group.completions is not before.completions
+            assert [len(each) for each in group.behaviour] == [len(each) for each in reversed(before.behaviour)]
 
 
 def went_on(trainer: Trainer) -> bool:

@@ -21,7 +21,7 @@ PARAMETERS = 596_000_000
 
 
 def _need(dtype: str = "bfloat16", **recipe: object) -> memory.MemoryNeed:
-    return memory_need(QWEN, PARAMETERS, dtype, Recipe.model_validate(recipe), 10 << 20)
+    return memory_need(QWEN, PARAMETERS, dtype, Recipe.model_validate(recipe), 10 << 20, 1024)
 
 
 def test_a_row_of_32k_tokens_of_a_small_qwen_fits_once_its_activations_are_checkpointed() -> None:

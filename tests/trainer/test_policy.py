@@ -199,7 +199,7 @@ def test_saved_weights_load_as_the_model_they_were(model_directory: Path, tmp_pa
     policy.save_weights(tmp_path / "version-1")
     loaded = load_model(tmp_path / "version-1", torch.float32)
     assert all(torch.equal(tensor, loaded.weights()[name]) for name, tensor in policy.weights().items())
-    assert loaded.prompt_tokens("1+1\n") == policy.model.prompt_tokens("1+1\n")
+    assert loaded.text_tokens("1+1\n") == policy.model.text_tokens("1+1\n")
     assert [path.name for path in tmp_path.iterdir()] == ["version-1"]
 
 

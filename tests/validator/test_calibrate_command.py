@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,20 @@ def run_file(tmp_path: Path) -> Path:
 
 def types(*words: object) -> Result:
     return CliRunner().invoke(app, ["calibrate", *map(str, words)])
+
+
+def test_prompts_go_into_the_models_chat_template_where_asked(
+    model_directory: Path, run_file: Path, tmp_path: Path
+) -> None:
+    model, words = tmp_path / "model", ("--run-file", run_file, "--rollouts", 16, "--batches", "8", "--chat")
+    shutil.copytree(model_directory, model)
+    refused = types("--model", model, "--out", tmp_path / "x-rules.json", *words)
+    assert refused.exit_code == 2
+    assert "no chat template" in refused.output
+    (model / "chat_template.jinja").write_text("answer {{ messages[0].content }}=")
+    assert types("--model", model, "--out", tmp_path / "x-rules.json", *words).exit_code == 0
+    rules = decode_rules((tmp_path / "x-rules.json").read_bytes())
+    assert (rules.prompt_before, rules.prompt_after) == ("answer ", "=")
 
 
 def test_rules_report_picture_and_numbers_come_of_one_command(

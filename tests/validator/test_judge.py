@@ -67,6 +67,19 @@ def test_an_honest_job_is_accepted_at_any_batch_size(court: Any, batch: int) -> 
     assert judgement.reason is Reason.ACCEPTED
 
 
+def test_prompts_and_endings_are_those_of_the_rules(court: Any) -> None:
+    plain, stops = court.honest(), (court.policy.model.stop_token, 5, 8)
+    within = {"prompt_before": "answer ", "prompt_after": "=", "stop_tokens": stops}
+    chat = replace(court, rules=court.rules.model_copy(update=within))
+    made = chat.honest()
+    assert chat.judge(made)[0].reason is Reason.ACCEPTED
+    endings = {int(each.output_tokens[-1]) for each in decode(made[1]).rollouts if each.finish_reason == "stop"}
+    assert endings == set(stops)
+    assert court.judge(made)[0].reason is Reason.WRONG_PROMPT
+    longer = replace(court, rules=court.rules.model_copy(update={"stop_tokens": stops}))
+    assert longer.judge(plain)[0].reason is Reason.ENDING
+
+
 def test_jobs_of_several_rounds_share_a_prefill(court: Any) -> None:
     judgements = court.judge(court.honest(0), court.honest(3), court.honest(1, round_=2))
     assert [judgement.reason for judgement in judgements] == [Reason.ACCEPTED] * 3

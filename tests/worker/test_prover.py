@@ -58,7 +58,7 @@ def test_prompts_follow_from_the_beacon_job_by_job_and_group_by_group(model: Mod
         for _ in range(3)
     ]
     assert [task.problem for task in tasks] == expected
-    assert all(task.request.prompt_tokens == model.prompt_tokens(task.problem.prompt) for task in tasks)
+    assert all(task.request.prompt_tokens == model.prompt_tokens(task.problem.prompt, RULES) for task in tasks)
 
 
 def test_samples_of_a_group_share_the_prompt_and_not_the_noise(tasks: list[Task]) -> None:

@@ -17,7 +17,9 @@ import numpy as np
 import torch
 
 from protocol.errors import Misconfigured
+from protocol.tensor.chat import with_chat
 from protocol.tensor.directory import check_model_directory, weights_hash
+from protocol.tensor.model import load_tokenizer
 from protocol.wire.rules import Rules, encode_rules, rules_hash
 from protocol.wire.specimens import INDEX, Specimens
 from validator.calibration.draft import draft
@@ -54,6 +56,7 @@ class CalibrationOptions:
     keep: Path | None = None
     seed: int = 1
     command: str = ""
+    chat: bool = False
 
     @property
     def report(self) -> Path:
@@ -99,6 +102,8 @@ def calibrate(options: CalibrationOptions, say: Callable[[str], None]) -> Calibr
     torch.set_num_threads(1)
     _check(options)
     rules = draft(options.run_file, options.dtype, options.max_tokens, options.engines)
+    if options.chat:
+        rules = with_chat(rules, load_tokenizer(options.models[0]))
     policies = _Policies(rules, say)
     for directory in options.models:
         policies.add(directory)

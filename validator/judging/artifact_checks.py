@@ -16,7 +16,7 @@ from protocol.wire.artifact_blob import parse_blob
 from protocol.wire.evidence import Finding
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import Artifact, Limits, Rollout, decode, rollouts_root
-from protocol.wire.rules import Rules, Thresholds, longest_prompt_tokens
+from protocol.wire.rules import Rules, Thresholds
 from protocol.wire.toploc.codec import CHUNK_ROWS, PROOF_BYTES, chunk_spans, decode_fields
 from protocol.wire.units import ModelShape, capped, units
 from validator.judging.check import Check, ReadJob, TokenMeasurements
@@ -26,10 +26,10 @@ from validator.judging.claims import Claim
 def artifact_limits(rules: Rules, prompts: Sequence[str]) -> Limits:
     """Returns the size limits of an artifact under ``rules``, enforced before anything large is allocated.
 
-    A text has at most as many tokens as bytes, and a chat template adds a bounded number. The limits leave room beyond
-    the expected prompts, so that a foreign prompt is reported as a wrong prompt and not as a wrong size.
+    A text has at most as many tokens as bytes. The limits leave room beyond the expected prompts, so that a foreign
+    prompt is reported as a wrong prompt and not as a wrong size.
     """
-    longest_prompt = max(longest_prompt_tokens(prompt, rules.prompt_format) for prompt in prompts)
+    longest_prompt = max(len(rules.prompt_text(prompt).encode()) for prompt in prompts)
     tokens = rules.rollouts_per_job * (4 * longest_prompt + 64 + rules.max_tokens)
     proofs = 2 * -(-rules.max_tokens // CHUNK_ROWS) + 2
     proof_bytes = rules.rollouts_per_job * proofs * (PROOF_BYTES + 4)

@@ -186,7 +186,7 @@ def _read(
     read = ReadJob(
         claim=job.claim,
         artifact=artifact,
-        prompts=[policy.model.prompt_tokens(problem.prompt, rules.prompt_format) for problem in problems],
+        prompts=[policy.model.prompt_tokens(problem.prompt, rules) for problem in problems],
         rules=rules,
         vocabulary=policy.vocabulary,
         stop_tokens=policy.model.stop_tokens(rules),

@@ -31,14 +31,12 @@ def load_policy(directory: Path, rules: Rules, device: str = "cpu") -> PolicyVer
     """Loads a model directory as a policy in the number format of ``rules``.
 
     Raises:
-        Misconfigured: it does not load, lacks the chat template that the rules ask for, or changes its logits after the
-            LM head.
+        Misconfigured: it does not load, or changes its logits after the LM head.
         UnfitCheckpoint: its tensors are not those of its configuration.
     """
     shape = shape_of(directory)
     model: Model = load_model(directory, DTYPES[rules.model.dtype])
     model.network.to(device)
-    model.prompt_tokens("", rules.prompt_format)
     probe(model)
     return PolicyVersion(model, shape, numerics_of(model))
 

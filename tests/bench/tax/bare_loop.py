@@ -170,7 +170,7 @@ class Loop:
         self.engine.model.copy_weights(self.kept[version])
         count, samples = self.recipe.groups_per_step, self.rules.samples_per_group
         problems = [self.environment.problem(keccak(round_seed + group.to_bytes(4, "big"))) for group in range(count)]
-        prompts = [self.engine.model.prompt_tokens(problem.prompt) for problem in problems]
+        prompts = [self.engine.model.prompt_tokens(problem.prompt, self.rules) for problem in problems]
         requests = [self._request(prompts[r // samples], noise_key(round_seed, r)) for r in range(count * samples)]
         completions = self.engine.generate(requests)
         return [

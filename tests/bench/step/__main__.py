@@ -3,6 +3,8 @@
 The head alone: vocabulary 151,936, hidden size 1,024, exact KL and entropy, as of a Qwen3. Each measurement is a
 process of its own; its peak is what the step adds to memory, over weights and inputs. The rows: groups of unlike
 prompts and lengths through a small Qwen3, with every gradient compared; and again with its activations checkpointed.
+The state: SmolLM2 after a step, saved as it is now and as it was, with the versions that were kept in memory. TRL: its
+GRPOTrainer with its fused LM head over the same rows of SmolLM2, fp32, without checkpointed activations.
 
 Axes: K completion tokens, H hidden size, V vocabulary.
 """
@@ -11,13 +13,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +31,11 @@ from rich.table import Table
 from deploy.localnet.services import ROOT
 from protocol.environments.arithmetic import Arithmetic
 from protocol.tensor.model import load_model
+from tests.bench.step.measuring import Peak, status_mib, timed
 from tests.coordinator.swarm import RULES
-from tests.trainer.movement import group_of
+from tests.trainer.movement import group_of, stepped
 from tests.trainer.padded import padded_loss, padded_parts, rows_of, whole_loss
-from trainer import grpo, head
+from trainer import checkpoint, grpo, head
 from trainer.batch import Group, micro_batches
 from trainer.builtin import Warmup, make_builtin
 from trainer.config import Recipe
@@ -40,6 +44,7 @@ from trainer.policy import Policy
 VOCABULARY, HIDDEN, TOKENS = 151_936, 1_024, 2_048
 FEWER, MORE = 1_024, 4_096
 RUNS = 3
+SAMPLES = 16
 RECIPE = Recipe(microbatch_tokens=2_048, groups_per_step=12)
 """INTELLECT-2's, with KL and entropy."""
 GRADIENTS = 4_096
@@ -58,18 +63,17 @@ def measure_head(way: str, tokens: int, kept: Path | None) -> dict[str, float]:
     frozen_KH = torch.randn(tokens, HIDDEN, generator=generator)
     targets_K = torch.randint(VOCABULARY, (tokens,), generator=generator)
     inputs = grpo.Tokens(torch.randn(tokens, generator=generator), torch.full((tokens,), -11.9))
-    before = _resident_mib()
-    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     cpu, wall = time.process_time(), time.perf_counter()
-    if way == "chunked":
-        policy, other = (head.Head(each, torch.float32, 1.0) for each in (module, reference))
-        loss = head.loss(policy, hidden_KH, targets_K, inputs, RECIPE, tokens, head.Reference(other, frozen_KH))
-    else:
-        with torch.no_grad():
-            reference_KV = reference(frozen_KH)
-        loss = whole_loss(module(hidden_KH), targets_K, inputs, RECIPE, tokens, reference_KV)
-    loss.total.backward()  # type: ignore[no-untyped-call]
-    taken = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall, "peak": _peak_mib() - before}
+    with Peak() as peak:
+        if way == "chunked":
+            policy, other = (head.Head(each, torch.float32, 1.0) for each in (module, reference))
+            loss = head.loss(policy, hidden_KH, targets_K, inputs, RECIPE, tokens, head.Reference(other, frozen_KH))
+        else:
+            with torch.no_grad():
+                reference_KV = reference(frozen_KH)
+            loss = whole_loss(module(hidden_KH), targets_K, inputs, RECIPE, tokens, reference_KV)
+        loss.total.backward()  # type: ignore[no-untyped-call]
+    taken = {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall, "peak": peak.added}
     if kept is not None:
         assert module.weight.grad is not None
         rows = slice(None, None, VOCABULARY // GRADIENTS)
@@ -77,27 +81,17 @@ def measure_head(way: str, tokens: int, kept: Path | None) -> dict[str, float]:
     return taken
 
 
-def _resident_mib() -> float:
-    return _status("VmRSS")
-
-
-def _peak_mib() -> float:
-    return _status("VmHWM")
-
-
-def _status(field: str) -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(field))
-
-
 def in_a_process(way: str, tokens: int, kept: Path | None = None) -> dict[str, float]:
     """Measures the head in a process of its own."""
     words = [sys.executable, "-m", "tests.bench.step", "--head", way, "--tokens", str(tokens)]
-    words += [] if kept is None else ["--keep", str(kept)]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    return _measured(words + ([] if kept is None else ["--keep", str(kept)]))
+
+
+def _measured(words: Sequence[str], environment: Mapping[str, str] | None = None) -> dict[str, float]:
+    done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise SystemExit(f"the measurement of {way} logits failed: {done.stderr[-2000:]}")
-    measured: dict[str, float] = json.loads(done.stdout)
+        raise SystemExit(f"a measurement failed: {' '.join(words)}\n{done.stderr[-2000:]}")
+    measured: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return measured
 
 
@@ -181,6 +175,100 @@ def packing(folder: Path, runs: int) -> dict[str, Any]:
     }
 
 
+def measure_state(directory: Path, runs: int) -> dict[str, float]:
+    """Makes a step of a model in this process; returns copies of it in memory and in the state, and seconds of a save.
+
+    The state of before had three versions and the reference beside masters and moments, and was copied to be written.
+    """
+    torch.set_num_threads(2)
+    before = status_mib("RssAnon")
+    policy = Policy(directory, RECIPE, RULES)
+    model = sum(parameter.numel() * 4 for parameter in policy.network.parameters()) / 2**20
+    stepped(policy, [group_of(0, 0, (5, 6, 7), ((8, 9, 10), (11, 12)), (1.0, 0.0))], 1, most=256)
+    resident = status_mib("RssAnon") - before
+    state = {"policy": policy.state_dict(), "consumed": []}
+    saved = [_save(directory, state) for _ in range(runs)]
+    size = (directory / "state").stat().st_size / 2**20
+    kept = {version: policy.weights() for version in range(3)}
+    old = {"policy": policy.state_dict() | {"masters": {}, "kept": kept, "reference": policy.weights()}}
+    resident_before = status_mib("RssAnon") - before
+    written = [_save(directory, _cloned(old)) for _ in range(runs)]
+    size_before = (directory / "state").stat().st_size / 2**20
+    (directory / "state").unlink()
+    return {
+        "resident": resident / model,
+        "resident_before": resident_before / model,
+        "models": size / model,
+        "models_before": size_before / model,
+        "save_s": statistics.median(saved),
+        "save_before_s": statistics.median(written),
+    }
+
+
+def _save(directory: Path, state: Any) -> float:
+    began = time.perf_counter()
+    checkpoint.save(directory / "state", state)
+    return time.perf_counter() - began
+
+
+def _cloned(tree: Any) -> Any:
+    """The tree as it was before a save: every tensor copied."""
+    if isinstance(tree, torch.Tensor):
+        return tree.clone()
+    return {key: _cloned(value) for key, value in tree.items()} if isinstance(tree, dict) else tree
+
+
+def state(model: Path, folder: Path, runs: int) -> dict[str, Any]:
+    """Measures the state of a model in a process of its own."""
+    for path in model.iterdir():
+        (folder / "smollm2").mkdir(exist_ok=True)
+        (folder / "smollm2" / path.name).symlink_to(path.resolve())
+    words = [sys.executable, "-m", "tests.bench.step", "--state", str(folder / "smollm2"), "--runs", str(runs)]
+    measured = _measured(words)
+    report = {f"state_{name}": round(value, 2) for name, value in measured.items()}
+    return report | {"state_save": round(measured["save_s"] / measured["save_before_s"], 3)}
+
+
+def measure_beside(directory: Path, rows: Path, runs: int) -> dict[str, float]:
+    """Measures our step over the rows that TRL is given, in this process."""
+    torch.set_num_threads(2)
+    given = json.loads(rows.read_text())
+    with Peak() as peak:
+        policy = Policy(directory, RECIPE, RULES)
+        group = group_of(0, 0, given["prompt"], given["completions"], given["rewards"])
+        (batches,) = micro_batches(policy.weigh([group]), 1, RECIPE.microbatch_tokens)
+        count = sum(batch.completion_tokens for batch in batches)
+
+        def step() -> None:
+            policy.network.zero_grad()
+            for batch in batches:
+                policy._backward(batch, batch.tokens, count)
+
+        taken = timed(step, runs)
+    return taken | {"peak": peak.added}
+
+
+def beside_trl(model: Path, folder: Path, runs: int) -> dict[str, Any]:
+    """Compares our step with TRL's over the same rows: tokens a second, and peak memory with model and reference."""
+    draw, report = random.Random(3), dict[str, Any]()
+    for name, length in (("long", 256), ("short", 48)):
+        completions = [[draw.randrange(3, 49_000) for _ in range(draw.randrange(24, 49))] for _ in range(SAMPLES)]
+        rewards = [float(draw.random() < 0.5) for _ in completions]
+        values = grpo.advantages(torch.tensor([rewards]))[0].tolist()
+        rows = {"prompt": [draw.randrange(3, 49_000) for _ in range(length)], "completions": completions}
+        (folder / f"{name}.json").write_text(json.dumps(rows | {"rewards": rewards, "advantages": values}))
+        place = str(folder / f"{name}.json")
+        ours = _measured(
+            [sys.executable, "-m", "tests.bench.step", "--beside", place, "--model", str(model), "--runs", str(runs)]
+        )
+        words = [sys.executable, "-m", "tests.bench.step.theirs", str(model), place, str(runs)]
+        theirs = _measured(words, os.environ | {"PYTHONPATH": str(ROOT / ".venv" / "trl"), "HF_HUB_OFFLINE": "1"})
+        print(f"{SAMPLES} completions of a prompt of {length} tokens: ours {ours}, TRL {theirs}", flush=True)
+        report[f"vs_trl_{name}"] = round(theirs["wall"] / ours["wall"], 2)
+        report[f"trl_peak_{name}"] = round(ours["peak"] / theirs["peak"], 3)
+    return report | {"trl_peak": max(report["trl_peak_long"], report["trl_peak_short"])}
+
+
 def _gradients(network: Any) -> list[torch.Tensor]:
     return [parameter.grad.clone() for parameter in network.parameters()]
 
@@ -196,12 +284,23 @@ def main() -> None:
     parser.add_argument("--head", choices=["chunked", "whole"], help=argparse.SUPPRESS)
     parser.add_argument("--tokens", type=int, default=TOKENS, help=argparse.SUPPRESS)
     parser.add_argument("--keep", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--model", type=Path, default=ROOT / "models" / "smollm2", help="SmolLM2's directory")
+    parser.add_argument("--state", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--beside", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.beside:
+        print(json.dumps(measure_beside(given.model, given.beside, given.runs)))
+        return
+    if given.state:
+        print(json.dumps(measure_state(given.state, given.runs)))
+        return
     if given.head:
         print(json.dumps(measure_head(given.head, given.tokens, given.keep)))
         return
     with tempfile.TemporaryDirectory(prefix="assize-step-") as name:
-        report = heads(Path(name), given.runs) | packing(Path(name), given.runs)
+        folder = Path(name)
+        report = heads(folder, given.runs) | packing(folder, given.runs) | state(given.model, folder, given.runs)
+        report |= beside_trl(given.model, folder, given.runs)
     table = Table(title=f"A training step: medians of {given.runs}, on 2 threads", show_header=False)
     for key, value in report.items():
         table.add_row(WORDS[key], f"{value:.2g}" if key.endswith(("gradient", "loss")) else f"{value:,}")
@@ -223,6 +322,18 @@ WORDS = {
     "packed_gradient": "largest difference of any gradient, packed and padded",
     "checkpointed_cpu": "processor time, activations checkpointed ÷ kept",
     "checkpointed_gradient": "largest difference of any gradient, checkpointed and kept",
+    "state_resident": "SmolLM2 after a step: copies of it in memory",
+    "state_resident_before": "with the versions that were kept",
+    "state_models": "copies of it in the saved state",
+    "state_models_before": "as it was",
+    "state_save_s": "seconds of a save",
+    "state_save_before_s": "as it was",
+    "state_save": "seconds, now ÷ before",
+    "vs_trl_long": f"tokens a second over TRL's: {SAMPLES} completions of 256 tokens of prompt",
+    "trl_peak_long": "peak memory, ours ÷ TRL's",
+    "vs_trl_short": f"tokens a second over TRL's: {SAMPLES} completions of 48 tokens of prompt",
+    "trl_peak_short": "peak memory, ours ÷ TRL's",
+    "trl_peak": "the larger of both",
 }
 
 
