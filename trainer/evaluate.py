@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from protocol.environments.environment import Environment
+from protocol.errors import Misconfigured
 from protocol.tensor.completions import Request
 from protocol.tensor.decode import decode
 from protocol.tensor.model import Model
@@ -17,8 +18,14 @@ def accuracy(model: Model, environment: Environment, rules: Rules, seed: int, co
     """Returns the mean reward of one completion per held-out problem, sampled as the run's rules say.
 
     ``seed`` fixes the ``count`` problems and the sampling noise.
+
+    Raises:
+        Misconfigured: the environment has fewer problems.
     """
-    problems = environment.held_out_problems(count, seed)
+    try:
+        problems = environment.held_out_problems(count, seed)
+    except ValueError as error:
+        raise Misconfigured(f"invalid evaluation_problems {count}: {error}") from error
     requests = [
         Request(
             prompt_tokens=model.prompt_tokens(problem.prompt, rules),

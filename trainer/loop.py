@@ -35,7 +35,6 @@ from trainer.metrics import MetricsLog
 from trainer.policy import Policy
 from trainer.publish import Publisher
 
-EVALUATION_PROBLEMS = 512
 UNDONE = ("NotAccepted", "WrongState", "WrongRun")
 """Reverts of a version trained on jobs that are not, or no longer, accepted on chain."""
 UNDONE_SECONDS = 45.0
@@ -69,13 +68,14 @@ class Stopwatch:
 class Schedule:
     """End of the run, and interval in versions between evaluations (0: only at the start and the end).
 
-    ``target_accuracy`` ends the run early, at the first evaluation that reaches it.
+    ``target_accuracy`` ends the run early, at the first evaluation that reaches it. With 0 ``problems`` there is none.
     """
 
     last_version: int
     evaluate_every: int = 0
     target_accuracy: float | None = None
     seed: int = 0
+    problems: int = 512
 
 
 class Trainer:
@@ -261,13 +261,13 @@ class Trainer:
     def _evaluate_if_due(self) -> None:
         version, every = self.policy.version, self.schedule.evaluate_every
         due = version in (0, self.schedule.last_version) or (every > 0 and version % every == 0)
-        if not due or version in self.evaluated:
+        if not due or version in self.evaluated or not self.schedule.problems:
             return
         self.evaluated[version] = accuracy(
             self.policy.model,
             self.environment,
             seed=self.schedule.seed + version,
-            count=EVALUATION_PROBLEMS,
+            count=self.schedule.problems,
             rules=self.rules,
         )
         self.watch.mark("evaluate")

@@ -85,7 +85,11 @@ def build(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> tu
         plantings = Plantings(chain, settings.run, traps.given())
     inbox = Inbox(chain, settings.run, rules, tasks, policy.model, fetch, plantings)
     schedule = Schedule(
-        settings.last_version or recipe.steps, settings.evaluate_every, settings.target_accuracy, settings.seed
+        settings.last_version or recipe.steps,
+        settings.evaluate_every,
+        settings.target_accuracy,
+        settings.seed,
+        settings.evaluation_problems,
     )
     return Trainer(policy, inbox, publisher, tasks, schedule, settings.state_dir), store
 

@@ -28,6 +28,7 @@ class TrainerSettings(NodeSettings):
         origin_host, origin_port: address to serve weights at, for relays to fetch.
         last_version: the checkpoint to end after; by default the recipe's number of steps.
         evaluate_every: versions between evaluations, besides the first and the last version.
+        evaluation_problems: held-out problems of an evaluation; 0 for none.
         target_accuracy: end at the first evaluation that reaches this accuracy.
         seed: seed of the held-out problems.
         threads: torch threads.
@@ -45,6 +46,7 @@ class TrainerSettings(NodeSettings):
     origin_port: int = Field(default=8710, ge=0, le=65535)
     last_version: int | None = None
     evaluate_every: int = Field(default=0, ge=0)
+    evaluation_problems: int = Field(default=512, ge=0)
     target_accuracy: float | None = None
     seed: int = 0
     threads: int = Field(default=1, ge=1)
