@@ -2,6 +2,7 @@
 PYTHON ?= python3
 STEPS  ?=
 SEED   ?= 1
+MODEL  ?=
 ENGINE ?=
 BIN    := .venv/bin
 PIP     = $(BIN)/pip install -q
@@ -15,7 +16,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help demo calibrate test test-long test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-api bench-capture bench-start bench-shardcast bench-tree bench-step model-smollm2 economics vllm zoo fuzz fuzz-api sim chaos contracts-coverage contracts-deep contracts-mutants contracts-slither abi lines clean
 help:
-	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one)"
+	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one; MODEL=smollm2)"
 	@echo "make test            set up, run every test and check"
 	@echo "make test-long       the tests that take a local network for minutes, the slowest cheats, 100 seeds of make sim"
 	@echo "make bench-tax       the market against a bare loop: the trust tax"
@@ -40,7 +41,7 @@ help:
 	@echo "make fuzz-api        both APIs asked from their OpenAPI documents   (EXAMPLES=50)"
 	@echo "make sim             a simulated chain's faults around mirror, ledger and sender   (SEEDS=100, or SEED=17 alone)"
 	@echo "make chaos           34 faults on the running local network, and what must hold after each   (FAULT=12)"
-	@echo "make calibrate       the built-in run's rules, measured from nothing   (DTYPE=bfloat16)"
+	@echo "make calibrate       the built-in run's rules, measured from nothing   (DTYPE=bfloat16, MODEL=smollm2)"
 	@echo "make contracts-coverage   lines and branches of contracts/src that the tests reach"
 	@echo "make contracts-deep       the contracts' invariants, 10,000 runs of 64 calls   (RUNS=500 SEED=7 SUITE=hostile)"
 	@echo "make contracts-mutants    small faults in the contracts, each of which the tests must find"
@@ -48,8 +49,11 @@ help:
 	@echo "make lines           lines of product code, beside those of an earlier revision   (SINCE=a80c2cf)"
 	@echo "make test-python | test-contracts | lint | abi | clean"
 
-demo: .venv/.localnet contracts/node_modules/.stamp $(if $(filter vllm,$(ENGINE)),.venv/.vllm)
-	@$(BIN)/python assize.py localnet run --seed $(SEED) $(if $(STEPS),--steps $(STEPS)) $(if $(ENGINE),--engine $(ENGINE))
+# Another model has a run file of its own, and is cheated in a way that needs no working written out.
+DEMO = $(if $(MODEL),--run-file deploy/runs/$(MODEL).toml --model models/$(MODEL) --adversary random-tokens --evaluate-every 5)
+
+demo: .venv/.localnet contracts/node_modules/.stamp $(if $(filter vllm,$(ENGINE)),.venv/.vllm) $(if $(MODEL),model-$(MODEL))
+	@$(BIN)/python assize.py localnet run --seed $(SEED) $(if $(STEPS),--steps $(STEPS)) $(if $(ENGINE),--engine $(ENGINE)) $(DEMO)
 
 # Packages are fetched and the reference is built while the contracts' tests and the linters run.
 # Where there is no C++ compiler, the tests name what they leave out.
@@ -133,8 +137,8 @@ sim: .venv/.test contracts/node_modules/.stamp
 chaos: .venv/.test contracts/node_modules/.stamp
 	@$(BIN)/python -m tests.chaos $(if $(FAULT),--only $(FAULT))
 
-calibrate: .venv/.localnet .venv/.vllm
-	@$(BIN)/python -m tests.zoo.calibrate $(if $(DTYPE),--dtype $(DTYPE))
+calibrate: .venv/.localnet .venv/.vllm $(if $(MODEL),model-$(MODEL))
+	@$(BIN)/python -m tests.zoo.calibrate $(if $(DTYPE),--dtype $(DTYPE)) $(if $(MODEL),--model $(MODEL))
 
 bench-gas: .venv/.localnet contracts/node_modules/.stamp
 	@$(BIN)/python -m tests.bench.gas

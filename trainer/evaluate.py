@@ -1,8 +1,10 @@
-"""Accuracy on held-out problems, by the same seeded decoding as the workers'."""
+"""Evaluation on held-out problems, by the same seeded decoding as the workers'."""
 
 from __future__ import annotations
 
 import hashlib
+from dataclasses import dataclass
+from statistics import fmean
 
 from protocol.environments.environment import Environment
 from protocol.errors import Misconfigured
@@ -14,8 +16,17 @@ from protocol.wire.rules import Rules
 _DOMAIN = b"assize/evaluate/1"
 
 
-def accuracy(model: Model, environment: Environment, rules: Rules, seed: int, count: int = 512) -> float:
-    """Returns the mean reward of one completion per held-out problem, sampled as the run's rules say.
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Mean reward of one completion for each held-out problem, and the first problem's prompt and completion."""
+
+    accuracy: float
+    prompt: str
+    completion: str
+
+
+def evaluate(model: Model, environment: Environment, rules: Rules, seed: int, count: int = 512) -> Evaluation:
+    """Evaluates a model on held-out problems, sampling as the run's rules say.
 
     ``seed`` fixes the ``count`` problems and the sampling noise.
 
@@ -38,7 +49,8 @@ def accuracy(model: Model, environment: Environment, rules: Rules, seed: int, co
     ]
     completions = decode(model.network, requests)
     texts = [model.completion_text(completion.output_tokens) for completion in completions]
-    return sum(environment.reward(problem, text) for problem, text in zip(problems, texts, strict=True)) / count
+    reward = fmean(environment.reward(problem, text) for problem, text in zip(problems, texts, strict=True))
+    return Evaluation(reward, problems[0].prompt, texts[0])
 
 
 def _noise_key(seed: int, index: int) -> tuple[int, int]:

@@ -29,7 +29,7 @@ from protocol.wire.assignments import bitmap_of
 from trainer import checkpoint
 from trainer.batch import Group, Selection, micro_batches, mismatch, select, usable
 from trainer.config import Recipe
-from trainer.evaluate import accuracy
+from trainer.evaluate import evaluate
 from trainer.inbox import Inbox
 from trainer.metrics import MetricsLog
 from trainer.policy import Policy
@@ -263,15 +263,16 @@ class Trainer:
         due = version in (0, self.schedule.last_version) or (every > 0 and version % every == 0)
         if not due or version in self.evaluated or not self.schedule.problems:
             return
-        self.evaluated[version] = accuracy(
+        found = evaluate(
             self.policy.model,
             self.environment,
             seed=self.schedule.seed + version,
             count=self.schedule.problems,
             rules=self.rules,
         )
+        self.evaluated[version] = found.accuracy
         self.watch.mark("evaluate")
-        self.metrics.evaluation(version, self.evaluated[version])
+        self.metrics.evaluation(version, found)
         self._keep_evaluations()
 
     def _keep_evaluations(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import structlog
 from prometheus_client import Counter, Gauge
 
 from trainer.alarms import StepFigures, alarms
+from trainer.evaluate import Evaluation
 
 _STEP = {
     "version": "Newest version",
@@ -62,10 +64,10 @@ class MetricsLog:
         self._steps.append(StepFigures(**own, waited_seconds=parts.get("wait", 0.0), seconds=sum(parts.values())))
         self._raise(alarms(self._steps))
 
-    def evaluation(self, version: int, accuracy: float) -> None:
+    def evaluation(self, version: int, found: Evaluation) -> None:
         """Records an evaluation."""
-        self._write("evaluation", {"version": version, "accuracy": accuracy})
-        ACCURACY.set(accuracy)
+        self._write("evaluation", {"version": version} | asdict(found))
+        ACCURACY.set(found.accuracy)
 
     def _raise(self, found: dict[str, str]) -> None:
         """Logs and records alarms that were not raised before, and shows those that are."""

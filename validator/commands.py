@@ -159,6 +159,9 @@ def calibrate(
     dtype: Annotated[str | None, typer.Option("--dtype", help="Dtype of model and head: float32 or bfloat16.")] = None,
     max_tokens: Annotated[int | None, typer.Option("--max-tokens", min=1, help="Overrides the run file's.")] = None,
     chat: Annotated[bool, typer.Option("--chat", help="Put prompts into the first model's chat template.")] = False,
+    short: Annotated[
+        bool, typer.Option("--short", help="Bound fraud by some thousand tokens: a hundred times as wide.")
+    ] = False,
     made: Annotated[
         list[Path] | None, typer.Option("--made", help="Honest specimens from elsewhere (`assize worker generate`).")
     ] = None,
@@ -192,6 +195,7 @@ def calibrate(
         *(tuple(made or ()), tuple(against or ()), void_rate, headroom, picture, raw, keep, seed),
         calibration.typed(sys.argv[1:]),
         chat,
+        short,
     )
     result = calibration.calibrate(options, lambda line: print(line, file=sys.stderr, flush=True))
     show(calibration.summary(result, options), json, "calibration")

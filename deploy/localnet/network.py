@@ -165,7 +165,8 @@ class Localnet:
             start(services.recheck(layout, share_rechecked(self.steps, terms.jobs_per_round)))
         last = 1 << 31 if last_version is None else last_version
         every = self.options.evaluate_every
-        start(services.trainer(layout, self.options.seed, evaluate_every=every, last_version=last, **more))
+        more |= {"evaluate_every": every, "evaluation_problems": self.run_file.goal.problems}
+        start(services.trainer(layout, self.options.seed, last_version=last, **more))
 
     def _wait_until_heard(self) -> None:
         """Waits until the coordinator has heard from every node; raises `Unavailable` if one ends before."""
@@ -224,10 +225,11 @@ class Localnet:
         wanted = self.steps if self.options.target_accuracy is None else 1
         cheat = ADVERSARIES[self.options.adversary]
         watched = None if self.watch_of_jurors is None else self.watch_of_jurors.watched(self.scoreboard.book)
-        broken = failures(outcome, wanted, self.steps >= self.run_file.recipe.steps, cheat)
+        goal = self.run_file.goal
+        broken = failures(outcome, wanted, self.steps >= self.run_file.recipe.steps, cheat, goal)
         broken += watched.broken() if watched else []
         cpu_seconds = {name: round(used[name] - started_with.get(name, 0.0), 2) for name in used}
-        write_report(self.layout.root / "report", outcome, self.metrics(), broken, cpu_seconds, watched)
+        write_report(self.layout.root / "report", outcome, self.metrics(), broken, cpu_seconds, watched, goal)
         return outcome, broken
 
     def insist_on_services(self) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 
 from deploy.adversaries import ADVERSARIES, Adversary
 from deploy.localnet.watching import Watched
+from deploy.runs.run_file import Goal
 
 DEFAULT = ADVERSARIES["edited-answer"]
-NEEDED_ACCURACY = 0.80
-NEEDED_GAIN = 0.30
+BUILTIN_GOAL = Goal()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,9 @@ def in_strings(figures: Mapping[str, Any]) -> dict[str, Any]:
     return {name: str(value) if name.endswith("_wei") else value for name, value in figures.items()}
 
 
-def failures(outcome: Outcome, steps_wanted: int, judge_accuracy: bool, cheat: Adversary = DEFAULT) -> list[str]:
+def failures(
+    outcome: Outcome, steps_wanted: int, judge_accuracy: bool, cheat: Adversary = DEFAULT, goal: Goal = BUILTIN_GOAL
+) -> list[str]:
     """Returns a sentence for each expectation that the run did not meet. PURE.
 
     The adversary's kind determines its expected outcome: one whose jobs are fraud is slashed, one whose jobs are void
@@ -79,8 +81,8 @@ def failures(outcome: Outcome, steps_wanted: int, judge_accuracy: bool, cheat: A
     if judge_accuracy:
         gain = outcome.accuracy_after - outcome.accuracy_before
         reached = outcome.accuracy_after
-        rules.append((reached >= NEEDED_ACCURACY, f"accuracy ended at {reached:.3f}, under {NEEDED_ACCURACY:.2f}"))
-        rules.append((gain >= NEEDED_GAIN, f"accuracy rose by {gain:.3f}, under {NEEDED_GAIN:.2f}"))
+        rules.append((reached >= goal.accuracy, f"accuracy ended at {reached:.3f}, under {goal.accuracy:.2f}"))
+        rules.append((gain >= goal.gain, f"accuracy rose by {gain:.3f}, under {goal.gain:.2f}"))
     return [sentence for holds, sentence in rules if not holds]
 
 
@@ -115,7 +117,7 @@ class Metrics:
         )
 
 
-def draw_curve(metrics: Metrics, path: Path) -> None:
+def draw_curve(metrics: Metrics, path: Path, goal: Goal = BUILTIN_GOAL) -> None:
     """Draws reward and held-out accuracy over versions, and staleness below, as a PNG."""
     import matplotlib as mpl
 
@@ -129,8 +131,8 @@ def draw_curve(metrics: Metrics, path: Path) -> None:
     rewards = [step["reward"] for step in metrics.steps]
     measured = [(evaluation["version"], evaluation["accuracy"]) for evaluation in metrics.evaluations]
     above.plot(versions, rewards, color="#3b6ea5", label="reward of accepted rollouts")
-    above.plot(*zip(*measured, strict=True), "o", color="#b5432a", label="accuracy, 512 held-out problems")
-    above.axhline(NEEDED_ACCURACY, color="grey", linewidth=0.8, linestyle=":")
+    above.plot(*zip(*measured, strict=True), "o", color="#b5432a", label=f"accuracy, {goal.problems} held-out problems")
+    above.axhline(goal.accuracy, color="grey", linewidth=0.8, linestyle=":")
     above.set(ylabel="share right", ylim=(0, 1), title="Trained on accepted rollouts only")
     above.legend(loc="lower right", frameon=False)
     below.step(versions, [step["staleness"] for step in metrics.steps], where="mid", color="#555555")
@@ -142,6 +144,17 @@ def draw_curve(metrics: Metrics, path: Path) -> None:
     pyplot.close(figure)
 
 
+def _answers(metrics: Metrics) -> str:
+    """Returns the first and the last evaluation's first problem, as the model completed it."""
+    shown = [metrics.evaluations[0], metrics.evaluations[-1]] if metrics.evaluations else []
+    blocks = [
+        f"Version {each['version']}:\n\n```\n{each['prompt'].rstrip()}\n{each['completion']}\n```\n"
+        for each in shown
+        if "prompt" in each
+    ]
+    return "## What it answers\n\n" + "\n".join(blocks) + "\n" if blocks else ""
+
+
 def write_report(
     folder: Path,
     outcome: Outcome,
@@ -149,6 +162,7 @@ def write_report(
     broken: Sequence[str],
     cpu_seconds: Mapping[str, float],
     watched: Watched | None = None,
+    goal: Goal = BUILTIN_GOAL,
 ) -> None:
     """Writes ``report.json``, ``report.md`` and ``reward.png`` into ``folder``.
 
@@ -156,7 +170,7 @@ def write_report(
     watching the jurors, if they were.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    draw_curve(metrics, folder / "reward.png")
+    draw_curve(metrics, folder / "reward.png", goal)
     figures = json.loads(outcome.to_json())
     whole = {"outcome": figures, "broken": list(broken), "cpu_seconds": dict(cpu_seconds)}
     whole |= {} if watched is None else {"watched": asdict(watched)}
@@ -167,5 +181,5 @@ def write_report(
     verdict = "Every rule held." if not broken else "Broken: " + "; ".join(broken) + "."
     (folder / "report.md").write_text(
         f"# The run\n\n{verdict}\n\n![reward over versions](reward.png)\n\n| figure | value |\n|---|---|\n{rows}\n\n"
-        f"{jurors}| service | processor seconds |\n|---|---|\n{parts}\n"
+        f"{_answers(metrics)}{jurors}| service | processor seconds |\n|---|---|\n{parts}\n"
     )

@@ -21,7 +21,7 @@ from protocol.wire.rollout import decode
 from protocol.wire.rules import EnvironmentRules
 from tests.validator.conftest import RULES, Court, make_model
 from trainer.batch import Group, select
-from trainer.evaluate import accuracy
+from trainer.evaluate import evaluate
 from validator.judging.weights import load_policy
 
 SEEDS = st.binary(min_size=32, max_size=32)
@@ -159,4 +159,4 @@ def test_a_job_of_it_is_made_judged_and_trained_on(tmp_path: Path) -> None:
         for start in range(0, len(rollouts), size)
     ]
     assert select(groups, newest=0, async_level=1, wanted=64).taken
-    assert 0.0 < accuracy(court.policy.model, tasks, rules, seed=1, count=32) < 1.0
+    assert 0.0 < evaluate(court.policy.model, tasks, rules, seed=1, count=32).accuracy < 1.0

@@ -8,6 +8,7 @@ from typing import Any
 
 from prometheus_client import REGISTRY
 
+from trainer.evaluate import Evaluation
 from trainer.metrics import GAUGES, MetricsLog
 
 FIGURES: dict[str, Any] = dict.fromkeys(GAUGES, 1.0) | {
@@ -24,10 +25,10 @@ def lines(path: Path) -> list[dict[str, Any]]:
 def test_steps_and_evaluations_are_lines_and_series(tmp_path: Path) -> None:
     metrics = MetricsLog(tmp_path / "metrics.jsonl")
     metrics.step(FIGURES | {"version": 7, "entropy": 0.25})
-    metrics.evaluation(7, 0.75)
+    metrics.evaluation(7, Evaluation(0.75, "1+1", "2"))
     step, evaluation = lines(tmp_path / "metrics.jsonl")
     assert (step["kind"], step["version"], step["entropy"]) == ("step", 7, 0.25)
-    assert (evaluation["kind"], evaluation["accuracy"]) == ("evaluation", 0.75)
+    assert evaluation | {"kind": "evaluation", "accuracy": 0.75, "prompt": "1+1", "completion": "2"} == evaluation
     assert REGISTRY.get_sample_value("assize_trainer_entropy") == 0.25
     assert REGISTRY.get_sample_value("assize_trainer_accuracy") == 0.75
     assert (REGISTRY.get_sample_value("assize_trainer_seconds_total", {"part": "train"}) or 0) >= 3

@@ -17,7 +17,7 @@ from tests.trainer.movement import group_of, moved, stepped
 from tests.trainer.padded import padded_loss, rows_of
 from trainer.batch import Group, micro_batches
 from trainer.config import Recipe
-from trainer.evaluate import accuracy
+from trainer.evaluate import evaluate
 from trainer.policy import Policy
 
 RECIPE = Recipe.builtin(learning_rate=1e-2, gain_rate=1.0, warmup_steps=0)
@@ -205,8 +205,10 @@ def test_saved_weights_load_as_the_model_they_were(model_directory: Path, tmp_pa
 
 def test_accuracy_is_the_same_for_the_same_seed(model_directory: Path) -> None:
     model = load_model(model_directory, torch.float32)
-    first, second = (accuracy(model, Arithmetic(3), RULES, 4, count=16) for _ in range(2))
-    assert first == second == 0.0
+    first, second = (evaluate(model, Arithmetic(3), RULES, 4, count=16) for _ in range(2))
+    assert first == second
+    assert first.accuracy == 0.0
+    assert first.prompt == Arithmetic(3).held_out_problems(16, 4)[0].prompt
 
 
 RAGGED = [

@@ -11,7 +11,7 @@ import pytest
 from protocol.wire.reasons import Reason
 from protocol.wire.rules import Rules
 from tests.validator.conftest import RULES
-from validator.calibration.fitting import ENOUGH_TOKENS, Fitted, fit
+from validator.calibration.fitting import ENOUGH_TOKENS, SHORT_FACTOR, SHORT_TOKENS, Fitted, fit
 from validator.calibration.measuring import MeasuredJob
 from validator.calibration.noise import (
     by_prompt,
@@ -88,6 +88,22 @@ def test_too_few_tokens_make_nothing_fraud_and_say_so(fitted: Fitted) -> None:
     assert fitted.rules.thresholds.sampling_fraud is None
     assert fitted.no_fraud_because is not None
     assert f"{ENOUGH_TOKENS:,}" in fitted.no_fraud_because
+
+
+def test_a_short_calibration_bounds_fraud_a_hundred_times_as_far_out_and_says_so() -> None:
+    honest = jobs(400)
+    tokens = sum(len(each.margins_S) for each in honest)
+    assert tokens >= SHORT_TOKENS
+    plain, short = (fit(honest, RULES_HERE, 1e-3, 2.0, short=each) for each in (False, True))
+    assert plain.rules.thresholds.sampling_fraud is None
+    bounds = short.rules.thresholds
+    assert bounds.sampling_fraud == pytest.approx(SHORT_FACTOR * bounds.sampling_void, rel=0.1)
+    assert short.no_fraud_because is None
+    assert short.wide_because is not None
+    assert f"{tokens:,} honest tokens" in short.wide_because
+    few = fit(honest[:40], RULES_HERE, 1e-3, 2.0, short=True)
+    assert sum(len(each.margins_S) for each in honest[:40]) < SHORT_TOKENS
+    assert few.rules.thresholds.sampling_fraud is None
 
 
 def test_a_million_honest_tokens_give_a_bound_on_fraud_that_honest_noise_keeps() -> None:

@@ -1,7 +1,8 @@
 """``make calibrate``: the rules of the built-in run, measured from nothing: models, honest rollouts, cheats, picture.
 
 Models are those of two seeds, as they are made, after a few and after all steps of the bare loop, since weights are
-trained on while their rules stand. They are kept in ``.calibration`` and ``.zoo`` and made once.
+trained on while their rules stand. They are kept in ``.calibration`` and ``.zoo`` and made once. With ``--model NAME``
+the rules of deploy/runs/NAME.toml are measured instead, on models/NAME: in a short form, and without cheats.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from deploy.adversaries import adversary
 from deploy.adversaries.models import make_once
 from deploy.runs.run_file import BUILTIN, read_run_file
 from protocol.environments.arithmetic import Arithmetic
+from protocol.environments.environment import Environment
 from protocol.environments.registry import environment
 from protocol.node.console import guard
 from protocol.wire.rules import Rules
@@ -45,6 +47,7 @@ CHEATS = {
 
 CHEATING_ROLLOUTS, CHEATING_SEED = 512, 99
 COMMON_BATCH = 64
+SHORT_ROLLOUTS = 320
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +64,13 @@ def main() -> None:
     """Makes what is missing, then calibrates; options after ``--`` are those of `assize validator calibrate`."""
     parser = argparse.ArgumentParser(prog="python -m tests.zoo.calibrate", description=__doc__)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--model", metavar="NAME", help="calibrate the run file of this name, in a short form")
     parser.add_argument("--engines", default="transformers,vllm")
     parser.add_argument("--rollouts", type=int, default=3200, help="of each model by each engine")
     parser.add_argument("more", nargs="*", help="after --: options of `assize validator calibrate`")
     given = parser.parse_args()
+    if given.model:
+        raise SystemExit(calibrate_short(given.model, given.more))
     torch.set_num_threads(1)
     rules = draft(BUILTIN, given.dtype, None, tuple(given.engines.split(",")))
     tasks = environment(rules.environment.name, rules.environment.params)
@@ -83,6 +89,23 @@ def main() -> None:
     raise SystemExit(subprocess.run(line, cwd=ROOT, check=False).returncode)
 
 
+def calibrate_short(name: str, more: Sequence[str]) -> int:
+    """Calibrates a run file's rules on its model as it is and as the bare loop leaves it; returns the exit code."""
+    run = read_run_file(BUILTIN.with_name(f"{name}.toml"))
+    first, last = ROOT / "models" / name, KEPT_IN / f"{name}-v{run.recipe.steps}"
+    if not last.is_dir():
+        torch.set_num_threads(2)
+        print(f"training {name} for {run.recipe.steps} steps", file=sys.stderr, flush=True)
+        tasks = environment(run.rules.environment.name, run.rules.environment.params)
+        KEPT_IN.mkdir(exist_ok=True)
+        train(first, tasks, run.recipe, SEEDS[0], last, run.rules)
+    words: list[object] = ["--run-file", run.path, "--chat", "--short", "--rollouts", SHORT_ROLLOUTS]
+    words += ["--batches", "1,8,64", "--out", run.path.with_name(f"{name}-rules.json")]
+    words += ["--picture", run.path.with_name(f"{name}-calibration.png"), "--model", first, "--model", last]
+    line = [sys.executable, "-m", "assize", "validator", "calibrate", *map(str, words), *more]
+    return subprocess.run(line, cwd=ROOT, check=False).returncode
+
+
 def make_models(tasks: Arithmetic) -> Models:
     """Makes the models that are not there yet."""
     recipe = Recipe.builtin()
@@ -92,16 +115,15 @@ def make_models(tasks: Arithmetic) -> Models:
         last = KEPT_IN / f"seed{seed}-v{recipe.steps}"
         if not last.is_dir():
             print(f"training {first.name} for {recipe.steps} steps", file=sys.stderr, flush=True)
-            train(first, tasks, recipe, seed, last)
+            train(first, tasks, recipe, seed, last, read_run_file().rules)
         found += [first, last]
     older, cheated = policies(tasks)
     return Models((*found, cheated), cheated, older)
 
 
-def train(first: Path, tasks: Arithmetic, recipe: Recipe, seed: int, last: Path) -> None:
+def train(first: Path, tasks: Environment, recipe: Recipe, seed: int, last: Path, rules: Rules) -> None:
     """Trains with the bare loop, and keeps what comes of it."""
     with torch.enable_grad():
-        rules = read_run_file().rules
         loop = Loop(first, tasks, rules, recipe, seed)
         loop.staleness, loop.lose = rules.async_level, lambda round_, group: False
         for _ in range(recipe.steps):

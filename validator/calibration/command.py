@@ -57,6 +57,7 @@ class CalibrationOptions:
     seed: int = 1
     command: str = ""
     chat: bool = False
+    short: bool = False
 
     @property
     def report(self) -> Path:
@@ -122,7 +123,7 @@ def calibrate(options: CalibrationOptions, say: Callable[[str], None]) -> Calibr
     say("fitting")
     honest = [job for n, job in enumerate(jobs) if n % HELD_OUT != HELD_OUT - 1]
     held_out = [job for n, job in enumerate(jobs) if n % HELD_OUT == HELD_OUT - 1]
-    fitted = fit(honest, rules, options.void_rate, options.headroom)
+    fitted = fit(honest, rules, options.void_rate, options.headroom, options.short)
     result = Calibration(
         fitted, honest, held_out, against, specimens, options.void_rate, options.headroom, options.command
     )
@@ -237,6 +238,7 @@ def summary(result: Calibration, options: CalibrationOptions) -> dict[str, Any]:
         "sigma": result.rules.sequential.sigma,
         "mean exp(evidence), upper": sequential["mean_exp_evidence_upper"],
         "no fraud because": result.fitted.no_fraud_because,
+        "fraud bound is wide because": result.fitted.wide_because,
         "honest rollouts": everything.rollouts,
         "honest tokens": everything.tokens,
         "honest jobs fraud": everything.fraud,

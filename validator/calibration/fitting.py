@@ -33,6 +33,13 @@ FRAUD_RATE = 1e-6
 ENOUGH_TOKENS = 1_000_000
 """Honest tokens needed before a bound on fraud is set."""
 
+SHORT_TOKENS, SHORT_FACTOR = 5_000, 100.0
+"""Honest tokens needed in a short calibration, and how much wider its bound on fraud is.
+
+That of one honest job in a thousand is known from so few. A hundred times as far out there is less than one in a
+million, unless the noise falls off slower than with its power of 3/2, slower than any that was ever measured.
+"""
+
 RARE = 0.05
 """Share of prompts with a swapped entry below which swaps are counted, with half a swap of room, instead of fitted."""
 
@@ -60,17 +67,18 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """Calibrated rules, the laws behind them, and the reason for having no bound on fraud, if any."""
+    """Calibrated rules, the laws behind them, and the reason for having no bound on fraud, or a wide one, if any."""
 
     rules: Rules
     fits: tuple[Fit, ...]
     sigma_measured: float
     sigma_holds: bool
     no_fraud_because: str | None
+    wide_because: str | None = None
 
 
-def fit(jobs: Sequence[MeasuredJob], rules: Rules, void_rate: float, headroom: float) -> Fitted:
-    """Fits every threshold to honest ``jobs``.
+def fit(jobs: Sequence[MeasuredJob], rules: Rules, void_rate: float, headroom: float, short: bool = False) -> Fitted:
+    """Fits every threshold to honest ``jobs``; in a ``short`` calibration with a wide bound on fraud.
 
     ``void_rate`` is the largest share of honest jobs that may be void. Bounds are multiplied by ``headroom``, the one
     on fraud twice, to allow for processors and weights that were not measured; for distances, the frequency of swapped
@@ -85,19 +93,21 @@ def fit(jobs: Sequence[MeasuredJob], rules: Rules, void_rate: float, headroom: f
         for one in _fits([job for job in jobs if job.maker == maker], rules, bounds, rate, headroom, maker)
     ]
     largest = {bound.name: max(one.value for one in fits if one.what == _law_of(bound)) for bound in bounds}
-    why = _no_fraud(jobs, [one for one in fits if one.what == Fitting.NOISE_FRAUD.value])
+    wide = _wide_fraud(jobs) if short else None
+    why = None if wide else _no_fraud(jobs, [one for one in fits if one.what == Fitting.NOISE_FRAUD.value])
     step = STEPS[rules.model.head_dtype if rules.model.dtype == "float32" else "float32"]
     values: dict[str, float | None] = {
         bound.name: _threshold(bound, largest[bound.name], headroom, step) for bound in bounds
     }
     void, fraud = headroom * max(largest["sampling_void"], step), headroom**2 * max(largest["sampling_fraud"], step)
-    values["sampling_fraud"] = None if why else _rounded(max(fraud, void))
+    fraud = max(fraud, void) if wide is None else max(fraud, SHORT_FACTOR * void)
+    values["sampling_fraud"] = None if why else _rounded(fraud)
     thresholds = Thresholds.from_bounds(values)
     measured = max(_sigma([job for job in jobs if job.maker == maker], rules) for maker in makers)
     sequential, holds = widened(jobs, rules, headroom * max(measured, step))
     sequential = sequential.model_copy(update={"sigma": _rounded(sequential.sigma)})
     found = rules.model_copy(update={"thresholds": thresholds, "sequential": sequential})
-    return Fitted(Rules.model_validate(found.model_dump(mode="json")), tuple(fits), measured, holds, why)
+    return Fitted(Rules.model_validate(found.model_dump(mode="json")), tuple(fits), measured, holds, why, wide)
 
 
 def _no_fraud(jobs: Sequence[MeasuredJob], fits: Sequence[Fit]) -> str | None:
@@ -106,6 +116,14 @@ def _no_fraud(jobs: Sequence[MeasuredJob], fits: Sequence[Fit]) -> str | None:
         return f"{tokens:,} honest tokens were measured; a bound on fraud needs {ENOUGH_TOKENS:,}"
     poor = [one.maker for one in fits if not one.tail.reliable]
     return f"the noise of {poor[0]} has too heavy a tail, or too few values, to be bounded" if poor else None
+
+
+def _wide_fraud(jobs: Sequence[MeasuredJob]) -> str | None:
+    """Returns why a bound on fraud is wide; None if there are too few tokens for it, or enough for one that is not."""
+    tokens = sum(len(job.margins_S) for job in jobs)
+    if not SHORT_TOKENS <= tokens < ENOUGH_TOKENS:
+        return None
+    return f"{tokens:,} honest tokens were measured, so it is {SHORT_FACTOR:.0f} times the bound that makes a job void"
 
 
 def _law_of(bound: Bound) -> str:

@@ -92,6 +92,7 @@ class Calibration:
                 "void_rate_a_job": self.void_rate,
                 "fraud_rate_a_job": FRAUD_RATE if self.rules.thresholds.sampling_fraud else 0.0,
                 "no_fraud_because": self.fitted.no_fraud_because,
+                "wide_because": self.fitted.wide_because,
                 "headroom": self.headroom,
             },
             "laws": [

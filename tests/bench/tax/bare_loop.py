@@ -21,7 +21,7 @@ from protocol.wire.rules import Rules
 from protocol.wire.sampling import noise_key
 from trainer.batch import Group, micro_batches, select
 from trainer.config import Recipe
-from trainer.evaluate import accuracy
+from trainer.evaluate import evaluate
 from trainer.policy import Policy, StepRecord
 from worker.engines.transformers_engine import TransformersEngine
 
@@ -199,7 +199,7 @@ class Loop:
     def accuracy(self) -> float:
         """Sampled accuracy of the present weights on held-out problems."""
         with self.clock.part("evaluation"):
-            return accuracy(self.policy.model, self.environment, self.rules, self.seed, self.problems)
+            return evaluate(self.policy.model, self.environment, self.rules, self.seed, self.problems).accuracy
 
     def record(self, before: float, after: float, reached: int | None) -> BareRecord:
         parts = self.clock.parts
