@@ -30,7 +30,10 @@ class FetchRecord:
 
 
 KEPT = 6
-"""Versions kept at least."""
+"""Versions kept, more than are needed, while they are small: rounds that are judged late find theirs on disk."""
+
+SPARE_BYTES = 2 << 30
+"""Most bytes of versions kept beyond need."""
 
 WAIT_SECONDS = 60.0
 """Longest wait for another process that fetches into the same folder."""
@@ -63,7 +66,7 @@ class Checkpoints:
     def __init__(
         self, sources: Sources, run: int, authority: Authority, folder: Path, rules: Rules, most_bytes: int = 0
     ) -> None:
-        """Keeps ``KEPT`` versions, or more if the run's ``rules`` let rounds use older ones.
+        """Keeps ``KEPT`` versions of a small model, or as many as the run's ``rules`` let rounds use.
 
         With ``most_bytes`` it keeps only as many as fit into them, and removes what is too many before it fetches.
         """
@@ -165,6 +168,8 @@ class Checkpoints:
         Raises:
             Misconfigured: there is no room for those that the run's async level needs.
         """
+        if self.kept * size > SPARE_BYTES:
+            self.kept = self._needed
         if not self._most_bytes:
             return
         room = self._most_bytes // size

@@ -100,6 +100,14 @@ def test_only_a_few_versions_are_kept_the_newest_ones(origin: Origin, checkpoint
     assert checkpoints.newest() == KEPT + 2
 
 
+def test_of_a_large_model_only_as_many_versions_are_kept_as_rounds_need(
+    origin: Origin, checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SPARE_BYTES", 1)
+    directories = [checkpoints.directory(version, origin.publish(version)) for version in range(6)]
+    assert [directory.exists() for directory in directories] == [False] * 3 + [True] * 3
+
+
 def test_two_roots_of_one_version_are_two_checkpoints(origin: Origin, checkpoints: Checkpoints, tmp_path: Path) -> None:
     first = checkpoints.directory(1, origin.publish(1))
     (tmp_path / "model-1").rename(tmp_path / "elsewhere")
