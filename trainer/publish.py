@@ -66,6 +66,7 @@ class Publisher:
             policy.save_weights(directory)
         self.check(version, directory)
         self.sender.tend()
+        needed = policy.rules.async_level + 1
         signed = publishing.publish(
             directory,
             self.run,
@@ -74,7 +75,8 @@ class Publisher:
             self.chain.deployment.address_of("Market"),
             self.signer,
             self.store,
-            versions_kept=max(DEFAULT_VERSIONS_KEPT, policy.rules.async_level + 1),
+            versions_kept=max(DEFAULT_VERSIONS_KEPT, needed),
+            least_kept=needed,
         )
         on_chain = self.chain.latest().manifest_root(self.run, version)
         if on_chain == bytes(32):

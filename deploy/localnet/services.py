@@ -18,6 +18,9 @@ from protocol.errors import Misconfigured
 ROOT = Path(__file__).resolve().parents[2]
 
 
+RELAY_GIB = 4
+"""Disk of the relay for versions and deltas: bounds what a network with a large model takes."""
+
 Server = Literal["chain", "redis", "coordinator", "origin", "relay", "ledger"]
 """A server of the network; the origin is the trainer's."""
 
@@ -135,6 +138,7 @@ def relay(layout: NetworkLayout, trainer: str) -> ProcessSpec:
         "ASSIZE_RELAY_RUN": str(layout.run),
         "ASSIZE_RELAY_STATE_DIR": str(layout.state("relay")),
         "ASSIZE_RELAY_PORT": str(layout.ports["relay"]),
+        "ASSIZE_RELAY_KEEP_GIB": str(RELAY_GIB),
     }
     return ProcessSpec("relay", assize("relay", "serve"), settings, layout.url("relay"))
 

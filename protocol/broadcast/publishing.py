@@ -15,6 +15,9 @@ from protocol.wire import manifest as manifests
 from protocol.wire.auth import Signer
 from protocol.wire.manifest import Authority, SignedManifest
 
+KEPT_BYTES = 4 << 30
+"""Most bytes of versions and deltas kept beyond need."""
+
 
 def publish(
     directory: Path,
@@ -26,8 +29,11 @@ def publish(
     store: VersionStore,
     chunk_bytes: int = manifests.CHUNK_BYTES,
     versions_kept: int = DEFAULT_VERSIONS_KEPT,
+    least_kept: int = 1,
 ) -> SignedManifest:
     """Puts the model in ``directory`` into ``store`` and returns its signed manifest, whose root goes on chain.
+
+    Of earlier versions with their deltas it keeps ``versions_kept`` in all, fewer of a large model, but ``least_kept``.
 
     The files are read once, to be hashed; the store links them, so that ``directory`` must not be changed in place.
     They and the delta from the version before go in before the manifest, so that an origin over the same store lists
@@ -40,7 +46,7 @@ def publish(
     except (Misconfigured, Unavailable) as error:  # a version is published without deltas rather than not at all
         structlog.get_logger("publishing").warning("delta_not_made", run=run, version=version, error=str(error))
     store.take(signed, directory)
-    store.retain(run, versions_kept)
+    store.retain(run, max(least_kept, len(store.kept(run, versions_kept, KEPT_BYTES))))
     return signed
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from protocol.broadcast import publishing
 from protocol.chain.structs import Consumption
 from protocol.errors import Misconfigured, Rejected
 from protocol.wire import manifest
@@ -97,3 +98,18 @@ def test_a_version_that_the_rules_do_not_allow_is_not_published(scene: Scene, tm
         publisher.publish(policy, ())
     (event,) = scene.published()
     assert event.version == 1
+
+
+def test_of_a_large_model_the_origin_keeps_what_the_trainer_may_need(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publishing, "KEPT_BYTES", 1)
+    policy = scene.policy()
+    publisher, held = scene.publisher(tmp_path / "trainer")
+    with held:
+        for version in range(1, 7):
+            policy.version = version
+            publisher.publish(policy, ())
+        kept = [signed.manifest.version for signed in publisher.store.versions(scene.swarm.run)]
+    needed = scene.swarm.rules.async_level + 1
+    assert kept == list(range(7 - needed, 7))

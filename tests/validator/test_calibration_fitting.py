@@ -91,7 +91,7 @@ def test_too_few_tokens_make_nothing_fraud_and_say_so(fitted: Fitted) -> None:
 
 
 def test_a_short_calibration_bounds_fraud_a_hundred_times_as_far_out_and_says_so() -> None:
-    honest = jobs(400)
+    honest = jobs(100)
     tokens = sum(len(each.margins_S) for each in honest)
     assert tokens >= SHORT_TOKENS
     plain, short = (fit(honest, RULES_HERE, 1e-3, 2.0, short=each) for each in (False, True))
@@ -101,8 +101,8 @@ def test_a_short_calibration_bounds_fraud_a_hundred_times_as_far_out_and_says_so
     assert short.no_fraud_because is None
     assert short.wide_because is not None
     assert f"{tokens:,} honest tokens" in short.wide_because
-    few = fit(honest[:40], RULES_HERE, 1e-3, 2.0, short=True)
-    assert sum(len(each.margins_S) for each in honest[:40]) < SHORT_TOKENS
+    few = fit(honest[:10], RULES_HERE, 1e-3, 2.0, short=True)
+    assert sum(len(each.margins_S) for each in honest[:10]) < SHORT_TOKENS
     assert few.rules.thresholds.sampling_fraud is None
 
 
