@@ -18,7 +18,7 @@ from protocol.errors import Misconfigured
 ROOT = Path(__file__).resolve().parents[2]
 
 
-RELAY_GIB = 4
+RELAY_GIB = 2
 """Disk of the relay for versions and deltas: bounds what a network with a large model takes."""
 
 Server = Literal["chain", "redis", "coordinator", "origin", "relay", "ledger"]
