@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -94,8 +95,8 @@ class Policy:
                 taken = self._taken(packed).cpu().numpy()
                 ends = np.cumsum([len(rollouts[member].completion) for member in packed.members])
                 logprobs |= zip(packed.members, np.split(taken, ends[:-1]), strict=True)
-        own = iter(range(len(rollouts)))
-        return [replace(group, behaviour=tuple(logprobs[next(own)] for _ in group.completions)) for group in groups]
+        in_order = (logprobs[member] for member in range(len(rollouts)))
+        return [replace(group, behaviour=tuple(islice(in_order, len(group.completions)))) for group in groups]
 
     def step(self, batches: Sequence[Sequence[MicroBatch]]) -> StepRecord:
         """Trains on one list of micro-batches per optimizer step and advances to the next version."""
