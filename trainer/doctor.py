@@ -73,5 +73,7 @@ def _rules(settings: TrainerSettings, chain: Chain) -> str:
     with closing(CoordinatorClient(coordinator_uri(chain, settings.run, settings.coordinator_url))) as client:
         rules = client.rules(digest)
     check_directory(settings.model, rules.pins)
-    check_memory(settings.model, read_recipe(settings.run_file), rules, settings.device)
+    check_memory(
+        settings.model, read_recipe(settings.run_file), rules, settings.device, settings.evaluation_problems > 0
+    )
     return f"rules of {rules.environment.name} match the chain and the model"

@@ -6,7 +6,7 @@ import hashlib
 from dataclasses import dataclass
 from statistics import fmean
 
-from protocol.environments.environment import Environment
+from protocol.environments.environment import Environment, Problem
 from protocol.errors import Misconfigured
 from protocol.tensor.completions import Request
 from protocol.tensor.decode import decode
@@ -18,14 +18,29 @@ _DOMAIN = b"assize/evaluate/1"
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """Mean reward of one completion for each held-out problem, and the first problem's prompt and completion."""
+    """Figures of ``samples`` completions of each held-out problem, and the first problem with its first completion.
+
+    ``accuracy`` is the mean reward (avg@k), ``pass_at_k`` the share of problems of which a completion has reward 1.
+    """
 
     accuracy: float
+    pass_at_k: float
+    samples: int
     prompt: str
     completion: str
 
 
-def evaluate(model: Model, environment: Environment, rules: Rules, seed: int, count: int = 512) -> Evaluation:
+def held_out(environment: Environment, seed: int, count: int) -> list[Problem]:
+    """Returns the problems of an evaluation; raises ``Misconfigured`` if the environment has fewer."""
+    try:
+        return environment.held_out_problems(count, seed)
+    except ValueError as error:
+        raise Misconfigured(f"invalid evaluation_problems {count}: {error}") from error
+
+
+def evaluate(
+    model: Model, environment: Environment, rules: Rules, seed: int, count: int = 512, samples: int = 1
+) -> Evaluation:
     """Evaluates a model on held-out problems, sampling as the run's rules say.
 
     ``seed`` fixes the ``count`` problems and the sampling noise.
@@ -33,10 +48,8 @@ def evaluate(model: Model, environment: Environment, rules: Rules, seed: int, co
     Raises:
         Misconfigured: the environment has fewer problems.
     """
-    try:
-        problems = environment.held_out_problems(count, seed)
-    except ValueError as error:
-        raise Misconfigured(f"invalid evaluation_problems {count}: {error}") from error
+    problems = held_out(environment, seed, count)
+    asked = [problem for problem in problems for _ in range(samples)]
     requests = [
         Request(
             prompt_tokens=model.prompt_tokens(problem.prompt, rules),
@@ -45,12 +58,18 @@ def evaluate(model: Model, environment: Environment, rules: Rules, seed: int, co
             temperature=rules.temperature,
             stop_tokens=model.stop_tokens(rules),
         )
-        for index, problem in enumerate(problems)
+        for index, problem in enumerate(asked)
     ]
-    completions = decode(model.network, requests)
-    texts = [model.completion_text(completion.output_tokens) for completion in completions]
-    reward = fmean(environment.reward(problem, text) for problem, text in zip(problems, texts, strict=True))
-    return Evaluation(reward, problems[0].prompt, texts[0])
+    texts = [model.completion_text(completion.output_tokens) for completion in decode(model.network, requests)]
+    rewards = [environment.reward(problem, text) for problem, text in zip(asked, texts, strict=True)]
+    best = [max(rewards[at : at + samples]) for at in range(0, len(rewards), samples)]
+    return Evaluation(
+        accuracy=fmean(rewards),
+        pass_at_k=fmean(reward == 1.0 for reward in best),
+        samples=samples,
+        prompt=problems[0].prompt,
+        completion=texts[0],
+    )
 
 
 def _noise_key(seed: int, index: int) -> tuple[int, int]:

@@ -22,18 +22,18 @@ import structlog
 
 from protocol.chain.reverts import Reverted
 from protocol.chain.structs import Consumption
-from protocol.environments.environment import Environment
 from protocol.errors import Misconfigured, Unavailable
 from protocol.files import write_atomically
 from protocol.wire.assignments import bitmap_of
 from trainer import checkpoint
 from trainer.batch import Group, Selection, micro_batches, mismatch, select, usable
 from trainer.config import Recipe
-from trainer.evaluate import evaluate
+from trainer.evaluator import Evaluator
 from trainer.inbox import Inbox
 from trainer.metrics import MetricsLog
 from trainer.policy import Policy
 from trainer.publish import Publisher
+from trainer.sink import Sink
 
 UNDONE = ("NotAccepted", "WrongState", "WrongRun")
 """Reverts of a version trained on jobs that are not, or no longer, accepted on chain."""
@@ -68,14 +68,12 @@ class Stopwatch:
 class Schedule:
     """End of the run, and interval in versions between evaluations (0: only at the start and the end).
 
-    ``target_accuracy`` ends the run early, at the first evaluation that reaches it. With 0 ``problems`` there is none.
+    ``target_accuracy`` ends the run early, with the first evaluation that reaches it.
     """
 
     last_version: int
     evaluate_every: int = 0
     target_accuracy: float | None = None
-    seed: int = 0
-    problems: int = 512
 
 
 class Trainer:
@@ -86,22 +84,24 @@ class Trainer:
         policy: Policy,
         inbox: Inbox,
         publisher: Publisher,
-        environment: Environment,
         schedule: Schedule,
         state_dir: Path,
+        evaluator: Evaluator | None = None,
+        sink: Sink | None = None,
     ) -> None:
-        self.policy, self.inbox, self.publisher = policy, inbox, publisher
+        """Without an ``evaluator`` there are no evaluations."""
+        self.policy, self.inbox, self.publisher, self.evaluator = policy, inbox, publisher, evaluator
         self.recipe, self.rules = policy.recipe, policy.rules
-        self.environment, self.schedule, self.state_dir = environment, schedule, state_dir
+        self.schedule, self.state_dir = schedule, state_dir
         self.state, self.previous = state_dir / "state.safetensors", state_dir / "previous.safetensors"
         self.evaluations = state_dir / "evaluations.json"
         self.log = structlog.get_logger("trainer")
-        self.metrics = MetricsLog(state_dir / "metrics.jsonl")
+        self.metrics = MetricsLog(state_dir / "metrics.jsonl", sink)
         self.watch = Stopwatch()
         self.consumed: tuple[Consumption, ...] = ()
         self.weighed: dict[tuple[int, int, int], Group] = {}
         self.lost: set[int] = set()
-        self.evaluated: dict[int, float] = {}
+        self.evaluated: dict[int, float | None] = {}
         self.announced: int | None = None
         self.refused_since: float | None = None
         self.undone_seconds = UNDONE_SECONDS
@@ -127,6 +127,7 @@ class Trainer:
                 f"{self.policy.version}: put the newest state back"
             )
         self._announce()
+        self._evaluate_left_behind()
         self.log.info("resumed", version=self.policy.version)
 
     def _start_from(self, version: int) -> None:
@@ -139,10 +140,11 @@ class Trainer:
     def tick(self) -> bool:
         """Makes the next version if there are enough groups; returns whether it did."""
         self._announce()
-        if self._finished():
-            self.done = True
-            return False
+        self._take_evaluations()
         self._evaluate_if_due()
+        if self._finished():
+            self.done = self.evaluator is None or not self.evaluator.pending
+            return False
         selection = self._selection()
         self.watch.mark("wait")
         if selection is None:
@@ -159,6 +161,12 @@ class Trainer:
         self.metrics.step(asdict(record) | self._described(selection))
         self.log.info("step", version=self.policy.version, groups=len(selection.taken), tokens=record.tokens)
         return True
+
+    def close(self) -> None:
+        """Ends the evaluation that is under way, which a restarted trainer repeats."""
+        if self.evaluator is not None:
+            self.evaluator.close()
+        self.metrics.close()
 
     def _announce(self) -> None:
         """Publishes the current version unless that is done. Training waits for it: its jobs are not yet consumed."""
@@ -191,6 +199,8 @@ class Trainer:
             self._save()
         for undone in range(standing + 1, version + 1):
             self.publisher.withdraw(undone)
+            if self.evaluator is not None:
+                self.evaluator.forget(undone)
         self.evaluated = {version: reached for version, reached in self.evaluated.items() if version <= standing}
         self._keep_evaluations()
         self.log.warning("steps_taken_back", version=version, to_version=standing, why=str(refusal))
@@ -252,28 +262,40 @@ class Trainer:
 
     def _finished(self) -> bool:
         target = self.schedule.target_accuracy
-        reached = target is not None and self.evaluated.get(self.policy.version, 0.0) >= target
-        if self.policy.version < self.schedule.last_version and not reached:
-            return False
-        self._evaluate_if_due()
-        return True
+        reached = target is not None and any(found is not None and found >= target for found in self.evaluated.values())
+        return reached or self.policy.version >= self.schedule.last_version
 
     def _evaluate_if_due(self) -> None:
         version, every = self.policy.version, self.schedule.evaluate_every
         due = version in (0, self.schedule.last_version) or (every > 0 and version % every == 0)
-        if not due or version in self.evaluated or not self.schedule.problems:
+        if self.evaluator is None or not due or version in self.evaluated or version in self.evaluator.pending:
             return
-        found = evaluate(
-            self.policy.model,
-            self.environment,
-            seed=self.schedule.seed + version,
-            count=self.schedule.problems,
-            rules=self.rules,
-        )
-        self.evaluated[version] = found.accuracy
-        self.watch.mark("evaluate")
-        self.metrics.evaluation(version, found)
-        self._keep_evaluations()
+        self.evaluator.request(version, self.publisher.directory(version))
+
+    def _evaluate_left_behind(self) -> None:
+        """Asks again for the evaluations that a trainer before this one did not see."""
+        if self.evaluator is None:
+            return
+        for version, directory in self.evaluator.left_behind().items():
+            if version in self.evaluated or version > self.policy.version:
+                self.evaluator.forget(version)
+            else:
+                self.evaluator.request(version, directory)
+
+    def _take_evaluations(self) -> None:
+        if self.evaluator is None:
+            return
+        for result in self.evaluator.take():
+            if result.found is None and result.version in (0, self.schedule.last_version):
+                raise Misconfigured(
+                    f"version {result.version} could not be evaluated, see above: "
+                    "mend that, or train without evaluations by evaluation_problems 0"
+                )
+            self.evaluated[result.version] = None if result.found is None else result.found.accuracy
+            if result.found is not None:
+                self.metrics.evaluation(result.version, result.found, result.seconds)
+            self._keep_evaluations()
+            self.evaluator.forget(result.version)
 
     def _keep_evaluations(self) -> None:
         write_atomically(self.evaluations, json.dumps(list(self.evaluated.items())).encode())

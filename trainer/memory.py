@@ -9,6 +9,8 @@ For every parameter its master, moments and gradient in fp32, and the activation
                  copies, four arrays of the SwiGLU block; checkpointed, each layer's input and one layer's all
     head         logits of a chunk with their gradient, and the gradient of the LM head's weights
 
+    evaluation   the weights of a version in a process of its own, if versions are evaluated
+
 Reference and earlier versions are mapped from disk on a processor, and copies of the weights on a GPU.
 """
 
@@ -43,15 +45,24 @@ class MemoryNeed:
     moments: int
     activations: int
     head: int
+    evaluation: int
 
     @property
     def total(self) -> int:
         """Bytes of a training process."""
-        return PROCESS_BYTES + self.weights + self.gradients + self.moments + self.activations + self.head
+        parts = (self.weights, self.gradients, self.moments, self.activations, self.head, self.evaluation)
+        return PROCESS_BYTES + sum(parts)
 
 
 def memory_need(
-    shape: ModelShape, parameters: int, dtype: str, recipe: Recipe, logits: int, longest: int, on_gpu: bool = False
+    shape: ModelShape,
+    parameters: int,
+    dtype: str,
+    recipe: Recipe,
+    logits: int,
+    longest: int,
+    on_gpu: bool = False,
+    evaluated: bool = False,
 ) -> MemoryNeed:
     """Returns the estimate. PURE.
 
@@ -63,6 +74,7 @@ def memory_need(
         logits: numbers of a chunk of logits (``trainer.head.LOGITS_AT_ONCE``).
         longest: tokens of the longest rollout, which runs in one pass.
         on_gpu: whether all of it is on a GPU.
+        evaluated: whether versions are evaluated beside training.
     """
     size = BYTES[dtype]
     twice = size if dtype != "float32" else 0
@@ -76,10 +88,11 @@ def memory_need(
         moments=8 * parameters,
         activations=max(recipe.microbatch_tokens, longest) * kept * size,
         head=4 * logits * (4 if recipe.kl_coefficient else 3) + 4 * shape.vocab * shape.hidden,
+        evaluation=PROCESS_BYTES + parameters * size if evaluated else 0,
     )
 
 
-def check_memory(directory: Path, recipe: Recipe, rules: Rules, device: str) -> MemoryNeed:
+def check_memory(directory: Path, recipe: Recipe, rules: Rules, device: str, evaluated: bool) -> MemoryNeed:
     """Returns the estimate for a model directory.
 
     Raises:
@@ -93,7 +106,14 @@ def check_memory(directory: Path, recipe: Recipe, rules: Rules, device: str) -> 
     parameters = sum(math.prod(tensor.shape) for tensor in sizes)
     shape = shape_of(directory)
     need = memory_need(
-        shape, parameters, rules.model.dtype, recipe, LOGITS_AT_ONCE[device], rules.max_tokens, device == "cuda"
+        shape,
+        parameters,
+        rules.model.dtype,
+        recipe,
+        LOGITS_AT_ONCE[device],
+        rules.max_tokens,
+        device == "cuda",
+        evaluated,
     )
     has = available(device)
     if need.total > has:

@@ -13,6 +13,7 @@ from prometheus_client import Counter, Gauge
 
 from trainer.alarms import StepFigures, alarms
 from trainer.evaluate import Evaluation
+from trainer.sink import Sink
 
 _STEP = {
     "version": "Newest version",
@@ -36,6 +37,7 @@ _STEP = {
 }
 GAUGES = {name: Gauge(f"assize_trainer_{name}", words) for name, words in _STEP.items()}
 ACCURACY = Gauge("assize_trainer_accuracy", "Accuracy on held-out problems at the last evaluation")
+PASS_AT_K = Gauge("assize_trainer_pass_at_k", "Share of held-out problems with a right completion, likewise")
 SKIPPED = Counter("assize_trainer_skipped", "Optimizer steps skipped because a gradient was not finite")
 SECONDS = Counter("assize_trainer_seconds", "Seconds by part of a step", ["part"])
 ALARMS = Gauge("assize_trainer_alarm", "1 while an alarm is raised", ["alarm"])
@@ -45,8 +47,8 @@ NAMES = ("not_finite", "entropy", "reward", "stale", "starved")
 class MetricsLog:
     """Figures of one run, in the trainer's state folder. A restarted trainer goes on in the same file."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, sink: Sink | None = None) -> None:
+        self._path, self._sink = path, sink
         self._steps: list[StepFigures] = []
         self._raised: dict[str, str] = {}
         self._log = structlog.get_logger("trainer.metrics")
@@ -64,10 +66,16 @@ class MetricsLog:
         self._steps.append(StepFigures(**own, waited_seconds=parts.get("wait", 0.0), seconds=sum(parts.values())))
         self._raise(alarms(self._steps))
 
-    def evaluation(self, version: int, found: Evaluation) -> None:
-        """Records an evaluation."""
-        self._write("evaluation", {"version": version} | asdict(found))
+    def evaluation(self, version: int, found: Evaluation, seconds: float) -> None:
+        """Records an evaluation, and the seconds since it was asked for."""
+        self._write("evaluation", {"version": version} | asdict(found) | {"seconds": round(seconds, 3)})
         ACCURACY.set(found.accuracy)
+        PASS_AT_K.set(found.pass_at_k)
+
+    def close(self) -> None:
+        """Ends what the sink has begun."""
+        if self._sink is not None:
+            self._sink.close()
 
     def _raise(self, found: dict[str, str]) -> None:
         """Logs and records alarms that were not raised before, and shows those that are."""
@@ -82,3 +90,5 @@ class MetricsLog:
         line = {"kind": kind, "time": round(time.time(), 3), **fields}
         with self._path.open("a") as file:
             file.write(json.dumps(line) + "\n")
+        if self._sink is not None:
+            self._sink.put(kind, fields)

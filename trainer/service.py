@@ -18,6 +18,7 @@ from protocol.chain.reading.lookup import coordinator_uri
 from protocol.chain.reading.plantings import Plantings
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
+from protocol.environments.environment import Environment
 from protocol.environments.registry import environment
 from protocol.errors import Misconfigured, Unavailable
 from protocol.node import telemetry
@@ -32,12 +33,15 @@ from protocol.wire.pins import check_directory
 from protocol.wire.receipts import ports_of
 from protocol.wire.rollout import DEFAULT_LIMITS
 from protocol.wire.rules import Rules
+from trainer.evaluate import held_out
+from trainer.evaluator import EvaluationPlan, Evaluator
 from trainer.inbox import Inbox
 from trainer.loop import Schedule, Trainer
 from trainer.memory import check_memory
 from trainer.policy import Policy
 from trainer.publish import Publisher
 from trainer.settings import TrainerSettings, read_recipe
+from trainer.sink import Sink
 
 INTERVAL_SECONDS = 0.05
 WAITING_SECONDS = 1.0
@@ -64,7 +68,7 @@ def build(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> tu
     tasks = environment(rules.environment.name, rules.environment.params)
     recipe = read_recipe(settings.run_file)
     check_directory(settings.model, rules.pins)
-    check_memory(settings.model, recipe, rules, settings.device)
+    check_memory(settings.model, recipe, rules, settings.device, settings.evaluation_problems > 0)
     policy = Policy(settings.model, recipe, rules, settings.device)
     store = VersionStore(settings.state_dir / "origin")
     sender = Sender(chain, wallet, settings.state_dir / "sender.db", Fees.capped(settings.fee_cap_gwei))
@@ -84,14 +88,23 @@ def build(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> tu
         traps.check(settings.traps, chain.chain_id, chain.deployment.traps, settings.run)
         plantings = Plantings(chain, settings.run, traps.given())
     inbox = Inbox(chain, settings.run, rules, tasks, policy.model, fetch, plantings)
-    schedule = Schedule(
-        settings.last_version or recipe.steps,
-        settings.evaluate_every,
-        settings.target_accuracy,
-        settings.seed,
-        settings.evaluation_problems,
+    last_version = settings.last_version or recipe.steps
+    schedule = Schedule(last_version, settings.evaluate_every, settings.target_accuracy)
+    evaluator = _evaluator(settings, rules, tasks)
+    sink = (
+        Sink.open(settings.metrics_sink, f"run-{settings.run}", recipe.model_dump()) if settings.metrics_sink else None
     )
-    return Trainer(policy, inbox, publisher, tasks, schedule, settings.state_dir), store
+    return Trainer(policy, inbox, publisher, schedule, settings.state_dir, evaluator, sink), store
+
+
+def _evaluator(settings: TrainerSettings, rules: Rules, tasks: Environment) -> Evaluator | None:
+    """Returns what evaluates versions, if anything is to; raises ``Misconfigured`` if there are too few problems."""
+    problems, samples = settings.evaluation_problems, settings.evaluation_samples
+    if not problems:
+        return None
+    held_out(tasks, settings.seed, problems)
+    plan = EvaluationPlan(problems, samples, settings.seed, settings.threads, settings.device)
+    return Evaluator(rules, plan, settings.state_dir / "evaluating")
 
 
 def awaited_rules(coordinator: str, digest: bytes) -> Rules:
@@ -119,5 +132,6 @@ def serve(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> in
     listener = listen(settings.origin_host, settings.origin_port)
     threading.Thread(target=run_server, args=(create_app(store), listener), name="origin", daemon=True).start()
     trainer.resume()
-    daemon = Daemon("trainer", trainer.tick, INTERVAL_SECONDS, settings.state_dir / HEALTH_FILE)
+    health = settings.state_dir / HEALTH_FILE
+    daemon = Daemon("trainer", trainer.tick, INTERVAL_SECONDS, health, close=trainer.close)
     return daemon.run()

@@ -29,10 +29,14 @@ class TrainerSettings(NodeSettings):
         last_version: the checkpoint to end after; by default the recipe's number of steps.
         evaluate_every: versions between evaluations, besides the first and the last version.
         evaluation_problems: held-out problems of an evaluation; 0 for none.
+        evaluation_samples: completions of each: accuracy is their mean reward (avg@k), pass_at_k the share of problems
+            with a right one.
         target_accuracy: end at the first evaluation that reaches this accuracy.
         seed: seed of the held-out problems.
         threads: torch threads.
         device: device to train on.
+        metrics_sink: "trackio" or "wandb", which also takes the figures of metrics.jsonl, under the project "assize";
+            its own variables say where to, such as WANDB_MODE or TRACKIO_DIR.
         traps: trap file of the run's requester; no job that it names is trained on, whatever its verdict.
     """
 
@@ -47,10 +51,12 @@ class TrainerSettings(NodeSettings):
     last_version: int | None = None
     evaluate_every: int = Field(default=0, ge=0)
     evaluation_problems: int = Field(default=512, ge=0)
+    evaluation_samples: int = Field(default=1, ge=1)
     target_accuracy: float | None = None
     seed: int = 0
     threads: int = Field(default=1, ge=1)
     device: Literal["cpu", "cuda"] = "cpu"
+    metrics_sink: Literal["", "trackio", "wandb"] = ""
     traps: Path | None = None
 
 

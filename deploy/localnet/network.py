@@ -155,7 +155,7 @@ class Localnet:
         start(services.ledger(layout))
         for party in self.parties:
             start(services.node(layout, party))
-        # The trainer's first measurement starts the clock of the run, so that start-up is not in it.
+        # The trainer starts the clock of the run, so that start-up is not in it.
         self._wait_until_heard()
         more: dict[str, object] = {}
         if self.options.target_accuracy is not None:
@@ -257,7 +257,7 @@ class Localnet:
     def outcome(self, verdict: str) -> Outcome:
         """Returns the figures of the run."""
         metrics, figures = self.metrics(), self.scoreboard.run_figures()
-        wall = metrics.evaluations[-1]["time"] - metrics.evaluations[0]["time"]
+        wall = metrics.evaluations[-1]["time"] - metrics.began
         return Outcome(
             **asdict(figures),
             accuracy_before=metrics.evaluations[0]["accuracy"],

@@ -116,6 +116,12 @@ class Metrics:
             tuple(record for record in records if record["kind"] == "evaluation"),
         )
 
+    @property
+    def began(self) -> float:
+        """Unix time at which the trainer asked for its first evaluation, which it does as soon as it can train."""
+        first = self.evaluations[0]
+        return float(first["time"] - first["seconds"])
+
 
 def draw_curve(metrics: Metrics, path: Path, goal: Goal = BUILTIN_GOAL) -> None:
     """Draws reward and held-out accuracy over versions, and staleness below, as a PNG."""

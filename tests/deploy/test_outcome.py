@@ -106,7 +106,7 @@ def lines(*records: dict[str, object]) -> str:
 
 
 STEP = {"kind": "step", "version": 1, "reward": 0.4, "staleness": 0.5, "tokens": 100}
-EVALUATION = {"kind": "evaluation", "version": 0, "accuracy": 0.3, "time": 1.0}
+EVALUATION = {"kind": "evaluation", "version": 0, "accuracy": 0.3, "time": 1.0, "seconds": 0.5}
 
 
 def test_a_line_still_being_written_is_left_for_the_next_look(tmp_path: Path) -> None:

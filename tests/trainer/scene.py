@@ -35,6 +35,7 @@ from tests.coordinator.swarm import Swarm
 from tests.dripping import drip
 from tests.worker.farm import open_run_with
 from trainer.config import Recipe
+from trainer.evaluator import EvaluationPlan, Evaluator
 from trainer.inbox import Inbox
 from trainer.loop import Schedule, Trainer
 from trainer.policy import Policy
@@ -118,12 +119,18 @@ class Scene:
         run, trainer, pins = self.swarm.run, self.swarm.trainer, self.swarm.rules.pins
         return Publisher(self.chain, sender, trainer, run, pins, store, self.model, state / "versions"), stack
 
-    def trainer(self, state: Path, last_version: int = 4) -> tuple[Trainer, ExitStack]:
-        """A trainer over ``state``: asking twice is starting it again, once the stack of the first is closed."""
+    def trainer(self, state: Path, last_version: int = 4, evaluated: int = 0) -> tuple[Trainer, ExitStack]:
+        """A trainer over ``state``: asking twice is starting it again, once the stack of the first is closed.
+
+        Its versions are ``evaluated`` on so many problems.
+        """
         policy = self.policy()
         publisher, stack = self.publisher(state)
         schedule = Schedule(last_version)
-        return Trainer(policy, self.inbox(policy), publisher, self.environment, schedule, state), stack
+        evaluator = Evaluator(self.swarm.rules, EvaluationPlan(evaluated), state / "evaluating") if evaluated else None
+        trainer = Trainer(policy, self.inbox(policy), publisher, schedule, state, evaluator)
+        stack.callback(trainer.close)
+        return trainer, stack
 
     def round(self, reasons: Mapping[int, Reason], version: int = 0, answers: Sequence[str] = (RIGHT, WRONG)) -> int:
         """A round judged as said, one job for each reason; its tally is mined. Every group has these answers."""

@@ -25,7 +25,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 def test_steps_and_evaluations_are_lines_and_series(tmp_path: Path) -> None:
     metrics = MetricsLog(tmp_path / "metrics.jsonl")
     metrics.step(FIGURES | {"version": 7, "entropy": 0.25})
-    metrics.evaluation(7, Evaluation(0.75, "1+1", "2"))
+    metrics.evaluation(7, Evaluation(0.75, 1.0, 4, "1+1", "2"), 3.0)
     step, evaluation = lines(tmp_path / "metrics.jsonl")
     assert (step["kind"], step["version"], step["entropy"]) == ("step", 7, 0.25)
     assert evaluation | {"kind": "evaluation", "accuracy": 0.75, "prompt": "1+1", "completion": "2"} == evaluation

@@ -127,11 +127,11 @@ def market(model: Path, seed: int, root: Path) -> Side:
         raise SystemExit(f"the market of seed {seed} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     metrics = Metrics.read(root / "state" / "trainer" / "metrics.jsonl")
     report = json.loads((root / "report" / "report.json").read_text())
-    # The trainer goes on while the last rounds settle.
-    first, last = metrics.evaluations[0], next(each for each in metrics.evaluations if each["accuracy"] >= TARGET)
-    steps = [step for step in metrics.steps if step["version"] <= last["version"]]
+    # The trainer goes on while versions are evaluated and the last rounds settle.
+    last = next(each for each in metrics.evaluations if each["accuracy"] >= TARGET)
+    steps = [step for step in metrics.steps if step["time"] <= last["time"]]
     return Side(
-        wall_seconds=last["time"] - first["time"],
+        wall_seconds=last["time"] - metrics.began,
         tokens=sum(step["tokens"] for step in steps),
         steps=len(steps),
         accuracy=last["accuracy"],
