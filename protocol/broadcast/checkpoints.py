@@ -68,7 +68,7 @@ class Checkpoints:
     ) -> None:
         """Keeps ``KEPT`` versions of a small model, or as many as the run's ``rules`` let rounds use.
 
-        With ``most_bytes`` it keeps only as many as fit into them, and removes what is too many before it fetches.
+        With ``most_bytes`` it keeps only as many as fit into them.
         """
         self.sources, self.run, self.authority, self.pins = sources, run, authority, rules.pins
         self.kept = max(KEPT, rules.async_level + SPARE)
@@ -155,8 +155,7 @@ class Checkpoints:
         manifest = signed.manifest
         self._fit(manifest.version, manifest.size)
         check_sizes(self.pins, {file.name: file.size for file in manifest.files})
-        if self._most_bytes:
-            self._remove_others(signed)
+        self._remove_others(signed)  # before the fetch, so that no more versions are on disk than are kept
         if not self.store.verify(signed):
             room = self._most_bytes - self.kept * manifest.size if self._most_bytes else None
             catch_up(self.sources, signed, self.authority, self.store, most_bytes=room)

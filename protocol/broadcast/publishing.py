@@ -15,7 +15,7 @@ from protocol.wire import manifest as manifests
 from protocol.wire.auth import Signer
 from protocol.wire.manifest import Authority, SignedManifest
 
-KEPT_BYTES = 4 << 30
+KEPT_BYTES = 2 << 30
 """Most bytes of versions and deltas kept beyond need."""
 
 

@@ -100,12 +100,20 @@ def test_only_a_few_versions_are_kept_the_newest_ones(origin: Origin, checkpoint
     assert checkpoints.newest() == KEPT + 2
 
 
-def test_of_a_large_model_only_as_many_versions_are_kept_as_rounds_need(
+def test_of_a_large_model_only_as_many_versions_are_kept_as_rounds_need_even_while_one_is_fetched(
     origin: Origin, checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SPARE_BYTES", 1)
+    held, check = list[int](), module.check_contents
+
+    def check_counted(*arguments: Any) -> None:  # the first to fetch
+        held.append(len(directories_of(checkpoints)))
+        check(*arguments)
+
+    monkeypatch.setattr(module, "check_contents", check_counted)
     directories = [checkpoints.directory(version, origin.publish(version)) for version in range(6)]
     assert [directory.exists() for directory in directories] == [False] * 3 + [True] * 3
+    assert max(held) <= 3
 
 
 def test_two_roots_of_one_version_are_two_checkpoints(origin: Origin, checkpoints: Checkpoints, tmp_path: Path) -> None:
