@@ -20,13 +20,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from rich.console import Console
 from rich.table import Table
+from safetensors.torch import save_file
 
 from deploy.localnet.services import ROOT
 from protocol.environments.arithmetic import Arithmetic
@@ -178,7 +179,8 @@ def packing(folder: Path, runs: int) -> dict[str, Any]:
 def measure_state(directory: Path, runs: int) -> dict[str, float]:
     """Makes a step of a model in this process; returns copies of it in memory and in the state, and seconds of a save.
 
-    The state of before had three versions and the reference beside masters and moments, and was copied to be written.
+    The state of before had three versions and the reference beside masters and moments, was copied to be written, and
+    went through the library of safetensors.
     """
     torch.set_num_threads(2)
     before = status_mib("RssAnon")
@@ -187,14 +189,15 @@ def measure_state(directory: Path, runs: int) -> dict[str, float]:
     stepped(policy, [group_of(0, 0, (5, 6, 7), ((8, 9, 10), (11, 12)), (1.0, 0.0))], 1, most=256)
     resident = status_mib("RssAnon") - before
     state = {"policy": policy.state_dict(), "consumed": []}
-    saved = [_save(directory, state) for _ in range(runs)]
-    size = (directory / "state").stat().st_size / 2**20
+    path = directory / "state"
+    saved = [_seconds(lambda: checkpoint.save(path, state)) for _ in range(runs)]
+    size = path.stat().st_size / 2**20
     kept = {version: policy.weights() for version in range(3)}
     old = {"policy": policy.state_dict() | {"masters": {}, "kept": kept, "reference": policy.weights()}}
     resident_before = status_mib("RssAnon") - before
-    written = [_save(directory, _cloned(old)) for _ in range(runs)]
-    size_before = (directory / "state").stat().st_size / 2**20
-    (directory / "state").unlink()
+    written = [_seconds(lambda: save_file(_copied(old), path)) for _ in range(runs)]
+    size_before = path.stat().st_size / 2**20
+    path.unlink()
     return {
         "resident": resident / model,
         "resident_before": resident_before / model,
@@ -205,17 +208,19 @@ def measure_state(directory: Path, runs: int) -> dict[str, float]:
     }
 
 
-def _save(directory: Path, state: Any) -> float:
+def _seconds(action: Callable[[], None]) -> float:
     began = time.perf_counter()
-    checkpoint.save(directory / "state", state)
+    action()
     return time.perf_counter() - began
 
 
-def _cloned(tree: Any) -> Any:
-    """The tree as it was before a save: every tensor copied."""
+def _copied(tree: Any, path: str = "") -> dict[str, torch.Tensor]:
+    """A copy of every tensor of a tree, by its path: what a save began with before."""
     if isinstance(tree, torch.Tensor):
-        return tree.clone()
-    return {key: _cloned(value) for key, value in tree.items()} if isinstance(tree, dict) else tree
+        return {path: tree.clone()}
+    if not isinstance(tree, dict):
+        return {}
+    return {name: held for key, value in tree.items() for name, held in _copied(value, f"{path}/{key}").items()}
 
 
 def state(model: Path, folder: Path, runs: int) -> dict[str, Any]:
