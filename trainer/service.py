@@ -25,6 +25,7 @@ from protocol.node import telemetry
 from protocol.node.activity import HEALTH_FILE
 from protocol.node.daemon import Daemon
 from protocol.node.trap_file import TrapFile
+from protocol.tensor.model import check_model
 from protocol.transport.artifacts import fetch_artifact
 from protocol.transport.blobs import BlobStores
 from protocol.transport.coordinator import CoordinatorClient
@@ -68,6 +69,7 @@ def build(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> tu
     tasks = environment(rules.environment.name, rules.environment.params)
     recipe = read_recipe(settings.run_file)
     check_directory(settings.model, rules.pins)
+    check_model(settings.model)
     check_memory(settings.model, recipe, rules, settings.device, settings.evaluation_problems > 0)
     policy = Policy(settings.model, recipe, rules, settings.device)
     store = VersionStore(settings.state_dir / "origin")

@@ -29,7 +29,6 @@ from ledger.store.index import sync
 from protocol.chain.reading.client import Chain
 from protocol.errors import Misconfigured, Rejected, Unavailable, accessing
 from protocol.node.activity import HEALTH_FILE, read_health
-from protocol.tensor.directory import check_model_directory
 from protocol.transport.coordinator import CoordinatorClient
 from protocol.wire.rules import DEFAULT_ENGINE
 from worker.engines.registry import find_engine
@@ -85,6 +84,7 @@ class Localnet:
             else parties(options.adversary, jobs, terms.committee + terms.appeal_seats, options.engine, self.watches)
         )
         self._check_engine()
+        self._check_model()
 
     def _check_engine(self) -> None:
         """Raises `Misconfigured` before anything starts if the second worker's engine is missing or not allowed."""
@@ -93,6 +93,16 @@ class Localnet:
             raise Misconfigured(
                 f"{self.options.run_file} does not allow the engine {self.options.engine}: see its worker_engines"
             )
+
+    def _check_model(self) -> None:
+        """Raises `Misconfigured` before anything starts if the given model cannot be trained here."""
+        if (model := self.options.model) is None:
+            return
+        from protocol.tensor.model import check_model
+        from trainer.memory import check_memory
+
+        check_model(model)
+        check_memory(model, self.run_file.recipe, self.run_file.rules, device="cpu", evaluated=True)
 
     @property
     def stores(self) -> tuple[str, ...]:
@@ -124,7 +134,6 @@ class Localnet:
     def _bring_model(self) -> None:
         """Provides version 0: a copy of the given directory, or the built-in model, made by ``assize trainer make``."""
         if self.options.model is not None:
-            check_model_directory(self.options.model)
             shutil.copytree(self.options.model, self.layout.model)
             return
         self.view.say("training the built-in model to imitate flawed working")

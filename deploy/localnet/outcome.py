@@ -26,6 +26,7 @@ class RunFigures:
     rollouts_trained: int
     rollouts_fraud: int
     rollouts_void: int
+    honest_rollouts_void: int
     cheat_rollouts_trained: int
     cheat_rounds_before_caught: int
     cheat_slashed_wei: int

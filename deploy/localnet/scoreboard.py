@@ -56,13 +56,16 @@ class Scoreboard:
         jobs = list(self.book.all(facts.Job))
         trained = {(each.round, job) for each in self.book.all(facts.Consumption) for job in jobs_in(each.jobs)}
         cheats = {self.nodes[party.name] for party in self.parties if party.adversary}
+        void = self._rollouts(jobs, "void", "unavailable")
+        void_of_cheats = self._rollouts([job for job in jobs if job.node in cheats], "void", "unavailable")
         return RunFigures(
             rounds=len(rounds),
             steps=max((each.version for each in self.book.all(facts.Checkpoint)), default=0),
             rollouts_accepted=self._rollouts(jobs, "accepted"),
             rollouts_trained=len(trained) * self.rollouts_per_job,
             rollouts_fraud=self._rollouts(jobs, "fraud"),
-            rollouts_void=self._rollouts(jobs, "void") + self._rollouts(jobs, "unavailable"),
+            rollouts_void=void,
+            honest_rollouts_void=void - void_of_cheats,
             cheat_rollouts_trained=sum(job.node in cheats and (job.round, job.job) in trained for job in jobs)
             * self.rollouts_per_job,
             cheat_rounds_before_caught=rounds_before_caught(jobs, rounds, cheats),
@@ -80,8 +83,8 @@ class Scoreboard:
         """Returns the number of rollouts submitted."""
         return sum(1 for _ in self.book.all(facts.Job)) * self.rollouts_per_job
 
-    def _rollouts(self, jobs: list[facts.Job], verdict: str) -> int:
-        return sum(job.verdict == verdict for job in jobs) * self.rollouts_per_job
+    def _rollouts(self, jobs: list[facts.Job], *verdicts: str) -> int:
+        return sum(job.verdict in verdicts for job in jobs) * self.rollouts_per_job
 
     def _credits(self) -> dict[str, int]:
         """Returns the credits earned by each party's node, in wei."""

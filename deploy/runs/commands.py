@@ -150,9 +150,11 @@ def _asked_work(ask: Ask, options: Mapping[str, Any]) -> tuple[Path, Rules, int]
     from deploy.runs.new_run import MEASURED, rules_for
     from protocol.environments.registry import ENVIRONMENTS, environment
     from protocol.tensor.directory import shape_of
+    from protocol.tensor.model import check_model, load_tokenizer
 
     given = None if options["model"] is None else str(options["model"])
     model = Path(ask(given, "model directory", "--model", None, _directory))
+    check_model(model)
     named = f"environment ({', '.join(ENVIRONMENTS)})"
     name = ask(options["environment"], named, "--environment", next(iter(ENVIRONMENTS)))
     params = _json(ask(options["params"], "its parameters as JSON", "--params", "{}", _json))
@@ -165,7 +167,6 @@ def _asked_work(ask: Ask, options: Mapping[str, Any]) -> tuple[Path, Rules, int]
     rules = rules_for(options["base"] or MEASURED, model, name, params, work)
     if options["chat"]:
         from protocol.tensor.chat import with_chat
-        from protocol.tensor.model import load_tokenizer
 
         rules = with_chat(rules, load_tokenizer(model))
     shape = shape_of(model)

@@ -22,7 +22,7 @@ from transformers.initialization import no_init_weights
 from transformers.utils import logging
 
 from protocol.errors import Misconfigured
-from protocol.tensor.directory import check_model_directory
+from protocol.tensor.directory import check_model_directory, shape_of
 from protocol.wire.manifest import Manifest, hashes_of_pieces
 from protocol.wire.pins import TENSORS, UnfitCheckpoint, head_of, tensors_in
 from protocol.wire.rules import Rules
@@ -165,6 +165,20 @@ def load_model(directory: Path, dtype: torch.dtype) -> Model:
     model = Model(network.eval(), tokenizer, tokenizer.eos_token_id)
     model.load_weights(directory)
     return model
+
+
+def check_model(directory: Path) -> None:
+    """Checks by files, architecture and headers that a run can begin with a model, without reading its weights.
+
+    Raises:
+        Misconfigured: it cannot.
+    """
+    try:
+        check_model_directory(directory)
+        shape_of(directory)
+        check_tensors(directory)
+    except UnfitCheckpoint as error:
+        raise Misconfigured(f"cannot use the model in {directory}: {error}") from error
 
 
 def check_tensors(directory: Path, network: Any = None) -> None:

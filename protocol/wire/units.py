@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
@@ -49,10 +49,14 @@ class ModelShape:
 _Size = Annotated[int, Field(gt=0, lt=MAX_SIZE, strict=True)]
 
 
-class _Config(BaseModel):
-    """The fields of a ``config.json`` that give a shape; ``model_type`` of dense decoders with SwiGLU blocks."""
+ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3")
+"""Values of ``model_type``: dense decoders with SwiGLU blocks."""
 
-    model_type: Literal["llama", "mistral", "qwen2", "qwen3"]
+
+class _Config(BaseModel):
+    """The fields of a ``config.json`` that give a shape."""
+
+    model_type: str
     num_hidden_layers: _Size
     hidden_size: _Size
     num_attention_heads: _Size
@@ -73,6 +77,8 @@ def parse_shape(config: Mapping[str, Any]) -> ModelShape:
     """
     with validating("the model's config.json"):
         read = _Config.model_validate(config)
+    if read.model_type not in ARCHITECTURES:
+        raise Rejected(f"unknown architecture {read.model_type!r}: expected {', '.join(ARCHITECTURES)}")
     heads, kv_heads = read.num_attention_heads, read.num_key_value_heads or read.num_attention_heads
     head_dim = read.head_dim or read.hidden_size // heads
     if heads % kv_heads or not head_dim:

@@ -23,6 +23,7 @@ GOOD = Outcome(
     rollouts_trained=8000,
     rollouts_fraud=32,
     rollouts_void=0,
+    honest_rollouts_void=0,
     cheat_slashed_wei=2 * ETHER,
     cheat_rollouts_trained=0,
     cheat_rounds_before_caught=0,

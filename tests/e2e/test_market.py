@@ -37,6 +37,7 @@ def test_a_short_run_slashes_the_cheat_trains_on_nothing_of_it_and_passes_its_ow
     assert outcome["cheat_rollouts_trained"] == 0
     assert outcome["cheat_rounds_before_caught"] == 0
     assert int(outcome["honest_slashed_wei"]) == 0
+    assert 0 <= outcome["honest_rollouts_void"] <= outcome["rollouts_void"]
     assert outcome["rollouts_trained"] <= outcome["rollouts_accepted"]
     assert all(int(outcome["credits"][name]) > 0 for name in ("worker-1", "worker-2"))
     assert sum(int(earned) > 0 for name, earned in outcome["credits"].items() if name.startswith("validator")) >= 3

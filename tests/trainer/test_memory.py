@@ -54,5 +54,5 @@ def test_an_unknown_architecture_is_refused_by_name(model_directory: Path, tmp_p
     config = json.loads((model_directory / "config.json").read_text()) | {"model_type": "mamba"}
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "model.safetensors").symlink_to(model_directory / "model.safetensors")
-    with pytest.raises(Misconfigured, match=r"config\.json.*model_type.*'llama'"):
+    with pytest.raises(Misconfigured, match=r"config\.json.*unknown architecture 'mamba'.*llama"):
         check_memory(tmp_path, Recipe.builtin(), RULES, "cpu", evaluated=False)

@@ -1,0 +1,1 @@
+"""Shapes of real models, with random weights, through the whole market."""
