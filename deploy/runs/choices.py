@@ -76,6 +76,12 @@ def round_cost(terms: RunFileTerms) -> int:
     return work + most_fees(terms.committee, terms.juror_fee)
 
 
+def round_seconds(terms: RunFileTerms) -> int:
+    """Returns how long a round lasts if every phase takes its whole window, without redraws and appeals."""
+    voting = terms.draw_seconds + terms.commit_seconds + terms.reveal_seconds
+    return terms.work_seconds + voting + terms.challenge_seconds
+
+
 def usual_escrow(terms: RunFileTerms) -> int:
     """Returns what some rounds cost at most, in whole tokens, in wei."""
     cost, token = ROUNDS_FUNDED * round_cost(terms), 10**18

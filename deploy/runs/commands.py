@@ -208,7 +208,7 @@ def _finish(run: NewRun, parties: Parties | None, options: Mapping[str, Any]) ->
     """Writes the run; opens, funds and starts it if wanted; says what comes next."""
     from deploy.runs.new_run import write_run
 
-    figures: dict[str, object] = {"model_root": run.model_root} | _costs(run)
+    figures: dict[str, object] = {"model_root": run.model_root} | _costs(run, options["as_json"])
     if parties is None:
         path = write_run(run)
         opening = f"assize run open --file {path} --keystore NAME"
@@ -269,12 +269,18 @@ def _json(text: str) -> dict[str, object]:
     return given
 
 
-def _costs(run: NewRun) -> dict[str, object]:
-    from deploy.runs.choices import round_cost
+def _costs(run: NewRun, as_json: bool) -> dict[str, object]:
+    """Returns what a job, a round and the whole run cost at most; the run at one round a step, as its recipe has it."""
+    from deploy.runs.choices import round_cost, round_seconds
+    from protocol.times import spell
 
+    seconds = run.steps * round_seconds(run.terms)
     return {
         "a_job_pays_at_most_wei": run.terms.max_units * run.terms.price_per_unit,
         "a_round_costs_at_most_wei": round_cost(run.terms),
+        "steps": run.steps,
+        "the_run_costs_at_most_wei": run.steps * round_cost(run.terms),
+        **({"the_run_takes_at_most_seconds": seconds} if as_json else {"the_run_takes_at_most": spell(seconds)}),
     }
 
 

@@ -1,4 +1,4 @@
-"""Progress of a long transfer at the terminal: a bar with rate and time left, or a line each tenth in a pipe."""
+"""Progress of long transfers and counted work at the terminal: a bar with time left, or a line each tenth in a pipe."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, TaskID
 
 TENTHS = 10
 THOUSAND, THREE = 1000, 3
@@ -63,6 +63,41 @@ class TransferBar:
     def _say(self, line: str) -> None:
         if not self._quiet:
             print(line, file=self._out, flush=True)
+
+
+class CountBars:
+    """Shows how far counted work has come, on standard error: a bar for each title. Not for use by several threads."""
+
+    def __init__(self, out: TextIO | None = None) -> None:
+        from rich.console import Console
+        from rich.progress import Progress
+
+        self._out = out or sys.stderr
+        self._bars = Progress(console=Console(file=self._out), disable=not self._out.isatty())
+        self._tasks: dict[str, TaskID] = {}
+        self._tenths: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._bars.stop()
+
+    def say(self, line: str) -> None:
+        """Prints a line above the bars."""
+        print(line, file=self._out, flush=True) if self._bars.disable else self._bars.print(line, markup=False)
+
+    def reached(self, title: str, done: int, of: int, unit: str) -> None:
+        """Takes the count that the work called ``title`` has reached, of so many in all."""
+        if not self._bars.disable:
+            if title not in self._tasks:
+                self._tasks[title] = self._bars.add_task(title)
+            self._bars.update(self._tasks[title], total=of, completed=done)
+            return
+        before, self._tenths[title] = self._tenths.get(title, 0), TENTHS * done // max(of, 1)
+        if self._tenths[title] > before:
+            self.say(f"{title}: {done:,} of {of:,} {unit}")
 
 
 def _bar(out: TextIO) -> Progress:

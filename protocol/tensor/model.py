@@ -218,6 +218,8 @@ def _build(directory: Path, dtype: torch.dtype) -> Any:
 
 def check_device(device: str) -> None:
     """Raises ``Misconfigured`` if torch cannot compute on ``device``, "cpu" or "cuda"."""
+    if device not in ("cpu", "cuda"):
+        raise Misconfigured(f"unknown device {device!r}: expected cpu or cuda")
     if device == "cuda" and not torch.cuda.is_available():
         raise Misconfigured("no CUDA device found: compute on cpu, or install torch for this machine's GPU")
 

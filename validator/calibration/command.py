@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,10 @@ import numpy as np
 import torch
 
 from protocol.errors import Misconfigured
+from protocol.node.progress import CountBars
 from protocol.tensor.chat import with_chat
 from protocol.tensor.directory import check_model_directory, weights_hash
-from protocol.tensor.model import load_tokenizer
+from protocol.tensor.model import check_device, load_tokenizer
 from protocol.wire.rules import Rules, encode_rules, rules_hash
 from protocol.wire.specimens import INDEX, Specimens
 from validator.calibration.draft import draft
@@ -31,6 +34,8 @@ from validator.calibration.report import Calibration
 from validator.judging.judge import PolicyVersion
 from validator.judging.weights import load_policy
 
+MADE = re.compile(r".*: (\d+) of (\d+) rollouts")
+"""A line that `assize worker generate` prints."""
 HELD_OUT = 4
 """One honest job in this many is held out from fitting and only judged."""
 
@@ -58,6 +63,7 @@ class CalibrationOptions:
     command: str = ""
     chat: bool = False
     short: bool = False
+    device: str = "cpu"
 
     @property
     def report(self) -> Path:
@@ -70,7 +76,8 @@ class _Policies:
     """Policies by the hash of their weights; one is loaded at a time."""
 
     rules: Rules
-    say: Callable[[str], None]
+    device: str
+    bars: CountBars
     directories: dict[bytes, Path] = field(default_factory=dict)
     loaded: tuple[bytes, PolicyVersion] | None = None
 
@@ -84,34 +91,28 @@ class _Policies:
         if specimens.weights not in self.directories:
             raise Misconfigured(f"the specimens in {folder} are of other weights: add their directory with --model")
         if self.loaded is None or self.loaded[0] != specimens.weights:
-            policy = load_policy(self.directories[specimens.weights], self.rules)
+            policy = load_policy(self.directories[specimens.weights], self.rules, self.device)
             self.loaded = specimens.weights, policy
-        seen, told = [0], [0]
-
-        def tell(tokens: int) -> None:
-            seen[0] += tokens
-            if seen[0] // 100_000 > told[0]:
-                told[0] = seen[0] // 100_000
-                self.say(f"{folder.name}: {seen[0]:,} tokens measured")
-
-        return measure(self.loaded[1], self.rules, folder, name, tell)
+        title = f"measuring {folder.name}"
+        progress = partial(self.bars.reached, title, unit="jobs")
+        return measure(self.loaded[1], self.rules, folder, name, progress)
 
 
 @torch.no_grad()
-def calibrate(options: CalibrationOptions, say: Callable[[str], None]) -> Calibration:
+def calibrate(options: CalibrationOptions, bars: CountBars) -> Calibration:
     """Calibrates and writes rules, report and the other outputs; raises ``Misconfigured`` for invalid options."""
     torch.set_num_threads(1)
     _check(options)
     rules = draft(options.run_file, options.dtype, options.max_tokens, options.engines)
     if options.chat:
         rules = with_chat(rules, load_tokenizer(options.models[0]))
-    policies = _Policies(rules, say)
+    policies = _Policies(rules, options.device, bars)
     for directory in options.models:
         policies.add(directory)
     specimens: list[Specimens] = []
     jobs: list[MeasuredJob] = []
     with tempfile.TemporaryDirectory(prefix="assize-specimens-") as made:
-        for folder in (*_make(options, rules, options.keep or Path(made), say), *options.made):
+        for folder in (*_make(options, rules, options.keep or Path(made), bars), *options.made):
             specimens.append(read_specimens(folder))
             jobs += policies.measure(folder)
     against = {name: policies.measure(folder, name) for name, folder in map(_named, options.against)}
@@ -120,7 +121,7 @@ def calibrate(options: CalibrationOptions, say: Callable[[str], None]) -> Calibr
             f"too few rollouts for a calibration: {len(jobs)} of the {HELD_OUT} jobs that it takes at least, each of "
             f"{rules.rollouts_per_job}; give --rollouts {HELD_OUT * rules.rollouts_per_job} or more"
         )
-    say("fitting")
+    bars.say("fitting")
     honest = [job for n, job in enumerate(jobs) if n % HELD_OUT != HELD_OUT - 1]
     held_out = [job for n, job in enumerate(jobs) if n % HELD_OUT == HELD_OUT - 1]
     fitted = fit(honest, rules, options.void_rate, options.headroom, options.short)
@@ -137,6 +138,7 @@ def _check(options: CalibrationOptions) -> None:
         raise Misconfigured("give at least one model directory, with --model")
     if not 0 < options.void_rate < 1:
         raise Misconfigured(f"invalid --void-rate {options.void_rate}: expected a number between 0 and 1")
+    check_device(options.device)
     if options.headroom < 1:
         raise Misconfigured(f"invalid --headroom {options.headroom}: expected 1 or more")
     if options.rollouts == 0 and not options.made:
@@ -165,7 +167,7 @@ def _named(text: str) -> tuple[str, Path]:
     return name, Path(folder)
 
 
-def _make(options: CalibrationOptions, rules: Rules, root: Path, say: Callable[[str], None]) -> Iterator[Path]:
+def _make(options: CalibrationOptions, rules: Rules, root: Path, bars: CountBars) -> Iterator[Path]:
     """Makes specimens of each model with each engine, and yields each folder once it is complete.
 
     A folder kept from an earlier run under the same rules is reused.
@@ -179,16 +181,21 @@ def _make(options: CalibrationOptions, rules: Rules, root: Path, say: Callable[[
         for engine in options.engines:
             folder = root / f"{model.name}-{engine}"
             if (folder / INDEX).is_file() and read_specimens(folder).rules_hash == rules_hash(encode_rules(rules)):
-                say(f"reusing {folder}")
+                bars.say(f"reusing {folder}")
                 yield folder
                 continue
             shutil.rmtree(folder, ignore_errors=True)
             seed = hashlib.sha256(f"{options.seed} {model.name} {engine}".encode()).digest()[:4]
             words = ["--rules", written, "--model", model, "--out", folder, "--engine", engine]
             words += ["--batches", options.batches, "--rollouts", options.rollouts]
-            words += ["--seed", int.from_bytes(seed, "big")]
-            say(f"{engine} generates {options.rollouts} rollouts of {model.name}")
-            _worker(["worker", "generate", *map(str, words)], say)
+            words += ["--seed", int.from_bytes(seed, "big"), "--device", options.device]
+            title = f"generating {folder.name}"
+
+            def told(line: str, title: str = title) -> None:
+                if (made := MADE.fullmatch(line)) is not None:
+                    bars.reached(title, int(made[1]), int(made[2]), "rollouts")
+
+            _worker(["worker", "generate", *map(str, words)], told)
             yield folder
 
 

@@ -40,9 +40,9 @@ def measure(
     rules: Rules,
     folder: Path,
     name: str | None = None,
-    progress: Callable[[int], None] = lambda _: None,
+    progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> list[MeasuredJob]:
-    """Measures every job in ``folder`` with ``policy``; ``progress`` is called with the tokens of each pass.
+    """Measures every job in ``folder`` with ``policy``; ``progress`` is called with the jobs measured and all.
 
     ``name`` replaces the maker's.
 
@@ -62,7 +62,7 @@ def measure(
         for (batch, _), (_, numbers) in zip(part, measure_artifacts(policy.model, rules, seeded), strict=True):
             columns = {column.name: getattr(numbers, column.name) for column in fields(numbers)}
             found.append(MeasuredJob(**columns, maker=name or specimens.maker, model=specimens.model, batch=batch))
-        progress(sum(len(job.margins_S) for job in found[-len(part) :]))
+        progress(len(found), len(jobs))
     return found
 
 
