@@ -18,6 +18,7 @@ from coordinator.driver.pacing import (
     funding_shortfall,
     in_flight,
     rounds_ahead,
+    starvation,
 )
 from coordinator.driver.selection import Candidate, ListingLimits, divide, exclusion_reason
 from coordinator.mirror.market import Market
@@ -32,9 +33,6 @@ from protocol.wire.assignments import pack_assignments
 from protocol.wire.rules import Rules, encode_rules, rules_hash
 
 log = structlog.get_logger()
-
-STARVED_SECONDS = 10.0
-"""Time without consumption, with every round in flight judged, after which the trainer is assumed to lack samples."""
 
 RETRY_SECONDS = 1.0
 """Pause after the contract refused an opening, for example for lack of validators or bonds."""
@@ -66,8 +64,9 @@ class RoundOpener:
         if waiting is None:
             fresh = self._usable_rounds(market, run)
             count = in_flight(fresh, run.version, pacing.async_level)
-            if count >= rounds_ahead(progress, pacing, self._starved(run, fresh)):
-                waiting = ""  # enough rounds are in flight
+            idle = self._idle_seconds(run, fresh)
+            if count >= rounds_ahead(progress, pacing, idle):
+                waiting = starvation(idle, count)  # empty: enough rounds are in flight
         if waiting is None:
             waiting = funding_shortfall(progress) or self._open(market, run, now)
         self._report(waiting or "")
@@ -88,12 +87,12 @@ class RoundOpener:
         fresh = takewhile(lambda each: run.version - each.policy_version <= level, market.rounds_of(run.id))
         return list(fresh)
 
-    def _starved(self, run: RunRow, fresh: list[RoundRow]) -> bool:
-        """Returns whether every round has been judged for a while and the trainer has consumed nothing."""
+    def _idle_seconds(self, run: RunRow, fresh: list[RoundRow]) -> float:
+        """Returns for how long every round has been judged and the trainer has consumed nothing."""
         quiet = (run.version, run.rounds_opened) if all_judged(fresh) else None
         if quiet != self._quiet:
             self._quiet, self._quiet_since = quiet, time.monotonic()
-        return quiet is not None and time.monotonic() - self._quiet_since > STARVED_SECONDS
+        return 0.0 if quiet is None else time.monotonic() - self._quiet_since
 
     def _open(self, market: Market, run: RunRow, now: float) -> str | None:
         """Tries to open a round; returns the obstacle, or None once it is open."""

@@ -10,11 +10,15 @@ while the trainer takes them in order, and workers always have a next round:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from coordinator.tables import RoundRow
 from protocol.chain.structs import State
+
+STARVED_SECONDS = 10.0
+"""Time without a version after which a trainer with judged rounds gets more of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +61,32 @@ def _in_flight(each: RoundRow, consumed_up_to: int, version: int, async_level: i
     return bool(each.accepted & ~each.fraud) and each.id > consumed_up_to
 
 
-def rounds_ahead(run: RunProgress, pacing: PacingLimits, starved: bool = False) -> int:
+def rounds_ahead(run: RunProgress, pacing: PacingLimits, idle_seconds: float = 0.0) -> int:
     """Returns the number of rounds that may be in flight.
 
-    It is one more than the async level, and near the last version at most one more than the versions left. A trainer is
-    ``starved`` if every round in flight is judged and it has consumed nothing for a while; it gets twice as many.
+    It is one more than the async level, and near the last version at most one more than the versions left. After
+    ``STARVED_SECONDS`` it is twice as many, and then one more each time that they have doubled: where few groups are
+    of use, training goes on, and a trainer that is down costs few rounds.
+
+    Args:
+        run: progress of the run.
+        pacing: limits.
+        idle_seconds: since all rounds are judged and the trainer has consumed nothing.
     """
-    most = (pacing.async_level + 1) * (2 if starved else 1)
-    return most if pacing.last_version is None or starved else min(most, pacing.last_version - run.version + 1)
+    most = pacing.async_level + 1
+    if idle_seconds > STARVED_SECONDS:
+        return 2 * most + int(math.log2(idle_seconds / STARVED_SECONDS))
+    return most if pacing.last_version is None else min(most, pacing.last_version - run.version + 1)
+
+
+def starvation(idle_seconds: float, in_flight: int) -> str:
+    """Returns the reason for which judged rounds wait for their trainer, or an empty string if they do not."""
+    if idle_seconds <= STARVED_SECONDS or not in_flight:
+        return ""
+    return (
+        f"the trainer makes no version of {in_flight} judged rounds: it is down, or needs more groups with unlike "
+        "rewards; see its log"
+    )
 
 
 def all_judged(rounds: Iterable[RoundRow]) -> bool:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.driver.pacing import (
+    STARVED_SECONDS,
     PacingLimits,
     RunProgress,
     all_judged,
@@ -15,6 +16,7 @@ from coordinator.driver.pacing import (
     funding_shortfall,
     in_flight,
     rounds_ahead,
+    starvation,
 )
 from coordinator.tables import RoundRow
 from protocol.chain.structs import State
@@ -71,8 +73,23 @@ def test_near_the_end_there_is_a_round_for_each_version_to_come_and_the_one_a_st
 
 
 def test_a_trainer_that_makes_nothing_of_what_was_judged_gets_more_but_not_without_end() -> None:
-    assert rounds_ahead(RUN, PacingLimits(2, None, None), starved=True) == 6
-    assert rounds_ahead(replace(RUN, version=9), PacingLimits(2, None, 10), starved=True) == 6
+    idle = STARVED_SECONDS + 1
+    assert rounds_ahead(RUN, PacingLimits(2, None, None), idle) == 6
+    assert rounds_ahead(replace(RUN, version=9), PacingLimits(2, None, 10), idle) == 6
+    assert rounds_ahead(RUN, PacingLimits(2, None, None), STARVED_SECONDS) == 3
+
+
+def test_a_trainer_for_which_that_is_too_little_gets_one_more_each_time_it_has_waited_twice_as_long() -> None:
+    allowed = [rounds_ahead(RUN, PacingLimits(2, None, None), idle) for idle in (11, 19, 21, 41, 81)]
+    assert allowed == [6, 6, 7, 8, 9]
+    a_night = rounds_ahead(RUN, PacingLimits(2, None, None), 8 * 3600)
+    assert a_night <= 18, "a trainer that is down for a night costs a few rounds"
+
+
+def test_judged_rounds_that_wait_for_their_trainer_are_told_of() -> None:
+    assert starvation(STARVED_SECONDS, 6) == ""
+    assert starvation(STARVED_SECONDS + 1, 0) == ""
+    assert "no version of 6 judged rounds" in starvation(STARVED_SECONDS + 1, 6)
 
 
 def test_nobody_is_working_once_each_round_has_its_verdict() -> None:

@@ -91,6 +91,7 @@ def go_through(kind: str, folder: Path, console: Console) -> Row:
     )
     rules.write_bytes(encode_rules(uncalibrated))
     written = LIKE.read_text().replace('"smollm2-rules.json"', json.dumps(rules.name))
+    written = written.replace("groups_to_start = 4", "groups_to_start = 1")
     run_file.write_text(written.replace("problems = 256", f"problems = {PROBLEMS}"))
     words: list[object] = ["validator", "calibrate", "--run-file", run_file, "--model", model, "--out", rules]
     words += ["--engines", ",".join(ENGINES), "--rollouts", ROLLOUTS, "--batches", "1,8,64", "--chat", "--short"]

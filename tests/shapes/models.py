@@ -31,7 +31,7 @@ KINDS = {
 }
 LEANING = 2.0
 """The component that all embeddings have alike."""
-LIKELIER, LATER = 8.0, 1.0
+LIKELIER, LATER = 8.0, 0.2
 """Weights of it in the LM head: of digits, separators and the end over other tokens, and of these over the end."""
 
 
@@ -51,6 +51,8 @@ def make(kind: str, directory: Path, tokenizer_folder: Path, seed: int = 1) -> N
     likelier = [tokenizer.eos_token_id, *tokenizer.convert_tokens_to_ids([*"0123456789.,;:-!?()/"])]
     with torch.no_grad():
         network.get_input_embeddings().weight[:, 0] = LEANING
+        for layer in network.model.layers:  # none of which writes to it
+            layer.self_attn.o_proj.weight[0] = layer.mlp.down_proj.weight[0] = 0.0
         head = network.get_output_embeddings().weight
         head[:, 0] = -LIKELIER / 2
         head[likelier, 0] = LIKELIER / 2
