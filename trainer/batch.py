@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from protocol.tensor import packing
 from trainer import grpo
+from trainer.losses import Tokens
 
 I32 = NDArray[np.int32]
 F32 = NDArray[np.float32]
@@ -93,17 +94,24 @@ class Packed:
 class MicroBatch:
     """Rollouts packed for one forward and backward pass, of any versions.
 
-    ``tokens`` are the inputs of the loss, ``versions_K`` the policy versions that made its tokens.
+    ``tokens`` are the inputs of the loss, ``versions_K`` the policy versions that made its tokens, ``lengths`` the
+    numbers of completion tokens of the rollouts, in the order of ``packed.members``.
     """
 
     packed: Packed
-    tokens: grpo.Tokens
+    tokens: Tokens
     versions_K: torch.Tensor
+    lengths: tuple[int, ...]
 
     @property
     def completion_tokens(self) -> int:
         """Number of tokens in the loss."""
         return len(self.packed.targets_K)
+
+    @property
+    def rollout_K(self) -> torch.Tensor:
+        """Index of each token's rollout in ``packed.members``, int64."""
+        return torch.arange(len(self.lengths)).repeat_interleave(torch.tensor(self.lengths))
 
 
 def usable(version: int, newest: int, async_level: int) -> bool:
@@ -151,34 +159,38 @@ def trajectories_of(groups: Iterable[Group]) -> list[Trajectory]:
     return [Trajectory(group.prompt_tokens, completion) for group in groups for completion in group.completions]
 
 
-def micro_batches(groups: Sequence[Group], optimizer_steps: int, max_tokens: int) -> list[list[MicroBatch]]:
+def micro_batches(
+    groups: Sequence[Group], optimizer_steps: int, max_tokens: int, standardised: bool = True
+) -> list[list[MicroBatch]]:
     """Packs groups into ``optimizer_steps`` lists of micro-batches of up to ``max_tokens`` nodes (or one rollout).
 
     Groups are dealt round-robin, so that each optimizer step sees every round and job; with fewer groups than steps
-    there are as many steps as groups.
+    there are as many steps as groups. ``standardised`` is of ``grpo.advantages``.
 
     Raises:
         ValueError: a group has no behaviour logprobs.
     """
     hands = [groups[start::optimizer_steps] for start in range(optimizer_steps)]
-    return [_micro_batches(hand, max_tokens) for hand in hands if hand]
+    return [_micro_batches(hand, max_tokens, standardised) for hand in hands if hand]
 
 
-def _micro_batches(groups: Sequence[Group], max_tokens: int) -> list[MicroBatch]:
+def _micro_batches(groups: Sequence[Group], max_tokens: int, standardised: bool) -> list[MicroBatch]:
     rollouts = trajectories_of(groups)
-    advantages = [value for group in groups for value in grpo.advantages(torch.tensor([group.rewards]))[0].tolist()]
+    rewards = (torch.tensor([group.rewards]) for group in groups)
+    advantages = [value for each in rewards for value in grpo.advantages(each, standardised)[0].tolist()]
     versions = [group.version for group in groups for _ in group.completions]
     behaviour = [logprobs for group in groups for logprobs in _behaviour(group)]
     made = []
     for packed in pack_trajectories(rollouts, max_tokens):
         members = list(packed.members)
-        lengths = torch.tensor([len(rollouts[member].completion) for member in members])
+        lengths = tuple(len(rollouts[member].completion) for member in members)
+        repeats = torch.tensor(lengths)
 
         def by_token(values: Sequence[float]) -> torch.Tensor:
-            return torch.tensor([values[member] for member in members]).repeat_interleave(lengths)  # noqa: B023
+            return torch.tensor([values[member] for member in members]).repeat_interleave(repeats)  # noqa: B023
 
         behaviour_K = torch.from_numpy(np.concatenate([behaviour[member] for member in members]))
-        made.append(MicroBatch(packed, grpo.Tokens(by_token(advantages), behaviour_K), by_token(versions)))
+        made.append(MicroBatch(packed, Tokens(by_token(advantages), behaviour_K), by_token(versions), lengths))
     return made
 
 

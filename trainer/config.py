@@ -14,10 +14,12 @@ from pydantic import BaseModel, ConfigDict, Field
 class Recipe(BaseModel):
     """Hyperparameters of training only: sampling parameters and staleness are in the run's rules.
 
-    epsilon, delta          bounds of the two-sided clipping: ratio within 1 -/+ epsilon, and at most delta
+    loss                    by its name in ``trainer.losses``
+    epsilon, delta          bounds of ratios: within 1 -/+ epsilon where they are clipped, and at most delta
+    shift                   of "dppo": a probability's most movement from what it was
+    advantages              "standardised": over a group's standard deviation; "centred": less its mean only
     kl_coefficient          weight of the exact KL to checkpoint 0; with 0 no reference is kept
     entropy_coefficient     weight of the entropy bonus
-    ratio                   "behaviour": policy over the rollout's version; "decoupled": over the start of the step
     learning_rate           reached after ``warmup_steps`` optimizer steps; falls linearly to ``final_rate`` times
                             itself over ``steps`` training steps
     gain_rate               learning rate of the norm gains, as a multiple of the others'
@@ -31,11 +33,13 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    loss: Literal["two-sided", "decoupled", "dppo", "icepop", "cispo", "gspo"] = "two-sided"
     epsilon: float = Field(default=0.2, gt=0, lt=1)
     delta: float = Field(default=4.0, gt=1)
+    shift: float = Field(default=0.2, gt=0, lt=1)
+    advantages: Literal["standardised", "centred"] = "standardised"
     kl_coefficient: float = Field(default=0.001, ge=0)
     entropy_coefficient: float = Field(default=1e-4, ge=0)
-    ratio: Literal["behaviour", "decoupled"] = "behaviour"
 
     learning_rate: float = Field(default=3e-7, gt=0)
     warmup_steps: int = Field(default=25, ge=0)

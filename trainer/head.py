@@ -22,6 +22,7 @@ from torch.autograd.function import once_differentiable
 from protocol.tensor.model import logits_of
 from trainer import grpo
 from trainer.config import Recipe
+from trainer.losses import Tokens
 
 LOGITS_AT_ONCE = {"cpu": 10 << 20, "cuda": 1 << 28}
 """Logits of a chunk, in fp32: of 69 tokens for a vocabulary of 152k. A chunk holds three to four times as much."""
@@ -75,7 +76,7 @@ def loss(
     head: Head,
     hidden_KH: Tensor,
     targets_K: Tensor,
-    tokens: grpo.Tokens,
+    tokens: Tokens,
     recipe: Recipe,
     denominator: int,
     reference: Reference | None = None,
@@ -101,7 +102,7 @@ def loss(
 class _LossInputs:
     head: Head
     targets_K: Tensor
-    tokens: grpo.Tokens
+    tokens: Tokens
     recipe: Recipe
     denominator: int
     reference: Reference | None

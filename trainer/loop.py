@@ -26,7 +26,7 @@ from protocol.errors import Misconfigured, Unavailable
 from protocol.files import write_atomically
 from protocol.wire.assignments import bitmap_of
 from trainer import checkpoint
-from trainer.batch import Group, Selection, micro_batches, mismatch, select, usable
+from trainer.batch import Group, Selection, mismatch, select, usable
 from trainer.config import Recipe
 from trainer.evaluator import Evaluator
 from trainer.inbox import Inbox
@@ -149,8 +149,7 @@ class Trainer:
         self.watch.mark("wait")
         if selection is None:
             return False
-        recipe = self.recipe
-        record = self.policy.step(micro_batches(selection.taken, recipe.optimizer_steps, recipe.microbatch_tokens))
+        record = self.policy.train(selection.taken)
         self.watch.mark("train")
         self.consumed = consumption(selection.taken)
         self._keep_previous()

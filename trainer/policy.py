@@ -23,8 +23,9 @@ from protocol.tensor.model import DTYPES, check_device, load_model
 from protocol.tensor.packing import PackedLayout
 from protocol.wire.rules import Rules, check_format
 from trainer import grpo, head
-from trainer.batch import F32, Group, MicroBatch, Packed, pack_trajectories, trajectories_of
+from trainer.batch import F32, Group, MicroBatch, Packed, micro_batches, pack_trajectories, trajectories_of
 from trainer.config import Recipe
+from trainer.losses import OF_ROLLOUTS, OF_THE_START, Tokens, of_rollouts
 from trainer.masters import Masters
 
 Weights = Mapping[str, torch.Tensor]
@@ -98,6 +99,12 @@ class Policy:
         in_order = (logprobs[member] for member in range(len(rollouts)))
         return [replace(group, behaviour=tuple(islice(in_order, len(group.completions)))) for group in groups]
 
+    def train(self, groups: Sequence[Group]) -> StepRecord:
+        """Trains on weighed groups as the recipe says, and advances to the next version."""
+        recipe = self.recipe
+        steps, standardised = recipe.optimizer_steps, recipe.advantages == "standardised"
+        return self.step(micro_batches(groups, steps, recipe.microbatch_tokens, standardised))
+
     def step(self, batches: Sequence[Sequence[MicroBatch]]) -> StepRecord:
         """Trains on one list of micro-batches per optimizer step and advances to the next version."""
         prepared = [[(batch, self._tokens(batch)) for batch in batches_of_step] for batches_of_step in batches]
@@ -108,10 +115,10 @@ class Policy:
         self.version += 1
         return sums.record(ages)
 
-    def _tokens(self, batch: MicroBatch) -> grpo.Tokens:
+    def _tokens(self, batch: MicroBatch) -> Tokens:
         """Returns the inputs of a micro-batch's loss that optimizer steps do not change."""
         tokens = batch.tokens.to(self.device)
-        return replace(tokens, start_K=self._taken(batch.packed)) if self.recipe.ratio == "decoupled" else tokens
+        return replace(tokens, start_K=self._taken(batch.packed)) if self.recipe.loss in OF_THE_START else tokens
 
     @torch.no_grad()
     def _taken(self, packed: Packed) -> torch.Tensor:
@@ -148,7 +155,7 @@ class Policy:
         finally:
             self.model.use_weights(own)
 
-    def _optimize(self, part: Sequence[tuple[MicroBatch, grpo.Tokens]], sums: _StepSums) -> None:
+    def _optimize(self, part: Sequence[tuple[MicroBatch, Tokens]], sums: _StepSums) -> None:
         """Makes one optimizer step; skips it if the gradient is not finite."""
         self.optimizer.zero_grad()
         denominator = sum(batch.completion_tokens for batch, _ in part)
@@ -167,12 +174,15 @@ class Policy:
         self.optimizer.step()
         self.masters.scatter()
 
-    def _backward(self, batch: MicroBatch, tokens: grpo.Tokens, denominator: int) -> grpo.Loss:
+    def _backward(self, batch: MicroBatch, tokens: Tokens, denominator: int) -> grpo.Loss:
         """Adds a micro-batch's gradients to the network's; returns its loss."""
         reference, targets_K = self._reference(batch.packed), batch.packed.targets_K.to(self.device)
         self.network.train(self.recipe.checkpoint_activations)  # in evaluation mode transformers keeps them all
         # Layers that are run again must find the pass that they belong to: on this thread, and before it ends.
         with self._attending(batch.packed) as hidden_KH, torch.autograd.set_multithreading_enabled(False):
+            if self.recipe.loss in OF_ROLLOUTS:
+                policy_K = self.head.taken(hidden_KH.detach(), targets_K)
+                tokens = of_rollouts(tokens, policy_K, batch.rollout_K.to(self.device))
             loss = head.loss(self.head, hidden_KH, targets_K, tokens, self.recipe, denominator, reference)
             loss.total.backward()  # type: ignore[no-untyped-call]
         self.network.eval()

@@ -11,12 +11,13 @@ import torch
 from trainer import grpo
 from trainer.batch import Group
 from trainer.config import Recipe
+from trainer.losses import Tokens
 
 
 def whole_loss(
     logits_KV: torch.Tensor,
     targets_K: torch.Tensor,
-    tokens: grpo.Tokens,
+    tokens: Tokens,
     recipe: Recipe,
     denominator: int,
     reference_KV: torch.Tensor | None = None,
@@ -84,6 +85,6 @@ def padded_loss(
         reference_KV = None if reference is None else logits(reference)
     lengths = torch.tensor([len(row.behaviour) for row in rows])
     advantages_K = torch.tensor([row.advantage for row in rows]).repeat_interleave(lengths)
-    inputs = grpo.Tokens(advantages_K, torch.cat([row.behaviour for row in rows]))
+    inputs = Tokens(advantages_K, torch.cat([row.behaviour for row in rows]))
     targets_K = torch.tensor([token for row in rows for token in row.tokens[row.prompt :]])
     return whole_loss(logits(network), targets_K, inputs, recipe, denominator, reference_KV)

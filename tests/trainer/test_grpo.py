@@ -1,4 +1,4 @@
-"""Two-sided clipped GRPO against values worked out by hand. Axes as in ``trainer.grpo``."""
+"""GRPO with the two-sided loss against values worked out by hand. Axes as in ``trainer.grpo``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import torch
 
 from trainer import grpo
 from trainer.config import Recipe
-from trainer.grpo import Tokens, TokenScores
+from trainer.grpo import TokenScores
+from trainer.losses import Tokens, surrogate
 
 PLAIN = Recipe(epsilon=0.2, delta=4.0, kl_coefficient=0.0, entropy_coefficient=0.0)
 
 
 def _surrogate(ratio: float, advantage: float) -> tuple[float, bool]:
-    loss, clipped = grpo.clipped_surrogate(torch.tensor([[ratio]]), torch.tensor([[advantage]]), PLAIN)
-    return loss.item(), bool(clipped.item())
+    tokens = Tokens(torch.tensor([advantage]), torch.zeros(1))
+    found = surrogate(torch.tensor([ratio]).log(), tokens, PLAIN)
+    return found.loss_K.item(), bool(found.clipped_K.item())
 
 
 def _scores(shift: float = 0.0) -> TokenScores:
@@ -35,8 +37,13 @@ def test_advantages_are_centred_and_scaled_by_the_population_deviation() -> None
     assert values_GS[0].tolist() == pytest.approx([0.75 / (deviation + 1e-4)] + [-0.25 / (deviation + 1e-4)] * 3)
 
 
+def test_advantages_that_are_only_centred_keep_their_scale() -> None:
+    assert grpo.advantages(torch.tensor([[1.0, 0.0, 0.0, 0.0]]), standardised=False)[0].tolist() == [0.75] + [-0.25] * 3
+
+
 def test_equal_rewards_give_no_advantage() -> None:
-    assert grpo.advantages(torch.ones(2, 4)).abs().max() == 0
+    for standardised in (True, False):
+        assert grpo.advantages(torch.ones(2, 4), standardised).abs().max() == 0
 
 
 @pytest.mark.parametrize(
@@ -59,11 +66,11 @@ def test_two_sided_clipping_by_hand(ratio: float, advantage: float, loss: float,
 @pytest.mark.parametrize("ratio", [0.3, 0.79, 0.81, 1.0, 1.19, 1.21, 3.9, 4.1, 50.0])
 @pytest.mark.parametrize("advantage", [-1.5, 0.7])
 def test_clipped_means_that_the_ratio_has_no_gradient(ratio: float, advantage: float) -> None:
-    value = torch.tensor([[ratio]], requires_grad=True)
-    loss, clipped = grpo.clipped_surrogate(value, torch.tensor([[advantage]]), PLAIN)
-    loss.sum().backward()
-    assert value.grad is not None
-    assert bool(clipped.item()) == (value.grad.item() == 0.0)
+    policy_K = torch.tensor([ratio]).log().requires_grad_()
+    found = surrogate(policy_K, Tokens(torch.tensor([advantage]), torch.zeros(1)), PLAIN)
+    found.loss_K.sum().backward()
+    assert policy_K.grad is not None
+    assert bool(found.clipped_K.item()) == (policy_K.grad.item() == 0.0)
 
 
 def test_loss_is_the_sum_over_the_whole_steps_tokens() -> None:
@@ -93,17 +100,6 @@ def test_ratio_is_to_the_policy_that_made_the_rollout() -> None:
     loss = grpo.loss(scores, _tokens(scores, shift=-math.log(1.1)), PLAIN, 5)
     assert loss.ratio.item() / 5 == pytest.approx(1.1)
     assert loss.total.item() == pytest.approx((3 * -1.1 + 2 * 0.5 * 1.1) / 5)
-
-
-def test_decoupled_ratio_is_to_the_start_and_weighted_up_to_two_without_gradient() -> None:
-    start_K = _scores().logprobs_K
-    for shift, weight in ((math.log(1.5), 1.5), (math.log(5.0), 2.0)):
-        tokens = _tokens(_scores(), -shift, start_K)
-        ratio_K, weight_K = grpo.ratios(start_K.clone().requires_grad_(), tokens)
-        assert isinstance(weight_K, torch.Tensor)
-        assert weight_K.tolist() == pytest.approx([weight] * 5)
-        assert ratio_K.tolist() == pytest.approx([1.0] * 5)
-        assert not weight_K.requires_grad
 
 
 def test_ratio_of_the_unthinkable_stays_finite() -> None:

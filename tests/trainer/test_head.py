@@ -13,6 +13,7 @@ from tests.trainer.padded import whole_loss
 from trainer import grpo, head
 from trainer.config import Recipe
 from trainer.head import Head, Reference
+from trainer.losses import Tokens
 
 WEIGHED = Recipe(kl_coefficient=0.3, entropy_coefficient=0.2)
 
@@ -32,8 +33,8 @@ def _head(
     return Head(module, getattr(torch, dtype), temperature)
 
 
-def _tokens(tokens: int) -> grpo.Tokens:
-    return grpo.Tokens(_draw(7, tokens), -_draw(8, tokens).abs() - 1)
+def _tokens(tokens: int) -> Tokens:
+    return Tokens(_draw(7, tokens), -_draw(8, tokens).abs() - 1)
 
 
 def _whole(

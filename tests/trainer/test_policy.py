@@ -18,6 +18,7 @@ from tests.trainer.padded import padded_loss, rows_of
 from trainer.batch import Group, micro_batches
 from trainer.config import Recipe
 from trainer.evaluate import evaluate
+from trainer.losses import LOSSES
 from trainer.policy import Policy
 
 RECIPE = Recipe.builtin(learning_rate=1e-2, gain_rate=1.0, warmup_steps=0)
@@ -53,6 +54,20 @@ def test_a_step_makes_the_rewarded_likelier_and_the_other_less_likely(model_dire
     assert (record.tokens, record.skipped, record.staleness) == (14, 0, 0.0)
     assert record.gradient_norm > 0
     assert 0 < record.entropy < math.log(64)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_loss_makes_the_rewarded_likelier_and_takes_rollouts_of_an_earlier_version(
+    model_directory: Path, loss: str
+) -> None:
+    policy = policy_of(model_directory, loss=loss, advantages="centred")
+    first, good, bad = policy.weights(), _logprob(policy, GOOD), _logprob(policy, BAD)
+    policy.train(policy.weigh(groups_of()))
+    assert _logprob(policy, GOOD) > good
+    assert _logprob(policy, BAD) < bad
+    record = policy.train(policy.weigh(groups_of(), first))
+    assert (record.skipped, record.staleness) == (0, 1.0)
+    assert math.isfinite(record.loss)
 
 
 def test_logprobs_of_packed_rollouts_equal_those_of_single_ones(model_directory: Path) -> None:
@@ -150,7 +165,7 @@ def test_kl_holds_the_policy_to_checkpoint_zero(model_directory: Path) -> None:
 
 
 def test_decoupled_ratio_starts_each_step_at_one(model_directory: Path) -> None:
-    policy = policy_of(model_directory, ratio="decoupled")
+    policy = policy_of(model_directory, loss="decoupled")
     first = policy.weights()
     stepped(policy, groups_of())
     assert stepped(policy, groups_of(), 1, first).ratio == pytest.approx(1.0, abs=1e-5)

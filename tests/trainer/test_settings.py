@@ -68,7 +68,7 @@ def test_a_recipe_is_read_over_the_defaults(tmp_path: Path) -> None:
         ("recipe = 3\n", "no \\[recipe\\]"),
         ("[recipe]\nsteps = 0\n", "recipe.steps"),
         ("[recipe]\nlerning_rate = 1e-3\n", "recipe.lerning_rate"),
-        ("[recipe]\nratio = 'sideways'\n", "recipe.ratio"),
+        ("[recipe]\nloss = 'sideways'\n", "recipe.loss"),
     ],
 )
 def test_a_run_file_that_will_not_do_is_named_with_the_field(tmp_path: Path, text: str, words: str) -> None:

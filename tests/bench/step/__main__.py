@@ -40,6 +40,7 @@ from trainer import checkpoint, grpo, head
 from trainer.batch import Group, micro_batches
 from trainer.builtin import Warmup, make_builtin
 from trainer.config import Recipe
+from trainer.losses import Tokens
 from trainer.policy import Policy
 
 VOCABULARY, HIDDEN, TOKENS = 151_936, 1_024, 2_048
@@ -63,7 +64,7 @@ def measure_head(way: str, tokens: int, kept: Path | None) -> dict[str, float]:
     hidden_KH = torch.randn(tokens, HIDDEN, generator=generator).requires_grad_()
     frozen_KH = torch.randn(tokens, HIDDEN, generator=generator)
     targets_K = torch.randint(VOCABULARY, (tokens,), generator=generator)
-    inputs = grpo.Tokens(torch.randn(tokens, generator=generator), torch.full((tokens,), -11.9))
+    inputs = Tokens(torch.randn(tokens, generator=generator), torch.full((tokens,), -11.9))
     cpu, wall = time.process_time(), time.perf_counter()
     with Peak() as peak:
         if way == "chunked":

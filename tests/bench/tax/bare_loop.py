@@ -19,7 +19,7 @@ from protocol.environments.environment import Environment, Problem
 from protocol.tensor.completions import Completion, Request
 from protocol.wire.rules import Rules
 from protocol.wire.sampling import noise_key
-from trainer.batch import Group, micro_batches, select
+from trainer.batch import Group, select
 from trainer.config import Recipe
 from trainer.evaluate import evaluate
 from trainer.policy import Policy, StepRecord
@@ -159,7 +159,7 @@ class Loop:
         self.left = chosen.left
         if not chosen.taken:
             return 0, None
-        record = self.policy.step(micro_batches(chosen.taken, recipe.optimizer_steps, recipe.microbatch_tokens))
+        record = self.policy.train(chosen.taken)
         self.kept[self.policy.version] = self.policy.weights()
         self.kept.pop(self.policy.version - self.staleness - 1, None)
         return len(chosen.taken), record
