@@ -20,6 +20,7 @@ class Recipe(BaseModel):
     advantages              "standardised": over a group's standard deviation; "centred": less its mean only
     kl_coefficient          weight of the exact KL to checkpoint 0; with 0 no reference is kept
     entropy_coefficient     weight of the entropy bonus
+    optimizer               "adamw"; "muon": for the matrices of the layers, AdamW for the rest
     learning_rate           reached after ``warmup_steps`` optimizer steps; falls linearly to ``final_rate`` times
                             itself over ``steps`` training steps
     gain_rate               learning rate of the norm gains, as a multiple of the others'
@@ -41,6 +42,7 @@ class Recipe(BaseModel):
     kl_coefficient: float = Field(default=0.001, ge=0)
     entropy_coefficient: float = Field(default=1e-4, ge=0)
 
+    optimizer: Literal["adamw", "muon"] = "adamw"
     learning_rate: float = Field(default=3e-7, gt=0)
     warmup_steps: int = Field(default=25, ge=0)
     final_rate: float = Field(default=1.0, ge=0, le=1)

@@ -24,6 +24,10 @@ class Masters:
         """Returns the masters, in the order of the network's parameters."""
         return [master for _, master in self._pairs.values()]
 
+    def pairs(self) -> list[tuple[torch.nn.Parameter, torch.nn.Parameter]]:
+        """Returns each of the network's parameters with its master."""
+        return list(self._pairs.values())
+
     def gather(self) -> None:
         """Adds the gradients of a backward pass to the masters', in fp32, and clears the network's."""
         for parameter, master in self._copied():

@@ -27,6 +27,7 @@ from trainer.batch import F32, Group, MicroBatch, Packed, micro_batches, pack_tr
 from trainer.config import Recipe
 from trainer.losses import OF_ROLLOUTS, OF_THE_START, Tokens, of_rollouts
 from trainer.masters import Masters
+from trainer.optimizer import Optimizer
 
 Weights = Mapping[str, torch.Tensor]
 
@@ -72,7 +73,7 @@ class Policy:
         if recipe.checkpoint_activations:
             self.network.gradient_checkpointing_enable({"use_reentrant": False})
         self.masters = Masters(self.network)
-        self.optimizer = _optimizer(self.masters, recipe)
+        self.optimizer = Optimizer(self.network, self.masters, recipe)
         self.head = head.Head(self.network.get_output_embeddings(), DTYPES[rules.model.head_dtype], rules.temperature)
         self.version = 0
         self.optimizer_steps = 0
@@ -169,9 +170,7 @@ class Policy:
         if not math.isfinite(norm):
             sums.skipped += 1
             return
-        for settings in self.optimizer.param_groups:
-            settings["lr"] = rate * settings["multiple"]
-        self.optimizer.step()
+        self.optimizer.step(rate)
         self.masters.scatter()
 
     def _backward(self, batch: MicroBatch, tokens: Tokens, denominator: int) -> grpo.Loss:
@@ -211,7 +210,7 @@ class Policy:
         self.version = version
         self.model.load_weights(directory)
         self.masters.take()
-        self.optimizer = _optimizer(self.masters, self.recipe)
+        self.optimizer = Optimizer(self.network, self.masters, self.recipe)
 
     def save_weights(self, directory: Path) -> None:
         """Writes the files of version 0 with the present weights; ``directory`` appears complete or not at all."""
@@ -219,16 +218,6 @@ class Policy:
         shutil.rmtree(unfinished, ignore_errors=True)
         self.model.save(unfinished, self.directory)
         os.replace(unfinished, directory)
-
-
-def _optimizer(masters: Masters, recipe: Recipe) -> torch.optim.AdamW:
-    """Returns AdamW with the norm gains (the one-dimensional parameters) in a group of their own."""
-    parameters = masters.parameters()
-    groups = [
-        {"params": [p for p in parameters if p.dim() != 1], "multiple": 1.0},
-        {"params": [p for p in parameters if p.dim() == 1], "multiple": recipe.gain_rate},
-    ]
-    return torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=recipe.betas, weight_decay=recipe.weight_decay)
 
 
 class _StepSums:

@@ -15,6 +15,7 @@ from protocol.wire.rules import Rules
 from tests.coordinator.swarm import RULES
 from tests.trainer.movement import group_of, moved, stepped
 from tests.trainer.padded import padded_loss, rows_of
+from trainer import checkpoint
 from trainer.batch import Group, micro_batches
 from trainer.config import Recipe
 from trainer.evaluate import evaluate
@@ -171,16 +172,32 @@ def test_decoupled_ratio_starts_each_step_at_one(model_directory: Path) -> None:
     assert stepped(policy, groups_of(), 1, first).ratio == pytest.approx(1.0, abs=1e-5)
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("rules", [RULES, BF16], ids=["fp32", "bf16"])
-def test_a_resumed_policy_goes_on_bit_for_bit(model_directory: Path, tmp_path: Path, rules: Rules) -> None:
-    policy = policy_of(model_directory, rules, kl_coefficient=0.01)
+def test_a_resumed_policy_goes_on_bit_for_bit(
+    model_directory: Path, tmp_path: Path, rules: Rules, optimizer: str
+) -> None:
+    policy = policy_of(model_directory, rules, kl_coefficient=0.01, optimizer=optimizer)
     stepped(policy, groups_of())
-    torch.save(policy.state_dict(), tmp_path / "state.pt")
-    resumed = policy_of(model_directory, rules, kl_coefficient=0.01)
-    resumed.load_state_dict(torch.load(tmp_path / "state.pt", weights_only=True))
+    checkpoint.save(tmp_path / "state", policy.state_dict())
+    resumed = policy_of(model_directory, rules, kl_coefficient=0.01, optimizer=optimizer)
+    resumed.load_state_dict(checkpoint.load(tmp_path / "state"))
     first, second = stepped(policy, groups_of(1)), stepped(resumed, groups_of(1))
     assert first == second
     assert all(torch.equal(tensor, resumed.weights()[name]) for name, tensor in policy.weights().items())
+
+
+def test_muon_steps_the_matrices_of_the_layers_and_nothing_else(model_directory: Path) -> None:
+    adamw, muon = (policy_of(model_directory, optimizer=name, learning_rate=1e-3) for name in ("adamw", "muon"))
+    before = muon.weights()
+    for policy in (adamw, muon):
+        stepped(policy, groups_of(), optimizer_steps=1)
+    for name, weights in muon.weights().items():
+        of_layer = ".layers." in name and weights.dim() == 2
+        assert torch.equal(weights, adamw.weights()[name]) != of_layer, name
+        if of_layer:
+            size = (weights - before[name]).square().mean().sqrt().item()
+            assert 0 < size < 2e-3, "of the size of AdamW's steps"
 
 
 def test_a_bf16_run_at_a_low_rate_moves_as_far_as_an_fp32_run(model_directory: Path) -> None:
