@@ -14,7 +14,7 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo calibrate test test-long test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-api bench-capture bench-start bench-shardcast bench-tree bench-step model-smollm2 economics vllm zoo shapes fuzz fuzz-api sim chaos contracts-coverage contracts-deep contracts-mutants contracts-slither abi lines clean
+.PHONY: help demo calibrate test test-long test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-api bench-capture bench-start bench-shardcast bench-tree bench-step bench-losses model-smollm2 economics vllm zoo shapes fuzz fuzz-api sim chaos contracts-coverage contracts-deep contracts-mutants contracts-slither abi lines clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one; MODEL=smollm2)"
 	@echo "make test            set up, run every test and check"
@@ -32,6 +32,7 @@ help:
 	@echo "make bench-shardcast broadcast of 512 MiB beside shardcast, nginx and cp; deltas of training, beside other codes"
 	@echo "make bench-tree      256 MiB through a tree of 7 relays, each edge with 50 Mbit/s; then with faults   (MIB=32)"
 	@echo "make bench-step      memory and time of a training step: head in chunks, packed rollouts   (RUNS=1)"
+	@echo "make bench-losses    each loss of the trainer, five seeds of the bare loop with rollouts four versions old   (SEEDS=3)"
 	@echo "make economics       strategies against an honest rest, 2,000 rounds of each   (ROUNDS=200)"
 	@echo "make bench-verify    tokens checked against tokens generated, and what seeding costs, for both engines"
 	@echo "make model-smollm2   SmolLM2-135M-Instruct as a Hugging Face directory, the same bytes each time   (OUT=models/smollm2)"
@@ -99,6 +100,9 @@ bench-shardcast: .venv/.test .venv/shardcast/.stamp
 
 bench-tree: .venv/.test
 	@$(BIN)/python -m tests.bench.shardcast.tree $(if $(MIB),--mib $(MIB))
+
+bench-losses: .venv/.localnet
+	@$(BIN)/python -m tests.bench.losses $(if $(SEEDS),--seeds $(SEEDS)) $(if $(STEPS),--steps $(STEPS))
 
 bench-step: .venv/.test .venv/trl/.stamp model-smollm2
 	@$(BIN)/python -m tests.bench.step $(if $(RUNS),--runs $(RUNS))
