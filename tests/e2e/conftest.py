@@ -18,6 +18,7 @@ import psutil
 import pytest
 from filelock import FileLock
 
+from deploy.localnet.outcome import Metrics
 from tests.chaos.network import RUN_FILE as RUN_WITHOUT_APPEALS
 from tests.chaos.network import make_small_model
 from tests.e2e.walks import blocks, checkout, commands, newcomer
@@ -54,9 +55,8 @@ class Network:
 
     def version(self) -> int:
         """The newest version the trainer recorded."""
-        path = self.root / "state" / "trainer" / "metrics.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
-        return max((json.loads(line)["version"] for line in lines), default=0)
+        metrics = Metrics.read(self.root / "state" / "trainer" / "metrics.jsonl")
+        return max((step["version"] for step in metrics.steps), default=0)
 
     def wait_for(self, what: str, holds: Callable[[], bool], seconds: float = STEP_SECONDS) -> None:
         """Waits until ``holds``; fails with the logs' ends where it does not."""
