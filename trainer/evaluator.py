@@ -55,7 +55,7 @@ class _Asked:
     version: int
     directory: str
     since: float
-    attempts: int = 0
+    ended: int = 0
 
 
 class Evaluator:
@@ -78,16 +78,16 @@ class Evaluator:
 
     def request(self, version: int, directory: Path) -> None:
         """Asks for the evaluation of a version; one that is not the first is kept until then, by hard links."""
-        if version:
-            kept = self._folder / str(version)
+        if version and directory != (kept := self._folder / str(version)):
             _link(directory, kept)
             directory = kept
         self._send(_Asked(version, str(directory.resolve()), time.monotonic()))
 
     def left_behind(self) -> dict[int, Path]:
-        """Returns the versions that a trainer before this one asked for and that were not evaluated."""
+        """Returns the versions that a trainer before this one asked for and that were not evaluated, by number."""
         folders = self._folder.iterdir() if self._folder.exists() else ()
-        return {int(folder.name): folder for folder in folders if folder.name.isdigit()}
+        versions = sorted(int(folder.name) for folder in folders if folder.name.isdigit())
+        return {version: self._folder / str(version) for version in versions}
 
     def forget(self, version: int) -> None:
         """Drops a version: evaluated and recorded, or taken back by the trainer."""
@@ -126,23 +126,25 @@ class Evaluator:
             process.stdin.close()
 
     def _again(self) -> list[Evaluated]:
-        """Gives the open requests to a new process; returns those given up."""
+        """Gives the open requests to a new process; returns the first if as many have ended on it as may."""
         if self._process is not None:
             self._release(self._process)
         self._process, open_ = None, list(self._requests.values())
         self._requests = {}
         given_up = []
+        if open_ and open_[0].ended + 1 >= ATTEMPTS:
+            first = open_.pop(0)
+            self._log.warning("evaluation_failed", version=first.version, why=f"its process ended {ATTEMPTS} times")
+            given_up.append(Evaluated(first.version, None, time.monotonic() - first.since))
+        elif open_:
+            open_[0] = replace(open_[0], ended=open_[0].ended + 1)
         for request in open_:
-            if request.attempts < ATTEMPTS:
-                self._send(request)
-                continue
-            self._log.warning("evaluation_failed", version=request.version, why=f"its process ended {ATTEMPTS} times")
-            given_up.append(Evaluated(request.version, None, time.monotonic() - request.since))
+            self._send(request)
         return given_up
 
     def _send(self, request: _Asked) -> None:
         self._serial += 1
-        self._requests[self._serial] = replace(request, attempts=request.attempts + 1)
+        self._requests[self._serial] = request
         line = {"serial": self._serial, "version": request.version, "directory": request.directory}
         try:
             _write(self._started(), line)
@@ -173,11 +175,14 @@ def _link(directory: Path, to: Path) -> None:
 
 
 def _read(process: subprocess.Popen[str], answers: SimpleQueue[dict[str, Any] | None]) -> None:
-    """Puts a process's answers into the queue, and None once it has ended."""
+    """Puts a process's answers into the queue, and None once it has ended, as one does that answers anything else."""
     assert process.stdout is not None
-    with process.stdout:
-        for line in process.stdout:
-            answers.put(json.loads(line))
+    try:
+        with process.stdout:
+            for line in process.stdout:
+                answers.put(json.loads(line))
+    except ValueError:
+        process.kill()
     process.wait()
     answers.put(None)
 
@@ -190,7 +195,8 @@ def _write(stream: IO[str], line: dict[str, Any]) -> None:
 def main() -> None:
     """Evaluates the versions that the lines of standard input name, until it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the trainer too, which ends this process
-    answers, sys.stdout = sys.stdout, sys.stderr  # whatever a library prints is no answer
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever a library prints, native code too, is no answer
     first = json.loads(sys.stdin.readline())
     rules, plan = decode_rules(bytes.fromhex(first["rules"])), EvaluationPlan(**first["plan"])
     evaluate = _prepared(rules, plan)

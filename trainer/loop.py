@@ -37,6 +37,8 @@ from trainer.sink import Sink
 
 UNDONE = ("NotAccepted", "WrongState", "WrongRun")
 """Reverts of a version trained on jobs that are not, or no longer, accepted on chain."""
+EVALUATIONS_WAITING = 3
+"""Versions that may wait for their evaluation, each of which takes its bytes on disk."""
 UNDONE_SECONDS = 45.0
 """Time for a tally dropped by a reorganisation to be mined again, before the step is taken back."""
 
@@ -265,11 +267,22 @@ class Trainer:
         return reached or self.policy.version >= self.schedule.last_version
 
     def _evaluate_if_due(self) -> None:
-        version, every = self.policy.version, self.schedule.evaluate_every
-        due = version in (0, self.schedule.last_version) or (every > 0 and version % every == 0)
-        if self.evaluator is None or not due or version in self.evaluated or version in self.evaluator.pending:
+        """Asks for the evaluation of this version if it is due, and of the first as long as it is not evaluated.
+
+        A version in between is left out while as many wait as may, each of which is kept on disk.
+        """
+        if self.evaluator is None:
             return
-        self.evaluator.request(version, self.publisher.directory(version))
+        every, ends = self.schedule.evaluate_every, (0, self.schedule.last_version)
+        for version in {0, self.policy.version}:
+            due = version in ends or (every > 0 and version % every == 0)
+            if not due or version in self.evaluated or version in self.evaluator.pending:
+                continue
+            if version not in ends and len(self.evaluator.pending) >= EVALUATIONS_WAITING:
+                self.evaluated[version] = None
+                self.log.warning("evaluation_left_out", version=version, waiting=len(self.evaluator.pending))
+                continue
+            self.evaluator.request(version, self.publisher.directory(version))
 
     def _evaluate_left_behind(self) -> None:
         """Asks again for the evaluations that a trainer before this one did not see."""

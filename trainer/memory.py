@@ -92,8 +92,10 @@ def memory_need(
     )
 
 
-def check_memory(directory: Path, recipe: Recipe, rules: Rules, device: str, evaluated: bool) -> MemoryNeed:
-    """Returns the estimate for a model directory.
+def check_memory(
+    directory: Path, recipe: Recipe, rules: Rules, device: str, evaluated: bool, beside: int = 0
+) -> MemoryNeed:
+    """Returns the estimate for a model directory; so many other processes hold the model ``beside`` the trainer.
 
     Raises:
         Misconfigured: this machine, or its GPU, has less; or the architecture is unknown.
@@ -115,11 +117,12 @@ def check_memory(directory: Path, recipe: Recipe, rules: Rules, device: str, eva
         device == "cuda",
         evaluated,
     )
-    has = available(device)
-    if need.total > has:
+    has, others = available(device), beside * (PROCESS_BYTES + parameters * BYTES[rules.model.dtype])
+    if need.total + others > has:
         place, at_once = "GPU" if device == "cuda" else "machine", max(recipe.microbatch_tokens, rules.max_tokens)
+        more = f"with {beside} workers and validators " if beside else ""
         raise Misconfigured(
-            f"training this model takes about {_gib(need.total)}, of which {_gib(need.activations)} for "
+            f"training this model {more}takes about {_gib(need.total + others)}, of which {_gib(need.activations)} for "
             f"{at_once} tokens at once, and this {place} has "
             f"{_gib(has)}: lower microbatch_tokens, or set checkpoint_activations in [recipe]"
         )

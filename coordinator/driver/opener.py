@@ -11,6 +11,7 @@ from sqlmodel import select
 from coordinator.driver.candidates import Liveness, candidates
 from coordinator.driver.leases import Leases
 from coordinator.driver.pacing import (
+    STARVED_SECONDS,
     PacingLimits,
     RunProgress,
     all_judged,
@@ -53,6 +54,7 @@ class RoundOpener:
         self._tries = 0
         self._quiet: tuple[int, int] | None = None
         self._quiet_since = 0.0
+        self._patience = STARVED_SECONDS
 
     def advance(self, market: Market, now: float) -> bool:
         """Opens a round if one is due and possible. Returns True if it opened one."""
@@ -65,8 +67,8 @@ class RoundOpener:
             fresh = self._usable_rounds(market, run)
             count = in_flight(fresh, run.version, pacing.async_level)
             idle = self._idle_seconds(run, fresh)
-            if count >= rounds_ahead(progress, pacing, idle):
-                waiting = starvation(idle, count)  # empty: enough rounds are in flight
+            if count >= rounds_ahead(progress, pacing, idle, self._patience):
+                waiting = starvation(idle, count, self._patience)  # empty: enough rounds are in flight
         if waiting is None:
             waiting = funding_shortfall(progress) or self._open(market, run, now)
         self._report(waiting or "")
@@ -90,9 +92,12 @@ class RoundOpener:
     def _idle_seconds(self, run: RunRow, fresh: list[RoundRow]) -> float:
         """Returns for how long every round has been judged and the trainer has consumed nothing."""
         quiet = (run.version, run.rounds_opened) if all_judged(fresh) else None
+        now = time.monotonic()
         if quiet != self._quiet:
-            self._quiet, self._quiet_since = quiet, time.monotonic()
-        return 0.0 if quiet is None else time.monotonic() - self._quiet_since
+            if self._quiet is not None and run.version > self._quiet[0]:  # so long a step takes
+                self._patience = max(STARVED_SECONDS, 2 * (now - self._quiet_since))
+            self._quiet, self._quiet_since = quiet, now
+        return 0.0 if quiet is None else now - self._quiet_since
 
     def _open(self, market: Market, run: RunRow, now: float) -> str | None:
         """Tries to open a round; returns the obstacle, or None once it is open."""

@@ -61,31 +61,34 @@ def _in_flight(each: RoundRow, consumed_up_to: int, version: int, async_level: i
     return bool(each.accepted & ~each.fraud) and each.id > consumed_up_to
 
 
-def rounds_ahead(run: RunProgress, pacing: PacingLimits, idle_seconds: float = 0.0) -> int:
+def rounds_ahead(
+    run: RunProgress, pacing: PacingLimits, idle_seconds: float = 0.0, patience: float = STARVED_SECONDS
+) -> int:
     """Returns the number of rounds that may be in flight.
 
-    It is one more than the async level, and near the last version at most one more than the versions left. After
-    ``STARVED_SECONDS`` it is twice as many, and then one more each time that they have doubled: where few groups are
-    of use, training goes on, and a trainer that is down costs few rounds.
+    It is one more than the async level, and near the last version at most one more than the versions left. Beyond the
+    ``patience`` it is twice as many, and then one more each time that the wait has doubled: where few groups are of
+    use, training goes on, and a trainer that is down costs few rounds.
 
     Args:
         run: progress of the run.
         pacing: limits.
         idle_seconds: since all rounds are judged and the trainer has consumed nothing.
+        patience: seconds that a trainer with enough groups may take for a step.
     """
     most = pacing.async_level + 1
-    if idle_seconds > STARVED_SECONDS:
-        return 2 * most + int(math.log2(idle_seconds / STARVED_SECONDS))
+    if idle_seconds > patience:
+        return 2 * most + int(math.log2(idle_seconds / patience))
     return most if pacing.last_version is None else min(most, pacing.last_version - run.version + 1)
 
 
-def starvation(idle_seconds: float, in_flight: int) -> str:
+def starvation(idle_seconds: float, in_flight: int, patience: float = STARVED_SECONDS) -> str:
     """Returns the reason for which judged rounds wait for their trainer, or an empty string if they do not."""
-    if idle_seconds <= STARVED_SECONDS or not in_flight:
+    if idle_seconds <= patience or not in_flight:
         return ""
     return (
-        f"the trainer makes no version of {in_flight} judged rounds: it is down, or needs more groups with unlike "
-        "rewards; see its log"
+        f"the trainer has made no version of {in_flight} judged rounds: it takes long, is down, or needs more groups "
+        "with unlike rewards; see its log"
     )
 
 

@@ -102,7 +102,8 @@ class Localnet:
         from trainer.memory import check_memory
 
         check_model(model)
-        check_memory(model, self.run_file.recipe, self.run_file.rules, device="cpu", evaluated=True)
+        run, beside = self.run_file, len(self.parties)
+        check_memory(model, run.recipe, run.rules, device="cpu", evaluated=True, beside=beside)
 
     @property
     def stores(self) -> tuple[str, ...]:
@@ -208,13 +209,8 @@ class Localnet:
             self.view.say(f"{name} ended with status {status}; restart it with: assize localnet start {name}")
 
     def finished(self) -> bool:
-        """Returns whether the trainer has evaluated its last version, or reached the target accuracy."""
-        metrics = self.metrics()
-        measured = metrics.evaluations[-1] if metrics.evaluations else None
-        if measured is None or measured["version"] == 0:
-            return False
-        target = self.options.target_accuracy
-        return measured["version"] >= self.steps or (target is not None and measured["accuracy"] >= target)
+        """Returns whether the trainer has evaluated its last version, or a trained one that reached the target."""
+        return self.metrics().concluding(self.steps, self.options.target_accuracy) is not None
 
     def run_to_end(self) -> tuple[Outcome, list[str]]:
         """Runs until the schedule is complete and every round has ended; audits and writes the report.
@@ -266,11 +262,12 @@ class Localnet:
     def outcome(self, verdict: str) -> Outcome:
         """Returns the figures of the run."""
         metrics, figures = self.metrics(), self.scoreboard.run_figures()
-        wall = metrics.evaluations[-1]["time"] - metrics.began
+        last = metrics.concluding(self.steps, self.options.target_accuracy) or metrics.evaluations[-1]
+        wall = last["time"] - metrics.began
         return Outcome(
             **asdict(figures),
             accuracy_before=metrics.evaluations[0]["accuracy"],
-            accuracy_after=metrics.evaluations[-1]["accuracy"],
+            accuracy_after=last["accuracy"],
             audit=verdict,
             **self._weights(),
             rollouts_per_second=round(self.scoreboard.rollouts_submitted() / max(wall, 1e-9), 1),

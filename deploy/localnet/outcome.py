@@ -102,7 +102,7 @@ def _caught(outcome: Outcome, cheat: Adversary) -> list[tuple[bool, str]]:
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
-    """The trainer's ``metrics.jsonl``: one dict per step, and one per evaluation."""
+    """The trainer's ``metrics.jsonl``: one dict per step, and one per evaluation, by version."""
 
     steps: tuple[dict[str, Any], ...]
     evaluations: tuple[dict[str, Any], ...]
@@ -114,8 +114,21 @@ class Metrics:
         records = [json.loads(line) for line in lines if line.endswith("\n")]
         return cls(
             tuple(record for record in records if record["kind"] == "step"),
-            tuple(record for record in records if record["kind"] == "evaluation"),
+            tuple(
+                sorted(
+                    (record for record in records if record["kind"] == "evaluation"),
+                    key=lambda record: record["version"],
+                )
+            ),
         )
+
+    def concluding(self, last_version: int, target_accuracy: float | None) -> dict[str, Any] | None:
+        """Returns the evaluation with which a run ends: the first to reach the target, or the last version's."""
+        for each in self.evaluations:
+            reached = target_accuracy is not None and each["accuracy"] >= target_accuracy
+            if each["version"] > 0 and (reached or each["version"] >= last_version):
+                return each
+        return None
 
     @property
     def began(self) -> float:

@@ -22,6 +22,8 @@ WORK_SECONDS = 300
 PAY_SHARE = 2
 """A job pays at most this part of what its fraud costs, by default; the contract's bound is the whole."""
 ROUNDS_FUNDED = 20
+ROUNDS_A_STEP = 1.5
+"""Rounds that a step took in the runs of BENCHMARKS.md, where the last ones are not used and some teach little."""
 MOST_SEATS, DRAWS = 15, 4
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -270,17 +271,19 @@ def _json(text: str) -> dict[str, object]:
 
 
 def _costs(run: NewRun, as_json: bool) -> dict[str, object]:
-    """Returns what a job, a round and the whole run cost at most; the run at one round a step, as its recipe has it."""
-    from deploy.runs.choices import round_cost, round_seconds
+    """Returns what a job and a round cost at most, and the whole run about: some rounds have little to learn from."""
+    from deploy.runs.choices import ROUNDS_A_STEP, round_cost, round_seconds
     from protocol.times import spell
 
-    seconds = run.steps * round_seconds(run.terms)
+    rounds = math.ceil(ROUNDS_A_STEP * run.steps)
+    seconds = rounds * round_seconds(run.terms)
     return {
         "a_job_pays_at_most_wei": run.terms.max_units * run.terms.price_per_unit,
         "a_round_costs_at_most_wei": round_cost(run.terms),
         "steps": run.steps,
-        "the_run_costs_at_most_wei": run.steps * round_cost(run.terms),
-        **({"the_run_takes_at_most_seconds": seconds} if as_json else {"the_run_takes_at_most": spell(seconds)}),
+        "rounds_about": rounds,
+        "the_run_costs_about_wei": rounds * round_cost(run.terms),
+        **({"windows_last_about_seconds": seconds} if as_json else {"its_windows_last_about": spell(seconds)}),
     }
 
 

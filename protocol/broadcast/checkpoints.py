@@ -155,7 +155,7 @@ class Checkpoints:
         manifest = signed.manifest
         self._fit(manifest.version, manifest.size)
         check_sizes(self.pins, {file.name: file.size for file in manifest.files})
-        self._remove_others(signed)  # before the fetch, so that no more versions are on disk than are kept
+        self._make_room(signed)
         if not self.store.verify(signed):
             room = self._most_bytes - self.kept * manifest.size if self._most_bytes else None
             catch_up(self.sources, signed, self.authority, self.store, most_bytes=room)
@@ -178,6 +178,18 @@ class Checkpoints:
                 f"needed, {_gib(size * self._needed)}; the cap is {_gib(self._most_bytes)}: raise it"
             )
         self.kept = min(self.kept, room)
+
+    def _make_room(self, signed: SignedManifest) -> None:
+        """Removes what is too many beside a version that is fetched next: unfinished ones first, then the oldest.
+
+        Never the newest whole version, from which others may be made, and none for being of another branch: this
+        version may not come.
+        """
+        others = [each for each in self.store.versions(self.run) if each.manifest.root != signed.manifest.root]
+        whole = [each for each in others if self.store.folder(each).is_dir()]
+        unfinished = [each for each in others if each not in whole]
+        for each in [*unfinished, *whole[:-1]][: max(0, len(others) - (self.kept - 1))]:
+            self.store.remove(each)
 
     def _remove_others(self, signed: SignedManifest) -> None:
         """Removes all but this version and the newest others.

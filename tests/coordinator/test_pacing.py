@@ -86,6 +86,13 @@ def test_a_trainer_for_which_that_is_too_little_gets_one_more_each_time_it_has_w
     assert a_night <= 18, "a trainer that is down for a night costs a few rounds"
 
 
+def test_a_trainer_whose_steps_take_long_is_not_starved_while_it_makes_one() -> None:
+    limits, step = PacingLimits(2, None, None), 300.0
+    assert rounds_ahead(RUN, limits, step, patience=2 * step) == 3
+    assert starvation(step, 3, patience=2 * step) == ""
+    assert rounds_ahead(RUN, limits, 2 * step + 1, patience=2 * step) == 6
+
+
 def test_judged_rounds_that_wait_for_their_trainer_are_told_of() -> None:
     assert starvation(STARVED_SECONDS, 6) == ""
     assert starvation(STARVED_SECONDS + 1, 0) == ""

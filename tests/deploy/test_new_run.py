@@ -63,9 +63,10 @@ def test_a_new_run_is_written_opened_and_funded_with_nothing_but_a_model(
     assert (profile.table("trainer")["keystore"], profile.table("coordinator")["keystore"]) == ("alice", "box")
     assert told["next"][0] == f"assize run up '{folder}'"
     terms = read.terms
-    assert int(told["the_run_costs_at_most_wei"]) == told["steps"] * int(told["a_round_costs_at_most_wei"]) > 0
+    assert told["rounds_about"] == 1.5 * told["steps"]
+    assert int(told["the_run_costs_about_wei"]) == told["rounds_about"] * int(told["a_round_costs_at_most_wei"]) > 0
     windows = (terms.work_seconds, terms.draw_seconds, terms.commit_seconds, terms.reveal_seconds)
-    assert told["the_run_takes_at_most_seconds"] == told["steps"] * (sum(windows) + terms.challenge_seconds)
+    assert told["windows_last_about_seconds"] == told["rounds_about"] * (sum(windows) + terms.challenge_seconds)
 
 
 def test_a_requester_without_keys_or_tokens_is_given_both_on_a_local_chain(

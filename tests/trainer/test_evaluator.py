@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
 
 import psutil
 import pytest
@@ -17,7 +19,7 @@ from protocol.tensor.model import DTYPES, load_model
 from tests.conftest import until
 from tests.coordinator.swarm import RULES
 from trainer.evaluate import evaluate, held_out
-from trainer.evaluator import ATTEMPTS, Evaluated, EvaluationPlan, Evaluator
+from trainer.evaluator import ATTEMPTS, Evaluated, EvaluationPlan, Evaluator, _read
 
 PLAN = EvaluationPlan(problems=6, samples=3, seed=4)
 
@@ -55,6 +57,27 @@ def test_a_version_is_evaluated_as_by_the_function(evaluator: Evaluator, model_d
     assert evaluator.pending == set()
     evaluator.forget(7)
     assert evaluator.left_behind() == {}
+
+
+def test_a_restarted_trainer_evaluates_what_the_one_before_it_left(
+    evaluator: Evaluator, model_directory: Path, tmp_path: Path
+) -> None:
+    evaluator.request(7, model_directory)
+    evaluator.close()
+    again = Evaluator(RULES, PLAN, tmp_path / "evaluating")
+    for version, directory in again.left_behind().items():
+        again.request(version, directory)
+    (found,) = awaited(again, 1)
+    again.close()
+    assert (found.version, found.found is not None) == (7, True)
+
+
+def test_a_process_that_answers_nonsense_is_ended_and_counts_as_one_that_has() -> None:
+    told: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
+    with subprocess.Popen(["sh", "-c", "echo nonsense; exec sleep 60"], stdout=subprocess.PIPE, text=True) as talking:
+        _read(talking, told)
+    assert told.get(timeout=10) is None
+    assert talking.returncode == -signal.SIGKILL
 
 
 def test_a_killed_process_is_replaced_and_the_version_evaluated(evaluator: Evaluator, model_directory: Path) -> None:

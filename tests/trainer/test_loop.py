@@ -21,6 +21,7 @@ from protocol.wire.assignments import jobs_in
 from protocol.wire.reasons import Reason
 from tests.conftest import TOKEN, chain_fixtures, until
 from tests.trainer.scene import RECIPE, RIGHT, Scene
+from trainer import loop
 from trainer.batch import Group, Selection
 from trainer.loop import Stopwatch, Trainer, consumption, ready
 
@@ -86,6 +87,42 @@ def test_a_step_trains_on_accepted_groups_publishes_and_consumes_them(scene: Sce
     assert (step["version"], step["groups"], step["groups_idle"], step["rounds"]) == (1, 3, 1, [round_])
     assert [each["version"] for each in records(state) if each["kind"] == "evaluation"] == [0, 1]
     assert list((state / "evaluating").iterdir()) == [], "what was kept for the evaluations"
+
+
+def test_what_a_killed_trainer_had_not_evaluated_the_next_one_does_the_first_version_too(
+    scene: Scene, tmp_path: Path
+) -> None:
+    state = tmp_path / "state"
+    scene.round({0: SOUND, 1: SOUND, 2: SOUND})
+    trainer, held = scene.trainer(state, last_version=1, evaluated=8)
+    with held:
+        trainer.resume()
+        assert trainer.tick()
+        trainer.tick()  # the last version is asked for as well
+        assert trainer.evaluator is not None
+        assert trainer.evaluator.pending == {0, 1}
+    again, held = scene.trainer(state, last_version=1, evaluated=8)
+    with held:
+        again.resume()
+        until(lambda: not again.tick() and again.done, 120, "the evaluations")
+    assert [each["version"] for each in records(state) if each["kind"] == "evaluation"] == [1, 0]
+
+
+def test_versions_in_between_are_left_out_while_too_many_wait(
+    scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "EVALUATIONS_WAITING", 1)
+    state = tmp_path / "state"
+    scene.round({0: SOUND, 1: SOUND, 2: SOUND})
+    trainer, held = scene.trainer(state, last_version=9, evaluated=8)
+    trainer.schedule = replace(trainer.schedule, evaluate_every=1)
+    with held:
+        trainer.resume()
+        assert trainer.tick()
+        trainer.tick()
+        assert trainer.evaluator is not None
+        assert trainer.evaluator.pending == {0}
+        assert trainer.evaluated == {1: None}
 
 
 def test_a_crash_between_saving_and_publishing_announces_the_same_checkpoint_once(scene: Scene, tmp_path: Path) -> None:
