@@ -62,7 +62,7 @@ INSTALLED := $(or $(filter .venv/.test,$(MAKECMDGOALS)),.venv/.localnet)
 
 # Packages are fetched, and reference and pretrained model are made, while the contracts' tests and the linters run.
 # Where there is no C++ compiler, the tests name what they leave out.
-TESTED_BESIDE = .venv/.vllm .venv/.triton $(if $(COMPILER),$(TOPLOC)) model-smollm2
+TESTED_BESIDE = .venv/.vllm .venv/.triton $(if $(COMPILER),$(TOPLOC) .venv/.reasoning) model-smollm2
 
 test:
 	@$(MAKE) --no-print-directory --jobs 2 .venv/.test test-contracts $(TESTED_BESIDE) lint
@@ -214,6 +214,11 @@ abi: .venv/.test contracts/node_modules/.stamp
 $(TOPLOC): | $(INSTALLED) $(filter .venv/.vllm,$(MAKECMDGOALS))
 	$(PIP) -c deploy/constraints.txt setuptools
 	$(PIP) --force-reinstall --no-cache-dir --no-deps --no-build-isolation --no-binary toploc toploc==0.1.6
+	@touch $@
+
+# Procedural tasks; two of the packages are built by a C compiler, once.
+.venv/.reasoning: pyproject.toml deploy/constraints.txt | $(INSTALLED) $(filter .venv/.vllm $(TOPLOC),$(MAKECMDGOALS))
+	$(PIP) -c deploy/constraints.txt -e '.[reasoning]'
 	@touch $@
 
 # Apart, since transformers takes another way wherever it finds accelerate.

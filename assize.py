@@ -21,6 +21,7 @@ PARTS: dict[str, tuple[str, str, str]] = {
     "node": ("protocol.node.commands.node", "app", "Register, list and retire nodes; rotate and revoke their keys."),
     "stake": ("protocol.node.commands.stake", "app", "Add to a node's bond, or withdraw it."),
     "run": ("protocol.node.commands.run", "app", "Open, fund, change, close and show runs; join them."),
+    "tasks": ("deploy.tasks.commands", "app", "Build, show, measure and try a run's tasks."),
     "appeal": ("protocol.node.commands.appeal", "app", "Appeal against verdicts, list and show appeals."),
     "traps": ("protocol.node.commands.traps", "app", "Plant faults in own work, to find jurors that do not look."),
     "receipts": ("protocol.node.commands.receipts", "app", "Collect stores' receipts and refusals; check them."),
@@ -42,6 +43,7 @@ PARTS: dict[str, tuple[str, str, str]] = {
 
 BORROWED: dict[str, tuple[tuple[str, str], ...]] = {
     "credits": (("ledger.commands.statement", "app"),),
+    "ledger": (("trainer.rewards_audit", "app"),),
     "worker": (("deploy.rehearsal", "app"),),
     "run": (("worker.trying", "app"), ("ledger.commands.requester", "app"), ("deploy.runs.commands", "app")),
 }

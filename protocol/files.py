@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import time
 import uuid
 from pathlib import Path
@@ -81,3 +82,11 @@ def write_atomically(path: Path, data: bytes, mode: int | None = None) -> None:
         with contextlib.suppress(OSError):
             incoming.unlink()
         raise
+
+
+def linked(path: Path, other: Path) -> None:
+    """Gives the content of ``path`` another name too: by a hard link, or a copy where that is on another disk."""
+    try:
+        os.link(path, other)
+    except OSError:
+        shutil.copyfile(path, other)

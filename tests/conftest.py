@@ -44,8 +44,11 @@ from protocol.transport.connections import BoundedConnection
 os.environ["ASSIZE_PROFILE"] = ""  # a profile that a person has in the repository's folder is none of a test's
 
 ROOT = Path(__file__).parents[1]
-REFERENCE = ROOT / "tests" / "protocol" / "test_toploc_reference.py"
-"""Compares proofs with the ``toploc`` package, which has to be compiled; left out on machines without a compiler."""
+COMPILED = {
+    ROOT / "tests" / "protocol" / "test_toploc_reference.py": "toploc",
+    ROOT / "tests" / "environments" / "test_reasoning_verifier.py": "reasoning_gym",
+}
+"""Tests of packages that have to be compiled, and the module; left out on machines without a compiler."""
 COMPILERS = ("c++", "g++", "clang++")
 FIRST = "tests/e2e/test_market.py"
 """The file that takes longest, and mostly waits: begun first, it ends beside the others, not after them."""
@@ -96,21 +99,22 @@ def ask(request: pytest.FixtureRequest) -> Callable[..., None]:
     return asked
 
 
-def reference_is_left_out() -> bool:
-    """Returns true where the reference package is not installed and there is no compiler to build it with."""
-    return find_spec("toploc") is None and not any(map(shutil.which, COMPILERS))
+def left_out() -> dict[Path, str]:
+    """Returns the tests whose package is not installed where there is no compiler to build it with."""
+    if any(map(shutil.which, COMPILERS)):
+        return {}
+    return {path: module for path, module in COMPILED.items() if find_spec(module) is None}
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    """Leaves the comparison with the reference package out on machines that cannot build it."""
-    return True if collection_path == REFERENCE and reference_is_left_out() else None
+    """Leaves tests out of packages that the machine cannot build."""
+    return True if collection_path in COMPILED and collection_path in left_out() else None
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Names the file that was left out, in the last line."""
-    if reference_is_left_out():
-        left_out = REFERENCE.relative_to(ROOT)
-        terminalreporter.write_line(f"left out: {left_out}: building the toploc package takes a C++ compiler")
+    """Names the files that were left out, in the last lines."""
+    for path, module in left_out().items():
+        terminalreporter.write_line(f"left out: {path.relative_to(ROOT)}: building {module} takes a C++ compiler")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

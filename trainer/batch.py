@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from protocol.tensor import packing
 from trainer import grpo
+from trainer.config import Recipe
 from trainer.losses import Tokens
 
 I32 = NDArray[np.int32]
@@ -26,7 +27,8 @@ class Group:
     """All accepted samples of one prompt, with rewards computed by the trainer.
 
     ``version`` is the policy version that generated them. ``behaviour`` are the logprobs (T,) of each completion's
-    tokens under that version, which groups that have just come in lack; ``reported`` are the worker's.
+    tokens under that version, which groups that have just come in lack; ``reported`` are the worker's. ``source`` and
+    ``row`` are the task's, where it comes from a file.
     """
 
     round: int
@@ -38,6 +40,8 @@ class Group:
     rewards: tuple[float, ...]
     behaviour: tuple[F32, ...] | None = None
     reported: tuple[F32, ...] | None = None
+    source: str = ""
+    row: int | None = None
 
     @property
     def key(self) -> tuple[int, int, int]:
@@ -95,13 +99,15 @@ class MicroBatch:
     """Rollouts packed for one forward and backward pass, of any versions.
 
     ``tokens`` are the inputs of the loss, ``versions_K`` the policy versions that made its tokens, ``lengths`` the
-    numbers of completion tokens of the rollouts, in the order of ``packed.members``.
+    numbers of completion tokens of the rollouts, in the order of ``packed.members``. All tasks are of ``source``, if
+    sources are trained on apart.
     """
 
     packed: Packed
     tokens: Tokens
     versions_K: torch.Tensor
     lengths: tuple[int, ...]
+    source: str = ""
 
     @property
     def completion_tokens(self) -> int:
@@ -159,29 +165,41 @@ def trajectories_of(groups: Iterable[Group]) -> list[Trajectory]:
     return [Trajectory(group.prompt_tokens, completion) for group in groups for completion in group.completions]
 
 
-def micro_batches(
-    groups: Sequence[Group], optimizer_steps: int, max_tokens: int, standardised: bool = True
-) -> list[list[MicroBatch]]:
-    """Packs groups into ``optimizer_steps`` lists of micro-batches of up to ``max_tokens`` nodes (or one rollout).
+def micro_batches(groups: Sequence[Group], recipe: Recipe) -> list[list[MicroBatch]]:
+    """Packs groups into a list of micro-batches for each optimizer step, of up to as many nodes as the recipe allows.
 
-    Groups are dealt round-robin, so that each optimizer step sees every round and job; with fewer groups than steps
-    there are as many steps as groups. ``standardised`` is of ``grpo.advantages``.
+    A rollout with more nodes is a micro-batch of its own. Groups are dealt round-robin, so that each optimizer step
+    sees every round and job; with fewer groups than steps there are as many steps as groups. Sources are kept apart if
+    the recipe has other words for one.
 
     Raises:
         ValueError: a group has no behaviour logprobs.
     """
-    hands = [groups[start::optimizer_steps] for start in range(optimizer_steps)]
-    return [_micro_batches(hand, max_tokens, standardised) for hand in hands if hand]
+    hands = [groups[start :: recipe.optimizer_steps] for start in range(recipe.optimizer_steps)]
+    return [
+        [batch for source, part in _by_source(hand, recipe) for batch in _micro_batches(part, recipe, source)]
+        for hand in hands
+        if hand
+    ]
 
 
-def _micro_batches(groups: Sequence[Group], max_tokens: int, standardised: bool) -> list[MicroBatch]:
+def _by_source(groups: Sequence[Group], recipe: Recipe) -> Iterator[tuple[str, list[Group]]]:
+    if not recipe.sources:
+        yield "", list(groups)
+        return
+    for source in sorted({group.source for group in groups}):
+        yield source, [group for group in groups if group.source == source]
+
+
+def _micro_batches(groups: Sequence[Group], recipe: Recipe, source: str) -> list[MicroBatch]:
+    standardised = recipe.of_source(source).advantages == "standardised"
     rollouts = trajectories_of(groups)
     rewards = (torch.tensor([group.rewards]) for group in groups)
     advantages = [value for each in rewards for value in grpo.advantages(each, standardised)[0].tolist()]
     versions = [group.version for group in groups for _ in group.completions]
     behaviour = [logprobs for group in groups for logprobs in _behaviour(group)]
     made = []
-    for packed in pack_trajectories(rollouts, max_tokens):
+    for packed in pack_trajectories(rollouts, recipe.microbatch_tokens):
         members = list(packed.members)
         lengths = tuple(len(rollouts[member].completion) for member in members)
         repeats = torch.tensor(lengths)
@@ -190,7 +208,8 @@ def _micro_batches(groups: Sequence[Group], max_tokens: int, standardised: bool)
             return torch.tensor([values[member] for member in members]).repeat_interleave(repeats)  # noqa: B023
 
         behaviour_K = torch.from_numpy(np.concatenate([behaviour[member] for member in members]))
-        made.append(MicroBatch(packed, Tokens(by_token(advantages), behaviour_K), by_token(versions), lengths))
+        tokens = Tokens(by_token(advantages), behaviour_K)
+        made.append(MicroBatch(packed, tokens, by_token(versions), lengths, source))
     return made
 
 

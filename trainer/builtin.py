@@ -30,7 +30,8 @@ _WARM_UP_DOMAIN = b"assize/builtin/warm-up/1"
 class Warmup:
     """Architecture and training of the model.
 
-    ``slip`` is the teacher's probability of a wrong column; ``rate`` is the peak learning rate.
+    ``slip`` is the teacher's probability of a wrong column; ``rate`` is the peak learning rate. With ``pause``, prompts
+    name a number from 0 to that, and the teacher begins with as many empty lines as it likes, whatever the number.
     """
 
     hidden: int = 128
@@ -42,6 +43,7 @@ class Warmup:
     batch: int = 24
     rate: float = 4e-3
     slip: float = 0.22
+    pause: int = 0
 
 
 def make_builtin(
@@ -133,11 +135,14 @@ def _lesson(
     chance: random.Random,
 ) -> tuple[torch.Tensor, int]:
     """Returns a batch of the teacher's prompts and completions, all of one length, and the prompt length."""
-    texts = []
+    texts, pause = [], "\n" * chance.randint(0, warmup.pause)
     for row in range(warmup.batch):
         label = _WARM_UP_DOMAIN + seed.to_bytes(8, "big") + (step * warmup.batch + row).to_bytes(8, "big")
         problem = environment.problem(hashlib.sha256(label).digest())
         slips = [chance.choice((-1, 1)) if chance.random() < warmup.slip else 0 for _ in range(environment.digits)]
-        texts.append(problem.prompt + environment.working(problem, slips) + END)
+        prompt = str(problem.prompt)
+        if warmup.pause:
+            prompt = prompt.rstrip("\n") + f"={chance.randint(0, warmup.pause)}\n"
+        texts.append(prompt + pause + environment.working(problem, slips) + END)
     rows = tokenizer(texts, add_special_tokens=False)["input_ids"]
-    return torch.tensor(rows), len(problem.prompt)
+    return torch.tensor(rows), len(prompt)

@@ -6,9 +6,27 @@ recipe of the tiny model that needs no download.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from protocol.errors import Misconfigured
+
+LossName = Literal["two-sided", "decoupled", "dppo", "icepop", "cispo", "gspo"]
+Advantages = Literal["standardised", "centred"]
+
+
+class SourceRecipe(BaseModel):
+    """Fields of the recipe that a source of tasks has otherwise; see ``Recipe``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    loss: LossName | None = None
+    epsilon: float | None = Field(default=None, gt=0, lt=1)
+    delta: float | None = Field(default=None, gt=1)
+    shift: float | None = Field(default=None, gt=0, lt=1)
+    advantages: Advantages | None = None
 
 
 class Recipe(BaseModel):
@@ -18,6 +36,7 @@ class Recipe(BaseModel):
     epsilon, delta          bounds of ratios: within 1 -/+ epsilon where they are clipped, and at most delta
     shift                   of "dppo": a probability's most movement from what it was
     advantages              "standardised": over a group's standard deviation; "centred": less its mean only
+    sources                 what is otherwise for the tasks of a source, by its name
     kl_coefficient          weight of the exact KL to checkpoint 0; with 0 no reference is kept
     entropy_coefficient     weight of the entropy bonus
     optimizer               "adamw"; "muon": for the matrices of the layers, AdamW for the rest
@@ -34,11 +53,12 @@ class Recipe(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    loss: Literal["two-sided", "decoupled", "dppo", "icepop", "cispo", "gspo"] = "two-sided"
+    loss: LossName = "two-sided"
     epsilon: float = Field(default=0.2, gt=0, lt=1)
     delta: float = Field(default=4.0, gt=1)
     shift: float = Field(default=0.2, gt=0, lt=1)
-    advantages: Literal["standardised", "centred"] = "standardised"
+    advantages: Advantages = "standardised"
+    sources: dict[str, SourceRecipe] = Field(default_factory=dict)
     kl_coefficient: float = Field(default=0.001, ge=0)
     entropy_coefficient: float = Field(default=1e-4, ge=0)
 
@@ -63,11 +83,26 @@ class Recipe(BaseModel):
         """Returns the recipe of the built-in run; ``changes`` override single fields."""
         return cls.model_validate({**_BUILTIN, **changes})
 
+    def of_source(self, source: str) -> Recipe:
+        """Returns the recipe for the tasks of a source."""
+        other = self.sources.get(source)
+        return self if other is None else self.model_copy(update=other.model_dump(exclude_none=True))
+
     def rate(self, optimizer_step: int) -> float:
         """Returns the learning rate of an optimizer step, counted from 0."""
         warm = min(1.0, (optimizer_step + 1) / self.warmup_steps) if self.warmup_steps else 1.0
         done = min(1.0, optimizer_step / (self.steps * self.optimizer_steps))
         return self.learning_rate * warm * (1.0 - (1.0 - self.final_rate) * done)
+
+
+def check_sources(recipe: Recipe, known: Sequence[str]) -> None:
+    """Raises ``Misconfigured`` if the recipe names a source that the run's tasks do not have."""
+    for source in sorted(recipe.sources.keys() - set(known)):
+        raise Misconfigured(
+            f"recipe.sources: unknown source {source!r}: expected one of {', '.join(known)}"
+            if known
+            else f"recipe.sources: unknown source {source!r}: this run's tasks do not come from a file"
+        )
 
 
 _BUILTIN: dict[str, Any] = {

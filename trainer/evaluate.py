@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -12,6 +14,7 @@ from protocol.tensor.completions import Request
 from protocol.tensor.decode import decode
 from protocol.tensor.model import Model
 from protocol.wire.rules import Rules
+from trainer.rewarding import GRADERS
 
 ROWS = 64
 """Completions decoded at once, which bounds the memory that an evaluation takes."""
@@ -22,7 +25,8 @@ _DOMAIN = b"assize/evaluate/1"
 class Evaluation:
     """Figures of ``samples`` completions of each held-out problem, and the first problem with its first completion.
 
-    ``accuracy`` is the mean reward (avg@k), ``pass_at_k`` the share of problems of which a completion has reward 1.
+    ``accuracy`` is the mean reward (avg@k) without length budgets, ``sources`` that of each source of tasks, by name;
+    ``pass_at_k`` is the share of problems of which a completion has reward 1.
     """
 
     accuracy: float
@@ -30,6 +34,7 @@ class Evaluation:
     samples: int
     prompt: str
     completion: str
+    sources: Mapping[str, float]
 
 
 def held_out(environment: Environment, seed: int, count: int) -> list[Problem]:
@@ -67,15 +72,25 @@ def evaluate(
         for start in range(0, len(requests), ROWS)
         for completion in decode(model.network, requests[start : start + ROWS])
     ]
-    rewards = [environment.reward(problem, text) for problem, text in zip(asked, texts, strict=True)]
+    with ThreadPoolExecutor(GRADERS) as graders:
+        rewards = list(graders.map(environment.reward, asked, texts))
     best = [max(rewards[at : at + samples]) for at in range(0, len(rewards), samples)]
     return Evaluation(
         accuracy=fmean(rewards),
         pass_at_k=fmean(reward == 1.0 for reward in best),
         samples=samples,
-        prompt=problems[0].prompt,
+        prompt=model.prompt_text(problems[0].prompt),
         completion=texts[0],
+        sources=_by_source(asked, rewards),
     )
+
+
+def _by_source(problems: Sequence[Problem], rewards: Sequence[float]) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for problem, reward in zip(problems, rewards, strict=True):
+        if problem.source:
+            found.setdefault(problem.source, []).append(reward)
+    return {source: fmean(each) for source, each in sorted(found.items())}
 
 
 def _noise_key(seed: int, index: int) -> tuple[int, int]:

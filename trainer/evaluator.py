@@ -216,6 +216,7 @@ def _prepared(rules: Rules, plan: EvaluationPlan) -> Callable[[int, Path], Evalu
     """Returns the function that evaluates a version in a directory; its model is loaded with the first."""
     import torch
 
+    from protocol.environments.environment import at_version
     from protocol.environments.registry import environment
     from protocol.tensor.model import DTYPES, Model, load_model
     from trainer.evaluate import evaluate
@@ -230,7 +231,9 @@ def _prepared(rules: Rules, plan: EvaluationPlan) -> Callable[[int, Path], Evalu
         else:
             loaded.append(load_model(directory, DTYPES[rules.model.dtype]))
             loaded[0].network.to(plan.device)
-        return evaluate(loaded[0], tasks, rules, plan.seed + version, plan.problems, plan.samples)
+        return evaluate(
+            loaded[0], at_version(tasks, directory), rules, plan.seed + version, plan.problems, plan.samples
+        )
 
     return of
 

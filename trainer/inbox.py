@@ -1,20 +1,24 @@
 """The trainer's inbox: groups of accepted, unconsumed jobs, and nothing else.
 
 Follows the chain. A job enters once its round's tally accepts it, provided that its artifact hashes to the signed root
-and no checkpoint has consumed it. Rewards are recomputed here, on the prompts that follow from the beacon. A job under
-appeal waits for its final verdict; the round that tries an appeal is ignored. Artifacts are fetched in threads of their
-nodes, and a node whose store is slow is waited for once: what it serves comes in later, and delays no step.
+and no checkpoint has consumed it. Rewards are recomputed here, on the prompts that follow from the beacon and from the
+tasks of the version that made the rollouts. A job under appeal waits for its final verdict; the round that tries an
+appeal is ignored. Artifacts are fetched in threads of their nodes, and a node whose store is slow is waited for once:
+what it serves comes in later, and delays no step. Nor does an answer that takes long to judge.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from protocol.chain.events import CheckpointPublished, Log, RoundOpened
 from protocol.chain.reading.client import Chain
@@ -23,25 +27,32 @@ from protocol.chain.reading.tail import Tail
 from protocol.chain.round_changes import SubmittedLeaf
 from protocol.chain.round_state import RoundState, fold
 from protocol.chain.structs import State
-from protocol.environments.environment import Environment
+from protocol.environments.environment import Environment, Problem, at_version
 from protocol.errors import Rejected, Unavailable
 from protocol.tensor.model import Model
 from protocol.transport.node_pools import NodeFetch, NodePools
 from protocol.wire.artifact_blob import parse_blob
 from protocol.wire.assignments import jobs_in
 from protocol.wire.receipts import holders_of
+from protocol.wire.rewards import JobRewards
 from protocol.wire.rollout import Artifact, decode, rollouts_root
 from protocol.wire.rules import Rules
-from protocol.wire.seeds import job_seed, prompt_seed
+from protocol.wire.seeds import job_seed
 from protocol.wire.traps import Trap
 from trainer.batch import Group
+from trainer.rewarding import GRADERS, problems_of, rewards_of
 
 FETCHES_PER_NODE = 4
 WAIT_SECONDS = 2.0
 """Longest time that a step waits for artifacts of nodes which have not been slow before."""
 
+GRADING_SECONDS = 0.1
+"""Longest time that a step waits for answers to be judged."""
+
 Fetch = Callable[[Sequence[str], bytes], bytes]
 """(holders, artifact root) -> the artifact's blob, checked. Raises `Unavailable` or `Rejected`."""
+Directory = Callable[[int], Path]
+"""version -> the directory of its files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +63,13 @@ class AcceptedJob:
     job: int
     groups: tuple[Group, ...]
 
+    @property
+    def rewards(self) -> JobRewards:
+        """The rewards of all its rollouts, as they are published."""
+        return JobRewards(
+            self.round, self.job, np.array([reward for group in self.groups for reward in group.rewards], np.float32)
+        )
+
 
 class _Wanted(NamedTuple):
     """An accepted job whose artifact is missing."""
@@ -59,6 +77,14 @@ class _Wanted(NamedTuple):
     round: int
     job: int
     submitted: SubmittedLeaf
+
+
+class _Grading(NamedTuple):
+    """An accepted job whose answers are being judged; ``problems`` are those of its groups."""
+
+    artifact: Artifact
+    problems: list[Problem]
+    rewards: Future[NDArray[np.float32]]
 
 
 class Inbox:
@@ -73,12 +99,16 @@ class Inbox:
         model: Model,
         fetch: Fetch,
         plantings: Plantings | None = None,
+        directory: Directory | None = None,
     ) -> None:
+        """``directory`` is needed where tasks come with the versions."""
         self.chain, self.run, self.rules, self.environment, self.model = chain, run, rules, environment, model
-        self.fetch, self.plantings = fetch, plantings
+        self.fetch, self.plantings, self.directory = fetch, plantings, directory
         self.log = structlog.get_logger("trainer.inbox")
         self.pools = NodePools("artifacts", FETCHES_PER_NODE)
         self.fetches: dict[_Wanted, NodeFetch[bytes | None]] = {}
+        self.graders = ThreadPoolExecutor(GRADERS, "graders")
+        self.gradings: dict[_Wanted, _Grading] = {}
         self.slow: set[int] = set()
         self._expired = 0
         self._restart()
@@ -92,7 +122,12 @@ class Inbox:
         self.jobs: dict[tuple[int, int], AcceptedJob] = {}
         self.refused: set[tuple[int, int]] = set()
         self.published = 0
+        self.forget_tasks()
         return self.tail
+
+    def forget_tasks(self) -> None:
+        """Forgets how versions set tasks: another version may get the number of one that was taken back."""
+        self.environments: dict[int, Environment] = {}
 
     def poll(self, oldest_usable: int) -> None:
         """Follows the chain, and fetches accepted jobs of policy version ``oldest_usable`` or newer."""
@@ -148,7 +183,10 @@ class Inbox:
             self.log.warning("store_slow", node=node, seconds=WAIT_SECONDS)
         for wanted in [wanted for wanted, attempt in self.fetches.items() if attempt.future.done()]:
             if (data := self.fetches.pop(wanted).future.result()) is not None:
-                self._admit(wanted.round, wanted.job, data)
+                self._admit(wanted, data)
+        wait([grading.rewards for grading in self.gradings.values()], GRADING_SECONDS)
+        for wanted in [wanted for wanted, grading in self.gradings.items() if grading.rewards.done()]:
+            self._take(wanted, self.gradings.pop(wanted))
 
     def _fetch(self) -> None:
         """Begins to fetch what is missing, and ends the fetches of what is no longer wanted."""
@@ -160,8 +198,10 @@ class Inbox:
         ]
         for wanted in self.fetches.keys() - set(missing):
             self.fetches.pop(wanted).cancel()
+        for wanted in self.gradings.keys() - set(missing):
+            self.gradings.pop(wanted).rewards.cancel()
         for wanted in missing:
-            if wanted not in self.fetches:
+            if wanted not in self.fetches and wanted not in self.gradings:
                 fetch = functools.partial(self._fetched, wanted)
                 self.fetches[wanted] = self.pools.submit(wanted.submitted.node, fetch)
         self.pools.keep({wanted.submitted.node for wanted in missing})
@@ -177,8 +217,9 @@ class Inbox:
             self.log.warning("artifact_missing", round=wanted.round, job=wanted.job, why=str(error))
             return None
 
-    def _admit(self, number: int, job: int, data: bytes) -> None:
-        round_ = self.rounds[number]
+    def _admit(self, wanted: _Wanted, data: bytes) -> None:
+        """Checks an artifact, and has its answers judged."""
+        number, job, round_ = wanted.round, wanted.job, self.rounds[wanted.round]
         try:
             head, file = parse_blob(data, round_.leaves[job].leaf.root)
             artifact = decode(file)
@@ -190,23 +231,44 @@ class Inbox:
                 raise Rejected(
                     f"the artifact has {len(artifact.rollouts)} rollouts: expected {self.rules.rollouts_per_job}"
                 )
-        except Rejected as error:
+            environment = self._tasks(round_.policy_version)
+        except (Rejected, Unavailable) as error:
             self.refused.add((number, job))
             self.log.warning("artifact_refused", round=number, job=job, why=str(error))
             return
-        self.jobs[number, job] = AcceptedJob(number, job, tuple(self._groups(round_, artifact)))
-
-    def _groups(self, round_: RoundState, artifact: Artifact) -> Iterable[Group]:
-        deployment = self.chain.deployment
-        seed = job_seed(
-            deployment.chain_id, deployment.address_of("Rounds"), artifact.round, round_.beacon, artifact.job
+        rounds = deployment.address_of("Rounds")
+        problems = problems_of(
+            environment, self.rules, job_seed(deployment.chain_id, rounds, number, round_.beacon, job)
         )
-        size = self.rules.samples_per_group
-        for group in range(self.rules.groups_per_job):
-            problem = self.environment.problem(prompt_seed(seed, group))
-            rollouts = artifact.rollouts[group * size : (group + 1) * size]
+        rewards = self.graders.submit(rewards_of, environment, problems, artifact.rollouts, self.model.completion_text)
+        self.gradings[wanted] = _Grading(artifact, problems, rewards)
+
+    def _tasks(self, version: int) -> Environment:
+        """Returns the tasks as a version sets them; raises ``Unavailable`` if its files are no longer stored."""
+        if self.directory is None:
+            return self.environment
+        if version not in self.environments:
+            self.environments[version] = at_version(self.environment, self.directory(version))
+            for old in sorted(self.environments)[: -self.rules.async_level - 2]:
+                del self.environments[old]
+        return self.environments[version]
+
+    def _take(self, wanted: _Wanted, grading: _Grading) -> None:
+        """Takes a job in whose answers are judged; one that could not be judged is begun again."""
+        try:
+            rewards = grading.rewards.result()
+        except Unavailable as error:
+            self.log.warning("not_rewarded", round=wanted.round, job=wanted.job, why=str(error))
+            return
+        groups = tuple(self._groups(self.rounds[wanted.round], grading, rewards))
+        self.jobs[wanted.round, wanted.job] = AcceptedJob(wanted.round, wanted.job, groups)
+
+    def _groups(self, round_: RoundState, grading: _Grading, rewards: NDArray[np.float32]) -> Iterable[Group]:
+        artifact, size = grading.artifact, self.rules.samples_per_group
+        for group, problem in enumerate(grading.problems):
+            part = slice(group * size, (group + 1) * size)
+            rollouts = artifact.rollouts[part]
             completions = tuple(rollout.output_tokens for rollout in rollouts)
-            texts = [self.model.completion_text(completion) for completion in completions]
             yield Group(
                 round=artifact.round,
                 job=artifact.job,
@@ -214,6 +276,8 @@ class Inbox:
                 version=round_.policy_version,
                 prompt_tokens=rollouts[0].prompt_tokens,
                 completions=completions,
-                rewards=tuple(self.environment.reward(problem, text) for text in texts),
+                rewards=tuple(rewards[part].tolist()),
                 reported=tuple(rollout.logprobs for rollout in rollouts),
+                source=problem.source,
+                row=problem.row,
             )

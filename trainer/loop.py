@@ -8,6 +8,7 @@ full state before the last step is kept until the next step, and the weights of 
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import time
@@ -25,9 +26,13 @@ from protocol.chain.structs import Consumption
 from protocol.errors import Misconfigured, Unavailable
 from protocol.files import write_atomically
 from protocol.wire.assignments import bitmap_of
+from protocol.wire.pins import OWN_FILES
+from protocol.wire.rewards import REWARDS_FILE, Rewards
+from protocol.wire.tasks import CURRICULUM_FILE
 from trainer import checkpoint
 from trainer.batch import Group, Selection, mismatch, select, usable
 from trainer.config import Recipe
+from trainer.curriculum import Curriculum
 from trainer.evaluator import Evaluator
 from trainer.inbox import Inbox
 from trainer.metrics import MetricsLog
@@ -90,8 +95,9 @@ class Trainer:
         state_dir: Path,
         evaluator: Evaluator | None = None,
         sink: Sink | None = None,
+        curriculum: Curriculum | None = None,
     ) -> None:
-        """Without an ``evaluator`` there are no evaluations."""
+        """Without an ``evaluator`` there are no evaluations, without a ``curriculum`` no tasks from a file."""
         self.policy, self.inbox, self.publisher, self.evaluator = policy, inbox, publisher, evaluator
         self.recipe, self.rules = policy.recipe, policy.rules
         self.schedule, self.state_dir = schedule, state_dir
@@ -101,6 +107,8 @@ class Trainer:
         self.metrics = MetricsLog(state_dir / "metrics.jsonl", sink)
         self.watch = Stopwatch()
         self.consumed: tuple[Consumption, ...] = ()
+        self.files: dict[str, bytes] = {}
+        self.curriculum = curriculum
         self.weighed: dict[tuple[int, int, int], Group] = {}
         self.lost: set[int] = set()
         self.evaluated: dict[int, float | None] = {}
@@ -137,6 +145,7 @@ class Trainer:
         if (directory := self.publisher.stored(version)) is not None:
             self.policy.adopt(version, directory)
             self.policy.optimizer_steps = version * self.recipe.optimizer_steps
+            self._take_files(directory)
             self.log.warning("started_from_weights", version=version, without="masters and moments of the optimizer")
 
     def tick(self) -> bool:
@@ -153,7 +162,7 @@ class Trainer:
             return False
         record = self.policy.train(selection.taken)
         self.watch.mark("train")
-        self.consumed = consumption(selection.taken)
+        self.consumed, self.files = consumption(selection.taken), self._own_files(selection.taken)
         self._keep_previous()
         self._save()
         self.watch.mark("save")
@@ -175,7 +184,7 @@ class Trainer:
             return
         self.inbox.follow()  # raises at once if a final block was reverted
         try:
-            self.publisher.publish(self.policy, self.consumed)
+            self.publisher.publish(self.policy, self.consumed, self.files)
         except Reverted as refusal:
             if refusal.name not in UNDONE:
                 raise
@@ -195,9 +204,12 @@ class Trainer:
             os.replace(self.previous, self.state)
             self._load()
         if self.policy.version != standing:
-            self.policy.adopt(standing, self.publisher.directory(standing))
+            directory = self.publisher.directory(standing)
+            self.policy.adopt(standing, directory)
             self.consumed = ()
+            self._take_files(directory)
             self._save()
+        self.inbox.forget_tasks()
         for undone in range(standing + 1, version + 1):
             self.publisher.withdraw(undone)
             if self.evaluator is not None:
@@ -218,6 +230,26 @@ class Trainer:
         state = checkpoint.load(self.state)
         self.policy.load_state_dict(state["policy"])
         self.consumed = tuple(Consumption(round_, int(jobs, 16)) for round_, jobs in state["consumed"])
+        self.files = {name: base64.b64decode(data) for name, data in state["files"].items()}
+        self._take_curriculum()
+
+    def _take_files(self, directory: Path) -> None:
+        """Takes up the files of its own that a version in ``directory`` was published with."""
+        self.files = {name: path.read_bytes() for name in OWN_FILES if (path := directory / name).exists()}
+        self._take_curriculum()
+
+    def _take_curriculum(self) -> None:
+        if self.curriculum is not None:
+            self.curriculum.take(self.files.get(CURRICULUM_FILE))
+
+    def _own_files(self, groups: Sequence[Group]) -> dict[str, bytes]:
+        """Returns the files of the version just made that are its own: rewards of what it consumed, tasks' weights."""
+        jobs = sorted({(group.round, group.job) for group in groups})
+        files = {REWARDS_FILE: Rewards(tuple(self.inbox.jobs[job].rewards for job in jobs)).canonical}
+        if self.curriculum is not None:
+            self.curriculum.use(groups)
+            files[CURRICULUM_FILE] = self.curriculum.file
+        return files
 
     def _selection(self) -> Selection | None:
         """Returns the groups for the next step, or None if it should wait for more."""
@@ -226,7 +258,8 @@ class Trainer:
         if self.inbox.published < newest:
             self.announced = None  # a reorganisation dropped the announcement: repeat it first
             return None
-        groups = self._weighed(self.inbox.groups())
+        available = self.inbox.groups()
+        groups = self._weighed(available if self.curriculum is None else self.curriculum.unused(available))
         selection = select(groups, newest, self.rules.async_level, self.recipe.groups_per_step)
         return selection if ready(selection, self.recipe) else None
 
@@ -264,7 +297,8 @@ class Trainer:
     def _finished(self) -> bool:
         target = self.schedule.target_accuracy
         reached = target is not None and any(found is not None and found >= target for found in self.evaluated.values())
-        return reached or self.policy.version >= self.schedule.last_version
+        used_up = self.curriculum is not None and self.curriculum.used_up
+        return reached or used_up or self.policy.version >= self.schedule.last_version
 
     def _evaluate_if_due(self) -> None:
         """Asks for the evaluation of this version if it is due, and of the first as long as it is not evaluated.
@@ -318,6 +352,7 @@ class Trainer:
             {
                 "policy": self.policy.state_dict(),
                 "consumed": [[entry.round, hex(entry.jobs)] for entry in self.consumed],
+                "files": {name: base64.b64encode(data).decode() for name, data in self.files.items()},
             },
         )
 
@@ -327,6 +362,7 @@ class Trainer:
         return {
             "version": self.policy.version,
             "reward": fmean(reward for group in groups for reward in group.rewards),
+            "sources": _by_source(groups),
             "length": fmean(lengths),
             "truncated": fmean(length == self.rules.max_tokens for length in lengths),
             "mismatch": mismatch(selection.taken),
@@ -338,6 +374,15 @@ class Trainer:
             "rounds": sorted({group.round for group in selection.taken}),
             "seconds": self.watch.lap(),
         }
+
+
+def _by_source(groups: Sequence[Group]) -> dict[str, float]:
+    """Returns the mean reward of each source of tasks, by name."""
+    rewards: dict[str, list[float]] = {}
+    for group in groups:
+        if group.source:
+            rewards.setdefault(group.source, []).extend(group.rewards)
+    return {source: fmean(found) for source, found in sorted(rewards.items())}
 
 
 def ready(selection: Selection, recipe: Recipe) -> bool:

@@ -38,6 +38,7 @@ _STEP = {
 GAUGES = {name: Gauge(f"assize_trainer_{name}", words) for name, words in _STEP.items()}
 ACCURACY = Gauge("assize_trainer_accuracy", "Accuracy on held-out problems at the last evaluation")
 PASS_AT_K = Gauge("assize_trainer_pass_at_k", "Share of held-out problems with a right completion, likewise")
+REWARD_OF = Gauge("assize_trainer_source_reward", "Mean reward of the rollouts at hand, by source of tasks", ["source"])
 SKIPPED = Counter("assize_trainer_skipped", "Optimizer steps skipped because a gradient was not finite")
 SECONDS = Counter("assize_trainer_seconds", "Seconds by part of a step", ["part"])
 ALARMS = Gauge("assize_trainer_alarm", "1 while an alarm is raised", ["alarm"])
@@ -54,10 +55,15 @@ class MetricsLog:
         self._log = structlog.get_logger("trainer.metrics")
 
     def step(self, figures: dict[str, Any]) -> None:
-        """Records a step by the names of ``GAUGES``, with ``skipped`` and the ``seconds`` of its parts."""
+        """Records a step by the names of ``GAUGES``.
+
+        With ``skipped``, the rewards of ``sources`` by name, and the ``seconds`` of its parts.
+        """
         self._write("step", figures)
         for name, gauge in GAUGES.items():
             gauge.set(figures[name])
+        for source, reward in figures["sources"].items():
+            REWARD_OF.labels(source).set(reward)
         SKIPPED.inc(figures["skipped"])
         for part, seconds in figures["seconds"].items():
             SECONDS.labels(part).inc(seconds)

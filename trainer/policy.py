@@ -102,9 +102,7 @@ class Policy:
 
     def train(self, groups: Sequence[Group]) -> StepRecord:
         """Trains on weighed groups as the recipe says, and advances to the next version."""
-        recipe = self.recipe
-        steps, standardised = recipe.optimizer_steps, recipe.advantages == "standardised"
-        return self.step(micro_batches(groups, steps, recipe.microbatch_tokens, standardised))
+        return self.step(micro_batches(groups, self.recipe))
 
     def step(self, batches: Sequence[Sequence[MicroBatch]]) -> StepRecord:
         """Trains on one list of micro-batches per optimizer step and advances to the next version."""
@@ -119,7 +117,8 @@ class Policy:
     def _tokens(self, batch: MicroBatch) -> Tokens:
         """Returns the inputs of a micro-batch's loss that optimizer steps do not change."""
         tokens = batch.tokens.to(self.device)
-        return replace(tokens, start_K=self._taken(batch.packed)) if self.recipe.loss in OF_THE_START else tokens
+        loss = self.recipe.of_source(batch.source).loss
+        return replace(tokens, start_K=self._taken(batch.packed)) if loss in OF_THE_START else tokens
 
     @torch.no_grad()
     def _taken(self, packed: Packed) -> torch.Tensor:
@@ -175,14 +174,15 @@ class Policy:
 
     def _backward(self, batch: MicroBatch, tokens: Tokens, denominator: int) -> grpo.Loss:
         """Adds a micro-batch's gradients to the network's; returns its loss."""
+        recipe = self.recipe.of_source(batch.source)
         reference, targets_K = self._reference(batch.packed), batch.packed.targets_K.to(self.device)
         self.network.train(self.recipe.checkpoint_activations)  # in evaluation mode transformers keeps them all
         # Layers that are run again must find the pass that they belong to: on this thread, and before it ends.
         with self._attending(batch.packed) as hidden_KH, torch.autograd.set_multithreading_enabled(False):
-            if self.recipe.loss in OF_ROLLOUTS:
+            if recipe.loss in OF_ROLLOUTS:
                 policy_K = self.head.taken(hidden_KH.detach(), targets_K)
                 tokens = of_rollouts(tokens, policy_K, batch.rollout_K.to(self.device))
-            loss = head.loss(self.head, hidden_KH, targets_K, tokens, self.recipe, denominator, reference)
+            loss = head.loss(self.head, hidden_KH, targets_K, tokens, recipe, denominator, reference)
             loss.total.backward()  # type: ignore[no-untyped-call]
         self.network.eval()
         return loss
@@ -212,11 +212,16 @@ class Policy:
         self.masters.take()
         self.optimizer = Optimizer(self.network, self.masters, self.recipe)
 
-    def save_weights(self, directory: Path) -> None:
-        """Writes the files of version 0 with the present weights; ``directory`` appears complete or not at all."""
+    def save_weights(self, directory: Path, files: Mapping[str, bytes]) -> None:
+        """Writes the files of version 0 with the present weights, and ``files``, the version's own.
+
+        ``directory`` appears complete or not at all.
+        """
         unfinished = directory.with_name(directory.name + ".unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
         self.model.save(unfinished, self.directory)
+        for name, data in files.items():
+            (unfinished / name).write_bytes(data)
         os.replace(unfinished, directory)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -52,8 +52,8 @@ class Publisher:
         """Returns the newest version of the run on chain."""
         return self.chain.latest().run(self.run).version
 
-    def publish(self, policy: Policy, consumed: Sequence[Consumption]) -> None:
-        """Serves the policy's current version, and announces it unless it is on chain already.
+    def publish(self, policy: Policy, consumed: Sequence[Consumption], files: Mapping[str, bytes]) -> None:
+        """Serves the policy's version with ``files`` of its own, and announces it unless it is on chain already.
 
         Raises:
             Misconfigured: the version is not what the rules pin: every node would refuse it.
@@ -63,7 +63,7 @@ class Publisher:
         version = policy.version
         directory = self._path(version)
         if not directory.exists():
-            policy.save_weights(directory)
+            policy.save_weights(directory, files)
         self.check(version, directory)
         self.sender.tend()
         needed = policy.rules.async_level + 1

@@ -18,7 +18,7 @@ from protocol.chain.reading.lookup import coordinator_uri
 from protocol.chain.reading.plantings import Plantings
 from protocol.chain.writing.fees import Fees
 from protocol.chain.writing.sender import Sender
-from protocol.environments.environment import Environment
+from protocol.environments.environment import Environment, at_version, check_machine
 from protocol.environments.registry import environment
 from protocol.errors import Misconfigured, Unavailable
 from protocol.node import telemetry
@@ -34,6 +34,8 @@ from protocol.wire.pins import check_directory
 from protocol.wire.receipts import ports_of
 from protocol.wire.rollout import DEFAULT_LIMITS
 from protocol.wire.rules import Rules
+from trainer.config import check_sources
+from trainer.curriculum import Curriculum
 from trainer.evaluate import held_out
 from trainer.evaluator import EvaluationPlan, Evaluator
 from trainer.inbox import Inbox
@@ -70,6 +72,10 @@ def build(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> tu
     recipe = read_recipe(settings.run_file)
     check_directory(settings.model, rules.pins)
     check_model(settings.model)
+    at_start = at_version(tasks, settings.model)
+    check_machine(at_start)
+    curriculum = Curriculum.of(at_start, recipe.groups_to_start)
+    check_sources(recipe, [] if curriculum is None else curriculum.sources)
     check_memory(settings.model, recipe, rules, settings.device, settings.evaluation_problems > 0)
     policy = Policy(settings.model, recipe, rules, settings.device)
     store = VersionStore(settings.state_dir / "origin")
@@ -89,14 +95,14 @@ def build(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> tu
         traps = TrapFile.read(settings.traps)
         traps.check(settings.traps, chain.chain_id, chain.deployment.traps, settings.run)
         plantings = Plantings(chain, settings.run, traps.given())
-    inbox = Inbox(chain, settings.run, rules, tasks, policy.model, fetch, plantings)
+    inbox = Inbox(chain, settings.run, rules, tasks, policy.model, fetch, plantings, publisher.directory)
     last_version = settings.last_version or recipe.steps
     schedule = Schedule(last_version, settings.evaluate_every, settings.target_accuracy)
-    evaluator = _evaluator(settings, rules, tasks)
+    evaluator = _evaluator(settings, rules, at_start)
     sink = (
         Sink.open(settings.metrics_sink, f"run-{settings.run}", recipe.model_dump()) if settings.metrics_sink else None
     )
-    return Trainer(policy, inbox, publisher, schedule, settings.state_dir, evaluator, sink), store
+    return Trainer(policy, inbox, publisher, schedule, settings.state_dir, evaluator, sink, curriculum), store
 
 
 def _evaluator(settings: TrainerSettings, rules: Rules, tasks: Environment) -> Evaluator | None:

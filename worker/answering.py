@@ -42,7 +42,7 @@ def answers(directory: Path, rules: Rules, text: str, samples: int | None, devic
     """
     tasks = environment(rules.environment.name, rules.environment.params)
     problem = tasks.typed(text) if isinstance(tasks, TypedProblems) else None
-    prompt = text if problem is None else problem.prompt
+    prompt = text if problem is None else str(problem.prompt)
     model = load_model(directory, DTYPES[rules.model.dtype])
     model.network.to(device)
     if not (tokens := model.prompt_tokens(prompt, rules)):

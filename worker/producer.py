@@ -12,7 +12,7 @@ from threading import Event
 
 from prometheus_client import Histogram
 
-from protocol.environments.environment import Environment
+from protocol.environments.environment import Environment, at_version
 from protocol.tensor.completions import Completion
 from protocol.tensor.directory import shape_of
 from protocol.wire.artifact_blob import head_of
@@ -46,9 +46,11 @@ class Producer:
 
         Raises:
             Misconfigured: ``directory`` does not hold weights that load.
+            UnfitCheckpoint: its files are not those of the run.
         """
         if version == self.loaded:
             return
+        self.environment = at_version(self.environment, directory)
         if self.loaded is None:
             self.engine.load(directory)
             self.shape = shape_of(directory)

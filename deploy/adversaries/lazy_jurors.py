@@ -134,7 +134,6 @@ def invented(claim: Claim, rules: Rules, chance: np.random.Generator) -> JobEvid
     none_N = np.zeros(count, np.uint32)
     measured = Measurements(
         tokens_N=lengths_N.astype(np.uint32),
-        rewards_N=chance.integers(0, 2, count).astype(np.float32),
         flips_N=none_N,
         up_N=none_N,
         margin_max_N=none_N.astype(np.float32),

@@ -40,6 +40,12 @@ ModelPath = Annotated[
     Path | None,
     typer.Option("--model", envvar="ASSIZE_LOCALNET_MODEL", help="Hugging Face causal LM directory to start from."),
 ]
+TasksPath = Annotated[
+    Path | None,
+    typer.Option(
+        "--tasks", envvar="ASSIZE_LOCALNET_TASKS", help="File of `assize tasks build`, for the model's tokenizer."
+    ),
+]
 Adversary = Annotated[
     str,
     typer.Option(
@@ -69,6 +75,7 @@ def run(
     root: Root = DEFAULT_ROOT,
     run_file: RunFilePath = BUILTIN,
     model: ModelPath = None,
+    tasks: TasksPath = None,
     adversary: Adversary = "edited-answer",
     engine: Engine = DEFAULT_ENGINE,
     target_accuracy: Annotated[
@@ -91,13 +98,16 @@ def run(
 
     if faulty:
         run_file = FAULTY_COMMITTEE if run_file == BUILTIN else run_file
+        if tasks is not None:
+            raise Misconfigured("invalid --tasks with --faulty-committee, whose jurors know sums only: leave one out")
         options = _options(root, run_file, model, adversary, seed=seed, evaluate_every=0, faulty_committee=True)
         with _started(options, endless=True) as network:
             found = run_until_restored(network)
         _conclude(*found)
         return
-    figures = {"steps": steps, "target_accuracy": target_accuracy, "evaluate_every": evaluate_every}
-    options = _options(root, run_file, model, adversary, seed=seed, engine=engine, watch_jurors=watch_jurors, **figures)
+    figures: dict[str, Any] = {"steps": steps, "target_accuracy": target_accuracy, "evaluate_every": evaluate_every}
+    figures |= {"seed": seed, "tasks": tasks, "watch_jurors": watch_jurors}
+    options = _options(root, run_file, model, adversary, engine=engine, **figures)
     with _started(options, endless=False) as network:
         outcome, broken = network.run_to_end()
     print(f"report: {root / 'report' / 'report.md'}, picture: {root / 'report' / 'reward.png'}")
@@ -111,6 +121,7 @@ def up(
     root: Root = DEFAULT_ROOT,
     run_file: RunFilePath = BUILTIN,
     model: ModelPath = None,
+    tasks: TasksPath = None,
     adversary: Adversary = "edited-answer",
     engine: Engine = DEFAULT_ENGINE,
     chain_port: Port = None,
@@ -123,7 +134,7 @@ def up(
     from deploy.localnet.profile_entry import enter
 
     ports: dict[Server, int | None] = {"chain": chain_port, "coordinator": coordinator_port, "ledger": ledger_port}
-    options = _options(root, run_file, model, adversary, seed=seed, engine=engine, ports=ports)
+    options = _options(root, run_file, model, adversary, seed=seed, engine=engine, ports=ports, tasks=tasks)
     with _started(options, endless=True) as network:
         if entered := enter(network.layout.url("chain"), network.layout.addresses):
             network.view.say(entered)

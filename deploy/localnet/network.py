@@ -8,7 +8,7 @@ import statistics
 import time
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -55,6 +55,7 @@ class NetworkOptions:
     run_file: Path = BUILTIN
     adversary: str = "edited-answer"
     model: Path | None = None
+    tasks: Path | None = None
     ports: Mapping[Server, int | None] = field(default_factory=dict)
     evaluate_every: int = 10
     target_accuracy: float | None = None
@@ -102,8 +103,17 @@ class Localnet:
         from trainer.memory import check_memory
 
         check_model(model)
+        if self.options.tasks is not None:
+            self._take_tasks(self.options.tasks, model)
         run, beside = self.run_file, len(self.parties)
         check_memory(model, run.recipe, run.rules, device="cpu", evaluated=True, beside=beside)
+
+    def _take_tasks(self, path: Path, model: Path) -> None:
+        """Puts the tasks of a file into the run's rules."""
+        from deploy.tasks.in_rules import read_tasks, with_tasks
+
+        rules = with_tasks(self.run_file.rules, read_tasks(path, model))
+        self.run_file = replace(self.run_file, rules=rules)
 
     @property
     def stores(self) -> tuple[str, ...]:
@@ -136,7 +146,16 @@ class Localnet:
         """Provides version 0: a copy of the given directory, or the built-in model, made by ``assize trainer make``."""
         if self.options.model is not None:
             shutil.copytree(self.options.model, self.layout.model)
-            return
+        else:
+            self._make_model()
+        if self.options.tasks is not None:
+            from deploy.tasks.in_rules import bring_tasks
+
+            if self.options.model is None:
+                self._take_tasks(self.options.tasks, self.layout.model)
+            bring_tasks(self.options.tasks, self.layout.model)
+
+    def _make_model(self) -> None:
         self.view.say("training the built-in model to imitate flawed working")
         words = services.assize("trainer", "make", str(self.layout.model), "--seed", str(self.options.seed))
         making, said = ProcessSpec("model", words), 0

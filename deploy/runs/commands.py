@@ -41,7 +41,9 @@ def new_run(
     addresses: Addresses,
     folder: Annotated[Path, typer.Argument(help="Folder to write the run to.")],
     model: Annotated[Path | None, typer.Option(help="Hugging Face directory of the model to start from.")] = None,
-    environment: Annotated[str | None, typer.Option(help="Environment that sets the tasks.")] = None,
+    tasks: Annotated[Path | None, typer.Option(help="File of tasks, as assize tasks build writes it.")] = None,
+    once: Annotated[bool, typer.Option("--once", help="Train on each task of the file once.")] = False,
+    environment: Annotated[str | None, typer.Option(help="Environment that sets the tasks, without a file.")] = None,
     params: Annotated[str | None, typer.Option(help='Its parameters as JSON, such as {"digits": 3}.')] = None,
     base: Annotated[
         Path | None, typer.Option("--rules", help="Calibrated rules to start from; else the built-in run's.")
@@ -106,6 +108,13 @@ def _check_together(options: Mapping[str, Any]) -> None:
         raise Misconfigured("--json ends with its one line and --start runs on: give --open, then assize run up FOLDER")
     if options["open_"]:
         refuse_unseen_figures(options["as_json"], options["yes"])
+    if options["tasks"] is not None and (options["environment"] or options["params"] or options["chat"]):
+        raise Misconfigured(
+            "invalid --tasks with --environment, --params or --chat: a file of tasks has its own, and chat templates "
+            "applied; leave them out"
+        )
+    if options["once"] and options["tasks"] is None:
+        raise Misconfigured("invalid --once without --tasks: it is for tasks from a file")
     _url(options["origin"])
 
 
@@ -148,24 +157,35 @@ def _asked_parties(ask: Ask, options: Mapping[str, Any], opens: bool) -> Parties
 def _asked_work(ask: Ask, options: Mapping[str, Any]) -> tuple[Path, Rules, int]:
     """Returns the model, the rules of its work, and the most units of a job."""
     from deploy.runs.choices import most_units
-    from deploy.runs.new_run import MEASURED, rules_for
+    from deploy.runs.new_run import MEASURED, model_with_tasks, rules_for
+    from deploy.tasks.in_rules import read_tasks, with_tasks
     from protocol.environments.registry import ENVIRONMENTS, environment
     from protocol.tensor.directory import shape_of
     from protocol.tensor.model import check_model, load_tokenizer
+    from protocol.wire.rules import with_checkpoint
+    from protocol.wire.tasks import TASKS
 
     given = None if options["model"] is None else str(options["model"])
     model = Path(ask(given, "model directory", "--model", None, _directory))
     check_model(model)
-    named = f"environment ({', '.join(ENVIRONMENTS)})"
-    name = ask(options["environment"], named, "--environment", next(iter(ENVIRONMENTS)))
-    params = _json(ask(options["params"], "its parameters as JSON", "--params", "{}", _json))
-    sample = environment(name, params).problem(bytes(32)).prompt
+    name, params = options["environment"], {}
+    if (path := options["tasks"]) is None:
+        named = f"environment ({', '.join(ENVIRONMENTS)})"
+        name = ask(name, named, "--environment", next(iter(ENVIRONMENTS)))
+        if name == TASKS:
+            path, name = Path(ask(None, "file of tasks", "--tasks", None)), None
+        else:
+            params = _json(ask(options["params"], "its parameters as JSON", "--params", "{}", _json))
     work = {
         "max_tokens": options["max_tokens"],
         "samples_per_group": options["samples"],
         "groups_per_job": options["groups"],
     }
     rules = rules_for(options["base"] or MEASURED, model, name, params, work)
+    if path is not None:
+        tasks = read_tasks(path, model, options["once"])
+        model = model_with_tasks(model, path, options["folder"])
+        rules = with_checkpoint(with_tasks(rules, tasks), model)
     if options["chat"]:
         from protocol.tensor.chat import with_chat
 
@@ -175,7 +195,8 @@ def _asked_work(ask: Ask, options: Mapping[str, Any]) -> tuple[Path, Rules, int]
         raise Misconfigured(f"rules: stop_tokens: {strange[0]} is not in the model's vocabulary of {shape.vocab}")
     if options["base"] is None:
         typer.echo("thresholds: the built-in model's; measure this one's with assize validator calibrate", err=True)
-    return model, rules, most_units(rules, shape, len(rules.prompt_text(sample).encode()))
+    longest = environment(rules.environment.name, rules.environment.params).most_prompt_tokens(rules)
+    return model, rules, most_units(rules, shape, longest)
 
 
 def _asked_terms(ask: Ask, options: Mapping[str, Any], bounds: ProtocolBounds, max_units: int) -> RunFileTerms:

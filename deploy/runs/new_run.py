@@ -8,7 +8,9 @@ assize.toml   once the run is open: the profile of this folder, with the setting
 from __future__ import annotations
 
 import json
+import os
 import shlex
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,10 +19,12 @@ from deploy.runs.choices import ProtocolBounds
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.contracts import Reader
 from protocol.errors import Misconfigured, Rejected, accessing
-from protocol.files import write_atomically
+from protocol.files import linked, write_atomically
 from protocol.node.commands.run_file import RunFileTerms
 from protocol.wire import manifest
+from protocol.wire.pins import pinned_sizes
 from protocol.wire.rules import EnvironmentRules, Rules, decode_rules, encode_rules, with_checkpoint
+from protocol.wire.tasks import TASKS_FILE
 
 RUN_FILE, RULES_FILE = "run.toml", "rules.json"
 MEASURED = Path(__file__).with_name("builtin-rules.json")
@@ -61,9 +65,11 @@ def _validators(reader: Reader) -> int:
 
 
 def rules_for(
-    base: Path, model: Path, environment: str, params: Mapping[str, object], work: Mapping[str, object]
+    base: Path, model: Path, environment: str | None, params: Mapping[str, object], work: Mapping[str, object]
 ) -> Rules:
     """Returns rules with the thresholds of ``base``, other tasks and ``work``, and the files of ``model`` pinned.
+
+    Without an ``environment`` the tasks are those of ``base``.
 
     Raises:
         Misconfigured: ``base`` holds no rules, or a value is invalid.
@@ -75,14 +81,40 @@ def rules_for(
         with accessing(f"read the rules {base}"):
             read = decode_rules(base.read_bytes())
         changed = {name: value for name, value in work.items() if value is not None}
-        named = EnvironmentRules(name=environment, params=dict(params))
-        rules = Rules.model_validate(read.model_dump() | {"environment": named.model_dump()} | changed)
+        if environment is not None:
+            changed["environment"] = EnvironmentRules(name=environment, params=dict(params)).model_dump()
+        rules = Rules.model_validate(read.model_dump() | changed)
     except Rejected as error:
         raise Misconfigured(f"{base} holds no canonical rules: {error}") from error
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise Misconfigured(f"rules: {'.'.join(map(str, first['loc']))}: {first['msg'].lower()}") from error
     return with_checkpoint(rules, model)
+
+
+def model_with_tasks(model: Path, tasks: Path, folder: Path) -> Path:
+    """Makes ``FOLDER/model``, the model's files and the tasks, by links where it can; returns it.
+
+    Raises:
+        Misconfigured: it is there with other files, or cannot be written.
+    """
+    whole = folder / "model"
+    made = whole.with_name(".model.unfinished")
+    with accessing(f"write to {folder}"):
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir(parents=True)
+        for name in pinned_sizes(model):
+            if name != TASKS_FILE:
+                linked(model / name, made / name)
+        linked(tasks, made / TASKS_FILE)
+    if not whole.exists():
+        os.replace(made, whole)
+        return whole
+    same = manifest.from_directory(made, 0).root == manifest.from_directory(whole, 0).root
+    shutil.rmtree(made)
+    if not same:
+        raise Misconfigured(f"{whole} has other files than this run's model and tasks: give another folder")
+    return whole
 
 
 def write_run(run: NewRun, resumes: bool = False) -> Path:

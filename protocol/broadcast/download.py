@@ -22,7 +22,7 @@ from protocol.errors import Misconfigured, accessing
 from protocol.files import lock
 from protocol.wire import manifest as manifests
 from protocol.wire.manifest import Authority, Manifest, ManifestFile, SignedManifest
-from protocol.wire.pins import PinnedFile, UnfitCheckpoint, check_contents, check_sizes
+from protocol.wire.pins import TENSORS, PinnedFile, UnfitCheckpoint, check_contents, check_sizes
 
 
 class Meter(Protocol):
@@ -78,6 +78,26 @@ def download(
             os.rename(made, destination)
         shutil.rmtree(folder, ignore_errors=True)
     return manifest
+
+
+def download_without_tensors(
+    sources: Sources, run: int, version: int, root: bytes, authority: Authority, destination: Path
+) -> Manifest:
+    """Fetches a version's files into ``destination``, a new folder, except those of tensors; returns its manifest.
+
+    Raises:
+        Rejected, Unavailable: as ``download``.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        store = VersionStore(Path(folder))
+        signed = fetch_manifest(sources, run, version, root, authority, store)
+        read = reading(sources, signed, store)
+        with accessing(f"write to {destination}"):
+            destination.mkdir(parents=True)
+            for file in signed.manifest.files:
+                if not file.name.endswith(TENSORS):
+                    (destination / file.name).write_bytes(read(file.name, 0, file.size))
+    return signed.manifest
 
 
 def differences(

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 from protocol.environments.environment import Problem
 from protocol.errors import Misconfigured
+from protocol.wire.rules import Rules
 
 MIN_DIGITS = 1
 MAX_DIGITS = 12
@@ -71,7 +72,7 @@ class Arithmetic:
         while len(found) < count:
             label = _HELD_OUT_DOMAIN + seed.to_bytes(8, "big") + draw.to_bytes(8, "big")
             problem = self._first(label, held_out=True)
-            found.setdefault(problem.prompt, problem)
+            found.setdefault(str(problem.prompt), problem)
             draw += 1
         return list(found.values())
 
@@ -86,6 +87,10 @@ class Arithmetic:
         """Returns 1 if the text ends in the right answer, else 0; the working is not judged."""
         return float(_final_answer(completion) == problem.answer)
 
+    def most_prompt_tokens(self, rules: Rules) -> int:
+        """Returns the bytes of any prompt: all are as long."""
+        return len(rules.prompt_text(str(self._sum(0, 0).prompt)).encode())
+
     def with_answer(self, completion: str, answer: str) -> str | None:
         """Replaces the final answer by ``answer``; returns None if the text has no final answer of that length."""
         written = _final_answer(completion)
@@ -98,7 +103,7 @@ class Arithmetic:
 
         Everything after a slip follows from it, so one slip makes a wrong answer. A sum is kept within 0 to 19.
         """
-        left, right = problem.prompt.rstrip("\n").split("+")
+        left, right = str(problem.prompt).rstrip("\n").split("+")
         carry, written, lines = 0, "", []
         for a, b, slip in zip(reversed(left), reversed(right), slips, strict=True):
             total = min(max(int(a) + int(b) + carry + slip, 0), 19)

@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping
 from protocol.environments.arithmetic import Arithmetic
 from protocol.environments.environment import Environment
 from protocol.environments.sums import AskedSums
+from protocol.environments.task_set import TaskSet
 from protocol.errors import Misconfigured
+from protocol.wire.tasks import TASKS
 
 ENVIRONMENTS: dict[str, Callable[[Mapping[str, object]], Environment]] = {
     "arithmetic": Arithmetic.from_params,
     "sums": AskedSums.from_params,
+    TASKS: TaskSet.from_params,
 }
 """Every environment, by name: builds it from parameters, or raises `Misconfigured`."""
 

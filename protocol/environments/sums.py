@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from protocol.environments.environment import Problem
 from protocol.errors import Misconfigured
+from protocol.wire.rules import Rules
 
 LEAST_MOST, MOST_MOST = 9, 10**12
 WORDINGS = ("What is {} + {}?", "How much is {} + {}?", "Calculate {} + {}.", "{} + {} = ?")
@@ -57,7 +58,7 @@ class AskedSums:
             if len(found) == count:
                 break
             problem = self._first(_HELD_OUT_DOMAIN + seed.to_bytes(8, "big") + draw.to_bytes(8, "big"), held_out=True)
-            found.setdefault(problem.prompt, problem)
+            found.setdefault(str(problem.prompt), problem)
         if len(found) < count:
             raise ValueError(f"sums of numbers up to {self.most} have fewer than {count} held-out problems")
         return list(found.values())
@@ -73,6 +74,10 @@ class AskedSums:
         """Returns 1 if the last whole number of the text is the sum, else 0."""
         numbers = _NUMBER.findall(completion)
         return float(bool(numbers) and int(numbers[-1]) == int(problem.answer))
+
+    def most_prompt_tokens(self, rules: Rules) -> int:
+        """Returns the bytes of the longest prompt."""
+        return max(len(rules.prompt_text(wording.format(self.most, self.most)).encode()) for wording in WORDINGS)
 
     def _first(self, label: bytes, held_out: bool) -> Problem:
         """Returns the first problem drawn under ``label`` whose split is the requested one."""

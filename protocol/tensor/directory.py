@@ -6,6 +6,8 @@ import hashlib
 import json
 from pathlib import Path
 
+from blake3 import blake3
+
 from protocol.errors import Misconfigured, Rejected, accessing
 from protocol.wire.pins import check_names
 from protocol.wire.units import ModelShape, parse_shape
@@ -44,6 +46,21 @@ def shape_of(directory: Path) -> ModelShape:
         return parse_shape(json.loads(text))
     except (ValueError, Rejected) as error:
         raise Misconfigured(f"cannot use {path}: {error}") from error
+
+
+def tokenizer_hash(directory: Path) -> bytes:
+    """Returns BLAKE3-256 over the files of the directory's tokenizer, one after another: 32 bytes.
+
+    Raises:
+        Misconfigured: there is no tokenizer, or it cannot be read.
+    """
+    digest, found = blake3(), [directory / name for name in TOKENIZER_FILES if (directory / name).is_file()]
+    if not found:
+        raise Misconfigured(f"{directory} has no tokenizer: expected one of {', '.join(TOKENIZER_FILES)}")
+    for path in found:
+        with accessing(f"read {path}"):
+            digest.update(path.read_bytes())
+    return digest.digest()
 
 
 def weights_hash(directory: Path) -> bytes:

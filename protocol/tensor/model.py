@@ -22,10 +22,12 @@ from transformers.initialization import no_init_weights
 from transformers.utils import logging
 
 from protocol.errors import Misconfigured
+from protocol.files import linked
 from protocol.tensor.directory import check_model_directory, shape_of
 from protocol.wire.manifest import Manifest, hashes_of_pieces
-from protocol.wire.pins import TENSORS, UnfitCheckpoint, head_of, tensors_in
+from protocol.wire.pins import TENSORS, UnfitCheckpoint, head_of, pinned_sizes, tensors_in
 from protocol.wire.rules import Rules
+from protocol.wire.tasks import TASKS_FILE
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 """Number formats by their name in a run's rules."""
@@ -42,9 +44,13 @@ class Model:
     tokenizer: Any
     stop_token: int
 
-    def prompt_tokens(self, prompt: str, rules: Rules) -> tuple[int, ...]:
+    def prompt_tokens(self, prompt: str | tuple[int, ...], rules: Rules) -> tuple[int, ...]:
         """Returns the tokens that the model is given for an environment's prompt under a run's rules."""
-        return self.text_tokens(rules.prompt_text(prompt))
+        return self.text_tokens(rules.prompt_text(prompt)) if isinstance(prompt, str) else prompt
+
+    def prompt_text(self, prompt: str | tuple[int, ...]) -> str:
+        """Returns an environment's prompt for people: without what the rules put around it, special tokens included."""
+        return prompt if isinstance(prompt, str) else str(self.tokenizer.decode(prompt))
 
     def text_tokens(self, text: str) -> tuple[int, ...]:
         """Returns the tokens of a text, to which none are added."""
@@ -115,9 +121,11 @@ class Model:
                 for name, tensor in tensors.items():
                     values = own[name].detach().to("cpu", STORED_DTYPES[tensor.dtype]).contiguous()
                     stream.write(values.view(torch.uint8).numpy().data)
-        for path in like.iterdir():
-            if path.is_file() and not path.name.startswith(".") and not path.name.endswith(TENSORS):
-                shutil.copyfile(path, directory / path.name)
+        for name in pinned_sizes(like):
+            if name == TASKS_FILE:
+                linked(like / name, directory / name)
+            elif not name.endswith(TENSORS):
+                shutil.copyfile(like / name, directory / name)
 
     def differing(self, manifest: Manifest, directory: Path) -> list[str]:
         """Returns the files of tensors in which the present weights are not those of a version, byte for byte.

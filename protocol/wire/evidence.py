@@ -74,7 +74,6 @@ class Measurements:
     """Measurements of N rollouts with C chunks in all.
 
     tokens_N          sampled tokens
-    rewards_N         recomputed rewards
     flips_N           tokens that differ from the seeded choice
     up_N              flips that are likelier than the seeded choice
     margin_max_N      largest margin, in logits
@@ -88,7 +87,6 @@ class Measurements:
     """
 
     tokens_N: U32
-    rewards_N: F32
     flips_N: U32
     up_N: U32
     margin_max_N: F32
@@ -181,7 +179,7 @@ class Evidence:
     thresholds: Mapping[str, float | None]
     jobs: tuple[JobEvidence, ...]
     fingerprints: tuple[Annotated[JobFingerprint, AfterValidator(_check_figures)], ...] = ()
-    format: Literal["assize/evidence/2"] = "assize/evidence/2"
+    format: Literal["assize/evidence/3"] = "assize/evidence/3"
 
     @property
     def canonical(self) -> bytes:

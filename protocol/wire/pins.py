@@ -5,6 +5,9 @@ A run's rules name every file of its checkpoints, by size and hash:
     *.safetensors    BLAKE3-256 of the file up to its values: names, formats, shapes and places of its tensors
     any other file   BLAKE3-256 of the file
 
+Two files are each version's own, and not pinned: the weights of the tasks (``protocol.wire.tasks``), and the rewards of
+the rollouts that it was trained on (``protocol.wire.rewards``).
+
 So one manifest root means one policy, in a process that starts afresh as in one that has run for weeks. A version that
 differs is refused from its manifest, its small files and its headers, before its weights are fetched: bytes under the
 root that the trainer signed show whose fault it is. Files that may hold code or pickles cannot be pinned.
@@ -27,16 +30,27 @@ from pydantic import AfterValidator, Field
 from protocol.errors import Rejected, accessing
 from protocol.wire.canonical import Bytes32, check_depth
 from protocol.wire.reasons import Reason
+from protocol.wire.rewards import REWARDS_FILE
 from protocol.wire.safetensors_header import LENGTH_BYTES, MAX_HEADER_BYTES, StoredTensor, head_bytes, parse_head
+from protocol.wire.tasks import CURRICULUM_FILE, MAX_TASK_FILE_BYTES, TASKS_FILE
 
 MAX_PINNED = 256
 """Most files of a checkpoint: their pins must fit into the rules."""
 MAX_OTHER_BYTES = 64 << 20
 """Most bytes of the files without tensors together, which are read whole; a large tokenizer has 30 MiB."""
+MAX_OWN_BYTES = 16 << 20
+"""Most bytes of each file that is a version's own."""
 MAX_JSON_DEPTH = 32
 """Deepest nesting of a configuration or a tokenizer: parsers crash on files that are made to be deeper."""
 TENSORS = ".safetensors"
-_NAME = r"^([A-Za-z0-9_-][A-Za-z0-9._-]{0,80}\.(json|txt|model|jinja|md|safetensors)|LICENSE)$"
+OWN_FILES = (CURRICULUM_FILE, REWARDS_FILE)
+"""Files of each version's own, which it may lack."""
+_NAME = (
+    r"^([A-Za-z0-9_-][A-Za-z0-9._-]{0,80}\.(json|txt|model|jinja|md|safetensors)|LICENSE|"
+    + "|".join(map(re.escape, (TASKS_FILE, *OWN_FILES)))
+    + ")$"
+)
+_READ_BYTES = 4 << 20
 
 Read = Callable[[str, int, int], bytes]
 """Reads part of a file: its name, the first byte, and the number of bytes."""
@@ -62,7 +76,9 @@ def _checked(files: tuple[PinnedFile, ...]) -> tuple[PinnedFile, ...]:
     names = [file.name for file in files]
     if names != sorted(set(names)) or not any(map(_of_tensors, names)):
         raise ValueError("expected files in ascending order of names, each once, and a *.safetensors among them")
-    if sum(file.size for file in files if not _of_tensors(file.name)) > MAX_OTHER_BYTES:
+    if any(name in OWN_FILES for name in names):
+        raise ValueError(f"expected no pin of {' or '.join(OWN_FILES)}, which are each version's own")
+    if sum(file.size for file in files if _is_small(file.name)) > MAX_OTHER_BYTES:
         raise ValueError(f"expected at most {MAX_OTHER_BYTES} bytes in the files without tensors")
     return files
 
@@ -81,9 +97,12 @@ def check_names(names: Iterable[str]) -> None:
 
 
 def check_sizes(pins: Sequence[PinnedFile], sizes: Mapping[str, int]) -> None:
-    """Raises ``UnfitCheckpoint`` unless exactly the pinned files are there, each of its size."""
+    """Raises ``UnfitCheckpoint`` unless the pinned files are there, each of its size, and none but a version's own."""
     check_names(sizes)
-    for name in sorted(sizes.keys() - {file.name for file in pins}):
+    for name in OWN_FILES:
+        if sizes.get(name, 0) > MAX_OWN_BYTES:
+            raise UnfitCheckpoint(f"{name} has {sizes[name]} bytes: expected at most {MAX_OWN_BYTES}")
+    for name in sorted(sizes.keys() - {file.name for file in pins} - set(OWN_FILES)):
         raise UnfitCheckpoint(f"{name} is not among the files that the run's rules pin")
     for file in pins:
         if file.name not in sizes:
@@ -97,7 +116,8 @@ def check_contents(pins: Sequence[PinnedFile], read: Read) -> None:
     sizes = {file.name: file.size for file in pins}
     heads = _heads(sizes, read)
     for file in pins:
-        if blake3(heads[file.name]).digest() != file.hash:
+        found = _hash(heads[file.name]) if file.name in heads else _tasks_hash(file.size, read)
+        if found != file.hash:
             what = "holds tensors of other names, shapes or formats" if _of_tensors(file.name) else "is another file"
             raise UnfitCheckpoint(f"{file.name} {what} than the run's rules pin")
     _tensors(heads, sizes)
@@ -114,11 +134,14 @@ def check_directory(directory: Path, pins: Sequence[PinnedFile]) -> None:
 
 def pin_directory(directory: Path) -> tuple[PinnedFile, ...]:
     """Returns the pins of the model in ``directory``; raises ``UnfitCheckpoint`` if it cannot be pinned."""
-    sizes = _sizes(directory)
+    sizes, read = pinned_sizes(directory), _reading(directory)
     check_names(sizes)
-    heads = _heads(sizes, _reading(directory))
+    heads = _heads(sizes, read)
     _tensors(heads, sizes)
-    return tuple(PinnedFile(name, sizes[name], blake3(head).digest()) for name, head in heads.items())
+    hashes = {name: _hash(head) for name, head in heads.items()}
+    if TASKS_FILE in sizes:
+        hashes[TASKS_FILE] = _tasks_hash(sizes[TASKS_FILE], read)
+    return tuple(PinnedFile(name, size, hashes[name]) for name, size in sizes.items())
 
 
 def tensors_in(directory: Path) -> dict[str, dict[str, StoredTensor]]:
@@ -133,6 +156,11 @@ def tensors_in(directory: Path) -> dict[str, dict[str, StoredTensor]]:
     return _tensors(_heads(tensor_sizes, _reading(directory)), sizes)
 
 
+def pinned_sizes(directory: Path) -> dict[str, int]:
+    """Returns the sizes of the files in ``directory`` that are not a version's own, ascending by name."""
+    return {name: size for name, size in _sizes(directory).items() if name not in OWN_FILES}
+
+
 def head_of(path: Path) -> bytes:
     """Returns a ``*.safetensors`` file up to its values."""
     return _heads({path.name: path.stat().st_size}, _reading(path.parent))[path.name]
@@ -142,9 +170,29 @@ def _of_tensors(name: str) -> bool:
     return name.endswith(TENSORS)
 
 
+def _is_small(name: str) -> bool:
+    """Returns whether a file is read whole: one that holds neither tensors nor tasks."""
+    return not _of_tensors(name) and name != TASKS_FILE
+
+
+def _hash(head: bytes) -> bytes:
+    return blake3(head).digest()
+
+
+def _tasks_hash(size: int, read: Read) -> bytes:
+    """Returns the hash of the file of tasks, which is read part by part."""
+    if size > MAX_TASK_FILE_BYTES:
+        raise UnfitCheckpoint(f"{TASKS_FILE} has {size} bytes: expected at most {MAX_TASK_FILE_BYTES}")
+    hasher = blake3()
+    for start in range(0, size, _READ_BYTES):
+        hasher.update(read(TASKS_FILE, start, min(_READ_BYTES, size - start)))
+    return hasher.digest()
+
+
 def _heads(sizes: Mapping[str, int], read: Read) -> dict[str, bytes]:
-    """Returns the pinned part of each file: all of it, or its bytes up to the tensors' values. Bounded in all."""
-    if sum(size for name, size in sizes.items() if not _of_tensors(name)) > MAX_OTHER_BYTES:
+    """Returns the pinned part of each file, that of tasks apart: all, or up to the tensors' values. Bounded in all."""
+    sizes = {name: size for name, size in sizes.items() if name != TASKS_FILE}
+    if sum(size for name, size in sizes.items() if _is_small(name)) > MAX_OTHER_BYTES:
         raise UnfitCheckpoint(f"more than {MAX_OTHER_BYTES} bytes in files without tensors")
     heads, room = {}, MAX_HEADER_BYTES
     for name, size in sizes.items():

@@ -25,6 +25,7 @@ from pydantic import (
 from protocol.errors import Misconfigured, Rejected
 from protocol.wire.canonical import Canonical, validating
 from protocol.wire.pins import PinnedFile, Pins, pin_directory, tensors_in
+from protocol.wire.tasks import TASKS, TASKS_FILE
 
 MAX_RULES_BYTES = 64 * 1024
 
@@ -221,6 +222,17 @@ class Rules(_Frozen):
         if list(tokens) != sorted(set(tokens)):
             raise ValueError("expected each stop token once, in ascending order")
         return tokens
+
+    @model_validator(mode="after")
+    def _tasks_are_pinned(self) -> Rules:
+        pins, root = self.model.checkpoint, self.environment.params.get("root")
+        if self.environment.name == TASKS and pins is not None:
+            pinned = next((f"0x{file.hash.hex()}" for file in pins if file.name == TASKS_FILE), None)
+            if pinned is None or pinned != root:
+                raise ValueError(
+                    f"the environment's root is {root}, and the pinned {TASKS_FILE}'s {pinned}: expected the same file"
+                )
+        return self
 
     @property
     def stores(self) -> tuple[ArtifactStore, ...]:

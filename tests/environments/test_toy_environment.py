@@ -18,10 +18,11 @@ from protocol.environments.registry import ENVIRONMENTS, environment
 from protocol.errors import Misconfigured
 from protocol.wire.reasons import Reason
 from protocol.wire.rollout import decode
-from protocol.wire.rules import EnvironmentRules
+from protocol.wire.rules import EnvironmentRules, Rules
 from tests.validator.conftest import RULES, Court, make_model
 from trainer.batch import Group, select
 from trainer.evaluate import evaluate
+from trainer.rewarding import problems_of, rewards_of
 from validator.judging.weights import load_policy
 
 SEEDS = st.binary(min_size=32, max_size=32)
@@ -54,6 +55,9 @@ class Digits:
 
     def reward(self, problem: Problem, completion: str) -> float:
         return sum(digit in completion for digit in problem.answer) / self.length
+
+    def most_prompt_tokens(self, rules: Rules) -> int:
+        return len(rules.prompt_text("9" * self.length + "\n").encode())
 
     def _of(self, number: int, held_out: bool) -> Problem:
         digits = f"{number % 10**self.length:0{self.length}d}"
@@ -141,11 +145,10 @@ def test_a_job_of_it_is_made_judged_and_trained_on(tmp_path: Path) -> None:
     claim, data = court.honest()
     (judgement,) = court.judge((claim, data))
     assert judgement.reason is Reason.ACCEPTED
-    measured = judgement.evidence.measurements
-    assert measured is not None
-    rewards = [float(reward) for reward in measured.rewards_N]
-    assert len(set(rewards)) > 1, "some completions have more of the digits than others"
     rollouts, size = decode(data).rollouts, rules.samples_per_group
+    problems = problems_of(tasks, rules, claim.seed)
+    rewards = rewards_of(tasks, problems, rollouts, court.policy.model.completion_text).tolist()
+    assert len(set(rewards)) > 1, "some completions have more of the digits than others"
     groups = [
         Group(
             round=1,

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from trainer.batch import Group, micro_batches
+from trainer.config import Recipe
 from trainer.policy import Policy, StepRecord
 
 Tokens = Sequence[int]
@@ -29,6 +30,11 @@ def group_of(
     return Group(round_, job, group, version, np.array(prompt, np.int32), arrays, tuple(rewards))
 
 
+def packed_by(optimizer_steps: int, most: int) -> Recipe:
+    """A recipe of which only the packing matters: nodes of a pass, and passes spread over optimizer steps."""
+    return Recipe(optimizer_steps=optimizer_steps, microbatch_tokens=most)
+
+
 def stepped(
     policy: Policy,
     groups: Sequence[Group],
@@ -37,7 +43,7 @@ def stepped(
     most: int = 64,
 ) -> StepRecord:
     """One training step on groups that were made with these weights, or with the present ones."""
-    return policy.step(micro_batches(policy.weigh(groups, weights), optimizer_steps, most))
+    return policy.step(micro_batches(policy.weigh(groups, weights), packed_by(optimizer_steps, most)))
 
 
 def moved(policy: Policy, groups: Callable[[int], Sequence[Group]], steps: int) -> float:

@@ -21,8 +21,8 @@ from protocol.chain.reading.tail import Rollback, Tail
 from protocol.chain.structs import State, Submission
 from protocol.chain.writing import calls
 from protocol.chain.writing.sender import Sender
-from protocol.environments.arithmetic import Arithmetic
-from protocol.environments.environment import Problem
+from protocol.environments.environment import Problem, at_version
+from protocol.environments.registry import environment
 from protocol.transport.artifacts import fetch_artifact
 from protocol.transport.blobs import BlobStores
 from protocol.wire import auth
@@ -35,6 +35,7 @@ from tests.coordinator.swarm import Swarm
 from tests.dripping import drip
 from tests.worker.farm import open_run_with
 from trainer.config import Recipe
+from trainer.curriculum import Curriculum
 from trainer.evaluator import EvaluationPlan, Evaluator
 from trainer.inbox import Inbox
 from trainer.loop import Schedule, Trainer
@@ -72,7 +73,8 @@ class Scene:
     closing: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
-        self.environment = Arithmetic.from_params(self.swarm.rules.environment.params)
+        tasks = self.swarm.rules.environment
+        self.environment = at_version(environment(tasks.name, tasks.params), self.model)
         self.root = open_run_with(self.swarm, self.model)
         self.files = self.directory / "served" / "artifacts"
         self.files.mkdir(parents=True)
@@ -96,8 +98,8 @@ class Scene:
         """The model of version 0."""
         return Policy(self.model, RECIPE, self.swarm.rules)
 
-    def inbox(self, policy: Policy, plantings: Plantings | None = None) -> Inbox:
-        """An inbox that has seen nothing yet."""
+    def inbox(self, policy: Policy, plantings: Plantings | None = None, publisher: Publisher | None = None) -> Inbox:
+        """An inbox that has seen nothing yet. It finds the tasks of versions where a ``publisher`` has them."""
         coordinator = self.url
         blobs = BlobStores(trusted=lambda: [coordinator])
         self.closing.callback(blobs.close)
@@ -105,7 +107,9 @@ class Scene:
         def fetch(holders: Sequence[str], root: bytes) -> bytes:
             return fetch_artifact(blobs, holders, root, 1 << 20)
 
-        made = Inbox(self.chain, self.swarm.run, self.swarm.rules, self.environment, policy.model, fetch, plantings)
+        directory = None if publisher is None else publisher.directory
+        where = self.chain, self.swarm.run, self.swarm.rules, self.environment
+        made = Inbox(*where, policy.model, fetch, plantings, directory)
         self.closing.callback(made.pools.close)
         return made
 
@@ -128,7 +132,8 @@ class Scene:
         publisher, stack = self.publisher(state)
         schedule = Schedule(last_version)
         evaluator = Evaluator(self.swarm.rules, EvaluationPlan(evaluated), state / "evaluating") if evaluated else None
-        trainer = Trainer(policy, self.inbox(policy), publisher, schedule, state, evaluator)
+        inbox, curriculum = self.inbox(policy, publisher=publisher), Curriculum.of(self.environment, RECIPE.groups_to_start)
+        trainer = Trainer(policy, inbox, publisher, schedule, state, evaluator, curriculum=curriculum)
         stack.callback(trainer.close)
         return trainer, stack
 

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.trainer.movement import group_of
+from tests.trainer.movement import group_of, packed_by
 from trainer.batch import Group, Packed, micro_batches, select, usable
 
 
@@ -92,7 +92,7 @@ def _sequences(packed: Packed) -> list[list[int]]:
 
 def test_completion_tokens_follow_their_nodes_and_the_last_is_no_input() -> None:
     group = _weighed(group_of(0, 0, (1, 2, 3), ((9,), (8, 7, 9)), (1.0, 0.0)))
-    ((batch,),) = micro_batches([group], 1, 1000)
+    ((batch,),) = micro_batches([group], packed_by(1, 1000))
     packed = batch.packed
     assert sorted(_sequences(packed)) == [[1, 2, 3], [1, 2, 3, 8, 7]]
     assert len(packed.pack.tokens_N) == 5, "the prompt is run once"
@@ -112,31 +112,31 @@ def test_prompts_of_unlike_length_and_version_share_a_micro_batch() -> None:
         _weighed(group_of(0, 0, (1, 2), ((8, 9), (8, 9)), (1.0, 0.0))),
         _weighed(group_of(0, 0, (1,), ((9,), (9,)), (1.0, 0.0), group=1, version=3)),
     ]
-    ((batch,),) = micro_batches(groups, 1, 1000)
+    ((batch,),) = micro_batches(groups, packed_by(1, 1000))
     assert len(batch.packed.pack.tokens_N) == 3, "1, 2, 8: all four rollouts begin alike"
     assert sorted(batch.versions_K.tolist()) == [0, 0, 0, 0, 3, 3]
 
 
 def test_micro_batches_run_no_more_tokens_than_allowed() -> None:
     groups = [_group(0, job, version=job % 2, rewards=(1.0, 0.0, 0.0, 1.0)) for job in range(10)]
-    (step,) = micro_batches(groups, 1, 6)
+    (step,) = micro_batches(groups, packed_by(1, 6))
     assert sum(len(batch.packed.members) for batch in step) == 40
     assert all(len(batch.packed.pack.tokens_N) <= 6 for batch in step)
 
 
 def test_one_rollout_longer_than_allowed_still_gets_its_micro_batch() -> None:
     groups = [_weighed(group_of(0, 0, (1, 2, 3), ((5, 6), (7, 8)), (1.0, 0.0)))]
-    assert [batch.packed.members for batch in micro_batches(groups, 1, 1)[0]] == [(1,), (0,)]
+    assert [batch.packed.members for batch in micro_batches(groups, packed_by(1, 1))[0]] == [(1,), (0,)]
 
 
 def test_groups_without_behaviour_logprobs_are_refused() -> None:
     with pytest.raises(ValueError, match="no behaviour logprobs"):
-        micro_batches([group_of(1, 2, (1,), ((5,), (6,)), (1.0, 0.0))], 1, 10)
+        micro_batches([group_of(1, 2, (1,), ((5,), (6,)), (1.0, 0.0))], packed_by(1, 10))
 
 
 @pytest.mark.parametrize(("count", "steps"), [(64, 2), (5, 2), (1, 2), (0, 2)])
 def test_groups_are_dealt_whole_to_the_optimizer_steps(count: int, steps: int) -> None:
-    parts = micro_batches([_group(0, job) for job in range(count)], steps, 1000)
+    parts = micro_batches([_group(0, job) for job in range(count)], packed_by(steps, 1000))
     rollouts = [sum(len(batch.packed.members) for batch in part) for part in parts]
     assert sum(rollouts) == 2 * count
     assert len(parts) == min(count, steps)
@@ -145,7 +145,7 @@ def test_groups_are_dealt_whole_to_the_optimizer_steps(count: int, steps: int) -
 
 def test_packing_is_the_same_every_time() -> None:
     groups = [_group(0, job, version=job % 3) for job in range(9)]
-    first, second = micro_batches(groups, 2, 20), micro_batches(groups, 2, 20)
+    first, second = micro_batches(groups, packed_by(2, 20)), micro_batches(groups, packed_by(2, 20))
     for one, two in zip(chain.from_iterable(first), chain.from_iterable(second), strict=True):
         assert torch.equal(one.packed.nodes_K, two.packed.nodes_K)
         assert torch.equal(one.tokens.behaviour_K, two.tokens.behaviour_K)

@@ -13,6 +13,7 @@ from trainer.metrics import GAUGES, MetricsLog
 
 FIGURES: dict[str, Any] = dict.fromkeys(GAUGES, 1.0) | {
     "skipped": 0,
+    "sources": {"sums": 0.5},
     "groups_stale": 0,
     "seconds": {"wait": 1.0, "train": 3.0},
 }
@@ -25,7 +26,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
 def test_steps_and_evaluations_are_lines_and_series(tmp_path: Path) -> None:
     metrics = MetricsLog(tmp_path / "metrics.jsonl")
     metrics.step(FIGURES | {"version": 7, "entropy": 0.25})
-    metrics.evaluation(7, Evaluation(0.75, 1.0, 4, "1+1", "2"), 3.0)
+    metrics.evaluation(7, Evaluation(0.75, 1.0, 4, "1+1", "2", {"sums": 0.75}), 3.0)
     step, evaluation = lines(tmp_path / "metrics.jsonl")
     assert (step["kind"], step["version"], step["entropy"]) == ("step", 7, 0.25)
     assert evaluation | {"kind": "evaluation", "accuracy": 0.75, "prompt": "1+1", "completion": "2"} == evaluation

@@ -13,7 +13,7 @@ from protocol.environments.arithmetic import Arithmetic
 from protocol.tensor.model import load_model
 from protocol.wire.rules import Rules
 from tests.coordinator.swarm import RULES
-from tests.trainer.movement import group_of, moved, stepped
+from tests.trainer.movement import group_of, moved, packed_by, stepped
 from tests.trainer.padded import padded_loss, rows_of
 from trainer import checkpoint
 from trainer.batch import Group, micro_batches
@@ -95,7 +95,7 @@ def test_logprobs_under_stored_weights_are_those_of_the_version_and_leave_the_po
 ) -> None:
     policy = policy_of(model_directory)
     (before,) = policy.weigh(groups_of()[:1])
-    policy.save_weights(tmp_path / "version-0")
+    policy.save_weights(tmp_path / "version-0", {})
     stepped(policy, groups_of())
     present = policy.weights()
     (after,) = policy.weigh(groups_of()[:1], policy.model.stored_weights(tmp_path / "version-0"))
@@ -110,7 +110,7 @@ def test_rollouts_of_several_versions_share_a_micro_batch(model_directory: Path)
     (old,) = policy.weigh(groups_of()[:1])
     stepped(policy, groups_of())
     (new,) = policy.weigh(groups_of(1)[1:])
-    ((batch,),) = micro_batches([old, new], 1, 1000)
+    ((batch,),) = micro_batches([old, new], packed_by(1, 1000))
     assert policy.step([[batch]]).staleness == pytest.approx(0.5)
 
 
@@ -134,7 +134,7 @@ def test_a_gradient_that_is_not_finite_skips_the_optimizer_step_and_not_the_run(
             replace(batch, tokens=replace(batch.tokens, advantages_K=batch.tokens.advantages_K * math.nan))
             for batch in part
         ]
-        for part in micro_batches(policy.weigh(groups_of()), 2, 64)
+        for part in micro_batches(policy.weigh(groups_of()), packed_by(2, 64))
     ]
     record = policy.step(poisoned)
     assert record.skipped == 2
@@ -209,7 +209,7 @@ def test_a_bf16_run_computes_with_the_bits_that_it_publishes(model_directory: Pa
     policy = policy_of(model_directory, BF16, learning_rate=1e-4)
     stepped(policy, groups_of())
     masters = dict(zip(policy.weights(), policy.masters.parameters(), strict=True))
-    policy.save_weights(tmp_path / "version-1")
+    policy.save_weights(tmp_path / "version-1", {})
     published = load_model(tmp_path / "version-1", torch.bfloat16).weights()
     for name, kept in policy.weights().items():
         assert torch.equal(kept, published[name])
@@ -228,7 +228,7 @@ def test_a_bf16_policy_that_goes_back_starts_from_the_published_bits(model_direc
 def test_saved_weights_load_as_the_model_they_were(model_directory: Path, tmp_path: Path) -> None:
     policy = policy_of(model_directory)
     stepped(policy, groups_of())
-    policy.save_weights(tmp_path / "version-1")
+    policy.save_weights(tmp_path / "version-1", {})
     loaded = load_model(tmp_path / "version-1", torch.float32)
     assert all(torch.equal(tensor, loaded.weights()[name]) for name, tensor in policy.weights().items())
     assert loaded.text_tokens("1+1\n") == policy.model.text_tokens("1+1\n")
@@ -264,7 +264,7 @@ def test_a_packed_step_has_the_loss_and_the_gradients_of_padded_rows(
     groups = [
         replace(group, behaviour=tuple(each + group.version / 8 for each in group.behaviour or ())) for group in groups
     ]
-    (batches,) = micro_batches(groups, 1, most)
+    (batches,) = micro_batches(groups, packed_by(1, most))
     policy.optimizer.zero_grad()
     count = sum(batch.completion_tokens for batch in batches)
     total = sum(policy._backward(batch, batch.tokens, count).total.item() for batch in batches)

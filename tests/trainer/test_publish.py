@@ -29,7 +29,7 @@ def trained(policy: Policy, inbox: Inbox) -> Policy:
 def test_the_model_the_run_was_opened_with_is_served_and_not_announced(scene: Scene, tmp_path: Path) -> None:
     publisher, held = scene.publisher(tmp_path / "trainer")
     with held:
-        publisher.publish(scene.policy(), ())
+        publisher.publish(scene.policy(), (), {})
         assert publisher.store.latest(scene.swarm.run) == 0
         assert publisher.newest_version() == 0
     assert scene.published() == []
@@ -44,8 +44,8 @@ def test_a_version_is_announced_once_with_its_jobs_and_served_before(scene: Scen
     consumed = (Consumption(round_, 0b11),)
     publisher, held = scene.publisher(tmp_path / "trainer")
     with held:
-        publisher.publish(policy, consumed)
-        publisher.publish(policy, consumed)
+        publisher.publish(policy, consumed, {})
+        publisher.publish(policy, consumed, {})
     (event,) = scene.published()
     directory = tmp_path / "trainer" / "versions" / "1"
     assert (event.version, event.manifest_root) == (1, manifest.from_directory(directory, 1).root)
@@ -62,12 +62,12 @@ def test_other_weights_for_a_version_that_is_out_are_refused(scene: Scene, tmp_p
     inbox.poll(0)
     publisher, held = scene.publisher(tmp_path / "trainer")
     with held:
-        publisher.publish(trained(policy, inbox), ())
+        publisher.publish(trained(policy, inbox), (), {})
     other = scene.policy()
     other.version = 1
     publisher, held = scene.publisher(tmp_path / "other")
     with held, pytest.raises(Rejected, match="another manifest root"):
-        publisher.publish(other, ())
+        publisher.publish(other, (), {})
 
 
 def test_only_the_last_directories_are_kept(scene: Scene, tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_only_the_last_directories_are_kept(scene: Scene, tmp_path: Path) -> Non
     with held:
         for version in range(1, DIRECTORIES_KEPT + 3):
             policy.version = version
-            publisher.publish(policy, ())
+            publisher.publish(policy, (), {})
     kept = sorted(int(path.name) for path in (tmp_path / "trainer" / "versions").iterdir())
     assert kept == list(range(3, DIRECTORIES_KEPT + 3))
 
@@ -88,14 +88,14 @@ def test_a_version_that_the_rules_do_not_allow_is_not_published(scene: Scene, tm
     with held:
         for change, words in CHANGES.values():
             directory = tmp_path / "trainer" / "versions" / "1"
-            policy.save_weights(directory)
+            policy.save_weights(directory, {})
             change(directory)
             with pytest.raises(Misconfigured, match="version 1 is not published") as refused:
-                publisher.publish(policy, ())
+                publisher.publish(policy, (), {})
             assert words in str(refused.value)
             shutil.rmtree(directory)
         assert publisher.store.latest(scene.swarm.run) is None
-        publisher.publish(policy, ())
+        publisher.publish(policy, (), {})
     (event,) = scene.published()
     assert event.version == 1
 
@@ -109,7 +109,7 @@ def test_of_a_large_model_the_origin_keeps_what_the_trainer_may_need(
     with held:
         for version in range(1, 7):
             policy.version = version
-            publisher.publish(policy, ())
+            publisher.publish(policy, (), {})
         kept = [signed.manifest.version for signed in publisher.store.versions(scene.swarm.run)]
     needed = scene.swarm.rules.async_level + 1
     assert kept == list(range(7 - needed, 7))

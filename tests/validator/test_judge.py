@@ -93,7 +93,6 @@ def test_evidence_holds_what_was_measured(court: Any) -> None:
     assert measured.tokens_N.tolist() == [len(rollout.output_tokens) for rollout in rollouts]
     assert measured.chunks_N.tolist() == [len(rollout.proofs) for rollout in rollouts]
     assert judgement.evidence.units_counted == claim.units
-    assert set(measured.rewards_N.tolist()) <= {0.0, 1.0}
 
 
 def test_an_edited_token_is_fraud(court: Any) -> None:

@@ -7,7 +7,7 @@ PURE. Axes: S sampled tokens, C chunks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -23,13 +23,12 @@ from validator.judging.check import Check, ReadJob, TokenMeasurements
 from validator.judging.claims import Claim
 
 
-def artifact_limits(rules: Rules, prompts: Sequence[str]) -> Limits:
+def artifact_limits(rules: Rules, longest_prompt: int) -> Limits:
     """Returns the size limits of an artifact under ``rules``, enforced before anything large is allocated.
 
-    A text has at most as many tokens as bytes. The limits leave room beyond the expected prompts, so that a foreign
-    prompt is reported as a wrong prompt and not as a wrong size.
+    ``longest_prompt`` bounds the tokens of a prompt. The limits leave room beyond, so that a foreign prompt is reported
+    as a wrong prompt and not as a wrong size.
     """
-    longest_prompt = max(len(rules.prompt_text(prompt).encode()) for prompt in prompts)
     tokens = rules.rollouts_per_job * (4 * longest_prompt + 64 + rules.max_tokens)
     proofs = 2 * -(-rules.max_tokens // CHUNK_ROWS) + 2
     proof_bytes = rules.rollouts_per_job * proofs * (PROOF_BYTES + 4)

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-import numpy as np
-
-from protocol.environments.environment import Environment, Problem
+from protocol.environments.environment import Environment, at_version
 from protocol.errors import Rejected
 from protocol.tensor.model import Model
-from protocol.wire.evidence import F32, Finding, JobEvidence, Measurements
+from protocol.wire.evidence import Finding, JobEvidence, Measurements
 from protocol.wire.pins import UnfitCheckpoint
 from protocol.wire.reasons import Reason
-from protocol.wire.rollout import Artifact, Limits
+from protocol.wire.rollout import Limits
 from protocol.wire.rules import Rules
 from protocol.wire.seeds import prompt_seed
 from protocol.wire.units import ModelShape
@@ -34,11 +33,15 @@ from validator.judging.verdict import reason_of, with_finding
 
 @dataclass(frozen=True, slots=True)
 class PolicyVersion:
-    """The model of one version, in evaluation mode, its shape for counting work units, and what its bits depend on."""
+    """The model of one version, in evaluation mode, its shape for counting work units, and what its bits depend on.
+
+    ``directory`` holds the version's files.
+    """
 
     model: Model
     shape: ModelShape
     numerics: Numerics
+    directory: Path
 
     @property
     def vocabulary(self) -> int:
@@ -90,7 +93,6 @@ class _Reading:
     """A job before the model runs; with findings, the model does not run."""
 
     claim: Claim
-    problems: list[Problem]
     job: ReadJob | None
     findings: list[Finding]
 
@@ -127,7 +129,8 @@ def examine(
 ) -> list[ExaminedJob]:
     """Judges as ``judge`` does, and returns what each judgement rests on as well."""
     checks = [check for check in CHECKS if check.applies(rules.thresholds)]
-    readings = [_read(policy, rules, environment, job, checks) for job in jobs]
+    tasks = at_version(environment, policy.directory)
+    readings = [_read(policy, rules, tasks, job, checks) for job in jobs]
     running = [
         (index, SeededArtifact(reading.claim.seed, reading.job.artifact, not reading.job.proof_findings))
         for index, reading in enumerate(readings)
@@ -136,8 +139,7 @@ def examine(
     found = measure(policy.model, rules, [job for _, job in running])
     measured = {index: pair for (index, _), pair in zip(running, found, strict=True)}
     return [
-        _conclude(policy, rules, environment, reading, measured.get(index), checks)
-        for index, reading in enumerate(readings)
+        _conclude(policy, rules, reading, measured.get(index), checks) for index, reading in enumerate(readings)
     ]
 
 
@@ -161,28 +163,22 @@ def with_findings(judgements: Sequence[Judgement], by_node: Mapping[int, Finding
     ]
 
 
-def problems_of(rules: Rules, environment: Environment, claim: Claim) -> list[Problem]:
-    """Returns the problems derived from the job's seed, one per group."""
-    seed = claim.seed
-    return [environment.problem(prompt_seed(seed, group)) for group in range(rules.groups_per_job)]
-
-
-def limits_of(rules: Rules, environment: Environment, claim: Claim) -> Limits:
-    """Returns the size limits of the job's artifact."""
-    return artifact_limits(rules, [problem.prompt for problem in problems_of(rules, environment, claim)])
+def limits_of(rules: Rules, environment: Environment) -> Limits:
+    """Returns the size limits of a job's artifact."""
+    return artifact_limits(rules, environment.most_prompt_tokens(rules))
 
 
 def _read(
     policy: PolicyVersion, rules: Rules, environment: Environment, job: FetchedJob, checks: Sequence[Check]
 ) -> _Reading:
-    problems = problems_of(rules, environment, job.claim)
     if isinstance(job.data, Finding):
-        return _Reading(job.claim, problems, None, [job.data])
-    limits = artifact_limits(rules, [problem.prompt for problem in problems])
+        return _Reading(job.claim, None, [job.data])
     try:
-        artifact = read_artifact(job.claim, job.data, limits)
+        artifact = read_artifact(job.claim, job.data, limits_of(rules, environment))
     except Rejected as error:
-        return _Reading(job.claim, problems, None, [Finding(Reason(error.reason or Reason.SHAPE), str(error))])
+        return _Reading(job.claim, None, [Finding(Reason(error.reason or Reason.SHAPE), str(error))])
+    seed = job.claim.seed
+    problems = [environment.problem(prompt_seed(seed, group)) for group in range(rules.groups_per_job)]
     read = ReadJob(
         claim=job.claim,
         artifact=artifact,
@@ -194,13 +190,12 @@ def _read(
         proof_findings=tuple(check_proofs(artifact)),
     )
     required = (check.requires(read) for check in checks if check.requires is not None)
-    return _Reading(job.claim, problems, read, next((findings for findings in required if findings), []))
+    return _Reading(job.claim, read, next((findings for findings in required if findings), []))
 
 
 def _conclude(
     policy: PolicyVersion,
     rules: Rules,
-    environment: Environment,
     reading: _Reading,
     seen: tuple[Prefill, TokenMeasurements] | None,
     checks: Sequence[Check],
@@ -210,18 +205,9 @@ def _conclude(
         return ExaminedJob(Judgement(claim, _evidence(claim, reading.findings, None, None)), read)
     part, measured = seen
     findings = [finding for check in checks for finding in check.after_prefill(read, measured)]
-    rewards_N = _rewards(policy, rules, environment, reading.problems, read.artifact)
-    columns = columns_of(measured, rewards_N, rules.sequential)
+    columns = columns_of(measured, rules.sequential)
     evidence = _evidence(claim, findings, columns, job_units(read.artifact, policy.shape))
     return ExaminedJob(Judgement(claim, evidence), read, part, measured)
-
-
-def _rewards(
-    policy: PolicyVersion, rules: Rules, environment: Environment, problems: Sequence[Problem], artifact: Artifact
-) -> F32:
-    texts = [policy.model.completion_text(rollout.output_tokens) for rollout in artifact.rollouts]
-    per_group = rules.samples_per_group
-    return np.array([environment.reward(problems[n // per_group], text) for n, text in enumerate(texts)], np.float32)
 
 
 def _evidence(

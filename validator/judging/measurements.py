@@ -13,7 +13,7 @@ import torch
 
 from protocol.tensor.model import DTYPES, Model
 from protocol.tensor.proofs import distances_batch
-from protocol.wire.evidence import F32, Measurements
+from protocol.wire.evidence import Measurements
 from protocol.wire.rollout import Artifact
 from protocol.wire.rules import Rules, Sequential
 from protocol.wire.sampling import noise_key
@@ -53,7 +53,7 @@ def measure(model: Model, rules: Rules, jobs: Sequence[SeededArtifact]) -> list[
     ]
 
 
-def columns_of(measured: TokenMeasurements, rewards_N: F32, sequential: Sequential) -> Measurements:
+def columns_of(measured: TokenMeasurements, sequential: Sequential) -> Measurements:
     """Returns the columns of the evidence."""
     lengths_N = measured.lengths_N
     starts_N = np.cumsum(lengths_N) - lengths_N
@@ -61,7 +61,6 @@ def columns_of(measured: TokenMeasurements, rewards_N: F32, sequential: Sequenti
     ratios_S = log_likelihood_ratios(measured.margins_S, measured.gaps_S, sequential)
     return Measurements(
         tokens_N=lengths_N.astype(np.uint32),
-        rewards_N=rewards_N,
         flips_N=np.add.reduceat((measured.margins_S > 0).astype(np.uint32), starts_N),
         up_N=np.add.reduceat((measured.leads_S > 0).astype(np.uint32), starts_N),
         margin_max_N=segment_max(measured.margins_S, lengths_N),

@@ -11,6 +11,8 @@ from pathlib import Path
 import structlog
 
 from protocol.broadcast.checkpoints import Checkpoints
+from protocol.environments.environment import at_version
+from protocol.environments.registry import environment
 from protocol.errors import Unavailable
 from protocol.node.progress import progress_line
 from protocol.tensor.directory import shape_of
@@ -38,7 +40,7 @@ def load_policy(directory: Path, rules: Rules, device: str = "cpu") -> PolicyVer
     model: Model = load_model(directory, DTYPES[rules.model.dtype])
     model.network.to(device)
     probe(model)
-    return PolicyVersion(model, shape, numerics_of(model))
+    return PolicyVersion(model, shape, numerics_of(model), directory)
 
 
 class Weights:
@@ -49,6 +51,7 @@ class Weights:
 
     def __init__(self, checkpoints: Checkpoints, rules: Rules, device: str) -> None:
         self._checkpoints, self._rules, self._device = checkpoints, rules, device
+        self._tasks = environment(rules.environment.name, rules.environment.params)
         self._pool = ThreadPoolExecutor(1, "weights")
         self._fetches: dict[tuple[int, bytes], Future[Path]] = {}
         self._policy: PolicyVersion | None = None
@@ -120,12 +123,15 @@ class Weights:
         """
         directory = self._fetches[version, root].result()
         try:
+            at_version(self._tasks, directory)
             if self._policy is None:
                 self._policy = load_policy(directory, self._rules, self._device)
             elif self._loaded != (version, root):
                 self._loaded = None  # a copy that fails half-way leaves no version loaded
                 self._policy.model.load_weights(directory)
-                self._policy = replace(self._policy, numerics=numerics_of(self._policy.model))
+                self._policy = replace(
+                    self._policy, numerics=numerics_of(self._policy.model), directory=directory
+                )
         except UnfitCheckpoint as error:
             self._refuse(version, root, error)
             raise

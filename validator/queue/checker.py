@@ -113,7 +113,7 @@ class Checker:
 
     def _arrived(self, context: JudgingContext, claims: Sequence[Claim]) -> dict[Claim, bytes | Finding | None]:
         """The artifacts, once no more can be expected in the time that an order waits."""
-        limits = {claim: limits_of(context.rules, context.environment, claim).file_bytes for claim in claims}
+        limits = {claim: limits_of(context.rules, context.environment).file_bytes for claim in claims}
         self._fetching.keep_recent(IDLE_SECONDS)
         while True:
             found = {claim: self._fetching.look(claim, limit) for claim, limit in limits.items()}

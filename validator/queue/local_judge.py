@@ -64,7 +64,7 @@ class LocalJudge:
         return [FetchedJob(claim, data) for claim, data in looked if data is not None]
 
     def _look(self, round_: JudgedRound, claim: Claim) -> bytes | Finding | None:
-        limits = limits_of(round_.context.rules, round_.context.environment, claim)
+        limits = limits_of(round_.context.rules, round_.context.environment)
         return self._fetching.look(claim, limits.file_bytes)
 
 

@@ -169,7 +169,7 @@ class Rechecker:
     def _look(self, round_: JudgedRound, claim: Claim) -> FetchedJob | None:
         """The job's artifact once it has arrived, or once it was waited for in vain."""
         context = round_.context
-        found = self._fetching.look(claim, limits_of(context.rules, context.environment, claim).file_bytes)
+        found = self._fetching.look(claim, limits_of(context.rules, context.environment).file_bytes)
         if found is None and self._waited(claim.round, claim.job) > self._patience_seconds:
             found = Finding(Reason.UNAVAILABLE, f"no answer within {self._patience_seconds:g} s")
         return None if found is None else FetchedJob(claim, found)

@@ -36,7 +36,6 @@ def summary(judgement: Judgement) -> dict[str, Any]:
     return shown | {
         "rollouts": len(measured.tokens_N),
         "tokens": int(measured.tokens_N.sum()),
-        "mean reward": float(measured.rewards_N.mean()),
         "tokens off the seeded choice": int(measured.flips_N.sum()),
     }
 
@@ -93,7 +92,6 @@ def worst(inspection: Inspection) -> dict[str, Any] | None:
         "prompt": policy.model.completion_text(rollout.prompt_tokens),
         "completion": policy.model.completion_text(rollout.output_tokens),
         "ends by": rollout.finish_reason,
-        "reward": float(measured.rewards_N[n]),
         "units": units(policy.shape, len(rollout.prompt_tokens), len(rollout.output_tokens)),
         "largest margin (logits)": float(measured.margin_max_N[n]),
         "logprob differences, median and largest": [

@@ -107,7 +107,7 @@ class Replay:
         return not self.contradictions and same and tolerable and self.prefilled
 
 
-EXACT = ("tokens_N", "rewards_N", "chunks_N")
+EXACT = ("tokens_N", "chunks_N")
 """Columns that honest verifiers agree on exactly."""
 
 
@@ -239,7 +239,7 @@ def _kept(artifacts: Path, claim: Claim) -> bytes | None:
 
 
 def _fetched(round_: JudgedRound, claim: Claim, stores: BlobStores) -> bytes | Finding | None:
-    limits = limits_of(round_.context.rules, round_.context.environment, claim)
+    limits = limits_of(round_.context.rules, round_.context.environment)
     found = fetch_once(stores, claim, limits.file_bytes)
     return None if isinstance(found, Absence) else found
 

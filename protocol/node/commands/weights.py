@@ -58,6 +58,13 @@ class WeightsOffer:
         with TransferBar(f"version {self.version}", quiet) as bar:
             return download(self.sources, *place, bar)
 
+    def fetch_without_tensors(self, destination: Path) -> Manifest:
+        """Fetches its files but those of tensors into ``destination``, a new folder, and returns its manifest."""
+        from protocol.broadcast.download import download_without_tensors
+
+        place = self.run, self.version, self.root, self.authority, destination
+        return download_without_tensors(self.sources, *place)
+
 
 @contextmanager
 def offered(

@@ -145,7 +145,7 @@ def packing(folder: Path, runs: int) -> dict[str, Any]:
         for kept in (True, False)
     }
     groups = policies[True].weigh(ragged(policies[True].head.module.weight.shape[0]))
-    (batches,) = micro_batches(groups, 1, RECIPE.microbatch_tokens)
+    (batches,) = micro_batches(groups, RECIPE.model_copy(update={"optimizer_steps": 1}))
     count = sum(batch.completion_tokens for batch in batches)
     padded = padded_parts(rows_of(groups), RECIPE.microbatch_tokens)
     found: dict[str, tuple[float, list[torch.Tensor]]] = {}
@@ -242,7 +242,7 @@ def measure_beside(directory: Path, rows: Path, runs: int) -> dict[str, float]:
     with Peak() as peak:
         policy = Policy(directory, RECIPE, RULES)
         group = group_of(0, 0, given["prompt"], given["completions"], given["rewards"])
-        (batches,) = micro_batches(policy.weigh([group]), 1, RECIPE.microbatch_tokens)
+        (batches,) = micro_batches(policy.weigh([group]), RECIPE.model_copy(update={"optimizer_steps": 1}))
         count = sum(batch.completion_tokens for batch in batches)
 
         def step() -> None:

@@ -186,6 +186,7 @@ class Loop:
         self, version: int, group: int, problem: Problem, prompt: tuple[int, ...], completions: Sequence[Completion]
     ) -> Group:
         texts = [self.engine.model.completion_text(completion.output_tokens) for completion in completions]
+        lengths = [len(completion.output_tokens) for completion in completions]
         return Group(
             round=self.round,
             job=group // self.rules.groups_per_job,
@@ -193,7 +194,10 @@ class Loop:
             version=version,
             prompt_tokens=np.array(prompt, np.int32),
             completions=tuple(np.array(completion.output_tokens, np.int32) for completion in completions),
-            rewards=tuple(self.environment.reward(problem, text) for text in texts),
+            rewards=tuple(
+                problem.total(self.environment.reward(problem, text), length)
+                for text, length in zip(texts, lengths, strict=True)
+            ),
         )
 
     def accuracy(self) -> float:

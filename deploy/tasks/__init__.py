@@ -1,0 +1,1 @@
+"""Task files: built from datasets, shown, tried by hand, and put into runs."""
