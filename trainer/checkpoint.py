@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 
 from protocol.errors import Misconfigured
 
-FORMAT = "assize.trainer/4"
+FORMAT = "assize.trainer/5"
 DTYPES = {
     torch.float64: "F64",
     torch.int64: "I64",

@@ -254,11 +254,13 @@ class Inbox:
         return self.environments[version]
 
     def _take(self, wanted: _Wanted, grading: _Grading) -> None:
-        """Takes a job in whose answers are judged; one that could not be judged is begun again."""
+        """Takes a job in whose answers are judged; begins again where what judges them does not run."""
         try:
             rewards = grading.rewards.result()
-        except Unavailable as error:
+        except (Unavailable, Rejected) as error:
             self.log.warning("not_rewarded", round=wanted.round, job=wanted.job, why=str(error))
+            if isinstance(error, Rejected):
+                self.refused.add((wanted.round, wanted.job))
             return
         groups = tuple(self._groups(self.rounds[wanted.round], grading, rewards))
         self.jobs[wanted.round, wanted.job] = AcceptedJob(wanted.round, wanted.job, groups)

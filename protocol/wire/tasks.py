@@ -69,7 +69,7 @@ TokenId = Annotated[int, Field(ge=0, lt=1 << 24)]
 
 @dataclass(frozen=True, slots=True)
 class TaskSource:
-    """Where tasks come from, and its share of the draws: its weight among those of all sources."""
+    """Origin of tasks, by name, and its share of the draws: its weight among those of all sources."""
 
     name: SourceName
     weight: Annotated[int, Field(ge=1, le=MAX_WEIGHT)]

@@ -132,7 +132,10 @@ class Scene:
         publisher, stack = self.publisher(state)
         schedule = Schedule(last_version)
         evaluator = Evaluator(self.swarm.rules, EvaluationPlan(evaluated), state / "evaluating") if evaluated else None
-        inbox, curriculum = self.inbox(policy, publisher=publisher), Curriculum.of(self.environment, RECIPE.groups_to_start)
+        inbox, curriculum = (
+            self.inbox(policy, publisher=publisher),
+            Curriculum.of(self.environment, RECIPE.groups_to_start),
+        )
         trainer = Trainer(policy, inbox, publisher, schedule, state, evaluator, curriculum=curriculum)
         stack.callback(trainer.close)
         return trainer, stack

@@ -138,9 +138,7 @@ def examine(
     ]
     found = measure(policy.model, rules, [job for _, job in running])
     measured = {index: pair for (index, _), pair in zip(running, found, strict=True)}
-    return [
-        _conclude(policy, rules, reading, measured.get(index), checks) for index, reading in enumerate(readings)
-    ]
+    return [_conclude(policy, rules, reading, measured.get(index), checks) for index, reading in enumerate(readings)]
 
 
 def judge_unfit(claims: Sequence[Claim], error: UnfitCheckpoint) -> list[Judgement]:
@@ -163,6 +161,12 @@ def with_findings(judgements: Sequence[Judgement], by_node: Mapping[int, Finding
     ]
 
 
+def prompts_of(model: Model, rules: Rules, environment: Environment, seed: bytes) -> list[tuple[int, ...]]:
+    """Returns the tokens of the prompts that follow from a job's seed, one for each group."""
+    problems = (environment.problem(prompt_seed(seed, group)) for group in range(rules.groups_per_job))
+    return [model.prompt_tokens(problem.prompt, rules) for problem in problems]
+
+
 def limits_of(rules: Rules, environment: Environment) -> Limits:
     """Returns the size limits of a job's artifact."""
     return artifact_limits(rules, environment.most_prompt_tokens(rules))
@@ -177,12 +181,10 @@ def _read(
         artifact = read_artifact(job.claim, job.data, limits_of(rules, environment))
     except Rejected as error:
         return _Reading(job.claim, None, [Finding(Reason(error.reason or Reason.SHAPE), str(error))])
-    seed = job.claim.seed
-    problems = [environment.problem(prompt_seed(seed, group)) for group in range(rules.groups_per_job)]
     read = ReadJob(
         claim=job.claim,
         artifact=artifact,
-        prompts=[policy.model.prompt_tokens(problem.prompt, rules) for problem in problems],
+        prompts=prompts_of(policy.model, rules, environment, job.claim.seed),
         rules=rules,
         vocabulary=policy.vocabulary,
         stop_tokens=policy.model.stop_tokens(rules),

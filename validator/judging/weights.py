@@ -129,9 +129,7 @@ class Weights:
             elif self._loaded != (version, root):
                 self._loaded = None  # a copy that fails half-way leaves no version loaded
                 self._policy.model.load_weights(directory)
-                self._policy = replace(
-                    self._policy, numerics=numerics_of(self._policy.model), directory=directory
-                )
+                self._policy = replace(self._policy, numerics=numerics_of(self._policy.model), directory=directory)
         except UnfitCheckpoint as error:
             self._refuse(version, root, error)
             raise

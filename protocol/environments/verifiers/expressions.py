@@ -1,4 +1,4 @@
-"""Whether two expressions mean the same. Imported by the grading server alone, as it takes seconds and 100 MB."""
+"""Equality of two expressions by what they mean. Imported by the grading server alone: it takes seconds and 100 MB."""
 
 from __future__ import annotations
 

