@@ -14,7 +14,7 @@ NPM     = $(shell command -v npm || echo $(CURDIR)/$(BIN)/npm)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help demo calibrate test test-long test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-api bench-capture bench-start bench-shardcast bench-tree bench-step bench-losses model-smollm2 economics vllm zoo shapes fuzz fuzz-api sim chaos contracts-coverage contracts-deep contracts-mutants contracts-slither abi lines clean
+.PHONY: help demo calibrate test test-long test-python test-contracts lint bench-tax bench-gas bench-engines bench-verify bench-toploc bench-sender bench-mirror bench-ledger bench-api bench-capture bench-start bench-shardcast bench-tree bench-step bench-losses bench-lengths bench-tasks task-runs model-smollm2 economics vllm zoo shapes fuzz fuzz-api sim chaos contracts-coverage contracts-deep contracts-mutants contracts-slither abi lines clean
 help:
 	@echo "make demo            set up, run the whole market, train a model in it   (STEPS=20 SEED=7 for a shorter one; MODEL=smollm2)"
 	@echo "make test            set up, run every test and check"
@@ -33,6 +33,9 @@ help:
 	@echo "make bench-tree      256 MiB through a tree of 7 relays, each edge with 50 Mbit/s; then with faults   (MIB=32)"
 	@echo "make bench-step      memory and time of a training step: head in chunks, packed rollouts   (RUNS=1)"
 	@echo "make bench-losses    each loss of the trainer, five seeds of the bare loop with rollouts four versions old   (SEEDS=3)"
+	@echo "make bench-lengths   completions as long as their prompts ask, and what that costs in accuracy   (SEEDS=1)"
+	@echo "make bench-tasks     tasks from data: built, drawn, and their answers judged, bombs and hostile programs too"
+	@echo "make task-runs       SmolLM2 in the market on files of tasks; the rewards of each version audited   (KIND=two)"
 	@echo "make economics       strategies against an honest rest, 2,000 rounds of each   (ROUNDS=200)"
 	@echo "make bench-verify    tokens checked against tokens generated, and what seeding costs, for both engines"
 	@echo "make model-smollm2   SmolLM2-135M-Instruct as a Hugging Face directory, the same bytes each time   (OUT=models/smollm2)"
@@ -103,6 +106,15 @@ bench-tree: .venv/.test
 
 bench-losses: .venv/.localnet
 	@$(BIN)/python -m tests.bench.losses $(if $(SEEDS),--seeds $(SEEDS)) $(if $(STEPS),--steps $(STEPS))
+
+bench-lengths: .venv/.localnet
+	@$(BIN)/python -m tests.bench.lengths $(if $(SEEDS),--seeds $(SEEDS)) $(if $(STEPS),--steps $(STEPS))
+
+bench-tasks: .venv/.localnet .venv/qwen3/.stamp model-smollm2
+	@$(BIN)/python -m tests.bench.tasks
+
+task-runs: .venv/.localnet .venv/.reasoning model-smollm2 contracts/node_modules/.stamp
+	@$(BIN)/python -m tests.taskruns $(if $(KIND),--only $(KIND)) --seed $(SEED)
 
 bench-step: .venv/.test .venv/trl/.stamp model-smollm2
 	@$(BIN)/python -m tests.bench.step $(if $(RUNS),--runs $(RUNS))

@@ -47,6 +47,8 @@ ROOT = Path(__file__).parents[1]
 COMPILED = {
     ROOT / "tests" / "protocol" / "test_toploc_reference.py": "toploc",
     ROOT / "tests" / "environments" / "test_reasoning_verifier.py": "reasoning_gym",
+    ROOT / "tests" / "deploy" / "tasks" / "test_tasks_build.py": "reasoning_gym",
+    ROOT / "tests" / "deploy" / "tasks" / "test_tasks_show.py": "reasoning_gym",
 }
 """Tests of packages that have to be compiled, and the module; left out on machines without a compiler."""
 COMPILERS = ("c++", "g++", "clang++")

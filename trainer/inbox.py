@@ -66,9 +66,9 @@ class AcceptedJob:
     @property
     def rewards(self) -> JobRewards:
         """The rewards of all its rollouts, as they are published."""
-        return JobRewards(
-            self.round, self.job, np.array([reward for group in self.groups for reward in group.rewards], np.float32)
-        )
+        rewards = np.array([reward for group in self.groups for reward in group.rewards], np.float32)
+        rows = tuple(group.row for group in self.groups if group.row is not None)
+        return JobRewards(self.round, self.job, rewards, rows)
 
 
 class _Wanted(NamedTuple):

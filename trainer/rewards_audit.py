@@ -6,9 +6,11 @@ version's manifest, whose root is on chain, binds the rewards that the trainer p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import Annotated
 
@@ -18,13 +20,19 @@ from protocol.chain.events import CheckpointPublished
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.tail import Rollback, Tail
 from protocol.chain.round_state import RoundState, fold
+from protocol.environments.environment import Environment, Problem
+from protocol.environments.task_set import TaskSet
 from protocol.errors import Rejected
 from protocol.node.commands.connection import DEFAULT_RPC, Addresses, AsJson, RpcUrl, connected
 from protocol.node.commands.weights import CoordinatorUrl, SourceUrls, coordinator_url, offered
 from protocol.node.console import EXIT_REFUSED, guard, show
+from protocol.wire.artifact_blob import parse_blob
 from protocol.wire.assignments import jobs_in
 from protocol.wire.rewards import REWARDS_FILE, JobRewards, Rewards, parse_rewards
+from protocol.wire.rollout import Artifact, decode, rollouts_root
 from protocol.wire.rules import Rules
+from protocol.wire.seeds import job_seed
+from trainer.rewarding import problems_of
 
 app = typer.Typer()
 
@@ -101,32 +109,19 @@ def rewards(
 ) -> None:
     """Compute the rewards of a version again, from artifacts and tasks that the chain names; exit 1 if one differs."""
     with connected(rpc, addresses) as chain, TemporaryDirectory() as folder:
-
-        def files(of: int) -> tuple[Path, Rules]:
-            place = Path(folder) / str(of)
-            with offered(chain, run, of, coordinator, source) as offer:
-                if not place.exists():
-                    offer.fetch_without_tensors(place)
-                return place, offer.rules
-
-        jobs = consumed_by(chain, run, version)
-        directory, rules = files(version)
+        jobs, directory = consumed_by(chain, run, version), Path(folder) / "version"
+        with offered(chain, run, version, coordinator, source) as offer:
+            offer.fetch_without_tensors(directory)
         path = directory / REWARDS_FILE
         if not path.exists():
             raise Rejected(f"version {version} of run {run} publishes no rewards: its manifest has no {REWARDS_FILE}")
         published = parse_rewards(path.read_bytes())
         trusted = coordinator or coordinator_url(chain, run)
-        recomputed = recompute(chain, rules, jobs, lambda of: files(of)[0], trusted)
+        recomputed = recompute(chain, offer.rules, published, jobs, directory, trusted)
     found = differing(published, recomputed)
-    row = {
-        "run": run,
-        "version": version,
-        "jobs": len(jobs),
-        "rollouts": sum(len(each.rewards) for each in recomputed),
-        "mean_reward": round(sum(float(each.rewards.sum()) for each in recomputed), 6)
-        / max(1, sum(len(each.rewards) for each in recomputed)),
-        "differing": len(found),
-    }
+    rollouts = [reward for each in recomputed for reward in each.rewards.tolist()]
+    row: dict[str, object] = {"run": run, "version": version, "jobs": len(jobs), "rollouts": len(rollouts)}
+    row |= {"mean_reward": round(fmean(rollouts), 6) if rollouts else None, "differing": len(found)}
     if found and not as_json:
         for each in found[:SHOWN]:
             print(
@@ -139,58 +134,74 @@ def rewards(
 
 
 def recompute(
-    chain: Chain, rules: Rules, jobs: Sequence[ConsumedJob], files: Callable[[int], Path], coordinator: str
+    chain: Chain, rules: Rules, published: Rewards, jobs: Sequence[ConsumedJob], directory: Path, coordinator: str
 ) -> list[JobRewards]:
     """Returns the rewards of jobs, whose artifacts are fetched from their holders.
 
     Args:
         chain: with the deployment that seeds and roots are bound to.
         rules: of the run.
+        published: names the tasks of each job, if they are from a file; their prompts must be the artifact's.
         jobs: to compute the rewards of.
-        files: gives a directory with a version's files, tensors left out.
+        directory: a version's files, tensors left out.
         coordinator: URL that may be on a private network.
 
     Raises:
         Unavailable: an artifact cannot be fetched, or what judges answers does not run.
         Misconfigured: this machine lacks what judges answers.
-        Rejected: an artifact is not the one that was signed.
+        Rejected: an artifact is not the one that was signed, or a prompt is not the task's.
     """
-    from contextlib import closing
-
     from protocol.environments.environment import at_version, check_machine
     from protocol.environments.registry import environment
     from protocol.tensor.model import Model, load_tokenizer
     from protocol.transport.artifacts import fetch_artifact
     from protocol.transport.blobs import BlobStores
-    from protocol.wire.artifact_blob import parse_blob
     from protocol.wire.receipts import holders_of, ports_of
-    from protocol.wire.rollout import DEFAULT_LIMITS, decode, rollouts_root
-    from protocol.wire.seeds import job_seed
-    from trainer.rewarding import problems_of, rewards_of
+    from protocol.wire.rollout import DEFAULT_LIMITS
+    from trainer.rewarding import rewards_of
 
-    unopened = environment(rules.environment.name, rules.environment.params)
-    tasks = {of: at_version(unopened, files(of)) for of in {each.round.policy_version for each in jobs}}
-    for each_version in tasks.values():
-        check_machine(each_version)
-    some = files(jobs[0].round.policy_version) if jobs else None
-    tokenizer = None if some is None else load_tokenizer(some)
-    model = Model(None, tokenizer, -1)
-    chain_id, address = chain.deployment.chain_id, chain.deployment.address_of("Rounds")
-    made = []
+    tasks = at_version(environment(rules.environment.name, rules.environment.params), directory)
+    check_machine(tasks)
+    model = Model(None, load_tokenizer(directory), -1)
+    rows = {(each.round, each.job): each.rows for each in published.jobs}
+    ports, made = ports_of(store.place for store in rules.stores), []
     with closing(BlobStores(trusted=lambda: [coordinator])) as stores:
         for each in jobs:
             submitted, number = each.round.leaves[each.job], each.round.number
             holders = holders_of(submitted.uri, rules.stores)
-            ports = ports_of(store.place for store in rules.stores)
             data = fetch_artifact(stores, holders, submitted.leaf.root, DEFAULT_LIMITS.file_bytes, ports)
-            head, file = parse_blob(data, submitted.leaf.root)
-            artifact = decode(file)
-            if rollouts_root(chain_id, address, artifact) != head.rollouts_root:
-                raise Rejected(f"the artifact of job {each.job} in round {number} does not match its signed root")
-            environment_ = tasks[each.round.policy_version]
-            problems = problems_of(
-                environment_, rules, job_seed(chain_id, address, number, each.round.beacon, each.job)
-            )
-            found = rewards_of(environment_, problems, artifact.rollouts, model.completion_text)
-            made.append(JobRewards(number, each.job, found))
+            artifact = _signed_artifact(chain, data, submitted.leaf.root)
+            named = rows.get((number, each.job), ())
+            problems = _problems(chain, rules, tasks, each, artifact, named)
+            found = rewards_of(tasks, problems, artifact.rollouts, model.completion_text)
+            made.append(JobRewards(number, each.job, found, named))
     return made
+
+
+def _signed_artifact(chain: Chain, data: bytes, root: bytes) -> Artifact:
+    head, file = parse_blob(data, root)
+    artifact, deployment = decode(file), chain.deployment
+    if rollouts_root(deployment.chain_id, deployment.address_of("Rounds"), artifact) != head.rollouts_root:
+        raise Rejected(f"the artifact of job {artifact.job} in round {artifact.round} does not match its signed root")
+    return artifact
+
+
+def _problems(
+    chain: Chain, rules: Rules, tasks: Environment, job: ConsumedJob, artifact: Artifact, rows: Sequence[int]
+) -> list[Problem]:
+    """Returns the problems of a job's groups: by the beacon, or the rows of a file whose prompts the artifact has."""
+    if not isinstance(tasks, TaskSet):
+        rounds = chain.deployment.address_of("Rounds")
+        seed = job_seed(chain.deployment.chain_id, rounds, job.round.number, job.round.beacon, job.job)
+        return problems_of(tasks, rules, seed)
+    prompts = [rollout.prompt_tokens.tolist() for rollout in artifact.rollouts[:: rules.samples_per_group]]
+    if len(rows) != len(prompts):
+        raise Rejected(f"the rewards name {len(rows)} tasks of job {job.job} in round {job.round.number}")
+    found = [tasks.opened.of_prompt(row, prompt) for row, prompt in zip(rows, prompts, strict=True)]
+    if None in found:
+        place = found.index(None)
+        raise Rejected(
+            f"the rewards name task {rows[place]} for group {place} of job {job.job} in round {job.round.number}, "
+            "whose prompt is another"
+        )
+    return [problem for problem in found if problem is not None]

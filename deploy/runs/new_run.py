@@ -93,7 +93,7 @@ def rules_for(
 
 
 def model_with_tasks(model: Path, tasks: Path, folder: Path) -> Path:
-    """Makes ``FOLDER/model``, the model's files and the tasks, by links where it can; returns it.
+    """Makes ``FOLDER/model``, links to the model's files where it can, and the tasks; returns it.
 
     Raises:
         Misconfigured: it is there with other files, or cannot be written.
@@ -106,7 +106,7 @@ def model_with_tasks(model: Path, tasks: Path, folder: Path) -> Path:
         for name in pinned_sizes(model):
             if name != TASKS_FILE:
                 linked(model / name, made / name)
-        linked(tasks, made / TASKS_FILE)
+        shutil.copyfile(tasks, made / TASKS_FILE)  # it may be written again, in place
     if not whole.exists():
         os.replace(made, whole)
         return whole

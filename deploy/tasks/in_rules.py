@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from protocol.environments.environment import check_machine
-from protocol.environments.task_set import TaskSet
+from protocol.environments.task_set import TaskSet, info_of
+from protocol.environments.verifiers.registry import verifier
 from protocol.errors import Misconfigured, Rejected, accessing
-from protocol.files import linked
 from protocol.tensor.directory import shape_of, tokenizer_hash
 from protocol.wire.rules import EnvironmentRules, Rules
 from protocol.wire.tasks import MAX_TASK_FILE_BYTES, TASKS, TASKS_FILE
@@ -17,20 +18,32 @@ def read_tasks(path: Path, model: Path, once: bool = False) -> TaskSet:
     """Reads a file of tasks for a run that begins with ``model``.
 
     Raises:
-        Misconfigured: it is no such file, it is of another tokenizer or vocabulary, or this machine lacks what judges
-            its answers.
+        Misconfigured: it is no such file, it is of another tokenizer or vocabulary, it has a task whose answers cannot
+            be judged, or this machine lacks what judges them.
     """
+    tasks = open_tasks(path, once)
+    check_tokenizer(path, tasks, model)
+    check_machine(tasks)
+    file = tasks.opened.file
+    for index in range(len(file)):
+        row = file.row(index)
+        try:
+            verifier(row.verifier).check_task(row.answer, info_of(row.info))
+        except Rejected as error:
+            raise Misconfigured(f"{path}: invalid task {index}: {error}") from error
+    return tasks
+
+
+def open_tasks(path: Path, once: bool = False) -> TaskSet:
+    """Reads a file of tasks; raises ``Misconfigured`` if it is none."""
     with accessing(f"read the tasks {path}"):
         if path.stat().st_size > MAX_TASK_FILE_BYTES:
             raise Misconfigured(f"{path} has more than {MAX_TASK_FILE_BYTES} bytes: expected fewer tasks")
         data = path.read_bytes()
     try:
-        tasks = TaskSet.of_file(data, once)
+        return TaskSet.of_file(data, once)
     except Rejected as error:
         raise Misconfigured(f"cannot use the tasks {path}: {error}: expected a file of assize tasks build") from error
-    check_tokenizer(path, tasks, model)
-    check_machine(tasks)
-    return tasks
 
 
 def check_tokenizer(path: Path, tasks: TaskSet, model: Path) -> None:
@@ -59,8 +72,7 @@ def with_tasks(rules: Rules, tasks: TaskSet) -> Rules:
 
 
 def bring_tasks(path: Path, directory: Path) -> None:
-    """Puts the file of tasks among a model's, as a link where both are on one disk."""
+    """Puts the file of tasks among a model's."""
     target = directory / TASKS_FILE
     with accessing(f"write {target}"):
-        target.unlink(missing_ok=True)
-        linked(path, target)
+        shutil.copyfile(path, target)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -71,6 +71,11 @@ class TaskDraws:
         if not self.sources:
             raise UnfitCheckpoint(f"every task has weight 0: expected one to draw in {CURRICULUM_FILE}")
 
+    @property
+    def drawable(self) -> list[int]:
+        """The rows that may be drawn, ascending."""
+        return sorted(row for source in self.sources for row in source.rows.tolist())
+
     def draw(self, seed: bytes) -> Problem:
         """Returns the training task of a 32-byte ``seed``."""
         digest = hashlib.sha256(_DRAW_DOMAIN + seed).digest()
@@ -90,6 +95,14 @@ class TaskDraws:
         target = header.targets[choice % len(header.targets)]
         asked = (*tokens[:place], *target.tokens, *tokens[place:])
         return Problem(asked, answer, held_out, source, row, target.length, header.penalty)
+
+    def of_prompt(self, row: int, prompt: Sequence[int]) -> Problem | None:
+        """Returns the task of a row if it was set by this prompt, with any of its length budgets; None otherwise."""
+        if not 0 <= row < len(self.file):
+            return None
+        choices = max(1, len(self.file.header.targets))
+        problems = (self.problem(row, choice) for choice in range(choices))
+        return next((problem for problem in problems if problem.prompt == tuple(prompt)), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 ``rewards.json`` is a file of the version, so that the root on chain binds it. Canonical JSON (sorted keys, no spaces,
 ASCII), jobs ascending:
 
-    {"format":"assize/rewards/1","jobs":[{"job":J,"rewards":"<base64 of little-endian f32>","round":R},…]}
+    {"format":"assize/rewards/1","jobs":[{"job":J,"rewards":"<base64 of little-endian f32>","round":R,"rows":[N,…]},…]}
 
 A verdict says that tokens are the model's; it does not depend on rewards, nor does pay. Anyone can compute them again
 from the artifacts and the tasks. PURE.
@@ -26,11 +26,16 @@ MAX_REWARDS_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobRewards:
-    """Rewards (N,) of one job's rollouts, in their order, as they are trained on: length budgets count."""
+    """Rewards (N,) of one job's rollouts, in their order, as they are trained on: length budgets count.
+
+    ``rows`` are the places of the tasks in their file, one for each group; none where tasks come from no file. A task's
+    prompt is in the artifact, and that it follows from the beacon is in the verdict, so that nothing more is needed.
+    """
 
     round: Annotated[int, Field(ge=0, lt=1 << 256)]
     job: Annotated[int, Field(ge=0, lt=256)]
     rewards: F32
+    rows: tuple[Annotated[int, Field(ge=0, lt=1 << 32)], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,11 +11,16 @@ from deploy.runs.choices import ProtocolBounds, broken_bounds, round_cost, usual
 from deploy.runs.run_file import read_run_file
 from deploy.runs.running import profile_of
 from protocol.chain.reading.client import Chain
+from protocol.environments.environment import at_version
+from protocol.environments.registry import environment
+from protocol.environments.verifiers import sandbox
 from protocol.node.commands.run_file import RunFileTerms
 from protocol.node.profile import Profile
 from protocol.node.wallet import Keystores
+from protocol.tensor.directory import tokenizer_hash
 from protocol.wire import manifest
 from protocol.wire.rules import decode_rules
+from protocol.wire.tasks import TaskHeader, TaskRow, TaskSource, encode_tasks, tasks_root
 from tests.conftest import TERMS, TOKEN
 from tests.node.conftest import Assize, assize
 from tests.worker.conftest import small_model
@@ -174,3 +179,62 @@ def test_the_minimums_of_the_deployment_are_kept() -> None:
     ]
     assert broken_bounds(FINE, BOUNDS) == []
     assert usual_escrow(FINE) >= 20 * round_cost(FINE)
+
+
+def tasks_of(model: Path, path: Path, *rows: TaskRow) -> Path:
+    """Writes a file of tasks in the tokens of ``model``."""
+    path.write_bytes(encode_tasks(TaskHeader(tokenizer_hash(model), (TaskSource("own", 1),)), rows))
+    return path
+
+
+def test_a_run_on_a_file_of_tasks_has_their_root_in_its_rules_and_the_file_in_version_0(
+    assize: Assize, chain: Chain, small_model: Path, tmp_path: Path
+) -> None:
+    assert assize("wallet", "drip", 5000).code == 0
+    folder, rows = tmp_path / "run", [TaskRow((3, 4, 5), "7", "exact"), TaskRow((3, 4, 6, 7), "8", "math")]
+    tasks = tasks_of(small_model, tmp_path / "tasks.parquet", *rows)
+    words = words_of(small_model, folder, "--open", "--escrow", "100", "--tasks", tasks, "--once")
+    told = assize(*words).json
+    rules = decode_rules((folder / "rules.json").read_bytes(), chain.latest().run(told["run"]).terms.rules_hash)
+    root = "0x" + tasks_root(tasks.read_bytes()).hex()
+    assert rules.environment.name == "tasks"
+    assert rules.environment.params == {"root": root, "longest_prompt": 4, "once": True}
+    assert {file.name: "0x" + file.hash.hex() for file in rules.pins}["tasks.parquet"] == root
+    assert told["model_root"] == "0x" + manifest.from_directory(folder / "model", 0).root.hex()
+    assert chain.latest().manifest_root(told["run"], 0).hex() == told["model_root"][2:]
+    opened = at_version(environment("tasks", rules.environment.params), folder / "model")
+    assert opened.problem(bytes(32)).prompt in {row.prompt_tokens for row in rows}
+    tasks_of(small_model, tasks, *rows, TaskRow((3,), "9", "exact"))
+    refused = assize(*words)
+    assert refused.code == 2
+    assert "has other files than this run's model and tasks" in refused.err
+
+
+def test_tasks_that_a_run_could_not_use_are_refused_before_anything_is_written(
+    assize: Assize, small_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, folder, row = tmp_path / "tasks.parquet", tmp_path / "run", TaskRow((3,), "7", "exact")
+    code = TaskRow((3,), "", "code", '{"calls":[{"call":"f()","result":"1"}]}')
+
+    def refusal(*more: object) -> str:
+        done = assize(*words_of(small_model, folder, "--tasks", file, *more))
+        assert done.code == 2
+        assert not folder.exists()
+        return done.err
+
+    assert "cannot read the tasks" in refusal()
+    file.write_bytes(b"PAR1 and more")
+    assert "expected a file of assize tasks build" in refusal()
+    other = TaskHeader(bytes(32), (TaskSource("own", 1),))
+    file.write_bytes(encode_tasks(other, [row]))
+    assert "is of another tokenizer than" in refusal()
+    tasks_of(small_model, file, TaskRow((10_000,), "7", "exact"))
+    assert "has token 10000: the model" in refusal()
+    tasks_of(small_model, file, TaskRow((3,), "7", "guess"))
+    assert "unknown verifier 'guess': expected one of" in refusal()
+    tasks_of(small_model, file, row, replace(code, info="{}"))
+    assert "invalid task 1: invalid tests of a program" in refusal()
+    assert "leave them out" in refusal("--chat")
+    tasks_of(small_model, file, code)
+    monkeypatch.setattr(sandbox, "_refusal", lambda: "no sandbox: install bubblewrap")
+    assert "no sandbox: install bubblewrap" in refusal()

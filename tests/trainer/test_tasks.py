@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,13 @@ import pytest
 from deploy.tasks.in_rules import bring_tasks, read_tasks, with_tasks
 from protocol.chain.reading.client import Chain
 from protocol.environments.task_set import TaskSet
+from protocol.errors import Rejected
 from protocol.node.wallet import Wallet
 from protocol.tensor.directory import tokenizer_hash
 from protocol.tensor.model import load_tokenizer
 from protocol.wire.pins import check_directory
 from protocol.wire.reasons import Reason
-from protocol.wire.rewards import REWARDS_FILE, JobRewards, Rewards, parse_rewards
+from protocol.wire.rewards import REWARDS_FILE, Rewards, parse_rewards
 from protocol.wire.tasks import (
     CURRICULUM_FILE,
     TASKS_FILE,
@@ -95,11 +97,16 @@ def test_each_version_publishes_the_rewards_and_anyone_gets_the_same(scene_of: M
             (1, 1, [1.0, 0.0]),
         ]
         jobs = consumed_by(scene.chain, scene.swarm.run, 1)
-        again = recompute(scene.chain, scene.swarm.rules, jobs, trainer.publisher.directory, scene.url)
+        place = trainer.publisher.directory(1), scene.url
+        again = recompute(scene.chain, scene.swarm.rules, published, jobs, *place)
         assert differing(published, again) == []
-        forged = Rewards((JobRewards(1, 0, np.float32([1, 1])), published.jobs[1]))
+        forged = Rewards((replace(published.jobs[0], rewards=np.float32([1, 1])), published.jobs[1]))
         (found,) = differing(forged, again)
         assert (found.round, found.job, found.rollout, found.published, found.recomputed) == (1, 0, 1, 1.0, 0.0)
+        (row,) = published.jobs[0].rows
+        other = Rewards((replace(published.jobs[0], rows=((row + 1) % TASKS,)), published.jobs[1]))
+        with pytest.raises(Rejected, match="whose prompt is another"):
+            recompute(scene.chain, scene.swarm.rules, other, jobs, *place)
 
 
 def test_a_task_that_may_be_used_once_is_not_drawn_again_and_a_restart_remembers(

@@ -29,6 +29,8 @@ from protocol.errors import Misconfigured, Rejected, Unavailable
 
 MAX_PROGRAM = 2**16
 MAX_TESTS = 200
+MAX_RESULT = 10_000
+"""Characters of an expected result."""
 MAX_OUTPUT = 2**20
 """Bytes read of all that a program answers; it ends when there are more."""
 MEMORY = 512 * 2**20
@@ -211,6 +213,8 @@ def _prints(output: str) -> Callable[[dict[str, Any]], bool]:
 
 
 def _returns(result: str) -> Callable[[dict[str, Any]], bool]:
+    if len(result) > MAX_RESULT:  # the parser goes as deep as the text says
+        raise Rejected(f"invalid result of {len(result)} characters of a call: expected at most {MAX_RESULT}")
     try:
         expected = json.loads(json.dumps(driver.encoded(ast.literal_eval(result))))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:

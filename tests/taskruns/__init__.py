@@ -1,0 +1,1 @@
+"""Runs of the whole market on files of tasks: ``make task-runs``."""
