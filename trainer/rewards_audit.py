@@ -22,7 +22,7 @@ from protocol.chain.reading.tail import Rollback, Tail
 from protocol.chain.round_state import RoundState, fold
 from protocol.environments.environment import Environment, Problem
 from protocol.environments.task_set import TaskSet
-from protocol.errors import Rejected
+from protocol.errors import Misconfigured, Rejected
 from protocol.node.commands.connection import DEFAULT_RPC, Addresses, AsJson, RpcUrl, connected
 from protocol.node.commands.weights import CoordinatorUrl, SourceUrls, coordinator_url, offered
 from protocol.node.console import EXIT_REFUSED, guard, show
@@ -153,7 +153,13 @@ def recompute(
     """
     from protocol.environments.environment import at_version, check_machine
     from protocol.environments.registry import environment
-    from protocol.tensor.model import Model, load_tokenizer
+
+    try:
+        from protocol.tensor.model import Model, load_tokenizer
+    except ImportError as error:
+        raise Misconfigured(
+            f"computing rewards takes a tokenizer, and {error.name} is not installed: pip install 'assize[trainer]'"
+        ) from error
     from protocol.transport.artifacts import fetch_artifact
     from protocol.transport.blobs import BlobStores
     from protocol.wire.receipts import holders_of, ports_of

@@ -61,6 +61,7 @@ def test_what_is_killed_and_started_again_goes_on_and_the_audit_holds(
         _what_is_killed_goes_on(network)
         _a_provider_earns_and_is_told_why(provider, walk[2], network)
     _an_auditor_walks_as_its_readme_says(auditor, network)
+    _an_auditor_computes_the_rewards_of_a_version_again(auditor, network)
     with network.at_rest():
         _an_auditor_walks_from_an_address_file_to_a_checked_export(auditor, network, tmp_path)
         _audit_passes_then_names_a_flipped_balance(auditor, network, tmp_path)
@@ -101,6 +102,20 @@ def _an_auditor_walks_as_its_readme_says(auditor: Path, network: Network) -> Non
     audit = commands(blocks("ledger/README.md")[1])[-1].replace("auditor/bin/assize", str(auditor))
     with terminal(folder, "auditor", newcomer(folder, PYTHONPATH="")) as auditing:
         assert "audit ok" in auditing.finishes(audit)
+
+
+def _an_auditor_computes_the_rewards_of_a_version_again(auditor: Path, network: Network) -> None:
+    """Those of the newest version, whose files are served; without the trainer's packages it is told what it lacks."""
+    place = ("--rpc", network.url("chain"), "--addresses", str(network.root / "addresses.json"), "--json")
+    words = ("ledger", "rewards", "1", str(network.version()), *place)
+    done = assize(*words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert told["differing"] == 0
+    assert told["rollouts"] > 0
+    lacking = subprocess.run([auditor, *words], capture_output=True, text=True, check=False, cwd="/")
+    assert lacking.returncode == 2
+    assert "is not installed: pip install 'assize[trainer]'" in lacking.stderr
 
 
 def _a_second_network_in_the_same_folder_is_refused(network: Network) -> None:
