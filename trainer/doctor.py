@@ -7,6 +7,8 @@ from contextlib import closing
 
 from protocol.chain.reading.client import Chain
 from protocol.chain.reading.lookup import coordinator_uri
+from protocol.environments.environment import at_version, check_machine
+from protocol.environments.registry import environment
 from protocol.errors import Misconfigured
 from protocol.node.commands.doctor import examine_on_chain, gas
 from protocol.node.doctor import Examination, Key, Result, disk, examine
@@ -72,6 +74,8 @@ def _rules(settings: TrainerSettings, chain: Chain) -> str:
     with closing(CoordinatorClient(coordinator_uri(chain, settings.run, settings.coordinator_url))) as client:
         rules = client.rules(digest)
     check_directory(settings.model, rules.pins)
+    tasks = environment(rules.environment.name, rules.environment.params)
+    check_machine(at_version(tasks, settings.model))
     check_memory(
         settings.model, read_recipe(settings.run_file), rules, settings.device, settings.evaluation_problems > 0
     )

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import torch
 
-from protocol.environments.environment import Environment, Problem, TypedProblems
+from protocol.environments.environment import Environment, Problem, TypedProblems, VersionedTasks
 from protocol.environments.registry import environment
 from protocol.errors import Misconfigured
 from protocol.node.terminal import printable
+from protocol.tensor.chat import with_chat
 from protocol.tensor.completions import Request
 from protocol.tensor.decode import decode
 from protocol.tensor.model import DTYPES, load_model
@@ -45,6 +46,8 @@ def answers(directory: Path, rules: Rules, text: str, samples: int | None, devic
     prompt = text if problem is None else str(problem.prompt)
     model = load_model(directory, DTYPES[rules.model.dtype])
     model.network.to(device)
+    if isinstance(tasks, VersionedTasks) and model.tokenizer.chat_template:
+        rules = with_chat(rules, model.tokenizer)  # the file's prompts have the template in them
     if not (tokens := model.prompt_tokens(prompt, rules)):
         raise Misconfigured(f"empty prompt {text!r}: expected a text to complete")
     temperature = rules.temperature if samples else 0.0

@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import Field
 
 from protocol.errors import Rejected
@@ -57,6 +58,8 @@ def parse_rewards(data: bytes) -> Rewards:
     places = [(each.round, each.job) for each in rewards.jobs]
     if places != sorted(set(places)):
         raise Rejected("invalid rewards: expected jobs in ascending order, each once")
+    if not all(np.isfinite(each.rewards).all() for each in rewards.jobs):
+        raise Rejected("invalid rewards: expected finite numbers")
     return rewards
 
 

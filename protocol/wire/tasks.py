@@ -39,7 +39,9 @@ MAX_TASK_FILE_BYTES = 1 << 30
 MAX_TASKS = 1 << 22
 MAX_WEIGHT = (1 << 16) - 1
 MAX_PROMPT_TOKENS = 1 << 16
-_MAX_UNCOMPRESSED_BYTES = 4 << 30
+_MAX_UNCOMPRESSED_BYTES = 2 << 30
+_MAX_RATIO, _SLACK_BYTES = 32, 1 << 20
+"""Most bytes that a byte of the file may become, and room for small files: tokens and text become five to ten."""
 _KEY = "assize.tasks"
 
 U16 = NDArray[np.uint16]
@@ -174,17 +176,16 @@ def encode_tasks(header: TaskHeader, rows: Sequence[TaskRow]) -> bytes:
     columns = {name: [getattr(row, name) for row in rows] for name in TASK_SCHEMA.names}
     columns["held_out"] = [int(row.held_out) for row in rows]
     table = pa.Table.from_pydict(columns, schema=TASK_SCHEMA)
-    _check(header, table)
     data = parquet.write(table, {_KEY: _HEADER.encode(header).decode()})
-    if len(data) > MAX_TASK_FILE_BYTES:
-        raise Rejected(f"the tasks take {len(data)} bytes: expected at most {MAX_TASK_FILE_BYTES}")
+    decode_tasks(data)
     return data
 
 
 def decode_tasks(data: bytes) -> TaskFile:
     """Returns the tasks in ``data``; raises ``Rejected`` for anything else."""
+    most = min(_MAX_UNCOMPRESSED_BYTES, _MAX_RATIO * len(data) + _SLACK_BYTES)
     try:
-        table, metadata = parquet.read(data, TASK_SCHEMA, MAX_TASKS, MAX_TASK_FILE_BYTES, _MAX_UNCOMPRESSED_BYTES)
+        table, metadata = parquet.read(data, TASK_SCHEMA, MAX_TASKS, MAX_TASK_FILE_BYTES, most)
     except Rejected as error:
         raise Rejected(f"the task file {str(error).removeprefix('the artifact ')}") from error
     if metadata.keys() != {_KEY}:

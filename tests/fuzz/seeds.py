@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from protocol.broadcast.deltas.frames import Bytes, SharedRange
@@ -13,8 +15,10 @@ from protocol.wire.delta_manifest import DeltaFrame, DeltaManifest
 from protocol.wire.evidence import Evidence, Finding, JobEvidence, JobFingerprint, Measurements
 from protocol.wire.manifest import Manifest, ManifestFile
 from protocol.wire.reasons import Reason
+from protocol.wire.rewards import JobRewards, Rewards
 from protocol.wire.rollout import Artifact, Rollout, encode
 from protocol.wire.rules import EnvironmentRules, ModelRules, Rules, Sequential, Thresholds, encode_rules
+from protocol.wire.tasks import LengthTarget, TaskHeader, TaskRow, TaskSource, encode_tasks
 from protocol.wire.toploc.codec import ENTRIES, Proof
 
 CHAIN_ID = 31337
@@ -47,6 +51,24 @@ def _artifact(count: int, tokens: int, chunks: int) -> Artifact:
         for n in range(count)
     )
     return Artifact(5, 3, 7, b"\x01" * 32, made)
+
+
+def task_files() -> list[bytes]:
+    """Files of tasks: of one source and of two, with and without length budgets and held-out tasks."""
+    one, two = (TaskSource("own", 1),), (TaskSource("own", 1), TaskSource("other", 3))
+    targets = (LengthTarget(10, (1, 2)), LengthTarget(20, (3,)))
+    rows = [TaskRow((5, 6, 7), "7", "exact", held_out=n == 3, source=n % 2, weight=n + 1) for n in range(5)]
+    return [
+        encode_tasks(TaskHeader(bytes(32), one), [TaskRow((1,), "x", "exact")]),
+        encode_tasks(TaskHeader(b"\x01" * 32, two), rows),
+        encode_tasks(TaskHeader(b"\x01" * 32, two, targets, 0.5), [replace(row, budget_at=2) for row in rows]),
+    ]
+
+
+def rewards() -> list[bytes]:
+    """Rewards of no job, of one, and of jobs with tasks from a file."""
+    jobs = (JobRewards(3, 0, np.float32([0, 1])), JobRewards(3, 1, np.float32([0.5, -1, 2]), (7, 0)))
+    return [Rewards(jobs[:count]).canonical for count in range(3)]
 
 
 def manifests() -> list[bytes]:

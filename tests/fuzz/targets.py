@@ -14,11 +14,13 @@ import numpy as np
 
 from protocol.broadcast.deltas.frames import decode
 from protocol.environments.registry import environment
+from protocol.environments.task_set import TaskSet
 from protocol.errors import Misconfigured, Rejected
 from protocol.wire import delta_manifest, evidence, manifest, rollout
 from protocol.wire.assignments import pack_assignments, pack_leaves, unpack_assignments, unpack_leaves
 from protocol.wire.delta_manifest import FRAMES_FILE
 from protocol.wire.reasons import Reason
+from protocol.wire.rewards import parse_rewards
 from protocol.wire.rules import decode_rules, encode_rules
 from protocol.wire.toploc.codec import PROOF_BYTES, Proof, decode_fields
 from protocol.wire.toploc.definition import distance
@@ -136,10 +138,23 @@ def rules(data: bytes) -> None:
     read = decode_rules(data)
     assert encode_rules(read) == data
     try:
-        tasks = environment(read.environment.name, read.environment.params)
+        environment(read.environment.name, read.environment.params).problem(bytes(32))
     except Misconfigured as error:
         raise Rejected(str(error)) from error
-    tasks.problem(bytes(32))
+
+
+def task_file(data: bytes) -> None:
+    """A run's tasks: whatever is taken can be drawn from."""
+    tasks = TaskSet.of_file(data)
+    file = tasks.opened.file
+    for row in range(len(file)):
+        assert len(tasks.opened.problem(row, 1).prompt) <= file.longest_prompt
+    assert not tasks.problem(bytes(32)).held_out
+
+
+def version_rewards(data: bytes) -> None:
+    """The rewards that a version publishes."""
+    assert parse_rewards(data).canonical == data
 
 
 def packed(data: bytes) -> None:
@@ -158,6 +173,8 @@ TARGETS: dict[str, Target] = {
     target.name: target
     for target in (
         Target("artifact", artifact, seeds.artifacts, change_parquet, 0.08, 8 << 10),
+        Target("tasks", task_file, seeds.task_files, change_parquet, 0.03, 8 << 10),
+        Target("rewards", version_rewards, seeds.rewards, change_json, 0.05, 4 << 10),
         Target("evidence", bundle, seeds.bundles, change_json, 0.2),
         Target("signed manifest", signed_manifest, seeds.signed_manifests, change_json, 0.17),
         Target("manifest", plain_manifest, seeds.manifests, change_json, 0.17),
