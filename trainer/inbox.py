@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import NamedTuple
 
 import numpy as np
@@ -109,6 +110,7 @@ class Inbox:
         self.fetches: dict[_Wanted, NodeFetch[bytes | None]] = {}
         self.graders = ThreadPoolExecutor(GRADERS, "graders")
         self.gradings: dict[_Wanted, _Grading] = {}
+        self.closed = Event()
         self.slow: set[int] = set()
         self._expired = 0
         self._restart()
@@ -128,6 +130,12 @@ class Inbox:
     def forget_tasks(self) -> None:
         """Forgets how versions set tasks: another version may get the number of one that was taken back."""
         self.environments: dict[int, Environment] = {}
+
+    def close(self) -> None:
+        """Ends fetching and judging: an answer that is being judged is the last."""
+        self.closed.set()
+        self.pools.close()
+        self.graders.shutdown(wait=False, cancel_futures=True)
 
     def poll(self, oldest_usable: int) -> None:
         """Follows the chain, and fetches accepted jobs of policy version ``oldest_usable`` or newer."""
@@ -240,7 +248,8 @@ class Inbox:
         problems = problems_of(
             environment, self.rules, job_seed(deployment.chain_id, rounds, number, round_.beacon, job)
         )
-        rewards = self.graders.submit(rewards_of, environment, problems, artifact.rollouts, self.model.completion_text)
+        work = environment, problems, artifact.rollouts, self.model.completion_text, self.closed
+        rewards = self.graders.submit(rewards_of, *work)
         self.gradings[wanted] = _Grading(artifact, problems, rewards)
 
     def _tasks(self, version: int) -> Environment:

@@ -173,7 +173,8 @@ class Trainer:
         return True
 
     def close(self) -> None:
-        """Ends the evaluation that is under way, which a restarted trainer repeats."""
+        """Ends the fetches, and the evaluation that is under way, which a restarted trainer repeats."""
+        self.inbox.close()
         if self.evaluator is not None:
             self.evaluator.close()
         self.metrics.close()

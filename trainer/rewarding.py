@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from threading import Event
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from protocol.environments.environment import Environment, Problem
+from protocol.errors import Unavailable
 from protocol.wire.rollout import Rollout
 from protocol.wire.rules import Rules
 from protocol.wire.seeds import prompt_seed
@@ -26,18 +28,24 @@ def problems_of(environment: Environment, rules: Rules, seed: bytes) -> list[Pro
 
 
 def rewards_of(
-    environment: Environment, problems: Sequence[Problem], rollouts: Sequence[Rollout], text: Text
+    environment: Environment,
+    problems: Sequence[Problem],
+    rollouts: Sequence[Rollout],
+    text: Text,
+    cancelled: Event | None = None,
 ) -> NDArray[np.float32]:
     """Returns the rewards (N,) of a job's rollouts, as many for each problem, with what a missed length takes off.
 
-    May take seconds, where programs run or a symbolic answer resists.
+    May take seconds for each, where programs run or a symbolic answer resists.
 
     Raises:
-        Unavailable: what judges answers does not run.
+        Unavailable: what judges answers does not run, or ``cancelled`` was set.
     """
     size = len(rollouts) // len(problems)
     rewards: list[Any] = []
     for index, rollout in enumerate(rollouts):
+        if cancelled is not None and cancelled.is_set():
+            raise Unavailable("judging answers was cancelled")
         problem = problems[index // size]
         reward = environment.reward(problem, text(rollout.output_tokens))
         rewards.append(problem.total(reward, len(rollout.output_tokens)))

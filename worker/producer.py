@@ -50,13 +50,13 @@ class Producer:
         """
         if version == self.loaded:
             return
-        self.environment = at_version(self.environment, directory)
+        tasks = at_version(self.environment, directory)
         if self.loaded is None:
             self.engine.load(directory)
             self.shape = shape_of(directory)
         else:
             self.engine.swap(directory)
-        self.loaded = version
+        self.loaded, self.environment = version, tasks
 
     def read_ahead(self, version: int, directory: Path) -> None:
         """Gets a later version ready to load, from another thread, while the present one generates.

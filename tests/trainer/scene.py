@@ -110,7 +110,7 @@ class Scene:
         directory = None if publisher is None else publisher.directory
         where = self.chain, self.swarm.run, self.swarm.rules, self.environment
         made = Inbox(*where, policy.model, fetch, plantings, directory)
-        self.closing.callback(made.pools.close)
+        self.closing.callback(made.close)
         return made
 
     def publisher(self, state: Path) -> tuple[Publisher, ExitStack]:

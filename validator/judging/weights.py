@@ -123,7 +123,8 @@ class Weights:
         """
         directory = self._fetches[version, root].result()
         try:
-            at_version(self._tasks, directory)
+            if self._loaded != (version, root):
+                at_version(self._tasks, directory)
             if self._policy is None:
                 self._policy = load_policy(directory, self._rules, self._device)
             elif self._loaded != (version, root):
