@@ -26,9 +26,8 @@ from protocol.chain.structs import Consumption
 from protocol.errors import Misconfigured, Unavailable
 from protocol.files import write_atomically
 from protocol.wire.assignments import bitmap_of
-from protocol.wire.pins import OWN_FILES
-from protocol.wire.rewards import REWARDS_FILE, Rewards
-from protocol.wire.tasks import CURRICULUM_FILE
+from protocol.wire.pins import CURRICULUM_FILE, OWN_FILES, REWARDS_FILE
+from protocol.wire.rewards import Rewards
 from trainer import checkpoint
 from trainer.batch import Group, Selection, mismatch, select, usable
 from trainer.config import Recipe

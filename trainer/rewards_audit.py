@@ -28,7 +28,8 @@ from protocol.node.commands.weights import CoordinatorUrl, SourceUrls, coordinat
 from protocol.node.console import EXIT_REFUSED, guard, show
 from protocol.wire.artifact_blob import parse_blob
 from protocol.wire.assignments import jobs_in
-from protocol.wire.rewards import REWARDS_FILE, JobRewards, Rewards, parse_rewards
+from protocol.wire.pins import REWARDS_FILE
+from protocol.wire.rewards import JobRewards, Rewards, parse_rewards
 from protocol.wire.rollout import Artifact, decode, rollouts_root
 from protocol.wire.rules import Rules
 from protocol.wire.seeds import job_seed

@@ -162,8 +162,7 @@ def _asked_work(ask: Ask, options: Mapping[str, Any]) -> tuple[Path, Rules, int]
     from protocol.environments.registry import ENVIRONMENTS, environment
     from protocol.tensor.directory import shape_of
     from protocol.tensor.model import check_model, load_tokenizer
-    from protocol.wire.rules import with_checkpoint
-    from protocol.wire.tasks import TASKS
+    from protocol.wire.rules import TASKS, with_checkpoint
 
     given = None if options["model"] is None else str(options["model"])
     model = Path(ask(given, "model directory", "--model", None, _directory))

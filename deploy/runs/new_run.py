@@ -22,9 +22,8 @@ from protocol.errors import Misconfigured, Rejected, accessing
 from protocol.files import linked, write_atomically
 from protocol.node.commands.run_file import RunFileTerms
 from protocol.wire import manifest
-from protocol.wire.pins import pinned_sizes
+from protocol.wire.pins import TASKS_FILE, pinned_sizes
 from protocol.wire.rules import EnvironmentRules, Rules, decode_rules, encode_rules, with_checkpoint
-from protocol.wire.tasks import TASKS_FILE
 
 RUN_FILE, RULES_FILE = "run.toml", "rules.json"
 MEASURED = Path(__file__).with_name("builtin-rules.json")

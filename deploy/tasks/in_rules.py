@@ -10,8 +10,8 @@ from protocol.environments.task_set import TaskSet, info_of
 from protocol.environments.verifiers.registry import verifier
 from protocol.errors import Misconfigured, Rejected, accessing
 from protocol.tensor.directory import shape_of, tokenizer_hash
-from protocol.wire.rules import EnvironmentRules, Rules
-from protocol.wire.tasks import MAX_TASK_FILE_BYTES, TASKS, TASKS_FILE
+from protocol.wire.pins import MAX_TASK_FILE_BYTES, TASKS_FILE
+from protocol.wire.rules import TASKS, EnvironmentRules, Rules
 
 
 def read_tasks(path: Path, model: Path, once: bool = False) -> TaskSet:

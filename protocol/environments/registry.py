@@ -9,7 +9,7 @@ from protocol.environments.environment import Environment
 from protocol.environments.sums import AskedSums
 from protocol.environments.task_set import TaskSet
 from protocol.errors import Misconfigured
-from protocol.wire.tasks import TASKS
+from protocol.wire.rules import TASKS
 
 ENVIRONMENTS: dict[str, Callable[[Mapping[str, object]], Environment]] = {
     "arithmetic": Arithmetic.from_params,

@@ -25,19 +25,9 @@ from protocol.environments.verifiers.grade import Grade
 from protocol.environments.verifiers.registry import verifier
 from protocol.errors import Misconfigured, Rejected, accessing
 from protocol.wire.canonical import check_depth
-from protocol.wire.pins import UnfitCheckpoint
+from protocol.wire.pins import CURRICULUM_FILE, MAX_TASK_FILE_BYTES, TASKS_FILE, UnfitCheckpoint
 from protocol.wire.rules import Rules
-from protocol.wire.tasks import (
-    CURRICULUM_FILE,
-    MAX_PROMPT_TOKENS,
-    MAX_TASK_FILE_BYTES,
-    TASKS_FILE,
-    U16,
-    TaskFile,
-    decode_curriculum,
-    decode_tasks,
-    tasks_root,
-)
+from protocol.wire.tasks import MAX_PROMPT_TOKENS, U16, TaskFile, decode_curriculum, decode_tasks, tasks_root
 from protocol.wire.units import parse_shape
 
 _DRAW_DOMAIN = b"assize/tasks/draw/1"

@@ -25,9 +25,8 @@ from protocol.errors import Misconfigured
 from protocol.files import linked
 from protocol.tensor.directory import check_model_directory, shape_of
 from protocol.wire.manifest import Manifest, hashes_of_pieces
-from protocol.wire.pins import TENSORS, UnfitCheckpoint, head_of, pinned_sizes, tensors_in
+from protocol.wire.pins import TASKS_FILE, TENSORS, UnfitCheckpoint, head_of, pinned_sizes, tensors_in
 from protocol.wire.rules import Rules
-from protocol.wire.tasks import TASKS_FILE
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 """Number formats by their name in a run's rules."""

@@ -30,9 +30,7 @@ from pydantic import AfterValidator, Field
 from protocol.errors import Rejected, accessing
 from protocol.wire.canonical import Bytes32, check_depth
 from protocol.wire.reasons import Reason
-from protocol.wire.rewards import REWARDS_FILE
 from protocol.wire.safetensors_header import LENGTH_BYTES, MAX_HEADER_BYTES, StoredTensor, head_bytes, parse_head
-from protocol.wire.tasks import CURRICULUM_FILE, MAX_TASK_FILE_BYTES, TASKS_FILE
 
 MAX_PINNED = 256
 """Most files of a checkpoint: their pins must fit into the rules."""
@@ -43,6 +41,9 @@ MAX_OWN_BYTES = 16 << 20
 MAX_JSON_DEPTH = 32
 """Deepest nesting of a configuration or a tokenizer: parsers crash on files that are made to be deeper."""
 TENSORS = ".safetensors"
+TASKS_FILE, CURRICULUM_FILE, REWARDS_FILE = "tasks.parquet", "curriculum.u16", "rewards.json"
+"""Files of a run's tasks, of their weights in a version, and of the rewards that it was trained on."""
+MAX_TASK_FILE_BYTES = 1 << 30
 OWN_FILES = (CURRICULUM_FILE, REWARDS_FILE)
 """Files of each version's own, which it may lack."""
 _NAME = (

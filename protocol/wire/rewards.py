@@ -21,7 +21,6 @@ from protocol.errors import Rejected
 from protocol.wire.canonical import Canonical
 from protocol.wire.evidence import F32
 
-REWARDS_FILE = "rewards.json"
 MAX_REWARDS_BYTES = 16 << 20
 
 

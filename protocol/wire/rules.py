@@ -24,8 +24,7 @@ from pydantic import (
 
 from protocol.errors import Misconfigured, Rejected
 from protocol.wire.canonical import Canonical, validating
-from protocol.wire.pins import PinnedFile, Pins, pin_directory, tensors_in
-from protocol.wire.tasks import TASKS, TASKS_FILE
+from protocol.wire.pins import TASKS_FILE, PinnedFile, Pins, pin_directory, tensors_in
 
 MAX_RULES_BYTES = 64 * 1024
 
@@ -36,6 +35,8 @@ EngineName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$")]
 """Name of a worker's engine. Whether such an engine exists is for workers and calibration to check."""
 
 
+TASKS = "tasks"
+"""Name of the environment whose tasks come from a file."""
 MAX_AFFIX = 4096
 
 PromptAffix = Annotated[str, Field(max_length=MAX_AFFIX)]

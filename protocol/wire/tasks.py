@@ -31,11 +31,8 @@ from pydantic import Field
 from protocol.errors import Rejected
 from protocol.wire import parquet
 from protocol.wire.canonical import Bytes32, Canonical
+from protocol.wire.pins import CURRICULUM_FILE, MAX_TASK_FILE_BYTES
 
-TASKS = "tasks"
-"""Name in a run's rules of the environment whose tasks come from a file."""
-TASKS_FILE, CURRICULUM_FILE = "tasks.parquet", "curriculum.u16"
-MAX_TASK_FILE_BYTES = 1 << 30
 MAX_TASKS = 1 << 22
 MAX_WEIGHT = (1 << 16) - 1
 MAX_PROMPT_TOKENS = 1 << 16

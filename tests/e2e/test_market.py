@@ -70,7 +70,7 @@ def test_what_is_killed_and_started_again_goes_on_and_the_audit_holds(
 
 def _what_is_killed_goes_on(network: Network) -> None:
     network.wait_for("the first step", lambda: network.version() >= 1)
-    killed = ("worker-1", "validator-2", "coordinator", "coordinator-driver")
+    killed = ("coordinator", "coordinator-driver", "worker-1", "validator-2")
     for name in killed:
         os.kill(network.pid(name), signal.SIGKILL)
     before = network.version()

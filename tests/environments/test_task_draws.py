@@ -13,7 +13,8 @@ from protocol.environments.arithmetic import Arithmetic
 from protocol.environments.environment import at_version
 from protocol.tensor.directory import tokenizer_hash
 from protocol.tensor.model import Model, load_tokenizer
-from protocol.wire.tasks import TASKS_FILE, LengthTarget, TaskHeader, TaskRow, TaskSource, encode_tasks
+from protocol.wire.pins import TASKS_FILE
+from protocol.wire.tasks import LengthTarget, TaskHeader, TaskRow, TaskSource, encode_tasks
 from tests.bench.task_draws import prompts_of
 from tests.conftest import ROOT
 from tests.coordinator.swarm import RULES

@@ -15,17 +15,8 @@ from protocol.environments.environment import Environment, Problem, at_version
 from protocol.environments.registry import environment
 from protocol.environments.task_set import TaskSet
 from protocol.errors import Misconfigured
-from protocol.wire.pins import UnfitCheckpoint, check_directory, pin_directory
-from protocol.wire.tasks import (
-    CURRICULUM_FILE,
-    TASKS_FILE,
-    LengthTarget,
-    TaskHeader,
-    TaskRow,
-    TaskSource,
-    encode_curriculum,
-    encode_tasks,
-)
+from protocol.wire.pins import CURRICULUM_FILE, TASKS_FILE, UnfitCheckpoint, check_directory, pin_directory
+from protocol.wire.tasks import LengthTarget, TaskHeader, TaskRow, TaskSource, encode_curriculum, encode_tasks
 from tests.trainer.conftest import model_directory  # noqa: F401
 
 HEADER = TaskHeader(bytes(32), (TaskSource("easy", 3), TaskSource("hard", 1)))

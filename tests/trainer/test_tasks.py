@@ -16,18 +16,10 @@ from protocol.errors import Rejected
 from protocol.node.wallet import Wallet
 from protocol.tensor.directory import tokenizer_hash
 from protocol.tensor.model import load_tokenizer
-from protocol.wire.pins import check_directory
+from protocol.wire.pins import CURRICULUM_FILE, REWARDS_FILE, TASKS_FILE, check_directory
 from protocol.wire.reasons import Reason
-from protocol.wire.rewards import REWARDS_FILE, Rewards, parse_rewards
-from protocol.wire.tasks import (
-    CURRICULUM_FILE,
-    TASKS_FILE,
-    TaskHeader,
-    TaskRow,
-    TaskSource,
-    decode_curriculum,
-    encode_tasks,
-)
+from protocol.wire.rewards import Rewards, parse_rewards
+from protocol.wire.tasks import TaskHeader, TaskRow, TaskSource, decode_curriculum, encode_tasks
 from tests.conftest import Anvil
 from tests.coordinator.swarm import Swarm
 from tests.trainer.scene import Scene
