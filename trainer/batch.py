@@ -170,7 +170,7 @@ def micro_batches(groups: Sequence[Group], recipe: Recipe) -> list[list[MicroBat
 
     A rollout with more nodes is a micro-batch of its own. Groups are dealt round-robin, so that each optimizer step
     sees every round and job; with fewer groups than steps there are as many steps as groups. Sources are kept apart if
-    the recipe has other words for one.
+    the recipe has overrides for one.
 
     Raises:
         ValueError: a group has no behaviour logprobs.

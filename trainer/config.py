@@ -18,7 +18,7 @@ Advantages = Literal["standardised", "centred"]
 
 
 class SourceRecipe(BaseModel):
-    """Fields of the recipe that a source of tasks has otherwise; see ``Recipe``."""
+    """Overrides of the recipe for one source of tasks; see ``Recipe``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -36,7 +36,7 @@ class Recipe(BaseModel):
     epsilon, delta          bounds of ratios: within 1 -/+ epsilon where they are clipped, and at most delta
     shift                   of "dppo": a probability's most movement from what it was
     advantages              "standardised": over a group's standard deviation; "centred": less its mean only
-    sources                 what is otherwise for the tasks of a source, by its name
+    sources                 overrides for the tasks of one source, by its name
     kl_coefficient          weight of the exact KL to checkpoint 0; with 0 no reference is kept
     entropy_coefficient     weight of the entropy bonus
     optimizer               "adamw"; "muon": for the matrices of the layers, AdamW for the rest

@@ -20,7 +20,7 @@ class Curriculum:
 
     def __init__(self, tasks: TaskSet, needed: int = 1) -> None:
         """Begins with the weights of ``tasks``, opened at version 0; a step has at least ``needed`` of them."""
-        self._needed = needed
+        self._needed = max(needed, 2)  # one always stays to be drawn
         self._first, self._once = tasks.opened.weights, tasks.once
         self._held_out = tasks.opened.file.held_out == 1
         self.sources = [source.name for source in tasks.opened.file.header.sources]
@@ -41,28 +41,38 @@ class Curriculum:
         """Takes up the weights of a published version; those of version 0 if it has no file of them."""
         found = self._first if file is None else decode_curriculum(file, len(self._first))
         self.weights = found.copy()
-        self.used_up = self._once and bool(np.count_nonzero(found[~self._held_out]) < self._needed)
+        self.used_up = self._is_used_up()
 
     def unused(self, groups: Iterable[Group]) -> Sequence[Group]:
-        """Returns the groups to train on: with content used once, the first of each task that no version has used."""
+        """Returns the groups to choose from: with content used once, one of each task that no version has used.
+
+        That is the first that has advantages; those without are not trained on, and stay.
+        """
         if not self._once:
             return list(groups)
         kept: dict[int | None, Group] = {}
+        idle: list[Group] = []
         for group in sorted(groups, key=lambda group: group.key):
-            if group.row is not None and self.weights[group.row] > 0:
+            if not group.informative:
+                idle.append(group)
+            elif group.row is not None and self.weights[group.row] > 0:
                 kept.setdefault(group.row, group)
-        return list(kept.values())
+        return [*kept.values(), *idle]
 
     def use(self, groups: Iterable[Group]) -> None:
         """Takes the tasks of a step from the next version, where content is used once.
 
-        Weights stay as they are where no task would be left: a version must have one to draw.
+        One of them stays where none would be left: a version must have a task to draw.
         """
         if not self._once:
             return
         left = self.weights.copy()
-        left[[group.row for group in groups if group.row is not None]] = 0
-        count = np.count_nonzero(left[~self._held_out])
-        self.used_up = bool(count < self._needed)
-        if count:
-            self.weights = left
+        used = [group.row for group in groups if group.row is not None]
+        left[used] = 0
+        if used and not np.any(left[~self._held_out]):
+            left[used[0]] = self.weights[used[0]]
+        self.weights = left
+        self.used_up = self._is_used_up()
+
+    def _is_used_up(self) -> bool:
+        return self._once and bool(np.count_nonzero(self.weights[~self._held_out]) < self._needed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from statistics import fmean
@@ -14,7 +14,7 @@ from protocol.tensor.completions import Request
 from protocol.tensor.decode import decode
 from protocol.tensor.model import Model
 from protocol.wire.rules import Rules
-from trainer.rewarding import GRADERS
+from trainer.rewarding import GRADERS, mean_by_source
 
 ROWS = 64
 """Completions decoded at once, which bounds the memory that an evaluation takes."""
@@ -81,16 +81,8 @@ def evaluate(
         samples=samples,
         prompt=model.prompt_text(problems[0].prompt),
         completion=texts[0],
-        sources=_by_source(asked, rewards),
+        sources=mean_by_source(zip((problem.source for problem in asked), rewards, strict=True)),
     )
-
-
-def _by_source(problems: Sequence[Problem], rewards: Sequence[float]) -> dict[str, float]:
-    found: dict[str, list[float]] = {}
-    for problem, reward in zip(problems, rewards, strict=True):
-        if problem.source:
-            found.setdefault(problem.source, []).append(reward)
-    return {source: fmean(each) for source, each in sorted(found.items())}
 
 
 def _noise_key(seed: int, index: int) -> tuple[int, int]:

@@ -28,7 +28,7 @@ from protocol.chain.reading.tail import Tail
 from protocol.chain.round_changes import SubmittedLeaf
 from protocol.chain.round_state import RoundState, fold
 from protocol.chain.structs import State
-from protocol.environments.environment import Environment, Problem, at_version
+from protocol.environments.environment import Environment, Problem, VersionedTasks, at_version
 from protocol.errors import Rejected, Unavailable
 from protocol.tensor.model import Model
 from protocol.transport.node_pools import NodeFetch, NodePools
@@ -52,8 +52,8 @@ GRADING_SECONDS = 0.1
 
 Fetch = Callable[[Sequence[str], bytes], bytes]
 """(holders, artifact root) -> the artifact's blob, checked. Raises `Unavailable` or `Rejected`."""
-Directory = Callable[[int], Path]
-"""version -> the directory of its files."""
+Directory = Callable[[int], Path | None]
+"""version -> the directory of its files, None if they are not stored any more. Raises `Unavailable`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,10 @@ class Inbox:
                     f"the artifact has {len(artifact.rollouts)} rollouts: expected {self.rules.rollouts_per_job}"
                 )
             environment = self._tasks(round_.policy_version)
-        except (Rejected, Unavailable) as error:
+        except Unavailable as error:
+            self.log.warning("tasks_missing", round=number, job=job, why=str(error))
+            return
+        except Rejected as error:
             self.refused.add((number, job))
             self.log.warning("artifact_refused", round=number, job=job, why=str(error))
             return
@@ -253,11 +256,18 @@ class Inbox:
         self.gradings[wanted] = _Grading(artifact, problems, rewards)
 
     def _tasks(self, version: int) -> Environment:
-        """Returns the tasks as a version sets them; raises ``Unavailable`` if its files are no longer stored."""
-        if self.directory is None:
+        """Returns the tasks as a version sets them.
+
+        Raises:
+            Rejected: its files are no longer stored, or not those of the run.
+            Unavailable: the chain, which knows its root, does not answer.
+        """
+        if self.directory is None or not isinstance(self.environment, VersionedTasks):
             return self.environment
         if version not in self.environments:
-            self.environments[version] = at_version(self.environment, self.directory(version))
+            if (directory := self.directory(version)) is None:
+                raise Rejected(f"the tasks of version {version} are no longer stored here")
+            self.environments[version] = at_version(self.environment, directory)
             for old in sorted(self.environments)[: -self.rules.async_level - 2]:
                 del self.environments[old]
         return self.environments[version]

@@ -37,6 +37,7 @@ from trainer.inbox import Inbox
 from trainer.metrics import MetricsLog
 from trainer.policy import Policy
 from trainer.publish import Publisher
+from trainer.rewarding import mean_by_source
 from trainer.sink import Sink
 
 UNDONE = ("NotAccepted", "WrongState", "WrongRun")
@@ -307,7 +308,9 @@ class Trainer:
         """
         if self.evaluator is None:
             return
-        every, ends = self.schedule.evaluate_every, (0, self.schedule.last_version)
+        every, ends = self.schedule.evaluate_every, [0, self.schedule.last_version]
+        if self.curriculum is not None and self.curriculum.used_up:
+            ends.append(self.policy.version)
         for version in {0, self.policy.version}:
             due = version in ends or (every > 0 and version % every == 0)
             if not due or version in self.evaluated or version in self.evaluator.pending:
@@ -362,7 +365,7 @@ class Trainer:
         return {
             "version": self.policy.version,
             "reward": fmean(reward for group in groups for reward in group.rewards),
-            "sources": _by_source(groups),
+            "sources": mean_by_source((group.source, reward) for group in groups for reward in group.rewards),
             "length": fmean(lengths),
             "truncated": fmean(length == self.rules.max_tokens for length in lengths),
             "mismatch": mismatch(selection.taken),
@@ -374,15 +377,6 @@ class Trainer:
             "rounds": sorted({group.round for group in selection.taken}),
             "seconds": self.watch.lap(),
         }
-
-
-def _by_source(groups: Sequence[Group]) -> dict[str, float]:
-    """Returns the mean reward of each source of tasks, by name."""
-    rewards: dict[str, list[float]] = {}
-    for group in groups:
-        if group.source:
-            rewards.setdefault(group.source, []).extend(group.rewards)
-    return {source: fmean(found) for source, found in sorted(rewards.items())}
 
 
 def ready(selection: Selection, recipe: Recipe) -> bool:

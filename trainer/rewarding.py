@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from statistics import fmean
 from threading import Event
 from typing import Any
 
@@ -20,6 +21,15 @@ GRADERS = 2
 
 Text = Callable[[NDArray[np.int32]], str]
 """The text of a completion's tokens, as ``Model.completion_text``."""
+
+
+def mean_by_source(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:
+    """Returns the mean reward of each source of tasks, by name, from pairs of source and reward; "" is none."""
+    found: dict[str, list[float]] = {}
+    for source, reward in pairs:
+        if source:
+            found.setdefault(source, []).append(reward)
+    return {source: fmean(rewards) for source, rewards in sorted(found.items())}
 
 
 def problems_of(environment: Environment, rules: Rules, seed: bytes) -> list[Problem]:

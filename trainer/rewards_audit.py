@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,7 +21,6 @@ from protocol.chain.reading.client import Chain
 from protocol.chain.reading.tail import Rollback, Tail
 from protocol.chain.round_state import RoundState, fold
 from protocol.environments.environment import Environment, Problem
-from protocol.environments.task_set import TaskSet
 from protocol.errors import Misconfigured, Rejected
 from protocol.node.commands.connection import DEFAULT_RPC, Addresses, AsJson, RpcUrl, connected
 from protocol.node.commands.weights import CoordinatorUrl, SourceUrls, coordinator_url, offered
@@ -30,10 +29,11 @@ from protocol.wire.artifact_blob import parse_blob
 from protocol.wire.assignments import jobs_in
 from protocol.wire.pins import REWARDS_FILE
 from protocol.wire.rewards import JobRewards, Rewards, parse_rewards
-from protocol.wire.rollout import Artifact, decode, rollouts_root
 from protocol.wire.rules import Rules
 from protocol.wire.seeds import job_seed
-from trainer.rewarding import problems_of
+
+if TYPE_CHECKING:
+    from protocol.wire.rollout import Artifact
 
 app = typer.Typer()
 
@@ -186,6 +186,8 @@ def recompute(
 
 
 def _signed_artifact(chain: Chain, data: bytes, root: bytes) -> Artifact:
+    from protocol.wire.rollout import decode, rollouts_root
+
     head, file = parse_blob(data, root)
     artifact, deployment = decode(file), chain.deployment
     if rollouts_root(deployment.chain_id, deployment.address_of("Rounds"), artifact) != head.rollouts_root:
@@ -197,6 +199,9 @@ def _problems(
     chain: Chain, rules: Rules, tasks: Environment, job: ConsumedJob, artifact: Artifact, rows: Sequence[int]
 ) -> list[Problem]:
     """Returns the problems of a job's groups: by the beacon, or the rows of a file whose prompts the artifact has."""
+    from protocol.environments.task_set import TaskSet
+    from trainer.rewarding import problems_of
+
     if not isinstance(tasks, TaskSet):
         rounds = chain.deployment.address_of("Rounds")
         seed = job_seed(chain.deployment.chain_id, rounds, job.round.number, job.round.beacon, job.job)

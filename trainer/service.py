@@ -95,7 +95,7 @@ def build(settings: TrainerSettings, publish: type[Publisher] = Publisher) -> tu
         traps = TrapFile.read(settings.traps)
         traps.check(settings.traps, chain.chain_id, chain.deployment.traps, settings.run)
         plantings = Plantings(chain, settings.run, traps.given())
-    inbox = Inbox(chain, settings.run, rules, tasks, policy.model, fetch, plantings, publisher.directory)
+    inbox = Inbox(chain, settings.run, rules, tasks, policy.model, fetch, plantings, publisher.stored)
     last_version = settings.last_version or recipe.steps
     schedule = Schedule(last_version, settings.evaluate_every, settings.target_accuracy)
     evaluator = _evaluator(settings, rules, at_start)

@@ -21,9 +21,9 @@ from protocol.tensor.completions import Request
 from protocol.tensor.decode import decode
 from protocol.tensor.model import DTYPES, load_model
 from protocol.wire.tasks import TaskFile, TaskRow, encode_tasks
+from trainer.rewarding import GRADERS
 
 ROWS_AT_ONCE = 64
-GRADING_THREADS = 2
 _DOMAIN = b"assize/tasks/measure/1"
 
 
@@ -64,7 +64,7 @@ def measure(
     model = load_model(directory, DTYPES[way.dtype])
     model.network.to(way.device)
     found, batch = [], max(1, ROWS_AT_ONCE // way.samples)
-    with ThreadPoolExecutor(GRADING_THREADS) as graders:
+    with ThreadPoolExecutor(GRADERS) as graders:
         for start in range(0, len(rows), batch):
             part = rows[start : start + batch]
             problems = [tasks.opened.problem(row, 0) for row in part for _ in range(way.samples)]

@@ -81,16 +81,23 @@ def download(
 
 
 def download_without_tensors(
-    sources: Sources, run: int, version: int, root: bytes, authority: Authority, destination: Path
+    sources: Sources,
+    run: int,
+    version: int,
+    root: bytes,
+    authority: Authority,
+    pins: tuple[PinnedFile, ...],
+    destination: Path,
 ) -> Manifest:
     """Fetches a version's files into ``destination``, a new folder, except those of tensors; returns its manifest.
 
     Raises:
-        Rejected, Unavailable: as ``download``.
+        UnfitCheckpoint, Rejected, Unavailable: as ``download``.
     """
     with tempfile.TemporaryDirectory() as folder:
         store = VersionStore(Path(folder))
         signed = fetch_manifest(sources, run, version, root, authority, store)
+        _check_pins(sources, run, signed, store, pins)
         read = reading(sources, signed, store)
         with accessing(f"write to {destination}"):
             destination.mkdir(parents=True)

@@ -341,7 +341,11 @@ class VersionStore:
             self._versions.pop(path, None)
             folder = path.with_suffix("")
             for left in (folder, folder.with_name(folder.name + _PARTIAL)):
-                shutil.rmtree(left, ignore_errors=True)
+                removed = left.with_name(f".{left.name}.removed")  # never a folder that has only some of its files
+                shutil.rmtree(removed, ignore_errors=True)
+                with contextlib.suppress(FileNotFoundError):
+                    left.rename(removed)
+                shutil.rmtree(removed, ignore_errors=True)
 
     # Manifests in memory
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from protocol.environments.environment import Problem
 from protocol.environments.verifiers.grade import Grade
 from protocol.environments.verifiers.registry import verifier
-from protocol.errors import Misconfigured, Rejected, accessing
+from protocol.errors import Misconfigured, Rejected, Unavailable, accessing
 from protocol.wire.canonical import check_depth
 from protocol.wire.pins import CURRICULUM_FILE, MAX_TASK_FILE_BYTES, TASKS_FILE, UnfitCheckpoint
 from protocol.wire.rules import Rules
@@ -32,7 +32,7 @@ from protocol.wire.units import parse_shape
 
 _DRAW_DOMAIN = b"assize/tasks/draw/1"
 _HELD_OUT_DOMAIN = b"assize/tasks/held-out/1"
-_OPEN_FILES = 2
+_OPEN_FILES = 4
 MAX_INFO_DEPTH = 32
 
 
@@ -148,14 +148,22 @@ class TaskSet:
         return self.draws
 
     def at(self, directory: Path) -> TaskSet:
-        """Returns the tasks as the version in ``directory`` sets them; the file is read once for all versions."""
+        """Returns the tasks as the version in ``directory`` sets them; the file is read once for all versions.
+
+        Raises:
+            UnfitCheckpoint: the version's files are not those of the run.
+            Unavailable: they are not there, or not any more.
+        """
         try:
             file = _FILES.of(self, directory)
+            _check_fits(self, file, directory)
             curriculum = directory / CURRICULUM_FILE
             weights = file.weight.astype(np.uint16)
             if curriculum.exists():
-                with accessing(f"read {curriculum}"):
+                with accessing(f"read {curriculum}", Unavailable):
                     weights = decode_curriculum(curriculum.read_bytes(), len(file))
+            if not (directory / TASKS_FILE).exists():
+                raise Unavailable(f"{directory} was removed while its tasks were read")
         except UnfitCheckpoint:
             raise
         except Rejected as error:
@@ -182,11 +190,18 @@ class TaskSet:
         return self.grade(problem, completion).reward
 
     def grade(self, problem: Problem, completion: str) -> Grade:
-        """Returns the reward that the task's verifier gives, and why."""
+        """Returns the reward that the task's verifier gives, and why.
+
+        Raises:
+            Rejected: the task cannot be judged.
+            Unavailable: what judges answers does not run.
+        """
         if problem.row is None:
             raise ValueError("invalid problem: expected one of this file")
         row = self.opened.file.row(problem.row)
-        return verifier(row.verifier).grade(completion, row.answer, info_of(row.info))
+        judge, info = verifier(row.verifier), info_of(row.info)
+        judge.check_task(row.answer, info)
+        return judge.grade(completion, row.answer, info)
 
     def check_machine(self) -> None:
         """Raises ``Misconfigured`` if a verifier of these tasks is unknown or does not run on this machine."""
@@ -232,20 +247,27 @@ _FILES = _OpenFiles()
 def _read(tasks: TaskSet, directory: Path) -> TaskFile:
     """Reads a version's file of tasks; raises ``UnfitCheckpoint`` if it is not that of the rules."""
     path = directory / TASKS_FILE
-    with accessing(f"read {path}"):
+    with accessing(f"read {path}", Unavailable):
         if path.stat().st_size > MAX_TASK_FILE_BYTES:
             raise UnfitCheckpoint(f"{TASKS_FILE} has more than {MAX_TASK_FILE_BYTES} bytes")
         data = path.read_bytes()
     if (root := tasks_root(data)) != tasks.root:
         raise UnfitCheckpoint(f"{TASKS_FILE} has root 0x{root.hex()}: the run's rules name 0x{tasks.root.hex()}")
-    file = decode_tasks(data)
+    return decode_tasks(data)
+
+
+def _check_fits(tasks: TaskSet, file: TaskFile, directory: Path) -> None:
+    """Raises ``UnfitCheckpoint`` if the rules or the model of a version do not allow a prompt of the file."""
     if file.longest_prompt > tasks.longest_prompt:
         raise UnfitCheckpoint(
             f"{TASKS_FILE} has a prompt of {file.longest_prompt} tokens: the run's rules allow {tasks.longest_prompt}"
         )
     config = directory / "config.json"
-    with accessing(f"read {config}"):
-        vocabulary = parse_shape(json.loads(config.read_bytes())).vocab
+    with accessing(f"read {config}", Unavailable):
+        described = config.read_bytes()
+    try:
+        vocabulary = parse_shape(json.loads(described)).vocab
+    except ValueError as error:
+        raise UnfitCheckpoint(f"config.json is not JSON: {error}") from error
     if file.largest_token >= vocabulary:
         raise UnfitCheckpoint(f"{TASKS_FILE} has token {file.largest_token}: the model has {vocabulary}")
-    return file

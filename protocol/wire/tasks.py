@@ -211,6 +211,10 @@ def decode_curriculum(data: bytes, tasks: int) -> U16:
 
 def _check(header: TaskHeader, table: pa.Table) -> None:
     """Raises ``Rejected`` for rows that the header does not allow, or that nobody could draw."""
+    if len({source.name for source in header.sources}) < len(header.sources):
+        raise Rejected("the task file has two sources of one name")
+    if len({target.tokens for target in header.targets}) < len(header.targets):
+        raise Rejected("the task file has two length budgets in the same tokens")
     columns = {name: table.column(name).combine_chunks() for name in TASK_SCHEMA.names}
     prompts = columns["prompt_tokens"]
     lengths = np.diff(prompts.offsets.to_numpy()) if table.num_rows else np.zeros(0, np.int32)

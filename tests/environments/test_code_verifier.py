@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +18,7 @@ from protocol.environments.verifiers.driver import encoded
 from protocol.environments.verifiers.programs import CodeVerifier, program_in, same_value
 from protocol.environments.verifiers.sandbox import has_sandbox
 from protocol.errors import Rejected
+from tests.conftest import ROOT
 from tests.environments.hostile_programs import HONEST, HOSTILE, TASK
 from tests.environments.mbpp_like import TASKS
 
@@ -186,3 +189,17 @@ def test_the_filter_of_system_calls_jumps_within_itself() -> None:
         steps = [rules[at : at + 8] for at in range(0, len(rules), 8)]
         assert all(at + 1 + max(step[2], step[3]) < len(steps) for at, step in enumerate(steps[:-1]))
     assert syscalls.threads_only("riscv64") is None
+
+
+def test_what_a_program_nests_deeper_than_a_parser_goes_ends_its_own_reward_alone() -> None:
+    """Packages of the chain raise Python's limit of recursion so far that a parser would crash first."""
+    script = (
+        "import sys; sys.setrecursionlimit(100_000)\n"
+        "from protocol.environments.verifiers.registry import verifier\n"
+        "program = 'import os\\nfor fd in range(1, 32):\\n    try:\\n'"
+        "'        os.write(fd, b\\'{\"value\":\\' + b\\'[\\' * 400_000)\\n    except OSError:\\n        pass'\n"
+        "info = {'calls': [{'call': 'f()', 'result': '1'}]}\n"
+        "print(verifier('code').grade(program, '', info).reward)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "0.0\n"), done.stderr

@@ -70,3 +70,8 @@ def test_a_copy_of_the_process_starts_servers_of_its_own() -> None:
     while not started.empty():
         if server := started.get():
             server.end()
+
+
+@pytest.mark.parametrize("hedge", [r"\neq 3", r"\sim 3", r"3 \approx 4", r"3 \lor 4", r"3 \mid 4", r"3 \to 4"])
+def test_a_relation_that_the_reference_lacks_is_no_answer(hedge: str) -> None:
+    assert MATH.grade(rf"\boxed{{{hedge}}}", "3", {}).reward == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from protocol.environments.environment import Environment, Problem, at_version
 from protocol.environments.registry import environment
 from protocol.environments.task_set import TaskSet
-from protocol.errors import Misconfigured
+from protocol.errors import Misconfigured, Unavailable
 from protocol.wire.pins import CURRICULUM_FILE, TASKS_FILE, UnfitCheckpoint, check_directory, pin_directory
 from protocol.wire.tasks import LengthTarget, TaskHeader, TaskRow, TaskSource, encode_curriculum, encode_tasks
 from tests.trainer.conftest import model_directory  # noqa: F401
@@ -103,6 +105,25 @@ def test_a_token_that_the_model_lacks_is_refused(version: Path) -> None:
     (version / TASKS_FILE).write_bytes(encode_tasks(HEADER, [replace(ROWS[0], prompt_tokens=(10_000,)), *ROWS[1:]]))
     with pytest.raises(UnfitCheckpoint, match="has token 10000"):
         at_version(unopened(version), version)
+
+
+def test_what_other_rules_or_another_model_forbid_is_refused_although_the_file_is_known(version: Path) -> None:
+    tasks = unopened(version)
+    at_version(tasks, version)
+    assert isinstance(tasks, TaskSet)
+    with pytest.raises(UnfitCheckpoint, match="the run's rules allow 1"):
+        replace(tasks, longest_prompt=1).at(version)
+    config = json.loads((version / "config.json").read_text())
+    (version / "config.json").write_text(json.dumps(config | {"vocab_size": 2}))
+    with pytest.raises(UnfitCheckpoint, match="the model has 2"):
+        at_version(tasks, version)
+
+
+def test_a_version_that_was_removed_has_no_tasks_rather_than_those_of_version_0(version: Path) -> None:
+    tasks = at_version(unopened(version), version)
+    shutil.rmtree(version)
+    with pytest.raises(Unavailable):
+        at_version(tasks, version)
 
 
 def test_tasks_that_were_not_opened_say_so(version: Path) -> None:

@@ -107,7 +107,7 @@ class Scene:
         def fetch(holders: Sequence[str], root: bytes) -> bytes:
             return fetch_artifact(blobs, holders, root, 1 << 20)
 
-        directory = None if publisher is None else publisher.directory
+        directory = None if publisher is None else publisher.stored
         where = self.chain, self.swarm.run, self.swarm.rules, self.environment
         made = Inbox(*where, policy.model, fetch, plantings, directory)
         self.closing.callback(made.close)

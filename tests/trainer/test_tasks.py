@@ -137,7 +137,12 @@ def test_the_run_ends_when_its_tasks_are_used_up_and_the_last_version_still_has_
             if trainer.done:
                 break
         assert trainer.policy.version == 1
-        assert sum(weights_in(trainer.publisher.directory(1))) == 2
+        assert sum(weights_in(trainer.publisher.directory(1))) == 1
+    again, closing = scene.trainer(tmp_path / "trainer")
+    with closing:
+        again.resume()
+        assert again.curriculum is not None
+        assert again.curriculum.used_up, "a restart does not begin with used tasks"
 
 
 def group(number: int, row: int | None) -> Group:
@@ -150,6 +155,8 @@ def test_of_groups_with_one_task_the_first_is_trained_on(scene_of: MakeScene) ->
     assert curriculum is not None
     kept = curriculum.unused([group(3, 1), group(1, 1), group(2, 4)])
     assert [(each.job, each.row) for each in kept] == [(1, 1), (2, 4)]
+    without_advantages = replace(group(0, 1), rewards=(1.0, 1.0))
+    assert [each.job for each in curriculum.unused([without_advantages, group(5, 1)])] == [5, 0]
     curriculum.use(kept)
     assert curriculum.unused([group(4, 1), group(5, 2)])[0].row == 2
     curriculum.take(None)

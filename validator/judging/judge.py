@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-from protocol.environments.environment import Environment, at_version
+from protocol.environments.environment import Environment, VersionedTasks
 from protocol.errors import Rejected
 from protocol.tensor.model import Model
 from protocol.wire.evidence import Finding, JobEvidence, Measurements
@@ -35,13 +34,13 @@ from validator.judging.verdict import reason_of, with_finding
 class PolicyVersion:
     """The model of one version, in evaluation mode, its shape for counting work units, and what its bits depend on.
 
-    ``directory`` holds the version's files.
+    ``tasks`` are those that the version sets.
     """
 
     model: Model
     shape: ModelShape
     numerics: Numerics
-    directory: Path
+    tasks: Environment
 
     @property
     def vocabulary(self) -> int:
@@ -129,7 +128,7 @@ def examine(
 ) -> list[ExaminedJob]:
     """Judges as ``judge`` does, and returns what each judgement rests on as well."""
     checks = [check for check in CHECKS if check.applies(rules.thresholds)]
-    tasks = at_version(environment, policy.directory)
+    tasks = policy.tasks if isinstance(environment, VersionedTasks) else environment
     readings = [_read(policy, rules, tasks, job, checks) for job in jobs]
     running = [
         (index, SeededArtifact(reading.claim.seed, reading.job.artifact, not reading.job.proof_findings))

@@ -40,7 +40,8 @@ def load_policy(directory: Path, rules: Rules, device: str = "cpu") -> PolicyVer
     model: Model = load_model(directory, DTYPES[rules.model.dtype])
     model.network.to(device)
     probe(model)
-    return PolicyVersion(model, shape, numerics_of(model), directory)
+    tasks = environment(rules.environment.name, rules.environment.params)
+    return PolicyVersion(model, shape, numerics_of(model), at_version(tasks, directory))
 
 
 class Weights:
@@ -123,14 +124,13 @@ class Weights:
         """
         directory = self._fetches[version, root].result()
         try:
-            if self._loaded != (version, root):
-                at_version(self._tasks, directory)
             if self._policy is None:
                 self._policy = load_policy(directory, self._rules, self._device)
             elif self._loaded != (version, root):
+                tasks = at_version(self._tasks, directory)
                 self._loaded = None  # a copy that fails half-way leaves no version loaded
                 self._policy.model.load_weights(directory)
-                self._policy = replace(self._policy, numerics=numerics_of(self._policy.model), directory=directory)
+                self._policy = replace(self._policy, numerics=numerics_of(self._policy.model), tasks=tasks)
         except UnfitCheckpoint as error:
             self._refuse(version, root, error)
             raise

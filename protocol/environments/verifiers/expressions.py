@@ -44,6 +44,9 @@ _IN_TEXT = re.compile(
 )
 _IN_WORDS = re.compile(r"(?<=[\d})])\s+([A-Za-z]{2,}|[mglLhs])\s*(?:\^\s*\{?([23])\}?)?\s*")
 
+_RELATION = re.compile(
+    r"\\(neq?|sim|mid|lor|vee|land|wedge|to|(?:long)?rightarrow|Rightarrow|implies|iff)(?![A-Za-z])|(?<=\S)\s*\\(approx)"
+)
 _REPLACED = [
     (re.compile(pattern), by)
     for pattern, by in (
@@ -83,6 +86,8 @@ def judge(expected: Any, given: str) -> tuple[float, str]:
 
 def equal(expected: str, given: str) -> bool:
     """Tells whether ``given`` means what ``expected`` does."""
+    if set(_RELATION.findall(given)) - set(_RELATION.findall(expected)):
+        return False  # "not 3", "3 or 4": the library reads one side of it
     reference, answer = _quantity(_plain(expected)), _quantity(_plain(given))
     if reference.dimension and answer.dimension:
         if reference.dimension != answer.dimension:

@@ -26,9 +26,12 @@ from protocol.environments.verifiers.grade import Grade, right, wrong
 from protocol.environments.verifiers.sandbox import PYTHON, check_sandbox, end, in_memory, sandboxed
 from protocol.environments.verifiers.syscalls import threads_only
 from protocol.errors import Misconfigured, Rejected, Unavailable
+from protocol.wire.canonical import check_depth
 
 MAX_PROGRAM = 2**16
 MAX_TESTS = 200
+MAX_DEPTH = 200
+"""Deepest nesting of what comes out: a parser may run out of stack on deeper values, and crash."""
 MAX_RESULT = 10_000
 """Characters of an expected result."""
 MAX_OUTPUT = 2**20
@@ -226,8 +229,9 @@ def _lines(output: bytes) -> Iterator[dict[str, Any]]:
     """Reads the driver's lines up to the first that is none."""
     for line in output.split(b"\n"):
         try:
+            check_depth(line, MAX_DEPTH)
             read = json.loads(line)
-        except (ValueError, RecursionError):
+        except (ValueError, Rejected):
             return
         if not isinstance(read, dict):
             return

@@ -62,7 +62,7 @@ class WeightsOffer:
         """Fetches its files but those of tensors into ``destination``, a new folder, and returns its manifest."""
         from protocol.broadcast.download import download_without_tensors
 
-        place = self.run, self.version, self.root, self.authority, destination
+        place = self.run, self.version, self.root, self.authority, self.rules.pins, destination
         return download_without_tensors(self.sources, *place)
 
 
