@@ -47,9 +47,13 @@ TasksPath = Annotated[
     ),
 ]
 Adversary = Annotated[
-    str,
+    str | None,
     typer.Option(
-        "--adversary", help=f"Adversary to run as the third worker: {', '.join(ADVERSARIES)}.", metavar="NAME"
+        "--adversary",
+        help=f"Adversary to run as the third worker: {', '.join(ADVERSARIES)}. [default: edited-answer, of tasks from "
+        "a file random-tokens]",
+        metavar="NAME",
+        show_default=False,
     ),
 ]
 Engine = Annotated[
@@ -76,7 +80,7 @@ def run(
     run_file: RunFilePath = BUILTIN,
     model: ModelPath = None,
     tasks: TasksPath = None,
-    adversary: Adversary = "edited-answer",
+    adversary: Adversary = None,
     engine: Engine = DEFAULT_ENGINE,
     target_accuracy: Annotated[
         float | None, typer.Option(help="End at the first evaluation that reaches this accuracy.")
@@ -100,14 +104,14 @@ def run(
         run_file = FAULTY_COMMITTEE if run_file == BUILTIN else run_file
         if tasks is not None:
             raise Misconfigured("invalid --tasks with --faulty-committee, whose jurors know sums only: leave one out")
-        options = _options(root, run_file, model, adversary, seed=seed, evaluate_every=0, faulty_committee=True)
+        options = options_of(root, run_file, model, adversary, seed=seed, evaluate_every=0, faulty_committee=True)
         with _started(options, endless=True) as network:
             found = run_until_restored(network)
         _conclude(*found)
         return
     figures: dict[str, Any] = {"steps": steps, "target_accuracy": target_accuracy, "evaluate_every": evaluate_every}
     figures |= {"seed": seed, "tasks": tasks, "watch_jurors": watch_jurors}
-    options = _options(root, run_file, model, adversary, engine=engine, **figures)
+    options = options_of(root, run_file, model, adversary, engine=engine, **figures)
     with _started(options, endless=False) as network:
         outcome, broken = network.run_to_end()
     print(f"report: {root / 'report' / 'report.md'}, picture: {root / 'report' / 'reward.png'}")
@@ -122,7 +126,7 @@ def up(
     run_file: RunFilePath = BUILTIN,
     model: ModelPath = None,
     tasks: TasksPath = None,
-    adversary: Adversary = "edited-answer",
+    adversary: Adversary = None,
     engine: Engine = DEFAULT_ENGINE,
     chain_port: Port = None,
     coordinator_port: Port = None,
@@ -134,7 +138,7 @@ def up(
     from deploy.localnet.profile_entry import enter
 
     ports: dict[Server, int | None] = {"chain": chain_port, "coordinator": coordinator_port, "ledger": ledger_port}
-    options = _options(root, run_file, model, adversary, seed=seed, engine=engine, ports=ports, tasks=tasks)
+    options = options_of(root, run_file, model, adversary, seed=seed, engine=engine, ports=ports, tasks=tasks)
     with _started(options, endless=True) as network:
         if entered := enter(network.layout.url("chain"), network.layout.addresses):
             network.view.say(entered)
@@ -192,14 +196,19 @@ def down(root: Root = DEFAULT_ROOT) -> None:
     print("ended" if read_state(root) is None else f"process {supervisor} is still ending")
 
 
-def _options(
-    root: Path, run_file: Path, model: Path | None, adversary: str = "edited-answer", **more: Any
+def options_of(
+    root: Path, run_file: Path, model: Path | None, adversary: str | None = None, **more: Any
 ) -> NetworkOptions:
+    """Returns the options of a network; ``adversary`` is the usual one of its tasks unless it is named.
+
+    Raises:
+        Misconfigured: nobody knows the adversary.
+    """
     from deploy.adversaries import adversary as known
     from deploy.localnet.network import NetworkOptions
 
-    if more.get("tasks") is not None and adversary == "edited-answer":
-        adversary = "random-tokens"  # the usual cheat edits sums
+    if adversary is None:  # the usual cheat edits sums
+        adversary = "edited-answer" if more.get("tasks") is None else "random-tokens"
     known(adversary)
     path = model.absolute() if model else None
     return NetworkOptions(root=root, run_file=run_file, model=path, adversary=adversary, **more)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from deploy.adversaries import ADVERSARIES, FAULTY_VALIDATORS, adversary, faulty_validator
 from deploy.adversaries.condemns_honest import condemn
 from deploy.adversaries.edited_answer import edited
+from deploy.localnet.commands import BUILTIN, options_of
 from protocol.environments.arithmetic import Arithmetic
 from protocol.errors import Misconfigured
 from protocol.tensor.completions import Completion
@@ -87,3 +88,18 @@ def test_a_completion_without_an_answer_is_left_alone_and_none_grows(model: Mode
     assert len(changed.output_tokens) == len(made.output_tokens)
     if "answer" not in text:
         assert changed is made
+
+
+@pytest.mark.parametrize(
+    ("typed", "tasks", "runs"),
+    [
+        (None, None, "edited-answer"),
+        (None, "t.parquet", "random-tokens"),
+        ("edited-answer", "t.parquet", "edited-answer"),
+    ],
+)
+def test_the_local_networks_cheat_follows_from_its_tasks_unless_it_is_named(
+    typed: str | None, tasks: str | None, runs: str, tmp_path: Path
+) -> None:
+    options = options_of(tmp_path, BUILTIN, None, typed, tasks=tasks and Path(tasks))
+    assert options.adversary == runs
