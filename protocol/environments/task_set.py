@@ -47,10 +47,14 @@ class _SourceDraws:
 
 
 class TaskDraws:
-    """Draws of training tasks from a file under the weights of a version, one for each task."""
+    """Draws of training tasks from a file under the weights of a version, one for each task.
+
+    ``sound`` holds the rows whose reference was found fit for their verifier, so that each is read for it once.
+    """
 
     def __init__(self, file: TaskFile, weights: U16) -> None:
         self.file, self.weights = file, weights
+        self.sound = set[int]()
         drawn = np.where(file.held_out == 1, 0, weights).astype(np.int64)
         self.sources: list[_SourceDraws] = []
         for index, source in enumerate(file.header.sources):
@@ -198,9 +202,11 @@ class TaskSet:
         """
         if problem.row is None:
             raise ValueError("invalid problem: expected one of this file")
-        row = self.opened.file.row(problem.row)
+        row, sound = self.opened.file.row(problem.row), self.opened.sound
         judge, info = verifier(row.verifier), info_of(row.info)
-        judge.check_task(row.answer, info)
+        if problem.row not in sound:
+            judge.check_task(row.answer, info)
+            sound.add(problem.row)
         return judge.grade(completion, row.answer, info)
 
     def check_machine(self) -> None:

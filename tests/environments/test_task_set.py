@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from protocol.environments.environment import Environment, Problem, at_version
 from protocol.environments.registry import environment
 from protocol.environments.task_set import TaskSet
-from protocol.errors import Misconfigured, Unavailable
+from protocol.environments.verifiers.registry import verifier
+from protocol.errors import Misconfigured, Rejected, Unavailable
 from protocol.wire.pins import CURRICULUM_FILE, TASKS_FILE, UnfitCheckpoint, check_directory, pin_directory
 from protocol.wire.tasks import LengthTarget, TaskHeader, TaskRow, TaskSource, encode_curriculum, encode_tasks
 from tests.trainer.conftest import model_directory  # noqa: F401
@@ -166,6 +167,18 @@ def test_a_seed_sets_one_task_whose_answer_earns_the_reward(seed: bytes) -> None
     assert not problem.held_out
     assert tasks.reward(problem, f"The answer is {problem.answer}") == 1.0
     assert tasks.reward(problem, f"The answer is 1{problem.answer}") == 0.0
+
+
+def test_the_reference_of_a_task_is_checked_for_its_verifier_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [TaskRow((1,), "2", "exact"), TaskRow((2,), "x" * 10_000, "math", source=1)]
+    tasks, checked = TaskSet.of_file(encode_tasks(HEADER, rows)), list[str]()
+    monkeypatch.setattr(type(verifier("exact")), "check_task", lambda _, answer, info: checked.append(answer))
+    good, bad = (tasks.opened.problem(row, 0) for row in range(2))
+    assert [tasks.reward(good, "2") for _ in range(3)] == [1.0] * 3
+    assert checked == ["2"]
+    for _ in range(2):
+        with pytest.raises(Rejected):
+            tasks.reward(bad, "2")
 
 
 @pytest.mark.parametrize(
