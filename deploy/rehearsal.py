@@ -95,7 +95,6 @@ def judge_folder(folder: Path, device: str) -> list[dict[str, Any]]:
     """Judges the jobs in ``folder`` as a juror does."""
     import torch
 
-    from protocol.environments.registry import environment
     from validator.judging.claims import Claim
     from validator.judging.judge import FetchedJob, judge
     from validator.judging.weights import load_policy
@@ -103,14 +102,13 @@ def judge_folder(folder: Path, device: str) -> list[dict[str, Any]]:
     torch.set_num_threads(1)
     told = as_text.loads((folder / CLAIMS).read_text())
     rules = decode_rules((folder / RULES).read_bytes())
-    tasks = environment(rules.environment.name, rules.environment.params)
     fetched = []
     for each in told["claims"]:
         words: dict[str, Any] = {name: bytes.fromhex(each.pop(name)) for name in ("beacon", "manifest_root", "root")}
         claim = Claim(**each, **words, signed_beacon=words["beacon"], uri="", claimed_before=False)
         fetched.append(FetchedJob(claim, (folder / f"{claim.job}.blob").read_bytes()))
     policy = load_policy(Path(told["weights"]), rules, device)
-    return [row_of(one, rules) for one in judge(policy, rules, tasks, fetched)]
+    return [row_of(one, rules) for one in judge(policy, rules, fetched)]
 
 
 def row_of(judgement: Any, rules: Any) -> dict[str, Any]:

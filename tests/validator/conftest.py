@@ -124,7 +124,7 @@ class Court:
 
     def judge(self, *jobs: tuple[Claim, bytes]) -> list[Judgement]:
         """Judges jobs together."""
-        return judge(self.policy, self.rules, self.environment, [fetched(claim, file) for claim, file in jobs])
+        return judge(self.policy, self.rules, [fetched(claim, file) for claim, file in jobs])
 
     def cheat(self, tamper: Callable[[Artifact], Artifact], job: int = 0) -> Judgement:
         """Makes an honest job, changes its artifact, signs that instead, and judges it."""

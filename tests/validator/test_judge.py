@@ -345,7 +345,7 @@ def test_a_head_that_names_other_rollouts_than_its_file_is_void(court: Any) -> N
     claim, data = court.honest()
     lying = head_of(b"\x07" * 32, data)
     job = FetchedJob(replace(claim, root=lying.root), lying.packed + data)
-    (judgement,) = judge(court.policy, court.rules, court.environment, [job])
+    (judgement,) = judge(court.policy, court.rules, [job])
     assert judgement.reason is Reason.SHAPE
     assert "other rollouts" in judgement.evidence.findings[0].detail
 
@@ -353,7 +353,7 @@ def test_a_head_that_names_other_rollouts_than_its_file_is_void(court: Any) -> N
 def test_what_could_not_be_fetched_keeps_its_finding(court: Any) -> None:
     claim, _ = court.honest()
     finding = Finding(Reason.UNAVAILABLE, "no answer")
-    (judgement,) = judge(court.policy, court.rules, court.environment, [FetchedJob(claim, finding)])
+    (judgement,) = judge(court.policy, court.rules, [FetchedJob(claim, finding)])
     assert judgement.reason is Reason.UNAVAILABLE
     assert judgement.evidence.measurements is None
 

@@ -101,7 +101,7 @@ def test_reasons_vote_for_the_verdict_that_the_contract_reads() -> None:
 
 def measured_of(court: Court) -> TokenMeasurements:
     claim, data = court.sample
-    (found,) = examine(court.policy, court.rules, court.environment, [fetched(claim, data)])
+    (found,) = examine(court.policy, court.rules, [fetched(claim, data)])
     assert found.measured is not None
     return found.measured
 

@@ -69,7 +69,7 @@ def bounded(rules: Rules, limit: float) -> Rules:
 
 def inspected(court: Court, limit: float) -> Inspection:
     rules, (claim, data) = bounded(court.rules, limit), court.sample
-    (examined,) = examine(court.policy, rules, court.environment, [fetched(claim, data)])
+    (examined,) = examine(court.policy, rules, [fetched(claim, data)])
     return Inspection(examined.judgement, rules, court.policy, examined, EvidenceState(), True)
 
 

@@ -129,10 +129,10 @@ def juror_rows(stage: Stage, rounds: int) -> list[JurorRow]:
     for round_ in range(rounds):
         submitted, draw = _submitted(stage, round_), stage.beacon(round_ + (1 << 40))
         began = time.process_time()
-        together = examine(stage.policy, stage.rules, stage.environment, submitted)
+        together = examine(stage.policy, stage.rules, submitted)
         spent += time.process_time() - began
         for job, one in zip(submitted, together, strict=True):
-            (alone,) = examine(stage.policy, stage.rules, stage.environment, [job])
+            (alone,) = examine(stage.policy, stage.rules, [job])
             looked, truth = Looked(stage, one, draw), one.judgement.evidence
             _check(rows["honest"], looked, (truth, looked.fingerprint(LAZY)))
             _check(rows["honest, other batches"], looked, (truth, Looked(stage, alone, draw).fingerprint(LAZY)))

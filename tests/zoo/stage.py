@@ -173,7 +173,7 @@ class Stage:
         """Judges jobs of a round together; ``seen`` remembers which roots were claimed for which job."""
         claims = [self.claim(work, one, {} if seen is None else seen) for one in made]
         submitted = [FetchedJob(claim, one.blob) for claim, one in zip(claims, made, strict=True)]
-        found = judge(self.policy, self.rules, self.environment, submitted)
+        found = judge(self.policy, self.rules, submitted)
         return [Judged(claim, one.file, each) for claim, one, each in zip(claims, made, found, strict=True)]
 
     def claim(self, work: Work, made: Finished, seen: dict[bytes, tuple[int, int]]) -> Claim:

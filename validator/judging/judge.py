@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from protocol.environments.environment import Environment, VersionedTasks
+from protocol.environments.environment import Environment
 from protocol.errors import Rejected
 from protocol.tensor.model import Model
 from protocol.wire.evidence import Finding, JobEvidence, Measurements
@@ -99,7 +99,6 @@ class _Reading:
 def judge(
     policy: PolicyVersion,
     rules: Rules,
-    environment: Environment,
     jobs: Sequence[FetchedJob],
     juror: int | None = None,
 ) -> list[Judgement]:
@@ -110,7 +109,7 @@ def judge(
     Raises:
         Unavailable: the verifier itself failed; the caller abstains.
     """
-    examined = examine(policy, rules, environment, jobs)
+    examined = examine(policy, rules, jobs)
     if juror is None:
         return [one.judgement for one in examined]
     return [replace(one.judgement, rows=rows_for(juror, one, policy)) for one in examined]
@@ -123,13 +122,10 @@ def rows_for(juror: int, examined: ExaminedJob, policy: PolicyVersion) -> KeptRo
     return keep_rows(examined.prefill, policy.numerics, examined.judgement.claim.seed, juror)
 
 
-def examine(
-    policy: PolicyVersion, rules: Rules, environment: Environment, jobs: Sequence[FetchedJob]
-) -> list[ExaminedJob]:
+def examine(policy: PolicyVersion, rules: Rules, jobs: Sequence[FetchedJob]) -> list[ExaminedJob]:
     """Judges as ``judge`` does, and returns what each judgement rests on as well."""
     checks = [check for check in CHECKS if check.applies(rules.thresholds)]
-    tasks = policy.tasks if isinstance(environment, VersionedTasks) else environment
-    readings = [_read(policy, rules, tasks, job, checks) for job in jobs]
+    readings = [_read(policy, rules, job, checks) for job in jobs]
     running = [
         (index, SeededArtifact(reading.claim.seed, reading.job.artifact, not reading.job.proof_findings))
         for index, reading in enumerate(readings)
@@ -171,19 +167,17 @@ def limits_of(rules: Rules, environment: Environment) -> Limits:
     return artifact_limits(rules, environment.most_prompt_tokens(rules))
 
 
-def _read(
-    policy: PolicyVersion, rules: Rules, environment: Environment, job: FetchedJob, checks: Sequence[Check]
-) -> _Reading:
+def _read(policy: PolicyVersion, rules: Rules, job: FetchedJob, checks: Sequence[Check]) -> _Reading:
     if isinstance(job.data, Finding):
         return _Reading(job.claim, None, [job.data])
     try:
-        artifact = read_artifact(job.claim, job.data, limits_of(rules, environment))
+        artifact = read_artifact(job.claim, job.data, limits_of(rules, policy.tasks))
     except Rejected as error:
         return _Reading(job.claim, None, [Finding(Reason(error.reason or Reason.SHAPE), str(error))])
     read = ReadJob(
         claim=job.claim,
         artifact=artifact,
-        prompts=prompts_of(policy.model, rules, environment, job.claim.seed),
+        prompts=prompts_of(policy.model, rules, policy.tasks, job.claim.seed),
         rules=rules,
         vocabulary=policy.vocabulary,
         stop_tokens=policy.model.stop_tokens(rules),

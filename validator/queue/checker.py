@@ -104,7 +104,7 @@ class Checker:
         if not ready:
             return [self._without_artifact(claim) for claim in claims]
         policy = context.weights.wait_for(*version, WEIGHTS_SECONDS)
-        judgements = judge(policy, context.rules, context.environment, ready, order.juror)
+        judgements = judge(policy, context.rules, ready, order.juror)
         log.info("checked", run=order.run, version=order.version, jobs=len(judgements))
         judged = {one.claim: Answer(Kind.JUDGED, evidence=one.evidence, rows=one.rows) for one in judgements}
         answers = [judged.get(claim) or self._without_artifact(claim) for claim in claims]

@@ -74,7 +74,7 @@ def _judge(jobs: Sequence[tuple[JudgedRound, FetchedJob]], juror: int) -> None:
     try:
         policy = first.context.weights.policy(first.followed.policy_version, first.manifest_root)
         context, submitted = first.context, [job for _, job in jobs]
-        judgements = judge(policy, context.rules, context.environment, submitted, juror)
+        judgements = judge(policy, context.rules, submitted, juror)
     except UnfitCheckpoint as error:
         log.warning("not_judged", round=first.followed.number, error=str(error))
         return

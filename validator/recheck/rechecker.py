@@ -160,7 +160,7 @@ class Rechecker:
         bundles = self._bundles(followed) if there and arrived else None
         if bundles is not None:
             policy = context.weights.policy(followed.policy_version, root)
-            examined = examine(policy, context.rules, context.environment, arrived)
+            examined = examine(policy, context.rules, arrived)
             self._compare(round_, bundles, policy, examined)
             for one in examined:
                 self._conclude(round_, one)

@@ -62,7 +62,7 @@ def inspect(
         claim = judged.claim(_job(judged.followed, file, job))
         blob = _blob(claim, file) if data.startswith(MAGIC) else data
         policy, context = archive.policy(judged), judged.context
-        (examined,) = examine(policy, context.rules, context.environment, [FetchedJob(claim, blob)])
+        (examined,) = examine(policy, context.rules, [FetchedJob(claim, blob)])
         history, whole = archive.history(judged.record_point)
         state = history.record_of(judged.record_point, judged.followed.owners[claim.node]).suspected
         return Inspection(examined.judgement, context.rules, policy, examined, state, whole)

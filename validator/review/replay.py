@@ -214,7 +214,7 @@ def _judged(
     except UnfitCheckpoint as error:
         return judge_unfit([round_.claim(job.job) for job in evidence.jobs], error)
     submitted = [_submitted(round_, job, artifacts, stores) for job in evidence.jobs]
-    return judge(policy, round_.context.rules, round_.context.environment, submitted, evidence.juror)
+    return judge(policy, round_.context.rules, submitted, evidence.juror)
 
 
 def _submitted(round_: JudgedRound, job: JobEvidence, artifacts: Path | None, stores: BlobStores) -> FetchedJob:
